@@ -1,0 +1,1 @@
+//! Hand a head to its users.

@@ -1,0 +1,2 @@
+//! Simulate, load, measure, check, report.
+#![forbid(unsafe_code)]

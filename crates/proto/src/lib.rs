@@ -1,0 +1,7 @@
+//! NVMe, Fabrics and NVMe/TCP as values and state machines, both roles.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod machine;

@@ -1,0 +1,104 @@
+//! Payload memory: engines hold handles, drivers hold the memory.
+
+/// A handle to a stretch of payload memory: region, offset, length, generation.
+///
+/// Regions are known to a whole group of workers (pool memory of a worker, memory that a caller or
+/// a guest registered). The generation lets a driver notice a handle that outlived its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufRef {
+    region: u16,
+    generation: u16,
+    len: u32,
+    offset: u64,
+}
+
+impl BufRef {
+    /// A buffer of no bytes, in no region.
+    pub const EMPTY: BufRef = BufRef { region: u16::MAX, generation: 0, len: 0, offset: 0 };
+
+    /// Made by whoever owns the memory. `offset` and `len` are bytes.
+    #[must_use]
+    pub const fn new(region: u16, generation: u16, offset: u64, len: u32) -> BufRef {
+        BufRef { region, generation, len, offset }
+    }
+
+    /// The region that the memory lies in.
+    #[must_use]
+    pub const fn region(self) -> u16 {
+        self.region
+    }
+
+    /// The owner's check value.
+    #[must_use]
+    pub const fn generation(self) -> u16 {
+        self.generation
+    }
+
+    /// Byte offset in the region.
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is no byte in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The part that starts `offset` bytes in and has `len` bytes.
+    ///
+    /// # Panics
+    /// When the part does not lie in the buffer: that is the caller's mistake, never a peer's (peer
+    /// values are checked where they are parsed).
+    #[must_use]
+    pub const fn slice(self, offset: u32, len: u32) -> BufRef {
+        assert!(offset <= self.len && len <= self.len - offset, "slice lies in the buffer");
+        BufRef { len, offset: self.offset + offset as u64, ..self }
+    }
+}
+
+/// The payload memory, as an engine may touch it.
+///
+/// An engine touches only buffers that it owns at that moment (see the module documentation);
+/// a driver may check that and panic.
+pub trait Buffers {
+    /// The bytes of a buffer.
+    fn bytes(&self, buf: BufRef) -> &[u8];
+
+    /// The bytes of a buffer, to change.
+    fn bytes_mut(&mut self, buf: BufRef) -> &mut [u8];
+
+    /// Takes `len` bytes from this worker's pool, contents unspecified; `None` when the pool is at
+    /// its limit (the caller waits: every pool buffer in use comes back by a completion) or when
+    /// `len` exceeds [`Buffers::max_alloc`].
+    fn alloc(&mut self, len: u32) -> Option<BufRef>;
+
+    /// Gives back a buffer from [`Buffers::alloc`], whole (any slice of it names it).
+    fn free(&mut self, buf: BufRef);
+
+    /// The longest buffer that `alloc` can give, at least 1 MiB.
+    fn max_alloc(&self) -> u32 {
+        1 << 20
+    }
+}
+
+/// Collects one batch to send. Order is the order on the wire.
+pub trait Gather {
+    /// Appends bytes by copy: protocol headers, small payload, digests.
+    fn copy(&mut self, bytes: &[u8]);
+
+    /// Appends payload. The driver copies a small one and refers to a large one, which must
+    /// therefore stay as it is until `Transmitted`.
+    fn payload(&mut self, buf: BufRef, bufs: &dyn Buffers);
+
+    /// Whether the batch can take one more protocol unit (up to 256 bytes of copies and one payload
+    /// of any length). An engine asks before each unit and stops when it cannot.
+    fn has_room(&self) -> bool;
+}

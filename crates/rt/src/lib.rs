@@ -1,0 +1,1 @@
+//! Workers: one thread, one io_uring, one engine.

@@ -1,0 +1,5 @@
+//! The embedded controller side.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
