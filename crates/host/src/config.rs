@@ -1,0 +1,98 @@
+//! Configuration of the host engine: plain values with the kernel's names, defaults and limits.
+
+use alloc::vec::Vec;
+use anabranch_policy::Policy;
+use anabranch_proto::machine::{Endpoint, SocketOptions};
+use anabranch_proto::nvme::ids::Uuid;
+use anabranch_proto::nvme::nqn::Nqn;
+use core::time::Duration;
+
+/// What the whole host engine is made with.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Who we are, the same on every path.
+    pub host_nqn: Nqn,
+    /// Host identifier, the same on every path.
+    pub host_id: Uuid,
+    /// How many data workers (shards) there are, at least one; `WorkerId(1)` is the first.
+    pub data_workers: u16,
+    /// All workers submit through one queue pair per controller instead of one each (for
+    /// comparison with the multi-queue data plane).
+    pub shared_queue: bool,
+    /// I/O policy of subsystems that are seen for the first time.
+    pub default_policy: Policy,
+    /// `kernel_exact` of subsystems that are seen for the first time.
+    pub kernel_exact: bool,
+    /// Requests that one shard holds at once; more push back on the submitter.
+    pub max_requests: u32,
+    /// NUMA node of each data worker, in order (all 0 on a one-node machine).
+    pub worker_nodes: Vec<u32>,
+    /// How long an orderly shutdown of a controller may take (`shutdown_timeout`, 5 s).
+    pub shutdown_timeout: Duration,
+    /// Seed of everything that needs chance (jitter of reconnects).
+    pub seed: u64,
+}
+
+/// Requests that one shard holds at once by default.
+pub const DEFAULT_MAX_REQUESTS: u32 = 4096;
+
+/// Where a controller is and how to talk to it. Defaults and ranges are those of Linux fabrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerOptions {
+    /// Commands at once per I/O queue, 16 to 1024 (`queue-size`).
+    pub queue_size: u16,
+    /// I/O queues to ask for; one per data worker when `None`.
+    pub nr_io_queues: Option<u16>,
+    /// Keep-alive time-out; zero (none) is for discovery controllers only.
+    pub keep_alive_tmo: Duration,
+    /// Pause before each attempt to reconnect.
+    pub reconnect_delay: Duration,
+    /// How long to try to reconnect before the controller is removed; `None` = for ever.
+    pub ctrl_loss_tmo: Option<Duration>,
+    /// After this time without a connection, waiting I/O fails; `None` = off.
+    pub fast_io_fail_tmo: Option<Duration>,
+    /// Time limit of one I/O command.
+    pub io_timeout: Duration,
+    /// Time limit of one admin command, of connecting and of ICResp.
+    pub admin_timeout: Duration,
+    /// PDU header digests.
+    pub hdr_digest: bool,
+    /// PDU data digests.
+    pub data_digest: bool,
+    /// Ask for no SQ flow control (Fabrics Connect attribute bit 2).
+    pub disable_sqflow: bool,
+    /// Socket options (`host-traddr`, `host-iface`, `tos`).
+    pub socket: SocketOptions,
+}
+
+impl Default for ControllerOptions {
+    fn default() -> Self {
+        ControllerOptions {
+            queue_size: 128,
+            nr_io_queues: None,
+            keep_alive_tmo: Duration::from_secs(5),
+            reconnect_delay: Duration::from_secs(10),
+            ctrl_loss_tmo: Some(Duration::from_secs(600)),
+            fast_io_fail_tmo: None,
+            io_timeout: Duration::from_secs(30),
+            admin_timeout: Duration::from_secs(60),
+            hdr_digest: false,
+            data_digest: false,
+            disable_sqflow: false,
+            socket: SocketOptions::default(),
+        }
+    }
+}
+
+/// A controller to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectRequest {
+    /// The subsystem.
+    pub subsystem_nqn: Nqn,
+    /// The controller's address.
+    pub to: Endpoint,
+    /// How to talk to it.
+    pub options: ControllerOptions,
+    /// Keep trying when the first attempt fails (within `ctrl_loss_tmo`) instead of giving up.
+    pub keep_trying: bool,
+}

@@ -1,0 +1,256 @@
+//! What the workers of a host tell each other.
+
+use crate::topology::{Association, ControllerId, HeadId, Topology};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use anabranch_policy::Histogram;
+use anabranch_proto::host_queue::{Attempt, HostData};
+use anabranch_proto::machine::{Endpoint, SocketOptions};
+use anabranch_proto::nvme::fabrics::ConnectCommand;
+use anabranch_proto::nvme::sqe::Sqe;
+use anabranch_proto::nvme::status::Status;
+use core::time::Duration;
+
+/// Mail between workers of one host; `U` is what their users tell each other.
+#[derive(Debug)]
+pub enum Mail<U> {
+    /// Control to a shard.
+    ToShard(ToShard),
+    /// A shard to control.
+    ToControl(ToControl),
+    /// A shard to a shard: a command through another worker's queue pair.
+    Peer(PeerMail),
+    /// A user to a user.
+    User(U),
+}
+
+/// Control to a shard.
+#[derive(Debug)]
+pub enum ToShard {
+    /// The picture has changed. Waiting I/O is tried again.
+    Topology(Arc<Topology>),
+    /// Open this worker's queue pair to a controller. Ends in `QueueOpen` or `QueueFailed`.
+    OpenQueue(Box<OpenQueue>),
+    /// First phase of down, reset and remove: stop using the queue pair, abort its connection, and
+    /// answer `QueueStopped` once it is closed. Without a queue pair the answer comes at once.
+    StopQueue {
+        /// The controller.
+        controller: ControllerId,
+        /// The association to stop; an older one is already gone.
+        association: Association,
+    },
+    /// Report statistics: `Stats` with the same id.
+    ReportStats {
+        /// Names the answer.
+        id: u64,
+    },
+    /// Take no more requests; answer `Drained` when all are answered.
+    Drain,
+}
+
+/// Everything a shard needs to open its queue pair.
+#[derive(Clone, Debug)]
+pub struct OpenQueue {
+    /// The controller.
+    pub controller: ControllerId,
+    /// The association that the queue belongs to.
+    pub association: Association,
+    /// Where.
+    pub to: Endpoint,
+    /// Socket options.
+    pub socket: SocketOptions,
+    /// Queue identifier, from 1.
+    pub qid: u16,
+    /// Commands at once.
+    pub queue_size: u16,
+    /// Data bytes that may travel in a capsule: IOCCSZ * 16 - 64, 0 when none.
+    pub in_capsule_bytes: u32,
+    /// Digests.
+    pub hdr_digest: bool,
+    /// Digests.
+    pub data_digest: bool,
+    /// The Fabrics Connect command for this queue (without CID and SGL) and its 1024 bytes of data.
+    pub connect: ConnectCommand,
+    /// The data of the Connect command.
+    pub connect_data: Box<[u8; 1024]>,
+    /// Time limit of the whole opening.
+    pub timeout: Duration,
+}
+
+/// A shard to control.
+#[derive(Debug)]
+pub enum ToControl {
+    /// The queue pair is connected and carries I/O as soon as the topology says live.
+    QueueOpen {
+        /// The controller.
+        controller: ControllerId,
+        /// The association.
+        association: Association,
+    },
+    /// The queue pair could not be opened; its connection is closed.
+    QueueFailed {
+        /// The controller.
+        controller: ControllerId,
+        /// The association.
+        association: Association,
+        /// Why, for a human.
+        why: String,
+        /// The controller said "do not retry".
+        do_not_retry: bool,
+    },
+    /// The queue pair was lost (closed, faulty, command time-out). Its connection is being aborted
+    /// or closed already; its commands go elsewhere. Control stops the rest of the controller.
+    QueueLost {
+        /// The controller.
+        controller: ControllerId,
+        /// The association.
+        association: Association,
+        /// Why, for a human.
+        why: String,
+    },
+    /// Answer to `StopQueue`.
+    QueueStopped {
+        /// The controller.
+        controller: ControllerId,
+        /// The association.
+        association: Association,
+        /// Commands that had never been sent.
+        never_sent: u32,
+        /// Commands that had been sent and whose outcome is unknown.
+        uncertain: u32,
+    },
+    /// A command came back with an ANA status: the path is out (here) until a log that was read
+    /// after this mail has been processed.
+    AnaError {
+        /// The controller.
+        controller: ControllerId,
+        /// The association.
+        association: Association,
+        /// The head whose path it was.
+        head: HeadId,
+        /// What the command said.
+        status: Status,
+    },
+    /// A command came back with "invalid namespace or format": the namespace list may have changed.
+    NamespaceSuspect {
+        /// The controller.
+        controller: ControllerId,
+        /// The association.
+        association: Association,
+    },
+    /// Answer to `ReportStats`.
+    Stats {
+        /// As asked.
+        id: u64,
+        /// The figures since the start.
+        stats: Box<ShardStats>,
+    },
+    /// No request of a frozen head is in flight here. Sent once per topology epoch in which the
+    /// head is frozen.
+    Frozen {
+        /// The head.
+        head: HeadId,
+        /// The epoch in which it was seen frozen.
+        epoch: u64,
+    },
+    /// Answer to `Drain`: nothing is in flight.
+    Drained,
+}
+
+/// A command through another worker's queue pair.
+#[derive(Debug)]
+pub enum PeerMail {
+    /// Carry this command. Ends in exactly one `Done`.
+    Carry {
+        /// The controller.
+        controller: ControllerId,
+        /// The association that the sender believes in.
+        association: Association,
+        /// The command, without CID and SGL.
+        sqe: Sqe,
+        /// Its payload.
+        data: HostData,
+        /// Names the answer.
+        token: u64,
+    },
+    /// What became of it.
+    Done {
+        /// As asked.
+        token: u64,
+        /// The result.
+        outcome: CommandOutcome,
+    },
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandOutcome {
+    /// The controller answered.
+    Answered {
+        /// Its status.
+        status: Status,
+        /// The command-specific result.
+        result: u64,
+    },
+    /// The queue pair was lost or is not there.
+    Lost(Attempt),
+}
+
+/// One shard's figures since its start.
+#[derive(Clone, Debug, Default)]
+pub struct ShardStats {
+    /// Per path that was ever used.
+    pub paths: Vec<PathStats>,
+    /// Per head that was ever used.
+    pub heads: Vec<HeadStats>,
+}
+
+/// Per path and shard.
+#[derive(Clone, Debug)]
+pub struct PathStats {
+    /// The head.
+    pub head: HeadId,
+    /// The controller.
+    pub controller: ControllerId,
+    /// Commands completed well: reads, writes, others.
+    pub commands: [u64; 3],
+    /// Bytes moved by them: read, written.
+    pub bytes: [u64; 2],
+    /// Commands that ended with an error of whatever kind.
+    pub errors: u64,
+    /// Commands tried again on the same path.
+    pub retries: u64,
+    /// Commands that left this path for the requeue list (`multipath_failover_count`).
+    pub failovers: u64,
+    /// Of those, writes that had been sent: their outcome was unknown when they were sent again.
+    pub uncertain_writes_resent: u64,
+    /// Commands in flight now.
+    pub in_flight: u32,
+    /// The path is the one that `numa` has cached for this worker.
+    pub numa_cached: bool,
+    /// Latency of commands completed well, ns.
+    pub latency_ns: Box<Histogram>,
+}
+
+/// Per head and shard.
+#[derive(Clone, Debug)]
+pub struct HeadStats {
+    /// The head.
+    pub head: HeadId,
+    /// Requests completed well: reads, writes, others.
+    pub requests: [u64; 3],
+    /// Bytes: read, written.
+    pub bytes: [u64; 2],
+    /// Requests that ended with an error to the user.
+    pub errors: u64,
+    /// Requests in flight or waiting now.
+    pub in_flight: u32,
+    /// Commands that found no usable path and waited (`io_requeue_no_usable_path_count`).
+    pub requeued_no_usable_path: u64,
+    /// Commands that found no available path and failed (`io_fail_no_available_path_count`).
+    pub failed_no_available_path: u64,
+    /// Latency of requests completed well, ns.
+    pub latency_ns: Box<Histogram>,
+}

@@ -1,0 +1,155 @@
+//! What control publishes and every shard works from: an immutable picture of controllers, heads
+//! and paths. Each change is a new picture with a higher epoch; shards replace theirs as a whole.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use anabranch_policy::{ControllerLedger, Policy};
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::ana::AnaState;
+use core::fmt;
+use core::time::Duration;
+
+/// A controller's instance number: the N of `nvmeN`. Not used again while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControllerId(pub u32);
+
+/// A namespace head's index in the topology. Not used again while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeadId(pub u32);
+
+/// Counts the connections of one controller: each (re)connect is a new association. Mail that
+/// names an old association is stale and ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Association(pub u32);
+
+/// States of a controller, the kernel's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ControllerState {
+    /// Known, never connected.
+    New,
+    /// Carries I/O.
+    Live,
+    /// Being taken down after an error or on request.
+    Resetting,
+    /// Waiting to (re)connect or connecting.
+    Connecting,
+    /// Being removed in an orderly way; may still finish I/O.
+    Deleting,
+    /// Gone.
+    Dead,
+}
+
+impl fmt::Display for ControllerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ControllerState::New => "new",
+            ControllerState::Live => "live",
+            ControllerState::Resetting => "resetting",
+            ControllerState::Connecting => "connecting",
+            ControllerState::Deleting => "deleting",
+            ControllerState::Dead => "dead",
+        })
+    }
+}
+
+/// The whole picture.
+#[derive(Debug, Default)]
+pub struct Topology {
+    /// Grows with every change.
+    pub epoch: u64,
+    /// Controllers that exist, ordered by id.
+    pub controllers: Vec<Arc<ControllerView>>,
+    /// Heads that exist, ordered by id.
+    pub heads: Vec<Arc<HeadView>>,
+}
+
+/// A controller as shards see it.
+#[derive(Debug)]
+pub struct ControllerView {
+    /// Its instance number.
+    pub id: ControllerId,
+    /// Its current (or, when down, last) association.
+    pub association: Association,
+    /// Its state.
+    pub state: ControllerState,
+    /// `fast_io_fail_tmo` has passed since the connection was lost.
+    pub fast_io_failed: bool,
+    /// For each data worker in order: the worker that owns the queue pair it submits through. Itself
+    /// normally; another one when the controller grants fewer queues or one queue is shared.
+    pub queue_of_worker: Vec<WorkerId>,
+    /// Time limit of one I/O command.
+    pub io_timeout: Duration,
+    /// Grows with each ANA log that was processed for this controller. A shard that has met an
+    /// ANA status keeps the path out until it sees a higher number than at that moment.
+    pub ana_generation: u64,
+    /// What is in flight on it, all workers.
+    pub ledger: Arc<ControllerLedger>,
+}
+
+/// A namespace head as shards and users see it.
+#[derive(Clone, Debug)]
+pub struct HeadView {
+    /// Its index.
+    pub id: HeadId,
+    /// `nvme0n1`.
+    pub name: String,
+    /// Blocks on the device.
+    pub blocks: u64,
+    /// Bytes per block, a power of two from 512.
+    pub block_bytes: u32,
+    /// The strictest limits over its paths.
+    pub limits: Limits,
+    /// The I/O policy of its subsystem.
+    pub policy: Policy,
+    /// Ties, charges and resets exactly as the kernel has them.
+    pub kernel_exact: bool,
+    /// Grows when the policy changes: cached choices are dropped.
+    pub policy_epoch: u32,
+    /// Paths in the order of their addition.
+    pub paths: Vec<PathView>,
+    /// I/O waits although no path may come back (delayed removal).
+    pub queue_if_no_path: bool,
+    /// The head is removed: everything that waits fails.
+    pub gone: bool,
+    /// Dispatch is stopped while not zero; commands in flight go on (quiesce nests).
+    pub quiesced: u32,
+    /// New requests wait while not zero, and each shard reports when its own are all answered.
+    pub frozen: u32,
+    /// How often a command that failed for another reason than its path is tried again.
+    pub max_retries: u8,
+}
+
+/// One path of a head.
+#[derive(Clone, Debug)]
+pub struct PathView {
+    /// The controller it goes through.
+    pub controller: ControllerId,
+    /// The namespace's NSID there.
+    pub nsid: u32,
+    /// ANA state of its group there.
+    pub ana_state: AnaState,
+    /// An ANA log must be read before the path may be used.
+    pub ana_pending: bool,
+    /// Its own identify agrees with the head.
+    pub ready: bool,
+    /// NUMA distance from each data worker, in order.
+    pub distance: Vec<u32>,
+}
+
+/// What a head accepts at once. Larger requests are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes in one read, write or compare command.
+    pub max_transfer_bytes: u32,
+    /// Blocks in one Write Zeroes command; 0 = not supported.
+    pub max_write_zeroes_blocks: u32,
+    /// Blocks in one deallocate command; 0 = not supported.
+    pub max_discard_blocks: u32,
+    /// Some path has a volatile write cache: flush and FUA mean something.
+    pub volatile_write_cache: bool,
+    /// Compare is supported.
+    pub compare: bool,
+    /// Every path is write-protected.
+    pub read_only: bool,
+}

@@ -1,0 +1,199 @@
+//! The seam between a shard and whatever submits requests on it.
+
+use crate::topology::{HeadId, HeadView};
+use alloc::sync::Arc;
+use anabranch_proto::machine::{BufRef, Buffers, ConnId, Gather, Input, Output, Time, WorkerId};
+use anabranch_proto::nvme::status::Status;
+use core::fmt;
+
+/// A front that submits requests: an NBD server, a load job, a queue of a C caller.
+///
+/// It is a [`Machine`](anabranch_proto::machine::Machine) that can also submit. It owns the
+/// *accepted* connections of its worker (opened ones are the host's) and all disk operations.
+/// One instance lives on every worker, the control worker included; there `submit` is refused, and
+/// control verbs ([`Verb::User`](crate::verb::Verb::User)) arrive there.
+pub trait User {
+    /// What users of different workers tell each other.
+    type Mail;
+    /// A control request to the user on the control worker.
+    type Verb;
+    /// Its answer.
+    type Reply;
+    /// Something worth telling a human.
+    type Event;
+
+    /// Takes one input, as `Machine::handle` does.
+    fn handle(
+        &mut self,
+        now: Time,
+        input: Input<'_, Self::Verb, Self::Mail>,
+        host: &mut dyn Submit,
+        bufs: &mut dyn Buffers,
+    );
+
+    /// A request of ours has ended; its buffer is ours again.
+    fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers);
+
+    /// Heads came, went or changed (size, limits).
+    fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers);
+
+    /// As `Machine::poll_output`.
+    fn poll_output(&mut self) -> Option<Output<Self::Mail, Self::Reply, Self::Event>>;
+
+    /// As `Machine::poll_transmit`, for accepted connections.
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        conn: ConnId,
+        batch: &mut dyn Gather,
+        bufs: &mut dyn Buffers,
+    );
+
+    /// As `Machine::poll_timeout`.
+    fn poll_timeout(&mut self) -> Option<Time>;
+}
+
+/// What a user may ask of the shard it sits on.
+pub trait Submit {
+    /// Takes a request. It ends in exactly one [`User::completed`], never inside this call.
+    ///
+    /// # Errors
+    /// [`Refused`] when it was not taken; nothing was done and the buffer stays the caller's.
+    fn submit(&mut self, now: Time, request: Request) -> Result<(), Refused>;
+
+    /// The heads that exist, ordered by id.
+    fn heads(&self) -> &[Arc<HeadView>];
+
+    /// The worker this is.
+    fn worker(&self) -> WorkerId;
+
+    /// How many workers there are, the control worker included.
+    fn workers(&self) -> u16;
+}
+
+/// What a user submits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The device.
+    pub head: HeadId,
+    /// What to do.
+    pub op: RequestOp,
+    /// Given back in [`Done`].
+    pub tag: u64,
+}
+
+/// What to do. Addresses and lengths are in blocks; a buffer is exactly that many blocks long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOp {
+    /// Read blocks.
+    Read {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+        /// Destination.
+        buf: BufRef,
+    },
+    /// Write blocks; with `fua` they are durable when the request ends.
+    Write {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+        /// Source.
+        buf: BufRef,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Compare blocks with the buffer; a difference is `CompareFailure`.
+    Compare {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u32,
+        /// What to compare with.
+        buf: BufRef,
+    },
+    /// Make all writes that were answered before durable.
+    Flush,
+    /// Blocks become zero; with `deallocate` their space may be given back; with `fua` durable.
+    WriteZeroes {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u64,
+        /// The space may be given back.
+        deallocate: bool,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// The contents of blocks are no longer needed.
+    Discard {
+        /// First block.
+        lba: u64,
+        /// How many.
+        blocks: u64,
+    },
+}
+
+/// A request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The device.
+    pub head: HeadId,
+    /// As submitted.
+    pub tag: u64,
+    /// Well, or the first error of its commands.
+    pub result: Result<(), IoError>,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoError {
+    /// The controller said so.
+    Status(Status),
+    /// No path is left and none may come back in time.
+    NoPath,
+    /// The device is gone.
+    Gone,
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IoError::Status(status) => write!(f, "{status}"),
+            IoError::NoPath => f.write_str("no available path"),
+            IoError::Gone => f.write_str("the device is gone"),
+        }
+    }
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such head.
+    UnknownHead,
+    /// The range does not lie on the device, or is empty.
+    OutOfRange,
+    /// The buffer's length is not `blocks` times the block size.
+    BufferLength,
+    /// The device is read-only or does not support the operation.
+    NotSupported,
+    /// The request table is full: submit again after the next completion.
+    Full,
+    /// This worker carries no I/O, or is draining.
+    NotHere,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::UnknownHead => "there is no such device",
+            Refused::OutOfRange => "the range does not lie on the device",
+            Refused::BufferLength => "the buffer is not as long as the blocks",
+            Refused::NotSupported => "the device does not support the operation",
+            Refused::Full => "the request table is full",
+            Refused::NotHere => "this worker takes no requests",
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! What can be asked of a running host, and the answers: plain values, printed by others.
+
+use crate::config::ConnectRequest;
+use crate::topology::ControllerState;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use anabranch_policy::Histogram;
+use anabranch_proto::nvme::ana::AnaState;
+use anabranch_proto::nvme::log::DiscoveryEntry;
+use anabranch_proto::nvme::nqn::Nqn;
+use core::fmt;
+
+/// A control request. `U` is the users' own verb.
+#[derive(Debug)]
+pub enum Verb<U> {
+    /// Add a controller. Answered `Connected` when it is live; an error when the first attempt fails
+    /// (unless `keep_trying`: then answered at once with the name).
+    Connect(Box<ConnectRequest>),
+    /// Remove controllers in an orderly way. Answered `Disconnected` when they are gone.
+    Disconnect(Selection),
+    /// Read the discovery log of a discovery controller (its NQN is in the request), then leave.
+    Discover(Box<ConnectRequest>),
+    /// Everything there is to see.
+    Snapshot,
+    /// Read an attribute: `OBJECT` is `nvme-subsysN`, `nvmeN`, `nvmeXnY`, `nvmeXcYnZ`.
+    Get {
+        /// The object.
+        object: String,
+        /// The attribute.
+        attribute: String,
+    },
+    /// Write an attribute.
+    Set {
+        /// The object.
+        object: String,
+        /// The attribute.
+        attribute: String,
+        /// The new value as text.
+        value: String,
+    },
+    /// Read the ANA log from a controller now: raw bytes.
+    AnaLog {
+        /// `nvmeN`.
+        controller: String,
+    },
+    /// Identify Controller, raw 4096 bytes, from the controller now.
+    IdCtrl {
+        /// `nvmeN`.
+        controller: String,
+    },
+    /// Identify Namespace, raw 4096 bytes, from a controller of the head now.
+    IdNs {
+        /// `nvmeXnY`.
+        device: String,
+    },
+    /// Reset a controller: answered when it is live again or the attempt failed.
+    Reset {
+        /// `nvmeN`.
+        controller: String,
+    },
+    /// Stop dispatch on a head; commands in flight go on. Nests.
+    Quiesce {
+        /// `nvmeXnY`.
+        device: String,
+    },
+    /// Undo one `Quiesce`.
+    Unquiesce {
+        /// `nvmeXnY`.
+        device: String,
+    },
+    /// Let no new request in and answer when none is in flight. Nests.
+    Freeze {
+        /// `nvmeXnY`.
+        device: String,
+    },
+    /// Undo one `Freeze`.
+    Unfreeze {
+        /// `nvmeXnY`.
+        device: String,
+    },
+    /// Stop taking I/O, finish what is in flight within `shutdown_timeout`, shut controllers down.
+    Shutdown,
+    /// For the user on the control worker.
+    User(U),
+}
+
+/// Which controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All of a subsystem.
+    Subsystem(Nqn),
+    /// One, `nvmeN`.
+    Controller(String),
+    /// All.
+    All,
+}
+
+/// The answer to a verb.
+#[derive(Debug)]
+pub enum Reply<U> {
+    /// The verb failed.
+    Error(VerbError),
+    /// The controller's name, `nvmeN`.
+    Connected(String),
+    /// How many controllers were removed.
+    Disconnected(u32),
+    /// The entries of a discovery log and its generation counter.
+    Discovered {
+        /// Generation counter.
+        generation: u64,
+        /// The entries that could be understood.
+        entries: Vec<DiscoveryEntry>,
+    },
+    /// Everything there is to see.
+    Snapshot(Box<HostSnapshot>),
+    /// An attribute's text, without newline.
+    Value(String),
+    /// Raw bytes of a log or identify structure.
+    Raw(Vec<u8>),
+    /// Done, nothing more to say.
+    Done,
+    /// Requests that were still unanswered when the time was over (0 = a clean end).
+    ShutDown {
+        /// How many.
+        unanswered: u64,
+    },
+    /// From the user.
+    User(U),
+}
+
+/// Why a verb failed: who or what, and a clear sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerbError {
+    /// No such object, attribute or value; out of range; not writable: the caller's mistake.
+    Invalid(String),
+    /// Such a controller exists already, or a limit is reached.
+    Conflict(String),
+    /// The peer or the network failed us.
+    Failed(String),
+}
+
+impl fmt::Display for VerbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VerbError::Invalid(text) | VerbError::Conflict(text) | VerbError::Failed(text) => {
+                f.write_str(text)
+            }
+        }
+    }
+}
+
+/// Everything there is to see.
+#[derive(Clone, Debug)]
+pub struct HostSnapshot {
+    /// Host NQN.
+    pub host_nqn: String,
+    /// Host identifier as UUID text.
+    pub host_id: String,
+    /// Subsystems by instance.
+    pub subsystems: Vec<SubsystemSnapshot>,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug)]
+pub struct SubsystemSnapshot {
+    /// `nvme-subsysN`.
+    pub name: String,
+    /// Its NQN.
+    pub nqn: String,
+    /// Model, serial, firmware: as the controller says, trimmed.
+    pub model: String,
+    /// Serial number.
+    pub serial: String,
+    /// Firmware revision.
+    pub firmware: String,
+    /// The policy in force.
+    pub iopolicy: String,
+    /// Whether it behaves kernel-exact.
+    pub kernel_exact: bool,
+    /// Its controllers by instance.
+    pub controllers: Vec<ControllerSnapshot>,
+    /// Its heads.
+    pub heads: Vec<HeadSnapshot>,
+}
+
+/// A controller.
+#[derive(Clone, Debug)]
+pub struct ControllerSnapshot {
+    /// `nvmeN`.
+    pub name: String,
+    /// `tcp`.
+    pub transport: String,
+    /// Address.
+    pub traddr: String,
+    /// Port.
+    pub trsvcid: String,
+    /// The host address asked for, if any.
+    pub host_traddr: Option<String>,
+    /// The host address in use.
+    pub src_addr: Option<String>,
+    /// State.
+    pub state: ControllerState,
+    /// Controller identifier at the target, when connected.
+    pub cntlid: Option<u16>,
+    /// I/O queues in use (plus the admin queue).
+    pub io_queues: u16,
+    /// Commands at once per I/O queue.
+    pub queue_size: u16,
+    /// Times it came back to live after a loss or reset.
+    pub reconnects: u64,
+    /// Resets, asked for or forced.
+    pub resets: u64,
+    /// Why it was last lost or could not connect.
+    pub last_error: Option<String>,
+    /// Keep-alive time-out, reconnect delay, … in force, as attribute name and text.
+    pub options: Vec<(String, String)>,
+}
+
+/// A namespace head.
+#[derive(Clone, Debug)]
+pub struct HeadSnapshot {
+    /// `nvmeXnY`.
+    pub name: String,
+    /// The NSID (of its first path).
+    pub nsid: u32,
+    /// Identifiers as text, when the controller gives them.
+    pub uuid: Option<String>,
+    /// NGUID as text.
+    pub nguid: Option<String>,
+    /// EUI64 as text.
+    pub eui64: Option<String>,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes per block.
+    pub block_bytes: u32,
+    /// Requests completed well: reads, writes, others.
+    pub requests: [u64; 3],
+    /// Bytes read, written.
+    pub bytes: [u64; 2],
+    /// Requests that failed to the user.
+    pub errors: u64,
+    /// Requests in flight or waiting.
+    pub in_flight: u64,
+    /// Commands that waited for a usable path.
+    pub requeued_no_usable_path: u64,
+    /// Commands that failed for want of an available path.
+    pub failed_no_available_path: u64,
+    /// Latency of requests, ns.
+    pub latency_ns: Box<Histogram>,
+    /// Its paths in order.
+    pub paths: Vec<PathSnapshot>,
+}
+
+/// A path.
+#[derive(Clone, Debug)]
+pub struct PathSnapshot {
+    /// `nvmeXcYnZ`.
+    pub name: String,
+    /// `nvmeN`.
+    pub controller: String,
+    /// ANA state.
+    pub ana_state: AnaState,
+    /// ANA group, 0 when the controller has no ANA.
+    pub ana_group: u32,
+    /// May be chosen now.
+    pub usable: bool,
+    /// Commands in flight on its controller (`queue_depth` under that policy).
+    pub queue_depth: u32,
+    /// Nodes whose workers have it cached under `numa`.
+    pub numa_nodes: Vec<u32>,
+    /// Commands completed well: reads, writes, others.
+    pub commands: [u64; 3],
+    /// Bytes read, written.
+    pub bytes: [u64; 2],
+    /// Commands that ended with an error.
+    pub errors: u64,
+    /// Commands tried again on it.
+    pub retries: u64,
+    /// Commands that left it for another path.
+    pub failovers: u64,
+    /// Writes whose outcome was unknown when they were sent again elsewhere.
+    pub uncertain_writes_resent: u64,
+    /// Commands in flight.
+    pub in_flight: u64,
+    /// Latency of its commands, ns.
+    pub latency_ns: Box<Histogram>,
+}
