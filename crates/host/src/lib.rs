@@ -18,3 +18,7 @@ pub mod mail;
 pub mod topology;
 pub mod user;
 pub mod verb;
+
+mod write_marks;
+
+pub use write_marks::WriteMarks;

@@ -1,6 +1,7 @@
 //! What control publishes and every shard works from: an immutable picture of controllers, heads
 //! and paths. Each change is a new picture with a higher epoch; shards replace theirs as a whole.
 
+use crate::write_marks::WriteMarks;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -135,6 +136,8 @@ pub struct PathView {
     pub ready: bool,
     /// NUMA distance from each data worker, in order.
     pub distance: Vec<u32>,
+    /// What a flush through this path has to cover; made once per path, kept in every picture.
+    pub writes: Arc<WriteMarks>,
 }
 
 /// What a head accepts at once. Larger requests are split.

@@ -1,0 +1,53 @@
+//! What a flush still has to cover.
+//!
+//! A Flush command covers the writes that *the controller it is sent to* has completed (NVM Command
+//! Set, Flush). Writes of one head are spread over several controllers, so a flush must go to each
+//! controller that has acknowledged a write since it was last flushed. These marks say which;
+//! there is one per path, shared by all workers.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Acknowledged and flushed writes of one path. Both only grow.
+#[derive(Debug, Default)]
+pub struct WriteMarks {
+    acknowledged: AtomicU64,
+    flushed: AtomicU64,
+}
+
+impl WriteMarks {
+    /// A write through this path was acknowledged and may sit in a volatile cache.
+    pub(crate) fn acknowledge(&self) {
+        self.acknowledged.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The mark to hand to [`WriteMarks::flushed`] when a flush that starts now has succeeded;
+    /// `None` when there is nothing to flush.
+    pub(crate) fn pending(&self) -> Option<u64> {
+        let flushed = self.flushed.load(Ordering::Acquire);
+        let acknowledged = self.acknowledged.load(Ordering::Acquire);
+        (acknowledged > flushed).then_some(acknowledged)
+    }
+
+    /// A flush that started at `mark` has succeeded.
+    pub(crate) fn flushed(&self, mark: u64) {
+        self.flushed.fetch_max(mark, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_covers_only_what_was_acknowledged_before_it_started() {
+        let marks = WriteMarks::default();
+        assert_eq!(marks.pending(), None);
+        marks.acknowledge();
+        let mark = marks.pending().expect("one write is pending");
+        marks.acknowledge();
+        marks.flushed(mark);
+        assert!(marks.pending().is_some(), "the second write came after the flush had started");
+        marks.flushed(marks.pending().unwrap());
+        assert_eq!(marks.pending(), None);
+    }
+}
