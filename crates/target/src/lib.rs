@@ -3,3 +3,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod link;
+pub mod rng;
+
