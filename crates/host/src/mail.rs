@@ -11,6 +11,7 @@ use anabranch_proto::machine::{Endpoint, SocketOptions};
 use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
+use core::convert::Infallible;
 use core::time::Duration;
 
 /// Mail between workers of one host; `U` is what their users tell each other.
@@ -24,6 +25,18 @@ pub enum Mail<U> {
     Peer(PeerMail),
     /// A user to a user.
     User(U),
+}
+
+impl<U> Mail<U> {
+    /// What a shard says.
+    pub(crate) fn from_shard(mail: Mail<Infallible>) -> Mail<U> {
+        match mail {
+            Mail::ToShard(mail) => Mail::ToShard(mail),
+            Mail::ToControl(mail) => Mail::ToControl(mail),
+            Mail::Peer(mail) => Mail::Peer(mail),
+            Mail::User(never) => match never {},
+        }
+    }
 }
 
 /// Control to a shard.

@@ -81,6 +81,9 @@ pub struct ControllerView {
     pub queue_of_worker: Vec<WorkerId>,
     /// Time limit of one I/O command.
     pub io_timeout: Duration,
+    /// How long to wait before a command is tried again, by the status's CRD field 1 to 3
+    /// (Identify Controller, CRDT1 to CRDT3).
+    pub command_retry_delays: [Duration; 3],
     /// Grows with each ANA log that was processed for this controller. A shard that has met an
     /// ANA status keeps the path out until it sees a higher number than at that moment.
     pub ana_generation: u64,

@@ -9,6 +9,7 @@ use anabranch_policy::Histogram;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::log::DiscoveryEntry;
 use anabranch_proto::nvme::nqn::Nqn;
+use core::convert::Infallible;
 use core::fmt;
 
 /// A control request. `U` is the users' own verb.
@@ -85,6 +86,30 @@ pub enum Verb<U> {
     User(U),
 }
 
+impl<U> Verb<U> {
+    /// The verb as control takes it; `None` for the user's own.
+    pub(crate) fn for_control(self) -> Option<Verb<Infallible>> {
+        Some(match self {
+            Verb::Connect(request) => Verb::Connect(request),
+            Verb::Disconnect(selection) => Verb::Disconnect(selection),
+            Verb::Discover(request) => Verb::Discover(request),
+            Verb::Snapshot => Verb::Snapshot,
+            Verb::Get { object, attribute } => Verb::Get { object, attribute },
+            Verb::Set { object, attribute, value } => Verb::Set { object, attribute, value },
+            Verb::AnaLog { controller } => Verb::AnaLog { controller },
+            Verb::IdCtrl { controller } => Verb::IdCtrl { controller },
+            Verb::IdNs { device } => Verb::IdNs { device },
+            Verb::Reset { controller } => Verb::Reset { controller },
+            Verb::Quiesce { device } => Verb::Quiesce { device },
+            Verb::Unquiesce { device } => Verb::Unquiesce { device },
+            Verb::Freeze { device } => Verb::Freeze { device },
+            Verb::Unfreeze { device } => Verb::Unfreeze { device },
+            Verb::Shutdown => Verb::Shutdown,
+            Verb::User(_) => return None,
+        })
+    }
+}
+
 /// Which controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
@@ -127,6 +152,24 @@ pub enum Reply<U> {
     },
     /// From the user.
     User(U),
+}
+
+impl<U> Reply<U> {
+    /// What control answered.
+    pub(crate) fn from_control(reply: Reply<Infallible>) -> Reply<U> {
+        match reply {
+            Reply::Error(error) => Reply::Error(error),
+            Reply::Connected(name) => Reply::Connected(name),
+            Reply::Disconnected(count) => Reply::Disconnected(count),
+            Reply::Discovered { generation, entries } => Reply::Discovered { generation, entries },
+            Reply::Snapshot(snapshot) => Reply::Snapshot(snapshot),
+            Reply::Value(text) => Reply::Value(text),
+            Reply::Raw(bytes) => Reply::Raw(bytes),
+            Reply::Done => Reply::Done,
+            Reply::ShutDown { unanswered } => Reply::ShutDown { unanswered },
+            Reply::User(never) => match never {},
+        }
+    }
 }
 
 /// Why a verb failed: who or what, and a clear sentence.

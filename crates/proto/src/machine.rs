@@ -263,6 +263,32 @@ pub enum Output<M, R, E> {
     Event(E),
 }
 
+impl<M, R, E> Output<M, R, E> {
+    /// The same output in the terms of an engine that nests the one it came from.
+    pub fn map<M2, R2, E2>(
+        self,
+        mail: impl FnOnce(M) -> M2,
+        reply: impl FnOnce(R) -> R2,
+        event: impl FnOnce(E) -> E2,
+    ) -> Output<M2, R2, E2> {
+        match self {
+            Output::Connect { conn, to, options } => Output::Connect { conn, to, options },
+            Output::Listen { listener, at, options } => Output::Listen { listener, at, options },
+            Output::Unlisten { listener } => Output::Unlisten { listener },
+            Output::Transmit { conn } => Output::Transmit { conn },
+            Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
+            Output::Pause { conn } => Output::Pause { conn },
+            Output::Resume { conn } => Output::Resume { conn },
+            Output::Close { conn, how } => Output::Close { conn, how },
+            Output::HandOver { conn, listener, to } => Output::HandOver { conn, listener, to },
+            Output::Disk { id, file, op } => Output::Disk { id, file, op },
+            Output::Mail { to, mail: inner } => Output::Mail { to, mail: mail(inner) },
+            Output::Reply { id, reply: inner } => Output::Reply { id, reply: reply(inner) },
+            Output::Event(inner) => Output::Event(event(inner)),
+        }
+    }
+}
+
 /// Where a stream leads to, or is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {

@@ -1,0 +1,125 @@
+//! Requests and the commands that they are split into.
+
+use crate::topology::{ControllerId, HeadId};
+use crate::table::Key;
+use crate::user::{IoError, RequestOp};
+use anabranch_policy::{Charge, OpClass};
+use anabranch_proto::host_queue::HostData;
+use anabranch_proto::machine::{BufRef, Time, WorkerId};
+use anabranch_proto::nvme::sqe::Sqe;
+
+/// A user's request on its way.
+pub(super) struct Request {
+    pub(super) head: HeadId,
+    pub(super) op: RequestOp,
+    pub(super) tag: u64,
+    pub(super) submitted: Time,
+    /// Blocks that commands have been made for (data requests), or whether the commands of a flush
+    /// have been made (1).
+    pub(super) issued_blocks: u64,
+    /// Commands that have not ended.
+    pub(super) outstanding: u32,
+    /// It is on the issue list or held, so more commands may follow.
+    pub(super) listed: bool,
+    /// The first error of its commands.
+    pub(super) error: Option<IoError>,
+}
+
+impl Request {
+    /// Blocks that the request covers; 1 for a flush, which covers no range.
+    pub(super) fn blocks(&self) -> u64 {
+        match self.op {
+            RequestOp::Read { blocks, .. }
+            | RequestOp::Write { blocks, .. }
+            | RequestOp::Compare { blocks, .. } => u64::from(blocks),
+            RequestOp::WriteZeroes { blocks, .. } | RequestOp::Discard { blocks, .. } => blocks,
+            RequestOp::Flush => 1,
+        }
+    }
+
+    /// Whether nothing more will be issued: everything was, or an error makes the rest pointless.
+    pub(super) fn is_issued(&self) -> bool {
+        self.issued_blocks >= self.blocks() || self.error.is_some()
+    }
+}
+
+/// What one command does.
+#[derive(Clone, Copy)]
+pub(super) enum Work {
+    Read { lba: u64, blocks: u32, buf: BufRef },
+    Write { lba: u64, blocks: u32, buf: BufRef, fua: bool },
+    Compare { lba: u64, blocks: u32, buf: BufRef },
+    /// `only` restricts it to the controller whose writes it must cover, while that one is usable.
+    Flush { only: Option<ControllerId>, mark: Option<u64> },
+    WriteZeroes { lba: u64, blocks: u32, deallocate: bool, fua: bool },
+    /// `range` is pool memory that holds the one range descriptor.
+    Discard { lba: u64, blocks: u32, range: BufRef },
+}
+
+impl Work {
+    pub(super) fn class(&self) -> OpClass {
+        match self {
+            Work::Read { .. } => OpClass::Read,
+            Work::Write { .. } => OpClass::Write,
+            _ => OpClass::Other,
+        }
+    }
+
+    /// Payload bytes that travel.
+    pub(super) fn bytes(&self) -> u32 {
+        match self {
+            Work::Read { buf, .. } | Work::Write { buf, .. } | Work::Compare { buf, .. } => {
+                buf.len()
+            }
+            Work::Discard { range, .. } => range.len(),
+            Work::Flush { .. } | Work::WriteZeroes { .. } => 0,
+        }
+    }
+
+    /// Whether carrying it out twice, late, could undo a later write.
+    pub(super) fn changes_media(&self) -> bool {
+        matches!(self, Work::Write { .. } | Work::WriteZeroes { .. } | Work::Discard { .. })
+    }
+}
+
+/// Whom the answer is for.
+pub(super) enum Origin {
+    /// A request of this shard.
+    Own { request: Key, work: Work },
+    /// Another shard, which submits through our queue pair.
+    Peer { worker: WorkerId, token: u64, sqe: Sqe, data: HostData },
+}
+
+/// Where a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On its head's requeue list: it has no path.
+    Requeued,
+    /// On the list of a queue pair that has no free tag.
+    Waiting { slot: u16 },
+    /// With the controller (or in the queue pair's send batch).
+    Flying { slot: u16 },
+    /// Sent to the worker that owns the queue pair.
+    Carried,
+    /// Waits for the time to be tried again, on `slot` if it is still usable then.
+    Delayed { until: Time, again_on: Option<ControllerId> },
+}
+
+/// One command: what one path carries.
+pub(super) struct Command {
+    pub(super) origin: Origin,
+    pub(super) head: HeadId,
+    /// The path chosen last.
+    pub(super) controller: ControllerId,
+    /// Its statistics entry.
+    pub(super) stats: u32,
+    pub(super) place: Place,
+    /// What was added to the chosen controller's ledger, to be given back.
+    pub(super) charge: Option<Charge>,
+    /// When the chosen path took it.
+    pub(super) started: Time,
+    /// Tries again for other reasons than the path.
+    pub(super) retries: u8,
+    /// Paths that failed under it, in a row.
+    pub(super) failovers: u8,
+}

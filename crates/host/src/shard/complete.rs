@@ -1,0 +1,297 @@
+//! What becomes of a command that has ended: success, retry, failover or an error to the user.
+
+use super::Shard;
+use super::command::{Origin, Place, Work};
+use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
+use crate::table::Key;
+use crate::topology::ControllerId;
+use crate::user::{Done, IoError, RequestOp};
+use anabranch_proto::host_queue::Attempt;
+use anabranch_proto::machine::{Buffers, Output, Time};
+use anabranch_proto::nvme::status::Status;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+/// Pause before a command is sent again when more paths have failed under it in a row than the head
+/// has: a controller that answers path errors as fast as it can must not make us spin.
+const FAILOVER_PAUSE: Duration = Duration::from_millis(100);
+
+impl Shard {
+    /// The controller has answered a command that was on one of our queue pairs.
+    pub(super) fn answered(
+        &mut self,
+        key: Key,
+        status: Status,
+        result: u64,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        if let Origin::Peer { worker, token, .. } = self.commands[key].origin {
+            let outcome = CommandOutcome::Answered { status, result };
+            self.answer_peer(key, worker, token, outcome);
+            return;
+        }
+        self.leave_path(key);
+        if status.is_success() {
+            self.succeeded(key, now, bufs);
+        } else {
+            self.failed(key, status, now, bufs);
+        }
+    }
+
+    fn answer_peer(
+        &mut self,
+        key: Key,
+        to: anabranch_proto::machine::WorkerId,
+        token: u64,
+        outcome: CommandOutcome,
+    ) {
+        self.commands.remove(key);
+        let mail = Mail::Peer(PeerMail::Done { token, outcome });
+        self.outputs.push_back(Output::Mail { to, mail });
+    }
+
+    /// A command's queue pair is gone.
+    pub(super) fn lost(&mut self, key: Key, attempt: Attempt, now: Time, bufs: &mut dyn Buffers) {
+        let command = &mut self.commands[key];
+        let work = match &command.origin {
+            Origin::Peer { worker, token, .. } => {
+                let (worker, token) = (*worker, *token);
+                return self.answer_peer(key, worker, token, CommandOutcome::Lost(attempt));
+            }
+            Origin::Own { work, .. } => *work,
+        };
+        if attempt == Attempt::Uncertain && work.changes_media() {
+            self.stats.paths[command.stats as usize].uncertain_writes_resent += 1;
+        }
+        self.leave_path(key);
+        self.fail_over(key, None, now, bufs);
+    }
+
+    fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let command = &self.commands[key];
+        let Origin::Own { work, .. } = &command.origin else { return };
+        let stats = &mut self.stats.paths[command.stats as usize];
+        let (class, bytes) = match work {
+            Work::Read { .. } => (0, u64::from(work.bytes())),
+            Work::Write { .. } => (1, u64::from(work.bytes())),
+            _ => (2, 0),
+        };
+        stats.commands[class] += 1;
+        if class < 2 {
+            stats.bytes[class] += bytes;
+        }
+        stats.latency_ns.record(now.since(command.started).as_nanos() as u64);
+        if let Some(head) = self.heads[command.head.0 as usize].as_ref() {
+            let path = head.paths.iter().find(|path| path.view.controller == command.controller);
+            match (path, work) {
+                (Some(path), Work::Flush { mark: Some(mark), .. }) => {
+                    path.view.writes.flushed(*mark);
+                }
+                (Some(path), Work::Write { fua: false, .. })
+                | (Some(path), Work::WriteZeroes { fua: false, .. })
+                    if head.view.limits.volatile_write_cache =>
+                {
+                    path.view.writes.acknowledge();
+                }
+                _ => {}
+            }
+        }
+        self.end_command(key, Ok(()), now, bufs);
+    }
+
+    /// The order of Linux's decision: no retry allowed, path error, retry on the same path.
+    fn failed(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
+        let command = &mut self.commands[key];
+        self.stats.paths[command.stats as usize].errors += 1;
+        let controller = command.controller;
+        let Some(head) = self.heads[command.head.0 as usize].as_ref() else {
+            return self.end_command(key, Err(IoError::Gone), now, bufs);
+        };
+        if status.is(Status::INVALID_NAMESPACE) {
+            // The namespace has left this controller; another path may still have it.
+            self.suspect_namespace(controller);
+            return self.fail_over_avoiding(key, controller, status, now, bufs);
+        }
+        if status.dnr() {
+            return self.end_command(key, Err(IoError::Status(status)), now, bufs);
+        }
+        if status.is_path_error() {
+            return self.fail_over(key, Some(status), now, bufs);
+        }
+        if command.retries >= head.view.max_retries {
+            return self.end_command(key, Err(IoError::Status(status)), now, bufs);
+        }
+        command.retries += 1;
+        self.stats.paths[command.stats as usize].retries += 1;
+        let pause = self.retry_pause(controller, status);
+        if pause.is_zero() {
+            self.dispatch(key, Some(controller), None, now, bufs);
+        } else {
+            self.delay(key, now.after(pause), Some(controller));
+        }
+    }
+
+    fn retry_pause(&self, controller: ControllerId, status: Status) -> Duration {
+        let index = usize::from(status.crd());
+        let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
+        match (index, entry) {
+            (1..=3, Some(entry)) => entry.view.command_retry_delays[index - 1],
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn delay(&mut self, key: Key, until: Time, again_on: Option<ControllerId>) {
+        self.commands[key].place = Place::Delayed { until, again_on };
+        self.delayed.push(Reverse((until, key)));
+        self.wake_at(until);
+    }
+
+    /// The path failed under the command: take the path out where that is known to help, and send
+    /// the command elsewhere.
+    fn fail_over(
+        &mut self,
+        key: Key,
+        status: Option<Status>,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        let command = &mut self.commands[key];
+        self.stats.paths[command.stats as usize].failovers += 1;
+        command.failovers = command.failovers.saturating_add(1);
+        let (controller, head_id, failovers) =
+            (command.controller, command.head, command.failovers);
+        if let Some(status) = status
+            && status.is_ana_error()
+        {
+            self.suspect_ana(controller, head_id, status);
+        }
+        let paths = self.head_mut(head_id).map_or(0, |head| {
+            if let Some(index) =
+                head.paths.iter().position(|path| path.view.controller == controller)
+            {
+                head.selector.forget_path(index);
+            }
+            head.paths.len()
+        });
+        if usize::from(failovers) > paths.max(1) {
+            self.delay(key, now.after(FAILOVER_PAUSE), None);
+        } else {
+            self.dispatch(key, None, None, now, bufs);
+        }
+    }
+
+    fn fail_over_avoiding(
+        &mut self,
+        key: Key,
+        avoid: ControllerId,
+        status: Status,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        let command = &mut self.commands[key];
+        command.failovers = command.failovers.saturating_add(1);
+        let failovers = usize::from(command.failovers);
+        let other_path = self.heads[command.head.0 as usize].as_ref().is_some_and(|head| {
+            failovers <= head.paths.len()
+                && head.paths.iter().any(|path| path.usable && path.view.controller != avoid)
+        });
+        if !other_path {
+            return self.end_command(key, Err(IoError::Status(status)), now, bufs);
+        }
+        self.stats.paths[self.commands[key].stats as usize].failovers += 1;
+        self.dispatch(key, None, Some(avoid), now, bufs);
+    }
+
+    /// An ANA status: this path is out, on this worker, until a newer log was processed.
+    fn suspect_ana(
+        &mut self,
+        controller: ControllerId,
+        head: crate::topology::HeadId,
+        status: Status,
+    ) {
+        let Some(entry) = self.controllers[controller.0 as usize].as_ref() else { return };
+        let (generation, association) = (entry.view.ana_generation, entry.view.association);
+        let Some(state) = self.heads[head.0 as usize].as_mut() else { return };
+        let path = state.paths.iter_mut().find(|path| path.view.controller == controller);
+        let Some(path) = path else { return };
+        if path.ana_suspect == Some(generation) {
+            return;
+        }
+        path.ana_suspect = Some(generation);
+        path.usable = false;
+        self.tell_control(ToControl::AnaError { controller, association, head, status });
+    }
+
+    fn suspect_namespace(&mut self, controller: ControllerId) {
+        let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
+        if let Some(association) = entry.map(|entry| entry.view.association) {
+            self.tell_control(ToControl::NamespaceSuspect { controller, association });
+        }
+    }
+
+    /// A command is with its path no longer: the charge goes back, to the part that made it.
+    fn leave_path(&mut self, key: Key) {
+        let command = &mut self.commands[key];
+        command.place = Place::Requeued;
+        self.stats.paths[command.stats as usize].in_flight -= 1;
+        if let Some(charge) = command.charge.take()
+            && let Some(entry) = self.controllers[command.controller.0 as usize].as_mut()
+        {
+            charge.finish(&entry.view.ledger);
+            entry.charges -= 1;
+        }
+    }
+
+    /// A command is over for good.
+    pub(super) fn end_command(
+        &mut self,
+        key: Key,
+        result: Result<(), IoError>,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(command) = self.commands.remove(key) else { return };
+        debug_assert!(command.charge.is_none(), "a command that ends has left its path");
+        let Origin::Own { request: request_key, work } = command.origin else { return };
+        if let Work::Discard { range, .. } = work {
+            bufs.free(range);
+        }
+        let Some(request) = self.requests.get_mut(request_key) else { return };
+        request.outstanding -= 1;
+        if let Err(error) = result {
+            request.error.get_or_insert(error);
+        }
+        if request.outstanding == 0 && !request.listed {
+            self.finish_request(request_key, now);
+        }
+    }
+
+    /// All commands of a request have ended: its answer goes to the user.
+    pub(super) fn finish_request(&mut self, key: Key, now: Time) {
+        let Some(request) = self.requests.remove(key) else { return };
+        if let Some(head) = self.head_mut(request.head) {
+            head.active -= 1;
+            let stats = head.stats as usize;
+            let stats = &mut self.stats.heads[stats];
+            match request.error {
+                Some(_) => stats.errors += 1,
+                None => {
+                    let (class, bytes) = match request.op {
+                        RequestOp::Read { buf, .. } => (0, buf.len()),
+                        RequestOp::Write { buf, .. } => (1, buf.len()),
+                        _ => (2, 0),
+                    };
+                    stats.requests[class] += 1;
+                    if class < 2 {
+                        stats.bytes[class] += u64::from(bytes);
+                    }
+                    let latency = now.since(request.submitted).as_nanos() as u64;
+                    stats.latency_ns.record(latency);
+                }
+            }
+        }
+        let result = request.error.map_or(Ok(()), Err);
+        self.dones.push_back(Done { head: request.head, tag: request.tag, result });
+    }
+}

@@ -1,0 +1,522 @@
+//! Inputs: connections, mail, timers.
+
+use super::Shard;
+use super::command::{Command, Origin, Place};
+use super::head::{ControllerEntry, HeadState};
+use super::queue::{Phase, Progress, Queue};
+use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
+use crate::table::Key;
+use crate::topology::{Association, ControllerId, HeadId, Topology};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use anabranch_proto::host_queue::{Attempt, HostData};
+use anabranch_proto::machine::{
+    Buffers, CloseCause, CloseHow, ConnId, Output, Time, WorkerId,
+};
+use anabranch_proto::nvme::sqe::Sqe;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+/// How long a peer gets to take our termination request and close before we abort: reads of this
+/// path move only after that.
+const TERMINATION_GUARD: Duration = Duration::from_millis(50);
+
+impl Shard {
+    pub(crate) fn connected(&mut self, conn: ConnId) {
+        if let Some(queue) = self.queue_of(conn)
+            && queue.phase == Phase::Opening
+        {
+            queue.link.connected();
+        }
+    }
+
+    pub(crate) fn received(
+        &mut self,
+        now: Time,
+        conn: ConnId,
+        bytes: Received<'_>,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(queue) = self.queue_of(conn) else { return };
+        if queue.phase == Phase::Closing {
+            return;
+        }
+        match bytes {
+            Received::Bytes(bytes) => queue.link.received(bytes, bufs),
+            Received::Into(len) => queue.link.received_into(len, bufs),
+        }
+        if let Some(buf) = queue.link.receive_hint() {
+            let conn = queue.conn;
+            self.outputs.push_back(Output::ReceiveInto { conn, buf });
+        }
+        self.after_link(now, conn, bufs);
+    }
+
+    pub(crate) fn transmitted(&mut self, now: Time, conn: ConnId, bufs: &mut dyn Buffers) {
+        let Some(queue) = self.queue_of(conn) else { return };
+        queue.link.transmitted();
+        self.after_link(now, conn, bufs);
+    }
+
+    /// Takes what the queue pair has brought forth: progress of its own life, completions.
+    fn after_link(&mut self, now: Time, conn: ConnId, bufs: &mut dyn Buffers) {
+        let slot = conn.index() as u16;
+        let Some(queue) = self.queue_of(conn) else { return };
+        if queue.phase == Phase::Closing {
+            return;
+        }
+        let progress = queue.progress(bufs);
+        self.act_on(slot, progress, now, bufs);
+        while let Some(queue) = self.queue_of(conn) {
+            if queue.phase == Phase::Closing {
+                return;
+            }
+            match queue.poll_completion(bufs) {
+                None => return,
+                Some(Err(progress)) => self.act_on(slot, progress, now, bufs),
+                Some(Ok((key, done))) => {
+                    if self.commands.get(key).is_none() {
+                        continue;
+                    }
+                    let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
+                    queue.flying.unlink(&mut self.commands, key);
+                    self.answered(key, done.status, done.result, now, bufs);
+                }
+            }
+        }
+    }
+
+    fn act_on(&mut self, slot: u16, progress: Progress, now: Time, bufs: &mut dyn Buffers) {
+        match progress {
+            Progress::Nothing => {}
+            Progress::Opened => {
+                let Some(queue) = self.queues[usize::from(slot)].as_ref() else { return };
+                let (controller, association) = (queue.open.controller, queue.open.association);
+                self.rebind_all(now, bufs);
+                self.tell_control(ToControl::QueueOpen { controller, association });
+            }
+            Progress::GiveUp { why, do_not_retry } => {
+                self.give_up(slot, why, do_not_retry, now, bufs);
+            }
+        }
+    }
+
+    /// Aborts a queue pair's connection. Its commands move when `Closed` has come; those that have
+    /// never been handed to it move at once.
+    fn give_up(
+        &mut self,
+        slot: u16,
+        why: String,
+        do_not_retry: bool,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
+        if queue.phase == Phase::Closing {
+            return;
+        }
+        queue.phase = Phase::Closing;
+        queue.failure = Some((why.clone(), do_not_retry));
+        // A fault has its termination request to send first.
+        let how = if queue.link.fault().is_some() {
+            let guard = now.after(TERMINATION_GUARD);
+            queue.close_guard = Some(guard);
+            self.wake = Some(self.wake.map_or(guard, |wake| wake.min(guard)));
+            CloseHow::Graceful
+        } else {
+            CloseHow::Abort
+        };
+        self.outputs.push_back(Output::Close { conn: queue.conn, how });
+        self.out_of_service(slot, why, now, bufs);
+    }
+
+    /// Takes a queue pair out of service: no path uses it any more, control knows, and commands
+    /// that it has never been given go elsewhere.
+    fn out_of_service(&mut self, slot: u16, why: String, now: Time, bufs: &mut dyn Buffers) {
+        let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
+        let (controller, association) = (queue.open.controller, queue.open.association);
+        if queue.was_open && !queue.stop_asked {
+            self.tell_control(ToControl::QueueLost { controller, association, why });
+        }
+        self.rebind_all(now, bufs);
+        while let Some(queue) = self.queues[usize::from(slot)].as_mut()
+            && let Some(key) = queue.waiting.pop_front(&mut self.commands)
+        {
+            self.lost(key, Attempt::NeverSent, now, bufs);
+        }
+    }
+
+    pub(crate) fn closed(
+        &mut self,
+        now: Time,
+        conn: ConnId,
+        cause: CloseCause,
+        bufs: &mut dyn Buffers,
+    ) {
+        let slot = conn.index() as u16;
+        let Some(queue) = self.queue_of(conn) else { return };
+        if queue.phase != Phase::Closing {
+            let why = queue.close_reason(cause);
+            queue.failure = Some((why.clone(), false));
+            queue.phase = Phase::Closing;
+            self.out_of_service(slot, why, now, bufs);
+        }
+        let Some(mut queue) = self.queues[usize::from(slot)].take() else { return };
+        queue.free_connect_data(bufs);
+        let (controller, association) = (queue.open.controller, queue.open.association);
+        let (never_sent, uncertain) = self.drain_queue(&mut queue, now, bufs);
+        if queue.stop_asked {
+            self.tell_control(ToControl::QueueStopped {
+                controller,
+                association,
+                never_sent,
+                uncertain,
+            });
+        } else if !queue.was_open {
+            let (why, do_not_retry) = queue.failure.take().unwrap_or_default();
+            self.tell_control(ToControl::QueueFailed {
+                controller,
+                association,
+                why,
+                do_not_retry,
+            });
+        }
+    }
+
+    /// The connection is closed: its commands go elsewhere, in the order in which they were sent.
+    fn drain_queue(
+        &mut self,
+        queue: &mut Queue,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) -> (u32, u32) {
+        let (mut never_sent, mut uncertain) = (0, 0);
+        // Completions that were held back for their payload are as good as any: they are facts.
+        while let Some(done) = queue.poll_completion(bufs) {
+            if let Ok((key, done)) = done
+                && self.commands.get(key).is_some()
+            {
+                queue.flying.unlink(&mut self.commands, key);
+                self.answered(key, done.status, done.result, now, bufs);
+            }
+        }
+        let mut unsent = alloc::vec::Vec::new();
+        while let Some(abandoned) = queue.link.drain() {
+            if abandoned.attempt == Attempt::NeverSent {
+                unsent.push(Key::from_token(abandoned.user));
+            }
+        }
+        unsent.sort_unstable();
+        while let Some(key) = queue.flying.pop_front(&mut self.commands) {
+            let attempt = if unsent.binary_search(&key).is_ok() {
+                never_sent += 1;
+                Attempt::NeverSent
+            } else {
+                uncertain += 1;
+                Attempt::Uncertain
+            };
+            self.lost(key, attempt, now, bufs);
+        }
+        (never_sent, uncertain)
+    }
+
+    pub(crate) fn mail(
+        &mut self,
+        now: Time,
+        from: WorkerId,
+        mail: ShardMail,
+        bufs: &mut dyn Buffers,
+    ) {
+        match mail {
+            ShardMail::Control(ToShard::Topology(topology)) => self.topology(topology, now, bufs),
+            ShardMail::Control(ToShard::OpenQueue(open)) => self.open_queue(open, now),
+            ShardMail::Control(ToShard::StopQueue { controller, association }) => {
+                self.stop_queue(controller, association, now, bufs);
+            }
+            ShardMail::Control(ToShard::ReportStats { id }) => {
+                let stats = Box::new(self.stats_report());
+                self.tell_control(ToControl::Stats { id, stats });
+            }
+            ShardMail::Control(ToShard::Drain) => self.draining = true,
+            ShardMail::Peer(PeerMail::Carry { controller, association, sqe, data, token }) => {
+                self.carry(from, (controller, association), (sqe, data), token, now);
+            }
+            ShardMail::Peer(PeerMail::Done { token, outcome }) => {
+                let key = Key::from_token(token);
+                if self.commands.get(key).is_some_and(|command| command.place == Place::Carried) {
+                    match outcome {
+                        CommandOutcome::Answered { status, result } => {
+                            self.answered(key, status, result, now, bufs);
+                        }
+                        CommandOutcome::Lost(attempt) => self.lost(key, attempt, now, bufs),
+                    }
+                }
+            }
+        }
+    }
+
+    fn open_queue(&mut self, open: Box<OpenQueue>, now: Time) {
+        let slot = match self.queues.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                self.queues.push(None);
+                self.queues.len() - 1
+            }
+        };
+        let conn = ConnId::opened(slot as u32);
+        self.outputs.push_back(Output::Connect {
+            conn,
+            to: open.to.clone(),
+            options: open.socket.clone(),
+        });
+        let queue = Queue::new(open, conn, now);
+        self.wake_at(queue.deadline);
+        self.queues[slot] = Some(Box::new(queue));
+    }
+
+    fn stop_queue(
+        &mut self,
+        controller: ControllerId,
+        association: Association,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        let slot = self.queues.iter().position(|queue| {
+            queue.as_ref().is_some_and(|queue| {
+                queue.open.controller == controller && queue.open.association == association
+            })
+        });
+        let Some(slot) = slot else {
+            let (never_sent, uncertain) = (0, 0);
+            let stopped =
+                ToControl::QueueStopped { controller, association, never_sent, uncertain };
+            return self.tell_control(stopped);
+        };
+        let Some(queue) = self.queues[slot].as_mut() else { return };
+        queue.stop_asked = true;
+        if queue.phase != Phase::Closing {
+            self.give_up(slot as u16, "stopped".to_string(), false, now, bufs);
+        }
+    }
+
+    /// Another worker submits through our queue pair.
+    fn carry(
+        &mut self,
+        from: WorkerId,
+        (controller, association): (ControllerId, Association),
+        (sqe, data): (Sqe, HostData),
+        token: u64,
+        now: Time,
+    ) {
+        let slot = self.queues.iter().position(|queue| {
+            queue.as_ref().is_some_and(|queue| {
+                queue.open.controller == controller
+                    && queue.open.association == association
+                    && queue.phase == Phase::Open
+            })
+        });
+        let command = Command {
+            origin: Origin::Peer { worker: from, token, sqe, data },
+            head: HeadId(u32::MAX),
+            controller,
+            stats: u32::MAX,
+            place: Place::Requeued,
+            charge: None,
+            started: now,
+            retries: 0,
+            failovers: 0,
+        };
+        let taken = slot.and_then(|slot| {
+            let queue = self.queues[slot].as_mut()?;
+            let key = self.commands.insert(command).ok()?;
+            self.commands[key].place = Place::Waiting { slot: slot as u16 };
+            queue.waiting.push_back(&mut self.commands, key);
+            Some(())
+        });
+        if taken.is_none() {
+            let outcome = CommandOutcome::Lost(Attempt::NeverSent);
+            let mail = Mail::Peer(PeerMail::Done { token, outcome });
+            self.outputs.push_back(Output::Mail { to: from, mail });
+        }
+    }
+
+    fn topology(&mut self, topology: Arc<Topology>, now: Time, bufs: &mut dyn Buffers) {
+        if topology.epoch <= self.topology.epoch {
+            return;
+        }
+        for entry in self.controllers.iter_mut().flatten() {
+            entry.present = false;
+        }
+        for view in &topology.controllers {
+            let entry = self.controller_slot(view.id);
+            match entry {
+                Some(entry) => {
+                    entry.view = Arc::clone(view);
+                    entry.present = true;
+                }
+                None => {
+                    let view = Arc::clone(view);
+                    *entry = Some(ControllerEntry { view, present: true, slot: None, charges: 0 });
+                }
+            }
+        }
+        for queue in self.queues.iter_mut().flatten() {
+            let id = queue.open.controller;
+            if let Some(view) = topology.controllers.iter().find(|view| view.id == id) {
+                queue.io_timeout = view.io_timeout;
+            }
+        }
+        self.topology = topology;
+        self.refresh_slots();
+        self.update_heads();
+        self.forget_controllers();
+        self.heads_changed = true;
+        for head in 0..self.heads.len() {
+            self.kick(head, now, bufs);
+            let Some(state) = self.heads[head].as_ref() else { continue };
+            if state.view.frozen == 0 || state.gone {
+                self.release_held(state.view.id);
+            }
+        }
+        self.forget_heads();
+    }
+
+    fn controller_slot(&mut self, id: ControllerId) -> &mut Option<ControllerEntry> {
+        let index = id.0 as usize;
+        if self.controllers.len() <= index {
+            self.controllers.resize_with(index + 1, || None);
+        }
+        &mut self.controllers[index]
+    }
+
+    fn update_heads(&mut self) {
+        for head in self.heads.iter_mut().flatten() {
+            head.gone = true;
+        }
+        for view in &self.topology.heads {
+            let index = view.id.0 as usize;
+            if self.heads.len() <= index {
+                self.heads.resize_with(index + 1, || None);
+            }
+            let stats = &mut self.stats;
+            let head = self.heads[index]
+                .get_or_insert_with(|| Box::new(HeadState::new(Arc::clone(view), stats)));
+            head.update(Arc::clone(view), self.me, &self.controllers, stats);
+        }
+        for head in self.heads.iter_mut().flatten() {
+            if head.gone {
+                head.rebind(self.me, &self.controllers);
+            }
+        }
+    }
+
+    fn forget_controllers(&mut self) {
+        for entry in &mut self.controllers {
+            if entry.as_ref().is_some_and(|e| !e.present && e.charges == 0) {
+                *entry = None;
+            }
+        }
+    }
+
+    fn forget_heads(&mut self) {
+        for head in &mut self.heads {
+            let idle = head.as_ref().is_some_and(|head| {
+                head.gone && head.active == 0 && head.held.is_empty() && head.requeue.is_empty()
+            });
+            let listed = head.as_ref().is_some_and(|head| {
+                self.topology.heads.iter().any(|view| view.id == head.view.id)
+            });
+            if idle && !listed {
+                *head = None;
+            }
+        }
+    }
+
+    pub(crate) fn timeout(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        if self.wake.is_none_or(|wake| now < wake) {
+            return;
+        }
+        self.wake = None;
+        while let Some(&Reverse((until, key))) = self.delayed.peek() {
+            if until > now {
+                self.wake_at(until);
+                break;
+            }
+            self.delayed.pop();
+            self.try_again(key, until, now, bufs);
+        }
+        for slot in 0..self.queues.len() {
+            let Some(queue) = self.queues[slot].as_mut() else { continue };
+            match queue.next_deadline(&self.commands) {
+                Some(deadline) if deadline <= now => self.late(slot as u16, now, bufs),
+                Some(deadline) => self.wake_at(deadline),
+                None => {}
+            }
+        }
+    }
+
+    fn try_again(&mut self, key: Key, due: Time, now: Time, bufs: &mut dyn Buffers) {
+        let Some(command) = self.commands.get(key) else { return };
+        if let Place::Delayed { until, again_on } = command.place
+            && until == due
+        {
+            self.dispatch(key, again_on, None, now, bufs);
+        }
+    }
+
+    /// A queue pair's oldest command, its opening or its orderly end took too long. A command that
+    /// is late takes the whole controller down, as Linux does for NVMe/TCP.
+    fn late(&mut self, slot: u16, now: Time, bufs: &mut dyn Buffers) {
+        let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
+        let why = match queue.phase {
+            Phase::Opening => alloc::format!("I/O queue {}: connecting timed out", queue.open.qid),
+            _ => alloc::format!("I/O queue {}: a command timed out", queue.open.qid),
+        };
+        if queue.phase == Phase::Closing {
+            queue.close_guard = None;
+            self.outputs.push_back(Output::Close { conn: queue.conn, how: CloseHow::Abort });
+        } else {
+            self.give_up(slot, why, false, now, bufs);
+        }
+    }
+
+    fn rebind_all(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        self.refresh_slots();
+        for index in 0..self.heads.len() {
+            if let Some(head) = self.heads[index].as_mut() {
+                head.rebind(self.me, &self.controllers);
+                self.kick(index, now, bufs);
+            }
+        }
+    }
+
+    /// Works out anew through which queue pair each controller is reached.
+    fn refresh_slots(&mut self) {
+        for entry in self.controllers.iter_mut().flatten() {
+            let view = &entry.view;
+            entry.slot = self.queues.iter().enumerate().find_map(|(slot, queue)| {
+                let queue = queue.as_ref()?;
+                let same = queue.open.controller == view.id
+                    && queue.open.association == view.association;
+                (same && queue.phase == Phase::Open).then_some(slot as u16)
+            });
+        }
+    }
+
+    fn queue_of(&mut self, conn: ConnId) -> Option<&mut Queue> {
+        self.queues.get_mut(conn.index() as usize)?.as_deref_mut()
+    }
+}
+
+/// How bytes came in.
+pub(crate) enum Received<'a> {
+    Bytes(&'a [u8]),
+    Into(u32),
+}
+
+/// Mail that a shard understands.
+pub(crate) enum ShardMail {
+    Control(ToShard),
+    Peer(PeerMail),
+}

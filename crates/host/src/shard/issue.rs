@@ -1,0 +1,174 @@
+//! Splitting requests into commands.
+
+use super::Shard;
+use super::command::{Command, Origin, Place, Request, Work};
+use super::head::HeadState;
+use super::wire;
+use crate::table::Key;
+use crate::topology::{ControllerId, HeadView};
+use crate::user::{IoError, RequestOp};
+use anabranch_proto::machine::{Buffers, Time};
+
+/// Blocks that one command can name (NLB is a 16-bit field, counted from 0).
+const NLB_BLOCKS_MAX: u32 = 1 << 16;
+
+/// What came of trying to make the next command of a request.
+enum Next {
+    Made(Work),
+    /// Nothing more to make.
+    Complete,
+    /// A pool buffer is missing: later.
+    Later,
+}
+
+impl Shard {
+    /// Makes commands of the requests on the issue list, oldest first, while the table has room.
+    pub(super) fn issue_requests(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        while let Some(key) = self.issue.front(&self.requests) {
+            if !self.issue_request(key, now, bufs) {
+                return;
+            }
+        }
+    }
+
+    /// Issues one request as a whole; `false` when it has to wait for room.
+    fn issue_request(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> bool {
+        let head_id = self.requests[key].head;
+        if matches!(self.requests[key].op, RequestOp::Flush) {
+            return self.issue_flush(key, now, bufs);
+        }
+        loop {
+            let request = &mut self.requests[key];
+            let Some(head) = self.heads[head_id.0 as usize].as_ref() else {
+                request.error = Some(IoError::Gone);
+                self.issued(key, now);
+                return true;
+            };
+            if self.commands.room() == 0 {
+                return false;
+            }
+            match next_work(request, &head.view, bufs) {
+                Next::Made(work) => self.add_command(key, work, now, bufs),
+                Next::Later => return false,
+                Next::Complete => {
+                    self.issued(key, now);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// A flush goes to each usable controller that has acknowledged writes of this head since its
+    /// last flush, or to the one that the policy chooses when there is none such.
+    fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> bool {
+        let id = self.requests[key].head;
+        let Some(head) = self.heads[id.0 as usize].as_ref() else {
+            self.requests[key].error = Some(IoError::Gone);
+            self.issued(key, now);
+            return true;
+        };
+        if head.view.limits.volatile_write_cache {
+            let paths = head.paths.len();
+            if self.commands.room() as usize <= paths {
+                return false;
+            }
+            let mut made = false;
+            for index in 0..paths {
+                let Some((only, mark)) = self.flush_at(id.0 as usize, index) else { continue };
+                made = true;
+                let work = Work::Flush { only: Some(only), mark: Some(mark) };
+                self.add_command(key, work, now, bufs);
+            }
+            if !made {
+                self.add_command(key, Work::Flush { only: None, mark: None }, now, bufs);
+            }
+        }
+        self.requests[key].issued_blocks = 1;
+        self.issued(key, now);
+        true
+    }
+
+    fn flush_at(&self, head: usize, path: usize) -> Option<(ControllerId, u64)> {
+        let head: &HeadState = self.heads[head].as_ref()?;
+        let path = head.paths.get(path).filter(|path| path.usable)?;
+        Some((path.view.controller, path.view.writes.pending()?))
+    }
+
+    fn add_command(&mut self, request: Key, work: Work, now: Time, bufs: &mut dyn Buffers) {
+        let head = self.requests[request].head;
+        let command = Command {
+            origin: Origin::Own { request, work },
+            head,
+            controller: ControllerId(u32::MAX),
+            stats: u32::MAX,
+            place: Place::Requeued,
+            charge: None,
+            started: now,
+            retries: 0,
+            failovers: 0,
+        };
+        self.requests[request].outstanding += 1;
+        let Ok(key) = self.commands.insert(command) else {
+            unreachable!("room was checked before the command was made");
+        };
+        self.dispatch(key, None, None, now, bufs);
+    }
+
+    /// A request leaves the issue list; it may have ended already.
+    fn issued(&mut self, key: Key, now: Time) {
+        self.issue.unlink(&mut self.requests, key);
+        self.requests[key].listed = false;
+        if self.requests[key].outstanding == 0 {
+            self.finish_request(key, now);
+        }
+    }
+}
+
+fn next_work(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) -> Next {
+    if request.is_issued() {
+        return Next::Complete;
+    }
+    let done = request.issued_blocks;
+    let left = request.blocks() - done;
+    let limits = &head.limits;
+    let transfer = (limits.max_transfer_bytes / head.block_bytes).clamp(1, NLB_BLOCKS_MAX);
+    let take = |most: u32| left.min(u64::from(most.max(1))) as u32;
+    let piece = |buf: anabranch_proto::machine::BufRef, blocks: u32| {
+        buf.slice(done as u32 * head.block_bytes, blocks * head.block_bytes)
+    };
+    let work = match request.op {
+        RequestOp::Read { lba, buf, .. } => {
+            let blocks = take(transfer);
+            Work::Read { lba: lba + done, blocks, buf: piece(buf, blocks) }
+        }
+        RequestOp::Write { lba, buf, fua, .. } => {
+            let blocks = take(transfer);
+            Work::Write { lba: lba + done, blocks, buf: piece(buf, blocks), fua }
+        }
+        RequestOp::Compare { lba, buf, .. } => {
+            let blocks = take(transfer);
+            Work::Compare { lba: lba + done, blocks, buf: piece(buf, blocks) }
+        }
+        RequestOp::WriteZeroes { lba, deallocate, fua, .. } => {
+            let blocks = take(limits.max_write_zeroes_blocks.min(NLB_BLOCKS_MAX));
+            Work::WriteZeroes { lba: lba + done, blocks, deallocate, fua }
+        }
+        RequestOp::Discard { lba, .. } => {
+            let blocks = take(limits.max_discard_blocks);
+            let Some(range) = bufs.alloc(wire::DISCARD_RANGE_BYTES) else { return Next::Later };
+            wire::write_discard_range(bufs.bytes_mut(range), lba + done, blocks);
+            Work::Discard { lba: lba + done, blocks, range }
+        }
+        RequestOp::Flush => return Next::Complete,
+    };
+    let blocks = match work {
+        Work::Read { blocks, .. }
+        | Work::Write { blocks, .. }
+        | Work::Compare { blocks, .. }
+        | Work::WriteZeroes { blocks, .. }
+        | Work::Discard { blocks, .. } => blocks,
+        Work::Flush { .. } => 0,
+    };
+    request.issued_blocks += u64::from(blocks);
+    Next::Made(work)
+}

@@ -1,0 +1,184 @@
+//! One data worker's half of the host: its queue pairs, its commands, its choices of paths.
+
+mod command;
+mod complete;
+mod dispatch;
+mod head;
+mod inputs;
+mod issue;
+mod queue;
+mod stats;
+mod submit;
+mod wire;
+
+use crate::config::HostConfig;
+use crate::mail::{Mail, ToControl};
+use crate::table::{Key, List, Table};
+use crate::topology::{HeadId, Topology};
+use crate::user::Done;
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, ConnId, Gather, Output, Time, WorkerId};
+use command::{Command, Request};
+use core::cmp::Reverse;
+use core::convert::Infallible;
+use head::{ControllerEntry, HeadState};
+use queue::Queue;
+use stats::StatsTable;
+
+/// Commands per request slot: a request is one or several commands.
+const COMMANDS_PER_REQUEST: u32 = 2;
+
+/// Outputs that are ready at once grow beyond this only when queue pairs come and go in crowds.
+const OUTPUTS_RESERVED: usize = 256;
+
+/// What a shard wants done; it has no verbs and no events of its own.
+pub(crate) type ShardOutput = Output<Mail<Infallible>, Infallible, Infallible>;
+
+/// One data worker's half of the host. The functions are those of
+/// [`Machine`](anabranch_proto::machine::Machine); `pump` comes after the inputs and the user's
+/// submissions, before the outputs are drained.
+pub(crate) struct Shard {
+    me: WorkerId,
+    workers: u16,
+    topology: Arc<Topology>,
+    controllers: Vec<Option<ControllerEntry>>,
+    heads: Vec<Option<Box<HeadState>>>,
+    queues: Vec<Option<Box<Queue>>>,
+    requests: Table<Request>,
+    commands: Table<Command>,
+    /// Requests with parts that no command has been made for.
+    issue: List,
+    /// Commands that wait for their time.
+    delayed: BinaryHeap<Reverse<(Time, Key)>>,
+    outputs: VecDeque<ShardOutput>,
+    dones: VecDeque<Done>,
+    stats: StatsTable,
+    /// No timer is due before this; it may be earlier than any.
+    wake: Option<Time>,
+    draining: bool,
+    drained_reported: bool,
+    heads_changed: bool,
+}
+
+impl Shard {
+    /// The shard of worker `me`.
+    pub(crate) fn new(config: &HostConfig, me: WorkerId) -> Shard {
+        let requests = config.max_requests.max(1);
+        // Every other shard may carry all its commands through our queue pairs.
+        let commands = requests
+            .saturating_mul(COMMANDS_PER_REQUEST)
+            .saturating_mul(u32::from(config.data_workers.max(1)));
+        Shard {
+            me,
+            workers: config.data_workers + 1,
+            topology: Arc::new(Topology::default()),
+            controllers: Vec::new(),
+            heads: Vec::new(),
+            queues: Vec::new(),
+            requests: Table::new(requests),
+            commands: Table::new(commands),
+            issue: List::default(),
+            delayed: BinaryHeap::with_capacity(commands as usize),
+            outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),
+            dones: VecDeque::with_capacity(requests as usize),
+            stats: StatsTable::default(),
+            wake: None,
+            draining: false,
+            drained_reported: false,
+            heads_changed: false,
+        }
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<ShardOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// The next answer to the user of this worker.
+    pub(crate) fn poll_done(&mut self) -> Option<Done> {
+        self.dones.pop_front()
+    }
+
+    /// Whether heads came, went or changed since the last call.
+    pub(crate) fn take_heads_changed(&mut self) -> bool {
+        core::mem::take(&mut self.heads_changed)
+    }
+
+    pub(crate) fn poll_timeout(&mut self) -> Option<Time> {
+        self.wake
+    }
+
+    pub(crate) fn poll_transmit(
+        &mut self,
+        conn: ConnId,
+        batch: &mut dyn Gather,
+        bufs: &mut dyn Buffers,
+    ) {
+        let slot = conn.index() as usize;
+        if let Some(queue) = self.queues.get_mut(slot).and_then(Option::as_mut) {
+            queue.announced = false;
+            queue.link.poll_transmit(batch, bufs);
+        }
+    }
+
+    /// Makes commands of submitted requests, hands commands to queue pairs, announces what is
+    /// ready to send and reports what has ended.
+    pub(crate) fn pump(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        self.issue_requests(now, bufs);
+        for slot in 0..self.queues.len() {
+            self.serve_queue(slot as u16, now);
+        }
+        self.report_frozen();
+        if self.draining && !self.drained_reported && self.requests.len() == 0 {
+            self.drained_reported = true;
+            self.tell_control(ToControl::Drained);
+        }
+    }
+
+    fn serve_queue(&mut self, slot: u16, now: Time) {
+        let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
+        if !queue.waiting.is_empty() {
+            let heads = &self.heads;
+            let controllers = &mut self.controllers;
+            queue.submit_waiting(now, &mut self.commands, slot, |command| {
+                dispatch::start(command, heads, controllers)
+            });
+        }
+        if let Some(deadline) = queue.next_deadline(&self.commands) {
+            self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
+        }
+        if !queue.announced && queue.link.has_transmit() {
+            queue.announced = true;
+            self.outputs.push_back(Output::Transmit { conn: queue.conn });
+        }
+    }
+
+    fn report_frozen(&mut self) {
+        if self.topology.heads.iter().all(|head| head.frozen == 0) {
+            return;
+        }
+        let epoch = self.topology.epoch;
+        for index in 0..self.heads.len() {
+            let Some(head) = self.heads[index].as_mut() else { continue };
+            if head.view.frozen > 0 && head.active == 0 && head.frozen_reported != Some(epoch) {
+                head.frozen_reported = Some(epoch);
+                let head = head.view.id;
+                self.tell_control(ToControl::Frozen { head, epoch });
+            }
+        }
+    }
+
+    fn tell_control(&mut self, mail: ToControl) {
+        self.outputs.push_back(Output::Mail { to: WorkerId(0), mail: Mail::ToControl(mail) });
+    }
+
+    fn head_mut(&mut self, id: HeadId) -> Option<&mut HeadState> {
+        self.heads.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    fn wake_at(&mut self, at: Time) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+}

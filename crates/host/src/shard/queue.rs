@@ -1,0 +1,210 @@
+//! One queue pair of this worker: its connection, its life, the commands on it.
+
+use super::command::{Command, Origin, Place};
+use crate::mail::OpenQueue;
+use crate::table::{Key, List, Table};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use anabranch_proto::host_queue::{Completion, HostData, HostQueue, HostQueueConfig};
+use anabranch_proto::machine::{BufRef, Buffers, CloseCause, ConnId, Time};
+use anabranch_proto::nvme::fabrics::ConnectResponse;
+use anabranch_proto::nvme::sqe::Sqe;
+use core::time::Duration;
+
+/// The token of the Fabrics Connect command; command tokens have 60 bits.
+const CONNECT_TOKEN: u64 = 1 << 60;
+
+/// Where a queue pair is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// TCP, ICReq and Fabrics Connect are under way.
+    Opening,
+    /// Carries commands.
+    Open,
+    /// Given up: its connection is being aborted, `Closed` is awaited.
+    Closing,
+}
+
+/// What the shard has to do after bytes came in.
+pub(super) enum Progress {
+    Nothing,
+    /// The queue pair has just opened.
+    Opened,
+    /// It must be given up.
+    GiveUp { why: String, do_not_retry: bool },
+}
+
+/// One queue pair of this worker.
+pub(super) struct Queue {
+    pub(super) open: Box<OpenQueue>,
+    pub(super) conn: ConnId,
+    pub(super) phase: Phase,
+    /// When opening must have ended.
+    pub(super) deadline: Time,
+    pub(super) link: HostQueue,
+    /// Commands without a tag, in order.
+    pub(super) waiting: List,
+    /// Commands with a tag, oldest first.
+    pub(super) flying: List,
+    /// Time limit of a command.
+    pub(super) io_timeout: Duration,
+    /// The driver has been told that there are bytes to send.
+    pub(super) announced: bool,
+    /// Control has asked to stop and waits for the answer.
+    pub(super) stop_asked: bool,
+    /// When an orderly end (a termination request was sent) must be over.
+    pub(super) close_guard: Option<Time>,
+    /// Why it was given up, until control has been told.
+    pub(super) failure: Option<(String, bool)>,
+    /// It has been open.
+    pub(super) was_open: bool,
+    connect_data: Option<BufRef>,
+}
+
+impl Queue {
+    pub(super) fn new(open: Box<OpenQueue>, conn: ConnId, now: Time) -> Queue {
+        let config = HostQueueConfig {
+            qid: open.qid,
+            depth: open.queue_size,
+            hdr_digest: open.hdr_digest,
+            data_digest: open.data_digest,
+            in_capsule_bytes: open.in_capsule_bytes,
+        };
+        Queue {
+            conn,
+            phase: Phase::Opening,
+            deadline: now.after(open.timeout),
+            link: HostQueue::new(config),
+            waiting: List::default(),
+            flying: List::default(),
+            io_timeout: Duration::from_secs(30),
+            announced: false,
+            stop_asked: false,
+            close_guard: None,
+            failure: None,
+            was_open: false,
+            connect_data: None,
+            open,
+        }
+    }
+
+    /// Looks at what the bytes that came in have changed, apart from commands' completions.
+    pub(super) fn progress(&mut self, bufs: &mut dyn Buffers) -> Progress {
+        if self.phase == Phase::Closing {
+            return Progress::Nothing;
+        }
+        if let Some(fault) = self.link.fault() {
+            return Progress::GiveUp { why: fault.to_string(), do_not_retry: false };
+        }
+        if self.phase == Phase::Opening && self.connect_data.is_none() && self.link.is_ready() {
+            return self.send_connect(bufs);
+        }
+        Progress::Nothing
+    }
+
+    fn send_connect(&mut self, bufs: &mut dyn Buffers) -> Progress {
+        let Some(data) = bufs.alloc(1024) else {
+            let why = "no buffer left for the Connect data".to_string();
+            return Progress::GiveUp { why, do_not_retry: false };
+        };
+        bufs.bytes_mut(data).copy_from_slice(&self.open.connect_data[..]);
+        self.connect_data = Some(data);
+        let sqe = self.open.connect.sqe();
+        match self.link.submit(sqe, HostData::Out(data), CONNECT_TOKEN) {
+            Ok(_) => Progress::Nothing,
+            Err(_) => Progress::GiveUp { why: "no tag for Connect".to_string(), do_not_retry: false },
+        }
+    }
+
+    /// Takes the answer to Fabrics Connect.
+    fn connected(&mut self, done: &Completion, bufs: &mut dyn Buffers) -> Progress {
+        self.free_connect_data(bufs);
+        if !done.status.is_success() {
+            let why = format!("Connect of I/O queue {} refused: {}", self.open.qid, done.status);
+            return Progress::GiveUp { why, do_not_retry: done.status.dnr() };
+        }
+        let answer = ConnectResponse::from_result(done.result);
+        if answer.authentication_required() {
+            let why = "the controller requires authentication".to_string();
+            return Progress::GiveUp { why, do_not_retry: true };
+        }
+        if answer.cntlid() != self.cntlid_asked_for() {
+            let why = format!("I/O queue {} belongs to another controller", self.open.qid);
+            return Progress::GiveUp { why, do_not_retry: false };
+        }
+        self.phase = Phase::Open;
+        self.was_open = true;
+        Progress::Opened
+    }
+
+    /// The controller identifier in the Connect data (bytes 16 and 17).
+    fn cntlid_asked_for(&self) -> u16 {
+        u16::from_le_bytes([self.open.connect_data[16], self.open.connect_data[17]])
+    }
+
+    /// The next completion of a command; that of Connect is taken out here.
+    pub(super) fn poll_completion(
+        &mut self,
+        bufs: &mut dyn Buffers,
+    ) -> Option<Result<(Key, Completion), Progress>> {
+        let done = self.link.poll_completion()?;
+        if done.user == CONNECT_TOKEN {
+            return Some(Err(self.connected(&done, bufs)));
+        }
+        Some(Ok((Key::from_token(done.user), done)))
+    }
+
+    /// Hands waiting commands to the queue pair while it has tags.
+    pub(super) fn submit_waiting(
+        &mut self,
+        now: Time,
+        commands: &mut Table<Command>,
+        slot: u16,
+        mut make: impl FnMut(&mut Command) -> (Sqe, HostData),
+    ) {
+        while self.phase == Phase::Open && self.link.free_tags() > 0 {
+            let Some(key) = self.waiting.pop_front(commands) else { return };
+            let command = &mut commands[key];
+            let (sqe, data) = make(command);
+            if self.link.submit(sqe, data, key.token()).is_err() {
+                // Tags were free a moment ago; a queue pair that refuses all the same has faulted,
+                // and its commands go elsewhere when it closes.
+                self.waiting.push_back(commands, key);
+                return;
+            }
+            command.place = Place::Flying { slot };
+            if matches!(command.origin, Origin::Peer { .. }) {
+                command.started = now;
+            }
+            self.flying.push_back(commands, key);
+        }
+    }
+
+    /// When the oldest command (or the opening) is late.
+    pub(super) fn next_deadline(&self, commands: &Table<Command>) -> Option<Time> {
+        match self.phase {
+            Phase::Opening => Some(self.deadline),
+            Phase::Closing => self.close_guard,
+            Phase::Open => {
+                let oldest = self.flying.front(commands)?;
+                Some(commands[oldest].started.after(self.io_timeout))
+            }
+        }
+    }
+
+    /// Why a closed connection ended, in words.
+    pub(super) fn close_reason(&self, cause: CloseCause) -> String {
+        match self.phase {
+            Phase::Opening => format!("connecting I/O queue {}: {cause}", self.open.qid),
+            _ => format!("I/O queue {}: {cause}", self.open.qid),
+        }
+    }
+
+    /// Gives back the Connect data, once nobody outside can name it.
+    pub(super) fn free_connect_data(&mut self, bufs: &mut dyn Buffers) {
+        if let Some(data) = self.connect_data.take() {
+            bufs.free(data);
+        }
+    }
+}
