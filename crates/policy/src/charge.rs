@@ -1,0 +1,132 @@
+//! The record of what a choice added to the load counters.
+
+use crate::{ControllerLedger, OpClass, Policy};
+
+/// Exactly what starting one command added, to be taken away when it ends.
+///
+/// The prototypes on the mailing list look at the policy again when a request ends, or keep a flag
+/// in the request; one of them admits to be wrong when the policy changes under load. Here the
+/// command carries the charge, so its end undoes its start whatever happened in between: the policy
+/// was switched, the path failed or left, the transfer was cut short.
+///
+/// A charge is `Copy` so that it can lie in a command table; return each charge once. [`Charge::take`]
+/// helps: it leaves [`Charge::NONE`] behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    start_ns: u64,
+    bytes: u32,
+    epoch: u16,
+    op: OpClass,
+    counted: Counted,
+}
+
+/// Which counter was raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    Nothing,
+    Command,
+}
+
+const _: () = assert!(size_of::<Charge>() <= 16);
+
+impl Charge {
+    /// Charged nothing; returning it changes nothing.
+    pub const NONE: Charge =
+        Charge { start_ns: 0, bytes: 0, epoch: 0, op: OpClass::Other, counted: Counted::Nothing };
+
+    /// Notes the command's class, for whoever samples its latency.
+    #[inline]
+    #[must_use]
+    pub const fn for_op(self, op: OpClass) -> Charge {
+        Charge { op, ..self }
+    }
+
+    /// Notes the policy epoch (a number that the owner of the policy raises at each switch), so that
+    /// a sample taken under an earlier policy can be told from a current one.
+    #[inline]
+    #[must_use]
+    pub const fn in_epoch(self, epoch: u16) -> Charge {
+        Charge { epoch, ..self }
+    }
+
+    /// When the command was started, in the caller's nanoseconds.
+    #[inline]
+    #[must_use]
+    pub const fn start_ns(self) -> u64 {
+        self.start_ns
+    }
+
+    /// How long the command has taken at `now_ns`; zero when that lies before its start.
+    #[inline]
+    #[must_use]
+    pub const fn elapsed_ns(self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Payload bytes of the command.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        self.bytes
+    }
+
+    /// The class noted with [`Charge::for_op`].
+    #[inline]
+    #[must_use]
+    pub const fn op(self) -> OpClass {
+        self.op
+    }
+
+    /// The epoch noted with [`Charge::in_epoch`].
+    #[inline]
+    #[must_use]
+    pub const fn epoch(self) -> u16 {
+        self.epoch
+    }
+
+    /// Whether a counter was raised for this command.
+    #[inline]
+    #[must_use]
+    pub const fn counts(self) -> bool {
+        matches!(self.counted, Counted::Command)
+    }
+
+    /// Takes the charge out of a command, which then has nothing to return any more.
+    #[inline]
+    #[must_use]
+    pub const fn take(&mut self) -> Charge {
+        core::mem::replace(self, Charge::NONE)
+    }
+}
+
+impl Default for Charge {
+    fn default() -> Self {
+        Charge::NONE
+    }
+}
+
+/// Charges a command of `bytes` payload bytes to the controller that it starts on.
+///
+/// Only `queue-depth` counts. By default the host charges when it selects, so that the commands of
+/// one batch already see each other; in kernel-exact mode when the request starts on the path.
+#[inline]
+#[must_use = "the charge must be returned when the command ends"]
+pub fn start(policy: Policy, controller: &ControllerLedger, bytes: u32, now_ns: u64) -> Charge {
+    let counted = match policy {
+        Policy::Numa | Policy::RoundRobin => Counted::Nothing,
+        Policy::QueueDepth => {
+            controller.command_started();
+            Counted::Command
+        }
+    };
+    Charge { start_ns: now_ns, bytes, epoch: 0, op: OpClass::Other, counted }
+}
+
+/// Returns a charge to the controller it was made on, whatever the policy is by now.
+#[inline]
+pub fn finish(charge: Charge, controller: &ControllerLedger) {
+    match charge.counted {
+        Counted::Nothing => {}
+        Counted::Command => controller.command_ended(),
+    }
+}

@@ -1,0 +1,52 @@
+//! Policies by name.
+
+use crate::UnknownPolicy;
+use core::fmt;
+use core::str::FromStr;
+
+/// How a path is chosen. The value belongs to a subsystem and holds for all of its heads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// The nearest path, and only that one.
+    Numa,
+    /// Each path in turn.
+    RoundRobin,
+    /// The path whose controller has the fewest commands in flight.
+    #[default]
+    QueueDepth,
+}
+
+impl Policy {
+    /// Every policy that exists, in the order in which texts list them.
+    pub const ALL: [Policy; 3] = [Policy::Numa, Policy::RoundRobin, Policy::QueueDepth];
+
+    /// The kernel's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Numa => "numa",
+            Policy::RoundRobin => "round-robin",
+            Policy::QueueDepth => "queue-depth",
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    /// Whole words only, as the subsystem's attribute does it: one newline may follow, nothing is
+    /// abbreviated.
+    fn from_str(text: &str) -> Result<Policy, UnknownPolicy> {
+        let word = text.strip_suffix('\n').unwrap_or(text);
+        Policy::ALL
+            .into_iter()
+            .find(|policy| policy.name() == word)
+            .ok_or_else(|| UnknownPolicy::new(word))
+    }
+}

@@ -1,0 +1,118 @@
+//! The state of selection that belongs to one head on one worker.
+
+use crate::{AsCandidate, OpClass, Policy, numa, queue_depth, round_robin};
+
+/// What one worker remembers about one head between selections: the path it used last.
+///
+/// Linux keeps one such pointer per NUMA node and lets the CPUs of a node race on it, so that
+/// `round-robin` alternates exactly only for a single submitter. Here it is per worker: nothing is
+/// shared, nothing races.
+///
+/// Paths are named by their position in the head's list. New paths join at the end, so only a path
+/// that leaves needs [`Selector::path_removed`].
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    /// The path that the kernel would have in `current_path`; dropped by failover, policy switch, …
+    pub(crate) cached: Option<u32>,
+    /// Where the rotation stands, kept when the cache is dropped.
+    pub(crate) last: Option<u32>,
+    /// Under which policy `cached` was written.
+    policy: Option<Policy>,
+}
+
+impl Selector {
+    /// Remembers nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Selector { cached: None, last: None, policy: None }
+    }
+
+    /// The position of the path that the next command should take, `None` when no path is usable
+    /// (then the caller decides between requeue and fail).
+    ///
+    /// `op` and `bytes` (payload of the command) reach every policy; the kernel's three do not look
+    /// at them. A `policy` other than last time drops the cache, as the kernel does when the policy
+    /// of a subsystem is written; writing the same policy again has no effect.
+    #[inline]
+    pub fn select<P: AsCandidate>(
+        &mut self,
+        policy: Policy,
+        kernel_exact: bool,
+        paths: &[P],
+        op: OpClass,
+        bytes: u32,
+    ) -> Option<usize> {
+        if self.policy != Some(policy) {
+            self.cached = None;
+            self.policy = Some(policy);
+        }
+        // No kernel policy looks at what it places.
+        let _ = (op, bytes);
+        match policy {
+            Policy::Numa => numa::select(self, paths),
+            Policy::RoundRobin => round_robin::select(self, kernel_exact, paths),
+            Policy::QueueDepth => queue_depth::select(self, kernel_exact, paths),
+        }
+    }
+
+    /// A command failed over from this path, or the path lost its state: it is not remembered.
+    pub fn forget_path(&mut self, index: usize) {
+        if self.cached.is_some_and(|cached| cached as usize == index) {
+            self.cached = None;
+        }
+    }
+
+    /// Nothing is remembered: a capacity changed, or a path has become live and may be nearer than
+    /// the one in use (this makes failback of `numa` immediate).
+    pub fn clear_cache(&mut self) {
+        self.cached = None;
+    }
+
+    /// The path at `index` left the list and those behind it moved up by one.
+    pub fn path_removed(&mut self, index: usize) {
+        self.cached = match self.cached {
+            Some(cached) if cached as usize == index => None,
+            Some(cached) if cached as usize > index => Some(cached - 1),
+            other => other,
+        };
+        // The rotation goes on with the path that took the place of the removed one.
+        self.last = match self.last {
+            Some(last) if last as usize >= index => last.checked_sub(1),
+            other => other,
+        };
+    }
+
+    /// The path that this worker is bound to under `numa` (for the attribute `numa_nodes`), `None`
+    /// under other policies.
+    #[must_use]
+    pub fn numa_path(&self) -> Option<usize> {
+        match self.policy {
+            Some(Policy::Numa) => self.cached.map(|cached| cached as usize),
+            _ => None,
+        }
+    }
+
+    /// The remembered path as a position in `paths`.
+    #[inline]
+    pub(crate) fn cached_in<P>(&self, paths: &[P]) -> Option<usize> {
+        self.cached.map(|cached| cached as usize).filter(|&cached| cached < paths.len())
+    }
+
+    /// Remembers a choice.
+    #[inline]
+    pub(crate) fn remember(&mut self, index: usize) {
+        // No head has 2^32 paths.
+        let index = index as u32;
+        self.cached = Some(index);
+        self.last = Some(index);
+    }
+
+    /// Where a rotating scan starts: behind the path used last.
+    #[inline]
+    pub(crate) fn rotation_start<P>(&self, paths: &[P]) -> usize {
+        match self.last {
+            Some(last) if (last as usize) + 1 < paths.len() => last as usize + 1,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The histogram against exact arithmetic.
+
+mod support;
+
+use anabranch_policy::Histogram;
+use support::Random;
+
+/// Whether `got` is `exact`, 3 % more or 3 % less.
+fn close(got: u64, exact: u64) -> bool {
+    u128::from(got.abs_diff(exact)) * 100 <= u128::from(exact) * 3
+}
+
+#[test]
+fn an_empty_one_answers_zero() {
+    let empty = Histogram::new();
+    assert_eq!((empty.count(), empty.mean(), empty.stdev()), (0, 0, 0));
+    assert_eq!((empty.min(), empty.max(), empty.percentile(99)), (0, 0, 0));
+}
+
+#[test]
+fn one_value_is_given_back_exactly() {
+    for value in [0, 1, 63, 64, 65, 1000, 123_456_789, 1 << 41, u64::MAX] {
+        let mut histogram = Histogram::new();
+        histogram.record(value);
+        assert_eq!((histogram.min(), histogram.max()), (value, value));
+        for percent in [0, 1, 50, 99, 100, 5000] {
+            assert_eq!(histogram.percentile(percent), value);
+        }
+    }
+}
+
+#[test]
+fn each_value_from_64_ns_to_36_minutes_is_at_most_three_percent_off() {
+    let mut random = Random::seeded();
+    let every: Vec<u64> = (64..if cfg!(miri) { 100 } else { 20_000 }).collect();
+    let around_powers = (6..41).flat_map(|log| [(1_u64 << log), (1 << log) + 1, (2 << log) - 1]);
+    let anywhere = (0..if cfg!(miri) { 50 } else { 20_000 })
+        .map(|_| 64 + (random.next() >> (24 + random.below(34))))
+        .collect::<Vec<u64>>();
+    for value in every.into_iter().chain(around_powers).chain(anywhere) {
+        if value >= 1 << 41 {
+            continue;
+        }
+        // Two far neighbours keep minimum and maximum from giving the value away.
+        let mut histogram = Histogram::new();
+        for value in [1, value, u64::MAX] {
+            histogram.record(value);
+        }
+        let got = histogram.percentile(50);
+        assert!(close(got, value), "{value} came back as {got}");
+    }
+}
+
+#[test]
+fn percentiles_mean_and_deviation_match_a_sorted_list() {
+    let mut random = Random::seeded();
+    let rounds = if cfg!(miri) { 1 } else { 30 };
+    for _ in 0..rounds {
+        let mut histogram = Histogram::new();
+        let count = 1 + random.below(5000);
+        let mut values: Vec<u64> =
+            (0..count).map(|_| 10_000 + random.next() % (1 << (14 + random.below(16)))).collect();
+        values.iter().for_each(|&value| histogram.record(value));
+        values.sort_unstable();
+        for per_mille in [0_u32, 10, 500, 900, 990, 999, 1000] {
+            let rank = (count * per_mille as usize).div_ceil(1000).max(1);
+            let (got, exact) = (histogram.per_mille(per_mille), values[rank - 1]);
+            assert!(close(got, exact), "{per_mille}: {got} instead of {exact} of {count}");
+        }
+        let mean = values.iter().sum::<u64>() / count as u64;
+        assert_eq!(histogram.mean(), mean);
+        assert_eq!(histogram.count(), count as u64);
+        assert_eq!((histogram.min(), histogram.max()), (values[0], values[count - 1]));
+        let exact_mean = values.iter().sum::<u64>() as f64 / count as f64;
+        let squares: f64 = values.iter().map(|&v| (v as f64 - exact_mean).powi(2)).sum();
+        let stdev = (squares / count as f64).sqrt();
+        assert!((histogram.stdev() as f64 - stdev).abs() <= 1.0 + stdev * 1e-6);
+    }
+}
+
+#[test]
+fn merging_is_recording_everything_in_one() {
+    let mut random = Random::seeded();
+    let (mut left, mut right, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
+    for i in 0..2000 {
+        let value = random.next() >> random.below(64);
+        if i % 3 == 0 { &mut left } else { &mut right }.record(value);
+        both.record(value);
+    }
+    left.merge(&right);
+    assert_eq!(format!("{left:?}"), format!("{both:?}"));
+    left.merge(&Histogram::new());
+    assert_eq!(format!("{left:?}"), format!("{both:?}"));
+    left.clear();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_full_bucket_halves_them_all_and_loses_no_exact_figure() {
+    // 2^33 values by doubling, more than a 32-bit bucket holds.
+    let mut histogram = Histogram::new();
+    histogram.record(1000);
+    histogram.record(1000);
+    histogram.record(1000);
+    histogram.record(9000);
+    for _ in 0..33 {
+        histogram.merge(&histogram.clone());
+    }
+    assert_eq!(histogram.count(), 4 << 33);
+    assert_eq!(histogram.mean(), 3000);
+    assert!(close(histogram.percentile(74), 1000));
+    assert!(close(histogram.percentile(76), 9000));
+    // The bucket is at its limit now; recording goes on.
+    for _ in 0..10 {
+        histogram.record(1000);
+    }
+    assert_eq!(histogram.count(), (4 << 33) + 10);
+    assert!(close(histogram.percentile(50), 1000));
+}
+
+#[test]
+fn sums_stop_at_their_limit_instead_of_wrapping() {
+    let mut histogram = Histogram::new();
+    for _ in 0..3 {
+        histogram.record(u64::MAX);
+    }
+    assert_eq!((histogram.sum(), histogram.max()), (u64::MAX, u64::MAX));
+    assert!(histogram.stdev() > 0 && histogram.percentile(50) == u64::MAX);
+}
+
+#[test]
+fn it_is_small() {
+    assert!(size_of::<Histogram>() <= 2624);
+}

@@ -1,0 +1,85 @@
+//! Where the default and `kernel_exact` differ, and only there: each test fixes both.
+
+mod support;
+
+use anabranch_policy::{Policy, Selector, start};
+use support::{load, one_at_a_time, paths, read};
+
+#[test]
+fn equal_depth_goes_to_the_first_in_the_list_or_rotates() {
+    let table = paths("ooo");
+    for path in &table {
+        load(path, 3);
+    }
+    let mut exact = Selector::new();
+    assert_eq!(one_at_a_time(&mut exact, Policy::QueueDepth, true, &table, 4), [0, 0, 0, 0]);
+    let mut default = Selector::new();
+    assert_eq!(one_at_a_time(&mut default, Policy::QueueDepth, false, &table, 4), [0, 1, 2, 0]);
+}
+
+#[test]
+fn unequal_depth_is_the_same_in_both() {
+    let table = paths("onoo");
+    for (path, depth) in table.iter().zip([5, 0, 2, 9]) {
+        load(path, depth);
+    }
+    for exact in [false, true] {
+        let mut selector = Selector::new();
+        let chosen = one_at_a_time(&mut selector, Policy::QueueDepth, exact, &table, 5);
+        assert_eq!(chosen, [2; 5]);
+    }
+}
+
+#[test]
+fn queue_depth_under_load_levels_both_ways() {
+    for exact in [false, true] {
+        let table = paths("ooo");
+        load(&table[1], 4);
+        let mut selector = Selector::new();
+        for _ in 0..11 {
+            let chosen = read(&mut selector, Policy::QueueDepth, exact, &table).expect("a path");
+            let _ = start(Policy::QueueDepth, &table[chosen].controller, 4096, 0);
+        }
+        let depths: Vec<u32> = table.iter().map(|path| path.controller.nr_active()).collect();
+        assert_eq!(depths, [5, 5, 5]);
+    }
+}
+
+#[test]
+fn round_robin_after_a_failover_starts_over_or_goes_on() {
+    let mut table = paths("oooo");
+    for (exact, expected) in [(true, 0), (false, 2)] {
+        let mut selector = Selector::new();
+        let chosen = one_at_a_time(&mut selector, Policy::RoundRobin, exact, &table, 2);
+        assert_eq!(chosen, [0, 1]);
+        selector.forget_path(1);
+        table[1].usable = false;
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(expected));
+        table[1].usable = true;
+    }
+}
+
+#[test]
+fn round_robin_after_a_policy_switch_starts_over_or_goes_on() {
+    let table = paths("ooo");
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let mut selector = Selector::new();
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(0));
+        assert_eq!(read(&mut selector, Policy::Numa, exact, &table), Some(0));
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(expected));
+    }
+}
+
+#[test]
+fn numa_is_the_same_in_both() {
+    let table = paths("ooo");
+    for exact in [false, true] {
+        for _worker in 0..3 {
+            let mut selector = Selector::new();
+            for _ in 0..3 {
+                assert_eq!(read(&mut selector, Policy::Numa, exact, &table), Some(0));
+                selector.forget_path(0);
+            }
+        }
+    }
+}
