@@ -1,0 +1,20 @@
+# Sourced by the scripts that need a Linux kernel as the peer.
+need qemu-system-x86_64 qemu-system-x86
+export NAME=e2e-$$
+# What an emulator on two busy cores can keep: a keep-alive of 5 s would be too short.
+patient=(--keep-alive-tmo 15 --reconnect-delay 1 --ctrl-loss-tmo 120)
+
+end_guest() {
+  linux stop
+  rm -rf "${LINUXVM_CACHE:-/var/tmp/anabranch-linuxvm}/run/$NAME"
+}
+prepare_guest() {
+  local kernel=${LINUXVM_KERNEL:-6.1}
+  "$ROOT/tests/linuxvm/build.sh" "$kernel" && return
+  echo "this machine cannot make the guest image: see above"
+  exit 77
+}
+# Kernel messages that would be a complaint about what we sent.
+no_complaint() { # COMMAND that runs a command in the guest
+  ! "$@" dmesg | grep -Ei 'BUG|WARNING|Oops|digest error|unsupported|protocol|bad |invalid|I/O error'
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# nbdinfo, nbdcopy and qemu use the export as any other disk, whole and byte for byte.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+need nbdinfo libnbd-bin
+need nbdcopy libnbd-bin
+need qemu-img qemu-utils
+uri="nbd+unix:///?socket=$work/nbd.sock"
+
+setup() {
+  start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:1GiB
+  start_serve
+  connect 1
+  connect 2
+  export_nbd nvme0n1 "$work/nbd.sock"
+  head -c 1G /dev/urandom >"$work/image"
+}
+flags() {
+  nbdinfo --json "$uri" >"$work/info.json"
+  local filter bad=0
+  for filter in '.["export-size"] == 1073741824' '.is_read_only == false' \
+    '.can_flush' '.can_fua' '.can_multi_conn' '.can_trim' '.can_zero' \
+    '.block_minimum == 512 or .block_minimum == 4096' '.block_preferred >= 4096' \
+    '.block_maximum >= 33554432'; do
+    jq -e ".exports[0] | $filter" "$work/info.json" >/dev/null && continue
+    echo "not so: $filter"
+    bad=1
+  done
+  [ $bad = 0 ] || jq . "$work/info.json"
+  return $bad
+}
+copy_in_and_out() {
+  nbdcopy --flush "$work/image" "$uri"
+  nbdcopy "$uri" "$work/copy"
+  cmp "$work/image" "$work/copy"
+}
+qemu_in_and_out() {
+  head -c 1G /dev/urandom >"$work/image"
+  qemu-img convert -n -f raw -O raw "$work/image" "$uri"
+  qemu-img compare -f raw -F raw "$work/image" "$uri"
+  qemu-img convert -f raw -O raw "$uri" "$work/copy"
+  cmp "$work/image" "$work/copy"
+}
+both_paths_carried_it() { [ "$(busy_paths)" = 2 ]; }
+
+must "two paths and an export of 1 GiB" setup
+step "nbdinfo shows size, flags and block sizes" flags
+step "nbdcopy in and out" copy_in_and_out
+step "qemu-img convert and compare" qemu_in_and_out
+rm -f "$work/image" "$work/copy"
+step "requests of 32 MiB, and odd ones" python3 "$E2E/nbd_requests.py" "$work/nbd.sock"
+step "the export is still whole" nbdinfo "$uri"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The long matrices, some hours: every policy under cuts, and both roles against three kernels.
+# What test.sh runs is a part of this. Exit status: 0 when nothing failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+failed=()
+run() { # COMMAND...
+  printf '\n=== %s\n' "$*"
+  "$@" || failed+=("$*")
+}
+
+run e2e/fio-nbd-cuts.sh --long
+for kernel in 6.1 6.12 new; do
+  export LINUXVM_KERNEL=$kernel
+  run linuxvm/build.sh $kernel
+  run linuxvm/selftest.sh
+  run e2e/linux-target.sh --long
+  run e2e/linux-host.sh
+done
+
+printf '\n%s failed\n' ${#failed[@]}
+[ ${#failed[@]} = 0 ] || printf '  %s\n' "${failed[@]}"
+[ ${#failed[@]} = 0 ]
