@@ -64,7 +64,7 @@ step() { # NAME COMMAND...
   shift
   set +e
   (
-    trap 'kill $(jobs -p) 2>/dev/null' EXIT
+    trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
     set -e
     "$@"
   ) >"$log" 2>&1
