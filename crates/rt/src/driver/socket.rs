@@ -1,0 +1,246 @@
+//! Making sockets: options, addresses, and socket files that are private from their first moment.
+
+use anabranch_proto::machine::{Endpoint, SocketOptions, SystemError};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Connections that may wait for `accept`.
+const BACKLOG: i32 = 1024;
+/// How often, and how far apart, a directory lock is tried that another starting server holds.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// The error number, never zero.
+pub(crate) fn system_error(error: &io::Error) -> SystemError {
+    match error.raw_os_error() {
+        Some(code) if code != 0 => SystemError(code),
+        _ => SystemError(libc::EINVAL),
+    }
+}
+
+/// A socket on which to connect to `to`, bound as asked, and the address as the kernel takes it.
+pub(crate) fn for_connect(
+    to: &Endpoint,
+    options: &SocketOptions,
+) -> io::Result<(OwnedFd, SockAddr)> {
+    let (socket, addr) = match to {
+        Endpoint::Tcp(addr) => {
+            let socket =
+                Socket::new(Domain::for_address(*addr), Type::STREAM, Some(Protocol::TCP))?;
+            prepare(&socket, *addr, options)?;
+            if let Some(interface) = &options.interface {
+                socket.bind_device(Some(interface.as_bytes()))?;
+            }
+            if let Some(source) = options.source {
+                // The port is chosen at connect time, so that a source address does not limit the
+                // number of connections to the number of ports.
+                bind_without_port(&socket)?;
+                socket.bind(&SocketAddr::new(source, 0).into())?;
+            }
+            (socket, SockAddr::from(*addr))
+        }
+        Endpoint::Unix(path) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            set_buffers(&socket, options)?;
+            (socket, SockAddr::unix(path)?)
+        }
+    };
+    Ok((socket.into(), addr))
+}
+
+/// Sets `IP_BIND_ADDRESS_NO_PORT` (which holds for IPv6 sockets too).
+fn bind_without_port(socket: &Socket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let (value, len) = (&raw const on, size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: the descriptor is open, and `value` points to `len` bytes that outlive the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            value.cast(),
+            len,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_buffers(socket: &Socket, options: &SocketOptions) -> io::Result<()> {
+    if let Some(bytes) = options.buffer_bytes {
+        socket.set_send_buffer_size(bytes as usize)?;
+        socket.set_recv_buffer_size(bytes as usize)?;
+    }
+    Ok(())
+}
+
+fn prepare(socket: &Socket, addr: SocketAddr, options: &SocketOptions) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    set_buffers(socket, options)?;
+    if let Some(tos) = options.tos {
+        match addr {
+            SocketAddr::V4(_) => socket.set_tos_v4(u32::from(tos))?,
+            SocketAddr::V6(_) => socket.set_tclass_v6(u32::from(tos))?,
+        }
+    }
+    Ok(())
+}
+
+/// A socket file that we made.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// Removes the file, unless somebody else's lies there by now.
+    fn remove(&self) {
+        if let Ok(meta) = std::fs::symlink_metadata(&self.path)
+            && meta.dev() == self.device
+            && meta.ino() == self.inode
+        {
+            // Nothing depends on it: a file left behind is recognised as stale.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// A listening socket, where it listens, and its file if it is a Unix socket. Accepted connections
+/// inherit the options.
+pub(crate) fn listening(
+    at: &Endpoint,
+    options: &SocketOptions,
+) -> io::Result<(OwnedFd, Endpoint, Option<SocketFile>)> {
+    match at {
+        Endpoint::Tcp(addr) => {
+            let socket =
+                Socket::new(Domain::for_address(*addr), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            prepare(&socket, *addr, options)?;
+            if let Some(interface) = &options.interface {
+                socket.bind_device(Some(interface.as_bytes()))?;
+            }
+            socket.bind(&SockAddr::from(*addr))?;
+            socket.listen(BACKLOG)?;
+            let bound = socket.local_addr()?.as_socket().unwrap_or(*addr);
+            Ok((socket.into(), Endpoint::Tcp(bound), None))
+        }
+        Endpoint::Unix(path) => {
+            let (socket, file) = listening_unix(Path::new(path), options)?;
+            Ok((socket, at.clone(), Some(file)))
+        }
+    }
+}
+
+fn listening_unix(path: &Path, options: &SocketOptions) -> io::Result<(OwnedFd, SocketFile)> {
+    let addr = SockAddr::unix(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    set_buffers(&socket, options)?;
+    // On Linux the socket's own mode becomes the file's mode: there is no moment at which others
+    // could connect, and the process's umask is left alone.
+    rustix::fs::fchmod(socket.as_fd(), Mode::RUSR | Mode::WUSR)?;
+    let _lock = lock_directory(path)?;
+    if remove_stale(path, &addr)? == Found::Live {
+        return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
+    }
+    socket.bind(&addr)?;
+    let meta = std::fs::symlink_metadata(path)?;
+    let file = SocketFile { path: path.to_owned(), device: meta.dev(), inode: meta.ino() };
+    socket.listen(BACKLOG)?;
+    Ok((socket.into(), file))
+}
+
+/// Two servers that start at once must not both replace the same stale file.
+fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(directory),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EADDRINUSE))
+}
+
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Live,
+}
+
+/// Removes the socket file of a server that is gone. A server that lives, and a file that is no
+/// socket, are left alone.
+fn remove_stale(path: &Path, addr: &SockAddr) -> io::Result<Found> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+        Ok(meta) if !meta.file_type().is_socket() => return Ok(Found::Live),
+        Ok(_) => {}
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    match probe.connect(addr) {
+        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
+            std::fs::remove_file(path)?;
+            Ok(Found::Nothing)
+        }
+        // Accepted, or a full backlog, or not ours to ask: somebody is there.
+        _ => Ok(Found::Live),
+    }
+}
+
+/// Our own address on a connection, when it has one.
+pub(crate) fn local_addr(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+    socket2::SockRef::from(&fd).local_addr().ok()?.as_socket()
+}
+
+/// The peer's address, when it has one.
+pub(crate) fn peer_addr(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+    socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()
+}
+
+/// Turns the result of an accept operation into its owner.
+pub(crate) fn accepted(fd: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just given this descriptor to us, and nobody else knows it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Options that an accepted connection does not inherit from its listener.
+pub(crate) fn set_accepted(fd: BorrowedFd<'_>, tcp: bool) -> io::Result<()> {
+    if tcp { socket2::SockRef::from(&fd).set_tcp_nodelay(true) } else { Ok(()) }
+}
+
+/// Closing this socket resets the connection.
+pub(crate) fn set_reset_on_close(fd: BorrowedFd<'_>) {
+    // A Unix socket knows no reset; closing it is all there is, so a failure changes nothing.
+    let _ = socket2::SockRef::from(&fd).set_linger(Some(Duration::ZERO));
+}
+
+/// Ends our direction of the stream.
+pub(crate) fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
+    socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Write)
+}
+
+/// The raw descriptor for the ring.
+pub(crate) fn raw(fd: &OwnedFd) -> RawFd {
+    fd.as_fd().as_raw_fd()
+}

@@ -1,0 +1,179 @@
+//! Work on files: whole transfers out of short ones, zeroes where the file system has none.
+
+use super::{Kind, Uring};
+use crate::driver::Event;
+use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError};
+use io_uring::{opcode, types};
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// What a file system is given that cannot zero a range by itself.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// One operation that the engine waits for.
+#[derive(Debug)]
+struct Task {
+    id: DiskId,
+    fd: RawFd,
+    op: DiskOp,
+    /// Bytes that are through.
+    done: u64,
+    /// The file system cannot zero a range: write zeroes.
+    by_hand: bool,
+}
+
+/// Disk operations in flight, and the files they may name.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    tasks: Vec<Option<Task>>,
+    free: Vec<u32>,
+    files: Vec<Option<Arc<File>>>,
+}
+
+impl Disk {
+    /// The descriptor of a registered file; it stays open as long as this value.
+    fn fd(&mut self, table: &crate::Files, id: FileId) -> Option<RawFd> {
+        let index = id.0 as usize;
+        if let Some(Some(file)) = self.files.get(index) {
+            return Some(file.as_raw_fd());
+        }
+        let file = table.get(id)?;
+        if self.files.len() <= index {
+            self.files.resize(index + 1, None);
+        }
+        let fd = file.as_raw_fd();
+        self.files[index] = Some(file);
+        Some(fd)
+    }
+}
+
+/// The part of `buf` behind `done` bytes.
+fn rest(buf: BufRef, done: u64) -> BufRef {
+    let done = u32::try_from(done).unwrap_or(buf.len()).min(buf.len());
+    buf.slice(done, buf.len() - done)
+}
+
+impl Uring {
+    pub(super) fn start_disk(&mut self, id: DiskId, file: FileId, op: DiskOp) {
+        let Some(fd) = self.disk.fd(&self.files, file) else {
+            let result = Err(SystemError(libc::EBADF));
+            self.events.push_back(Event::DiskDone { id, result });
+            return;
+        };
+        let empty = match op {
+            DiskOp::Read { buf, .. } | DiskOp::Write { buf, durable: false, .. } => buf.is_empty(),
+            DiskOp::Zero { len, .. } => len == 0,
+            DiskOp::Write { .. } | DiskOp::Flush => false,
+        };
+        if empty {
+            self.events.push_back(Event::DiskDone { id, result: Ok(0) });
+            return;
+        }
+        if let DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } = op {
+            self.regions.lend(buf);
+        }
+        let task = Task { id, fd, op, done: 0, by_hand: false };
+        let slot = self.disk.free.pop().unwrap_or_else(|| {
+            self.disk.tasks.push(None);
+            u32::try_from(self.disk.tasks.len() - 1).expect("fewer than 2^32 disk operations")
+        });
+        self.disk.tasks[slot as usize] = Some(task);
+        self.step_disk(slot);
+    }
+
+    /// Submits what is left of an operation.
+    fn step_disk(&mut self, slot: u32) {
+        let Some(task) = self.disk.tasks[slot as usize].as_ref() else { return };
+        let fd = types::Fd(task.fd);
+        let done = task.done;
+        let entry = match task.op {
+            DiskOp::Read { offset, buf } => {
+                let rest = rest(buf, done);
+                opcode::Read::new(fd, self.regions.resolve(rest), rest.len())
+                    .offset(offset.saturating_add(done))
+                    .build()
+            }
+            DiskOp::Write { offset, buf, durable } => {
+                let rest = rest(buf, done);
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                opcode::Write::new(fd, self.regions.resolve(rest), rest.len())
+                    .offset(offset.saturating_add(done))
+                    .rw_flags(flags)
+                    .build()
+            }
+            DiskOp::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            DiskOp::Zero { offset, len, .. } if task.by_hand => {
+                let chunk = (len - done).min(ZEROES.len() as u64) as u32;
+                opcode::Write::new(fd, ZEROES.as_ptr(), chunk)
+                    .offset(offset.saturating_add(done))
+                    .build()
+            }
+            DiskOp::Zero { offset, len, deallocate } => {
+                let how = if deallocate {
+                    libc::FALLOC_FL_PUNCH_HOLE
+                } else {
+                    libc::FALLOC_FL_ZERO_RANGE
+                };
+                opcode::Fallocate::new(fd, len)
+                    .offset(offset)
+                    .mode(how | libc::FALLOC_FL_KEEP_SIZE)
+                    .build()
+            }
+        };
+        self.push(entry, Kind::Disk, slot);
+    }
+
+    pub(super) fn disk_step_done(&mut self, slot: u32, result: i32) {
+        let Some(task) = self.disk.tasks[slot as usize].as_mut() else { return };
+        let outcome = match (task.op, result) {
+            (_, e) if e == -libc::EINTR || e == -libc::EAGAIN => None,
+            (DiskOp::Zero { .. }, e)
+                if !task.by_hand
+                    && matches!(-e, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) =>
+            {
+                task.by_hand = true;
+                None
+            }
+            (_, e) if e < 0 => Some(Err(SystemError(-e))),
+            (DiskOp::Read { buf, .. }, 0) => {
+                // The file ends here: what it does not have reads as zero.
+                zero(&self.regions, rest(buf, task.done));
+                Some(Ok(buf.len()))
+            }
+            // A file that takes nothing and reports nothing would be asked for ever.
+            (DiskOp::Write { buf, .. }, 0) if !buf.is_empty() => Some(Err(SystemError::IO)),
+            (DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. }, n) => {
+                task.done += u64::from(n.unsigned_abs());
+                (task.done >= u64::from(buf.len())).then_some(Ok(buf.len()))
+            }
+            (DiskOp::Zero { .. }, 0) if task.by_hand => Some(Err(SystemError::IO)),
+            (DiskOp::Zero { len, .. }, n) if task.by_hand => {
+                task.done += u64::from(n.unsigned_abs());
+                (task.done >= len).then_some(Ok(0))
+            }
+            (DiskOp::Zero { .. } | DiskOp::Flush, _) => Some(Ok(0)),
+        };
+        match outcome {
+            None => self.step_disk(slot),
+            Some(result) => self.finish_disk(slot, result),
+        }
+    }
+
+    fn finish_disk(&mut self, slot: u32, result: Result<u32, SystemError>) {
+        let Some(task) = self.disk.tasks[slot as usize].take() else { return };
+        self.disk.free.push(slot);
+        if let DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } = task.op {
+            self.regions.reaped(buf);
+        }
+        self.counters.disk_ops.add(1);
+        self.events.push_back(Event::DiskDone { id: task.id, result });
+    }
+}
+
+fn zero(regions: &crate::memory::Regions, buf: BufRef) {
+    let at = regions.resolve(buf);
+    // SAFETY: `resolve` checked the stretch; the buffer belongs to this driver until the operation
+    // that names it is reported as done, and the kernel is done with it.
+    unsafe { std::ptr::write_bytes(at, 0, buf.len() as usize) };
+}

@@ -1,0 +1,401 @@
+//! The life of a connection on the ring: connecting, receiving, sending, ending.
+
+use super::buffers::GROUP;
+use super::conn::{Conn, Phase, Receiving};
+use super::{CLOSE, KEPT_BATCHES, Kind, Uring};
+use crate::driver::batch::Pieces;
+use crate::driver::{Batch, Event, Handed, Received, socket};
+use anabranch_proto::machine::{
+    BufRef, CloseCause, CloseHow, ConnId, Endpoint, ListenerId, SocketOptions, SystemError,
+};
+use io_uring::{cqueue, opcode, squeue, types};
+use std::os::fd::AsFd;
+
+/// `IORING_RECVSEND_POLL_FIRST`: do not try before the socket has bytes.
+const POLL_FIRST: u16 = 1;
+/// System calls of making a socket (a lower bound, for the counters).
+const MAKE_SOCKET: u64 = 2;
+
+impl Uring {
+    pub(super) fn start_connect(&mut self, id: ConnId, to: &Endpoint, options: &SocketOptions) {
+        assert!(!id.is_accepted(), "{id:?} is a name for accepted connections");
+        assert!(self.conns.slot(id).is_none(), "{id:?} is in use");
+        self.counters.system_calls.add(MAKE_SOCKET);
+        let (fd, addr) = match socket::for_connect(to, options) {
+            Ok(made) => made,
+            Err(error) => {
+                let cause = CloseCause::Failed(socket::system_error(&error));
+                self.events.push_back(Event::Closed { conn: id, cause });
+                return;
+            }
+        };
+        let addr = Box::new(addr);
+        let raw = types::Fd(socket::raw(&fd));
+        let entry = opcode::Connect::new(raw, addr.as_ptr().cast(), addr.len()).build();
+        let slot = self.conns.insert(|_| {
+            let mut conn = Conn::new(id, fd, Phase::Connecting);
+            conn.connecting = Some(addr);
+            conn
+        });
+        self.push(entry, Kind::Connect, slot);
+    }
+
+    pub(super) fn connect_done(&mut self, slot: u32, result: i32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.phase != Phase::Connecting {
+            conn.connecting = None;
+            self.finish(slot);
+            return;
+        }
+        conn.connecting = None;
+        if result < 0 {
+            self.end(slot, CloseCause::Failed(SystemError(-result)));
+            return;
+        }
+        conn.phase = Phase::Open;
+        let id = conn.id;
+        let local = conn.fd.as_ref().and_then(|fd| socket::local_addr(fd.as_fd()));
+        self.counters.system_calls.add(1);
+        self.events.push_back(Event::Connected { conn: id, local });
+    }
+
+    // ---- receiving ----
+
+    pub(super) fn aim(&mut self, id: ConnId, buf: BufRef) {
+        let Some(slot) = self.conns.slot(id) else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        // A receive in flight gets the bytes that the hint is about: too late for it.
+        if conn.phase == Phase::Open && conn.receiving.is_none() && !buf.is_empty() {
+            conn.into = Some(buf);
+        }
+    }
+
+    pub(super) fn set_paused(&mut self, id: ConnId, paused: bool) {
+        let Some(slot) = self.conns.slot(id) else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.paused = paused && conn.phase == Phase::Open;
+        self.receive(slot);
+    }
+
+    /// Starts the next receive where one should be in flight.
+    pub(super) fn receive(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let reading = matches!(conn.phase, Phase::Open | Phase::Draining | Phase::Discarding);
+        if !reading || conn.receiving.is_some() || conn.delivering || conn.paused || conn.peer_done
+        {
+            return;
+        }
+        let Some(fd) = &conn.fd else { return };
+        let fd = types::Fd(socket::raw(fd));
+        let first = if conn.drained { POLL_FIRST } else { 0 };
+        let entry = if let Some(buf) = conn.into.take() {
+            conn.receiving = Some(Receiving::Into(buf));
+            let at = self.regions.lend(buf);
+            // All of the buffer is bound to come: one completion instead of one per segment.
+            opcode::Recv::new(fd, at, buf.len()).flags(libc::MSG_WAITALL).build()
+        } else {
+            conn.receiving = Some(Receiving::Provided);
+            opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+                .ioprio(first)
+                .buf_group(GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT)
+        };
+        self.push(entry, Kind::Receive, slot);
+    }
+
+    pub(super) fn receive_done(&mut self, slot: u32, result: i32, flags: u32) {
+        let buffer = cqueue::buffer_select(flags);
+        if buffer.is_some() {
+            self.buffers.taken();
+        }
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let into = match conn.receiving.take() {
+            Some(Receiving::Into(buf)) => {
+                self.regions.reaped(buf);
+                true
+            }
+            _ => false,
+        };
+        conn.drained = !cqueue::sock_nonempty(flags);
+        let len = u32::try_from(result).unwrap_or(0);
+        if len > 0 {
+            self.counters.receives.add(1);
+            self.counters.received_bytes.add(u64::from(len));
+        }
+        let id = conn.id;
+        if conn.phase == Phase::Open && len > 0 {
+            conn.delivering = true;
+            if into {
+                self.counters.received_into_bytes.add(u64::from(len));
+                self.events.push_back(Event::ReceivedInto { conn: id, len });
+            } else if let Some(buffer) = buffer {
+                let bytes = Received { buffer, len };
+                self.events.push_back(Event::Received { conn: id, bytes });
+            }
+            return;
+        }
+        if let (Phase::Leaving { .. }, Some(buffer), 1..) = (conn.phase, buffer, len) {
+            let bytes = self.buffers.bytes(Received { buffer, len });
+            conn.early = Some(bytes.to_vec());
+        }
+        if let Some(buffer) = buffer {
+            self.give_back(buffer);
+        }
+        self.receive_ended(slot, result);
+    }
+
+    /// A receive brought nothing for the engine.
+    fn receive_ended(&mut self, slot: u32, result: i32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        match (conn.phase, result) {
+            (Phase::Leaving { .. }, _) => self.leave(slot),
+            (Phase::Ending { .. } | Phase::Over | Phase::Connecting, _) => self.finish(slot),
+            (_, e) if e == -libc::ENOBUFS => {
+                self.counters.receive_starved.add(1);
+                if self.buffers.any() || self.buffers.double() {
+                    self.receive(slot);
+                } else {
+                    self.starved.push_back(slot);
+                }
+            }
+            (_, e) if e == -libc::EINTR || e == -libc::EAGAIN => self.receive(slot),
+            (Phase::Draining | Phase::Discarding, 1..) => self.receive(slot),
+            (Phase::Open, 0) => self.end(slot, CloseCause::PeerClosed),
+            (Phase::Open, e) => self.end(slot, CloseCause::Failed(SystemError(-e))),
+            (Phase::Draining, 0) => conn.peer_done = true,
+            (Phase::Draining | Phase::Discarding, _) => self.end(slot, CloseCause::Requested),
+        }
+    }
+
+    /// A receive buffer is free again: whoever waits for one goes on.
+    pub(super) fn give_back(&mut self, buffer: u16) {
+        self.buffers.provide(buffer);
+        if let Some(slot) = self.starved.pop_front() {
+            self.receive(slot);
+        }
+    }
+
+    // ---- sending ----
+
+    pub(super) fn want_send(&mut self, id: ConnId) {
+        let Some(slot) = self.conns.slot(id) else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if matches!(conn.phase, Phase::Open | Phase::Draining) {
+            conn.wants_send = true;
+            self.queue_sender(slot);
+        }
+    }
+
+    fn queue_sender(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.wants_send && conn.sending.is_none() && !conn.queued {
+            conn.queued = true;
+            self.senders.push_back(slot);
+        }
+    }
+
+    pub(super) fn pop_sender(&mut self) -> Option<(ConnId, Box<Batch>)> {
+        while let Some(slot) = self.senders.pop_front() {
+            let Some(conn) = self.conns.get_mut(slot) else { continue };
+            conn.queued = false;
+            let may = matches!(conn.phase, Phase::Open | Phase::Draining);
+            if may && conn.wants_send && conn.sending.is_none() {
+                let id = conn.id;
+                let batch = self.batches.pop();
+                return Some((id, batch.unwrap_or_else(|| Batch::new(self.regions.clone()))));
+            }
+        }
+        None
+    }
+
+    pub(super) fn start_send(&mut self, id: ConnId, batch: Box<Batch>) {
+        let slot = self.conns.slot(id);
+        let conn = slot.and_then(|slot| self.conns.get_mut(slot));
+        let (Some(slot), Some(conn)) = (slot, conn) else { return self.keep(batch) };
+        if batch.left() == 0 {
+            conn.wants_send = false;
+            self.keep(batch);
+            self.drained(slot);
+            return;
+        }
+        conn.sending = Some(batch);
+        self.send_rest(slot);
+    }
+
+    /// Submits what is left of the batch.
+    fn send_rest(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let (Some(fd), Some(batch)) = (&conn.fd, &mut conn.sending) else { return };
+        let fd = types::Fd(socket::raw(fd));
+        // MSG_WAITALL: the kernel continues a partial send by itself; should it stop, we do.
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        let entry = match batch.pieces() {
+            Pieces::One(base, len) => opcode::Send::new(fd, base, len).flags(flags).build(),
+            Pieces::Many(header) => opcode::SendMsg::new(fd, header).flags(flags as u32).build(),
+        };
+        self.counters.sends.add(1);
+        self.push(entry, Kind::Send, slot);
+    }
+
+    pub(super) fn send_done(&mut self, slot: u32, result: i32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let Some(mut batch) = conn.sending.take() else { return };
+        let sent = u64::try_from(result).unwrap_or(0);
+        self.counters.sent_bytes.add(sent);
+        batch.advance(sent);
+        let going = matches!(conn.phase, Phase::Open | Phase::Draining);
+        let again = sent > 0 || result == -libc::EINTR || result == -libc::EAGAIN;
+        if going && again && batch.left() > 0 {
+            conn.sending = Some(batch);
+            self.send_rest(slot);
+            return;
+        }
+        let complete = batch.left() == 0;
+        let (id, phase) = (conn.id, conn.phase);
+        self.keep(batch);
+        match phase {
+            Phase::Open | Phase::Draining if complete => {
+                self.events.push_back(Event::Transmitted { conn: id });
+                self.queue_sender(slot);
+            }
+            Phase::Open => {
+                let error =
+                    if result < 0 { SystemError(-result) } else { SystemError::BROKEN_PIPE };
+                self.end(slot, CloseCause::Failed(error));
+            }
+            Phase::Draining | Phase::Discarding => self.end(slot, CloseCause::Requested),
+            Phase::Leaving { .. } => self.leave(slot),
+            Phase::Connecting | Phase::Ending { .. } | Phase::Over => self.finish(slot),
+        }
+    }
+
+    fn keep(&mut self, mut batch: Box<Batch>) {
+        batch.clear();
+        if self.batches.len() < KEPT_BATCHES {
+            self.batches.push(batch);
+        }
+    }
+
+    // ---- ending ----
+
+    pub(super) fn start_close(&mut self, id: ConnId, how: CloseHow) {
+        let Some(slot) = self.conns.slot(id) else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        match (conn.phase, how) {
+            (Phase::Over | Phase::Ending { .. } | Phase::Leaving { .. }, _) => {}
+            (Phase::Connecting, _) => self.end(slot, CloseCause::Requested),
+            (Phase::Draining | Phase::Discarding, CloseHow::Graceful) => {}
+            (_, CloseHow::Abort) => {
+                if let Some(fd) = &conn.fd {
+                    socket::set_reset_on_close(fd.as_fd());
+                    self.counters.system_calls.add(1);
+                }
+                self.end(slot, CloseCause::Requested);
+            }
+            (Phase::Open, CloseHow::Graceful) => {
+                conn.phase = Phase::Draining;
+                conn.paused = false;
+                conn.into = None;
+                conn.wants_send = true;
+                self.queue_sender(slot);
+                self.receive(slot);
+            }
+        }
+    }
+
+    /// The engine has nothing more to send: a connection that drains ends our direction.
+    fn drained(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.phase != Phase::Draining {
+            return;
+        }
+        conn.phase = Phase::Discarding;
+        let shut = conn.fd.as_ref().map(|fd| socket::shutdown_write(fd.as_fd()));
+        self.counters.system_calls.add(1);
+        if conn.peer_done || !matches!(shut, Some(Ok(()))) {
+            self.end(slot, CloseCause::Requested);
+        }
+    }
+
+    /// Gives the connection up: cancels what is in flight. `Closed` comes when all is reaped.
+    fn end(&mut self, slot: u32, cause: CloseCause) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.phase = Phase::Ending { cause };
+        conn.into = None;
+        self.cancel(slot);
+        self.finish(slot);
+    }
+
+    fn cancel(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if !conn.busy() || conn.cancelling {
+            return;
+        }
+        let Some(fd) = &conn.fd else { return };
+        conn.cancelling = true;
+        let fd = socket::raw(fd);
+        self.push_cancel(fd, Kind::Cancel, slot);
+    }
+
+    pub(super) fn cancel_done(&mut self, slot: u32, result: i32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.cancelling = false;
+        // An operation was on its way between two states and was missed: ask again.
+        if result == -libc::ENOENT || result == -libc::EALREADY {
+            self.cancel(slot);
+        }
+        match self.conns.get(slot).map(|conn| conn.phase) {
+            Some(Phase::Leaving { .. }) => self.leave(slot),
+            _ => self.finish(slot),
+        }
+    }
+
+    /// Closes a connection that is ending once the kernel has nothing of it any more.
+    pub(super) fn finish(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let Phase::Ending { cause } = conn.phase else { return };
+        if !conn.reaped() {
+            return;
+        }
+        conn.phase = Phase::Over;
+        conn.fd = None;
+        let id = conn.id;
+        self.counters.system_calls.add(CLOSE);
+        self.forget_waiting(slot);
+        self.events.push_back(Event::Closed { conn: id, cause });
+    }
+
+    fn forget_waiting(&mut self, slot: u32) {
+        self.starved.retain(|waiting| *waiting != slot);
+        self.senders.retain(|waiting| *waiting != slot);
+    }
+
+    // ---- leaving for another worker ----
+
+    pub(super) fn start_leaving(&mut self, id: ConnId, listener: ListenerId, to: u16) {
+        let Some(slot) = self.conns.slot(id) else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.phase != Phase::Open {
+            return;
+        }
+        conn.phase = Phase::Leaving { listener, to };
+        conn.into = None;
+        self.cancel(slot);
+        self.leave(slot);
+    }
+
+    fn leave(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        let Phase::Leaving { listener, to } = conn.phase else { return };
+        if !conn.reaped() {
+            return;
+        }
+        let Some(fd) = conn.fd.take() else { return };
+        conn.phase = Phase::Over;
+        let id = conn.id;
+        let handed = Handed { listener, peer: conn.peer, fd, early: conn.early.take() };
+        self.forget_waiting(slot);
+        self.events.push_back(Event::Leaving { conn: id, handed, to });
+    }
+}

@@ -1,0 +1,35 @@
+//! Files that engines name by number.
+
+use anabranch_proto::machine::FileId;
+use std::fs::File;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A table of open files. Clones share it. A file stays open as long as any clone lives.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Arc<RwLock<Vec<Arc<File>>>>);
+
+impl Files {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Files {
+        Files::default()
+    }
+
+    /// Adds a file, opened for what engines will do with it. The number is valid for every group
+    /// that was started with (a clone of) this table.
+    ///
+    /// # Panics
+    /// When 2^32 files were registered.
+    #[must_use]
+    pub fn register(&self, file: File) -> FileId {
+        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let id = u32::try_from(files.len()).expect("fewer than 2^32 files");
+        files.push(Arc::new(file));
+        FileId(id)
+    }
+
+    pub(crate) fn get(&self, id: FileId) -> Option<Arc<File>> {
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        files.get(id.0 as usize).cloned()
+    }
+}

@@ -1,0 +1,309 @@
+//! Several workers that know each other.
+
+use crate::driver::Uring;
+use crate::mailbox::Mailbox;
+use crate::memory::{Pool, Regions};
+use crate::stats::Counters;
+use crate::topology::CpuSet;
+use crate::worker::{EventSink, Place, Post, Shared, Worker};
+use crate::{Config, Error, Stats, clock};
+use anabranch_proto::machine::{FileId, Machine, WorkerId};
+use std::any::Any;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Control requests that one worker may have waiting.
+const MAX_VERBS: usize = 1024;
+/// How long a worker waits at its end for the system to let go of its operations.
+const REAP: Duration = Duration::from_secs(2);
+/// How long [`Group::stop`] waits for all threads.
+const JOIN: Duration = Duration::from_secs(5);
+
+/// N workers, one thread and one io_uring each, with mailboxes between them.
+///
+/// Dropping a group stops it, as [`Group::stop`] does.
+pub struct Group<M: Machine> {
+    shared: Arc<Shared<M>>,
+    config: Config,
+    threads: Vec<Option<JoinHandle<()>>>,
+    ended: Receiver<usize>,
+    failure: Failure,
+}
+
+/// The first failure of a worker.
+type Failure = Arc<Mutex<Option<(u16, String)>>>;
+
+impl<M> Group<M>
+where
+    M: Machine + Send + 'static,
+    M::Mail: Send,
+    M::Verb: Send,
+    M::Reply: Send,
+    M::Event: Send,
+{
+    /// Starts one worker per engine; engine `i` is worker `i`. `events` is called on the workers'
+    /// threads and must not block.
+    ///
+    /// # Errors
+    /// A setting out of range, a CPU that is not allowed, io_uring refused (the text names the
+    /// remedy), memory or threads refused. No worker is left behind.
+    pub fn start(
+        config: Config,
+        engines: Vec<M>,
+        events: EventSink<M::Event>,
+    ) -> Result<Group<M>, Error> {
+        config.check(engines.len())?;
+        let cpus = cpus(&config, engines.len())?;
+        let regions = Regions::new(engines.len(), config.pool_bytes)
+            .map_err(|source| Error::System { what: "map the buffer pools", source })?;
+        let regions = Arc::new(regions);
+        let places = engines.iter().map(|_| place(&config)).collect::<Result<Vec<_>, _>>()?;
+        let shared = Arc::new(Shared { places, stop: AtomicBool::new(false), events });
+        let failure = Failure::default();
+        let (ended, all_ended) = channel();
+        let (ready, all_ready) = channel();
+        let mut group = Group {
+            shared: shared.clone(),
+            config: config.clone(),
+            threads: Vec::with_capacity(engines.len()),
+            ended: all_ended,
+            failure: failure.clone(),
+        };
+        let count = engines.len();
+        for (id, (engine, cpus)) in engines.into_iter().zip(cpus).enumerate() {
+            let start = Start {
+                id,
+                cpus,
+                regions: regions.clone(),
+                shared: shared.clone(),
+                config: config.clone(),
+                failure: failure.clone(),
+            };
+            let (ready, ended) = (ready.clone(), ended.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("{}-{id}", config.name))
+                .spawn(move || {
+                    start.run(engine, &ready);
+                    // The group may be gone already.
+                    let _ = ended.send(id);
+                })
+                .map_err(|source| Error::System { what: "start a thread", source })?;
+            group.threads.push(Some(thread));
+        }
+        drop(ready);
+        for _ in 0..count {
+            // On an error the group is dropped, which ends the workers that did start.
+            all_ready.recv().map_err(|_| group.why_stopped())??;
+        }
+        Ok(group)
+    }
+}
+
+impl<M: Machine> Group<M> {
+    /// Asks a worker's engine, and waits for the answer. Not to be called on a worker's thread.
+    ///
+    /// # Errors
+    /// No such worker, too many requests waiting, no answer in time (the engine may still carry
+    /// the request out), worker stopped or failed.
+    pub fn verb(
+        &self,
+        worker: WorkerId,
+        verb: M::Verb,
+        timeout: Duration,
+    ) -> Result<M::Reply, Error> {
+        let place = self.place(worker)?;
+        if place.verbs.fetch_add(1, Ordering::AcqRel) >= MAX_VERBS {
+            place.verbs.fetch_sub(1, Ordering::AcqRel);
+            return Err(Error::Busy(MAX_VERBS));
+        }
+        let (reply, answer) = sync_channel(1);
+        if place.mailbox.post(Post::Verb { verb, reply }).is_err() {
+            return Err(self.why_stopped());
+        }
+        match answer.recv_timeout(timeout) {
+            Ok(reply) => Ok(reply),
+            Err(RecvTimeoutError::Timeout) => Err(Error::NoAnswer(timeout)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.why_stopped()),
+        }
+    }
+
+    /// Makes a file usable by every worker of the group.
+    pub fn register_file(&self, file: File) -> FileId {
+        self.config.files.register(file)
+    }
+
+    /// The number of workers.
+    pub fn workers(&self) -> usize {
+        self.shared.places.len()
+    }
+
+    /// A worker's counters.
+    ///
+    /// # Errors
+    /// No such worker.
+    pub fn stats(&self, worker: WorkerId) -> Result<Stats, Error> {
+        Ok(self.place(worker)?.counters.read())
+    }
+
+    /// Why the group has ended by itself, if it has.
+    pub fn failure(&self) -> Option<Error> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().map(|(worker, message)| Error::Failed { worker, message })
+    }
+
+    /// Ends all workers: open connections are reset, listeners removed, threads joined.
+    ///
+    /// # Errors
+    /// A worker had failed before, or threads did not end in time.
+    pub fn stop(mut self) -> Result<(), Error> {
+        let left = self.join();
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        if left > 0 { Err(Error::StopTimeout(left)) } else { Ok(()) }
+    }
+
+    fn place(&self, worker: WorkerId) -> Result<&Place<M>, Error> {
+        self.shared.places.get(usize::from(worker.0)).ok_or(Error::NoWorker(worker.0))
+    }
+
+    fn why_stopped(&self) -> Error {
+        self.failure().unwrap_or(Error::Stopped)
+    }
+
+    /// Stops and joins; returns how many threads had to be left behind.
+    fn join(&mut self) -> usize {
+        self.shared.stop_all();
+        let until = Instant::now() + JOIN;
+        let mut left = self.threads.iter().flatten().count();
+        while left > 0 {
+            let wait = until.saturating_duration_since(Instant::now());
+            let Ok(id) = self.ended.recv_timeout(wait) else { break };
+            if let Some(thread) = self.threads.get_mut(id).and_then(Option::take) {
+                // The thread's body catches panics and has just said that it is done.
+                let _ = thread.join();
+                left -= 1;
+            }
+        }
+        self.threads.clear();
+        left
+    }
+}
+
+impl<M: Machine> Drop for Group<M> {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+impl<M: Machine> std::fmt::Debug for Group<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("name", &self.config.name).finish_non_exhaustive()
+    }
+}
+
+fn place<M: Machine>(config: &Config) -> Result<Place<M>, Error> {
+    let mailbox = Mailbox::new(config.mailbox)
+        .map_err(|source| Error::System { what: "make a mailbox", source })?;
+    let counters = Arc::new(Counters::default());
+    Ok(Place { mailbox, counters, verbs: AtomicUsize::new(0) })
+}
+
+/// The CPU set of each worker; `None` leaves the thread's set alone.
+fn cpus(config: &Config, workers: usize) -> Result<Vec<Option<CpuSet>>, Error> {
+    if config.cpus.is_none() && !config.pin {
+        return Ok(vec![None; workers]);
+    }
+    let allowed = CpuSet::allowed()
+        .map_err(|source| Error::System { what: "read the allowed CPUs", source })?;
+    let wanted = match &config.cpus {
+        Some(list) if !list.is_empty() => list.clone(),
+        _ => allowed.iter().collect(),
+    };
+    if let Some(&cpu) = wanted.iter().find(|cpu| !allowed.contains(**cpu)) {
+        return Err(Error::Cpu { cpu, allowed: allowed.to_string() });
+    }
+    let set = |worker: usize| {
+        if config.pin {
+            CpuSet::of([wanted[worker % wanted.len()]])
+        } else {
+            CpuSet::of(wanted.iter().copied())
+        }
+    };
+    Ok((0..workers).map(|worker| Some(set(worker))).collect())
+}
+
+/// What a worker's thread needs to begin.
+struct Start<M: Machine> {
+    id: usize,
+    cpus: Option<CpuSet>,
+    regions: Arc<Regions>,
+    shared: Arc<Shared<M>>,
+    config: Config,
+    failure: Failure,
+}
+
+impl<M: Machine> Start<M> {
+    /// The thread's body.
+    fn run(self, engine: M, ready: &Sender<Result<(), Error>>) {
+        let shared = self.shared.clone();
+        let place = &shared.places[self.id];
+        match self.prepare(engine) {
+            Ok(mut worker) => {
+                // Whoever waits for it has gone only if another worker failed to start.
+                let _ = ready.send(Ok(()));
+                let ran = catch_unwind(AssertUnwindSafe(|| worker.run()));
+                match ran {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => self.failed(format!("io_uring_enter: {}", error.0)),
+                    Err(panic) => self.failed(message(&*panic)),
+                }
+                let until = clock::now().after(REAP);
+                let end = AssertUnwindSafe(|| worker.shutdown(until));
+                if let Err(panic) = catch_unwind(end) {
+                    self.failed(message(&*panic));
+                }
+                place.mailbox.close();
+                drop(worker);
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        }
+        place.mailbox.close();
+    }
+
+    fn prepare(&self, engine: M) -> Result<Worker<M, Uring>, Error> {
+        if let Some(cpus) = &self.cpus {
+            cpus.apply().map_err(|source| Error::System { what: "bind to a CPU", source })?;
+        }
+        let place = &self.shared.places[self.id];
+        let (regions, counters) = (self.regions.clone(), place.counters.clone());
+        let driver = Uring::new(&self.config, regions.clone(), counters, place.mailbox.wake_fd())?;
+        let pool = Pool::new(regions, self.id as u16);
+        Ok(Worker::new(self.id, engine, driver, pool, self.shared.clone(), &self.config))
+    }
+
+    /// A group without one of its workers cannot keep its promises: all end.
+    fn failed(&self, message: String) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert((self.id as u16, message));
+        drop(failure);
+        self.shared.stop_all();
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "panic".to_owned()
+    }
+}

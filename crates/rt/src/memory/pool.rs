@@ -1,0 +1,219 @@
+//! The buffers of one worker.
+
+use super::region::{CHUNK, NO_CLASS, PAGE, Region, Regions};
+use anabranch_proto::machine::{BufRef, Buffers};
+use std::sync::Arc;
+
+/// Slot sizes: 4 KiB << class, up to a whole chunk.
+const CLASSES: usize = (CHUNK / PAGE).trailing_zeros() as usize + 1;
+const PAGES_PER_CHUNK: usize = (CHUNK / PAGE) as usize;
+const NONE: u32 = u32::MAX;
+
+/// Hands out slots of the worker's own region. Chunks without a used slot can serve any size again,
+/// except one per class that is kept to save the change.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    regions: Arc<Regions>,
+    own: u16,
+    slots: Slots,
+}
+
+/// Which slots are free. The region is an argument: it is shared with other workers.
+#[derive(Debug)]
+struct Slots {
+    chunks: Box<[Chunk]>,
+    /// Per class: chunks with at least one free slot, a doubly linked list.
+    partial: [u32; CLASSES],
+    /// Chunks that serve no class: a singly linked list through `next`.
+    unused: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    /// One bit per slot, set when free.
+    free: [u64; PAGES_PER_CHUNK / 64],
+    free_count: u16,
+    class: u8,
+    next: u32,
+    prev: u32,
+}
+
+impl Pool {
+    /// The pool of worker `own`, over its region.
+    pub(crate) fn new(regions: Arc<Regions>, own: u16) -> Pool {
+        let count = regions.get(own).chunks();
+        let chunk = Chunk { free: [0; 4], free_count: 0, class: NO_CLASS, next: NONE, prev: NONE };
+        let mut chunks = vec![chunk; count].into_boxed_slice();
+        for (i, chunk) in chunks.iter_mut().enumerate() {
+            chunk.next = if i + 1 < count { i as u32 + 1 } else { NONE };
+        }
+        let slots = Slots { chunks, partial: [NONE; CLASSES], unused: 0 };
+        Pool { regions, own, slots }
+    }
+
+    /// Takes home what other workers freed.
+    pub(crate) fn collect(&mut self) {
+        self.slots.collect(self.regions.get(self.own));
+    }
+}
+
+impl Slots {
+    fn collect(&mut self, region: &Region) {
+        region.take_returned(|page| self.release(region, page));
+    }
+
+    /// Takes a slot of 4 KiB << `class` and returns its first page.
+    fn allocate(&mut self, region: &Region, class: usize) -> Option<usize> {
+        if self.partial[class] == NONE && !self.refill(region, class) {
+            return None;
+        }
+        let index = self.partial[class];
+        let chunk = &mut self.chunks[index as usize];
+        let word = chunk.free.iter().position(|w| *w != 0).expect("a partial chunk has a slot");
+        let bit = chunk.free[word].trailing_zeros();
+        chunk.free[word] &= !(1 << bit);
+        chunk.free_count -= 1;
+        if chunk.free_count == 0 {
+            self.unlink(index);
+        }
+        let slot = word * 64 + bit as usize;
+        Some(index as usize * PAGES_PER_CHUNK + (slot << class))
+    }
+
+    /// Finds a chunk for `class`: an unused one, what came home, or an idle chunk of another class.
+    fn refill(&mut self, region: &Region, class: usize) -> bool {
+        if self.unused == NONE {
+            self.collect(region);
+            if self.partial[class] != NONE {
+                return true;
+            }
+        }
+        if self.unused == NONE {
+            let idle = (0..CLASSES).find_map(|other| {
+                let index = self.partial[other];
+                let chunk = self.chunks.get(index as usize)?;
+                (usize::from(chunk.free_count) == PAGES_PER_CHUNK >> other).then_some(index)
+            });
+            let Some(index) = idle else { return false };
+            self.retire_chunk(region, index);
+        }
+        let index = self.unused;
+        let chunk = &mut self.chunks[index as usize];
+        self.unused = chunk.next;
+        let slots = PAGES_PER_CHUNK >> class;
+        chunk.class = class as u8;
+        chunk.free_count = slots as u16;
+        for (i, word) in chunk.free.iter_mut().enumerate() {
+            let left = slots.saturating_sub(i * 64);
+            *word = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+        }
+        region.set_class(index as usize, class as u8);
+        self.link(index);
+        true
+    }
+
+    /// Takes back the slot that begins at `page`.
+    fn release(&mut self, region: &Region, page: usize) {
+        let index = (page / PAGES_PER_CHUNK) as u32;
+        let chunk = &mut self.chunks[index as usize];
+        let class = usize::from(chunk.class);
+        let slot = (page % PAGES_PER_CHUNK) >> class;
+        let bit = 1 << (slot % 64);
+        assert!(chunk.free[slot / 64] & bit == 0, "buffer freed twice");
+        chunk.free[slot / 64] |= bit;
+        chunk.free_count += 1;
+        let free = usize::from(chunk.free_count);
+        if free == 1 {
+            self.link(index);
+        }
+        // An idle chunk is kept when it is the only one of its class with room.
+        let only = {
+            let chunk = &self.chunks[index as usize];
+            chunk.next == NONE && chunk.prev == NONE
+        };
+        if free == PAGES_PER_CHUNK >> class && !only {
+            self.retire_chunk(region, index);
+        }
+    }
+
+    fn retire_chunk(&mut self, region: &Region, index: u32) {
+        self.unlink(index);
+        region.set_class(index as usize, NO_CLASS);
+        let chunk = &mut self.chunks[index as usize];
+        chunk.class = NO_CLASS;
+        chunk.next = self.unused;
+        self.unused = index;
+    }
+
+    fn link(&mut self, index: u32) {
+        let class = usize::from(self.chunks[index as usize].class);
+        let first = std::mem::replace(&mut self.partial[class], index);
+        if let Some(chunk) = self.chunks.get_mut(first as usize) {
+            chunk.prev = index;
+        }
+        let chunk = &mut self.chunks[index as usize];
+        chunk.next = first;
+        chunk.prev = NONE;
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let chunk = &mut self.chunks[index as usize];
+        let class = usize::from(chunk.class);
+        let (prev, next) = (chunk.prev, chunk.next);
+        (chunk.prev, chunk.next) = (NONE, NONE);
+        match self.chunks.get_mut(prev as usize) {
+            Some(before) => before.next = next,
+            None => self.partial[class] = next,
+        }
+        if let Some(after) = self.chunks.get_mut(next as usize) {
+            after.prev = prev;
+        }
+    }
+}
+
+impl Buffers for Pool {
+    fn bytes(&self, buf: BufRef) -> &[u8] {
+        let at = self.regions.resolve(buf);
+        // SAFETY: `resolve` checked that the stretch lies in a live buffer, which stays mapped as
+        // long as `self.regions`. The contract of `machine` gives a buffer one owner at a time (the
+        // engine that calls this), and the borrow of `self` keeps that engine from changing it.
+        unsafe { std::slice::from_raw_parts(at, buf.len() as usize) }
+    }
+
+    fn bytes_mut(&mut self, buf: BufRef) -> &mut [u8] {
+        let at = self.regions.resolve(buf);
+        // SAFETY: as in `bytes`; the borrow is exclusive on this worker, and by the contract no
+        // other worker and no operation in flight owns the buffer.
+        unsafe { std::slice::from_raw_parts_mut(at, buf.len() as usize) }
+    }
+
+    fn alloc(&mut self, len: u32) -> Option<BufRef> {
+        if len == 0 {
+            return Some(BufRef::EMPTY);
+        }
+        if u64::from(len) > CHUNK {
+            return None;
+        }
+        let pages = u64::from(len).div_ceil(PAGE).next_power_of_two();
+        let region = self.regions.get(self.own);
+        let page = self.slots.allocate(region, pages.trailing_zeros() as usize)?;
+        let generation = region.generation(page);
+        Some(BufRef::new(self.own, generation, page as u64 * PAGE, len))
+    }
+
+    fn free(&mut self, buf: BufRef) {
+        if buf.region() == BufRef::EMPTY.region() {
+            return;
+        }
+        let region = self.regions.get(buf.region());
+        let (page, _) = region.slot(buf.offset());
+        let generation = region.generation(page);
+        assert!(generation == buf.generation(), "{buf:?} freed twice ({generation})");
+        region.retire(page);
+        if buf.region() == self.own {
+            self.slots.release(region, page);
+        } else {
+            region.give_back(page);
+        }
+    }
+}
