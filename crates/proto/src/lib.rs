@@ -4,5 +4,10 @@
 
 extern crate alloc;
 
+pub mod digest;
+pub mod error;
 pub mod machine;
 pub mod nvme;
+pub mod pdu;
+pub mod pretty;
+pub mod testing;

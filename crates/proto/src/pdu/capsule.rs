@@ -1,0 +1,57 @@
+//! Command and response capsules.
+
+use super::header::{Format, Head, PduType, View};
+use crate::nvme::{Cqe, Sqe};
+
+const AT_ENTRY: usize = 8;
+
+/// A command capsule: the submission queue entry, perhaps followed by data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapsuleCmd {
+    /// The command.
+    pub sqe: Sqe,
+    /// Bytes of data that follow in the same PDU.
+    pub in_capsule_bytes: u32,
+}
+
+/// A response capsule: the completion queue entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapsuleResp {
+    /// The completion.
+    pub cqe: Cqe,
+}
+
+impl CapsuleCmd {
+    /// Reads it; the entry's content is checked by whoever carries it out.
+    #[must_use]
+    pub fn parse(view: &View<'_>) -> CapsuleCmd {
+        CapsuleCmd {
+            sqe: Sqe::from_bytes(&view.array_at(AT_ENTRY)),
+            in_capsule_bytes: view.common().data_bytes(),
+        }
+    }
+
+    /// Everything up to the data.
+    #[must_use]
+    pub fn emit(&self, format: Format) -> Head {
+        let mut head = Head::start(PduType::CapsuleCmd);
+        head.put(AT_ENTRY, self.sqe.as_bytes());
+        head.seal(0, self.in_capsule_bytes, format)
+    }
+}
+
+impl CapsuleResp {
+    /// Reads it; every 16 bytes are a completion.
+    #[must_use]
+    pub fn parse(view: &View<'_>) -> CapsuleResp {
+        CapsuleResp { cqe: Cqe::from_bytes(&view.array_at(AT_ENTRY)) }
+    }
+
+    /// The whole PDU.
+    #[must_use]
+    pub fn emit(&self, format: Format) -> Head {
+        let mut head = Head::start(PduType::CapsuleResp);
+        head.put(AT_ENTRY, &self.cqe.to_bytes());
+        head.seal(0, 0, format)
+    }
+}
