@@ -1,0 +1,166 @@
+//! What a controller sends: ICResp, answers, data, requests for data.
+
+use super::tags::{Cid, Grant, Stage};
+use super::{HostData, HostQueue, Phase};
+use crate::error::{Fes, ProtocolError, Rule};
+use crate::machine::{BufRef, Buffers};
+use crate::nvme::status::Status;
+use crate::pdu::data::{AT_CCCID, AT_DATAO};
+use crate::pdu::r2t::AT_R2TO;
+use crate::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t};
+
+/// Byte offset of CID in a response capsule: dword 3 of the completion.
+const AT_RESPONSE_CID: u32 = 8 + 12;
+
+/// A C2HData PDU under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inbound {
+    cid: Cid,
+    /// Where its data belongs.
+    into: BufRef,
+    last: bool,
+    success: bool,
+}
+
+impl HostQueue {
+    /// A PDU's header is complete.
+    pub(super) fn on_pdu(&mut self, pdu: &Pdu) -> Result<(), ProtocolError> {
+        match (self.phase, pdu) {
+            (_, Pdu::TermReq(term)) => Err(term.as_error()),
+            (Phase::Initializing, Pdu::IcResp(resp)) => self.on_ic_resp(resp),
+            (Phase::Ready, Pdu::CapsuleResp(resp)) => self.on_response(resp),
+            (Phase::Ready, Pdu::C2hData(data)) => self.on_c2h_data(data),
+            (Phase::Ready, Pdu::R2t(r2t)) => self.on_r2t(r2t),
+            _ => {
+                let rule = Rule::Plain("not now: ICResp comes first and once");
+                Err(ProtocolError::new("PDU", "type", 0, rule, 0).with_fes(Fes::SEQUENCE, 0))
+            }
+        }
+    }
+
+    fn on_ic_resp(&mut self, resp: &IcResp) -> Result<(), ProtocolError> {
+        resp.check_against(&self.ic_req())?;
+        let (header_digest, data_digest) = (resp.header_digest, resp.data_digest);
+        let inward = Format { header_digest, data_digest, alignment: 0 };
+        self.stream.set_format(inward);
+        self.outbox.format = Format { alignment: resp.cpda, ..inward };
+        self.outbox.max_h2c_data = resp.max_h2c_data;
+        self.phase = Phase::Ready;
+        Ok(())
+    }
+
+    fn on_response(&mut self, resp: &CapsuleResp) -> Result<(), ProtocolError> {
+        let cid = Cid(resp.cqe.cid);
+        self.sent_command("CapsuleResp", "CID", AT_RESPONSE_CID, cid)?;
+        self.answer(cid, resp.cqe.status, resp.cqe.result);
+        Ok(())
+    }
+
+    fn on_c2h_data(&mut self, data: &C2hData) -> Result<(), ProtocolError> {
+        let cid = Cid(data.cid);
+        let entry = self.sent_command("C2HData", "CCCID", AT_CCCID, cid)?;
+        let HostData::In(buf) = entry.data else {
+            return Err(plain("C2HData", "CCCID", data.cid, "this command reads nothing", AT_CCCID));
+        };
+        if entry.last_seen {
+            let sentence = "the last data of this command has come already";
+            return Err(plain("C2HData", "CCCID", data.cid, sentence, AT_CCCID));
+        }
+        if data.offset != entry.received {
+            let (found, limit) = (data.offset.into(), entry.received.into());
+            return Err(ProtocolError::new("C2HData", "DATAO", found, Rule::MustBe, limit)
+                .with_fes(Fes::OUT_OF_RANGE, AT_DATAO));
+        }
+        let room = buf.len() - entry.received;
+        if data.length > room {
+            let (found, limit) = (data.length.into(), room.into());
+            return Err(ProtocolError::new("C2HData", "DATAL", found, Rule::AtMost, limit)
+                .with_fes(Fes::OUT_OF_RANGE, 0));
+        }
+        entry.last_seen = data.last;
+        let into = buf.slice(data.offset, data.length);
+        self.inbound = Some(Inbound { cid, into, last: data.last, success: data.success });
+        Ok(())
+    }
+
+    fn on_r2t(&mut self, r2t: &R2t) -> Result<(), ProtocolError> {
+        let cid = Cid(r2t.cid);
+        let entry = self.sent_command("R2T", "CCCID", AT_CCCID, cid)?;
+        let HostData::Out(buf) = entry.data else {
+            return Err(plain("R2T", "CCCID", r2t.cid, "this command writes nothing", AT_CCCID));
+        };
+        if entry.in_capsule {
+            let sentence = "all data of this command was in its capsule";
+            return Err(plain("R2T", "CCCID", r2t.cid, sentence, AT_CCCID));
+        }
+        if entry.grant.is_some() {
+            let sentence = "one R2T at a time was granted (MAXR2T 0)";
+            return Err(ProtocolError::new("R2T", "CCCID", r2t.cid.into(), Rule::Plain(sentence), 0)
+                .with_fes(Fes::LIMIT_EXCEEDED, 0));
+        }
+        if r2t.offset != entry.asked {
+            let (found, limit) = (r2t.offset.into(), entry.asked.into());
+            return Err(ProtocolError::new("R2T", "R2TO", found, Rule::MustBe, limit)
+                .with_fes(Fes::OUT_OF_RANGE, AT_R2TO));
+        }
+        let room = buf.len() - entry.asked;
+        if r2t.length > room {
+            let (found, limit) = (r2t.length.into(), room.into());
+            return Err(ProtocolError::new("R2T", "R2TL", found, Rule::AtMost, limit)
+                .with_fes(Fes::OUT_OF_RANGE, 0));
+        }
+        entry.asked += r2t.length;
+        entry.grant = Some(Grant { ttag: r2t.ttag, offset: r2t.offset, left: r2t.length });
+        self.outbox.data(cid);
+        Ok(())
+    }
+
+    /// The command that a PDU is about: it must have been sent and not been answered.
+    fn sent_command(
+        &mut self,
+        what: &'static str,
+        field: &'static str,
+        offset: u32,
+        cid: Cid,
+    ) -> Result<&mut super::tags::Entry, ProtocolError> {
+        match self.tags.get_mut(cid) {
+            Some(entry) if entry.stage == Stage::Sent => Ok(entry),
+            _ => Err(plain(what, field, cid.0, "no command with this identifier is open", offset)),
+        }
+    }
+
+    /// Data of the C2HData PDU under way, `at` bytes into it.
+    pub(super) fn on_data(&mut self, at: u32, bytes: &[u8], bufs: &mut dyn Buffers) {
+        if let Some(inbound) = &self.inbound {
+            let piece = inbound.into.slice(at, bytes.len() as u32);
+            bufs.bytes_mut(piece).copy_from_slice(bytes);
+        }
+    }
+
+    /// Where the rest of the data of the PDU under way belongs, `at` bytes into it.
+    pub(super) fn inbound_rest(&self, at: u32) -> Option<BufRef> {
+        let into = self.inbound.as_ref()?.into;
+        Some(into.slice(at, into.len() - at))
+    }
+
+    /// The data of the C2HData PDU under way is complete.
+    pub(super) fn on_data_end(&mut self, digest_ok: bool) {
+        let Some(inbound) = self.inbound.take() else { return };
+        let Some(entry) = self.tags.get_mut(inbound.cid) else { return };
+        entry.received += inbound.into.len();
+        entry.damaged |= !digest_ok;
+        if inbound.last && inbound.success {
+            self.answer(inbound.cid, Status::SUCCESS, 0);
+        }
+    }
+}
+
+fn plain(
+    what: &'static str,
+    field: &'static str,
+    value: u16,
+    sentence: &'static str,
+    offset: u32,
+) -> ProtocolError {
+    ProtocolError::new(what, field, value.into(), Rule::Plain(sentence), 0).at(offset)
+}
