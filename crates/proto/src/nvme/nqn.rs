@@ -119,7 +119,7 @@ impl FromStr for Nqn {
         if let Some((at, _)) = text.char_indices().find(|(_, letter)| letter.is_control()) {
             return Err(NqnError::Control(u8::try_from(at).unwrap_or(u8::MAX)));
         }
-        if !text.strip_prefix("nqn.").is_some_and(|name| !name.is_empty()) {
+        if text.strip_prefix("nqn.").is_none_or(str::is_empty) {
             return Err(NqnError::Prefix);
         }
         if let Some(uuid) = text.strip_prefix(Self::UUID_FORM) {
