@@ -70,11 +70,17 @@ verify() { # NSID MIB BS DEPTH RW [fio option]...
   awk -F';' 'NF > 60 { printf "fio err=%s read=%s KiB write=%s KiB\n", $5, $6, $47; seen = 1; bad += $5 }
     END { exit !seen || bad != 0 }' /tmp/fio.$$.terse && return $status
 }
-stopio() { # ends running fio jobs in order: they still verify what they wrote, and report
-  killall -INT fio 2>/dev/null
+# Ends running fio jobs in order: they still verify what they wrote, and report. Only the first
+# process of fio may get the signal: it tells the others, and can hang when they were told already.
+stopio() {
+  kill -INT "$(pidof fio | tr ' ' '\n' | sort -n | head -n 1)"
   n=0
   while pidof fio >/dev/null && [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done
-  ! pidof fio >/dev/null
+  pidof fio >/dev/null || return 0
+  echo "fio does not end; I/Os in flight per path:"
+  grep . /sys/class/nvme/nvme*/nvme*n*/inflight
+  dmesg | tail -n 20
+  return 1
 }
 
 verb=$1
