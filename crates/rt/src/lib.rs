@@ -19,6 +19,7 @@ mod files;
 mod group;
 mod mailbox;
 mod memory;
+pub mod signal;
 mod stats;
 pub mod topology;
 mod worker;

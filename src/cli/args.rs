@@ -1,0 +1,232 @@
+//! The command line: verbs and options, one definition for parsing and help.
+
+pub mod bench;
+pub mod fabrics;
+pub mod target;
+
+use super::print::topology::Ranking;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// NVMe/TCP multipath host in user space: one block device over many paths.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// Options of every verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options that every verb takes.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Control socket [default: host.sock or target.sock in the runtime directory]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Output format; with json, standard output holds JSON alone
+    #[arg(
+        short = 'o',
+        long,
+        alias = "output_format",
+        global = true,
+        value_name = "FMT",
+        default_value = "normal"
+    )]
+    pub output_format: Format,
+}
+
+/// How output looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text for people.
+    Normal,
+    /// JSON in nvme-cli's shape.
+    Json,
+}
+
+impl Global {
+    /// Whether standard output holds JSON alone.
+    #[must_use]
+    pub fn json(&self) -> bool {
+        self.output_format == Format::Json
+    }
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show it at work: embedded target, two paths, a verifying load, one path cut and restored
+    Demo(Demo),
+    /// Run the embedded target, or control it
+    Target(target::Target),
+    /// Run the host in the foreground: connect, export, listen on the control socket
+    Serve(Serve),
+    /// Connect to a subsystem through one path
+    Connect(fabrics::Connect),
+    /// Connect to everything that a discovery controller names
+    ConnectAll(fabrics::ConnectAll),
+    /// Disconnect a subsystem or a controller
+    Disconnect(fabrics::Disconnect),
+    /// Read the log of a discovery controller
+    Discover(fabrics::Discover),
+    /// List devices
+    List,
+    /// List subsystems and their controllers
+    ListSubsys(Device),
+    /// Show heads, paths and controllers
+    ShowTopology(ShowTopology),
+    /// Read the ANA log of a controller
+    AnaLog(OneController),
+    /// Identify a controller
+    IdCtrl(OneController),
+    /// Identify a namespace
+    IdNs(OneHead),
+    /// Read an attribute
+    Get(Get),
+    /// Write an attribute
+    Set(Set),
+    /// Offer devices to other programs
+    Export(Export),
+    /// Put load on a device and measure
+    Bench(bench::Bench),
+}
+
+/// Options of `demo`.
+#[derive(Args, Clone, Debug)]
+pub struct Demo {
+    /// I/O policy: numa, round-robin or queue-depth
+    #[arg(long, default_value = "queue-depth", value_parser = policy)]
+    pub policy: anabranch_policy::Policy,
+    /// Seconds of load, 6 or more
+    #[arg(long, default_value_t = 9, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=3600))]
+    pub seconds: u32,
+    /// Go on serving afterwards, and say how to attach
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Parses a policy; the error lists those that exist.
+fn policy(text: &str) -> Result<anabranch_policy::Policy, String> {
+    text.parse().map_err(|error: <anabranch_policy::Policy as std::str::FromStr>::Err| {
+        error.to_string()
+    })
+}
+
+/// Options of `serve`.
+#[derive(Args, Clone, Debug)]
+pub struct Serve {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Host NQN [default: configuration, /etc/nvme/hostnqn, else generated once]
+    #[arg(short = 'q', long, value_name = "NQN")]
+    pub hostnqn: Option<String>,
+    /// Host identifier [default: configuration, /etc/nvme/hostid, else generated once]
+    #[arg(short = 'I', long, value_name = "UUID")]
+    pub hostid: Option<String>,
+    /// Data workers [default: one per allowed CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub workers: Option<u16>,
+}
+
+/// A device to narrow a listing to.
+#[derive(Args, Clone, Debug)]
+pub struct Device {
+    /// Only what leads to this device or controller
+    #[arg(value_name = "DEVICE")]
+    pub device: Option<String>,
+}
+
+/// Options of `show-topology`.
+#[derive(Args, Clone, Debug)]
+pub struct ShowTopology {
+    /// Only the subsystem of this device or controller
+    #[arg(value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// What stands first
+    #[arg(short = 'r', long, value_name = "RANK", default_value = "multipath")]
+    pub ranking: Ranking,
+}
+
+/// A controller.
+#[derive(Args, Clone, Debug)]
+pub struct OneController {
+    /// The controller, such as nvme0
+    #[arg(value_name = "CONTROLLER")]
+    pub controller: String,
+}
+
+/// A head.
+#[derive(Args, Clone, Debug)]
+pub struct OneHead {
+    /// The device, such as nvme0n1
+    #[arg(value_name = "DEVICE")]
+    pub device: String,
+}
+
+/// Options of `get`.
+#[derive(Args, Clone, Debug)]
+pub struct Get {
+    /// nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
+    pub object: String,
+    /// The attribute, with the kernel's name
+    pub attribute: String,
+}
+
+/// Options of `set`.
+#[derive(Args, Clone, Debug)]
+pub struct Set {
+    /// nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
+    pub object: String,
+    /// The attribute, with the kernel's name
+    pub attribute: String,
+    /// The new value
+    #[arg(allow_hyphen_values = true)]
+    pub value: String,
+}
+
+/// `export add`, `list`, `rm`.
+#[derive(Args, Clone, Debug)]
+pub struct Export {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: ExportVerb,
+}
+
+/// What to do with exports.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ExportVerb {
+    /// Offer a device
+    Add {
+        /// The device, such as nvme0n1
+        device: String,
+        /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT
+        #[arg(long, value_name = "SOCKET|ADDR:PORT")]
+        nbd: Option<String>,
+        /// Name of the export [default: the device's]
+        #[arg(long)]
+        name: Option<String>,
+        /// Sentence for people who list the exports
+        #[arg(long, default_value = "")]
+        description: String,
+        /// Not there yet
+        #[arg(long, hide = true)]
+        fuse: Option<String>,
+        /// Not there yet
+        #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "")]
+        ublk: Option<String>,
+        /// Not there yet
+        #[arg(long, hide = true)]
+        vhost_user: Option<String>,
+    },
+    /// List what is offered
+    List,
+    /// Withdraw an export
+    Rm {
+        /// The export's name, or its device's
+        name: String,
+    },
+}

@@ -1,0 +1,113 @@
+//! `bench`: load with fio's words.
+
+use crate::units;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of `bench`.
+#[derive(Args, Clone, Debug)]
+pub struct Bench {
+    /// Device of the running host; without -a and without a device, an embedded target is used
+    #[arg(value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Transport of a host of its own: tcp
+    #[arg(short = 't', long, value_name = "STR", default_value = "tcp")]
+    pub transport: String,
+    /// Address of a controller, for a host of its own; one path each (repeat)
+    #[arg(short = 'a', long, value_name = "ADDR")]
+    pub traddr: Vec<String>,
+    /// TCP port of that controller (as often as -a, or once)
+    #[arg(short = 's', long, value_name = "PORT")]
+    pub trsvcid: Vec<u16>,
+    /// The subsystem
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub nqn: Option<String>,
+    /// What to do
+    #[arg(long, default_value = "randread")]
+    pub rw: Pattern,
+    /// Reads among 100 requests of a mixed load
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub rwmixread: u32,
+    /// Block size
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    pub bs: String,
+    /// Block sizes and their shares: 4k/50:128k/50
+    #[arg(long, value_name = "LIST")]
+    pub bssplit: Option<String>,
+    /// Requests at once per job
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iodepth: u32,
+    /// Jobs, spread over the data workers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub numjobs: u32,
+    /// How long each run takes
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
+    pub runtime: Duration,
+    /// Bytes of the device to use [default: all]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub size: Option<u64>,
+    /// First byte to use
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::size)]
+    pub offset: u64,
+    /// Stamp what is written, check what is read
+    #[arg(long)]
+    pub verify: bool,
+    /// Data workers of a host of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub workers: u16,
+    /// CPUs of a host of its own, and of the embedded target behind a slash: 0/1, 0/0
+    #[arg(long, value_name = "HOST[/TARGET]")]
+    pub cpus: Option<String>,
+    /// I/O policy of a host of its own
+    #[arg(long, default_value = "queue-depth")]
+    pub policy: anabranch_policy::Policy,
+    /// Paths to the embedded target
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    pub paths: u16,
+    /// Compare with the bare TCP exchange of the same bytes, interleaved in the same run
+    #[arg(long)]
+    pub bare: bool,
+    /// Runs; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=101))]
+    pub runs: u32,
+    /// fio job files are not read yet
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+}
+
+/// fio's `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Pattern {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Sequential mix.
+    Rw,
+    /// Random reads.
+    RandRead,
+    /// Random writes.
+    RandWrite,
+    /// Random mix.
+    RandRw,
+}
+
+impl Pattern {
+    /// Whether addresses are random.
+    #[must_use]
+    pub fn random(self) -> bool {
+        matches!(self, Pattern::RandRead | Pattern::RandWrite | Pattern::RandRw)
+    }
+
+    /// Reads among 100 requests, `mix` of them in a mixed load.
+    #[must_use]
+    pub fn read_percent(self, mix: u32) -> u32 {
+        match self {
+            Pattern::Read | Pattern::RandRead => 100,
+            Pattern::Write | Pattern::RandWrite => 0,
+            Pattern::Rw | Pattern::RandRw => mix,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `connect`, `connect-all`, `disconnect`, `discover`: nvme-cli's options, letter for letter.
+
+use crate::daemon::path::{PathSpec, Service};
+use crate::units::{Span, SpanOrOff, time, time_or_off};
+use anabranch_proto::nvme::nqn::Nqn;
+use clap::Args;
+use std::net::IpAddr;
+
+/// Where a controller is and how to talk to it.
+#[derive(Args, Clone, Debug)]
+pub struct Fabrics {
+    /// Transport: tcp
+    #[arg(short = 't', long, value_name = "STR", default_value = "tcp")]
+    pub transport: String,
+    /// Address or name of the controller
+    #[arg(short = 'a', long, value_name = "ADDR")]
+    pub traddr: String,
+    /// TCP port [default: 4420, for discovery 8009]
+    #[arg(short = 's', long, value_name = "PORT", value_parser = service)]
+    pub trsvcid: Option<Service>,
+    /// Our own address
+    #[arg(short = 'w', long, alias = "host_traddr", value_name = "ADDR")]
+    pub host_traddr: Option<IpAddr>,
+    /// Our own interface
+    #[arg(short = 'f', long, alias = "host_iface", value_name = "NAME")]
+    pub host_iface: Option<String>,
+    /// Host NQN; a running host has one, and this must be it
+    #[arg(short = 'q', long, value_name = "NQN")]
+    pub hostnqn: Option<String>,
+    /// Host identifier; a running host has one, and this must be it
+    #[arg(short = 'I', long, value_name = "UUID")]
+    pub hostid: Option<String>,
+    /// I/O queues to ask for [default: one per data worker]
+    #[arg(short = 'i', long, alias = "nr_io_queues", value_name = "N")]
+    pub nr_io_queues: Option<u16>,
+    /// Commands at once per I/O queue, 16 to 1024 [default: 128]
+    #[arg(short = 'Q', long, alias = "queue_size", value_name = "N")]
+    pub queue_size: Option<u16>,
+    /// Keep-alive time-out in seconds [default: 5]
+    #[arg(short = 'k', long, alias = "keep_alive_tmo", value_name = "TIME", value_parser = span)]
+    pub keep_alive_tmo: Option<Span>,
+    /// Pause before each attempt to reconnect, in seconds [default: 10]
+    #[arg(short = 'c', long, alias = "reconnect_delay", value_name = "TIME", value_parser = span)]
+    pub reconnect_delay: Option<Span>,
+    /// How long to try to reconnect, in seconds; -1: for ever [default: 600]
+    #[arg(
+        short = 'l',
+        long,
+        alias = "ctrl_loss_tmo",
+        value_name = "TIME",
+        value_parser = span_or_off,
+        allow_hyphen_values = true
+    )]
+    pub ctrl_loss_tmo: Option<SpanOrOff>,
+    /// Seconds without a connection after which waiting I/O fails; -1: never [default: never]
+    #[arg(
+        long,
+        alias = "fast_io_fail_tmo",
+        value_name = "TIME",
+        value_parser = span_or_off,
+        allow_hyphen_values = true
+    )]
+    pub fast_io_fail_tmo: Option<SpanOrOff>,
+    /// Time limit of one I/O command [default: 30 s]
+    #[arg(long, alias = "io_timeout", value_name = "TIME", value_parser = span)]
+    pub io_timeout: Option<Span>,
+    /// Time limit of one admin command and of connecting [default: 60 s]
+    #[arg(long, alias = "admin_timeout", value_name = "TIME", value_parser = span)]
+    pub admin_timeout: Option<Span>,
+    /// Type of service
+    #[arg(short = 'T', long, value_name = "N")]
+    pub tos: Option<u8>,
+    /// PDU header digests
+    #[arg(short = 'g', long, alias = "hdr_digest")]
+    pub hdr_digest: bool,
+    /// PDU data digests
+    #[arg(short = 'G', long, alias = "data_digest")]
+    pub data_digest: bool,
+    /// No SQ flow control
+    #[arg(short = 'd', long, alias = "disable_sqflow")]
+    pub disable_sqflow: bool,
+}
+
+impl Fabrics {
+    /// As the control socket takes it.
+    #[must_use]
+    pub fn path(&self) -> PathSpec {
+        PathSpec {
+            transport: Some(self.transport.clone()),
+            traddr: self.traddr.clone(),
+            trsvcid: self.trsvcid,
+            host_traddr: self.host_traddr,
+            host_iface: self.host_iface.clone(),
+            nr_io_queues: self.nr_io_queues,
+            queue_size: self.queue_size,
+            keep_alive_tmo: self.keep_alive_tmo,
+            reconnect_delay: self.reconnect_delay,
+            ctrl_loss_tmo: self.ctrl_loss_tmo,
+            fast_io_fail_tmo: self.fast_io_fail_tmo,
+            io_timeout: self.io_timeout,
+            admin_timeout: self.admin_timeout,
+            tos: self.tos,
+            hdr_digest: self.hdr_digest,
+            data_digest: self.data_digest,
+            disable_sqflow: self.disable_sqflow,
+        }
+    }
+}
+
+/// Options of `connect`.
+#[derive(Args, Clone, Debug)]
+pub struct Connect {
+    /// The subsystem
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub nqn: String,
+    /// The path.
+    #[command(flatten)]
+    pub path: Fabrics,
+    /// Keep trying if the first attempt fails
+    #[arg(long, alias = "keep_trying")]
+    pub keep_trying: bool,
+}
+
+/// Options of `connect-all`.
+#[derive(Args, Clone, Debug)]
+pub struct ConnectAll {
+    /// The discovery subsystem
+    #[arg(short = 'n', long, value_name = "NQN", default_value = Nqn::DISCOVERY)]
+    pub nqn: String,
+    /// The discovery controller, and options for every path.
+    #[command(flatten)]
+    pub path: Fabrics,
+}
+
+/// Options of `discover`.
+#[derive(Args, Clone, Debug)]
+pub struct Discover {
+    /// The discovery subsystem
+    #[arg(short = 'n', long, value_name = "NQN", default_value = Nqn::DISCOVERY)]
+    pub nqn: String,
+    /// The discovery controller.
+    #[command(flatten)]
+    pub path: Fabrics,
+}
+
+/// Options of `disconnect`.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Disconnect {
+    /// All controllers of a subsystem
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub nqn: Option<String>,
+    /// One controller
+    #[arg(short = 'd', long, value_name = "nvmeN")]
+    pub device: Option<String>,
+    /// All controllers
+    #[arg(long)]
+    pub all: bool,
+}
+
+fn service(text: &str) -> Result<Service, String> {
+    match text.parse() {
+        Ok(port) if port != 0 => Ok(Service(port)),
+        _ => Err("a TCP port, 1 to 65535, is expected".to_owned()),
+    }
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    time(text).map(Span)
+}
+
+fn span_or_off(text: &str) -> Result<SpanOrOff, String> {
+    time_or_off(text).map(SpanOrOff)
+}

@@ -1,0 +1,152 @@
+//! `target` and `target ctl`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Options of `target`.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Target {
+    /// Control a running target.
+    #[command(subcommand)]
+    pub verb: Option<TargetVerb>,
+    /// What to run.
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// What `target` runs.
+#[derive(Args, Clone, Debug)]
+pub struct Run {
+    /// Address to listen on, one port each; port 0 takes any (repeat) [default: 127.0.0.1:4420]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Vec<String>,
+    /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,size=SIZE] (repeat)
+    #[arg(long, value_name = "SPEC")]
+    pub namespace: Vec<String>,
+    /// PORT:KEY=V,… with keys rate, rate_in, rate_out, delay, jitter, large=SIZE:DELAY, onoff=ON:OFF
+    #[arg(long, value_name = "PORT:SHAPE")]
+    pub shape: Vec<String>,
+    /// Address that the discovery log names instead of the bound one (once, or once per port)
+    #[arg(long, value_name = "ADDR")]
+    pub advertise: Vec<String>,
+    /// Subsystem NQN
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub nqn: Option<String>,
+    /// Host that may connect; without this option every host may (repeat)
+    #[arg(long, value_name = "HOSTNQN")]
+    pub allow_host: Vec<String>,
+    /// Configuration file (TOML) instead of the options above
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["listen", "namespace", "shape", "advertise", "nqn", "allow_host"]
+    )]
+    pub config: Option<PathBuf>,
+}
+
+/// `target ctl`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TargetVerb {
+    /// Control a running target
+    Ctl {
+        /// What to do.
+        #[command(subcommand)]
+        verb: Ctl,
+    },
+}
+
+/// What to do to a running target. PORT is a port's place (1, 2, …) or its TCP port.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Ctl {
+    /// Set the state of an ANA group through a port
+    Ana {
+        /// The port's place or TCP port
+        port: String,
+        /// The group
+        group: u32,
+        /// optimized, non-optimized, inaccessible, persistent-loss or change
+        state: String,
+    },
+    /// Give a port another shape; `none` removes it
+    Shape {
+        /// The port's place or TCP port
+        port: String,
+        /// KEY=V,…
+        shape: String,
+    },
+    /// Reset a port's connections and refuse new ones
+    Cut {
+        /// The port's place or TCP port
+        port: String,
+    },
+    /// Silence a port without ending its connections
+    Stall {
+        /// The port's place or TCP port
+        port: String,
+    },
+    /// End a cut or a stall
+    Restore {
+        /// The port's place or TCP port
+        port: String,
+    },
+    /// Change namespaces
+    Ns {
+        /// What to do.
+        #[command(subcommand)]
+        verb: Ns,
+    },
+    /// Show everything
+    Status,
+}
+
+/// What to do with namespaces.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Ns {
+    /// Add a namespace
+    Add {
+        /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,nsid=N]
+        spec: String,
+        /// The subsystem, when there are several
+        #[arg(short = 'n', long)]
+        nqn: Option<String>,
+    },
+    /// Remove a namespace
+    Rm {
+        /// The namespace
+        nsid: u32,
+        /// The subsystem, when there are several
+        #[arg(short = 'n', long)]
+        nqn: Option<String>,
+    },
+    /// Change a namespace's size
+    Resize {
+        /// The namespace
+        nsid: u32,
+        /// The new size
+        size: String,
+        /// The subsystem, when there are several
+        #[arg(short = 'n', long)]
+        nqn: Option<String>,
+    },
+    /// Move a namespace to another ANA group
+    Group {
+        /// The namespace
+        nsid: u32,
+        /// The group
+        group: u32,
+        /// The subsystem, when there are several
+        #[arg(short = 'n', long)]
+        nqn: Option<String>,
+    },
+    /// Damage one block on purpose, so that a verifying load can be seen to fail
+    Corrupt {
+        /// The namespace
+        nsid: u32,
+        /// The block
+        lba: u64,
+        /// The subsystem, when there are several
+        #[arg(short = 'n', long)]
+        nqn: Option<String>,
+    },
+}

@@ -1,0 +1,97 @@
+//! The control socket's client: one request, one answer.
+
+use crate::daemon::rpc::RpcError;
+use crate::daemon::socket::{self, Role};
+use crate::failure::Failure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest answer in bytes.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// How long to wait for an answer: longer than every verb may take.
+const ANSWER: Duration = Duration::from_secs(150);
+
+/// A running host or target, as seen from the command line.
+#[derive(Debug)]
+pub struct Client {
+    role: Role,
+    path: PathBuf,
+    stream: UnixStream,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    result: Value,
+    error: Option<RpcError>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody listens there: the text names the verb that starts somebody.
+    pub fn connect(role: Role, path: Option<&Path>) -> Result<Client, Failure> {
+        let path = path.map_or_else(|| socket::default_path(role), Path::to_owned);
+        let stream = UnixStream::connect(&path).map_err(|error| {
+            let what = match role {
+                Role::Host => "host",
+                Role::Target => "target",
+            };
+            let verb = role.verb();
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    Failure::failed(format!(
+                        "no {what} is running on {}: start one with 'anabranch {verb}', or name its \
+                         socket with --socket",
+                        path.display()
+                    ))
+                }
+                _ => Failure::failed(format!(
+                    "cannot reach the {what} on {}: {error}",
+                    path.display()
+                )),
+            }
+        })?;
+        Ok(Client { role, path, stream })
+    }
+
+    /// Asks and waits for the answer.
+    ///
+    /// # Errors
+    /// What the other side says, or that it does not answer.
+    pub fn call(&self, method: &str, params: Value) -> Result<Value, Failure> {
+        let lost = |error: io::Error| {
+            let program = self.role.verb();
+            let path = self.path.display();
+            Failure::failed(format!("'anabranch {program}' on {path} does not answer: {error}"))
+        };
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let mut line = request.to_string();
+        line.push('\n');
+        self.stream.set_read_timeout(Some(ANSWER)).map_err(lost)?;
+        // A server that refuses us answers and closes: then its answer is worth more than our
+        // broken pipe.
+        let sent = (&self.stream).write_all(line.as_bytes());
+        let mut answer = Vec::new();
+        let read = BufReader::new(&self.stream)
+            .take(MAX_ANSWER_BYTES)
+            .read_until(b'\n', &mut answer)
+            .map_err(lost);
+        if answer.is_empty() {
+            sent.map_err(lost)?;
+            read?;
+            return Err(lost(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let answer: Answer = serde_json::from_slice(&answer)
+            .map_err(|error| lost(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        match answer.error {
+            Some(error) => Err(Failure::Failed(error.message)),
+            None => Ok(answer.result),
+        }
+    }
+}

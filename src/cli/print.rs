@@ -1,0 +1,71 @@
+//! What verbs print: pure functions from what the host shows to nvme-cli's text and JSON.
+
+pub mod ana;
+pub mod discovery;
+pub mod identify;
+pub mod list;
+pub mod subsys;
+pub mod topology;
+
+use crate::daemon::view::{ControllerView, PathView, SubsystemView};
+use serde_json::{Map, Value, json};
+
+/// The version of our additions to nvme-cli's JSON (`Diag` objects).
+pub const SCHEMA: u32 = 1;
+
+/// `"AddressDetails"`: the parts of an address.
+fn address_details(controller: &ControllerView) -> Value {
+    let mut details = Map::new();
+    details.insert("traddr".to_owned(), json!(controller.traddr));
+    details.insert("trsvcid".to_owned(), json!(controller.trsvcid));
+    for (key, value) in
+        [("host_traddr", &controller.host_traddr), ("src_addr", &controller.src_addr)]
+    {
+        if let Some(value) = value {
+            details.insert(key.to_owned(), json!(value));
+        }
+    }
+    Value::Object(details)
+}
+
+/// The paths through a controller, with the name of their head.
+fn paths_of<'a>(
+    subsystem: &'a SubsystemView,
+    controller: &'a str,
+) -> impl Iterator<Item = (&'a str, &'a PathView)> {
+    subsystem.heads.iter().flat_map(move |head| {
+        head.paths
+            .iter()
+            .filter(move |path| path.controller == controller)
+            .map(|path| (head.name.as_str(), path))
+    })
+}
+
+/// The lines that introduce a subsystem.
+fn heading(host_nqn: &str, subsystem: &SubsystemView) -> String {
+    let indent = " ".repeat(subsystem.name.len());
+    format!(
+        "{} - NQN={}\n{indent}   hostnqn={host_nqn}\n{indent}   iopolicy={}\n",
+        subsystem.name, subsystem.nqn, subsystem.iopolicy
+    )
+}
+
+/// Columns of text: each as wide as its widest cell, two spaces between, no space at line ends.
+pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let mut text = String::new();
+    for row in [&head, &rule].into_iter().chain(rows) {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}

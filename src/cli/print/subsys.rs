@@ -1,0 +1,143 @@
+//! `list-subsys`: subsystems and their controllers.
+
+use super::{address_details, heading, paths_of};
+use crate::daemon::view::{ControllerView, HostView, SubsystemView};
+use serde_json::{Map, Value, json};
+
+/// The tree; `device` (a head or a controller) leaves only what leads to it.
+#[must_use]
+pub fn text(host: &HostView, device: Option<&str>) -> String {
+    let mut text = String::new();
+    for subsystem in host.subsystems.iter().filter(|subsystem| leads_to(subsystem, device)) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&heading(&host.host_nqn, subsystem));
+        text.push_str("\\\n");
+        for controller in shown(subsystem, device) {
+            text.push_str(&format!(
+                " +- {} {} {} {}",
+                controller.name,
+                controller.transport,
+                controller.address(),
+                controller.state
+            ));
+            if let Some(state) = ana_state(subsystem, controller, device) {
+                text.push_str(&format!(" {state}"));
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// nvme-cli's JSON: an array of hosts.
+#[must_use]
+pub fn json(host: &HostView, device: Option<&str>) -> Value {
+    let subsystems: Vec<Value> = host
+        .subsystems
+        .iter()
+        .filter(|subsystem| leads_to(subsystem, device))
+        .map(|subsystem| {
+            let paths: Vec<Value> =
+                shown(subsystem, device).map(|c| path(subsystem, c, device)).collect();
+            json!({
+                "Name": subsystem.name,
+                "NQN": subsystem.nqn,
+                "Model": subsystem.model,
+                "Serial": subsystem.serial,
+                "Firmware": subsystem.firmware,
+                "IOPolicy": subsystem.iopolicy,
+                "Type": "nvm",
+                "Paths": paths,
+                "Diag": { "schema": super::SCHEMA, "kernel_exact": subsystem.kernel_exact },
+            })
+        })
+        .collect();
+    json!([{ "HostNQN": host.host_nqn, "HostID": host.host_id, "Subsystems": subsystems }])
+}
+
+fn path(subsystem: &SubsystemView, controller: &ControllerView, device: Option<&str>) -> Value {
+    let mut path = Map::new();
+    path.insert("Name".to_owned(), json!(controller.name));
+    path.insert("Transport".to_owned(), json!(controller.transport));
+    path.insert("Address".to_owned(), json!(controller.address()));
+    path.insert("AddressDetails".to_owned(), address_details(controller));
+    path.insert("State".to_owned(), json!(controller.state));
+    if let Some(state) = ana_state(subsystem, controller, device) {
+        path.insert("ANAState".to_owned(), json!(state));
+    }
+    let options: Map<String, Value> =
+        controller.options.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let sum = |count: fn(&crate::daemon::view::PathView) -> u64| -> u64 {
+        paths_of(subsystem, &controller.name).map(|(_, path)| count(path)).sum()
+    };
+    path.insert(
+        "Diag".to_owned(),
+        json!({
+            "schema": super::SCHEMA,
+            "cntlid": controller.cntlid,
+            "io_queues": controller.io_queues,
+            "queue_size": controller.queue_size,
+            "reset_count": controller.resets,
+            "reconnect_count": controller.reconnects,
+            "last_error": controller.last_error,
+            "ios": sum(|path| path.commands.iter().sum()),
+            "bytes": sum(|path| path.bytes.iter().sum()),
+            "command_error_count": sum(|path| path.errors),
+            "command_retry_count": sum(|path| path.retries),
+            "multipath_failover_count": sum(|path| path.failovers),
+            "uncertain_writes_resent": sum(|path| path.uncertain_writes_resent),
+            "in_flight": sum(|path| path.in_flight),
+            "options": options,
+        }),
+    );
+    Value::Object(path)
+}
+
+/// Whether `device` is this subsystem or one of its heads, controllers or paths.
+pub(crate) fn leads_to(subsystem: &SubsystemView, device: Option<&str>) -> bool {
+    let Some(device) = device else { return true };
+    subsystem.name == device
+        || subsystem.controllers.iter().any(|controller| controller.name == device)
+        || subsystem
+            .heads
+            .iter()
+            .any(|head| head.name == device || head.paths.iter().any(|path| path.name == device))
+}
+
+/// The controllers that lead to `device`.
+fn shown<'a>(
+    subsystem: &'a SubsystemView,
+    device: Option<&'a str>,
+) -> impl Iterator<Item = &'a ControllerView> {
+    subsystem.controllers.iter().filter(move |controller| match device {
+        Some(device) if subsystem.controllers.iter().any(|other| other.name == device) => {
+            controller.name == device
+        }
+        Some(device) if device != subsystem.name => {
+            paths_of(subsystem, &controller.name)
+                .any(|(head, path)| head == device || path.name == device)
+        }
+        _ => true,
+    })
+}
+
+/// The ANA state through a controller: of `device`, or of all heads when they agree.
+fn ana_state<'a>(
+    subsystem: &'a SubsystemView,
+    controller: &'a ControllerView,
+    device: Option<&str>,
+) -> Option<&'a str> {
+    let of_device = device.is_some_and(|device| {
+        paths_of(subsystem, &controller.name)
+            .any(|(head, path)| head == device || path.name == device)
+    });
+    let mut states = paths_of(subsystem, &controller.name)
+        .filter(|(head, path)| {
+            !of_device || Some(*head) == device || Some(path.name.as_str()) == device
+        })
+        .map(|(_, path)| path.ana_state.as_str());
+    let first = states.next()?;
+    states.all(|state| state == first).then_some(first)
+}

@@ -1,0 +1,220 @@
+//! `show-topology`: heads, paths and controllers, ranked as asked.
+
+use super::{address_details, columns, heading, paths_of};
+use crate::daemon::view::{ControllerView, HeadView, HostView, PathView, SubsystemView};
+use serde_json::{Map, Value, json};
+
+/// What stands first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Ranking {
+    /// Namespaces, then the controllers that lead to them.
+    Namespace,
+    /// Controllers, then the namespaces behind them.
+    Ctrl,
+    /// A table of heads and paths.
+    Multipath,
+}
+
+/// The tree or table; `device` leaves only its subsystem.
+#[must_use]
+pub fn text(host: &HostView, device: Option<&str>, ranking: Ranking) -> String {
+    let mut text = String::new();
+    for subsystem in
+        host.subsystems.iter().filter(|subsystem| super::subsys::leads_to(subsystem, device))
+    {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&heading(&host.host_nqn, subsystem));
+        text.push_str(&match ranking {
+            Ranking::Namespace => by_namespace(subsystem),
+            Ranking::Ctrl => by_controller(subsystem),
+            Ranking::Multipath => format!("\n{}", by_path(subsystem)),
+        });
+    }
+    text
+}
+
+fn controller_of<'a>(subsystem: &'a SubsystemView, path: &PathView) -> Option<&'a ControllerView> {
+    subsystem.controllers.iter().find(|controller| controller.name == path.controller)
+}
+
+fn controller_line(controller: &ControllerView) -> String {
+    format!(
+        "{} {} {} {}",
+        controller.name,
+        controller.transport,
+        controller.address(),
+        controller.state
+    )
+}
+
+fn by_namespace(subsystem: &SubsystemView) -> String {
+    let mut text = "\\\n".to_owned();
+    for head in &subsystem.heads {
+        text.push_str(&format!(" +- ns {}\n \\\n", head.nsid));
+        for path in &head.paths {
+            if let Some(controller) = controller_of(subsystem, path) {
+                let line = controller_line(controller);
+                text.push_str(&format!("  +- {line} {}\n", path.ana_state));
+            }
+        }
+    }
+    text
+}
+
+fn by_controller(subsystem: &SubsystemView) -> String {
+    let mut text = "\\\n".to_owned();
+    for controller in &subsystem.controllers {
+        text.push_str(&format!(" +- {}\n \\\n", controller_line(controller)));
+        for head in &subsystem.heads {
+            for path in head.paths.iter().filter(|path| path.controller == controller.name) {
+                text.push_str(&format!("  +- ns {} {}\n", head.nsid, path.ana_state));
+            }
+        }
+    }
+    text
+}
+
+/// `-->` stands for a head that was named in a row above, as in nvme-cli.
+fn by_path(subsystem: &SubsystemView) -> String {
+    let mut rows = Vec::new();
+    for head in &subsystem.heads {
+        for (index, path) in head.paths.iter().enumerate() {
+            let controller = controller_of(subsystem, path);
+            let of = |field: fn(&ControllerView) -> String| controller.map(field);
+            rows.push(vec![
+                if index == 0 { head.name.clone() } else { "-->".to_owned() },
+                if index == 0 { head.nsid.to_string() } else { "-->".to_owned() },
+                path.name.clone(),
+                path.ana_state.clone(),
+                nodes(path),
+                path.queue_depth.to_string(),
+                path.controller.clone(),
+                of(|c| c.transport.clone()).unwrap_or_default(),
+                of(ControllerView::address).unwrap_or_default(),
+                of(|c| c.state.clone()).unwrap_or_default(),
+            ]);
+        }
+    }
+    let head = [
+        "NSHead",
+        "NSID",
+        "NSPath",
+        "ANAState",
+        "Nodes",
+        "Qdepth",
+        "Controller",
+        "TrType",
+        "Address",
+        "State",
+    ];
+    columns(&head, &rows)
+}
+
+fn nodes(path: &PathView) -> String {
+    let nodes: Vec<String> = path.numa_nodes.iter().map(u32::to_string).collect();
+    if nodes.is_empty() { "-".to_owned() } else { nodes.join(",") }
+}
+
+/// nvme-cli's JSON: an array of hosts.
+#[must_use]
+pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
+    let subsystems: Vec<Value> = host
+        .subsystems
+        .iter()
+        .filter(|subsystem| super::subsys::leads_to(subsystem, device))
+        .map(|subsystem| {
+            let mut object = Map::new();
+            object.insert("Name".to_owned(), json!(subsystem.name));
+            object.insert("NQN".to_owned(), json!(subsystem.nqn));
+            object.insert("IOPolicy".to_owned(), json!(subsystem.iopolicy));
+            match ranking {
+                Ranking::Ctrl => {
+                    let controllers =
+                        subsystem.controllers.iter().map(|c| with_namespaces(subsystem, c));
+                    object.insert("Controllers".to_owned(), controllers.collect());
+                }
+                Ranking::Namespace | Ranking::Multipath => {
+                    let heads = subsystem.heads.iter().map(|head| with_paths(subsystem, head));
+                    object.insert("Namespaces".to_owned(), heads.collect());
+                }
+            }
+            Value::Object(object)
+        })
+        .collect();
+    json!([{ "HostNQN": host.host_nqn, "HostID": host.host_id, "Subsystems": subsystems }])
+}
+
+fn controller_json(controller: &ControllerView) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("Name".to_owned(), json!(controller.name));
+    object.insert("Transport".to_owned(), json!(controller.transport));
+    object.insert("Address".to_owned(), json!(controller.address()));
+    object.insert("AddressDetails".to_owned(), address_details(controller));
+    object.insert("State".to_owned(), json!(controller.state));
+    object
+}
+
+fn with_namespaces(subsystem: &SubsystemView, controller: &ControllerView) -> Value {
+    let namespaces: Vec<Value> = paths_of(subsystem, &controller.name)
+        .filter_map(|(name, path)| {
+            let head = subsystem.heads.iter().find(|head| head.name == name)?;
+            Some(json!({
+                "NSID": head.nsid,
+                "Name": head.name,
+                "Path": path.name,
+                "ANAState": path.ana_state,
+            }))
+        })
+        .collect();
+    let mut object = controller_json(controller);
+    object.insert("Namespaces".to_owned(), json!(namespaces));
+    Value::Object(object)
+}
+
+fn with_paths(subsystem: &SubsystemView, head: &HeadView) -> Value {
+    let paths: Vec<Value> = head.paths.iter().map(|path| path_json(subsystem, path)).collect();
+    json!({ "NSID": head.nsid, "Name": head.name, "Paths": paths })
+}
+
+/// nvme-cli shows the attribute that the policy in force goes by.
+fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
+    let mut object = Map::new();
+    object.insert("Path".to_owned(), json!(path.name));
+    object.insert("ANAState".to_owned(), json!(path.ana_state));
+    match subsystem.iopolicy.as_str() {
+        "numa" => {
+            object.insert("NUMANodes".to_owned(), json!(nodes(path)));
+        }
+        "queue-depth" => {
+            object.insert("Qdepth".to_owned(), json!(path.queue_depth));
+        }
+        _ => {}
+    }
+    let controller: Vec<Value> = controller_of(subsystem, path)
+        .map(|controller| Value::Object(controller_json(controller)))
+        .into_iter()
+        .collect();
+    object.insert("Controller".to_owned(), json!(controller));
+    object.insert(
+        "Diag".to_owned(),
+        json!({
+            "schema": super::SCHEMA,
+            "usable": path.usable,
+            "ana_group": path.ana_group,
+            "reads": path.commands[0],
+            "writes": path.commands[1],
+            "others": path.commands[2],
+            "read_bytes": path.bytes[0],
+            "written_bytes": path.bytes[1],
+            "command_error_count": path.errors,
+            "command_retry_count": path.retries,
+            "multipath_failover_count": path.failovers,
+            "uncertain_writes_resent": path.uncertain_writes_resent,
+            "in_flight": path.in_flight,
+            "lat_ns": path.lat_ns,
+        }),
+    );
+    Value::Object(object)
+}

@@ -1,0 +1,255 @@
+//! Namespaces of a target as text, and the files behind them.
+
+use crate::units::{self, Bytes};
+use anabranch_proto::nvme::ids::Uuid;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::{Component, Path, PathBuf};
+
+/// A namespace: `mem:SIZE` or `file:PATH`, with `bs`, `uuid`, `anagrp`, `nsid` and, for a file that
+/// may be made, `size`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSpec {
+    /// Where its blocks are: `mem:SIZE` or `file:PATH`.
+    pub backend: Backend,
+    /// Bytes per block, 512 or 4096.
+    #[serde(default = "default_block_bytes")]
+    pub bs: u32,
+    /// Its UUID; derived from NQN and NSID when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<UuidText>,
+    /// Its ANA group.
+    #[serde(default = "default_group")]
+    pub anagrp: u32,
+    /// Its identifier; the first free one when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nsid: Option<u32>,
+    /// Size of a file that is made if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Bytes>,
+}
+
+fn default_block_bytes() -> u32 {
+    512
+}
+
+fn default_group() -> u32 {
+    1
+}
+
+/// Where blocks are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Backend {
+    /// In memory, this many bytes.
+    Memory(u64),
+    /// In a file.
+    File(PathBuf),
+}
+
+/// A UUID in a file or a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct UuidText(pub Uuid);
+
+impl TryFrom<String> for UuidText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(UuidText).map_err(|why| format!("uuid '{}': {why}", text.escape_debug()))
+    }
+}
+
+impl From<UuidText> for String {
+    fn from(uuid: UuidText) -> String {
+        uuid.0.to_string()
+    }
+}
+
+impl TryFrom<String> for Backend {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("mem", size)) => units::size(size).map(Backend::Memory),
+            Some(("file", path)) if !path.is_empty() => Ok(Backend::File(PathBuf::from(path))),
+            _ => Err(format!("'{}' is neither mem:SIZE nor file:PATH", text.escape_debug())),
+        }
+    }
+}
+
+impl From<Backend> for String {
+    fn from(backend: Backend) -> String {
+        match backend {
+            Backend::Memory(bytes) => format!("mem:{bytes}"),
+            Backend::File(path) => format!("file:{}", path.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for NamespaceSpec {
+    type Err = String;
+
+    /// `mem:SIZE|file:PATH[,bs=512|4096][,uuid=…][,anagrp=N][,nsid=N][,size=SIZE]`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: String| format!("namespace '{}': {why}", text.escape_debug());
+        let mut parts = text.split(',');
+        let backend = parts.next().unwrap_or("").to_owned();
+        let mut spec = NamespaceSpec {
+            backend: Backend::try_from(backend).map_err(wrong)?,
+            bs: default_block_bytes(),
+            uuid: None,
+            anagrp: default_group(),
+            nsid: None,
+            size: None,
+        };
+        let mut seen = Vec::new();
+        for part in parts {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(wrong(format!("'{part}' is not KEY=VALUE")));
+            };
+            if seen.contains(&key) {
+                return Err(wrong(format!("{key} is given twice")));
+            }
+            seen.push(key);
+            spec.set(key, value).map_err(wrong)?;
+        }
+        Ok(spec)
+    }
+}
+
+impl NamespaceSpec {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let number = || value.parse::<u32>().map_err(|_| format!("{key} '{value}' is no number"));
+        match key {
+            "bs" => {
+                self.bs = u32::try_from(units::size(value)?)
+                    .map_err(|_| format!("bs '{value}' is neither 512 nor 4096"))?;
+            }
+            "uuid" => self.uuid = Some(UuidText::try_from(value.to_owned())?),
+            "anagrp" => self.anagrp = number()?,
+            "nsid" => self.nsid = Some(number()?),
+            "size" => self.size = Some(Bytes(units::size(value)?)),
+            _ => {
+                return Err(format!(
+                    "there is no key '{key}': bs, uuid, anagrp, nsid and size are known"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what does not need the file.
+    ///
+    /// # Errors
+    /// One sentence that names the key and what would be right.
+    pub fn check(&self) -> Result<(), String> {
+        if self.bs != 512 && self.bs != 4096 {
+            return Err(format!("bs is {}, must be 512 or 4096", self.bs));
+        }
+        match &self.backend {
+            Backend::Memory(_) if self.size.is_some() => {
+                Err("size belongs to file:PATH; write mem:SIZE".to_owned())
+            }
+            Backend::Memory(bytes) => whole_blocks("mem", *bytes, self.bs),
+            Backend::File(path) => no_traversal(path),
+        }
+    }
+}
+
+fn whole_blocks(what: &str, bytes: u64, block_bytes: u32) -> Result<(), String> {
+    if bytes == 0 || !bytes.is_multiple_of(block_bytes.into()) {
+        return Err(format!(
+            "{what} has {bytes} bytes, must be a multiple of {block_bytes} and not 0"
+        ));
+    }
+    Ok(())
+}
+
+/// A path that climbs is refused: who reads `a/../../b` in a log should not have to compute.
+fn no_traversal(path: &Path) -> Result<(), String> {
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err(format!("{} contains '..': write the path without it", path.display()));
+    }
+    Ok(())
+}
+
+/// Opens the file behind a namespace and locks it against a second target. Only regular files are
+/// taken: a symbolic link, a device, a FIFO or a directory in its place is refused.
+///
+/// # Errors
+/// One sentence that names the file and what would be right.
+pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<(File, u64), String> {
+    no_traversal(path)?;
+    let name = path.display();
+    let kind = match rustix::fs::lstat(path) {
+        Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
+        Err(rustix::io::Errno::NOENT) => None,
+        Err(error) => return Err(format!("cannot inspect {name}: {error}")),
+    };
+    match (kind, size) {
+        (Some(FileType::RegularFile), _) | (None, Some(_)) => {}
+        (None, None) => {
+            return Err(format!(
+                "{name} does not exist: make it first (truncate -s SIZE {name}), or add size=SIZE"
+            ));
+        }
+        (Some(other), _) => return Err(refused(path, other)),
+    }
+    if let Some(size) = size {
+        whole_blocks("size", size, block_bytes)?;
+    }
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    if kind.is_none() {
+        flags |= OFlags::CREATE | OFlags::EXCL;
+    }
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(|error| format!("cannot open {name} for reading and writing: {error}"))?;
+    // Not blocking was for a FIFO that might have taken the file's place.
+    rustix::fs::fcntl_setfl(&opened, OFlags::empty())
+        .map_err(|error| format!("cannot set up {name}: {error}"))?;
+    // What was inspected and what was opened may differ: the open file decides.
+    let found = rustix::fs::fstat(&opened).map_err(|why| format!("cannot inspect {name}: {why}"))?;
+    let kind_now = FileType::from_raw_mode(found.st_mode);
+    if kind_now != FileType::RegularFile {
+        return Err(refused(path, kind_now));
+    }
+    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(format!("{name} is in use by another target"));
+        }
+        Err(error) => return Err(format!("cannot lock {name}: {error}")),
+    }
+    let file = File::from(opened);
+    let bytes = match (kind, size) {
+        (None, Some(size)) => {
+            file.set_len(size).map_err(|why| format!("cannot make {name} that long: {why}"))?;
+            size
+        }
+        (_, Some(size)) => {
+            let have = u64::try_from(found.st_size).unwrap_or(0);
+            if have != size {
+                return Err(format!("{name} exists with {have} bytes, not the {size} asked for"));
+            }
+            size
+        }
+        (_, None) => u64::try_from(found.st_size).unwrap_or(0),
+    };
+    whole_blocks(&name.to_string(), bytes, block_bytes)?;
+    Ok((file, bytes))
+}
+
+fn refused(path: &Path, kind: FileType) -> String {
+    let kind = match kind {
+        FileType::Symlink => "a symbolic link",
+        FileType::BlockDevice | FileType::CharacterDevice => "a device",
+        FileType::Fifo => "a FIFO",
+        FileType::Directory => "a directory",
+        FileType::Socket => "a socket",
+        _ => "no regular file",
+    };
+    format!("{} is {kind}: a namespace needs a regular file", path.display())
+}

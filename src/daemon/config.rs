@@ -1,0 +1,210 @@
+//! Configuration files of `serve`, as checked structures: every error names file, line and key.
+
+use super::path::PathSpec;
+use crate::failure::Failure;
+use crate::units::Span;
+use anabranch_policy::Policy;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+/// A whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServeConfig {
+    /// Host NQN.
+    pub hostnqn: Option<String>,
+    /// Host identifier.
+    pub hostid: Option<String>,
+    /// Data workers; one per allowed CPU when not given.
+    pub workers: Option<u16>,
+    /// CPUs that workers run on.
+    pub cpus: Option<Vec<usize>>,
+    /// Bind each worker to one CPU.
+    #[serde(default)]
+    pub pin: bool,
+    /// How long a worker spins before it sleeps.
+    pub spin: Option<Span>,
+    /// All workers submit through one queue pair per path.
+    #[serde(default)]
+    pub shared_queue: bool,
+    /// I/O policy of every subsystem at first.
+    #[serde(default, deserialize_with = "policy")]
+    pub iopolicy: Option<Policy>,
+    /// Choices exactly as the kernel makes them.
+    #[serde(default)]
+    pub kernel_exact: bool,
+    /// What happens to writes whose outcome is unknown; only `fast` is there.
+    #[serde(default, deserialize_with = "fence")]
+    pub fence: Fence,
+    /// How long an orderly end may take.
+    pub shutdown_timeout: Option<Span>,
+    /// What to connect to.
+    #[serde(default, rename = "subsystem")]
+    pub subsystems: Vec<SubsystemConfig>,
+    /// What to offer.
+    #[serde(default, rename = "export")]
+    pub exports: Vec<ExportConfig>,
+}
+
+/// What happens to writes whose outcome is unknown after a path failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fence {
+    /// They are sent again at once, as Linux does.
+    #[default]
+    Fast,
+}
+
+/// A subsystem.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubsystemConfig {
+    /// Its NQN.
+    pub nqn: Spanned<String>,
+    /// The paths to it.
+    #[serde(rename = "path")]
+    pub paths: Vec<Spanned<PathSpec>>,
+}
+
+/// An export.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportConfig {
+    /// The head, such as `nvme0n1`; it may come later.
+    pub device: String,
+    /// Its name; the device's when not given.
+    pub name: Option<String>,
+    /// A sentence for people.
+    #[serde(default)]
+    pub description: String,
+    /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`.
+    pub nbd: String,
+}
+
+fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn fence<'de, D: Deserializer<'de>>(from: D) -> Result<Fence, D::Error> {
+    let text = String::deserialize(from)?;
+    match text.as_str() {
+        "fast" => Ok(Fence::Fast),
+        "strict" => Err(serde::de::Error::custom(
+            "fence = \"strict\" is not there yet, so it is refused rather than ignored: writes whose \
+             outcome is unknown are sent again at once; write fence = \"fast\" to accept that",
+        )),
+        _ => Err(serde::de::Error::custom(format!(
+            "unknown fence '{}': \"fast\" is the only one there is",
+            text.escape_debug()
+        ))),
+    }
+}
+
+/// The largest configuration file in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A configuration file that was read, for messages that name lines.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is too long.
+    pub fn read(path: &Path) -> Result<Source, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::usage(format!("cannot read the configuration {}: {error}", path.display()))
+        };
+        let length = std::fs::metadata(path).map_err(failed)?.len();
+        if length > MAX_FILE_BYTES {
+            let text = format!(
+                "the configuration {} has {length} bytes, at most {MAX_FILE_BYTES} are read",
+                path.display()
+            );
+            return Err(Failure::Usage(text));
+        }
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        Ok(Source::new(path, text))
+    }
+
+    /// Takes text that stands for a file.
+    #[must_use]
+    pub fn new(path: &Path, text: String) -> Source {
+        Source { path: path.to_owned(), text }
+    }
+
+    /// Parses it.
+    ///
+    /// # Errors
+    /// Names file, line and key.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        toml::from_str(&self.text).map_err(|error| {
+            let at = error.span().map(|span| span.start);
+            self.wrong(at, error.message())
+        })
+    }
+
+    /// An error about what stands at byte `at`.
+    #[must_use]
+    pub fn wrong(&self, at: Option<usize>, message: &str) -> Failure {
+        let file = self.path.display();
+        let message = message.trim_end();
+        let Some(at) = at.filter(|at| *at <= self.text.len() && self.text.is_char_boundary(*at))
+        else {
+            return Failure::usage(format!("{file}: {message}"));
+        };
+        let number = self.text[..at].matches('\n').count() + 1;
+        let line = self.text.lines().nth(number - 1).unwrap_or("");
+        let key = match line.split_once('=') {
+            Some((key, _)) => key.trim(),
+            None => line.trim(),
+        };
+        Failure::usage(format!("{file}, line {number} ({key}): {message}"))
+    }
+}
+
+impl ServeConfig {
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// Names file, line and key.
+    pub fn load(path: &Path) -> Result<(ServeConfig, Source), Failure> {
+        let source = Source::read(path)?;
+        let config: ServeConfig = source.parse()?;
+        config.check(&source)?;
+        Ok((config, source))
+    }
+
+    /// What a structure cannot check by itself.
+    fn check(&self, source: &Source) -> Result<(), Failure> {
+        let file = |message: &str| Err(source.wrong(None, message));
+        if self.workers.is_some_and(|workers| !(1..=128).contains(&workers)) {
+            return file("workers must lie between 1 and 128");
+        }
+        if self.cpus.as_ref().is_some_and(Vec::is_empty) {
+            return file("cpus is empty: name at least one CPU, or leave it out");
+        }
+        for subsystem in &self.subsystems {
+            let nqn = subsystem.nqn.get_ref();
+            if let Err(why) = nqn.parse::<anabranch_proto::nvme::nqn::Nqn>() {
+                let message = format!("nqn '{}': {why}", nqn.escape_debug());
+                return Err(source.wrong(Some(subsystem.nqn.span().start), &message));
+            }
+            if subsystem.paths.is_empty() {
+                let message = "a subsystem needs at least one [[subsystem.path]]";
+                return Err(source.wrong(Some(subsystem.nqn.span().start), message));
+            }
+        }
+        for export in &self.exports {
+            super::export::listen_endpoint(&export.nbd)
+                .map_err(|why| source.wrong(None, &format!("export {}: {why}", export.device)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Who this host is: host NQN and host identifier, the same pair on every path.
+
+use crate::failure::Failure;
+use anabranch_proto::nvme::ids::Uuid;
+use anabranch_proto::nvme::nqn::Nqn;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Host NQN and host identifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Host NQN.
+    pub nqn: Nqn,
+    /// Host identifier.
+    pub id: Uuid,
+}
+
+/// Where the pair is looked for.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The system's own, `/etc/nvme`.
+    pub system: PathBuf,
+    /// Where a generated pair is kept.
+    pub state: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Places { system: PathBuf::from("/etc/nvme"), state: state_directory() }
+    }
+}
+
+/// `/var/lib/anabranch` for root, else `$XDG_STATE_HOME/anabranch`, else
+/// `~/.local/state/anabranch`.
+fn state_directory() -> PathBuf {
+    if super::socket::own_uid() == 0 {
+        return PathBuf::from("/var/lib/anabranch");
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(|| PathBuf::from("/tmp"))
+        .join("anabranch")
+}
+
+impl Identity {
+    /// The pair in force: what is given, else the system's files, else a pair that is generated
+    /// once and kept.
+    ///
+    /// # Errors
+    /// A given or stored value that is none, or a state directory that cannot be written.
+    pub fn find(
+        nqn: Option<&str>,
+        id: Option<&str>,
+        places: &Places,
+    ) -> Result<Identity, Failure> {
+        let nqn = match nqn {
+            Some(text) => Some(parse_nqn(text, "hostnqn").map_err(Failure::Usage)?),
+            None => stored(&places.system.join("hostnqn"), parse_nqn)?,
+        };
+        let id = match id {
+            Some(text) => Some(parse_id(text, "hostid").map_err(Failure::Usage)?),
+            None => stored(&places.system.join("hostid"), parse_id)?,
+        };
+        match (nqn, id) {
+            (Some(nqn), Some(id)) => Ok(Identity { nqn, id }),
+            // As nvme-cli: the identifier is the UUID of an NQN that holds one.
+            (Some(nqn), None) => match uuid_of(&nqn) {
+                Some(id) => Ok(Identity { nqn, id }),
+                None => Ok(Identity { nqn, id: kept(places)?.id }),
+            },
+            (None, Some(id)) => Ok(Identity { nqn: Nqn::from_uuid(id), id }),
+            (None, None) => kept(places),
+        }
+    }
+
+    /// A pair that nobody has had before, for a host that lives as long as a demo.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn fresh() -> Result<Identity, Failure> {
+        let id = random_uuid()
+            .map_err(|error| Failure::failed(format!("cannot read /dev/urandom: {error}")))?;
+        Ok(Identity { nqn: Nqn::from_uuid(id), id })
+    }
+}
+
+fn parse_nqn(text: &str, place: &str) -> Result<Nqn, String> {
+    text.parse().map_err(|why| format!("{place} '{}': {why}", text.escape_debug()))
+}
+
+fn parse_id(text: &str, place: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|why| format!("{place} '{}': {why}", text.escape_debug()))
+}
+
+fn uuid_of(nqn: &Nqn) -> Option<Uuid> {
+    nqn.as_str().strip_prefix("nqn.2014-08.org.nvmexpress:uuid:")?.parse().ok()
+}
+
+/// The first line of a file, if the file is there and has one.
+fn stored<T>(
+    path: &Path,
+    parse: impl Fn(&str, &str) -> Result<T, String>,
+) -> Result<Option<T>, Failure> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::failed(format!("cannot read {}: {error}", path.display())));
+        }
+    };
+    let line = text.lines().next().unwrap_or("").trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    parse(line, &path.display().to_string()).map(Some).map_err(Failure::Failed)
+}
+
+/// The pair that was generated once; generated now if it is the first time.
+fn kept(places: &Places) -> Result<Identity, Failure> {
+    let directory = &places.state;
+    let (nqn_file, id_file) = (directory.join("hostnqn"), directory.join("hostid"));
+    if let (Some(nqn), Some(id)) = (stored(&nqn_file, parse_nqn)?, stored(&id_file, parse_id)?) {
+        return Ok(Identity { nqn, id });
+    }
+    let identity = Identity::fresh()?;
+    let keep = || -> io::Result<()> {
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+        replace(&id_file, &identity.id.to_string())?;
+        replace(&nqn_file, identity.nqn.as_str())
+    };
+    keep().map_err(|error| {
+        Failure::failed(format!(
+            "cannot keep the host NQN in {}: {error}; give --hostnqn and --hostid instead",
+            directory.display()
+        ))
+    })?;
+    Ok(identity)
+}
+
+/// Writes a file so that a reader sees all of it or nothing.
+fn replace(path: &Path, line: &str) -> io::Result<()> {
+    let new = path.with_extension(format!("new{}", std::process::id()));
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+    writeln!(file, "{line}")?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+/// A random (version 4) UUID.
+fn random_uuid() -> io::Result<Uuid> {
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    Ok(Uuid(bytes))
+}
+
+/// A random seed.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub fn random_seed() -> Result<u64, Failure> {
+    let mut bytes = [0; 8];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::failed(format!("cannot read /dev/urandom: {error}")))?;
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,196 @@
+//! How a path is described in a configuration file and on the control socket.
+
+use crate::units::{Span, SpanOrOff};
+use anabranch_host::config::{ConnectRequest, ControllerOptions};
+use anabranch_proto::machine::Endpoint;
+use anabranch_proto::nvme::nqn::Nqn;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+/// The port of I/O controllers.
+pub const IO_PORT: u16 = 4420;
+/// The port of discovery controllers.
+pub const DISCOVERY_PORT: u16 = 8009;
+
+/// A path: nvme-cli's option names with underscores (hyphens are taken too).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathSpec {
+    /// `tcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// Address or name of the controller.
+    pub traddr: String,
+    /// TCP port, 4420 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trsvcid: Option<Service>,
+    /// Our own address.
+    #[serde(default, alias = "host-traddr", skip_serializing_if = "Option::is_none")]
+    pub host_traddr: Option<IpAddr>,
+    /// Our own interface.
+    #[serde(default, alias = "host-iface", skip_serializing_if = "Option::is_none")]
+    pub host_iface: Option<String>,
+    /// I/O queues to ask for.
+    #[serde(default, alias = "nr-io-queues", skip_serializing_if = "Option::is_none")]
+    pub nr_io_queues: Option<u16>,
+    /// Commands at once per I/O queue, 16 to 1024.
+    #[serde(default, alias = "queue-size", skip_serializing_if = "Option::is_none")]
+    pub queue_size: Option<u16>,
+    /// Keep-alive time-out.
+    #[serde(default, alias = "keep-alive-tmo", skip_serializing_if = "Option::is_none")]
+    pub keep_alive_tmo: Option<Span>,
+    /// Pause before each attempt to reconnect.
+    #[serde(default, alias = "reconnect-delay", skip_serializing_if = "Option::is_none")]
+    pub reconnect_delay: Option<Span>,
+    /// How long to try to reconnect; -1 or "off": for ever.
+    #[serde(default, alias = "ctrl-loss-tmo", skip_serializing_if = "Option::is_none")]
+    pub ctrl_loss_tmo: Option<SpanOrOff>,
+    /// After this time without a connection, waiting I/O fails; -1 or "off": never.
+    #[serde(default, alias = "fast-io-fail-tmo", skip_serializing_if = "Option::is_none")]
+    pub fast_io_fail_tmo: Option<SpanOrOff>,
+    /// Time limit of one I/O command.
+    #[serde(default, alias = "io-timeout", skip_serializing_if = "Option::is_none")]
+    pub io_timeout: Option<Span>,
+    /// Time limit of one admin command and of connecting.
+    #[serde(default, alias = "admin-timeout", skip_serializing_if = "Option::is_none")]
+    pub admin_timeout: Option<Span>,
+    /// Type of service of the connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tos: Option<u8>,
+    /// PDU header digests.
+    #[serde(default, alias = "hdr-digest")]
+    pub hdr_digest: bool,
+    /// PDU data digests.
+    #[serde(default, alias = "data-digest")]
+    pub data_digest: bool,
+    /// Ask for no SQ flow control.
+    #[serde(default, alias = "disable-sqflow")]
+    pub disable_sqflow: bool,
+}
+
+/// A TCP port, as a number or as text (nvme-cli has text).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PortText", into = "u16")]
+pub struct Service(pub u16);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a TCP port, 1 to 65535")]
+enum PortText {
+    Number(u16),
+    Text(String),
+}
+
+impl TryFrom<PortText> for Service {
+    type Error = String;
+
+    fn try_from(text: PortText) -> Result<Service, String> {
+        let port = match text {
+            PortText::Number(number) => Some(number),
+            PortText::Text(text) => text.parse().ok(),
+        };
+        match port {
+            Some(port) if port != 0 => Ok(Service(port)),
+            _ => Err("trsvcid must be a TCP port, 1 to 65535".to_owned()),
+        }
+    }
+}
+
+impl From<Service> for u16 {
+    fn from(service: Service) -> u16 {
+        service.0
+    }
+}
+
+impl PathSpec {
+    /// The request for the host engine. A name is looked up, which may take seconds.
+    ///
+    /// # Errors
+    /// One sentence that names the option and what would be right.
+    pub fn request(&self, nqn: &str, keep_trying: bool) -> Result<ConnectRequest, String> {
+        if let Some(transport) = self.transport.as_deref()
+            && transport != "tcp"
+        {
+            return Err(format!("transport '{transport}' is not supported: only tcp is"));
+        }
+        let subsystem_nqn: Nqn = nqn.parse().map_err(|why| format!("nqn '{nqn}': {why}"))?;
+        let port = self.trsvcid.map_or(
+            if subsystem_nqn.is_discovery() { DISCOVERY_PORT } else { IO_PORT },
+            |service| service.0,
+        );
+        let to = Endpoint::Tcp(look_up(&self.traddr, port)?);
+        let options = self.options(subsystem_nqn.is_discovery())?;
+        Ok(ConnectRequest { subsystem_nqn, to, options, keep_trying })
+    }
+
+    fn options(&self, discovery: bool) -> Result<ControllerOptions, String> {
+        let mut options = ControllerOptions::default();
+        if let Some(size) = self.queue_size {
+            if !(16..=1024).contains(&size) {
+                return Err(format!("queue-size is {size}, must lie between 16 and 1024"));
+            }
+            options.queue_size = size;
+        }
+        if self.nr_io_queues == Some(0) {
+            return Err("nr-io-queues is 0, must be at least 1".to_owned());
+        }
+        options.nr_io_queues = self.nr_io_queues;
+        let positive = [
+            ("reconnect-delay", self.reconnect_delay, &mut options.reconnect_delay),
+            ("io-timeout", self.io_timeout, &mut options.io_timeout),
+            ("admin-timeout", self.admin_timeout, &mut options.admin_timeout),
+        ];
+        for (name, given, into) in positive {
+            if let Some(Span(span)) = given {
+                if span.is_zero() {
+                    return Err(format!("{name} is 0, must be longer"));
+                }
+                *into = span;
+            }
+        }
+        if let Some(Span(span)) = self.keep_alive_tmo {
+            if span.is_zero() && !discovery {
+                return Err("keep-alive-tmo 0 is for discovery controllers only".to_owned());
+            }
+            options.keep_alive_tmo = span;
+        }
+        self.loss_options(&mut options)?;
+        options.hdr_digest = self.hdr_digest;
+        options.data_digest = self.data_digest;
+        options.disable_sqflow = self.disable_sqflow;
+        options.socket.source = self.host_traddr;
+        options.socket.interface.clone_from(&self.host_iface);
+        options.socket.tos = self.tos;
+        Ok(options)
+    }
+
+    fn loss_options(&self, options: &mut ControllerOptions) -> Result<(), String> {
+        if let Some(SpanOrOff(span)) = self.ctrl_loss_tmo {
+            options.ctrl_loss_tmo = span;
+        }
+        if let Some(SpanOrOff(span)) = self.fast_io_fail_tmo {
+            options.fast_io_fail_tmo = span;
+        }
+        match (options.fast_io_fail_tmo, options.ctrl_loss_tmo) {
+            (Some(fail), Some(loss)) if fail > loss => Err(format!(
+                "fast_io_fail_tmo ({}) exceeds ctrl-loss-tmo ({}): the controller would be gone first",
+                seconds(fail),
+                seconds(loss)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{} s", span.as_secs_f64())
+}
+
+fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
+    if let Ok(address) = traddr.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let found = (traddr, port).to_socket_addrs();
+    let found = found.map_err(|why| format!("traddr '{traddr}' cannot be looked up: {why}"))?;
+    found.into_iter().next().ok_or_else(|| format!("traddr '{traddr}' has no address"))
+}

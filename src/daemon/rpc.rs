@@ -1,0 +1,215 @@
+//! JSON-RPC 2.0, one request per line: parsing that is bounded in every way, and answers.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The longest request in bytes, its newline not counted.
+pub const MAX_REQUEST_BYTES: usize = 64 << 10;
+/// How deep objects and arrays of a request may nest.
+pub const MAX_DEPTH: usize = 16;
+/// The longest text that serves as `id`, in bytes.
+const MAX_ID_BYTES: usize = 64;
+
+/// An error answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RpcError {
+    /// A code of JSON-RPC, or one of ours from -32000 down.
+    pub code: i32,
+    /// One clear sentence.
+    pub message: String,
+}
+
+impl RpcError {
+    /// Not JSON.
+    pub const PARSE: i32 = -32700;
+    /// JSON, but no request.
+    pub const INVALID_REQUEST: i32 = -32600;
+    /// No such method.
+    pub const NO_METHOD: i32 = -32601;
+    /// The parameters do not fit the method.
+    pub const INVALID_PARAMS: i32 = -32602;
+    /// It was tried and failed.
+    pub const FAILED: i32 = -32000;
+    /// Such a thing exists already, or a limit is reached.
+    pub const CONFLICT: i32 = -32001;
+    /// Too many clients, or the engine has too much to do.
+    pub const BUSY: i32 = -32002;
+    /// No answer in time.
+    pub const TIMEOUT: i32 = -32003;
+
+    /// An error answer.
+    pub fn new(code: i32, message: impl Into<String>) -> RpcError {
+        RpcError { code, message: message.into() }
+    }
+
+    /// It was tried and failed.
+    pub fn failed(message: impl Into<String>) -> RpcError {
+        RpcError::new(RpcError::FAILED, message)
+    }
+
+    /// The parameters do not fit the method.
+    pub fn invalid(message: impl Into<String>) -> RpcError {
+        RpcError::new(RpcError::INVALID_PARAMS, message)
+    }
+
+    /// There is no such method.
+    #[must_use]
+    pub fn no_method(method: &str) -> RpcError {
+        let method: String = method.chars().take(64).collect();
+        RpcError::new(RpcError::NO_METHOD, format!("there is no method '{}'", method.escape_debug()))
+    }
+}
+
+/// What a client names its request with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "id must be a whole number or a text")]
+pub enum Id {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Cow<'a, str>,
+    id: Id,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// A request that parsed.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Given back in the answer.
+    pub id: Id,
+    /// What to do.
+    pub method: String,
+    /// With what.
+    pub params: Params<'a>,
+}
+
+/// The parameters of a request, not yet looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Params<'a>(Option<&'a str>);
+
+impl<'a> Params<'a> {
+    /// From the text of a JSON object.
+    #[must_use]
+    pub fn from_text(text: &'a str) -> Params<'a> {
+        Params(Some(text))
+    }
+
+    /// Reads them as `T`, in which unknown and duplicate fields are errors.
+    ///
+    /// # Errors
+    /// [`RpcError::INVALID_PARAMS`] with the field's name.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, RpcError> {
+        let text = self.0.unwrap_or("{}");
+        if !text.trim_start().starts_with('{') {
+            return Err(RpcError::invalid("params must be an object"));
+        }
+        serde_json::from_str(text)
+            .map_err(|error| RpcError::invalid(format!("params: {}", without_place(&error))))
+    }
+
+    /// There must be none.
+    ///
+    /// # Errors
+    /// [`RpcError::INVALID_PARAMS`] with the field's name.
+    pub fn none(self) -> Result<(), RpcError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.read::<Nothing>().map(|_| ())
+    }
+}
+
+/// The message of an error without "at line 1 column 20", which says nothing to a client.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// Parses one request line.
+///
+/// # Errors
+/// The answer to give (with `id` null): not UTF-8, not JSON, too deep, an unknown or duplicate
+/// field, a batch, a notification.
+pub fn parse(line: &[u8]) -> Result<Call<'_>, RpcError> {
+    let text = std::str::from_utf8(line)
+        .map_err(|_| RpcError::new(RpcError::PARSE, "the request is not UTF-8"))?;
+    if !depth_within(line, MAX_DEPTH) {
+        let message = format!("the request nests deeper than {MAX_DEPTH}");
+        return Err(RpcError::new(RpcError::PARSE, message));
+    }
+    if text.trim_start().starts_with('[') {
+        return Err(RpcError::new(RpcError::INVALID_REQUEST, "batches are not supported"));
+    }
+    let envelope: Envelope = serde_json::from_str(text).map_err(|error| {
+        if error.is_data() {
+            RpcError::new(RpcError::INVALID_REQUEST, without_place(&error))
+        } else {
+            RpcError::new(RpcError::PARSE, error.to_string())
+        }
+    })?;
+    if envelope.jsonrpc != "2.0" {
+        return Err(RpcError::new(RpcError::INVALID_REQUEST, "jsonrpc must be \"2.0\""));
+    }
+    if matches!(&envelope.id, Id::Text(text) if text.len() > MAX_ID_BYTES) {
+        let message = format!("id is longer than {MAX_ID_BYTES} bytes");
+        return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
+    }
+    Ok(Call {
+        id: envelope.id,
+        method: envelope.method.into_owned(),
+        params: Params(envelope.params.map(RawValue::get)),
+    })
+}
+
+/// Whether brackets outside of texts nest at most `limit` deep.
+fn depth_within(bytes: &[u8], limit: usize) -> bool {
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > limit {
+                    return false;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    true
+}
+
+/// The line that answers a request, newline included. `id` is `None` when it could not be read.
+#[must_use]
+pub fn answer(id: Option<&Id>, result: Result<Value, RpcError>) -> Vec<u8> {
+    let mut object = serde_json::json!({ "jsonrpc": "2.0", "id": id });
+    match result {
+        Ok(value) => object["result"] = value,
+        Err(error) => {
+            object["error"] = serde_json::json!({ "code": error.code, "message": error.message });
+        }
+    }
+    let mut line = object.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}

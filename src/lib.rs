@@ -1,0 +1,6 @@
+//! The parts of the `anabranch` command, as a library so that tests reach them: the command line,
+//! the daemon, the demo.
+#![forbid(unsafe_code)]
+
+pub mod failure;
+pub mod units;
