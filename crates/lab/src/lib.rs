@@ -1,2 +1,6 @@
-//! Simulate, load, measure, check, report.
+//! Simulate, load, measure, check.
 #![forbid(unsafe_code)]
+
+pub mod load;
+pub mod rng;
+pub mod sim;

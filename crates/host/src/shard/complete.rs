@@ -238,7 +238,7 @@ impl Shard {
         if let Some(charge) = command.charge.take()
             && let Some(entry) = self.controllers[command.controller.0 as usize].as_mut()
         {
-            charge.finish(&entry.view.ledger);
+            anabranch_policy::finish(charge, &entry.view.ledger);
             entry.charges -= 1;
         }
     }

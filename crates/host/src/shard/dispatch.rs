@@ -9,7 +9,7 @@ use crate::table::Key;
 use crate::topology::ControllerId;
 use crate::user::IoError;
 use alloc::boxed::Box;
-use anabranch_policy::Charge;
+use anabranch_policy::start as start_charge;
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -156,8 +156,9 @@ fn charge(
     let Origin::Own { work, .. } = &command.origin else { return };
     let Some(entry) = controllers[command.controller.0 as usize].as_mut() else { return };
     entry.charges += 1;
-    let bytes = work.bytes();
-    command.charge = Some(Charge::start(head.view.policy, &entry.view.ledger, bytes));
+    let started_ns = command.started.ns();
+    let charge = start_charge(head.view.policy, &entry.view.ledger, work.bytes(), started_ns);
+    command.charge = Some(charge.for_op(work.class()).in_epoch(head.view.policy_epoch as u16));
 }
 
 fn wire_form(command: &Command, head: &HeadState) -> (Sqe, HostData) {

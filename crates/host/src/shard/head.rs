@@ -5,7 +5,7 @@ use crate::table::List;
 use crate::topology::{ControllerId, ControllerState, ControllerView, HeadView, PathView};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{AnaRank, Candidate, ControllerLedger, Selector};
+use anabranch_policy::{AnaRank, AsCandidate, Candidate, ControllerLedger, LOCAL_DISTANCE, Selector};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -62,24 +62,17 @@ pub(super) struct PathState {
     pub(super) stats: u32,
 }
 
-impl Candidate for PathState {
-    fn usable(&self) -> bool {
-        self.usable
-    }
-
-    fn rank(&self) -> AnaRank {
-        match self.view.ana_state {
-            AnaState::Optimized => AnaRank::Optimized,
-            _ => AnaRank::NonOptimized,
+impl AsCandidate for PathState {
+    fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            usable: self.usable,
+            rank: match self.view.ana_state {
+                AnaState::Optimized => AnaRank::Optimized,
+                _ => AnaRank::NonOptimized,
+            },
+            numa_distance: self.distance,
+            controller: &self.ledger,
         }
-    }
-
-    fn numa_distance(&self) -> u32 {
-        self.distance
-    }
-
-    fn ledger(&self) -> &ControllerLedger {
-        &self.ledger
     }
 }
 
@@ -129,7 +122,7 @@ impl HeadState {
                 a.view.controller != b.controller || a.view.ana_state != b.ana_state
             });
         if paths_changed || view.policy_epoch != self.view.policy_epoch {
-            self.selector.clear();
+            self.selector.clear_cache();
         }
         let worker = usize::from(me.0.saturating_sub(1));
         let old = core::mem::take(&mut self.paths);
@@ -141,7 +134,7 @@ impl HeadState {
                 ledger: Arc::clone(&entry.view.ledger),
                 usable: false,
                 ana_suspect: known.and_then(|known| known.ana_suspect),
-                distance: path.distance.get(worker).copied().unwrap_or(0),
+                distance: path.distance.get(worker).copied().unwrap_or(LOCAL_DISTANCE),
                 stats: known
                     .map_or_else(|| stats.path(view.id, path.controller), |known| known.stats),
                 view: path.clone(),

@@ -192,19 +192,19 @@ impl Shard {
         bufs: &mut dyn Buffers,
     ) -> (u32, u32) {
         let (mut never_sent, mut uncertain) = (0, 0);
-        // Completions that were held back for their payload are as good as any: they are facts.
+        let mut unsent = alloc::vec::Vec::new();
+        while let Some(abandoned) = queue.link.drain() {
+            if abandoned.attempt == Attempt::NeverSent {
+                unsent.push(Key::from_token(abandoned.user));
+            }
+        }
+        // Answers that were held back for their payload are facts all the same.
         while let Some(done) = queue.poll_completion(bufs) {
             if let Ok((key, done)) = done
                 && self.commands.get(key).is_some()
             {
                 queue.flying.unlink(&mut self.commands, key);
                 self.answered(key, done.status, done.result, now, bufs);
-            }
-        }
-        let mut unsent = alloc::vec::Vec::new();
-        while let Some(abandoned) = queue.link.drain() {
-            if abandoned.attempt == Attempt::NeverSent {
-                unsent.push(Key::from_token(abandoned.user));
             }
         }
         unsent.sort_unstable();

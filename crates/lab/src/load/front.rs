@@ -1,0 +1,239 @@
+//! The user that makes the load.
+
+use super::job::{Job, JobError};
+use super::report::LoadReport;
+use super::runner::Runner;
+use anabranch_host::user::{Done, Submit, User};
+use anabranch_proto::machine::{
+    Buffers, ConnId, Gather, Input, Output, Time, VerbId, WorkerId,
+};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What can be asked of the load.
+#[derive(Clone, Debug)]
+pub enum LoadVerb {
+    /// Begin. Answered `Started` at once; a worker begins as soon as it knows the device.
+    Start(Box<Job>),
+    /// Report the figures so far.
+    Report,
+    /// Submit nothing more, wait for what is in flight, report.
+    Stop,
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub enum LoadReply {
+    /// The load runs.
+    Started,
+    /// Figures of all workers.
+    Report(Box<LoadReport>),
+    /// Refused: a load runs already, or none does.
+    Refused(JobError),
+}
+
+/// What loads of different workers tell each other.
+#[derive(Clone, Debug)]
+pub enum LoadMail {
+    /// Control to data: begin.
+    Start(Box<Job>),
+    /// Control to data: answer with `Report`; when `stop`, end first.
+    Collect {
+        /// End first.
+        stop: bool,
+    },
+    /// Data to control.
+    Report(Box<LoadReport>),
+}
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadEvent {
+    /// A data worker cannot run the job.
+    Rejected(JobError),
+}
+
+impl fmt::Display for LoadEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadEvent::Rejected(error) => write!(f, "load: {error}"),
+        }
+    }
+}
+
+type LoadOutput = Output<LoadMail, LoadReply, LoadEvent>;
+
+/// A collection of reports under way on the control worker.
+struct Collecting {
+    verb: VerbId,
+    missing: u16,
+    sum: Box<LoadReport>,
+}
+
+/// The load on one worker.
+#[derive(Default)]
+pub struct Load {
+    outputs: VecDeque<LoadOutput>,
+    /// Control: a job has been started and not stopped.
+    started: bool,
+    collecting: Option<Collecting>,
+    /// Data: the job at work, or waiting for its device.
+    runner: Option<Box<Runner>>,
+    /// Data: a report is owed as soon as nothing is in flight.
+    stopping: bool,
+}
+
+impl Load {
+    /// A load that waits for its first verb.
+    #[must_use]
+    pub fn new() -> Load {
+        Load::default()
+    }
+
+    fn verb(&mut self, id: VerbId, verb: LoadVerb, workers: u16) {
+        let refuse = |text: &str| LoadReply::Refused(JobError(text.into()));
+        if self.collecting.is_some() {
+            let reply = refuse("another report is being collected");
+            return self.outputs.push_back(Output::Reply { id, reply });
+        }
+        let mail = match verb {
+            LoadVerb::Start(_) if self.started => Err(refuse("a load runs already")),
+            LoadVerb::Start(job) => Ok(LoadMail::Start(job)),
+            _ if !self.started => Err(refuse("no load runs")),
+            LoadVerb::Report => Ok(LoadMail::Collect { stop: false }),
+            LoadVerb::Stop => Ok(LoadMail::Collect { stop: true }),
+        };
+        let mail = match mail {
+            Ok(mail) => mail,
+            Err(reply) => return self.outputs.push_back(Output::Reply { id, reply }),
+        };
+        match &mail {
+            LoadMail::Collect { stop } => {
+                self.started = !stop;
+                let (missing, sum) = (workers - 1, Box::default());
+                self.collecting = Some(Collecting { verb: id, missing, sum });
+            }
+            _ => {
+                self.started = true;
+                self.outputs.push_back(Output::Reply { id, reply: LoadReply::Started });
+            }
+        }
+        for worker in 1..workers {
+            self.outputs.push_back(Output::Mail { to: WorkerId(worker), mail: mail.clone() });
+        }
+    }
+
+    fn mail(
+        &mut self,
+        now: Time,
+        mail: LoadMail,
+        host: &mut dyn Submit,
+        bufs: &mut dyn Buffers,
+    ) {
+        match mail {
+            LoadMail::Start(job) => {
+                self.runner = Some(Box::new(Runner::new(*job, host.worker(), host.workers())));
+                self.advance(now, host, bufs);
+            }
+            LoadMail::Collect { stop: true } => {
+                self.stopping = true;
+                if let Some(runner) = &mut self.runner {
+                    runner.stop();
+                }
+                self.advance(now, host, bufs);
+            }
+            LoadMail::Collect { stop: false } => {
+                let report =
+                    self.runner.as_ref().map(|runner| runner.report(now)).unwrap_or_default();
+                self.report(report);
+            }
+            LoadMail::Report(report) => self.collected(&report),
+        }
+    }
+
+    fn collected(&mut self, report: &LoadReport) {
+        let Some(collecting) = &mut self.collecting else { return };
+        collecting.sum.merge(report);
+        collecting.missing -= 1;
+        if collecting.missing == 0
+            && let Some(collecting) = self.collecting.take()
+        {
+            let reply = LoadReply::Report(collecting.sum);
+            self.outputs.push_back(Output::Reply { id: collecting.verb, reply });
+        }
+    }
+
+    fn report(&mut self, report: LoadReport) {
+        let mail = LoadMail::Report(Box::new(report));
+        self.outputs.push_back(Output::Mail { to: WorkerId(0), mail });
+    }
+
+    /// Keeps the runner busy, and answers an owed report once nothing is in flight.
+    fn advance(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        if let Some(runner) = &mut self.runner
+            && let Err(error) = runner.advance(now, host, bufs)
+        {
+            self.outputs.push_back(Output::Event(LoadEvent::Rejected(error)));
+        }
+        if self.stopping && self.runner.as_ref().is_none_or(|runner| runner.is_idle()) {
+            self.stopping = false;
+            let report = match self.runner.take() {
+                Some(mut runner) => runner.finish(now, bufs),
+                None => LoadReport::default(),
+            };
+            self.report(report);
+        }
+    }
+}
+
+impl User for Load {
+    type Mail = LoadMail;
+    type Verb = LoadVerb;
+    type Reply = LoadReply;
+    type Event = LoadEvent;
+
+    fn handle(
+        &mut self,
+        now: Time,
+        input: Input<'_, LoadVerb, LoadMail>,
+        host: &mut dyn Submit,
+        bufs: &mut dyn Buffers,
+    ) {
+        match input {
+            Input::Verb { id, verb } => self.verb(id, verb, host.workers()),
+            Input::Mail { mail, .. } => self.mail(now, mail, host, bufs),
+            Input::Timeout => self.advance(now, host, bufs),
+            _ => {}
+        }
+    }
+
+    fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        if let Some(runner) = &mut self.runner {
+            runner.completed(now, done, bufs);
+        }
+        self.advance(now, host, bufs);
+    }
+
+    fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        self.advance(now, host, bufs);
+    }
+
+    fn poll_output(&mut self) -> Option<LoadOutput> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        _conn: ConnId,
+        _batch: &mut dyn Gather,
+        _bufs: &mut dyn Buffers,
+    ) {
+        // A load has no connections.
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        self.runner.as_ref().and_then(|runner| runner.wake())
+    }
+}
+

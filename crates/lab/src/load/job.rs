@@ -1,0 +1,104 @@
+//! What load to make: fio's words.
+
+use crate::rng::Rng;
+use std::fmt;
+
+/// One block size and how often it is drawn (`bssplit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSize {
+    /// Bytes per request.
+    pub bytes: u32,
+    /// Its share among all sizes' weights.
+    pub weight: u32,
+}
+
+/// Load on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The head's name (`nvme0n1`).
+    pub device: String,
+    /// Reads among 100 requests (`rwmixread`); 100 = read only, 0 = write only.
+    pub read_percent: u32,
+    /// Random or sequential addresses.
+    pub random: bool,
+    /// Block sizes.
+    pub sizes: Vec<BlockSize>,
+    /// Requests at once per job (`iodepth`).
+    pub depth: u32,
+    /// Jobs, spread over the data workers in turn (`numjobs`).
+    pub jobs: u32,
+    /// First byte used.
+    pub offset: u64,
+    /// Bytes used from there; to the end of the device when `None`.
+    pub size: Option<u64>,
+    /// Stamp what is written, check what is read. Each data worker then owns an equal part of the
+    /// region.
+    pub verify: bool,
+    /// The same seed makes the same draws.
+    pub seed: u64,
+}
+
+/// Why a job cannot run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobError(pub String);
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Job {
+    /// Requests at once on data worker `index` of `workers`.
+    pub(super) fn depth_on(&self, index: u16, workers: u16) -> u32 {
+        let (index, workers) = (u32::from(index), u32::from(workers.max(1)));
+        let jobs = self.jobs / workers + u32::from(index < self.jobs % workers);
+        jobs.saturating_mul(self.depth)
+    }
+
+    pub(super) fn largest(&self) -> u32 {
+        self.sizes.iter().map(|size| size.bytes).max().unwrap_or(0)
+    }
+
+    pub(super) fn draw_size(&self, rng: &mut Rng) -> u32 {
+        if let [only] = self.sizes[..] {
+            return only.bytes;
+        }
+        let total: u64 = self.sizes.iter().map(|size| u64::from(size.weight)).sum();
+        let mut at = rng.below(total);
+        for size in &self.sizes {
+            if at < u64::from(size.weight) {
+                return size.bytes;
+            }
+            at -= u64::from(size.weight);
+        }
+        unreachable!("the draw lies below the sum of weights")
+    }
+
+    /// Checks the job against the device.
+    pub(super) fn check(&self, block_bytes: u32, device_bytes: u64) -> Result<(), JobError> {
+        let fail = |text: String| Err(JobError(text));
+        if self.sizes.is_empty() || self.sizes.iter().all(|size| size.weight == 0) {
+            return fail("no block size has a weight".into());
+        }
+        for size in &self.sizes {
+            if size.bytes == 0 || size.bytes % block_bytes != 0 {
+                return fail(format!(
+                    "block size {} is not a multiple of the device's {block_bytes} bytes",
+                    size.bytes
+                ));
+            }
+        }
+        if self.depth == 0 || self.jobs == 0 || self.read_percent > 100 {
+            return fail("iodepth and numjobs start at 1, rwmixread ends at 100".into());
+        }
+        let end = self.size.map_or(Some(device_bytes), |size| self.offset.checked_add(size));
+        if end.is_none_or(|end| end > device_bytes) || self.offset >= device_bytes {
+            return fail(format!("offset and size reach past the device's {device_bytes} bytes"));
+        }
+        if self.offset % u64::from(block_bytes) != 0 {
+            return fail(format!("offset {} is not a multiple of {block_bytes}", self.offset));
+        }
+        Ok(())
+    }
+}

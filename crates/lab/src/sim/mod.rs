@@ -1,0 +1,14 @@
+//! Engines in virtual time: the same code as live, with a simulated network between them.
+//!
+//! A [`World`] holds one group of host workers and any number of targets, and implements the list
+//! of [`proto::machine`](anabranch_proto::machine) for them. Everything that is left open there is
+//! drawn from a seed: how long bytes and mail travel, into which pieces a stream falls, whether a
+//! receive hint is followed. The same seed gives the same run, which [`World::trace_hash`] shows.
+
+mod memory;
+mod net;
+mod world;
+
+pub use memory::SimBuffers;
+pub use net::{LinkTimes, NodeId};
+pub use world::{Stuck, World};

@@ -1,0 +1,750 @@
+//! The world: engines, streams, mail and one heap of events.
+
+use super::memory::SimBuffers;
+use super::net::{BROKEN, End, EndState, LinkTimes, NodeId, SimGather, Stream, draw};
+use crate::rng::Rng;
+use anabranch_proto::machine::{
+    CloseCause, CloseHow, ConnId, Endpoint, Input, ListenerId, Machine, Output, SystemError, Time,
+    VerbId, WorkerId,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// Nothing more will ever happen, but what was waited for has not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck;
+
+/// What is due.
+enum Due<HM> {
+    /// Look at a node's timer.
+    Timer(NodeId),
+    /// The send in flight of an end has left.
+    Sent { stream: usize, end: usize },
+    /// Bytes arrive at an end.
+    Arrive { stream: usize, end: usize, bytes: Vec<u8> },
+    /// The peer's end of stream arrives at an end.
+    Fin { stream: usize, end: usize },
+    /// Deliver what has arrived.
+    Deliver { stream: usize, end: usize },
+    /// A connection is set up, or refused.
+    Established { stream: usize },
+    /// An end is over.
+    Over { stream: usize, end: usize, cause: CloseCause },
+    /// Mail for a host worker.
+    Mail { to: WorkerId, from: WorkerId, mail: HM },
+}
+
+struct Heaped<HM> {
+    at: Time,
+    order: u64,
+    due: Due<HM>,
+}
+
+impl<HM> PartialEq for Heaped<HM> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl<HM> Eq for Heaped<HM> {}
+impl<HM> PartialOrd for Heaped<HM> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<HM> Ord for Heaped<HM> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// What does not depend on the engines' types.
+struct Core<HM> {
+    now: Time,
+    rng: Rng,
+    times: LinkTimes,
+    heap: BinaryHeap<Reverse<Heaped<HM>>>,
+    order: u64,
+    streams: Vec<Option<Stream>>,
+    /// Which end a node's connection is.
+    conns: BTreeMap<(NodeId, ConnId), (usize, usize)>,
+    listeners: BTreeMap<(NodeId, ListenerId), Endpoint>,
+    /// The earliest timer event on the heap per node.
+    timers: BTreeMap<NodeId, Time>,
+    accepted: u32,
+    hash: u64,
+    steps: u64,
+}
+
+/// Outputs that only the world can place.
+enum Loose<M, R, E> {
+    Mail(WorkerId, M),
+    Reply(VerbId, R),
+    Event(E),
+    Listening(ListenerId, Endpoint),
+    Unlistened(ListenerId),
+}
+
+/// Host workers of one group, targets, and everything between them.
+pub struct World<H: Machine, T: Machine> {
+    core: Core<H::Mail>,
+    hosts: Vec<H>,
+    targets: Vec<T>,
+    host_memory: SimBuffers,
+    target_memory: Vec<SimBuffers>,
+    host_replies: BTreeMap<u64, H::Reply>,
+    target_replies: BTreeMap<u64, T::Reply>,
+    host_events: Vec<(Time, H::Event)>,
+    next_verb: u64,
+    last_mail: BTreeMap<(WorkerId, WorkerId), Time>,
+}
+
+impl<H: Machine, T: Machine> World<H, T> {
+    /// A world at time zero; every engine has been given `Start`.
+    pub fn new(hosts: Vec<H>, targets: Vec<T>, times: LinkTimes, seed: u64) -> World<H, T> {
+        let count = targets.len();
+        let mut world = World {
+            core: Core {
+                now: Time::ZERO,
+                rng: Rng::new(seed),
+                times,
+                heap: BinaryHeap::new(),
+                order: 0,
+                streams: Vec::new(),
+                conns: BTreeMap::new(),
+                listeners: BTreeMap::new(),
+                timers: BTreeMap::new(),
+                accepted: 0,
+                hash: 0xcbf2_9ce4_8422_2325,
+                steps: 0,
+            },
+            hosts,
+            targets,
+            host_memory: SimBuffers::default(),
+            target_memory: (0..count).map(|_| SimBuffers::default()).collect(),
+            host_replies: BTreeMap::new(),
+            target_replies: BTreeMap::new(),
+            host_events: Vec::new(),
+            next_verb: 0,
+            last_mail: BTreeMap::new(),
+        };
+        for target in 0..count {
+            world.give_target(target, Input::Start);
+        }
+        for host in 0..world.hosts.len() {
+            world.give_host(host, Input::Start);
+        }
+        world
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.core.now
+    }
+
+    /// Sums up everything that has happened: equal for equal seeds.
+    pub fn trace_hash(&self) -> u64 {
+        self.core.hash
+    }
+
+    /// Inputs given so far.
+    pub fn steps(&self) -> u64 {
+        self.core.steps
+    }
+
+    /// The world's own chance, for whoever makes faults.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.core.rng
+    }
+
+    /// A host worker, to look at.
+    pub fn host(&self, worker: WorkerId) -> &H {
+        &self.hosts[usize::from(worker.0)]
+    }
+
+    /// What host workers have reported.
+    pub fn host_events(&self) -> &[(Time, H::Event)] {
+        &self.host_events
+    }
+
+    /// Buffers allocated in the host's memory now.
+    pub fn host_buffers(&self) -> usize {
+        self.host_memory.live()
+    }
+
+    /// Gives a verb to the control worker; its reply is found by the name that is returned.
+    pub fn host_verb(&mut self, verb: H::Verb) -> VerbId {
+        self.next_verb += 1;
+        let id = VerbId(self.next_verb);
+        self.give_host(0, Input::Verb { id, verb });
+        id
+    }
+
+    /// Gives a verb to a target.
+    pub fn target_verb(&mut self, target: usize, verb: T::Verb) -> VerbId {
+        self.next_verb += 1;
+        let id = VerbId(self.next_verb);
+        self.give_target(target, Input::Verb { id, verb });
+        id
+    }
+
+    /// The reply to a host verb, once it has come.
+    pub fn take_host_reply(&mut self, id: VerbId) -> Option<H::Reply> {
+        self.host_replies.remove(&id.0)
+    }
+
+    /// The reply to a target verb, once it has come.
+    pub fn take_target_reply(&mut self, id: VerbId) -> Option<T::Reply> {
+        self.target_replies.remove(&id.0)
+    }
+
+    /// Runs until the host has answered.
+    ///
+    /// # Errors
+    /// [`Stuck`] when it has not within `limit` of virtual time.
+    pub fn host_answer(&mut self, id: VerbId, limit: Duration) -> Result<H::Reply, Stuck> {
+        let end = self.core.now.after(limit);
+        loop {
+            if let Some(reply) = self.take_host_reply(id) {
+                return Ok(reply);
+            }
+            if self.core.now > end || !self.step() {
+                return Err(Stuck);
+            }
+        }
+    }
+
+    /// Runs for a stretch of virtual time.
+    pub fn run(&mut self, stretch: Duration) {
+        let end = self.core.now.after(stretch);
+        while self.core.heap.peek().is_some_and(|next| next.0.at <= end) {
+            self.step();
+        }
+        self.core.now = end;
+    }
+
+    /// Breaks one open stream, chosen by chance, at whatever byte it is; both ends learn of it.
+    pub fn break_a_stream(&mut self) -> bool {
+        let Some(stream) = self.pick_stream() else { return false };
+        for end in 0..2 {
+            self.core.end_over(stream, end, CloseCause::Failed(BROKEN));
+        }
+        true
+    }
+
+    /// Holds up one open stream.
+    pub fn stall_a_stream(&mut self, stretch: Duration) -> bool {
+        let Some(stream) = self.pick_stream() else { return false };
+        let until = self.core.now.after(stretch);
+        if let Some(stream) = self.core.streams[stream].as_mut() {
+            stream.stalled_until = until;
+        }
+        true
+    }
+
+    /// Makes one open stream swallow everything from now on, silently.
+    pub fn silence_a_stream(&mut self) -> bool {
+        let Some(stream) = self.pick_stream() else { return false };
+        if let Some(stream) = self.core.streams[stream].as_mut() {
+            stream.silent = true;
+        }
+        true
+    }
+
+    /// Makes one open stream slower.
+    pub fn slow_a_stream(&mut self, extra: Duration) -> bool {
+        let Some(stream) = self.pick_stream() else { return false };
+        if let Some(stream) = self.core.streams[stream].as_mut() {
+            stream.slow = extra;
+        }
+        true
+    }
+
+    fn pick_stream(&mut self) -> Option<usize> {
+        let open: Vec<usize> = (0..self.core.streams.len())
+            .filter(|&index| {
+                self.core.streams[index]
+                    .as_ref()
+                    .is_some_and(|s| s.ends.iter().all(|end| end.state == EndState::Open))
+            })
+            .collect();
+        if open.is_empty() {
+            return None;
+        }
+        Some(open[self.core.rng.below(open.len() as u64) as usize])
+    }
+
+    /// Lets the next event happen; `false` when there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse(next)) = self.core.heap.pop() else { return false };
+        self.core.now = self.core.now.max(next.at);
+        match next.due {
+            Due::Timer(node) => self.timer(node),
+            Due::Sent { stream, end } => self.sent(stream, end),
+            Due::Arrive { stream, end, bytes } => self.core.arrive(stream, end, &bytes),
+            Due::Fin { stream, end } => self.core.fin(stream, end),
+            Due::Deliver { stream, end } => self.deliver(stream, end),
+            Due::Established { stream } => self.established(stream),
+            Due::Over { stream, end, cause } => self.over(stream, end, cause),
+            Due::Mail { to, from, mail } => {
+                self.core.note(&[7, u64::from(from.0), u64::from(to.0)]);
+                self.give_host(usize::from(to.0), Input::Mail { from, mail });
+            }
+        }
+        true
+    }
+
+    fn timer(&mut self, node: NodeId) {
+        let now = self.core.now;
+        if self.core.timers.get(&node) != Some(&now) {
+            return;
+        }
+        self.core.timers.remove(&node);
+        let due = match node.0.checked_sub(self.hosts.len()) {
+            None => self.hosts[node.0].poll_timeout(),
+            Some(target) => self.targets[target].poll_timeout(),
+        };
+        match due {
+            Some(at) if at <= now => self.give(node, Input::Timeout),
+            Some(at) => self.core.timer_at(node, at),
+            None => {}
+        }
+    }
+
+    fn give(&mut self, node: NodeId, input: Input<'_, NoVerb, NoVerb>) {
+        if node.0 < self.hosts.len() {
+            self.give_host(node.0, cast(input));
+        } else {
+            self.give_target(node.0 - self.hosts.len(), cast(input));
+        }
+    }
+
+    fn give_host(&mut self, index: usize, input: Input<'_, H::Verb, H::Mail>) {
+        let node = NodeId(index);
+        let host = &mut self.hosts[index];
+        let loose = drive(&mut self.core, node, host, input, &mut self.host_memory);
+        for loose in loose {
+            match loose {
+                Loose::Mail(to, mail) => {
+                    let from = WorkerId(index as u16);
+                    let travel = draw(&mut self.core.rng, self.core.times.mail);
+                    let last = self.last_mail.entry((from, to)).or_insert(Time::ZERO);
+                    *last = self.core.now.after(travel).max(*last);
+                    let at = *last;
+                    self.core.schedule(at, Due::Mail { to, from, mail });
+                }
+                Loose::Reply(id, reply) => {
+                    self.host_replies.insert(id.0, reply);
+                }
+                Loose::Event(event) => self.host_events.push((self.core.now, event)),
+                Loose::Listening(listener, at) => {
+                    self.give_host(index, Input::Listening { listener, at });
+                }
+                Loose::Unlistened(listener) => {
+                    self.give_host(index, Input::Unlistened { listener, error: None });
+                }
+            }
+        }
+    }
+
+    fn give_target(&mut self, index: usize, input: Input<'_, T::Verb, T::Mail>) {
+        let node = NodeId(self.hosts.len() + index);
+        let target = &mut self.targets[index];
+        let loose = drive(&mut self.core, node, target, input, &mut self.target_memory[index]);
+        for loose in loose {
+            match loose {
+                Loose::Mail(..) => unreachable!("a target is alone in its group"),
+                Loose::Reply(id, reply) => {
+                    self.target_replies.insert(id.0, reply);
+                }
+                Loose::Event(_) => {}
+                Loose::Listening(listener, at) => {
+                    self.give_target(index, Input::Listening { listener, at });
+                }
+                Loose::Unlistened(listener) => {
+                    self.give_target(index, Input::Unlistened { listener, error: None });
+                }
+            }
+        }
+    }
+
+    fn memory(&self, node: NodeId) -> &SimBuffers {
+        match node.0.checked_sub(self.hosts.len()) {
+            None => &self.host_memory,
+            Some(target) => &self.target_memory[target],
+        }
+    }
+
+    fn memory_mut(&mut self, node: NodeId) -> &mut SimBuffers {
+        match node.0.checked_sub(self.hosts.len()) {
+            None => &mut self.host_memory,
+            Some(target) => &mut self.target_memory[target],
+        }
+    }
+
+    /// A batch has left: its bytes are what memory holds now.
+    fn sent(&mut self, stream: usize, end: usize) {
+        let Some(s) = self.core.streams[stream].as_mut() else { return };
+        let this = &mut s.ends[end];
+        let Some(batch) = this.in_flight.take() else { return };
+        let (node, conn) = (this.node, this.conn);
+        let bytes = batch.resolve(self.memory(node));
+        self.core.travel(stream, end, bytes);
+        self.give(node, Input::Transmitted { conn });
+        self.core.fin_if_done(stream, end);
+    }
+
+    /// Gives an end a piece of what has arrived.
+    fn deliver(&mut self, stream: usize, end: usize) {
+        use anabranch_proto::machine::Buffers;
+        let core = &mut self.core;
+        let Some(s) = core.streams[stream].as_mut() else { return };
+        let this = &mut s.ends[end];
+        if this.state == EndState::Closing {
+            this.inbox.clear();
+        }
+        if this.state != EndState::Open || this.paused {
+            return;
+        }
+        let (node, conn) = (this.node, this.conn);
+        if this.inbox.is_empty() {
+            if this.peer_done {
+                core.end_over(stream, end, CloseCause::PeerClosed);
+            }
+            return;
+        }
+        let hint = this.hint.take().filter(|_| core.rng.percent(50));
+        let most = hint.map_or(this.inbox.len(), |buf| this.inbox.len().min(buf.len() as usize));
+        // Whole more often than torn, so that runs are not all fragments.
+        let take = if core.rng.percent(70) { most } else { 1 + core.rng.below(most as u64) as usize };
+        let bytes: Vec<u8> = this.inbox.drain(..take).collect();
+        let (at, id) = (core.now, u64::from(conn.index()));
+        core.note_bytes(&[1, node.0 as u64, id], &bytes);
+        core.schedule(at, Due::Deliver { stream, end });
+        match hint {
+            Some(buf) => {
+                let len = take as u32;
+                let memory = self.memory_mut(node);
+                memory.bytes_mut(buf.slice(0, len)).copy_from_slice(&bytes);
+                self.give(node, Input::ReceivedInto { conn, len });
+            }
+            None => self.give(node, Input::Received { conn, bytes: &bytes }),
+        }
+    }
+
+    fn established(&mut self, stream: usize) {
+        let Some(s) = self.core.streams[stream].as_mut() else { return };
+        if s.ends[0].state != EndState::Connecting {
+            return;
+        }
+        let (node, conn) = (s.ends[0].node, s.ends[0].conn);
+        let (peer, peer_conn) = (s.ends[1].node, s.ends[1].conn);
+        let listener = self.core.listening(stream);
+        let Some(listener) = listener else {
+            let cause = CloseCause::Failed(SystemError::REFUSED);
+            self.core.end_over(stream, 1, cause);
+            return self.core.end_over(stream, 0, cause);
+        };
+        let Some(s) = self.core.streams[stream].as_mut() else { return };
+        s.ends.iter_mut().for_each(|end| end.state = EndState::Open);
+        self.core.conns.insert((peer, peer_conn), (stream, 1));
+        self.core.note(&[2, node.0 as u64, u64::from(conn.index())]);
+        self.give(peer, Input::Accepted { listener, conn: peer_conn, peer: None });
+        self.give(node, Input::Connected { conn, local: None });
+    }
+
+    fn over(&mut self, stream: usize, end: usize, cause: CloseCause) {
+        let Some(s) = self.core.streams[stream].as_mut() else { return };
+        let this = &mut s.ends[end];
+        let (node, conn) = (this.node, this.conn);
+        let known = this.state == EndState::Over;
+        if s.ends.iter().all(|end| end.state == EndState::Over) {
+            self.core.streams[stream] = None;
+        }
+        if known && self.core.conns.remove(&(node, conn)).is_some() {
+            self.core.note(&[3, node.0 as u64, u64::from(conn.index())]);
+            self.give(node, Input::Closed { conn, cause });
+        }
+    }
+}
+
+/// Stands for verbs and mail in inputs that carry neither.
+enum NoVerb {}
+
+fn cast<'a, V, M>(input: Input<'a, NoVerb, NoVerb>) -> Input<'a, V, M> {
+    match input {
+        Input::Start => Input::Start,
+        Input::Timeout => Input::Timeout,
+        Input::Connected { conn, local } => Input::Connected { conn, local },
+        Input::Accepted { listener, conn, peer } => Input::Accepted { listener, conn, peer },
+        Input::Listening { listener, at } => Input::Listening { listener, at },
+        Input::Unlistened { listener, error } => Input::Unlistened { listener, error },
+        Input::Received { conn, bytes } => Input::Received { conn, bytes },
+        Input::ReceivedInto { conn, len } => Input::ReceivedInto { conn, len },
+        Input::Transmitted { conn } => Input::Transmitted { conn },
+        Input::Closed { conn, cause } => Input::Closed { conn, cause },
+        Input::DiskDone { id, result } => Input::DiskDone { id, result },
+        Input::Mail { mail, .. } => match mail {},
+        Input::Verb { verb, .. } => match verb {},
+    }
+}
+
+/// One input, then all outputs, then batches, then the timer: the contract's five steps.
+fn drive<M: Machine, HM>(
+    core: &mut Core<HM>,
+    node: NodeId,
+    machine: &mut M,
+    input: Input<'_, M::Verb, M::Mail>,
+    memory: &mut SimBuffers,
+) -> Vec<Loose<M::Mail, M::Reply, M::Event>> {
+    core.steps += 1;
+    machine.handle(core.now, input, memory);
+    let mut loose = Vec::new();
+    let mut touched = VecDeque::new();
+    while let Some(output) = machine.poll_output() {
+        match output {
+            Output::Mail { to, mail } => loose.push(Loose::Mail(to, mail)),
+            Output::Reply { id, reply } => loose.push(Loose::Reply(id, reply)),
+            Output::Event(event) => loose.push(Loose::Event(event)),
+            Output::Listen { listener, at, .. } => {
+                core.listeners.insert((node, listener), at.clone());
+                loose.push(Loose::Listening(listener, at));
+            }
+            Output::Unlisten { listener } => {
+                core.listeners.remove(&(node, listener));
+                loose.push(Loose::Unlistened(listener));
+            }
+            Output::Connect { conn, to, .. } => core.connect(node, conn, &to),
+            Output::Transmit { conn } => touched.push_back(conn),
+            Output::ReceiveInto { conn, buf } => core.with_end(node, conn, |end| {
+                end.hint = Some(buf);
+            }),
+            Output::Pause { conn } => core.with_end(node, conn, |end| end.paused = true),
+            Output::Resume { conn } => core.resume(node, conn),
+            Output::Close { conn, how } => core.close(node, conn, how),
+            Output::HandOver { .. } | Output::Disk { .. } => {
+                unreachable!("neither hand-over nor disks are simulated")
+            }
+        }
+    }
+    for conn in touched {
+        core.with_end(node, conn, |end| end.wants_transmit = true);
+    }
+    for (stream, end) in core.ready_to_send(node) {
+        let conn = core.streams[stream].as_ref().map(|s| s.ends[end].conn);
+        let Some(conn) = conn else { continue };
+        let mut batch = SimGather::default();
+        machine.poll_transmit(core.now, conn, &mut batch, memory);
+        core.batch(stream, end, batch);
+    }
+    if let Some(at) = machine.poll_timeout() {
+        core.timer_at(node, at);
+    }
+    loose
+}
+
+impl<HM> Core<HM> {
+    fn schedule(&mut self, at: Time, due: Due<HM>) {
+        self.order += 1;
+        self.heap.push(Reverse(Heaped { at, order: self.order, due }));
+    }
+
+    fn timer_at(&mut self, node: NodeId, at: Time) {
+        let at = at.max(self.now);
+        if self.timers.get(&node).is_none_or(|&known| at < known) {
+            self.timers.insert(node, at);
+            self.schedule(at, Due::Timer(node));
+        }
+    }
+
+    fn note(&mut self, words: &[u64]) {
+        self.note_bytes(words, &[]);
+    }
+
+    fn note_bytes(&mut self, words: &[u64], bytes: &[u8]) {
+        let words = words.iter().chain([&self.now.ns()]).flat_map(|word| word.to_le_bytes());
+        let words: Vec<u8> = words.collect();
+        for byte in words.iter().chain(bytes) {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn with_end(&mut self, node: NodeId, conn: ConnId, change: impl FnOnce(&mut End)) {
+        if let Some(&(stream, end)) = self.conns.get(&(node, conn))
+            && let Some(stream) = self.streams[stream].as_mut()
+        {
+            change(&mut stream.ends[end]);
+        }
+    }
+
+    fn connect(&mut self, node: NodeId, conn: ConnId, to: &Endpoint) {
+        let found = self.listeners.iter().find(|(_, at)| *at == to).map(|(&key, _)| key);
+        let peer = found.map_or(NodeId(usize::MAX), |(peer, _)| peer);
+        self.accepted += 1;
+        let ends = [
+            End::new(node, conn, EndState::Connecting),
+            End::new(peer, ConnId::accepted(self.accepted), EndState::Connecting),
+        ];
+        let stream = Stream {
+            ends,
+            to: to.clone(),
+            stalled_until: Time::ZERO,
+            silent: false,
+            slow: Duration::ZERO,
+        };
+        let index = self.streams.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.streams.push(None);
+            self.streams.len() - 1
+        });
+        self.streams[index] = Some(stream);
+        self.conns.insert((node, conn), (index, 0));
+        let at = self.now.after(draw(&mut self.rng, self.times.travel));
+        self.schedule(at, Due::Established { stream: index });
+    }
+
+    /// The listener that a stream under way leads to, if it still listens.
+    fn listening(&self, stream: usize) -> Option<ListenerId> {
+        let stream = self.streams[stream].as_ref()?;
+        let peer = stream.ends[1].node;
+        let at_peer = self.listeners.iter().filter(|((node, _), _)| *node == peer);
+        at_peer.filter(|(_, at)| **at == stream.to).map(|(&(_, listener), _)| listener).next()
+    }
+
+    fn ready_to_send(&self, node: NodeId) -> Vec<(usize, usize)> {
+        self.conns
+            .range((node, ConnId::opened(0))..)
+            .take_while(|((owner, _), _)| *owner == node)
+            .map(|(_, &place)| place)
+            .filter(|&(stream, end)| {
+                self.streams[stream].as_ref().is_some_and(|s| {
+                    let end = &s.ends[end];
+                    end.wants_transmit
+                        && end.in_flight.is_none()
+                        && matches!(end.state, EndState::Open | EndState::Closing)
+                })
+            })
+            .collect()
+    }
+
+    fn batch(&mut self, stream: usize, end: usize, batch: SimGather) {
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        s.ends[end].wants_transmit = false;
+        if batch.is_empty() {
+            return self.fin_if_done(stream, end);
+        }
+        s.ends[end].in_flight = Some(batch);
+        let at = self.now.after(Duration::from_nanos(500 + self.rng.below(5_000)));
+        self.schedule(at, Due::Sent { stream, end });
+    }
+
+    /// Bytes set out for the other end.
+    fn travel(&mut self, stream: usize, end: usize, bytes: Vec<u8>) {
+        let time = draw(&mut self.rng, self.times.travel);
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        let to = &mut s.ends[1 - end];
+        if s.silent || to.state == EndState::Over {
+            return;
+        }
+        let at = self.now.after(time + s.slow).max(s.stalled_until).max(to.last_arrival);
+        to.last_arrival = at;
+        self.schedule(at, Due::Arrive { stream, end: 1 - end, bytes });
+    }
+
+    fn arrive(&mut self, stream: usize, end: usize, bytes: &[u8]) {
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        if s.silent {
+            return;
+        }
+        s.ends[end].inbox.extend(bytes);
+        let at = self.now;
+        self.schedule(at, Due::Deliver { stream, end });
+    }
+
+    fn fin(&mut self, stream: usize, end: usize) {
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        let this = &mut s.ends[end];
+        this.peer_done = true;
+        match this.state {
+            EndState::Closing if this.sent_fin => {
+                self.end_over(stream, end, CloseCause::Requested);
+            }
+            _ => {
+                let at = self.now;
+                self.schedule(at, Due::Deliver { stream, end });
+            }
+        }
+    }
+
+    /// An orderly end goes out once everything before it has.
+    fn fin_if_done(&mut self, stream: usize, end: usize) {
+        let time = draw(&mut self.rng, self.times.travel);
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        let silent = s.silent;
+        let stalled = s.stalled_until;
+        let this = &mut s.ends[end];
+        if this.state != EndState::Closing
+            || this.sent_fin
+            || this.in_flight.is_some()
+            || this.wants_transmit
+        {
+            return;
+        }
+        this.sent_fin = true;
+        if this.peer_done {
+            self.end_over(stream, end, CloseCause::Requested);
+        }
+        if silent {
+            return;
+        }
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        let to = &mut s.ends[1 - end];
+        let at = self.now.after(time).max(stalled).max(to.last_arrival);
+        to.last_arrival = at;
+        self.schedule(at, Due::Fin { stream, end: 1 - end });
+    }
+
+    fn resume(&mut self, node: NodeId, conn: ConnId) {
+        self.with_end(node, conn, |end| end.paused = false);
+        if let Some(&(stream, end)) = self.conns.get(&(node, conn)) {
+            let at = self.now;
+            self.schedule(at, Due::Deliver { stream, end });
+        }
+    }
+
+    fn close(&mut self, node: NodeId, conn: ConnId, how: CloseHow) {
+        let Some(&(stream, end)) = self.conns.get(&(node, conn)) else { return };
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        match how {
+            CloseHow::Graceful if s.ends[end].state == EndState::Open => {
+                s.ends[end].state = EndState::Closing;
+                // Whatever the engine still has is pulled before the end goes out.
+                s.ends[end].wants_transmit = true;
+            }
+            _ => {
+                let silent = s.silent;
+                self.end_over(stream, end, CloseCause::Requested);
+                if !silent {
+                    self.end_over(stream, 1 - end, CloseCause::Failed(BROKEN));
+                }
+            }
+        }
+    }
+
+    /// An end is over: what it had on the way stays where it is, `Closed` follows soon.
+    fn end_over(&mut self, stream: usize, end: usize, cause: CloseCause) {
+        let Some(s) = self.streams[stream].as_mut() else { return };
+        let this = &mut s.ends[end];
+        if this.state == EndState::Over {
+            return;
+        }
+        let unheard = this.state == EndState::Connecting && end == 1;
+        this.state = EndState::Over;
+        this.in_flight = None;
+        this.hint = None;
+        if unheard {
+            return;
+        }
+        let at = self.now.after(Duration::from_nanos(self.rng.below(20_000)));
+        self.schedule(at, Due::Over { stream, end, cause });
+    }
+}

@@ -1,0 +1,282 @@
+//! One run of the pair: what is built, which faults fall, what must hold at the end.
+
+use anabranch_host::Worker;
+use anabranch_host::config::{ConnectRequest, ControllerOptions, DEFAULT_MAX_REQUESTS, HostConfig};
+use anabranch_host::verb::{HostSnapshot, Reply, Verb};
+use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadReport, LoadVerb};
+use anabranch_lab::rng::Rng;
+use anabranch_lab::sim::{LinkTimes, World};
+use anabranch_policy::Policy;
+use anabranch_proto::machine::Endpoint;
+use anabranch_proto::nvme::{AnaState, Nqn, Uuid};
+use anabranch_target::{
+    BackendConfig, NamespaceConfig, PortConfig, Shape, SubsystemConfig, Target, TargetConfig,
+    TargetVerb,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How long anything may take once all faults are over.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Pair = World<Worker<Load>, Target>;
+
+/// What a run has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub trace_hash: u64,
+    pub requests: u64,
+    pub blocks_verified: u64,
+    pub failovers: u64,
+    pub reconnects: u64,
+    pub requeued: u64,
+    pub retries: u64,
+    pub uncertain_writes_resent: u64,
+}
+
+impl Outcome {
+    pub fn add(&mut self, other: &Outcome) {
+        self.trace_hash ^= other.trace_hash;
+        self.requests += other.requests;
+        self.blocks_verified += other.blocks_verified;
+        self.failovers += other.failovers;
+        self.reconnects += other.reconnects;
+        self.requeued += other.requeued;
+        self.retries += other.retries;
+        self.uncertain_writes_resent += other.uncertain_writes_resent;
+    }
+}
+
+struct Plan {
+    rng: Rng,
+    ports: u16,
+    shared_queue: bool,
+    block_bytes: u32,
+    options: ControllerOptions,
+    policy: Policy,
+    kernel_exact: bool,
+    depth: u32,
+    faults: u64,
+}
+
+impl Plan {
+    fn draw(seed: u64) -> Plan {
+        let mut rng = Rng::new(seed);
+        let options = ControllerOptions {
+            queue_size: [16, 32, 128][rng.below(3) as usize],
+            reconnect_delay: MS * (1 + rng.below(20) as u32),
+            ctrl_loss_tmo: None,
+            keep_alive_tmo: Duration::from_millis(200 + rng.below(1000)),
+            io_timeout: Duration::from_millis(100 + rng.below(400)),
+            admin_timeout: Duration::from_millis(100 + rng.below(400)),
+            hdr_digest: rng.percent(30),
+            data_digest: rng.percent(30),
+            ..ControllerOptions::default()
+        };
+        Plan {
+            ports: 2 + rng.below(2) as u16,
+            shared_queue: rng.percent(25),
+            block_bytes: if rng.percent(50) { 512 } else { 4096 },
+            policy: Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize],
+            kernel_exact: rng.percent(25),
+            depth: 1 + rng.below(8) as u32,
+            faults: rng.below(8),
+            options,
+            rng,
+        }
+    }
+}
+
+fn port(index: u16) -> Endpoint {
+    Endpoint::Tcp(([127, 0, 0, 1], 4420 + index).into())
+}
+
+fn nqn(text: &str) -> Nqn {
+    text.parse().expect("a valid NQN")
+}
+
+fn target(plan: &mut Plan) -> Target {
+    let slow = Shape { delay: MS * plan.rng.below(4) as u32, ..Shape::default() };
+    let ports = (0..plan.ports).map(|index| PortConfig {
+        listen: port(index),
+        advertise: None,
+        shape: if index == 1 { slow.clone() } else { Shape::default() },
+        ana: BTreeMap::new(),
+    });
+    let namespace = NamespaceConfig {
+        nsid: 1,
+        backend: BackendConfig::Memory { bytes: 1 << 20 },
+        block_bytes: plan.block_bytes,
+        uuid: None,
+        nguid: None,
+        ana_group: 1,
+    };
+    let subsystem = SubsystemConfig {
+        nqn: nqn("nqn.2026-01.org.anabranch:pair"),
+        serial: "PAIR".into(),
+        model: "pair".into(),
+        namespaces: vec![namespace],
+        allowed_hosts: Vec::new(),
+    };
+    let config = TargetConfig {
+        subsystems: vec![subsystem],
+        ports: ports.collect(),
+        ..TargetConfig::default()
+    };
+    Target::new(config, plan.rng.next_u64()).expect("a valid configuration")
+}
+
+fn host(plan: &mut Plan) -> Vec<Worker<Load>> {
+    let config = HostConfig {
+        host_nqn: nqn("nqn.2014-08.org.nvmexpress:uuid:0c0ffee0-0000-4000-8000-000000000001"),
+        host_id: Uuid([1; 16]),
+        data_workers: 2,
+        shared_queue: plan.shared_queue,
+        default_policy: plan.policy,
+        kernel_exact: plan.kernel_exact,
+        max_requests: DEFAULT_MAX_REQUESTS.min(64),
+        worker_nodes: vec![0, 0],
+        shutdown_timeout: Duration::from_secs(5),
+        seed: plan.rng.next_u64(),
+    };
+    Worker::group(&config, |_| Load::new())
+}
+
+fn job(plan: &Plan, seed: u64) -> Job {
+    let sizes = [1, 4, 16].map(|blocks| BlockSize { bytes: blocks * 4096, weight: 1 });
+    Job {
+        device: "nvme0n1".into(),
+        read_percent: 50,
+        random: true,
+        sizes: sizes.to_vec(),
+        depth: plan.depth,
+        jobs: 2,
+        offset: 0,
+        size: None,
+        verify: true,
+        seed,
+    }
+}
+
+/// Runs one seed; panics when something does not hold.
+pub fn run_seed(seed: u64, loud: bool) -> Outcome {
+    let mut plan = Plan::draw(seed);
+    let (hosts, targets) = (host(&mut plan), vec![target(&mut plan)]);
+    let mut world: Pair = World::new(hosts, targets, LinkTimes::default(), seed);
+    for index in 0..plan.ports {
+        let request = ConnectRequest {
+            subsystem_nqn: nqn("nqn.2026-01.org.anabranch:pair"),
+            to: port(index),
+            options: plan.options.clone(),
+            keep_trying: true,
+        };
+        let id = world.host_verb(Verb::Connect(Box::new(request)));
+        let reply = world.host_answer(id, PATIENCE).expect("connect is answered");
+        assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
+    }
+    let start = LoadVerb::Start(Box::new(job(&plan, seed)));
+    let id = world.host_verb(Verb::User(start));
+    let reply = world.host_answer(id, PATIENCE).expect("start is answered");
+    assert!(matches!(reply, Reply::User(LoadReply::Started)), "{reply:?}");
+    for _ in 0..plan.faults {
+        world.run(MS * (1 + plan.rng.below(8) as u32));
+        fault(&mut world, &mut plan, loud);
+    }
+    world.run(MS * 5);
+    heal(&mut world, &plan);
+    if loud {
+        for (at, event) in world.host_events() {
+            println!("{:>12} ns  {event}", at.ns());
+        }
+    }
+    finish(&mut world)
+}
+
+fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
+    let port = plan.rng.below(u64::from(plan.ports)) as u16;
+    let draw = plan.rng.below(11);
+    if loud {
+        println!("{:>12} ns  fault {draw} (port {port})", world.now().ns());
+    }
+    match draw {
+        0 | 1 => drop(world.break_a_stream()),
+        2 => drop(world.stall_a_stream(MS * (1 + plan.rng.below(100) as u32))),
+        3 => drop(world.silence_a_stream()),
+        4 => drop(world.slow_a_stream(MS * (1 + plan.rng.below(5) as u32))),
+        5 => drop(world.target_verb(0, TargetVerb::Cut { port })),
+        6 => drop(world.target_verb(0, TargetVerb::Stall { port })),
+        7 => drop(world.target_verb(0, TargetVerb::Restore { port })),
+        8 | 9 => {
+            let states = [
+                AnaState::Optimized,
+                AnaState::NonOptimized,
+                AnaState::Inaccessible,
+                AnaState::Change,
+            ];
+            let state = states[plan.rng.below(4) as usize];
+            drop(world.target_verb(0, TargetVerb::Ana { port, group: 1, state }));
+        }
+        _ => {
+            let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
+            drop(world.host_verb(Verb::Set {
+                object: "nvme-subsys0".into(),
+                attribute: "iopolicy".into(),
+                value: policy.to_string(),
+            }));
+        }
+    }
+}
+
+fn heal(world: &mut Pair, plan: &Plan) {
+    for port in 0..plan.ports {
+        world.target_verb(0, TargetVerb::Restore { port });
+        world.target_verb(0, TargetVerb::Ana { port, group: 1, state: AnaState::Optimized });
+    }
+}
+
+fn finish(world: &mut Pair) -> Outcome {
+    let id = world.host_verb(Verb::User(LoadVerb::Stop));
+    let reply = world.host_answer(id, PATIENCE).expect("every request is answered in the end");
+    let Reply::User(LoadReply::Report(report)) = reply else { panic!("a report: {reply:?}") };
+    check_report(&report);
+    let id = world.host_verb(Verb::Snapshot);
+    let reply = world.host_answer(id, PATIENCE).expect("a snapshot is answered");
+    let Reply::Snapshot(snapshot) = reply else { panic!("a snapshot: {reply:?}") };
+    let mut outcome = check_snapshot(&snapshot);
+    let id = world.host_verb(Verb::Shutdown);
+    let reply = world.host_answer(id, PATIENCE).expect("shutdown is answered");
+    assert!(matches!(reply, Reply::ShutDown { unanswered: 0 }), "{reply:?}");
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.host_buffers(), 0, "every buffer of the host came back");
+    outcome.requests = report.total_requests();
+    outcome.blocks_verified = report.blocks_verified;
+    outcome.trace_hash = world.trace_hash();
+    outcome
+}
+
+fn check_report(report: &LoadReport) {
+    assert_eq!(report.errors, 0, "no request fails: {:?}", report.first_error);
+    assert_eq!(report.verify_errors, 0, "every read is legal: {:?}", report.mismatches);
+    assert!(report.total_requests() > 0, "the load ran");
+}
+
+fn check_snapshot(snapshot: &HostSnapshot) -> Outcome {
+    let mut outcome = Outcome::default();
+    for subsystem in &snapshot.subsystems {
+        outcome.reconnects += subsystem.controllers.iter().map(|c| c.reconnects).sum::<u64>();
+        for head in &subsystem.heads {
+            assert_eq!(head.in_flight, 0, "{}", head.name);
+            outcome.requeued += head.requeued_no_usable_path;
+            for path in &head.paths {
+                assert_eq!(path.in_flight, 0, "{}", path.name);
+                assert_eq!(path.queue_depth, 0, "every charge came back: {}", path.name);
+                outcome.failovers += path.failovers;
+                outcome.retries += path.retries;
+                outcome.uncertain_writes_resent += path.uncertain_writes_resent;
+            }
+        }
+    }
+    outcome
+}
