@@ -267,8 +267,7 @@ impl HostQueue {
             // Success without all the data, in either direction, is none.
             status = Status::DATA_TRANSFER_ERROR;
         }
-        let completion =
-            Completion { user: entry.user, cid, status, result: entry.result, bytes };
+        let completion = Completion { user: entry.user, cid, status, result: entry.result, bytes };
         self.completions.push_back(completion);
     }
 

@@ -2,12 +2,13 @@
 
 use super::tags::{Cid, Grant, Stage};
 use super::{HostData, HostQueue, Phase};
-use crate::error::{Fes, ProtocolError, Rule};
+use crate::error::{Blame, Fes, ProtocolError, Rule};
 use crate::machine::{BufRef, Buffers};
 use crate::nvme::status::Status;
 use crate::pdu::data::{AT_CCCID, AT_DATAO};
 use crate::pdu::r2t::AT_R2TO;
-use crate::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t};
+use crate::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t, Role, TermReq};
+use crate::stream::Step;
 
 /// Byte offset of CID in a response capsule: dword 3 of the completion.
 const AT_RESPONSE_CID: u32 = 8 + 12;
@@ -22,9 +23,65 @@ pub(super) struct Inbound {
     success: bool,
 }
 
+/// A receive is aimed at the caller's buffer from so many bytes of a PDU's data that are to come.
+const RECEIVE_INTO_MIN: u32 = 16 * 1024;
+
 impl HostQueue {
+    /// Bytes of the stream have come.
+    pub fn received(&mut self, mut bytes: &[u8], bufs: &mut dyn Buffers) {
+        while self.fault.is_none() {
+            let step = match self.stream.next(&mut bytes) {
+                Ok(Some(step)) => step,
+                Ok(None) => return,
+                Err(error) => return self.fail(error),
+            };
+            let checked = match step {
+                Step::Pdu(pdu) => self.on_pdu(&pdu),
+                Step::Data { position, bytes } => {
+                    self.on_data(position, bytes, bufs);
+                    Ok(())
+                }
+                Step::DataEnd { intact } => {
+                    self.on_data_end(intact);
+                    Ok(())
+                }
+            };
+            if let Err(error) = checked {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Bytes were put straight into the buffer of the last [`HostQueue::receive_hint`].
+    pub fn received_into(&mut self, len: u32, bufs: &mut dyn Buffers) {
+        if let Some(rest) = self.inbound_rest() {
+            self.stream.placed(bufs.bytes(rest.slice(0, len)));
+            self.received(&[], bufs);
+        }
+    }
+
+    /// Where the next bytes of the stream belong, when a good part of a data PDU is to come.
+    pub fn receive_hint(&mut self) -> Option<BufRef> {
+        if self.stream.data_remaining() < RECEIVE_INTO_MIN {
+            return None;
+        }
+        self.inbound_rest()
+    }
+
+    /// The peer broke the protocol: it is told, unless it told us first, and that is the end.
+    fn fail(&mut self, error: ProtocolError) {
+        let answer = error.blame != Blame::Reported;
+        let last_words =
+            answer.then(|| TermReq::new(Role::Host, &error, self.stream.header()).emit());
+        self.stream.end();
+        self.inbound = None;
+        self.outbox.end(last_words);
+        self.phase = Phase::Faulted;
+        self.fault = Some(error);
+    }
+
     /// A PDU's header is complete.
-    pub(super) fn on_pdu(&mut self, pdu: &Pdu) -> Result<(), ProtocolError> {
+    fn on_pdu(&mut self, pdu: &Pdu) -> Result<(), ProtocolError> {
         match (self.phase, pdu) {
             (_, Pdu::TermReq(term)) => Err(term.as_error()),
             (Phase::Initializing, Pdu::IcResp(resp)) => self.on_ic_resp(resp),
@@ -60,7 +117,13 @@ impl HostQueue {
         let cid = Cid(data.cid);
         let entry = self.sent_command("C2HData", "CCCID", AT_CCCID, cid)?;
         let HostData::In(buf) = entry.data else {
-            return Err(plain("C2HData", "CCCID", data.cid, "this command reads nothing", AT_CCCID));
+            return Err(plain(
+                "C2HData",
+                "CCCID",
+                data.cid,
+                "this command reads nothing",
+                AT_CCCID,
+            ));
         };
         if entry.last_seen {
             let sentence = "the last data of this command has come already";
@@ -95,8 +158,14 @@ impl HostQueue {
         }
         if entry.grant.is_some() {
             let sentence = "one R2T at a time was granted (MAXR2T 0)";
-            return Err(ProtocolError::new("R2T", "CCCID", r2t.cid.into(), Rule::Plain(sentence), 0)
-                .with_fes(Fes::LIMIT_EXCEEDED, 0));
+            return Err(ProtocolError::new(
+                "R2T",
+                "CCCID",
+                r2t.cid.into(),
+                Rule::Plain(sentence),
+                0,
+            )
+            .with_fes(Fes::LIMIT_EXCEEDED, 0));
         }
         if r2t.offset != entry.asked {
             let (found, limit) = (r2t.offset.into(), entry.asked.into());
@@ -130,21 +199,22 @@ impl HostQueue {
     }
 
     /// Data of the C2HData PDU under way, `at` bytes into it.
-    pub(super) fn on_data(&mut self, at: u32, bytes: &[u8], bufs: &mut dyn Buffers) {
+    fn on_data(&mut self, at: u32, bytes: &[u8], bufs: &mut dyn Buffers) {
         if let Some(inbound) = &self.inbound {
             let piece = inbound.into.slice(at, bytes.len() as u32);
             bufs.bytes_mut(piece).copy_from_slice(bytes);
         }
     }
 
-    /// Where the rest of the data of the PDU under way belongs, `at` bytes into it.
-    pub(super) fn inbound_rest(&self, at: u32) -> Option<BufRef> {
+    /// Where the rest of the data of the PDU under way belongs.
+    fn inbound_rest(&self) -> Option<BufRef> {
         let into = self.inbound.as_ref()?.into;
-        Some(into.slice(at, into.len() - at))
+        let left = self.stream.data_remaining();
+        Some(into.slice(into.len() - left, left))
     }
 
     /// The data of the C2HData PDU under way is complete.
-    pub(super) fn on_data_end(&mut self, digest_ok: bool) {
+    fn on_data_end(&mut self, digest_ok: bool) {
         let Some(inbound) = self.inbound.take() else { return };
         let Some(entry) = self.tags.get_mut(inbound.cid) else { return };
         entry.received += inbound.into.len();

@@ -1,7 +1,7 @@
 //! What a host sends: ICReq, command capsules, data that was asked for, a termination request.
 
-use super::tags::{Cid, Stage, Tags};
 use super::HostData;
+use super::tags::{Cid, Stage, Tags};
 use crate::digest::crc32c;
 use crate::machine::{BufRef, Buffers, Gather};
 use crate::nvme::sgl::Sgl;
@@ -123,13 +123,7 @@ impl Outbox {
     }
 
     /// One H2CData PDU; the rest of the grant lets other commands go first.
-    fn put_data(
-        &mut self,
-        cid: Cid,
-        tags: &mut Tags,
-        batch: &mut dyn Gather,
-        bufs: &dyn Buffers,
-    ) {
+    fn put_data(&mut self, cid: Cid, tags: &mut Tags, batch: &mut dyn Gather, bufs: &dyn Buffers) {
         // A command that was answered meanwhile gets no more data.
         let Some(entry) = tags.get_mut(cid) else { return };
         if entry.stage == Stage::Answered {

@@ -101,6 +101,13 @@ impl Status {
         self.sct() == sct::PATH
     }
 
+    /// Whether it says that the namespace's ANA state forbids the command: persistent loss (301h),
+    /// inaccessible (302h), transition (303h).
+    #[must_use]
+    pub const fn is_ana_error(self) -> bool {
+        self.sct() == 3 && matches!(self.sc(), 1..=3)
+    }
+
     /// The same status with DNR set.
     #[must_use]
     pub const fn with_dnr(self) -> Status {

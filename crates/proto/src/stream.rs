@@ -1,0 +1,304 @@
+//! From a stream of bytes to PDUs, either role.
+//!
+//! A [`Stream`] is pulled: give it what has arrived, and call [`Stream::next`] until it returns
+//! `None`; every byte of the input has been used by then.
+//!
+//! ```
+//! # use anabranch_proto::{pdu::Role, stream::{Step, Stream}};
+//! # let (mut stream, received) = (Stream::new(Role::Host), &[][..]);
+//! let mut input: &[u8] = received;
+//! while let Some(step) = stream.next(&mut input)? {
+//!     match step {
+//!         Step::Pdu(pdu) => { /* check it against what is going on; data may follow */ }
+//!         Step::Data { position, bytes } => { /* copy to where the PDU's data belongs */ }
+//!         Step::DataEnd { intact } => { /* the data digest has been compared */ }
+//!     }
+//! }
+//! # Ok::<(), anabranch_proto::error::ProtocolError>(())
+//! ```
+//!
+//! It can stop and go on at every byte, gives the same steps however the bytes are cut (data comes
+//! in other pieces, of course), keeps at most one head (256 bytes), and never allocates: lengths on
+//! the wire are compared, not believed. A head that lies in the input in one piece is parsed there.
+
+use crate::digest::{Crc32c, DIGEST_BYTES};
+use crate::error::{Fes, ProtocolError, Rule};
+use crate::pdu::{COMMON_HEADER_BYTES, CommonHeader, Format, HEAD_MAX, Pdu, PduType, Role, View};
+
+/// What comes next in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// The head of a PDU. When it carries data, `Data` steps and one `DataEnd` follow before the
+    /// next `Pdu`.
+    Pdu(Pdu),
+    /// The next piece of the PDU's data.
+    Data {
+        /// Where the piece starts in this PDU's data.
+        position: u32,
+        /// The piece, not empty.
+        bytes: &'a [u8],
+    },
+    /// All data of the PDU has come.
+    DataEnd {
+        /// The data digest was right, or there is none.
+        intact: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Collecting a head; `common` is known once eight bytes are there.
+    Head { have: usize, common: Option<CommonHeader> },
+    /// Data of a PDU.
+    Data { done: u32, len: u32 },
+    /// The digest behind the data.
+    Digest { have: usize, bytes: [u8; DIGEST_BYTES] },
+    /// Data has come, and has not been reported as ended.
+    DataEnd,
+    /// An error or a Terminate Connection Request: nothing after it means anything.
+    Ended,
+}
+
+/// One direction of a connection, as its receiver sees it.
+#[derive(Debug)]
+pub struct Stream {
+    receiver: Role,
+    format: Format,
+    capsule_data_limit: u32,
+    /// The peer's ICReq or ICResp has come.
+    set_up: bool,
+    state: State,
+    head: [u8; HEAD_MAX],
+    /// How much of `head` is the header of the PDU that is being read.
+    header_bytes: u8,
+    digest: Crc32c,
+}
+
+impl Stream {
+    /// The in-capsule data that an admin queue takes, and any queue before it is connected: 8 KiB
+    /// (Base, Fabrics Connect).
+    pub const CAPSULE_DATA_DEFAULT: u32 = 8192;
+
+    /// What `receiver` reads, from the start of a connection.
+    #[must_use]
+    pub fn new(receiver: Role) -> Stream {
+        Stream {
+            receiver,
+            format: Format::default(),
+            capsule_data_limit: Self::CAPSULE_DATA_DEFAULT,
+            set_up: false,
+            state: State::Head { have: 0, common: None },
+            head: [0; HEAD_MAX],
+            header_bytes: 0,
+            digest: Crc32c::new(),
+        }
+    }
+
+    /// What was negotiated; holds from the next PDU on. `format.alignment` is the one of received
+    /// PDUs (HPDA at the host, CPDA at the controller).
+    pub fn set_format(&mut self, format: Format) {
+        self.format = format;
+    }
+
+    /// The most data that a command capsule may carry, in bytes. A longer one ends the stream: its
+    /// bytes would have to be read for nothing.
+    pub fn set_capsule_data_limit(&mut self, bytes: u32) {
+        self.capsule_data_limit = bytes;
+    }
+
+    /// The header of the PDU read last, for a Terminate Connection Request. After an error in the
+    /// common header, only that.
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        &self.head[..usize::from(self.header_bytes)]
+    }
+
+    /// How many bytes of data of the current PDU are still to come.
+    #[must_use]
+    pub fn data_remaining(&self) -> u32 {
+        match self.state {
+            State::Data { done, len } => len - done,
+            _ => 0,
+        }
+    }
+
+    /// The next step, or `None` when all input is used up.
+    ///
+    /// # Errors
+    /// Once, at the first thing that is wrong; all further input is swallowed.
+    // Not an iterator: the input comes in with each call.
+    #[expect(clippy::should_implement_trait)]
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, ProtocolError> {
+        let result = match self.state {
+            State::Head { have, common } => self.next_head(have, common, input),
+            State::Data { done, len } => Ok(self.next_data(done, len, input)),
+            State::Digest { have, bytes } => Ok(self.next_digest(have, bytes, input)),
+            State::DataEnd => {
+                self.state = State::Head { have: 0, common: None };
+                Ok(Some(Step::DataEnd { intact: true }))
+            }
+            State::Ended => {
+                *input = &[];
+                Ok(None)
+            }
+        };
+        if result.is_err() {
+            self.state = State::Ended;
+        }
+        result
+    }
+
+    /// The next `bytes.len()` bytes of data were received elsewhere and look like this.
+    ///
+    /// # Panics
+    /// When that is more than [`Stream::data_remaining`]: the driver's mistake.
+    pub fn placed(&mut self, bytes: &[u8]) {
+        let State::Data { done, len } = self.state else {
+            assert!(bytes.is_empty() || matches!(self.state, State::Ended), "data is expected");
+            return;
+        };
+        assert!(bytes.len() <= (len - done) as usize, "no more than the rest of the data");
+        self.advance(done, len, bytes);
+    }
+
+    /// Ends the stream: the consumer has found something wrong, or wants nothing more.
+    pub fn end(&mut self) {
+        self.state = State::Ended;
+    }
+
+    fn next_head<'a>(
+        &mut self,
+        have: usize,
+        common: Option<CommonHeader>,
+        input: &mut &'a [u8],
+    ) -> Result<Option<Step<'a>>, ProtocolError> {
+        if have == 0
+            && let Some(first) = input.first_chunk()
+        {
+            let common = self.start(first)?;
+            let len = common.head_bytes() as usize;
+            if let Some((head, rest)) = input.split_at_checked(len) {
+                *input = rest;
+                let header = usize::from(common.kind().header_bytes());
+                self.head[..header].copy_from_slice(&head[..header]);
+                let view = View::new(common, head, self.format)?;
+                let pdu = Pdu::parse(&view)?;
+                return Ok(Some(self.begin(common, pdu)));
+            }
+        }
+        self.collect(have, common, input)
+    }
+
+    /// The slow way: a head that comes in several pieces.
+    #[cold]
+    fn collect<'a>(
+        &mut self,
+        mut have: usize,
+        mut common: Option<CommonHeader>,
+        input: &mut &'a [u8],
+    ) -> Result<Option<Step<'a>>, ProtocolError> {
+        loop {
+            let want = common.map_or(COMMON_HEADER_BYTES, |common| common.head_bytes() as usize);
+            let take = input.len().min(want - have);
+            let (now, rest) = input.split_at(take);
+            self.head[have..have + take].copy_from_slice(now);
+            *input = rest;
+            have += take;
+            if have < want {
+                self.state = State::Head { have, common };
+                return Ok(None);
+            }
+            let Some(known) = common else {
+                let mut first = [0; COMMON_HEADER_BYTES];
+                first.copy_from_slice(&self.head[..COMMON_HEADER_BYTES]);
+                common = Some(self.start(&first)?);
+                continue;
+            };
+            let view = View::new(known, &self.head, self.format)?;
+            let pdu = Pdu::parse(&view)?;
+            return Ok(Some(self.begin(known, pdu)));
+        }
+    }
+
+    /// Checks a common header as far as it can be without the rest of the PDU.
+    fn start(&mut self, first: &[u8; COMMON_HEADER_BYTES]) -> Result<CommonHeader, ProtocolError> {
+        self.head[..COMMON_HEADER_BYTES].copy_from_slice(first);
+        self.header_bytes = COMMON_HEADER_BYTES as u8;
+        let common = CommonHeader::parse(first, self.receiver, self.format)?;
+        let (kind, name) = (common.kind(), common.kind().name());
+        let sets_up = matches!(kind, PduType::IcReq | PduType::IcResp);
+        let sequence = |sentence| {
+            ProtocolError::new(name, "type", first[0].into(), Rule::Plain(sentence), 0)
+                .with_fes(Fes::SEQUENCE, 0)
+        };
+        if sets_up && self.set_up {
+            return Err(sequence("the connection is already initialized"));
+        }
+        if !self.set_up && !kind.is_connection_control() {
+            return Err(sequence("the connection is not initialized"));
+        }
+        if kind == PduType::CapsuleCmd && common.data_bytes() > self.capsule_data_limit {
+            let most =
+                u64::from(common.plen() - common.data_bytes()) + u64::from(self.capsule_data_limit);
+            let plen = common.plen().into();
+            return Err(ProtocolError::new(name, "PLEN", plen, Rule::AtMost, most).at(4));
+        }
+        self.header_bytes = kind.header_bytes();
+        Ok(common)
+    }
+
+    fn begin(&mut self, common: CommonHeader, pdu: Pdu) -> Step<'static> {
+        self.state = match (common.kind(), common.data_bytes()) {
+            (PduType::H2cTermReq | PduType::C2hTermReq, _) => State::Ended,
+            (_, 0) => State::Head { have: 0, common: None },
+            (_, len) => State::Data { done: 0, len },
+        };
+        self.set_up |= matches!(pdu, Pdu::IcReq(_) | Pdu::IcResp(_));
+        Step::Pdu(pdu)
+    }
+
+    fn advance(&mut self, done: u32, len: u32, bytes: &[u8]) {
+        if self.format.data_digest {
+            self.digest.update(bytes);
+        }
+        let done = done + bytes.len() as u32;
+        self.state = if done < len {
+            State::Data { done, len }
+        } else if self.format.data_digest {
+            State::Digest { have: 0, bytes: [0; DIGEST_BYTES] }
+        } else {
+            State::DataEnd
+        };
+    }
+
+    fn next_data<'a>(&mut self, done: u32, len: u32, input: &mut &'a [u8]) -> Option<Step<'a>> {
+        if input.is_empty() {
+            return None;
+        }
+        let take = input.len().min((len - done) as usize);
+        let (bytes, rest) = input.split_at(take);
+        *input = rest;
+        self.advance(done, len, bytes);
+        Some(Step::Data { position: done, bytes })
+    }
+
+    fn next_digest<'a>(
+        &mut self,
+        have: usize,
+        mut bytes: [u8; DIGEST_BYTES],
+        input: &mut &'a [u8],
+    ) -> Option<Step<'a>> {
+        let take = input.len().min(DIGEST_BYTES - have);
+        let (now, rest) = input.split_at(take);
+        *input = rest;
+        bytes[have..have + take].copy_from_slice(now);
+        let have = have + take;
+        if have < DIGEST_BYTES {
+            self.state = State::Digest { have, bytes };
+            return None;
+        }
+        self.state = State::Head { have: 0, common: None };
+        let intact = self.digest.take() == u32::from_le_bytes(bytes);
+        Some(Step::DataEnd { intact })
+    }
+}
