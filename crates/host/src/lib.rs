@@ -14,6 +14,8 @@
 extern crate alloc;
 
 pub mod config;
+pub mod control;
+pub mod event;
 pub mod mail;
 pub mod topology;
 pub mod user;
@@ -21,4 +23,5 @@ pub mod verb;
 
 mod write_marks;
 
+pub use control::attribute;
 pub use write_marks::WriteMarks;

@@ -1,0 +1,133 @@
+//! Controllers join and leave subsystems.
+
+use super::Control;
+use super::subsystem::Subsystem;
+use crate::topology::ControllerId;
+use crate::verb::Reply;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use anabranch_proto::machine::Buffers;
+
+impl Control {
+    /// A controller has said who it is: it joins its subsystem, or is refused.
+    pub(super) fn admit(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        let verdict = self.find_subsystem(id);
+        if let Some(controller) = self.controllers.get_mut(&id) {
+            controller.admitted(&mut self.env, bufs, verdict);
+        }
+    }
+
+    fn find_subsystem(&mut self, id: ControllerId) -> Result<(), String> {
+        let Some(controller) = self.controllers.get(&id) else { return Ok(()) };
+        let Some(identity) = controller.identity.clone() else { return Ok(()) };
+        let cntlid = controller.facts.cntlid;
+        let firmware = controller.facts.firmware.clone();
+        let found = self.subsystems.iter_mut().find(|subsystem| subsystem.identity == identity);
+        let Some(subsystem) = found else {
+            self.subsystems.push(Subsystem {
+                instance: id.0,
+                identity,
+                firmware,
+                policy: self.env.config.default_policy,
+                kernel_exact: self.env.config.kernel_exact,
+                policy_epoch: 0,
+                controllers: alloc::vec![id],
+                heads: Vec::new(),
+            });
+            return Ok(());
+        };
+        for other in subsystem.controllers.iter().filter(|&&other| other != id) {
+            // Only a live one: after a restart of the target, old numbers may be given out again.
+            let Some(other) = self.controllers.get(other).filter(|other| other.is_live()) else {
+                continue;
+            };
+            if other.proven.cntlid == cntlid {
+                return Err(format!(
+                    "duplicate controller id {cntlid} with {}, subsystem {}",
+                    other.name(),
+                    subsystem.identity.nqn
+                ));
+            }
+        }
+        subsystem.firmware = firmware;
+        if !subsystem.controllers.contains(&id) {
+            subsystem.controllers.push(id);
+            subsystem.controllers.sort_unstable();
+        }
+        Ok(())
+    }
+
+    pub(super) fn subsystem_of(&self, id: ControllerId) -> Option<usize> {
+        self.subsystems.iter().position(|subsystem| subsystem.controllers.contains(&id))
+    }
+
+    /// A namespace list is complete.
+    pub(super) fn scanned(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        if let Some(index) = self.subsystem_of(id) {
+            self.reconcile(index);
+        }
+        self.check_groups(id, true, bufs);
+        if let Some(controller) = self.controllers.get_mut(&id) {
+            controller.verified(&mut self.env);
+        }
+    }
+
+    /// Asks for the ANA log again when a path's group is not in it (M17).
+    pub(super) fn check_groups(
+        &mut self,
+        id: ControllerId,
+        first_time: bool,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        let Some(controller) = self.controllers.get_mut(&id) else { return };
+        let mut heads = self.subsystems[index].heads.iter();
+        let unknown = heads.any(|head| {
+            head.path(id)
+                .is_some_and(|path| controller.ana.state_of(head.nsid, path.ana_group).1.is_none())
+        });
+        if unknown {
+            controller.ana_group_unknown(&mut self.env, bufs, first_time);
+        }
+    }
+
+    /// A controller is no more.
+    pub(super) fn gone(&mut self, id: ControllerId) {
+        if self.controllers.remove(&id).is_none() {
+            return;
+        }
+        self.env.dirty = true;
+        self.refusals.retain(|&(controller, _), _| controller != id);
+        if let Some(index) = self.subsystem_of(id) {
+            self.reconcile(index);
+            self.subsystems[index].controllers.retain(|&controller| controller != id);
+            self.drop_empty_subsystems();
+        }
+        self.controller_gone(id);
+    }
+
+    /// A subsystem goes with its last controller and head.
+    pub(super) fn drop_empty_subsystems(&mut self) {
+        self.subsystems
+            .retain(|subsystem| !subsystem.controllers.is_empty() || !subsystem.heads.is_empty());
+    }
+
+    /// Somebody waits for controllers to go: is that all of them?
+    fn controller_gone(&mut self, id: ControllerId) {
+        for wait in &mut self.waits.removals {
+            wait.waiting.retain(|&waiting| waiting != id);
+        }
+        let (done, rest): (Vec<_>, Vec<_>) = core::mem::take(&mut self.waits.removals)
+            .into_iter()
+            .partition(|wait| wait.waiting.is_empty());
+        self.waits.removals = rest;
+        for wait in done {
+            let reply = match wait.unanswered {
+                Some(unanswered) => Reply::ShutDown { unanswered },
+                None => Reply::Disconnected(wait.count),
+            };
+            self.env.reply(wait.id, reply);
+        }
+    }
+}

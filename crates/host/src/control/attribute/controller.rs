@@ -1,0 +1,142 @@
+//! Attributes of controllers.
+
+use super::ObjectKind::Controller as C;
+use super::{Attribute, Target, duration, ro, rw};
+use crate::config::ControllerOptions;
+use crate::control::Control;
+use crate::control::verbs::address;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+pub(super) const TABLE: &[Attribute] = &[
+    ro(C, "state", "new, live, resetting, connecting, deleting, dead", |v| {
+        Some(v.controller?.state.to_string())
+    }),
+    ro(C, "transport", "always tcp", |_| Some(String::from("tcp"))),
+    ro(C, "address", "where it is", |v| {
+        let controller = v.controller?;
+        let (traddr, trsvcid) = address(&controller.request.to);
+        let socket = &controller.request.options.socket;
+        let mut text = format!("traddr={traddr},trsvcid={trsvcid}");
+        if let Some(source) = &socket.source {
+            text.push_str(&format!(",host_traddr={source}"));
+        }
+        if let Some(interface) = &socket.interface {
+            text.push_str(&format!(",host_iface={interface}"));
+        }
+        if let Some(local) = controller.local.filter(|_| controller.is_live()) {
+            text.push_str(&format!(",src_addr={}", local.ip()));
+        }
+        Some(text)
+    }),
+    ro(C, "subsysnqn", "NQN of its subsystem", |v| {
+        Some(v.controller?.request.subsystem_nqn.to_string())
+    }),
+    ro(C, "hostnqn", "NQN of this host", |v| Some(v.control.env.config.host_nqn.to_string())),
+    ro(C, "hostid", "identifier of this host", |v| Some(v.control.env.config.host_id.to_string())),
+    ro(C, "model", "model number", |v| Some(v.controller?.identity.as_ref()?.model.clone())),
+    ro(C, "serial", "serial number", |v| Some(v.controller?.identity.as_ref()?.serial.clone())),
+    ro(C, "firmware_rev", "firmware revision", |v| {
+        v.controller?.identity.as_ref()?;
+        Some(v.controller?.proven.firmware.clone())
+    }),
+    ro(C, "cntlid", "controller identifier at the target", |v| {
+        v.controller?.identity.as_ref()?;
+        Some(v.controller?.proven.cntlid.to_string())
+    }),
+    ro(C, "queue_count", "queues, the admin queue included", |v| {
+        Some((u32::from(v.controller?.queues.count()) + 1).to_string())
+    }),
+    ro(C, "sqsize", "entries of an I/O queue, less one", |v| {
+        let controller = v.controller?;
+        let entries = match controller.proven.queue_entries {
+            0 => controller.request.options.queue_size,
+            entries => entries,
+        };
+        Some((entries - 1).to_string())
+    }),
+    ro(C, "kato", "keep-alive time-out, seconds", |v| {
+        Some(duration::print(v.controller?.request.options.keep_alive_tmo))
+    }),
+    ro(C, "numa_node", "always -1: not known for TCP", |_| Some(String::from("-1"))),
+    ro(C, "reset_count", "resets, asked for or forced", |v| Some(v.controller?.resets.to_string())),
+    ro(C, "reconnect_count", "times it came back to live", |v| {
+        Some(v.controller?.reconnects.to_string())
+    }),
+    ro(C, "last_error", "why it was last lost or could not connect", |v| {
+        Some(v.controller?.last_error.clone().unwrap_or_default())
+    }),
+    rw(
+        C,
+        "reconnect_delay",
+        "pause before an attempt to reconnect, seconds, not 0",
+        |v| Some(duration::print(v.controller?.request.options.reconnect_delay)),
+        |control, target, value, _| {
+            let delay = duration::parse(value)?;
+            if delay.is_zero() {
+                return Err(String::from("must not be 0"));
+            }
+            set(control, target, |options| options.reconnect_delay = delay)
+        },
+    ),
+    rw(
+        C,
+        "ctrl_loss_tmo",
+        "how long to try to reconnect before it is removed, seconds, or off = for ever",
+        |v| Some(duration::print_or_off(v.controller?.request.options.ctrl_loss_tmo)),
+        |control, target, value, _| {
+            let time = duration::parse_or_off(value)?;
+            set(control, target, |options| options.ctrl_loss_tmo = time)
+        },
+    ),
+    rw(
+        C,
+        "fast_io_fail_tmo",
+        "how long I/O waits for it while it is away, seconds, or off",
+        |v| Some(duration::print_or_off(v.controller?.request.options.fast_io_fail_tmo)),
+        |control, target, value, _| {
+            let time = duration::parse_or_off(value)?;
+            set(control, target, |options| options.fast_io_fail_tmo = time)
+        },
+    ),
+    rw(
+        C,
+        "io_timeout",
+        "time limit of one I/O command, seconds, not 0",
+        |v| Some(duration::print(v.controller?.request.options.io_timeout)),
+        |control, target, value, _| {
+            let time = duration::parse(value)?;
+            if time.is_zero() {
+                return Err(String::from("must not be 0"));
+            }
+            set(control, target, |options| options.io_timeout = time)
+        },
+    ),
+    rw(
+        C,
+        "admin_timeout",
+        "time limit of one admin command, of connecting and of ICResp, seconds, not 0",
+        |v| Some(duration::print(v.controller?.request.options.admin_timeout)),
+        |control, target, value, _| {
+            let time = duration::parse(value)?;
+            if time.is_zero() {
+                return Err(String::from("must not be 0"));
+            }
+            set(control, target, |options| options.admin_timeout = time)
+        },
+    ),
+];
+
+fn set(
+    control: &mut Control,
+    target: &Target,
+    change: impl FnOnce(&mut ControllerOptions),
+) -> Result<(), String> {
+    if let Target::Controller(id) = target
+        && let Some(controller) = control.controllers.get_mut(id)
+    {
+        change(&mut controller.request.options);
+        control.env.dirty = true;
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Times as attributes: seconds, as in the kernel; fractions and the units `us`, `ms`, `s` are ours.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+/// Longest time that an attribute takes: as in the kernel, what fits 31 bits of seconds.
+const MAX: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// `10`, `0.25`.
+pub(super) fn print(time: Duration) -> String {
+    let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+    if nanos == 0 {
+        return seconds.to_string();
+    }
+    let fraction = format!("{nanos:09}");
+    format!("{seconds}.{}", fraction.trim_end_matches('0'))
+}
+
+/// A time or `off`.
+pub(super) fn print_or_off(time: Option<Duration>) -> String {
+    time.map_or_else(|| String::from("off"), print)
+}
+
+/// The reverse of [`print()`]; also `200ms`, `50us`, `3s`.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let refused = || format!("\"{text}\" is no time in seconds (or with us, ms, s)");
+    let (digits, unit_ns) = if let Some(digits) = text.strip_suffix("us") {
+        (digits, 1_000)
+    } else if let Some(digits) = text.strip_suffix("ms") {
+        (digits, 1_000_000)
+    } else {
+        (text.strip_suffix('s').unwrap_or(text), 1_000_000_000)
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain(whole) || !plain(fraction) || fraction.len() > 9 {
+        return Err(refused());
+    }
+    let whole: u64 = whole.parse().map_err(|_| refused())?;
+    let scale = 10_u64.pow(fraction.len() as u32);
+    let fraction: u64 = fraction.parse().map_err(|_| refused())?;
+    let ns = u128::from(whole) * unit_ns + u128::from(fraction) * unit_ns / u128::from(scale);
+    let time = u64::try_from(ns).map(Duration::from_nanos).map_err(|_| refused())?;
+    if time > MAX {
+        return Err(format!("at most {} seconds", MAX.as_secs()));
+    }
+    Ok(time)
+}
+
+/// A time; `off` and `-1` are none.
+pub(super) fn parse_or_off(text: &str) -> Result<Option<Duration>, String> {
+    if text == "off" || text == "-1" {
+        return Ok(None);
+    }
+    parse(text).map(Some).map_err(|why| format!("{why}, nor \"off\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        for (text, ns) in [
+            ("0", 0),
+            ("10", 10_000_000_000),
+            ("0.25", 250_000_000),
+            ("1.000000001", 1_000_000_001),
+        ] {
+            let time = Duration::from_nanos(ns);
+            assert_eq!(print(time), text);
+            assert_eq!(parse(text), Ok(time));
+        }
+        assert_eq!(parse("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(parse("1.5us"), Ok(Duration::from_nanos(1500)));
+        assert_eq!(parse_or_off("off"), Ok(None));
+        assert_eq!(parse_or_off("-1"), Ok(None));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "x", "-2", "1.", ".5", "1e3", "ms", "99999999999999999999", "3 s"] {
+            assert!(parse(text).is_err(), "{text:?} must be refused");
+        }
+        assert!(parse("2147483648").is_err(), "beyond 31 bits");
+    }
+}

@@ -1,0 +1,117 @@
+//! Attributes of devices (heads).
+
+use super::ObjectKind::Head as H;
+use super::{Attribute, Figures, Target, View, ro, rw};
+use crate::control::Control;
+use crate::mail::HeadStats;
+use crate::topology::HeadId;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+pub(super) const TABLE: &[Attribute] = &[
+    rw(
+        H,
+        "delayed_removal_secs",
+        "how long it stays, with I/O waiting, when its last path is gone; seconds",
+        |v| Some(v.head?.delayed_removal_secs.to_string()),
+        set_delayed_removal,
+    ),
+    ro(H, "size", "units of 512 bytes", |v| Some((v.head?.bytes() / 512).to_string())),
+    ro(H, "nsid", "namespace identifier", |v| Some(v.head?.nsid.to_string())),
+    ro(H, "uuid", "UUID, when it has one", |v| {
+        let uuid = v.head?.ids.uuid;
+        (!uuid.is_zero()).then(|| uuid.to_string())
+    }),
+    ro(H, "nguid", "NGUID, when it has one", |v| {
+        let nguid = v.head?.ids.nguid;
+        (!nguid.is_zero()).then(|| nguid.to_string())
+    }),
+    ro(H, "eui", "EUI64, when it has one", |v| {
+        let eui64 = v.head?.ids.eui64;
+        (!eui64.is_zero()).then(|| eui64.to_string())
+    }),
+    ro(H, "wwid", "world wide identifier", wwid),
+    rw(
+        H,
+        "io_requeue_no_usable_path_count",
+        "commands that waited for a usable path; writing 0 resets it",
+        |v| {
+            let count = sum(v.head?.id, v.figures, |head| head.requeued_no_usable_path);
+            Some(count.saturating_sub(v.head?.requeues_base).to_string())
+        },
+        |control, target, value, figures| {
+            reset(value)?;
+            if let Some(head) = head_of(control, target) {
+                head.requeues_base = sum(head.id, figures, |head| head.requeued_no_usable_path);
+            }
+            Ok(())
+        },
+    ),
+    rw(
+        H,
+        "io_fail_no_available_path_count",
+        "commands that failed for want of an available path; writing 0 resets it",
+        |v| {
+            let count = sum(v.head?.id, v.figures, |head| head.failed_no_available_path);
+            Some(count.saturating_sub(v.head?.no_path_base).to_string())
+        },
+        |control, target, value, figures| {
+            reset(value)?;
+            if let Some(head) = head_of(control, target) {
+                head.no_path_base = sum(head.id, figures, |head| head.failed_no_available_path);
+            }
+            Ok(())
+        },
+    ),
+];
+
+/// Counters take nothing but 0.
+pub(super) fn reset(value: &str) -> Result<(), String> {
+    if value == "0" { Ok(()) } else { Err(String::from("only 0 can be written: it resets")) }
+}
+
+fn sum(id: HeadId, figures: &Figures<'_>, of: fn(&HeadStats) -> u64) -> u64 {
+    let heads = figures.iter().flat_map(|(_, stats)| &stats.heads);
+    heads.filter(|head| head.head == id).map(of).sum()
+}
+
+fn head_of<'a>(
+    control: &'a mut Control,
+    target: &Target,
+) -> Option<&'a mut crate::control::subsystem::Head> {
+    match *target {
+        Target::Head(at, head) => Some(&mut control.subsystems[at].heads[head]),
+        _ => None,
+    }
+}
+
+fn set_delayed_removal(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), String> {
+    let seconds: u32 = value.parse().map_err(|_| String::from("a whole number of seconds"))?;
+    if let Some(head) = head_of(control, target) {
+        head.delayed_removal_secs = u64::from(seconds);
+        control.env.dirty = true;
+    }
+    Ok(())
+}
+
+/// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
+fn wwid(view: &View<'_>) -> Option<String> {
+    let (head, subsystem) = (view.head?, view.subsystem?);
+    let ids = &head.ids;
+    Some(if !ids.uuid.is_zero() {
+        format!("uuid.{}", ids.uuid)
+    } else if !ids.nguid.is_zero() {
+        format!("eui.{:x}", ids.nguid)
+    } else if !ids.eui64.is_zero() {
+        format!("eui.{:x}", ids.eui64)
+    } else {
+        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let (serial, model) = (hex(&subsystem.identity.serial), hex(&subsystem.identity.model));
+        format!("nvme.{:04x}-{serial}-{model}-{:08x}", subsystem.identity.vendor, head.nsid)
+    })
+}

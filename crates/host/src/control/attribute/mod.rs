@@ -1,0 +1,233 @@
+//! Attributes: every name, its object, who may see and write it, how it is read, written and
+//! refused, in one table. Names and texts are the kernel's where it has them.
+
+mod controller;
+mod duration;
+mod head;
+mod path;
+mod subsystem;
+
+use super::Control;
+use super::controller::Controller;
+use super::publish::Condition;
+use super::subsystem::{Head, Path, Subsystem};
+use crate::mail::{PathStats, ShardStats};
+use crate::topology::ControllerId;
+use crate::verb::VerbError;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use anabranch_proto::machine::WorkerId;
+use core::fmt;
+
+/// What an attribute belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// `nvme-subsysN`.
+    Subsystem,
+    /// `nvmeN`.
+    Controller,
+    /// `nvmeXnY`.
+    Head,
+    /// `nvmeXcYnZ`.
+    Path,
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ObjectKind::Subsystem => "subsystem (nvme-subsysN)",
+            ObjectKind::Controller => "controller (nvmeN)",
+            ObjectKind::Head => "device (nvmeXnY)",
+            ObjectKind::Path => "path (nvmeXcYnZ)",
+        })
+    }
+}
+
+/// The text of an attribute; `None` when the object does not show it.
+type Read = fn(&View<'_>) -> Option<String>;
+type Write = fn(&mut Control, &Target, &str, &Figures<'_>) -> Result<(), String>;
+type Figures<'a> = [(WorkerId, ShardStats)];
+
+/// One attribute.
+pub struct Attribute {
+    /// Its name.
+    pub name: &'static str,
+    /// What it belongs to.
+    pub object: ObjectKind,
+    /// One line for a human: meaning, unit, range.
+    pub help: &'static str,
+    read: Read,
+    write: Option<Write>,
+}
+
+impl Attribute {
+    /// Whether it can be written.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.write.is_some()
+    }
+}
+
+impl fmt::Debug for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attribute").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+const fn ro(object: ObjectKind, name: &'static str, help: &'static str, read: Read) -> Attribute {
+    Attribute { name, object, help, read, write: None }
+}
+
+const fn rw(
+    object: ObjectKind,
+    name: &'static str,
+    help: &'static str,
+    read: Read,
+    write: Write,
+) -> Attribute {
+    Attribute { name, object, help, read, write: Some(write) }
+}
+
+/// Every attribute there is.
+pub fn all() -> impl Iterator<Item = &'static Attribute> {
+    subsystem::TABLE.iter().chain(controller::TABLE).chain(head::TABLE).chain(path::TABLE)
+}
+
+/// An object by its place in the tables.
+enum Target {
+    Subsystem(usize),
+    Controller(ControllerId),
+    Head(usize, usize),
+    Path(usize, usize, ControllerId),
+}
+
+impl Target {
+    fn kind(&self) -> ObjectKind {
+        match self {
+            Target::Subsystem(_) => ObjectKind::Subsystem,
+            Target::Controller(_) => ObjectKind::Controller,
+            Target::Head(..) => ObjectKind::Head,
+            Target::Path(..) => ObjectKind::Path,
+        }
+    }
+}
+
+/// What a reader sees: the object and what it belongs to.
+struct View<'a> {
+    control: &'a Control,
+    figures: &'a Figures<'a>,
+    subsystem: Option<&'a Subsystem>,
+    controller: Option<&'a Controller>,
+    head: Option<&'a Head>,
+    path: Option<&'a Path>,
+}
+
+impl View<'_> {
+    /// What the shards counted for this path.
+    fn path_figures(&self) -> impl Iterator<Item = (WorkerId, &PathStats)> {
+        let wanted = self.head.zip(self.path).map(|(head, path)| (head.id, path.controller));
+        self.figures.iter().flat_map(move |(worker, stats)| {
+            let paths = stats.paths.iter();
+            paths
+                .filter(move |path| wanted == Some((path.head, path.controller)))
+                .map(move |path| (*worker, path))
+        })
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        Some(Condition::of(self.head?, self.path?, &self.control.controllers))
+    }
+}
+
+impl Control {
+    pub(super) fn get_attribute(
+        &self,
+        object: &str,
+        attribute: &str,
+        figures: &Figures<'_>,
+    ) -> Result<String, VerbError> {
+        let target = self.target(object)?;
+        let entry = find(&target, object, attribute)?;
+        let hidden = || VerbError::Invalid(format!("{object} does not show {attribute}"));
+        (entry.read)(&self.view(&target, figures)).ok_or_else(hidden)
+    }
+
+    pub(super) fn set_attribute(
+        &mut self,
+        object: &str,
+        attribute: &str,
+        value: &str,
+        figures: &Figures<'_>,
+    ) -> Result<(), VerbError> {
+        let target = self.target(object)?;
+        let entry = find(&target, object, attribute)?;
+        let write = entry
+            .write
+            .ok_or_else(|| VerbError::Invalid(format!("{attribute} of {object} is read-only")))?;
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        write(self, &target, value, figures)
+            .map_err(|why| VerbError::Invalid(format!("{object} {attribute}: {why}")))
+    }
+
+    /// The attributes of a controller that are options, as name and text.
+    pub(super) fn option_texts(&self, id: ControllerId) -> Vec<(String, String)> {
+        let view = self.view(&Target::Controller(id), &[]);
+        let options = controller::TABLE.iter().filter(|entry| entry.is_writable());
+        let constant = controller::TABLE.iter().filter(|entry| entry.name == "kato");
+        options
+            .chain(constant)
+            .filter_map(|entry| Some((entry.name.to_string(), (entry.read)(&view)?)))
+            .collect()
+    }
+
+    fn target(&self, object: &str) -> Result<Target, VerbError> {
+        for (at, subsystem) in self.subsystems.iter().enumerate() {
+            if subsystem.name() == object {
+                return Ok(Target::Subsystem(at));
+            }
+            for (index, head) in subsystem.heads.iter().enumerate().filter(|(_, h)| h.visible) {
+                if subsystem.head_name(head) == object {
+                    return Ok(Target::Head(at, index));
+                }
+                let is_it = |path: &&Path| subsystem.path_name(head, path.controller) == object;
+                if let Some(path) = head.paths.iter().find(is_it) {
+                    return Ok(Target::Path(at, index, path.controller));
+                }
+            }
+        }
+        self.find_controller(object).map(Target::Controller).map_err(|_| {
+            let forms = "objects are nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
+            VerbError::Invalid(format!("there is no {object} ({forms})"))
+        })
+    }
+
+    fn view<'a>(&'a self, target: &Target, figures: &'a Figures<'a>) -> View<'a> {
+        let (subsystem, head, controller) = match *target {
+            Target::Subsystem(at) => (Some(at), None, None),
+            Target::Controller(id) => (self.subsystem_of(id), None, Some(id)),
+            Target::Head(at, head) => (Some(at), Some(head), None),
+            Target::Path(at, head, controller) => (Some(at), Some(head), Some(controller)),
+        };
+        let subsystem = subsystem.map(|at| &self.subsystems[at]);
+        let head = subsystem.zip(head).map(|(subsystem, at)| &subsystem.heads[at]);
+        View {
+            control: self,
+            figures,
+            subsystem,
+            controller: controller.and_then(|id| self.controllers.get(&id)),
+            head,
+            path: head.zip(controller).and_then(|(head, id)| head.path(id)),
+        }
+    }
+}
+
+fn find(target: &Target, object: &str, name: &str) -> Result<&'static Attribute, VerbError> {
+    let kind = target.kind();
+    all().find(|entry| entry.object == kind && entry.name == name).ok_or_else(|| {
+        let names: Vec<&str> =
+            all().filter(|entry| entry.object == kind).map(|entry| entry.name).collect();
+        let names = names.join(", ");
+        VerbError::Invalid(format!("{object} has no attribute {name}; a {kind} has {names}"))
+    })
+}

@@ -1,0 +1,117 @@
+//! Attributes of paths.
+
+use super::ObjectKind::Path as P;
+use super::head::reset;
+use super::{Attribute, Figures, Target, View, ro, rw};
+use crate::control::Control;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use anabranch_policy::Policy;
+
+pub(super) const TABLE: &[Attribute] = &[
+    ro(P, "ana_state", "ANA state; shown when its controller uses ANA", |v| {
+        v.controller?.ana.log_bytes()?;
+        Some(v.condition()?.ana_state.to_string())
+    }),
+    ro(P, "ana_grpid", "ANA group; shown when its controller uses ANA", |v| {
+        v.controller?.ana.log_bytes()?;
+        Some(v.condition()?.ana_group.to_string())
+    }),
+    ro(P, "nsid", "namespace identifier", |v| Some(v.head?.nsid.to_string())),
+    ro(P, "size", "units of 512 bytes, as this path says", |v| {
+        let bytes = v.path?.blocks.saturating_mul(u64::from(v.head?.block_bytes));
+        Some((bytes / 512).to_string())
+    }),
+    ro(P, "usable", "1 when it may be chosen now", |v| {
+        Some(u8::from(v.condition()?.usable()).to_string())
+    }),
+    ro(
+        P,
+        "queue_depth",
+        "in flight on its controller; empty unless iopolicy is queue-depth",
+        |v| {
+            let counts = v.subsystem?.policy == Policy::QueueDepth;
+            let depth = v.controller?.ledger.nr_active();
+            Some(if counts { depth.to_string() } else { String::new() })
+        },
+    ),
+    ro(P, "numa_nodes", "nodes that use it; empty unless iopolicy is numa", |v| {
+        let cached = v.subsystem?.policy == Policy::Numa;
+        Some(if cached { print_nodes(&nodes(v)) } else { String::new() })
+    }),
+    rw(
+        P,
+        "multipath_failover_count",
+        "commands that left it for another path; writing 0 resets it",
+        |v| Some(failovers(v).saturating_sub(v.path?.failovers_base).to_string()),
+        reset_failovers,
+    ),
+];
+
+fn failovers(view: &View<'_>) -> u64 {
+    view.path_figures().map(|(_, path)| path.failovers).sum()
+}
+
+fn reset_failovers(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    figures: &Figures<'_>,
+) -> Result<(), String> {
+    reset(value)?;
+    let base = failovers(&control.view(target, figures));
+    if let Target::Path(at, head, controller) = *target
+        && let Some(path) = control.subsystems[at].heads[head].path_mut(controller)
+    {
+        path.failovers_base = base;
+    }
+    Ok(())
+}
+
+/// Nodes whose workers have the path cached, ascending.
+fn nodes(view: &View<'_>) -> Vec<u32> {
+    let cached = view.path_figures().filter(|(_, path)| path.numa_cached);
+    let mut nodes: Vec<u32> = cached.map(|(worker, _)| view.control.node_of(worker)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// As the kernel prints a node list: `0-1,3`.
+fn print_nodes(nodes: &[u32]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while at < nodes.len() {
+        let start = nodes[at];
+        while at + 1 < nodes.len() && nodes[at + 1] == nodes[at] + 1 {
+            at += 1;
+        }
+        let comma = if text.is_empty() { "" } else { "," };
+        if nodes[at] == start {
+            text.push_str(&format!("{comma}{start}"));
+        } else {
+            text.push_str(&format!("{comma}{start}-{}", nodes[at]));
+        }
+        at += 1;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print_nodes;
+
+    #[test]
+    fn node_lists_look_like_the_kernels() {
+        for (nodes, text) in [
+            (&[][..], ""),
+            (&[0], "0"),
+            (&[0, 1], "0-1"),
+            (&[0, 1, 3], "0-1,3"),
+            (&[0, 2, 3, 4, 7], "0,2-4,7"),
+        ] {
+            assert_eq!(print_nodes(nodes), text);
+        }
+    }
+}

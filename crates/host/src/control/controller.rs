@@ -1,0 +1,156 @@
+//! One controller: what it is, and which parts work on it.
+//!
+//! A controller knows nothing of heads and of other controllers. It drives its admin connection,
+//! tells shards to open and stop queue pairs, keeps what the peer said, and leaves a
+//! [`Notice`](super::env::Notice) when the parts above have to look.
+
+use super::ana::AnaBook;
+use super::async_event::EventRequests;
+use super::discovery::DiscoveryRead;
+use super::facts::{Facts, Identity};
+use super::lifecycle::Phase;
+use super::link::Link;
+use super::queues::QueueSet;
+use super::scan::Scan;
+use crate::config::ConnectRequest;
+use crate::topology::{Association, ControllerId, ControllerState};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use anabranch_policy::ControllerLedger;
+use anabranch_proto::machine::{Time, VerbId};
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// What a controller is for.
+pub(super) enum Kind {
+    /// It carries I/O: one path of each of its namespaces.
+    Io,
+    /// Its discovery log is read once, for this caller, then it goes.
+    Discovery(VerbId, DiscoveryRead),
+}
+
+/// Callers who wait for something to become of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// Until it is live and its namespaces are known.
+    Connect(VerbId),
+    /// Until it is live again or the attempt has failed.
+    Reset(VerbId),
+}
+
+/// One controller.
+pub(super) struct Controller {
+    pub(super) id: ControllerId,
+    pub(super) request: ConnectRequest,
+    pub(super) kind: Kind,
+    pub(super) state: ControllerState,
+    pub(super) association: Association,
+    pub(super) phase: Phase,
+    pub(super) link: Option<Link>,
+    /// Attempts to connect that have failed since the namespaces were last verified.
+    pub(super) attempts: u32,
+    /// When the controller began to be without a connection.
+    pub(super) lost_at: Option<Time>,
+    /// `fast_io_fail_tmo` has passed since then.
+    pub(super) fast_io_failed: bool,
+    /// It was live at least once.
+    pub(super) was_live: bool,
+    /// Who it said it was when it was first admitted.
+    pub(super) identity: Option<Identity>,
+    /// What the peer has said so far in this association.
+    pub(super) facts: Facts,
+    /// What it had said when it last went live.
+    pub(super) proven: Facts,
+    pub(super) ana: AnaBook,
+    pub(super) events: EventRequests,
+    /// When the next Keep Alive is due.
+    pub(super) keep_alive_at: Option<Time>,
+    pub(super) scan: Scan,
+    pub(super) queues: QueueSet,
+    pub(super) waiters: Vec<Waiter>,
+    pub(super) ledger: Arc<ControllerLedger>,
+    pub(super) local: Option<SocketAddr>,
+    /// Times it came back to live.
+    pub(super) reconnects: u64,
+    /// Resets, asked for or forced.
+    pub(super) resets: u64,
+    /// Why it was last lost or could not connect.
+    pub(super) last_error: Option<String>,
+}
+
+impl Controller {
+    pub(super) fn new(id: ControllerId, request: ConnectRequest, kind: Kind) -> Controller {
+        Controller {
+            id,
+            request,
+            kind,
+            state: ControllerState::New,
+            association: Association(0),
+            phase: Phase::Gone,
+            link: None,
+            attempts: 0,
+            lost_at: None,
+            fast_io_failed: false,
+            was_live: false,
+            identity: None,
+            facts: Facts::default(),
+            proven: Facts::default(),
+            ana: AnaBook::default(),
+            events: EventRequests::default(),
+            keep_alive_at: None,
+            scan: Scan::default(),
+            queues: QueueSet::default(),
+            waiters: Vec::new(),
+            ledger: Arc::new(ControllerLedger::default()),
+            local: None,
+            reconnects: 0,
+            resets: 0,
+            last_error: None,
+        }
+    }
+
+    /// `nvmeN`.
+    pub(super) fn name(&self) -> String {
+        format!("nvme{}", self.id.0)
+    }
+
+    /// Where it is, for a human.
+    pub(super) fn address(&self) -> String {
+        self.request.to.to_string()
+    }
+
+    pub(super) fn is_discovery(&self) -> bool {
+        matches!(self.kind, Kind::Discovery(..))
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.state == ControllerState::Live
+    }
+
+    /// A deadline for one admin command that starts now.
+    pub(super) fn admin_deadline(&self, now: Time) -> Time {
+        now.after(self.request.options.admin_timeout)
+    }
+
+    /// Pause between two Keep Alive commands, and how long one may take, so that a silent peer is
+    /// noticed within KATO.
+    pub(super) fn keep_alive_interval(&self) -> Option<Duration> {
+        let kato = self.request.options.keep_alive_tmo;
+        (!kato.is_zero()).then(|| kato / 2)
+    }
+
+    /// Attempts to reconnect that are allowed; `None` = no limit (B11).
+    pub(super) fn max_attempts(&self) -> Option<u32> {
+        let options = &self.request.options;
+        let delay = options.reconnect_delay.as_nanos().max(1);
+        let limit = options.ctrl_loss_tmo?.as_nanos().div_ceil(delay);
+        Some(u32::try_from(limit).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the namespaces that it shows were confirmed in the present association.
+    pub(super) fn is_verified(&self) -> bool {
+        self.scan.is_verified(self.association)
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading a discovery log, whole and consistent.
+//!
+//! Header, entries in pieces, then the header again: when the generation counter has moved, from the
+//! start (NVMe-oF "Discovery Log Page"). Everything that the peer says is bounded (C65).
+
+use super::controller::{Controller, Kind};
+use super::env::Env;
+use super::lifecycle::Phase;
+use super::link::{Answer, Purpose};
+use super::setup::Step;
+use super::wire;
+use crate::verb::Reply;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use anabranch_proto::machine::Buffers;
+use anabranch_proto::nvme::log::DiscoveryEntry;
+use core::time::Duration;
+
+/// Entries of one log; a log that says to have more is refused.
+pub(super) const MAX_ENTRIES: u64 = 10_000;
+
+/// Entries that one command reads.
+const ENTRIES_PER_READ: u64 = 15;
+
+/// How often the log may change while it is read.
+const MAX_RESTARTS: u32 = 10;
+
+/// Time for the whole log.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    Header,
+    Entries {
+        next: u64,
+        count: u32,
+    },
+    Check,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct DiscoveryRead {
+    part: Part,
+    generation: u64,
+    count: u64,
+    restarts: u32,
+    entries: Vec<DiscoveryEntry>,
+    answered: bool,
+}
+
+impl DiscoveryRead {
+    /// Whether the caller has no answer yet; from now on it has.
+    pub(super) fn take_unanswered(&mut self) -> bool {
+        !core::mem::replace(&mut self.answered, true)
+    }
+
+    fn restart(&mut self) {
+        let DiscoveryRead { restarts, answered, .. } = *self;
+        *self = DiscoveryRead { restarts: restarts + 1, answered, ..DiscoveryRead::default() };
+    }
+
+    /// Takes in what was read. `true` when the log is whole.
+    fn take(&mut self, data: &[u8]) -> Result<bool, String> {
+        match self.part {
+            Part::Header => {
+                let header = wire::parse_discovery_header(data, MAX_ENTRIES)?;
+                self.generation = header.generation;
+                self.count = header.entries;
+                self.go_on(0);
+                Ok(self.count == 0)
+            }
+            Part::Entries { next, count } => {
+                self.entries.extend(wire::parse_discovery_entries(data));
+                self.go_on(next + u64::from(count));
+                Ok(false)
+            }
+            Part::Check => {
+                let header = wire::parse_discovery_header(data, MAX_ENTRIES)?;
+                if header.generation == self.generation {
+                    return Ok(true);
+                }
+                if self.restarts >= MAX_RESTARTS {
+                    return Err(String::from("the discovery log changes faster than it is read"));
+                }
+                self.restart();
+                Ok(false)
+            }
+        }
+    }
+
+    fn go_on(&mut self, next: u64) {
+        // At most a handful: fits any integer.
+        let count = (self.count - next).min(ENTRIES_PER_READ) as u32;
+        self.part = if count == 0 { Part::Check } else { Part::Entries { next, count } };
+    }
+}
+
+impl Controller {
+    /// Sends the next command.
+    pub(super) fn read_discovery(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let deadline = self.admin_deadline(env.now);
+        let (Kind::Discovery(_, read), Some(link)) = (&self.kind, &mut self.link) else { return };
+        let command = match read.part {
+            Part::Header | Part::Check => wire::discovery_header(),
+            Part::Entries { next, count } => wire::discovery_entries(next, count),
+        };
+        if let Err(error) = link.send(env, bufs, Purpose::Discovery, command, deadline) {
+            self.fail(env, String::from(error.text()), false);
+        }
+    }
+
+    pub(super) fn discovery_answered(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        answer: &Answer,
+    ) {
+        if !matches!(self.phase, Phase::Setup { step: Step::Discovery, .. }) {
+            return;
+        }
+        if !answer.status.is_success() {
+            return self.fail(
+                env,
+                format!("discovery log: {}", answer.status),
+                answer.status.dnr(),
+            );
+        }
+        let Kind::Discovery(id, read) = &mut self.kind else { return };
+        match read.take(&answer.data) {
+            Ok(false) => self.read_discovery(env, bufs),
+            Ok(true) => {
+                let entries = core::mem::take(&mut read.entries);
+                if read.take_unanswered() {
+                    env.reply(*id, Reply::Discovered { generation: read.generation, entries });
+                }
+                self.begin_shutdown(env, bufs);
+            }
+            Err(why) => self.fail(env, format!("discovery log: {why}"), false),
+        }
+    }
+}

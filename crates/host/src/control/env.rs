@@ -1,0 +1,117 @@
+//! What every part of control writes to: outputs, mail, and notices to the parts above.
+
+use super::controller::Controller;
+use crate::config::HostConfig;
+use crate::event::HostEvent;
+use crate::mail::ToShard;
+use crate::topology::ControllerId;
+use crate::verb::{Reply, VerbError};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{ConnId, Output, Time, VerbId, WorkerId};
+use core::convert::Infallible;
+
+/// What control wants done. User verbs never reach it, so neither do their replies.
+pub type ControlOutput = Output<ToShard, Reply<Infallible>, HostEvent>;
+
+/// Something that happened inside one controller and concerns the parts above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// Identify Controller was read; the connect sequence waits for admission to a subsystem.
+    Identified,
+    /// The namespace list was read.
+    Scanned,
+    /// An ANA log was processed.
+    AnaRead,
+    /// It is being removed: what do the shards have in flight on it?
+    Draining,
+    /// The controller is gone; nothing of it is left outside.
+    Gone,
+}
+
+/// The writing end of control.
+pub(super) struct Env {
+    /// The time of the input being handled.
+    pub(super) now: Time,
+    pub(super) config: HostConfig,
+    /// The topology has changed and must be published at the end of this input.
+    pub(super) dirty: bool,
+    outputs: VecDeque<ControlOutput>,
+    mail: Vec<(WorkerId, ToShard)>,
+    notices: VecDeque<(ControllerId, Notice)>,
+    next_conn: u32,
+}
+
+impl Env {
+    pub(super) fn new(config: HostConfig) -> Env {
+        Env {
+            now: Time::ZERO,
+            config,
+            dirty: false,
+            outputs: VecDeque::new(),
+            mail: Vec::new(),
+            notices: VecDeque::new(),
+            next_conn: 0,
+        }
+    }
+
+    pub(super) fn output(&mut self, output: ControlOutput) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn event(&mut self, event: HostEvent) {
+        self.output(Output::Event(event));
+    }
+
+    pub(super) fn reply(&mut self, id: VerbId, reply: Reply<Infallible>) {
+        self.output(Output::Reply { id, reply });
+    }
+
+    pub(super) fn refuse(&mut self, id: VerbId, error: VerbError) {
+        self.reply(id, Reply::Error(error));
+    }
+
+    /// Mail leaves behind the topology of the same input, so that a shard told to stop a queue
+    /// pair already knows why.
+    pub(super) fn mail(&mut self, to: WorkerId, mail: ToShard) {
+        self.mail.push((to, mail));
+    }
+
+    pub(super) fn mail_all(&mut self, mut mail: impl FnMut() -> ToShard) {
+        for worker in 1..=self.config.data_workers {
+            self.mail(WorkerId(worker), mail());
+        }
+    }
+
+    /// A new picture for everybody, ahead of all mail of this input.
+    pub(super) fn mail_first(&mut self, mut mail: impl FnMut() -> ToShard) {
+        for worker in 1..=self.config.data_workers {
+            self.output(Output::Mail { to: WorkerId(worker), mail: mail() });
+        }
+    }
+
+    pub(super) fn post(&mut self) {
+        for (to, mail) in self.mail.drain(..) {
+            self.outputs.push_back(Output::Mail { to, mail });
+        }
+    }
+
+    pub(super) fn notice(&mut self, controller: &Controller, notice: Notice) {
+        self.notices.push_back((controller.id, notice));
+    }
+
+    pub(super) fn next_notice(&mut self) -> Option<(ControllerId, Notice)> {
+        self.notices.pop_front()
+    }
+
+    pub(super) fn next_output(&mut self) -> Option<ControlOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// A connection name that was not used for 2^31 connections.
+    pub(super) fn new_conn(&mut self) -> ConnId {
+        let conn = ConnId::opened(self.next_conn);
+        self.next_conn = (self.next_conn + 1) & 0x7fff_ffff;
+        conn
+    }
+}

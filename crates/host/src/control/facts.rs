@@ -1,0 +1,188 @@
+//! What a controller says about itself while connecting, checked and reduced to what we use.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use anabranch_proto::machine::Time;
+use anabranch_proto::nvme::fabrics::ConnectResponse;
+use anabranch_proto::nvme::feature::AsyncEventConfig;
+use anabranch_proto::nvme::identify::{Controller as Identified, IoCommandLimits};
+use anabranch_proto::nvme::nqn::Nqn;
+use anabranch_proto::nvme::property::{Cap, Vs};
+use core::fmt;
+use core::time::Duration;
+
+/// Namespace identification descriptors exist from this version on.
+const VS_DESCRIPTORS: Vs = Vs(0x0001_0300);
+
+/// Time to become ready that is given to every controller, whatever CAP.TO says.
+const MIN_READY_TIME: Duration = Duration::from_secs(1);
+
+/// Who a controller says it is. The same on all controllers of a subsystem, and after a reconnect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) nqn: Nqn,
+    pub(super) serial: String,
+    pub(super) model: String,
+    pub(super) vendor: u16,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} serial \"{}\" model \"{}\"", self.nqn, self.serial, self.model)
+    }
+}
+
+/// The ANA part of Identify Controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AnaFacts {
+    /// NANAGRPID.
+    pub(super) groups: u32,
+    /// ANAGRPMAX.
+    pub(super) max_group: u32,
+    /// Bytes of the whole log.
+    pub(super) log_bytes: u64,
+    /// ANATT.
+    pub(super) transition_secs: u8,
+}
+
+/// What was said in one association.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) cntlid: u16,
+    /// Entries of an I/O queue; 0 until CAP was read.
+    pub(super) queue_entries: u16,
+    page_shift: u32,
+    pub(super) ready_timeout: Duration,
+    pub(super) ready_by: Option<Time>,
+    version: Vs,
+    pub(super) firmware: String,
+    /// I/O queues granted.
+    pub(super) io_queues: u16,
+    pub(super) in_capsule_bytes: u32,
+    /// MDTS; `None` = no limit.
+    pub(super) max_transfer_bytes: Option<u32>,
+    pub(super) write_zeroes: bool,
+    /// WZSL; `None` = not reported.
+    pub(super) max_write_zeroes_bytes: Option<u32>,
+    pub(super) discard: bool,
+    pub(super) max_discard_blocks: u32,
+    pub(super) compare: bool,
+    pub(super) volatile_write_cache: bool,
+    /// Events to ask for.
+    pub(super) events_mask: u32,
+    pub(super) ana: Option<AnaFacts>,
+    /// CRDT1 to CRDT3.
+    pub(super) retry_delays: [Duration; 3],
+}
+
+impl Facts {
+    pub(super) fn take_connect(&mut self, result: u64) -> Result<(), String> {
+        let response = ConnectResponse::from_result(result);
+        if response.authentication_required() {
+            return Err(String::from(
+                "the controller requires authentication, which is not supported",
+            ));
+        }
+        self.cntlid = response.cntlid();
+        Ok(())
+    }
+
+    pub(super) fn take_capabilities(&mut self, cap: u64, queue_size: u16) -> Result<(), String> {
+        let cap = Cap(cap);
+        if !cap.has_nvm_command_set() {
+            return Err(String::from("CAP.CSS: the controller has no NVM command set"));
+        }
+        let offered = u16::try_from(cap.queue_entries()).unwrap_or(u16::MAX);
+        self.queue_entries = queue_size.min(offered).max(2);
+        self.page_shift = cap.page_shift();
+        self.ready_timeout = Duration::from_millis(u64::from(cap.ready_ms())).max(MIN_READY_TIME);
+        Ok(())
+    }
+
+    pub(super) fn take_version(&mut self, vs: u64) {
+        self.version = Vs((vs & u64::from(u32::MAX)) as u32);
+    }
+
+    /// Takes Identify Controller in; gives back who it is.
+    pub(super) fn take_identify(
+        &mut self,
+        bytes: &[u8],
+        wanted: &Nqn,
+        discovery: bool,
+        keep_alive: Duration,
+    ) -> Result<Identity, String> {
+        let said = Identified::parse(bytes).map_err(|error| error.to_string())?;
+        if said.cntlid != self.cntlid {
+            return Err(format!(
+                "mismatching controller id: Connect says {}, Identify says {}",
+                self.cntlid, said.cntlid
+            ));
+        }
+        if let Some(nqn) = said.subnqn.as_ref().filter(|&nqn| !discovery && nqn != wanted) {
+            return Err(format!("it belongs to another subsystem: {nqn}"));
+        }
+        if !discovery && said.is_discovery() {
+            return Err(String::from("it is a discovery controller"));
+        }
+        if said.sgls & 3 == 0 {
+            return Err(String::from("SGLS: the controller does not support SGLs"));
+        }
+        if !discovery && said.kas == 0 && !keep_alive.is_zero() {
+            return Err(String::from("KAS: the controller does not support keep-alive"));
+        }
+        self.take_limits(&said);
+        self.take_features(&said, discovery);
+        Ok(Identity { nqn: wanted.clone(), serial: said.sn, model: said.mn, vendor: said.vid })
+    }
+
+    fn take_limits(&mut self, said: &Identified) {
+        if said.maxcmd != 0 {
+            self.queue_entries = self.queue_entries.min(said.maxcmd).max(2);
+        }
+        self.in_capsule_bytes = said.in_capsule_bytes();
+        self.max_transfer_bytes = said.max_transfer_bytes(self.page_shift);
+        self.retry_delays =
+            [1, 2, 3].map(|crd| Duration::from_millis(u64::from(said.retry_delay_ms(crd))));
+        self.firmware.clone_from(&said.fr);
+    }
+
+    fn take_features(&mut self, said: &Identified, discovery: bool) {
+        self.write_zeroes = said.oncs & Identified::ONCS_WRITE_ZEROES != 0;
+        self.discard = said.oncs & Identified::ONCS_DSM != 0;
+        self.max_discard_blocks = u32::MAX;
+        self.compare = said.oncs & Identified::ONCS_COMPARE != 0;
+        self.volatile_write_cache = said.vwc & Identified::VWC_PRESENT != 0;
+        let wanted = if discovery {
+            AsyncEventConfig::DISCOVERY_CHANGE
+        } else {
+            AsyncEventConfig::NAMESPACE_ATTRIBUTE | AsyncEventConfig::ANA_CHANGE
+        };
+        self.events_mask = said.oaes & wanted;
+        self.ana = said.has_ana().then(|| AnaFacts {
+            groups: said.nanagrpid,
+            max_group: said.anagrpmax,
+            log_bytes: said.ana_log_bytes(),
+            transition_secs: said.anatt_s,
+        });
+    }
+
+    /// Takes the limits of the NVM command set in. They are optional, so a structure that makes no
+    /// sense changes nothing.
+    pub(super) fn take_nvm_limits(&mut self, bytes: &[u8]) {
+        let Ok(limits) = IoCommandLimits::parse(bytes) else { return };
+        self.max_write_zeroes_bytes = limits.write_zeroes_bytes(self.page_shift);
+        if limits.dmrsl_blocks != 0 {
+            self.max_discard_blocks = limits.dmrsl_blocks;
+        }
+    }
+
+    /// Whether Identify with CNS 03h exists.
+    pub(super) fn has_descriptors(&self) -> bool {
+        self.version >= VS_DESCRIPTORS
+    }
+
+    /// Whether Identify with CNS 06h exists.
+    pub(super) fn has_nvm_limits(&self) -> bool {
+        self.version >= Vs::V2_0
+    }
+}

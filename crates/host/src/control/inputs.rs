@@ -1,0 +1,216 @@
+//! Inputs find the controller that they concern.
+
+use super::Control;
+use super::controller::Controller;
+use super::env::Env;
+use super::lifecycle::Phase;
+use super::link::{Answer, Purpose};
+use crate::mail::ToControl;
+use crate::topology::{Association, ControllerId, HeadId};
+use crate::verb::{Reply, Verb, VerbError};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, ConnId, Input, WorkerId};
+use anabranch_proto::nvme::status::Status;
+use core::convert::Infallible;
+
+impl Control {
+    pub(super) fn input(
+        &mut self,
+        input: Input<'_, Verb<Infallible>, ToControl>,
+        bufs: &mut dyn Buffers,
+    ) {
+        match input {
+            Input::Start => self.env.dirty = true,
+            Input::Timeout => self.timeout(bufs),
+            Input::Verb { id, verb } => self.verb(id, verb, bufs),
+            Input::Mail { from, mail } => self.mail(from, mail, bufs),
+            Input::Connected { conn, local } => {
+                self.with(conn, |controller, env| controller.connected(env, local));
+            }
+            Input::Received { conn, bytes } => {
+                self.with(conn, |controller, env| {
+                    if let Some(link) = &mut controller.link {
+                        link.received(bytes, bufs);
+                    }
+                    controller.after_bytes(env, bufs);
+                });
+            }
+            Input::ReceivedInto { conn, len } => {
+                self.with(conn, |controller, env| {
+                    if let Some(link) = &mut controller.link {
+                        link.received_into(len, bufs);
+                    }
+                    controller.after_bytes(env, bufs);
+                });
+            }
+            Input::Transmitted { conn } => {
+                self.with(conn, |controller, env| {
+                    if let Some(link) = &mut controller.link {
+                        link.transmitted();
+                    }
+                    controller.after_bytes(env, bufs);
+                });
+            }
+            Input::Closed { conn, cause } => {
+                self.with(conn, |controller, env| controller.closed(env, cause, bufs));
+            }
+            // Accepted connections, listeners and files belong to the user of this worker.
+            Input::Accepted { .. }
+            | Input::Listening { .. }
+            | Input::Unlistened { .. }
+            | Input::DiskDone { .. } => {}
+        }
+    }
+
+    fn with(&mut self, conn: ConnId, act: impl FnOnce(&mut Controller, &mut Env)) {
+        let found = self
+            .controllers
+            .values_mut()
+            .find(|controller| controller.link.as_ref().is_some_and(|link| link.conn() == conn));
+        if let Some(controller) = found {
+            act(controller, &mut self.env);
+        }
+    }
+
+    fn timeout(&mut self, bufs: &mut dyn Buffers) {
+        let now = self.env.now;
+        let is_due = |controller: &&mut Controller| controller.due().is_some_and(|at| at <= now);
+        for controller in self.controllers.values_mut().filter(is_due) {
+            controller.timeout(&mut self.env, bufs);
+        }
+        let over = |head: &super::subsystem::Head| head.remove_at.is_some_and(|at| at <= now);
+        for index in 0..self.subsystems.len() {
+            if self.subsystems[index].heads.iter().any(over) {
+                self.drop_heads(index);
+            }
+        }
+        self.drop_empty_subsystems();
+        self.waits_timeout();
+    }
+
+    /// The controller, when the mail speaks of its present association.
+    fn current(&mut self, id: ControllerId, association: Association) -> Option<&mut Controller> {
+        self.controllers.get_mut(&id).filter(|controller| controller.association == association)
+    }
+
+    fn mail(&mut self, from: WorkerId, mail: ToControl, bufs: &mut dyn Buffers) {
+        match mail {
+            ToControl::QueueOpen { controller, association } => {
+                self.about(controller, association, |controller, env| {
+                    controller.queue_open(env, from, bufs);
+                });
+            }
+            ToControl::QueueFailed { controller, association, why, do_not_retry } => {
+                self.about(controller, association, |controller, env| {
+                    if matches!(controller.phase, Phase::Queues { .. }) {
+                        let why = format!("I/O queue {}: {why}", from.0);
+                        controller.fail(env, why, do_not_retry);
+                    }
+                });
+            }
+            ToControl::QueueLost { controller, association, why } => {
+                self.about(controller, association, |controller, env| {
+                    controller.fail(env, format!("I/O queue {}: {why}", from.0), false);
+                });
+            }
+            ToControl::QueueStopped { controller, association, .. } => {
+                self.about(controller, association, |controller, env| {
+                    if controller.awaits_stop() {
+                        controller.queues.answered(from);
+                        controller.queue_stopped(env, bufs);
+                    }
+                });
+            }
+            ToControl::AnaError { controller, association, head, status } => {
+                self.ana_error((controller, association), head, status, bufs);
+            }
+            ToControl::NamespaceSuspect { controller, association } => {
+                self.about(controller, association, |controller, env| {
+                    controller.suspect_namespaces(env, bufs);
+                });
+            }
+            ToControl::Stats { id, stats } => self.stats_arrived(from, id, *stats, bufs),
+            ToControl::Frozen { head, epoch } => self.frozen(from, head, epoch),
+            ToControl::Drained => self.drained(from),
+        }
+    }
+
+    fn about(
+        &mut self,
+        id: ControllerId,
+        association: Association,
+        act: impl FnOnce(&mut Controller, &mut Env),
+    ) {
+        let found = self.controllers.get_mut(&id);
+        if let Some(controller) = found.filter(|found| found.association == association) {
+            act(controller, &mut self.env);
+        }
+    }
+
+    fn ana_error(
+        &mut self,
+        (id, association): (ControllerId, Association),
+        head: HeadId,
+        status: Status,
+        bufs: &mut dyn Buffers,
+    ) {
+        if self.current(id, association).is_none() {
+            return;
+        }
+        let found = self.subsystem_of(id).and_then(|index| {
+            let subsystem = &self.subsystems[index];
+            let head = subsystem.heads.iter().find(|candidate| candidate.id == head)?;
+            head.path(id)?;
+            Some((head.nsid, subsystem.path_name(head, id)))
+        });
+        if let (Some(path), Some(controller)) = (found, self.controllers.get_mut(&id)) {
+            controller.ana_error(&mut self.env, bufs, path, status);
+        }
+    }
+}
+
+impl Controller {
+    fn awaits_stop(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { .. } | Phase::StoppingQueues { .. })
+    }
+
+    /// The admin connection has moved on: answers, faults, things to send.
+    fn after_bytes(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        self.check_opened(env, bufs);
+        while let Some(answer) = self.link.as_mut().and_then(|link| link.poll_answer(bufs)) {
+            self.answered(env, bufs, answer);
+        }
+        if let Some(why) = self.link.as_ref().and_then(super::link::Link::fault) {
+            self.fail(env, why, false);
+        }
+        if let Some(link) = &mut self.link {
+            link.pump(env);
+        }
+    }
+
+    fn answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: Answer) {
+        match answer.purpose {
+            Purpose::Setup => self.setup_answered(env, bufs, &answer),
+            Purpose::KeepAlive => self.keep_alive_answered(env, &answer),
+            Purpose::Event => self.event_answered(env, bufs, &answer),
+            Purpose::AnaLog => self.ana_log_answered(env, bufs, &answer),
+            Purpose::ScanClear
+            | Purpose::ScanList
+            | Purpose::ScanIds(_)
+            | Purpose::ScanNamespace(_) => self.scan_answered(env, bufs, &answer),
+            Purpose::ClearEvent => {}
+            Purpose::Shutdown => self.shutdown_answered(env, &answer),
+            Purpose::Discovery => self.discovery_answered(env, bufs, &answer),
+            Purpose::Raw(id) if answer.status.is_success() => {
+                let data: Vec<u8> = answer.data;
+                env.reply(id, Reply::Raw(data));
+            }
+            Purpose::Raw(id) => {
+                let text: String = format!("{}: {}", self.name(), answer.status);
+                env.refuse(id, VerbError::Failed(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The life of a controller, from the first attempt to connect to its removal.
+//!
+//! | phase | state shown | left by | at the latest after |
+//! |---|---|---|---|
+//! | `Waiting` | new / connecting | time | `reconnect_delay` |
+//! | `Opening` | connecting | TCP and ICResp, or closed | `admin_timeout` |
+//! | `Setup` | connecting | the answer of each step | `admin_timeout` per step, CAP.TO for ready |
+//! | `Queues` | connecting | every shard's answer | `admin_timeout` + [`SHARD_GRACE`] |
+//! | `Live` | live | loss, reset, removal | (keep-alive watches it) |
+//! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
+//! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
+//! | `ShuttingDown` | deleting | CSTS.SHST complete | `shutdown_timeout` |
+//! | `Stopping` | resetting / connecting / deleting | shards and the admin connection | [`STOP_LIMIT`] |
+//! | `Gone` | dead | - | - |
+//!
+//! Going down is two-phase: the new state is published and each shard is told to stop; only when all
+//! have answered and the admin connection is closed does the controller go on. `reconnect_delay`
+//! is waited for as it is, without jitter, as in Linux.
+
+use super::controller::{Controller, Kind, Waiter};
+use super::env::{Env, Notice};
+use super::link::{Link, Purpose};
+use super::setup::Step;
+use crate::event::HostEvent;
+use crate::mail::ToShard;
+use crate::topology::{Association, ControllerState};
+use crate::verb::{Reply, VerbError};
+use alloc::format;
+use alloc::string::String;
+use anabranch_proto::machine::{Buffers, CloseCause, Time};
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// How much longer than its own limit a shard may take to say that a queue could not be opened.
+pub(super) const SHARD_GRACE: Duration = Duration::from_secs(5);
+
+/// How long shards and the driver may take to let go of a controller's connections. All of that
+/// is local, so this time passes only when a worker hangs; associations keep its late answers out.
+pub(super) const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// What follows when everything is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Connect again after this pause.
+    Retry(Duration),
+    /// The end.
+    Remove,
+}
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Waiting { until: Time },
+    Opening { until: Time },
+    Setup { step: Step, until: Time },
+    Queues { until: Time },
+    Live,
+    Draining { until: Time, poll_at: Time },
+    StoppingQueues { until: Time },
+    ShuttingDown { until: Time, poll_at: Option<Time> },
+    Stopping { then: Then, until: Time },
+    Gone,
+}
+
+impl Controller {
+    /// The first attempt.
+    pub(super) fn start(&mut self, env: &mut Env) {
+        self.set_state(env, ControllerState::Connecting, None);
+        self.open(env);
+    }
+
+    pub(super) fn set_state(&mut self, env: &mut Env, to: ControllerState, why: Option<&str>) {
+        let from = core::mem::replace(&mut self.state, to);
+        if from == to {
+            return;
+        }
+        if to == ControllerState::Connecting && self.lost_at.is_none() {
+            self.lost_at = Some(env.now);
+        }
+        env.dirty = true;
+        if !self.is_discovery() {
+            let why = why.map(String::from);
+            env.event(HostEvent::State { controller: self.name(), from, to, why });
+        }
+    }
+
+    fn open(&mut self, env: &mut Env) {
+        self.association = Association(self.association.0.wrapping_add(1));
+        self.queues.clear();
+        self.events.clear();
+        self.keep_alive_at = None;
+        self.scan.abandon();
+        self.ana.abandon_read();
+        self.link = Some(Link::open(env, &self.request.to, &self.request.options));
+        self.phase = Phase::Opening { until: self.admin_deadline(env.now) };
+    }
+
+    /// TCP is up.
+    pub(super) fn connected(&mut self, env: &mut Env, local: Option<SocketAddr>) {
+        self.local = local;
+        if let (Phase::Opening { .. }, Some(link)) = (self.phase, &mut self.link) {
+            link.connected(env);
+        }
+    }
+
+    /// The admin connection is over.
+    pub(super) fn closed(&mut self, env: &mut Env, cause: CloseCause, bufs: &mut dyn Buffers) {
+        let Some(link) = self.link.take() else { return };
+        for caller in link.closed(bufs) {
+            let text = format!("{}: the admin connection was lost", self.name());
+            env.refuse(caller, VerbError::Failed(text));
+        }
+        match self.phase {
+            Phase::Stopping { .. } => self.check_stopped(env),
+            Phase::Waiting { .. } | Phase::Gone => {}
+            Phase::Opening { .. } => {
+                let closed = cause == CloseCause::PeerClosed;
+                let text =
+                    if closed { String::from("closed before ICResp") } else { format!("{cause}") };
+                self.fail(env, text, false);
+            }
+            _ => self.fail(env, format!("admin queue: {cause}"), false),
+        }
+    }
+
+    /// The controller cannot go on as it is: down, and then up again or away.
+    pub(super) fn fail(&mut self, env: &mut Env, why: String, do_not_retry: bool) {
+        match self.phase {
+            Phase::Stopping { .. } | Phase::Waiting { .. } | Phase::Gone => {}
+            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {
+                self.last_error = Some(why);
+                self.stop(env, Then::Remove);
+            }
+            Phase::Live => self.lose(env, why, self.request.options.reconnect_delay),
+            Phase::Opening { .. } | Phase::Setup { .. } | Phase::Queues { .. } => {
+                self.attempt_failed(env, why, do_not_retry);
+            }
+        }
+    }
+
+    /// From live to resetting.
+    fn lose(&mut self, env: &mut Env, why: String, delay: Duration) {
+        self.resets += 1;
+        if !self.is_verified() {
+            // A connection that never proved itself counts as a failed attempt.
+            self.attempts = self.attempts.saturating_add(1);
+        }
+        let reachable = self.max_attempts().is_none_or(|limit| self.attempts < limit);
+        self.set_state(env, ControllerState::Resetting, Some(&why));
+        self.last_error = Some(why);
+        self.answer_connect(env);
+        self.stop(env, if reachable { Then::Retry(delay) } else { Then::Remove });
+    }
+
+    fn attempt_failed(&mut self, env: &mut Env, why: String, do_not_retry: bool) {
+        self.attempts = self.attempts.saturating_add(1);
+        let allowed = self.max_attempts().is_none_or(|limit| self.attempts < limit);
+        let wanted = self.request.keep_trying || (self.was_live && !do_not_retry);
+        let retry = allowed && wanted && !self.is_discovery();
+        if !self.is_discovery() {
+            env.event(HostEvent::ConnectFailed {
+                controller: self.name(),
+                to: self.address(),
+                why: why.clone(),
+                attempts: self.attempts,
+                retry,
+            });
+        }
+        self.answer_reset(env, Err(&why));
+        self.last_error = Some(why);
+        let delay = self.request.options.reconnect_delay;
+        self.stop(env, if retry { Then::Retry(delay) } else { Then::Remove });
+    }
+
+    /// A reset that somebody asked for: down and up again at once. Only for a live controller.
+    pub(super) fn reset(&mut self, env: &mut Env) {
+        if self.phase == Phase::Live {
+            self.lose(env, String::from("reset on request"), Duration::ZERO);
+        }
+    }
+
+    /// Removal in an orderly way.
+    pub(super) fn delete(&mut self, env: &mut Env) {
+        match self.phase {
+            Phase::Live => {
+                self.set_state(env, ControllerState::Deleting, Some("on request"));
+                self.answer_connect(env);
+                let until = env.now.after(env.config.shutdown_timeout);
+                self.phase = Phase::Draining { until, poll_at: env.now };
+            }
+            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {}
+            Phase::Gone => {}
+            Phase::Stopping { until, .. } => {
+                self.phase = Phase::Stopping { then: Then::Remove, until };
+                self.set_state(env, ControllerState::Deleting, Some("on request"));
+            }
+            Phase::Waiting { .. }
+            | Phase::Opening { .. }
+            | Phase::Setup { .. }
+            | Phase::Queues { .. } => {
+                self.last_error.get_or_insert_with(|| String::from("removed on request"));
+                self.set_state(env, ControllerState::Deleting, Some("on request"));
+                self.stop(env, Then::Remove);
+            }
+        }
+    }
+
+    /// First phase of going down: tells everybody to let go.
+    pub(super) fn stop(&mut self, env: &mut Env, then: Then) {
+        self.keep_alive_at = None;
+        self.scan.abandon();
+        self.ana.abandon_read();
+        self.ana.stop_timers();
+        self.stop_queues(env);
+        if let Some(link) = &mut self.link {
+            link.close(env);
+        }
+        self.phase = Phase::Stopping { then, until: env.now.after(STOP_LIMIT) };
+        env.dirty = true;
+        self.check_stopped(env);
+    }
+
+    /// Tells the shards to stop their queue pairs.
+    pub(super) fn stop_queues(&mut self, env: &mut Env) {
+        let (controller, association) = (self.id, self.association);
+        for worker in self.queues.stop() {
+            env.mail(worker, ToShard::StopQueue { controller, association });
+        }
+    }
+
+    /// A shard has let go of its queue pair.
+    pub(super) fn queue_stopped(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        match self.phase {
+            Phase::Stopping { .. } => self.check_stopped(env),
+            Phase::StoppingQueues { .. } if self.queues.all_answered() => {
+                self.begin_shutdown(env, bufs);
+            }
+            _ => {}
+        }
+    }
+
+    fn check_stopped(&mut self, env: &mut Env) {
+        let Phase::Stopping { then, .. } = self.phase else { return };
+        if self.link.is_some() || !self.queues.all_answered() {
+            return;
+        }
+        match then {
+            Then::Remove => self.finish(env),
+            Then::Retry(delay) if delay.is_zero() => {
+                self.set_state(env, ControllerState::Connecting, None);
+                self.open(env);
+            }
+            Then::Retry(delay) => {
+                self.set_state(env, ControllerState::Connecting, None);
+                self.phase = Phase::Waiting { until: env.now.after(delay) };
+            }
+        }
+    }
+
+    fn finish(&mut self, env: &mut Env) {
+        self.phase = Phase::Gone;
+        let asked = self.state == ControllerState::Deleting;
+        self.set_state(env, ControllerState::Dead, None);
+        let why = self.last_error.clone().unwrap_or_else(|| String::from("removed"));
+        if !asked && !self.is_discovery() && self.was_live {
+            env.event(HostEvent::Removed { controller: self.name(), why: why.clone() });
+        }
+        let text = format!("{}: {why}", self.address());
+        for waiter in core::mem::take(&mut self.waiters) {
+            let (Waiter::Connect(id) | Waiter::Reset(id)) = waiter;
+            env.refuse(id, VerbError::Failed(text.clone()));
+        }
+        if let Kind::Discovery(id, read) = &mut self.kind
+            && read.take_unanswered()
+        {
+            env.refuse(*id, VerbError::Failed(text));
+        }
+        env.notice(self, Notice::Gone);
+    }
+
+    /// Every queue pair is open.
+    pub(super) fn go_live(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        self.phase = Phase::Live;
+        self.fast_io_failed = false;
+        self.proven = self.facts.clone();
+        self.set_state(env, ControllerState::Live, None);
+        self.reconnects += u64::from(self.was_live);
+        self.was_live = true;
+        self.keep_alive_at = self.keep_alive_interval().map(|interval| env.now.after(interval));
+        self.ana.check_transition(env.now);
+        self.arm_events(env);
+        self.request_scan(env, bufs);
+        self.answer_reset(env, Ok(()));
+    }
+
+    /// The namespaces of this association are known: the connection has proven itself, so losses
+    /// are counted from the start again.
+    pub(super) fn verified(&mut self, env: &mut Env) {
+        self.attempts = 0;
+        self.lost_at = None;
+        env.dirty = true;
+        self.answer_connect(env);
+    }
+
+    fn answer_connect(&mut self, env: &mut Env) {
+        let name = self.name();
+        self.waiters.retain(|waiter| match waiter {
+            Waiter::Connect(id) => {
+                env.reply(*id, Reply::Connected(name.clone()));
+                false
+            }
+            Waiter::Reset(_) => true,
+        });
+    }
+
+    fn answer_reset(&mut self, env: &mut Env, result: Result<(), &str>) {
+        let name = self.name();
+        self.waiters.retain(|waiter| match waiter {
+            Waiter::Connect(_) => true,
+            Waiter::Reset(id) => {
+                match result {
+                    Ok(()) => env.reply(*id, Reply::Done),
+                    Err(why) => {
+                        env.refuse(*id, VerbError::Failed(format!("{name}: {why}")));
+                    }
+                }
+                false
+            }
+        });
+    }
+
+    /// When something is to be done at the latest.
+    pub(super) fn due(&self) -> Option<Time> {
+        let phase = match self.phase {
+            Phase::Live | Phase::Gone => None,
+            Phase::Draining { until, poll_at } => Some(until.min(poll_at)),
+            Phase::ShuttingDown { until, poll_at } => Some(poll_at.map_or(until, |t| t.min(until))),
+            Phase::Waiting { until }
+            | Phase::Opening { until }
+            | Phase::Setup { until, .. }
+            | Phase::Queues { until }
+            | Phase::StoppingQueues { until }
+            | Phase::Stopping { until, .. } => Some(until),
+        };
+        let parts = [
+            phase,
+            self.link.as_ref().and_then(Link::due),
+            self.keep_alive_at,
+            self.fast_io_fail_at(),
+            self.ana.due(),
+            self.scan.due(),
+            self.events.due(),
+        ];
+        parts.into_iter().flatten().min()
+    }
+
+    fn fast_io_fail_at(&self) -> Option<Time> {
+        let tmo = self.request.options.fast_io_fail_tmo?;
+        let waits = self.state == ControllerState::Connecting && !self.fast_io_failed;
+        if waits { self.lost_at.map(|lost_at| lost_at.after(tmo)) } else { None }
+    }
+
+    /// Does what is due.
+    pub(super) fn timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let now = env.now;
+        if self.fast_io_fail_at().is_some_and(|at| at <= now) {
+            self.fast_io_failed = true;
+            env.dirty = true;
+            if self.was_live {
+                env.event(HostEvent::FastIoFail { controller: self.name() });
+            }
+        }
+        if let Some(purpose) = self.link.as_mut().and_then(|link| link.expired(env)) {
+            return self.command_expired(env, purpose);
+        }
+        self.phase_timeout(env, bufs);
+        if self.phase == Phase::Live {
+            self.live_timeout(env, bufs);
+        }
+    }
+
+    fn phase_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let now = env.now;
+        match self.phase {
+            Phase::Waiting { until } if until <= now => self.open(env),
+            Phase::Opening { until } if until <= now => {
+                self.fail(env, String::from("no answer to TCP connect or ICReq in time"), false);
+            }
+            Phase::Setup { step, until } if until <= now => self.setup_timeout(env, bufs, step),
+            Phase::Queues { until } if until <= now => {
+                self.fail(env, String::from("the I/O queues did not open in time"), false);
+            }
+            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {
+                self.deleting_timeout(env, bufs);
+            }
+            Phase::Stopping { until, .. } if until <= now => self.stop_limit(env),
+            _ => {}
+        }
+    }
+
+    /// Some worker hangs. Waiting longer would keep the path away for ever.
+    fn stop_limit(&mut self, env: &mut Env) {
+        let late = self.queues.give_up();
+        let text = format!("workers {late:?} did not let go of their queues in time");
+        env.event(HostEvent::Note { controller: self.name(), text });
+        if self.link.is_some() {
+            // The driver still owns buffers of the admin connection: only `Closed` frees them.
+            self.phase = match self.phase {
+                Phase::Stopping { then, .. } => {
+                    Phase::Stopping { then, until: env.now.after(STOP_LIMIT) }
+                }
+                other => other,
+            };
+        }
+        self.check_stopped(env);
+    }
+
+    fn live_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if self.keep_alive_at.is_some_and(|at| at <= env.now) {
+            self.send_keep_alive(env, bufs);
+        }
+        self.ana_timeout(env, bufs);
+        self.scan_timeout(env, bufs);
+        self.event_timeout(env);
+    }
+
+    /// An admin command was not answered in time.
+    fn command_expired(&mut self, env: &mut Env, purpose: Purpose) {
+        let text = match purpose {
+            Purpose::KeepAlive => format!(
+                "no answer to Keep Alive within {} ms",
+                self.keep_alive_interval().unwrap_or_default().as_millis()
+            ),
+            Purpose::Setup => match self.phase {
+                Phase::Setup { step, .. } => format!("no answer to {step} in time"),
+                _ => String::from("no answer to a step of the connect sequence in time"),
+            },
+            _ => format!("no answer to an admin command ({purpose:?}) in time"),
+        };
+        self.fail(env, text, false);
+    }
+}

@@ -1,0 +1,156 @@
+//! The control half of a host: controllers' life cycles, admin queues, heads, attributes, verbs.
+//!
+//! Each controller is a state machine of its own ([`lifecycle`]); connecting one never waits for
+//! another. What they learn becomes heads and paths ([`reconcile`]), and each change becomes a new
+//! [`Topology`](crate::topology::Topology) for the shards ([`publish`]), at most one per input.
+
+mod admission;
+mod ana;
+mod async_event;
+pub mod attribute;
+mod controller;
+mod discovery;
+mod env;
+mod facts;
+mod inputs;
+mod lifecycle;
+mod link;
+mod publish;
+mod queues;
+mod reconcile;
+mod scan;
+mod setup;
+mod shutdown;
+mod snapshot;
+mod subsystem;
+mod verbs;
+mod waits;
+mod wire;
+
+pub use env::ControlOutput;
+
+use crate::config::HostConfig;
+use crate::mail::ToControl;
+use crate::topology::ControllerId;
+use crate::verb::Verb;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Time};
+use controller::Controller;
+use core::convert::Infallible;
+use env::{Env, Notice};
+use reconcile::Refusals;
+use subsystem::Subsystem;
+use waits::Waits;
+
+/// The control half of a host. Runs on `WorkerId(0)`; the five functions are those of
+/// [`Machine`](anabranch_proto::machine::Machine).
+pub struct Control {
+    env: Env,
+    controllers: BTreeMap<ControllerId, Controller>,
+    subsystems: Vec<Subsystem>,
+    refusals: Refusals,
+    /// Controllers whose namespaces should be read again.
+    rescan: Vec<ControllerId>,
+    waits: Waits,
+    next_controller: u32,
+    next_discovery: u32,
+    next_head: u32,
+    epoch: u64,
+    /// `Shutdown` was asked for: nothing new begins.
+    shutting_down: bool,
+}
+
+/// Numbers of temporary discovery controllers start here: they never reach a shard.
+const DISCOVERY_IDS: u32 = 1 << 31;
+
+impl Control {
+    /// A host without controllers.
+    #[must_use]
+    pub fn new(config: HostConfig) -> Control {
+        Control {
+            env: Env::new(config),
+            controllers: BTreeMap::new(),
+            subsystems: Vec::new(),
+            refusals: Refusals::new(),
+            rescan: Vec::new(),
+            waits: Waits::default(),
+            next_controller: 0,
+            next_discovery: DISCOVERY_IDS,
+            next_head: 0,
+            epoch: 0,
+            shutting_down: false,
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        input: Input<'_, Verb<Infallible>, ToControl>,
+        bufs: &mut dyn Buffers,
+    ) {
+        self.env.now = now;
+        self.input(input, bufs);
+        self.settle(bufs);
+    }
+
+    /// The next thing that control wants done.
+    pub fn poll_output(&mut self) -> Option<ControlOutput> {
+        self.env.next_output()
+    }
+
+    /// Fills one batch for an admin connection.
+    pub fn poll_transmit(
+        &mut self,
+        _now: Time,
+        conn: ConnId,
+        batch: &mut dyn Gather,
+        bufs: &mut dyn Buffers,
+    ) {
+        if let Some(link) = self.controller_of(conn).and_then(|c| c.link.as_mut()) {
+            link.poll_transmit(batch, bufs);
+        }
+    }
+
+    /// When `Input::Timeout` must come at the latest.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        let controllers = self.controllers.values().filter_map(Controller::due).min();
+        let heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+        let heads = heads.filter_map(|head| head.remove_at).min();
+        [controllers, heads, self.waits.due()].into_iter().flatten().min()
+    }
+
+    fn controller_of(&mut self, conn: ConnId) -> Option<&mut Controller> {
+        self.controllers
+            .values_mut()
+            .find(|controller| controller.link.as_ref().is_some_and(|link| link.conn() == conn))
+    }
+
+    /// Carries what happened in controllers up to heads and callers, then tells the shards.
+    fn settle(&mut self, bufs: &mut dyn Buffers) {
+        loop {
+            if let Some((id, notice)) = self.env.next_notice() {
+                self.notice(id, notice, bufs);
+            } else if let Some(id) = self.rescan.pop() {
+                if let Some(controller) = self.controllers.get_mut(&id) {
+                    controller.request_scan(&mut self.env, bufs);
+                }
+            } else {
+                break;
+            }
+        }
+        self.publish();
+        self.env.post();
+    }
+
+    fn notice(&mut self, id: ControllerId, notice: Notice, bufs: &mut dyn Buffers) {
+        match notice {
+            Notice::Identified => self.admit(id, bufs),
+            Notice::Scanned => self.scanned(id, bufs),
+            Notice::AnaRead => self.check_groups(id, false, bufs),
+            Notice::Draining => self.ask_in_flight(id),
+            Notice::Gone => self.gone(id),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The picture that shards work from.
+
+use super::Control;
+use super::controller::Controller;
+use super::facts::Facts;
+use super::subsystem::{Head, Path, Subsystem};
+use crate::event::HostEvent;
+use crate::mail::ToShard;
+use crate::topology::{
+    ControllerId, ControllerState, ControllerView, HeadView, Limits, PathView, Topology,
+};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use anabranch_policy::LOCAL_DISTANCE;
+use anabranch_proto::nvme::ana::AnaState;
+
+/// How often a command that failed for another reason than its path is tried again
+/// (`nvme_core.max_retries`).
+const MAX_RETRIES: u8 = 5;
+
+/// Bytes in one command when the controllers set no lower limit.
+const MAX_TRANSFER_BYTES: u32 = 1 << 20;
+
+/// Blocks that one Write Zeroes command can name (NLB has 16 bits).
+const MAX_ZEROES_BLOCKS: u32 = 1 << 16;
+
+type Controllers = BTreeMap<ControllerId, Controller>;
+
+/// A path's condition, worked out from its controller.
+pub(super) struct Condition {
+    pub(super) ana_state: AnaState,
+    pub(super) ana_group: u32,
+    pub(super) ana_pending: bool,
+    pub(super) ready: bool,
+    pub(super) live: bool,
+}
+
+impl Condition {
+    pub(super) fn of(head: &Head, path: &Path, controllers: &Controllers) -> Condition {
+        let Some(controller) = controllers.get(&path.controller) else {
+            let ana_state = AnaState::Inaccessible;
+            let (ana_group, ana_pending) = (path.ana_group, false);
+            return Condition { ana_state, ana_group, ana_pending, ready: false, live: false };
+        };
+        let (group, state) = controller.ana.state_of(head.nsid, path.ana_group);
+        Condition {
+            ana_state: state.unwrap_or(AnaState::Inaccessible),
+            ana_group: group,
+            ana_pending: controller.ana.is_pending(head.nsid, path.ana_group),
+            // After a reconnect the namespace may be another one until it was looked at; and a
+            // controller that is being removed only finishes what it has.
+            ready: head.agrees(path)
+                && controller.is_verified()
+                && controller.state != ControllerState::Deleting,
+            live: controller.is_live(),
+        }
+    }
+
+    pub(super) fn usable(&self) -> bool {
+        self.live && self.ready && !self.ana_pending && self.ana_state.is_accessible()
+    }
+}
+
+impl Control {
+    /// Sends everybody a new picture when something has changed.
+    pub(super) fn publish(&mut self) {
+        if !core::mem::take(&mut self.env.dirty) {
+            return;
+        }
+        self.epoch += 1;
+        self.tell_changes();
+        let controllers = self.controllers.values().filter(|c| !c.is_discovery());
+        let controllers = controllers.map(|c| Arc::new(self.controller_view(c))).collect();
+        let mut heads: vec::Vec<Arc<HeadView>> = self
+            .subsystems
+            .iter()
+            .flat_map(|subsystem| {
+                subsystem
+                    .heads
+                    .iter()
+                    .filter(|head| head.visible)
+                    .map(move |head| (subsystem, head))
+            })
+            .map(|(subsystem, head)| Arc::new(self.head_view(subsystem, head)))
+            .collect();
+        heads.sort_unstable_by_key(|head| head.id);
+        let topology = Arc::new(Topology { epoch: self.epoch, controllers, heads });
+        self.env.mail_first(|| ToShard::Topology(topology.clone()));
+    }
+
+    /// Devices that appear now, and ANA states that have changed.
+    fn tell_changes(&mut self) {
+        let Control { subsystems, controllers, env, .. } = self;
+        for subsystem in subsystems {
+            let instance = subsystem.instance;
+            for head in &mut subsystem.heads {
+                let mut usable = false;
+                for at in 0..head.paths.len() {
+                    let condition = Condition::of(head, &head.paths[at], controllers);
+                    usable |= condition.usable();
+                    let path = &mut head.paths[at];
+                    if !condition.live || condition.ana_pending {
+                        continue;
+                    }
+                    let to = condition.ana_state;
+                    if let Some(from) = path.shown.replace(to).filter(|&from| from != to) {
+                        let controller = path.controller.0;
+                        let name = alloc::format!("nvme{instance}c{controller}n{}", head.instance);
+                        env.event(HostEvent::AnaChange { path: name, from, to });
+                    }
+                }
+                if usable && !head.visible {
+                    head.visible = true;
+                    let name = alloc::format!("nvme{instance}n{}", head.instance);
+                    env.event(HostEvent::HeadAdded { head: name, bytes: head.bytes() });
+                }
+            }
+        }
+    }
+
+    fn controller_view(&self, controller: &Controller) -> ControllerView {
+        ControllerView {
+            id: controller.id,
+            association: controller.association,
+            state: controller.state,
+            fast_io_failed: controller.fast_io_failed,
+            queue_of_worker: controller.queues.owners(self.env.config.data_workers),
+            io_timeout: controller.request.options.io_timeout,
+            command_retry_delays: controller.proven.retry_delays,
+            ana_generation: controller.ana.generation(),
+            ledger: controller.ledger.clone(),
+        }
+    }
+
+    fn head_view(&self, subsystem: &Subsystem, head: &Head) -> HeadView {
+        let workers = usize::from(self.env.config.data_workers);
+        let paths = head.paths.iter().map(|path| {
+            let condition = Condition::of(head, path, &self.controllers);
+            PathView {
+                controller: path.controller,
+                nsid: head.nsid,
+                ana_state: condition.ana_state,
+                ana_pending: condition.ana_pending,
+                ready: condition.ready,
+                // The node of a TCP path's network device is not known: all are equally near.
+                distance: vec![LOCAL_DISTANCE; workers],
+                writes: path.writes.clone(),
+            }
+        });
+        HeadView {
+            id: head.id,
+            name: subsystem.head_name(head),
+            blocks: head.blocks,
+            block_bytes: head.block_bytes,
+            limits: self.limits(head),
+            policy: subsystem.policy,
+            kernel_exact: subsystem.kernel_exact,
+            policy_epoch: subsystem.policy_epoch,
+            paths: paths.collect(),
+            queue_if_no_path: head.delayed_removal_secs > 0,
+            gone: false,
+            quiesced: head.quiesced,
+            frozen: head.frozen,
+            max_retries: MAX_RETRIES,
+        }
+    }
+
+    /// The strictest over the paths.
+    fn limits(&self, head: &Head) -> Limits {
+        let mut limits = Limits {
+            max_transfer_bytes: MAX_TRANSFER_BYTES,
+            max_write_zeroes_blocks: MAX_ZEROES_BLOCKS,
+            max_discard_blocks: u32::MAX,
+            volatile_write_cache: false,
+            compare: true,
+            read_only: !head.paths.is_empty(),
+        };
+        for path in &head.paths {
+            let Some(controller) = self.controllers.get(&path.controller) else { continue };
+            limit(&mut limits, &controller.proven, head.block_bytes);
+            limits.read_only &= path.write_protected;
+        }
+        let whole = limits.max_transfer_bytes / head.block_bytes * head.block_bytes;
+        limits.max_transfer_bytes = whole.max(head.block_bytes);
+        limits
+    }
+}
+
+fn limit(limits: &mut Limits, facts: &Facts, block_bytes: u32) {
+    let transfer = facts.max_transfer_bytes.unwrap_or(u32::MAX);
+    limits.max_transfer_bytes = limits.max_transfer_bytes.min(transfer);
+    // MDTS does not apply to Write Zeroes, yet without WZSL Linux keeps to it, to be careful.
+    let zeroes = facts.max_write_zeroes_bytes.unwrap_or(transfer) / block_bytes;
+    let zeroes = if facts.write_zeroes { zeroes.max(1) } else { 0 };
+    limits.max_write_zeroes_blocks = limits.max_write_zeroes_blocks.min(zeroes);
+    let discard = if facts.discard { facts.max_discard_blocks } else { 0 };
+    limits.max_discard_blocks = limits.max_discard_blocks.min(discard);
+    limits.volatile_write_cache |= facts.volatile_write_cache;
+    limits.compare &= facts.compare;
+}

@@ -1,0 +1,321 @@
+//! Namespaces become paths of heads.
+//!
+//! The rules are those of Linux (`nvme_init_ns_head`), made stricter where a mistake would cost data:
+//! * A head is recognised by UUID, NGUID and EUI64, all equal; never by NSID.
+//! * A namespace that shares an identifier with a head but differs in another one, or carries the
+//!   identifiers of a head under another NSID, is refused as a path.
+//! * A namespace without any identifier is never merged: the first controller's becomes a head of
+//!   its own, one with the same NSID through another controller is refused.
+//! * A namespace with an NSID that a head has through *another* controller but with other identifiers
+//!   is refused until that controller has been looked at again; once the old head has lost its
+//!   paths it becomes a new head. With the same controller it is a new head at once.
+//! * Several paths need a namespace that says it may be shared (NMIC).
+//! * The same identifiers in two subsystems are refused in the second one.
+//! * Another block size refuses the path; another capacity takes it out until the sizes agree (M20).
+//!   The device takes a new size when a path that agreed with it reports one.
+
+use super::Control;
+use super::controller::Controller;
+use super::env::Env;
+use super::scan::Namespace;
+use super::subsystem::{Head, Path, Subsystem};
+use crate::event::HostEvent;
+use crate::topology::{ControllerId, HeadId};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Heads of one host; more are refused.
+const MAX_HEADS: usize = 65_536;
+
+type Controllers = BTreeMap<ControllerId, Controller>;
+
+/// Namespaces that were refused, and why, so that each refusal is told once.
+pub(super) type Refusals = BTreeMap<(ControllerId, u32), String>;
+
+impl Control {
+    /// Makes heads and paths agree with what the controllers of a subsystem show.
+    pub(super) fn reconcile(&mut self, index: usize) {
+        self.env.dirty = true;
+        let subsystem = &mut self.subsystems[index];
+        drop_paths(&mut self.env, subsystem, &self.controllers);
+        let rescan = resize(&mut self.env, subsystem, &self.controllers);
+        self.rescan.extend(rescan);
+        self.drop_heads(index);
+        self.join_all(index);
+    }
+
+    fn join_all(&mut self, index: usize) {
+        for id in self.subsystems[index].controllers.clone() {
+            let Some(controller) = self.controllers.get(&id).filter(|c| c.is_verified()) else {
+                continue;
+            };
+            for namespace in controller.scan.namespaces().to_vec() {
+                let subsystem = &self.subsystems[index];
+                let known = |head: &Head| head.nsid == namespace.nsid && head.path(id).is_some();
+                if subsystem.heads.iter().any(known) {
+                    self.refusals.remove(&(id, namespace.nsid));
+                    continue;
+                }
+                match self.place(index, id, &namespace) {
+                    Ok(()) => {
+                        self.refusals.remove(&(id, namespace.nsid));
+                    }
+                    Err(why) => self.refuse_namespace(id, namespace.nsid, why),
+                }
+            }
+        }
+    }
+
+    fn refuse_namespace(&mut self, id: ControllerId, nsid: u32, why: String) {
+        if self.refusals.get(&(id, nsid)) == Some(&why) {
+            return;
+        }
+        let controller = format!("nvme{}", id.0);
+        self.env.event(HostEvent::NamespaceRefused { controller, nsid, why: why.clone() });
+        self.refusals.insert((id, nsid), why);
+    }
+
+    /// Joins a head or makes one.
+    fn place(
+        &mut self,
+        index: usize,
+        controller: ControllerId,
+        namespace: &Namespace,
+    ) -> Result<(), String> {
+        if let Some(at) = self.find_head(index, namespace)? {
+            return self.join(index, at, controller, namespace);
+        }
+        let heads: usize = self.subsystems.iter().map(|subsystem| subsystem.heads.len()).sum();
+        if heads >= MAX_HEADS {
+            return Err(format!("there are {heads} devices already"));
+        }
+        let id = HeadId(self.next_head);
+        self.next_head += 1;
+        let subsystem = &mut self.subsystems[index];
+        subsystem.heads.push(Head {
+            id,
+            instance: subsystem.free_instance(),
+            nsid: namespace.nsid,
+            ids: namespace.ids,
+            shared: namespace.shared,
+            blocks: namespace.blocks,
+            block_bytes: namespace.block_bytes,
+            paths: Vec::new(),
+            visible: false,
+            delayed_removal_secs: 0,
+            remove_at: None,
+            quiesced: 0,
+            frozen: 0,
+            requeues_base: 0,
+            no_path_base: 0,
+        });
+        let at = subsystem.heads.len() - 1;
+        self.join(index, at, controller, namespace)
+    }
+
+    /// The head that a namespace belongs to, `None` for a new one.
+    fn find_head(&self, index: usize, namespace: &Namespace) -> Result<Option<usize>, String> {
+        let subsystem = &self.subsystems[index];
+        let same_nsid = |head: &Head| head.nsid == namespace.nsid && !head.paths.is_empty();
+        if namespace.ids.is_none() {
+            return match subsystem.heads.iter().find(|head| same_nsid(head)) {
+                None => Ok(None),
+                Some(head) => Err(format!(
+                    "it has no identifier, and {} has the same NSID: they cannot be told apart",
+                    subsystem.head_name(head)
+                )),
+            };
+        }
+        for other in self.subsystems.iter().filter(|other| other.instance != subsystem.instance) {
+            if let Some(head) = other.heads.iter().find(|head| head.ids.overlaps(&namespace.ids)) {
+                return Err(format!(
+                    "duplicate identifiers: {} of {} has {} too",
+                    other.head_name(head),
+                    other.name(),
+                    namespace.ids
+                ));
+            }
+        }
+        let mut heads = subsystem.heads.iter();
+        if let Some(at) = heads.position(|head| head.ids.overlaps(&namespace.ids)) {
+            let head = &subsystem.heads[at];
+            if head.ids != namespace.ids {
+                let name = subsystem.head_name(head);
+                return Err(format!("its identifiers agree only in part with those of {name}"));
+            }
+            if head.nsid != namespace.nsid {
+                return Err(format!(
+                    "duplicate identifiers in the subsystem: {} has them as nsid {}",
+                    subsystem.head_name(head),
+                    head.nsid
+                ));
+            }
+            return Ok(Some(at));
+        }
+        match subsystem.heads.iter().find(|head| same_nsid(head)) {
+            None => Ok(None),
+            Some(head) => Err(format!(
+                "identifiers do not match: it has {}, {} with the same NSID has {}",
+                namespace.ids,
+                subsystem.head_name(head),
+                head.ids
+            )),
+        }
+    }
+
+    fn join(
+        &mut self,
+        index: usize,
+        at: usize,
+        controller: ControllerId,
+        namespace: &Namespace,
+    ) -> Result<(), String> {
+        let subsystem = &mut self.subsystems[index];
+        let head = &subsystem.heads[at];
+        let (name, path) = (subsystem.head_name(head), subsystem.path_name(head, controller));
+        if !head.paths.is_empty() && !(head.shared && namespace.shared) {
+            return Err(format!("it may not be shared (NMIC), and {name} has a path already"));
+        }
+        if head.block_bytes != namespace.block_bytes {
+            return Err(format!(
+                "block size {} differs from {} of {name}",
+                namespace.block_bytes, head.block_bytes
+            ));
+        }
+        let head = &mut subsystem.heads[at];
+        if head.blocks != namespace.blocks {
+            // Somebody has missed a change of size.
+            self.rescan.extend(head.paths.iter().map(|path| path.controller));
+        }
+        head.remove_at = None;
+        head.paths.push(Path {
+            controller,
+            blocks: namespace.blocks,
+            ana_group: namespace.ana_group,
+            write_protected: namespace.write_protected,
+            writes: Arc::default(),
+            shown: None,
+            failovers_base: 0,
+        });
+        self.env.event(HostEvent::PathAdded { path, head: name });
+        Ok(())
+    }
+
+    /// Heads without a path go, at once or after their delay (M19).
+    pub(super) fn drop_heads(&mut self, index: usize) {
+        let now = self.env.now;
+        let subsystem = &mut self.subsystems[index];
+        let mut removed = Vec::new();
+        for at in 0..subsystem.heads.len() {
+            let name = subsystem.head_name(&subsystem.heads[at]);
+            let head = &mut subsystem.heads[at];
+            if !head.paths.is_empty() {
+                head.remove_at = None;
+                continue;
+            }
+            let seconds = head.delayed_removal_secs;
+            if seconds > 0 && head.remove_at.is_none() {
+                let delay = core::time::Duration::from_secs(seconds);
+                head.remove_at = Some(now.after(delay));
+                self.env.event(HostEvent::HeadOrphaned { head: name.clone(), seconds });
+            }
+            if head.remove_at.is_none_or(|at| at <= now) {
+                removed.push(head.id);
+                if head.visible {
+                    self.env.event(HostEvent::HeadRemoved { head: name });
+                }
+            }
+        }
+        if !removed.is_empty() {
+            subsystem.heads.retain(|head| !removed.contains(&head.id));
+            self.env.dirty = true;
+            self.heads_removed(&removed);
+        }
+    }
+}
+
+/// Paths whose namespace is no longer there, is another one now, or whose controller is gone.
+fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controllers) {
+    let mut lost = Vec::new();
+    for head in &mut subsystem.heads {
+        let (nsid, ids, block_bytes) = (head.nsid, head.ids, head.block_bytes);
+        let (id, instance) = (subsystem.instance, head.instance);
+        head.paths.retain_mut(|path| {
+            let Some(controller) = controllers.get(&path.controller) else {
+                lost.push((id, path.controller, instance));
+                return false;
+            };
+            if !controller.is_verified() {
+                return true;
+            }
+            let namespaces = controller.scan.namespaces();
+            let found = namespaces.iter().find(|namespace| namespace.nsid == nsid);
+            match found {
+                Some(now) if now.ids == ids && now.block_bytes == block_bytes => {
+                    path.ana_group = now.ana_group;
+                    path.write_protected = now.write_protected;
+                    true
+                }
+                _ => {
+                    lost.push((id, path.controller, instance));
+                    false
+                }
+            }
+        });
+    }
+    for (subsystem, controller, head) in lost {
+        env.event(HostEvent::PathRemoved {
+            path: format!("nvme{subsystem}c{}n{head}", controller.0),
+            head: format!("nvme{subsystem}n{head}"),
+        });
+    }
+}
+
+/// Takes in the sizes that were read. Gives back who should be asked again.
+fn resize(
+    env: &mut Env,
+    subsystem: &mut Subsystem,
+    controllers: &Controllers,
+) -> Vec<ControllerId> {
+    let mut rescan = Vec::new();
+    let instance = subsystem.instance;
+    for head in &mut subsystem.heads {
+        let before = head.bytes();
+        let mut blocks = head.blocks;
+        let mut changed = false;
+        for path in &mut head.paths {
+            let Some(controller) = controllers.get(&path.controller) else { continue };
+            let namespaces = controller.scan.namespaces();
+            let Some(found) = namespaces.iter().find(|found| found.nsid == head.nsid) else {
+                continue;
+            };
+            if !controller.is_verified() || found.blocks == path.blocks {
+                continue;
+            }
+            if path.blocks == head.blocks {
+                blocks = found.blocks;
+            }
+            path.blocks = found.blocks;
+            changed = true;
+        }
+        if !head.paths.is_empty() && head.paths.iter().all(|path| path.blocks != blocks) {
+            blocks = head.paths[0].blocks;
+        }
+        head.blocks = blocks;
+        if head.bytes() != before {
+            env.event(HostEvent::HeadResized {
+                head: format!("nvme{instance}n{}", head.instance),
+                from_bytes: before,
+                to_bytes: head.bytes(),
+            });
+        }
+        let others = head.paths.iter().filter(|path| changed && path.blocks != head.blocks);
+        rescan.extend(others.map(|path| path.controller));
+    }
+    rescan.sort_unstable();
+    rescan.dedup();
+    rescan
+}

@@ -1,0 +1,339 @@
+//! The namespaces that a controller shows: read when it goes live, after an event, and when a command
+//! met "invalid namespace". What was read before stays until a scan is complete.
+
+use super::controller::Controller;
+use super::env::{Env, Notice};
+use super::lifecycle::Phase;
+use super::link::{Answer, Payload, Purpose};
+use super::wire;
+use crate::event::HostEvent;
+use crate::topology::Association;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, Time};
+use anabranch_proto::nvme::ids::{Eui64, Nguid, Uuid};
+use anabranch_proto::nvme::sqe::Sqe;
+use anabranch_proto::nvme::status::Status;
+use core::fmt;
+use core::time::Duration;
+
+/// Namespaces of one controller; more are left out with a line in the log.
+pub(super) const MAX_NAMESPACES: usize = 1024;
+
+/// Namespaces looked at in parallel, so that a slow link does not add up.
+const WINDOW: usize = 8;
+
+/// A scan that could not be completed is tried again so often, after this pause; then the
+/// controller is reset.
+const MAX_FAILURES: u32 = 5;
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The identifiers of a namespace; zero = none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ids {
+    pub(super) uuid: Uuid,
+    pub(super) nguid: Nguid,
+    pub(super) eui64: Eui64,
+}
+
+impl Ids {
+    /// There is nothing to recognise the namespace by.
+    pub(super) fn is_none(&self) -> bool {
+        self.uuid.is_zero() && self.nguid.is_zero() && self.eui64.is_zero()
+    }
+
+    /// Some identifier that both have is the same.
+    pub(super) fn overlaps(&self, other: &Ids) -> bool {
+        (!self.uuid.is_zero() && self.uuid == other.uuid)
+            || (!self.nguid.is_zero() && self.nguid == other.nguid)
+            || (!self.eui64.is_zero() && self.eui64 == other.eui64)
+    }
+}
+
+impl fmt::Display for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.uuid.is_zero() {
+            write!(f, "uuid {}", self.uuid)
+        } else if !self.nguid.is_zero() {
+            write!(f, "nguid {}", self.nguid)
+        } else if !self.eui64.is_zero() {
+            write!(f, "eui64 {}", self.eui64)
+        } else {
+            f.write_str("no identifier")
+        }
+    }
+}
+
+/// A namespace as one controller shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Namespace {
+    pub(super) nsid: u32,
+    pub(super) ids: Ids,
+    pub(super) blocks: u64,
+    pub(super) block_bytes: u32,
+    /// May be attached to several controllers (NMIC bit 0).
+    pub(super) shared: bool,
+    pub(super) ana_group: u32,
+    pub(super) write_protected: bool,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Namespaces still to look at, the next one last.
+    todo: Vec<u32>,
+    /// Being looked at; the identifiers once they are known.
+    doing: BTreeMap<u32, Option<Ids>>,
+    found: Vec<Namespace>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    running: Option<Progress>,
+    again: bool,
+    clear_first: bool,
+    failures: u32,
+    retry_at: Option<Time>,
+    ended_at: Option<Time>,
+    verified: Option<Association>,
+    namespaces: Vec<Namespace>,
+}
+
+impl Scan {
+    pub(super) fn is_verified(&self, association: Association) -> bool {
+        self.verified == Some(association)
+    }
+
+    /// What the last complete scan has found, ordered by NSID.
+    pub(super) fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    pub(super) fn abandon(&mut self) {
+        self.running = None;
+        self.again = false;
+        self.retry_at = None;
+        self.failures = 0;
+    }
+
+    pub(super) fn due(&self) -> Option<Time> {
+        self.retry_at
+    }
+}
+
+impl Controller {
+    /// Reads the namespace list, or once more when that is going on already.
+    pub(super) fn request_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if self.phase != Phase::Live {
+            return;
+        }
+        if self.scan.running.is_some() {
+            self.scan.again = true;
+            return;
+        }
+        self.scan.retry_at = None;
+        self.scan.running = Some(Progress::default());
+        if self.scan.clear_first {
+            self.send_scan(env, bufs, Purpose::ScanClear, wire::changed_namespaces());
+        } else {
+            self.read_list(env, bufs, 0);
+        }
+    }
+
+    /// As [`Controller::request_scan`], after the event "namespace attributes changed": the list of
+    /// changed namespaces is read first, which lets the next event come.
+    pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        self.scan.clear_first = true;
+        self.request_scan(env, bufs);
+    }
+
+    /// A command met "invalid namespace": at most one scan per [`RETRY`] for that reason.
+    pub(super) fn suspect_namespaces(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
+        if earliest <= env.now {
+            self.request_scan(env, bufs);
+        } else if self.phase == Phase::Live && self.scan.running.is_none() {
+            self.scan.retry_at.get_or_insert(earliest);
+        }
+    }
+
+    fn read_list(&mut self, env: &mut Env, bufs: &mut dyn Buffers, after: u32) {
+        self.send_scan(env, bufs, Purpose::ScanList, wire::active_namespaces(after));
+    }
+
+    fn send_scan(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        purpose: Purpose,
+        command: (Sqe, Payload<'_>),
+    ) {
+        let deadline = self.admin_deadline(env.now);
+        let Some(link) = &mut self.link else { return };
+        if let Err(error) = link.send(env, bufs, purpose, command, deadline) {
+            self.scan_failed(env, error.text().to_string());
+        }
+    }
+
+    fn scan_failed(&mut self, env: &mut Env, why: String) {
+        if self.scan.running.take().is_none() {
+            return;
+        }
+        self.scan.failures += 1;
+        if self.scan.failures >= MAX_FAILURES {
+            return self.fail(env, format!("namespace scan: {why}"), false);
+        }
+        let text = format!("namespace scan: {why}; will try again");
+        env.event(HostEvent::Note { controller: self.name(), text });
+        self.scan.again = false;
+        self.scan.retry_at = Some(env.now.after(RETRY));
+    }
+
+    pub(super) fn scan_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if self.scan.retry_at.is_some_and(|at| at <= env.now) {
+            self.request_scan(env, bufs);
+        }
+    }
+
+    /// A command of the scan was answered. Answers to a scan that was given up change nothing.
+    pub(super) fn scan_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
+        if self.scan.running.is_none() || self.phase != Phase::Live {
+            return;
+        }
+        match answer.purpose {
+            Purpose::ScanClear => {
+                // What it said does not matter: the whole list is read anyway.
+                self.scan.clear_first = false;
+                self.read_list(env, bufs, 0);
+            }
+            Purpose::ScanList => self.list_answered(env, bufs, answer),
+            Purpose::ScanIds(nsid) => self.ids_answered(env, bufs, nsid, answer),
+            Purpose::ScanNamespace(nsid) => self.namespace_answered(env, bufs, nsid, answer),
+            _ => {}
+        }
+    }
+
+    fn list_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
+        if !answer.status.is_success() {
+            return self.scan_failed(env, format!("active namespace list: {}", answer.status));
+        }
+        let Some(progress) = &mut self.scan.running else { return };
+        let after = progress.todo.last().copied().unwrap_or(0);
+        let next = match wire::parse_active(&answer.data, after) {
+            Ok((nsids, next)) => {
+                progress.todo.extend(nsids);
+                next
+            }
+            Err(why) => return self.scan_failed(env, format!("active namespace list: {why}")),
+        };
+        if progress.todo.len() > MAX_NAMESPACES {
+            let text = format!("more than {MAX_NAMESPACES} namespaces, the rest is left out");
+            env.event(HostEvent::Note { controller: format!("nvme{}", self.id.0), text });
+            progress.todo.truncate(MAX_NAMESPACES);
+        } else if let Some(after) = next {
+            return self.read_list(env, bufs, after);
+        }
+        progress.todo.reverse();
+        self.scan_on(env, bufs);
+    }
+
+    /// Keeps the window full; ends the scan when nothing is left.
+    fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        while let Some(progress) = &mut self.scan.running {
+            if progress.doing.len() >= WINDOW {
+                return;
+            }
+            let Some(nsid) = progress.todo.pop() else {
+                if progress.doing.is_empty() {
+                    self.scan_done(env, bufs);
+                }
+                return;
+            };
+            if self.facts.has_descriptors() {
+                progress.doing.insert(nsid, None);
+                let command = wire::namespace_descriptors(nsid);
+                self.send_scan(env, bufs, Purpose::ScanIds(nsid), command);
+            } else {
+                progress.doing.insert(nsid, Some(Ids::default()));
+                let command = wire::identify_namespace(nsid);
+                self.send_scan(env, bufs, Purpose::ScanNamespace(nsid), command);
+            }
+        }
+    }
+
+    fn ids_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32, answer: &Answer) {
+        let parsed = if answer.status.is_success() {
+            wire::parse_descriptors(&answer.data)
+        } else if answer.status.is(Status::INVALID_NAMESPACE) {
+            return self.namespace_gone(env, bufs, nsid);
+        } else if answer.status.dnr() || answer.status.is(Status::INVALID_FIELD) {
+            // A controller that has no descriptors; Identify Namespace may have identifiers.
+            Ok(Ids::default())
+        } else {
+            return self.scan_failed(env, format!("identifiers of nsid {nsid}: {}", answer.status));
+        };
+        match parsed {
+            Ok(ids) => {
+                let Some(progress) = &mut self.scan.running else { return };
+                let Some(known) = progress.doing.get_mut(&nsid) else { return };
+                *known = Some(ids);
+                let command = wire::identify_namespace(nsid);
+                self.send_scan(env, bufs, Purpose::ScanNamespace(nsid), command);
+            }
+            Err(why) => self.namespace_refused(env, bufs, nsid, why),
+        }
+    }
+
+    fn namespace_answered(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        nsid: u32,
+        answer: &Answer,
+    ) {
+        if answer.status.is(Status::INVALID_NAMESPACE) {
+            return self.namespace_gone(env, bufs, nsid);
+        }
+        if !answer.status.is_success() {
+            return self.scan_failed(env, format!("identify nsid {nsid}: {}", answer.status));
+        }
+        let Some(progress) = &mut self.scan.running else { return };
+        let Some(Some(ids)) = progress.doing.get(&nsid).copied() else { return };
+        match wire::parse_namespace(nsid, ids, &answer.data) {
+            Ok(Some(namespace)) => {
+                progress.doing.remove(&nsid);
+                progress.found.push(namespace);
+                self.scan_on(env, bufs);
+            }
+            Ok(None) => self.namespace_gone(env, bufs, nsid),
+            Err(why) => self.namespace_refused(env, bufs, nsid, why),
+        }
+    }
+
+    fn namespace_gone(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32) {
+        if let Some(progress) = &mut self.scan.running {
+            progress.doing.remove(&nsid);
+        }
+        self.scan_on(env, bufs);
+    }
+
+    fn namespace_refused(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32, why: String) {
+        env.event(HostEvent::NamespaceRefused { controller: self.name(), nsid, why });
+        self.namespace_gone(env, bufs, nsid);
+    }
+
+    fn scan_done(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let Some(mut progress) = self.scan.running.take() else { return };
+        progress.found.sort_unstable_by_key(|namespace| namespace.nsid);
+        self.scan.namespaces = progress.found;
+        self.scan.verified = Some(self.association);
+        self.scan.failures = 0;
+        self.scan.ended_at = Some(env.now);
+        env.notice(self, Notice::Scanned);
+        if core::mem::take(&mut self.scan.again) {
+            self.request_scan(env, bufs);
+        }
+    }
+}

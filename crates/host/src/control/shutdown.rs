@@ -1,0 +1,85 @@
+//! The orderly removal of a controller: nothing new, drain, stop the queues, CC.SHN, close.
+//!
+//! A Fabrics Disconnect is for I/O queues only, and is not sent: closing the connections of
+//! drained queues does the same on every target.
+
+use super::controller::Controller;
+use super::env::{Env, Notice};
+use super::lifecycle::{Phase, STOP_LIMIT, Then};
+use super::link::{Answer, Link, Payload, Purpose};
+use super::wire;
+use anabranch_proto::machine::Buffers;
+use anabranch_proto::nvme::sqe::Sqe;
+use core::time::Duration;
+
+/// Pause between two looks at what is in flight, and at CSTS.SHST.
+const POLL: Duration = Duration::from_millis(5);
+
+impl Controller {
+    pub(super) fn deleting_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let now = env.now;
+        match self.phase {
+            Phase::Draining { until, .. } if until <= now => self.stop_for_shutdown(env, bufs),
+            Phase::Draining { until, poll_at } if poll_at <= now => {
+                self.phase = Phase::Draining { until, poll_at: now.after(POLL) };
+                env.notice(self, Notice::Draining);
+            }
+            Phase::StoppingQueues { until } if until <= now => {
+                self.queues.give_up();
+                self.begin_shutdown(env, bufs);
+            }
+            Phase::ShuttingDown { until, .. } if until <= now => self.stop(env, Then::Remove),
+            Phase::ShuttingDown { until, poll_at: Some(at) } if at <= now => {
+                self.phase = Phase::ShuttingDown { until, poll_at: None };
+                self.send_shutdown(env, bufs, wire::get_csts());
+            }
+            _ => {}
+        }
+    }
+
+    /// What the shards have in flight on it.
+    pub(super) fn in_flight(&mut self, env: &mut Env, bufs: &mut dyn Buffers, commands: u64) {
+        if commands == 0 && matches!(self.phase, Phase::Draining { .. }) {
+            self.stop_for_shutdown(env, bufs);
+        }
+    }
+
+    fn stop_for_shutdown(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        self.stop_queues(env);
+        self.phase = Phase::StoppingQueues { until: env.now.after(STOP_LIMIT) };
+        self.queue_stopped(env, bufs);
+    }
+
+    /// Tells the controller that it will be left.
+    pub(super) fn begin_shutdown(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if !self.link.as_ref().is_some_and(Link::is_ready) {
+            return self.stop(env, Then::Remove);
+        }
+        self.keep_alive_at = None;
+        let until = env.now.after(env.config.shutdown_timeout);
+        self.phase = Phase::ShuttingDown { until, poll_at: None };
+        self.send_shutdown(env, bufs, wire::shut_down());
+    }
+
+    fn send_shutdown(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        command: (Sqe, Payload<'_>),
+    ) {
+        let Phase::ShuttingDown { until, .. } = self.phase else { return };
+        let deadline = self.admin_deadline(env.now).min(until);
+        let Some(link) = &mut self.link else { return };
+        if link.send(env, bufs, Purpose::Shutdown, command, deadline).is_err() {
+            self.stop(env, Then::Remove);
+        }
+    }
+
+    pub(super) fn shutdown_answered(&mut self, env: &mut Env, answer: &Answer) {
+        let Phase::ShuttingDown { until, poll_at: None } = self.phase else { return };
+        if !answer.status.is_success() || wire::csts(answer.result).shutdown_complete() {
+            return self.stop(env, Then::Remove);
+        }
+        self.phase = Phase::ShuttingDown { until, poll_at: Some(env.now.after(POLL)) };
+    }
+}

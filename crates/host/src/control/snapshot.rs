@@ -1,0 +1,200 @@
+//! Everything there is to see, as plain values.
+
+use super::Control;
+use super::controller::Controller;
+use super::publish::Condition;
+use super::subsystem::{Head, Path, Subsystem};
+use super::verbs::address;
+use crate::mail::{HeadStats, PathStats, ShardStats};
+use crate::verb::{
+    ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, SubsystemSnapshot,
+};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use anabranch_proto::machine::WorkerId;
+
+type Figures = [(WorkerId, ShardStats)];
+
+impl Control {
+    /// NUMA node of a data worker.
+    pub(super) fn node_of(&self, worker: WorkerId) -> u32 {
+        let index = usize::from(worker.0.saturating_sub(1));
+        self.env.config.worker_nodes.get(index).copied().unwrap_or(0)
+    }
+
+    pub(super) fn snapshot(&self, figures: &Figures) -> HostSnapshot {
+        let mut subsystems: Vec<SubsystemSnapshot> = self
+            .subsystems
+            .iter()
+            .map(|subsystem| self.subsystem_snapshot(subsystem, figures))
+            .collect();
+        subsystems.extend(self.not_yet_identified());
+        HostSnapshot {
+            host_nqn: self.env.config.host_nqn.to_string(),
+            host_id: self.env.config.host_id.to_string(),
+            subsystems,
+        }
+    }
+
+    /// Controllers that have never said who they are stand in a subsystem of their own.
+    fn not_yet_identified(&self) -> impl Iterator<Item = SubsystemSnapshot> + '_ {
+        let unknown = self.controllers.values().filter(|controller| {
+            !controller.is_discovery() && self.subsystem_of(controller.id).is_none()
+        });
+        unknown.map(|controller| SubsystemSnapshot {
+            name: format!("nvme-subsys{}", controller.id.0),
+            nqn: controller.request.subsystem_nqn.to_string(),
+            model: String::new(),
+            serial: String::new(),
+            firmware: String::new(),
+            iopolicy: self.env.config.default_policy.to_string(),
+            kernel_exact: self.env.config.kernel_exact,
+            controllers: alloc::vec![self.controller_snapshot(controller)],
+            heads: Vec::new(),
+        })
+    }
+
+    fn subsystem_snapshot(&self, subsystem: &Subsystem, figures: &Figures) -> SubsystemSnapshot {
+        let controllers = subsystem.controllers.iter();
+        let heads = subsystem.heads.iter().filter(|head| head.visible);
+        SubsystemSnapshot {
+            name: subsystem.name(),
+            nqn: subsystem.identity.nqn.to_string(),
+            model: subsystem.identity.model.clone(),
+            serial: subsystem.identity.serial.clone(),
+            firmware: subsystem.firmware.clone(),
+            iopolicy: subsystem.policy.to_string(),
+            kernel_exact: subsystem.kernel_exact,
+            controllers: controllers
+                .filter_map(|id| self.controllers.get(id))
+                .map(|controller| self.controller_snapshot(controller))
+                .collect(),
+            heads: heads.map(|head| self.head_snapshot(subsystem, head, figures)).collect(),
+        }
+    }
+
+    fn controller_snapshot(&self, controller: &Controller) -> ControllerSnapshot {
+        let (traddr, trsvcid) = address(&controller.request.to);
+        let live = controller.is_live();
+        ControllerSnapshot {
+            name: controller.name(),
+            transport: String::from("tcp"),
+            traddr,
+            trsvcid,
+            host_traddr: controller.request.options.socket.source.map(|ip| ip.to_string()),
+            src_addr: controller.local.filter(|_| live).map(|local| local.ip().to_string()),
+            state: controller.state,
+            cntlid: live.then_some(controller.proven.cntlid),
+            io_queues: if live { controller.queues.count() } else { 0 },
+            queue_size: match controller.proven.queue_entries {
+                0 => controller.request.options.queue_size,
+                entries => entries,
+            },
+            reconnects: controller.reconnects,
+            resets: controller.resets,
+            last_error: controller.last_error.clone(),
+            options: self.option_texts(controller.id),
+        }
+    }
+
+    fn head_snapshot(&self, subsystem: &Subsystem, head: &Head, figures: &Figures) -> HeadSnapshot {
+        let text = |none: bool, text: String| (!none).then_some(text);
+        let mut snapshot = HeadSnapshot {
+            name: subsystem.head_name(head),
+            nsid: head.nsid,
+            uuid: text(head.ids.uuid.is_zero(), head.ids.uuid.to_string()),
+            nguid: text(head.ids.nguid.is_zero(), head.ids.nguid.to_string()),
+            eui64: text(head.ids.eui64.is_zero(), head.ids.eui64.to_string()),
+            blocks: head.blocks,
+            block_bytes: head.block_bytes,
+            requests: [0; 3],
+            bytes: [0; 2],
+            errors: 0,
+            in_flight: 0,
+            requeued_no_usable_path: 0,
+            failed_no_available_path: 0,
+            latency_ns: Box::default(),
+            paths: Vec::new(),
+        };
+        let stats = figures.iter().flat_map(|(_, stats)| &stats.heads);
+        for stats in stats.filter(|stats| stats.head == head.id) {
+            add_head(&mut snapshot, stats);
+        }
+        snapshot.requeued_no_usable_path -=
+            head.requeues_base.min(snapshot.requeued_no_usable_path);
+        snapshot.failed_no_available_path -=
+            head.no_path_base.min(snapshot.failed_no_available_path);
+        let paths = head.paths.iter();
+        snapshot.paths =
+            paths.map(|path| self.path_snapshot(subsystem, (head, path), figures)).collect();
+        snapshot
+    }
+
+    fn path_snapshot(
+        &self,
+        subsystem: &Subsystem,
+        (head, path): (&Head, &Path),
+        figures: &Figures,
+    ) -> PathSnapshot {
+        let condition = Condition::of(head, path, &self.controllers);
+        let controller = self.controllers.get(&path.controller);
+        let mut snapshot = PathSnapshot {
+            name: subsystem.path_name(head, path.controller),
+            controller: format!("nvme{}", path.controller.0),
+            ana_state: condition.ana_state,
+            ana_group: condition.ana_group,
+            usable: condition.usable(),
+            queue_depth: controller.map_or(0, |controller| controller.ledger.nr_active()),
+            numa_nodes: Vec::new(),
+            commands: [0; 3],
+            bytes: [0; 2],
+            errors: 0,
+            retries: 0,
+            failovers: 0,
+            uncertain_writes_resent: 0,
+            in_flight: 0,
+            latency_ns: Box::default(),
+        };
+        for (worker, stats) in figures {
+            let is_it =
+                |stats: &&PathStats| stats.head == head.id && stats.controller == path.controller;
+            for stats in stats.paths.iter().filter(is_it) {
+                add_path(&mut snapshot, stats);
+                if stats.numa_cached {
+                    snapshot.numa_nodes.push(self.node_of(*worker));
+                }
+            }
+        }
+        snapshot.numa_nodes.sort_unstable();
+        snapshot.numa_nodes.dedup();
+        snapshot.failovers -= path.failovers_base.min(snapshot.failovers);
+        snapshot
+    }
+}
+
+fn add<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+}
+
+fn add_head(sum: &mut HeadSnapshot, more: &HeadStats) {
+    add(&mut sum.requests, &more.requests);
+    add(&mut sum.bytes, &more.bytes);
+    sum.errors += more.errors;
+    sum.in_flight += u64::from(more.in_flight);
+    sum.requeued_no_usable_path += more.requeued_no_usable_path;
+    sum.failed_no_available_path += more.failed_no_available_path;
+    sum.latency_ns.merge(&more.latency_ns);
+}
+
+fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
+    add(&mut sum.commands, &more.commands);
+    add(&mut sum.bytes, &more.bytes);
+    sum.errors += more.errors;
+    sum.retries += more.retries;
+    sum.failovers += more.failovers;
+    sum.uncertain_writes_resent += more.uncertain_writes_resent;
+    sum.in_flight += u64::from(more.in_flight);
+    sum.latency_ns.merge(&more.latency_ns);
+}

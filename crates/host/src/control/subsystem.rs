@@ -1,0 +1,110 @@
+//! Subsystems, heads and paths as control keeps them.
+//!
+//! Controllers belong to one subsystem when they report the same subsystem NQN, serial number and
+//! model. Two targets that carry the same NQN by mistake are two subsystems: nothing of theirs is
+//! ever merged.
+
+use super::facts::Identity;
+use super::scan::Ids;
+use crate::WriteMarks;
+use crate::topology::{ControllerId, HeadId};
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use anabranch_policy::Policy;
+use anabranch_proto::machine::Time;
+use anabranch_proto::nvme::ana::AnaState;
+
+/// A namespace of a head as seen through one controller.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) controller: ControllerId,
+    /// What that controller says the size is.
+    pub(super) blocks: u64,
+    pub(super) ana_group: u32,
+    pub(super) write_protected: bool,
+    pub(super) writes: Arc<WriteMarks>,
+    /// The ANA state that was last published, to tell changes.
+    pub(super) shown: Option<AnaState>,
+    /// `multipath_failover_count` starts from here since it was reset.
+    pub(super) failovers_base: u64,
+}
+
+/// A device.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) id: HeadId,
+    /// The Y of `nvmeXnY`.
+    pub(super) instance: u32,
+    pub(super) nsid: u32,
+    pub(super) ids: Ids,
+    pub(super) shared: bool,
+    pub(super) blocks: u64,
+    pub(super) block_bytes: u32,
+    pub(super) paths: Vec<Path>,
+    /// It has had a path that could carry I/O, so users see it.
+    pub(super) visible: bool,
+    pub(super) delayed_removal_secs: u64,
+    /// Without a path: when it goes.
+    pub(super) remove_at: Option<Time>,
+    pub(super) quiesced: u32,
+    pub(super) frozen: u32,
+    /// The counters start from here since they were reset.
+    pub(super) requeues_base: u64,
+    pub(super) no_path_base: u64,
+}
+
+impl Head {
+    pub(super) fn path(&self, controller: ControllerId) -> Option<&Path> {
+        self.paths.iter().find(|path| path.controller == controller)
+    }
+
+    pub(super) fn path_mut(&mut self, controller: ControllerId) -> Option<&mut Path> {
+        self.paths.iter_mut().find(|path| path.controller == controller)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.saturating_mul(u64::from(self.block_bytes))
+    }
+
+    /// A path whose size is the device's (M20).
+    pub(super) fn agrees(&self, path: &Path) -> bool {
+        path.blocks == self.blocks
+    }
+}
+
+/// A subsystem.
+#[derive(Debug)]
+pub(super) struct Subsystem {
+    /// The N of `nvme-subsysN`: the number of its first controller, as in Linux.
+    pub(super) instance: u32,
+    pub(super) identity: Identity,
+    pub(super) firmware: String,
+    pub(super) policy: Policy,
+    pub(super) kernel_exact: bool,
+    pub(super) policy_epoch: u32,
+    pub(super) controllers: Vec<ControllerId>,
+    pub(super) heads: Vec<Head>,
+}
+
+impl Subsystem {
+    pub(super) fn name(&self) -> String {
+        format!("nvme-subsys{}", self.instance)
+    }
+
+    pub(super) fn head_name(&self, head: &Head) -> String {
+        format!("nvme{}n{}", self.instance, head.instance)
+    }
+
+    pub(super) fn path_name(&self, head: &Head, controller: ControllerId) -> String {
+        format!("nvme{}c{}n{}", self.instance, controller.0, head.instance)
+    }
+
+    /// The lowest number that no head has.
+    pub(super) fn free_instance(&self) -> u32 {
+        (1..=u32::MAX)
+            .find(|&instance| self.heads.iter().all(|head| head.instance != instance))
+            .unwrap_or(u32::MAX)
+    }
+}

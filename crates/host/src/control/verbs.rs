@@ -1,0 +1,334 @@
+//! What callers ask for.
+
+use super::controller::{Controller, Kind, Waiter};
+use super::discovery::DiscoveryRead;
+use super::link::{Payload, Purpose};
+use super::subsystem::Head;
+use super::waits::{RemovalWait, StatsFor};
+use super::{Control, wire};
+use crate::config::{ConnectRequest, ControllerOptions};
+use crate::event::HostEvent;
+use crate::topology::{ControllerId, HeadId};
+use crate::verb::{Reply, Selection, Verb, VerbError};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, Endpoint, VerbId};
+use anabranch_proto::nvme::sqe::Sqe;
+use core::convert::Infallible;
+
+/// Controllers of one host, discovery included.
+const MAX_CONTROLLERS: usize = 1024;
+
+type Answer = Result<(), VerbError>;
+
+impl Control {
+    pub(super) fn verb(&mut self, id: VerbId, verb: Verb<Infallible>, bufs: &mut dyn Buffers) {
+        let result = match verb {
+            Verb::Connect(request) => self.connect(id, request),
+            Verb::Disconnect(selection) => self.disconnect(id, &selection),
+            Verb::Discover(request) => self.discover(id, request),
+            Verb::Snapshot => {
+                self.ask_stats(StatsFor::Snapshot(id));
+                Ok(())
+            }
+            Verb::Get { object, attribute } => {
+                self.ask_stats(StatsFor::Get(id, object, attribute));
+                Ok(())
+            }
+            Verb::Set { object, attribute, value } => {
+                self.ask_stats(StatsFor::Set(id, object, attribute, value));
+                Ok(())
+            }
+            Verb::AnaLog { controller } => self.raw_ana_log(id, &controller, bufs),
+            Verb::IdCtrl { controller } => self
+                .find_controller(&controller)
+                .and_then(|target| self.raw(id, target, wire::identify_controller(), bufs)),
+            Verb::IdNs { device } => self.raw_namespace(id, &device, bufs),
+            Verb::Reset { controller } => self.reset(id, &controller),
+            Verb::Quiesce { device } => self.count(id, &device, |head| {
+                head.quiesced = head.quiesced.checked_add(1)?;
+                Some(())
+            }),
+            Verb::Unquiesce { device } => self.count(id, &device, |head| {
+                head.quiesced = head.quiesced.checked_sub(1)?;
+                Some(())
+            }),
+            Verb::Freeze { device } => self.freeze(id, &device),
+            Verb::Unfreeze { device } => self.count(id, &device, |head| {
+                head.frozen = head.frozen.checked_sub(1)?;
+                Some(())
+            }),
+            Verb::Shutdown => self.shutdown(id),
+            Verb::User(never) => match never {},
+        };
+        if let Err(error) = result {
+            self.env.refuse(id, error);
+        }
+    }
+
+    fn check_room(&self) -> Answer {
+        if self.shutting_down {
+            return Err(VerbError::Conflict(String::from("the host is shutting down")));
+        }
+        if self.controllers.len() >= MAX_CONTROLLERS {
+            let text = format!("there are {MAX_CONTROLLERS} controllers already, the limit");
+            return Err(VerbError::Conflict(text));
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, id: VerbId, request: Box<ConnectRequest>) -> Answer {
+        self.check_room()?;
+        check_options(&request.options, false)?;
+        if request.subsystem_nqn.is_discovery() {
+            let text = "the discovery subsystem carries no namespaces: use discover or connect-all";
+            return Err(VerbError::Invalid(text.to_string()));
+        }
+        if let Some(other) = self.controllers.values().find(|other| is_same(other, &request)) {
+            return Err(VerbError::Conflict(format!(
+                "already connected: {} is {} at {}",
+                other.name(),
+                request.subsystem_nqn,
+                request.to
+            )));
+        }
+        let number = ControllerId(self.next_controller);
+        self.next_controller += 1;
+        let keep_trying = request.keep_trying;
+        let mut controller = Controller::new(number, *request, Kind::Io);
+        if keep_trying {
+            self.env.reply(id, Reply::Connected(controller.name()));
+        } else {
+            controller.waiters.push(Waiter::Connect(id));
+        }
+        self.warn(&controller);
+        controller.start(&mut self.env);
+        self.controllers.insert(number, controller);
+        Ok(())
+    }
+
+    /// Combinations that Linux warns about.
+    fn warn(&mut self, controller: &Controller) {
+        let ControllerOptions { ctrl_loss_tmo, fast_io_fail_tmo, reconnect_delay, .. } =
+            controller.request.options;
+        let mut note = |text: &str| {
+            let text = text.to_string();
+            self.env.event(HostEvent::Note { controller: controller.name(), text });
+        };
+        if let (Some(loss), Some(fast)) = (ctrl_loss_tmo, fast_io_fail_tmo)
+            && fast > loss
+        {
+            note("fast_io_fail_tmo is longer than ctrl_loss_tmo and will never pass");
+        }
+        if ctrl_loss_tmo.is_some_and(|loss| !loss.is_zero() && loss < reconnect_delay) {
+            note("ctrl_loss_tmo is shorter than reconnect_delay: there will be one attempt");
+        }
+    }
+
+    fn discover(&mut self, id: VerbId, request: Box<ConnectRequest>) -> Answer {
+        self.check_room()?;
+        check_options(&request.options, true)?;
+        let number = ControllerId(self.next_discovery);
+        self.next_discovery = self.next_discovery.wrapping_add(1).max(super::DISCOVERY_IDS);
+        let kind = Kind::Discovery(id, DiscoveryRead::default());
+        let mut controller = Controller::new(number, *request, kind);
+        controller.start(&mut self.env);
+        self.controllers.insert(number, controller);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, id: VerbId, selection: &Selection) -> Answer {
+        let chosen: Vec<ControllerId> = match selection {
+            Selection::Controller(name) => alloc::vec![self.find_controller(name)?],
+            Selection::Subsystem(nqn) => {
+                let all = self.controllers.values().filter(|c| !c.is_discovery());
+                all.filter(|c| c.request.subsystem_nqn == *nqn).map(|c| c.id).collect()
+            }
+            Selection::All => {
+                self.controllers.values().filter(|c| !c.is_discovery()).map(|c| c.id).collect()
+            }
+        };
+        self.remove(id, chosen, None);
+        Ok(())
+    }
+
+    fn remove(&mut self, id: VerbId, chosen: Vec<ControllerId>, unanswered: Option<u64>) {
+        let count = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+        if chosen.is_empty() {
+            let reply = match unanswered {
+                Some(unanswered) => Reply::ShutDown { unanswered },
+                None => Reply::Disconnected(0),
+            };
+            return self.env.reply(id, reply);
+        }
+        let waiting = chosen.clone();
+        self.waits.removals.push(RemovalWait { id, count, waiting, unanswered });
+        for controller in chosen {
+            if let Some(controller) = self.controllers.get_mut(&controller) {
+                controller.delete(&mut self.env);
+            }
+        }
+    }
+
+    /// Second part of `Shutdown`.
+    pub(super) fn remove_all(&mut self, id: VerbId, unanswered: u64) {
+        let all = self.controllers.keys().copied().collect();
+        self.remove(id, all, Some(unanswered));
+    }
+
+    fn shutdown(&mut self, id: VerbId) -> Answer {
+        if core::mem::replace(&mut self.shutting_down, true) {
+            return Err(VerbError::Conflict(String::from("the host is shutting down already")));
+        }
+        self.begin_drain(id);
+        Ok(())
+    }
+
+    fn reset(&mut self, id: VerbId, name: &str) -> Answer {
+        let target = self.find_controller(name)?;
+        let Some(controller) = self.controllers.get_mut(&target) else { return Ok(()) };
+        if !controller.is_live() {
+            let text = format!("{name} is {}, only a live controller is reset", controller.state);
+            return Err(VerbError::Conflict(text));
+        }
+        controller.waiters.push(Waiter::Reset(id));
+        controller.reset(&mut self.env);
+        Ok(())
+    }
+
+    fn count(
+        &mut self,
+        id: VerbId,
+        device: &str,
+        change: impl FnOnce(&mut Head) -> Option<()>,
+    ) -> Answer {
+        let head = self.find_head_named(device)?;
+        let changed = self.head_mut(head).and_then(change);
+        if changed.is_none() {
+            let text = format!("{device} is not quiesced or frozen that often");
+            return Err(VerbError::Invalid(text));
+        }
+        self.env.dirty = true;
+        self.env.reply(id, Reply::Done);
+        Ok(())
+    }
+
+    fn freeze(&mut self, id: VerbId, device: &str) -> Answer {
+        let head = self.find_head_named(device)?;
+        if !self.may_wait() {
+            return Err(VerbError::Conflict(String::from("too many callers wait for a freeze")));
+        }
+        if let Some(head) = self.head_mut(head) {
+            head.frozen = head.frozen.saturating_add(1);
+        }
+        self.env.dirty = true;
+        self.await_freeze(id, head);
+        Ok(())
+    }
+
+    fn raw_ana_log(&mut self, id: VerbId, name: &str, bufs: &mut dyn Buffers) -> Answer {
+        let target = self.find_controller(name)?;
+        let bytes = self.controllers.get(&target).and_then(|c| c.ana.log_bytes());
+        match bytes {
+            Some(bytes) => self.raw(id, target, wire::ana_log(bytes), bufs),
+            None => Err(VerbError::Failed(format!("{name} does not use ANA"))),
+        }
+    }
+
+    fn raw_namespace(&mut self, id: VerbId, device: &str, bufs: &mut dyn Buffers) -> Answer {
+        let id_of = self.find_head_named(device)?;
+        let mut heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+        let Some(head) = heads.find(|head| head.id == id_of) else { return Ok(()) };
+        let is_live = |id: &ControllerId| self.controllers.get(id).is_some_and(Controller::is_live);
+        let nsid = head.nsid;
+        match head.paths.iter().map(|path| path.controller).find(is_live) {
+            Some(target) => self.raw(id, target, wire::identify_namespace(nsid), bufs),
+            None => Err(VerbError::Failed(format!("{device} has no path that is live"))),
+        }
+    }
+
+    fn raw(
+        &mut self,
+        id: VerbId,
+        target: ControllerId,
+        command: (Sqe, Payload<'_>),
+        bufs: &mut dyn Buffers,
+    ) -> Answer {
+        let Some(controller) = self.controllers.get_mut(&target) else { return Ok(()) };
+        let name = controller.name();
+        let deadline = controller.admin_deadline(self.env.now);
+        let live = controller.is_live();
+        let Some(link) = controller.link.as_mut().filter(|_| live) else {
+            return Err(VerbError::Failed(format!("{name} is {}", controller.state)));
+        };
+        link.send(&mut self.env, bufs, Purpose::Raw(id), command, deadline)
+            .map_err(|error| VerbError::Failed(format!("{name}: {}", error.text())))
+    }
+
+    pub(super) fn find_controller(&self, name: &str) -> Result<ControllerId, VerbError> {
+        let number = name.strip_prefix("nvme").and_then(|digits| digits.parse().ok());
+        number
+            .map(ControllerId)
+            .filter(|id| self.controllers.get(id).is_some_and(|c| c.name() == name))
+            .filter(|id| self.controllers.get(id).is_some_and(|c| !c.is_discovery()))
+            .ok_or_else(|| VerbError::Invalid(format!("there is no controller {name}")))
+    }
+
+    pub(super) fn find_head_named(&self, name: &str) -> Result<HeadId, VerbError> {
+        self.subsystems
+            .iter()
+            .flat_map(|subsystem| subsystem.heads.iter().map(move |head| (subsystem, head)))
+            .find(|(subsystem, head)| head.visible && subsystem.head_name(head) == name)
+            .map(|(_, head)| head.id)
+            .ok_or_else(|| VerbError::Invalid(format!("there is no device {name}")))
+    }
+
+    pub(super) fn head_mut(&mut self, id: HeadId) -> Option<&mut Head> {
+        let heads = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.heads);
+        heads.into_iter().find(|head| head.id == id)
+    }
+}
+
+/// The same subsystem through the same addresses (DESIGN: such a second connect is refused).
+fn is_same(other: &Controller, request: &ConnectRequest) -> bool {
+    let (mine, theirs) = (&request.options.socket, &other.request.options.socket);
+    !other.is_discovery()
+        && other.request.subsystem_nqn == request.subsystem_nqn
+        && other.request.to == request.to
+        && mine.source == theirs.source
+        && mine.interface == theirs.interface
+}
+
+/// Ranges of Linux fabrics (B1).
+fn check_options(options: &ControllerOptions, discovery: bool) -> Answer {
+    let invalid = |text: &str| Err(VerbError::Invalid(text.to_string()));
+    if !(16..=1024).contains(&options.queue_size) {
+        return invalid("queue_size must lie between 16 and 1024");
+    }
+    if options.nr_io_queues == Some(0) {
+        return invalid("nr_io_queues must be at least 1");
+    }
+    if options.reconnect_delay.is_zero() {
+        return invalid("reconnect_delay must not be 0");
+    }
+    if options.keep_alive_tmo.is_zero() && !discovery {
+        return invalid("keep_alive_tmo 0 is for discovery controllers only");
+    }
+    if u32::try_from(options.keep_alive_tmo.as_millis()).is_err() {
+        return invalid("keep_alive_tmo must fit 32 bits of milliseconds");
+    }
+    if options.io_timeout.is_zero() || options.admin_timeout.is_zero() {
+        return invalid("io_timeout and admin_timeout must not be 0");
+    }
+    Ok(())
+}
+
+/// An endpoint as `traddr` and `trsvcid`.
+pub(super) fn address(to: &Endpoint) -> (String, String) {
+    match to {
+        Endpoint::Tcp(at) => (at.ip().to_string(), at.port().to_string()),
+        Endpoint::Unix(path) => (path.clone(), String::new()),
+    }
+}

@@ -1,0 +1,263 @@
+//! Answers that control waits for on behalf of callers, each with a limit.
+
+use super::Control;
+use crate::mail::{ShardStats, ToShard};
+use crate::topology::{ControllerId, HeadId};
+use crate::verb::{Reply, VerbError};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, Time, VerbId, WorkerId};
+use core::time::Duration;
+
+/// Shards report at once; only a worker that hangs takes longer.
+const STATS_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a freeze may take before the caller is told.
+const FREEZE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Callers at once who wait for figures or a freeze.
+const MAX_WAITS: usize = 1024;
+
+/// What figures were asked for.
+pub(super) enum StatsFor {
+    Snapshot(VerbId),
+    Get(VerbId, String, String),
+    /// Resets a counter to what it is now.
+    Set(VerbId, String, String, String),
+    /// How many commands a controller that is being removed still has.
+    InFlight(ControllerId),
+    /// How many requests are unanswered when the time for draining is over.
+    Shutdown(VerbId),
+}
+
+struct StatsWait {
+    id: u64,
+    by: Time,
+    waiting: Vec<WorkerId>,
+    got: Vec<(WorkerId, ShardStats)>,
+    purpose: StatsFor,
+}
+
+struct FreezeWait {
+    id: VerbId,
+    head: HeadId,
+    by: Time,
+    /// The first epoch in which the head is published as frozen.
+    epoch: u64,
+    waiting: Vec<WorkerId>,
+}
+
+/// Somebody waits until controllers are gone.
+pub(super) struct RemovalWait {
+    pub(super) id: VerbId,
+    pub(super) count: u32,
+    pub(super) waiting: Vec<ControllerId>,
+    /// For `Shutdown`: requests that were not answered in time.
+    pub(super) unanswered: Option<u64>,
+}
+
+struct DrainWait {
+    id: VerbId,
+    by: Time,
+    waiting: Vec<WorkerId>,
+}
+
+/// Everything that is waited for.
+#[derive(Default)]
+pub(super) struct Waits {
+    next_id: u64,
+    stats: Vec<StatsWait>,
+    freezes: Vec<FreezeWait>,
+    pub(super) removals: Vec<RemovalWait>,
+    drain: Option<DrainWait>,
+}
+
+impl Waits {
+    pub(super) fn due(&self) -> Option<Time> {
+        let stats = self.stats.iter().map(|wait| wait.by);
+        let freezes = self.freezes.iter().map(|wait| wait.by);
+        stats.chain(freezes).chain(self.drain.as_ref().map(|wait| wait.by)).min()
+    }
+}
+
+impl Control {
+    fn data_workers(&self) -> Vec<WorkerId> {
+        (1..=self.env.config.data_workers).map(WorkerId).collect()
+    }
+
+    /// Asks all shards for their figures; [`Control::figures`] goes on.
+    pub(super) fn ask_stats(&mut self, purpose: StatsFor) {
+        if self.waits.stats.len() >= MAX_WAITS {
+            return self.stats_busy(&purpose);
+        }
+        let id = self.waits.next_id;
+        self.waits.next_id += 1;
+        let waiting = self.data_workers();
+        let by = self.env.now.after(STATS_LIMIT);
+        self.waits.stats.push(StatsWait { id, by, waiting, got: Vec::new(), purpose });
+        self.env.mail_all(|| ToShard::ReportStats { id });
+    }
+
+    fn stats_busy(&mut self, purpose: &StatsFor) {
+        match purpose {
+            StatsFor::Snapshot(id) | StatsFor::Get(id, ..) | StatsFor::Set(id, ..) => {
+                let text = String::from("too many callers wait for figures, try again");
+                self.env.refuse(*id, VerbError::Conflict(text));
+            }
+            // The removal looks again by itself; the shutdown counts what it does not know as none.
+            StatsFor::InFlight(_) => {}
+            StatsFor::Shutdown(id) => self.remove_all(*id, 0),
+        }
+    }
+
+    /// A controller that is being removed wants to know whether it is idle.
+    pub(super) fn ask_in_flight(&mut self, id: ControllerId) {
+        let asked = |wait: &StatsWait| matches!(wait.purpose, StatsFor::InFlight(c) if c == id);
+        if !self.waits.stats.iter().any(asked) {
+            self.ask_stats(StatsFor::InFlight(id));
+        }
+    }
+
+    pub(super) fn stats_arrived(
+        &mut self,
+        from: WorkerId,
+        id: u64,
+        stats: ShardStats,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(at) = self.waits.stats.iter().position(|wait| wait.id == id) else { return };
+        let wait = &mut self.waits.stats[at];
+        let before = wait.waiting.len();
+        wait.waiting.retain(|&waiting| waiting != from);
+        if wait.waiting.len() < before {
+            wait.got.push((from, stats));
+        }
+        if wait.waiting.is_empty() {
+            let wait = self.waits.stats.swap_remove(at);
+            self.figures(wait.purpose, wait.got, Some(bufs));
+        }
+    }
+
+    /// The figures are there (or those that came in time).
+    fn figures(
+        &mut self,
+        purpose: StatsFor,
+        got: Vec<(WorkerId, ShardStats)>,
+        bufs: Option<&mut dyn Buffers>,
+    ) {
+        match purpose {
+            StatsFor::Snapshot(id) => {
+                let snapshot = self.snapshot(&got);
+                self.env.reply(id, Reply::Snapshot(alloc::boxed::Box::new(snapshot)));
+            }
+            StatsFor::Get(id, object, attribute) => {
+                let reply = match self.get_attribute(&object, &attribute, &got) {
+                    Ok(text) => Reply::Value(text),
+                    Err(error) => Reply::Error(error),
+                };
+                self.env.reply(id, reply);
+            }
+            StatsFor::Set(id, object, attribute, value) => {
+                let reply = match self.set_attribute(&object, &attribute, &value, &got) {
+                    Ok(()) => Reply::Done,
+                    Err(error) => Reply::Error(error),
+                };
+                self.env.reply(id, reply);
+            }
+            StatsFor::InFlight(controller) => {
+                let Some(bufs) = bufs else { return };
+                let paths = got.iter().flat_map(|(_, stats)| &stats.paths);
+                let of_it = paths.filter(|path| path.controller == controller);
+                let commands = of_it.map(|path| u64::from(path.in_flight)).sum();
+                if let Some(controller) = self.controllers.get_mut(&controller) {
+                    controller.in_flight(&mut self.env, bufs, commands);
+                }
+            }
+            StatsFor::Shutdown(id) => {
+                let heads = got.iter().flat_map(|(_, stats)| &stats.heads);
+                self.remove_all(id, heads.map(|head| u64::from(head.in_flight)).sum());
+            }
+        }
+    }
+
+    /// `Shutdown`, first part: no more requests; those in flight are answered.
+    pub(super) fn begin_drain(&mut self, id: VerbId) {
+        let by = self.env.now.after(self.env.config.shutdown_timeout);
+        self.waits.drain = Some(DrainWait { id, by, waiting: self.data_workers() });
+        self.env.mail_all(|| ToShard::Drain);
+    }
+
+    pub(super) fn drained(&mut self, from: WorkerId) {
+        let Some(wait) = &mut self.waits.drain else { return };
+        wait.waiting.retain(|&waiting| waiting != from);
+        if wait.waiting.is_empty() {
+            let id = wait.id;
+            self.waits.drain = None;
+            self.remove_all(id, 0);
+        }
+    }
+
+    /// Waits until no request of a head is in flight. Its `frozen` count was raised just now, so the
+    /// next picture is the first that says so.
+    pub(super) fn await_freeze(&mut self, id: VerbId, head: HeadId) {
+        let by = self.env.now.after(FREEZE_LIMIT);
+        let (epoch, waiting) = (self.epoch + 1, self.data_workers());
+        self.waits.freezes.push(FreezeWait { id, head, by, epoch, waiting });
+    }
+
+    pub(super) fn may_wait(&self) -> bool {
+        self.waits.freezes.len() < MAX_WAITS
+    }
+
+    pub(super) fn frozen(&mut self, from: WorkerId, head: HeadId, epoch: u64) {
+        for wait in &mut self.waits.freezes {
+            if wait.head == head && epoch >= wait.epoch {
+                wait.waiting.retain(|&waiting| waiting != from);
+            }
+        }
+        let waits = core::mem::take(&mut self.waits.freezes);
+        let (done, rest): (Vec<_>, Vec<_>) =
+            waits.into_iter().partition(|wait| wait.waiting.is_empty());
+        self.waits.freezes = rest;
+        for wait in done {
+            self.env.reply(wait.id, Reply::Done);
+        }
+    }
+
+    /// Who waits for a head that is gone is told.
+    pub(super) fn heads_removed(&mut self, heads: &[HeadId]) {
+        let waits = core::mem::take(&mut self.waits.freezes);
+        let (over, rest): (Vec<_>, Vec<_>) =
+            waits.into_iter().partition(|wait| heads.contains(&wait.head));
+        self.waits.freezes = rest;
+        for wait in over {
+            let text = String::from("the device was removed");
+            self.env.refuse(wait.id, VerbError::Failed(text));
+        }
+    }
+
+    pub(super) fn waits_timeout(&mut self) {
+        let now = self.env.now;
+        while let Some(at) = self.waits.stats.iter().position(|wait| wait.by <= now) {
+            let wait = self.waits.stats.swap_remove(at);
+            self.figures(wait.purpose, wait.got, None);
+        }
+        while let Some(at) = self.waits.freezes.iter().position(|wait| wait.by <= now) {
+            let wait = self.waits.freezes.swap_remove(at);
+            if let Some(head) = self.head_mut(wait.head) {
+                // A freeze that failed leaves nothing behind.
+                head.frozen = head.frozen.saturating_sub(1);
+            }
+            self.env.dirty = true;
+            let seconds = FREEZE_LIMIT.as_secs();
+            let text = format!("requests were still in flight after {seconds} s");
+            self.env.refuse(wait.id, VerbError::Failed(text));
+        }
+        if self.waits.drain.as_ref().is_some_and(|wait| wait.by <= now)
+            && let Some(wait) = self.waits.drain.take()
+        {
+            self.ask_stats(StatsFor::Shutdown(wait.id));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a host tells a log. `Display` gives the line.
+
+use crate::topology::ControllerState;
+use alloc::string::String;
+use anabranch_proto::nvme::ana::AnaState;
+use anabranch_proto::nvme::status::Status;
+use core::fmt;
+
+/// Something worth telling. Names are the kernel's: `nvme0`, `nvme0n1`, `nvme0c0n1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostEvent {
+    /// A controller has entered a state.
+    State {
+        /// `nvmeN`.
+        controller: String,
+        /// The state it left.
+        from: ControllerState,
+        /// The state it is in now.
+        to: ControllerState,
+        /// Why, when there is more to say.
+        why: Option<String>,
+    },
+    /// An attempt to connect failed.
+    ConnectFailed {
+        /// `nvmeN`.
+        controller: String,
+        /// Address.
+        to: String,
+        /// Why.
+        why: String,
+        /// How many attempts have failed in a row.
+        attempts: u32,
+        /// What happens next.
+        retry: bool,
+    },
+    /// A controller was removed although nobody asked for it.
+    Removed {
+        /// `nvmeN`.
+        controller: String,
+        /// Why.
+        why: String,
+    },
+    /// `fast_io_fail_tmo` has passed: waiting I/O fails where no other path may come back.
+    FastIoFail {
+        /// `nvmeN`.
+        controller: String,
+    },
+    /// An ANA group's state as a controller reports it has changed.
+    AnaChange {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// Before.
+        from: AnaState,
+        /// Now.
+        to: AnaState,
+    },
+    /// A command came back with an ANA status: the path is out until a fresh log was read.
+    AnaError {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// What the command said.
+        status: Status,
+    },
+    /// ANA is not used on a controller.
+    AnaDisabled {
+        /// `nvmeN`.
+        controller: String,
+        /// Why.
+        why: String,
+    },
+    /// A group stayed in the change state for longer than twice ANATT.
+    AnaTimeout {
+        /// `nvmeN`.
+        controller: String,
+    },
+    /// A device has appeared.
+    HeadAdded {
+        /// `nvmeXnY`.
+        head: String,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// A device has another size.
+    HeadResized {
+        /// `nvmeXnY`.
+        head: String,
+        /// Bytes before.
+        from_bytes: u64,
+        /// Bytes now.
+        to_bytes: u64,
+    },
+    /// A device is gone.
+    HeadRemoved {
+        /// `nvmeXnY`.
+        head: String,
+    },
+    /// A device has no path left but stays for a while (`delayed_removal_secs`).
+    HeadOrphaned {
+        /// `nvmeXnY`.
+        head: String,
+        /// How long it stays, in seconds.
+        seconds: u64,
+    },
+    /// A device has one more path.
+    PathAdded {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// `nvmeXnY`.
+        head: String,
+    },
+    /// A device has lost a path for good.
+    PathRemoved {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// `nvmeXnY`.
+        head: String,
+    },
+    /// A namespace cannot be used through a controller.
+    NamespaceRefused {
+        /// `nvmeN`.
+        controller: String,
+        /// Its NSID there.
+        nsid: u32,
+        /// Why.
+        why: String,
+    },
+    /// The controller told us something.
+    AsyncEvent {
+        /// `nvmeN`.
+        controller: String,
+        /// What.
+        what: String,
+    },
+    /// The I/O policy of a subsystem was changed.
+    PolicyChanged {
+        /// `nvme-subsysN`.
+        subsystem: String,
+        /// Before.
+        from: String,
+        /// Now.
+        to: String,
+    },
+    /// Anything else about one controller that deserves a line.
+    Note {
+        /// `nvmeN`.
+        controller: String,
+        /// The line.
+        text: String,
+    },
+}
+
+impl fmt::Display for HostEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostEvent::State { controller, from, to, why } => {
+                write!(f, "{controller}: {from} -> {to}")?;
+                why.iter().try_for_each(|why| write!(f, " ({why})"))
+            }
+            HostEvent::ConnectFailed { controller, to, why, attempts, retry } => {
+                let next = if *retry { "will try again" } else { "giving up" };
+                write!(
+                    f,
+                    "{controller}: connect to {to} failed: {why} (attempt {attempts}, {next})"
+                )
+            }
+            HostEvent::Removed { controller, why } => write!(f, "{controller}: removed: {why}"),
+            HostEvent::FastIoFail { controller } => {
+                write!(f, "{controller}: fast_io_fail_tmo has passed")
+            }
+            HostEvent::AnaChange { path, from, to } => write!(f, "{path}: ANA {from} -> {to}"),
+            HostEvent::AnaError { path, status } => write!(f, "{path}: {status}"),
+            HostEvent::AnaDisabled { controller, why } => {
+                write!(f, "{controller}: ANA is not used: {why}")
+            }
+            HostEvent::AnaTimeout { controller } => write!(f, "{controller}: ANATT timeout"),
+            HostEvent::HeadAdded { head, bytes } => write!(f, "{head}: added, {bytes} bytes"),
+            HostEvent::HeadResized { head, from_bytes, to_bytes } => {
+                write!(f, "{head}: capacity change from {from_bytes} to {to_bytes} bytes")
+            }
+            HostEvent::HeadRemoved { head } => write!(f, "{head}: removed"),
+            HostEvent::HeadOrphaned { head, seconds } => {
+                write!(f, "{head}: no path left, I/O waits for at most {seconds} s")
+            }
+            HostEvent::PathAdded { path, head } => write!(f, "{head}: path {path} added"),
+            HostEvent::PathRemoved { path, head } => write!(f, "{head}: path {path} removed"),
+            HostEvent::NamespaceRefused { controller, nsid, why } => {
+                write!(f, "{controller}: ignoring nsid {nsid}: {why}")
+            }
+            HostEvent::AsyncEvent { controller, what } => {
+                write!(f, "{controller}: asynchronous event: {what}")
+            }
+            HostEvent::PolicyChanged { subsystem, from, to } => {
+                write!(f, "{subsystem}: iopolicy changed from {from} to {to}")
+            }
+            HostEvent::Note { controller, text } => write!(f, "{controller}: {text}"),
+        }
+    }
+}
