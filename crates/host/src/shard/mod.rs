@@ -28,6 +28,8 @@ use head::{ControllerEntry, HeadState};
 use queue::Queue;
 use stats::StatsTable;
 
+pub(crate) use inputs::{Received, ShardMail};
+
 /// Commands per request slot: a request is one or several commands.
 const COMMANDS_PER_REQUEST: u32 = 2;
 

@@ -1,10 +1,11 @@
 //! This shard's figures, one entry per path and head that it has ever seen.
 
+use super::Shard;
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use anabranch_policy::Histogram;
+use anabranch_policy::{Histogram, Policy};
 
 #[derive(Default)]
 pub(super) struct StatsTable {
@@ -55,7 +56,20 @@ impl StatsTable {
         index as u32
     }
 
-    pub(super) fn report(&self) -> ShardStats {
-        ShardStats { paths: self.paths.clone(), heads: self.heads.clone() }
+}
+
+impl Shard {
+    /// The figures since the start, with what only this moment knows filled in.
+    pub(super) fn stats_report(&mut self) -> ShardStats {
+        for index in 0..self.heads.len() {
+            let Some(head) = self.heads[index].as_ref() else { continue };
+            let cached = head.selector.numa_path().filter(|_| head.view.policy == Policy::Numa);
+            for (at, path) in head.paths.iter().enumerate() {
+                self.stats.paths[path.stats as usize].numa_cached = cached == Some(at);
+            }
+            let waiting = head.active + head.held.len();
+            self.stats.heads[head.stats as usize].in_flight = waiting;
+        }
+        ShardStats { paths: self.stats.paths.clone(), heads: self.stats.heads.clone() }
     }
 }
