@@ -66,11 +66,8 @@ pub struct Worker<U: User> {
     user: U,
 }
 
-type WorkerOutput<U> = Output<
-    Mail<<U as User>::Mail>,
-    Reply<<U as User>::Reply>,
-    Event<<U as User>::Event>,
->;
+type WorkerOutput<U> =
+    Output<Mail<<U as User>::Mail>, Reply<<U as User>::Reply>, Event<<U as User>::Event>>;
 
 impl<U: User> Worker<U> {
     /// The control worker, `WorkerId(0)`.
@@ -91,7 +88,10 @@ impl<U: User> Worker<U> {
     }
 
     /// All workers of a host, in order, with a user for each.
-    pub fn group(config: &HostConfig, mut user: impl FnMut(WorkerId) -> U) -> alloc::vec::Vec<Self> {
+    pub fn group(
+        config: &HostConfig,
+        mut user: impl FnMut(WorkerId) -> U,
+    ) -> alloc::vec::Vec<Self> {
         let control = Worker::control(config.clone(), user(WorkerId(0)));
         let data = (1..=config.data_workers)
             .map(|me| Worker::data(config, WorkerId(me), user(WorkerId(me))));

@@ -1,7 +1,7 @@
 //! Requests and the commands that they are split into.
 
-use crate::topology::{ControllerId, HeadId};
 use crate::table::Key;
+use crate::topology::{ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
 use anabranch_policy::{Charge, OpClass};
 use anabranch_proto::host_queue::HostData;
@@ -46,14 +46,38 @@ impl Request {
 /// What one command does.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
-    Read { lba: u64, blocks: u32, buf: BufRef },
-    Write { lba: u64, blocks: u32, buf: BufRef, fua: bool },
-    Compare { lba: u64, blocks: u32, buf: BufRef },
+    Read {
+        lba: u64,
+        blocks: u32,
+        buf: BufRef,
+    },
+    Write {
+        lba: u64,
+        blocks: u32,
+        buf: BufRef,
+        fua: bool,
+    },
+    Compare {
+        lba: u64,
+        blocks: u32,
+        buf: BufRef,
+    },
     /// `only` restricts it to the controller whose writes it must cover, while that one is usable.
-    Flush { only: Option<ControllerId>, mark: Option<u64> },
-    WriteZeroes { lba: u64, blocks: u32, deallocate: bool, fua: bool },
+    Flush {
+        only: Option<ControllerId>,
+        mark: Option<u64>,
+    },
+    WriteZeroes {
+        lba: u64,
+        blocks: u32,
+        deallocate: bool,
+        fua: bool,
+    },
     /// `range` is pool memory that holds the one range descriptor.
-    Discard { lba: u64, blocks: u32, range: BufRef },
+    Discard {
+        blocks: u32,
+        range: BufRef,
+    },
 }
 
 impl Work {

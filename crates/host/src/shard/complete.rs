@@ -149,13 +149,7 @@ impl Shard {
 
     /// The path failed under the command: take the path out where that is known to help, and send
     /// the command elsewhere.
-    fn fail_over(
-        &mut self,
-        key: Key,
-        status: Option<Status>,
-        now: Time,
-        bufs: &mut dyn Buffers,
-    ) {
+    fn fail_over(&mut self, key: Key, status: Option<Status>, now: Time, bufs: &mut dyn Buffers) {
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].failovers += 1;
         command.failovers = command.failovers.saturating_add(1);

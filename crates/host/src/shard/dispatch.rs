@@ -148,11 +148,7 @@ pub(super) fn start(
     wire_form(command, head)
 }
 
-fn charge(
-    command: &mut Command,
-    head: &HeadState,
-    controllers: &mut [Option<ControllerEntry>],
-) {
+fn charge(command: &mut Command, head: &HeadState, controllers: &mut [Option<ControllerEntry>]) {
     let Origin::Own { work, .. } = &command.origin else { return };
     let Some(entry) = controllers[command.controller.0 as usize].as_mut() else { return };
     entry.charges += 1;

@@ -5,7 +5,9 @@ use crate::table::List;
 use crate::topology::{ControllerId, ControllerState, ControllerView, HeadView, PathView};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{AnaRank, AsCandidate, Candidate, ControllerLedger, LOCAL_DISTANCE, Selector};
+use anabranch_policy::{
+    AnaRank, AsCandidate, Candidate, ControllerLedger, LOCAL_DISTANCE, Selector,
+};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -117,10 +119,11 @@ impl HeadState {
         controllers: &[Option<ControllerEntry>],
         stats: &mut StatsTable,
     ) {
-        let paths_changed = self.paths.len() != view.paths.len()
-            || self.paths.iter().zip(&view.paths).any(|(a, b)| {
-                a.view.controller != b.controller || a.view.ana_state != b.ana_state
-            });
+        let paths_changed =
+            self.paths.len() != view.paths.len()
+                || self.paths.iter().zip(&view.paths).any(|(a, b)| {
+                    a.view.controller != b.controller || a.view.ana_state != b.ana_state
+                });
         if paths_changed || view.policy_epoch != self.view.policy_epoch {
             self.selector.clear_cache();
         }

@@ -11,9 +11,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use anabranch_proto::host_queue::{Attempt, HostData};
-use anabranch_proto::machine::{
-    Buffers, CloseCause, CloseHow, ConnId, Output, Time, WorkerId,
-};
+use anabranch_proto::machine::{Buffers, CloseCause, CloseHow, ConnId, Output, Time, WorkerId};
 use anabranch_proto::nvme::sqe::Sqe;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -185,12 +183,7 @@ impl Shard {
     }
 
     /// The connection is closed: its commands go elsewhere, in the order in which they were sent.
-    fn drain_queue(
-        &mut self,
-        queue: &mut Queue,
-        now: Time,
-        bufs: &mut dyn Buffers,
-    ) -> (u32, u32) {
+    fn drain_queue(&mut self, queue: &mut Queue, now: Time, bufs: &mut dyn Buffers) -> (u32, u32) {
         let (mut never_sent, mut uncertain) = (0, 0);
         let mut unsent = alloc::vec::Vec::new();
         while let Some(abandoned) = queue.link.drain() {
@@ -424,9 +417,9 @@ impl Shard {
             let idle = head.as_ref().is_some_and(|head| {
                 head.gone && head.active == 0 && head.held.is_empty() && head.requeue.is_empty()
             });
-            let listed = head.as_ref().is_some_and(|head| {
-                self.topology.heads.iter().any(|view| view.id == head.view.id)
-            });
+            let listed = head
+                .as_ref()
+                .is_some_and(|head| self.topology.heads.iter().any(|view| view.id == head.view.id));
             if idle && !listed {
                 *head = None;
             }
@@ -497,8 +490,8 @@ impl Shard {
             let view = &entry.view;
             entry.slot = self.queues.iter().enumerate().find_map(|(slot, queue)| {
                 let queue = queue.as_ref()?;
-                let same = queue.open.controller == view.id
-                    && queue.open.association == view.association;
+                let same =
+                    queue.open.controller == view.id && queue.open.association == view.association;
                 (same && queue.phase == Phase::Open).then_some(slot as u16)
             });
         }

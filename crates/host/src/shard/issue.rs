@@ -157,7 +157,7 @@ fn next_work(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) -> 
             let blocks = take(limits.max_discard_blocks);
             let Some(range) = bufs.alloc(wire::DISCARD_RANGE_BYTES) else { return Next::Later };
             wire::write_discard_range(bufs.bytes_mut(range), lba + done, blocks);
-            Work::Discard { lba: lba + done, blocks, range }
+            Work::Discard { blocks, range }
         }
         RequestOp::Flush => return Next::Complete,
     };

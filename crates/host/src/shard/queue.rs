@@ -32,7 +32,10 @@ pub(super) enum Progress {
     /// The queue pair has just opened.
     Opened,
     /// It must be given up.
-    GiveUp { why: String, do_not_retry: bool },
+    GiveUp {
+        why: String,
+        do_not_retry: bool,
+    },
 }
 
 /// One queue pair of this worker.
@@ -113,7 +116,9 @@ impl Queue {
         let sqe = self.open.connect.sqe();
         match self.link.submit(sqe, HostData::Out(data), CONNECT_TOKEN) {
             Ok(_) => Progress::Nothing,
-            Err(_) => Progress::GiveUp { why: "no tag for Connect".to_string(), do_not_retry: false },
+            Err(_) => {
+                Progress::GiveUp { why: "no tag for Connect".to_string(), do_not_retry: false }
+            }
         }
     }
 

@@ -16,8 +16,7 @@ pub(super) struct StatsTable {
 impl StatsTable {
     /// The entry of a path, made when it is new.
     pub(super) fn path(&mut self, head: HeadId, controller: ControllerId) -> u32 {
-        let known =
-            self.paths.iter().position(|p| p.head == head && p.controller == controller);
+        let known = self.paths.iter().position(|p| p.head == head && p.controller == controller);
         let index = known.unwrap_or_else(|| {
             self.paths.push(PathStats {
                 head,
@@ -55,7 +54,6 @@ impl StatsTable {
         });
         index as u32
     }
-
 }
 
 impl Shard {

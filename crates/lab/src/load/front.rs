@@ -4,9 +4,7 @@ use super::job::{Job, JobError};
 use super::report::LoadReport;
 use super::runner::Runner;
 use anabranch_host::user::{Done, Submit, User};
-use anabranch_proto::machine::{
-    Buffers, ConnId, Gather, Input, Output, Time, VerbId, WorkerId,
-};
+use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Output, Time, VerbId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -123,13 +121,7 @@ impl Load {
         }
     }
 
-    fn mail(
-        &mut self,
-        now: Time,
-        mail: LoadMail,
-        host: &mut dyn Submit,
-        bufs: &mut dyn Buffers,
-    ) {
+    fn mail(&mut self, now: Time, mail: LoadMail, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         match mail {
             LoadMail::Start(job) => {
                 self.runner = Some(Box::new(Runner::new(*job, host.worker(), host.workers())));
@@ -236,4 +228,3 @@ impl User for Load {
         self.runner.as_ref().and_then(|runner| runner.wake())
     }
 }
-

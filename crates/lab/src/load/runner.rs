@@ -152,13 +152,10 @@ impl Runner {
             return Err(JobError(text));
         }
         let writer = u32::from(self.index) + 1;
-        let register = self
-            .job
-            .verify
-            .then(|| Register::new(self.job.seed, writer, first, blocks as usize));
+        let register =
+            self.job.verify.then(|| Register::new(self.job.seed, writer, first, blocks as usize));
         let (head_id, block_bytes, cursor) = (head.id, head.block_bytes, first);
-        self.region =
-            Some(Region { head: head_id, block_bytes, first, blocks, cursor, register });
+        self.region = Some(Region { head: head_id, block_bytes, first, blocks, cursor, register });
         for slot in 0..self.job.depth_on(self.index, self.shares) as usize {
             let Some(buf) = bufs.alloc(self.job.largest()) else { break };
             self.slots.push(Slot { buf, in_flight: None });
@@ -232,9 +229,8 @@ impl Runner {
                 lba
             };
             let extent = Extent { lba, blocks };
-            match &mut region.register {
-                Some(register) if !register.claim(extent) => {}
-                _ => return Some(extent),
+            if region.register.as_mut().is_none_or(|register| register.claim(extent)) {
+                return Some(extent);
             }
         }
         None

@@ -61,15 +61,10 @@ impl Stamp {
         crc.update(&block[..4]);
         crc.update(&[0; 4]);
         crc.update(&block[8..]);
-        if crc.finish() != u32_at(4) {
+        if crc.take() != u32_at(4) {
             return Err(StampError::Crc);
         }
-        Ok(Stamp {
-            volume: u64_at(8),
-            lba: u64_at(16),
-            writer: u32_at(24),
-            sequence: u64_at(32),
-        })
+        Ok(Stamp { volume: u64_at(8), lba: u64_at(16), writer: u32_at(24), sequence: u64_at(32) })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::memory::SimBuffers;
 use super::net::{BROKEN, End, EndState, LinkTimes, NodeId, SimGather, Stream, draw};
 use crate::rng::Rng;
+use anabranch_proto::digest::crc32c;
 use anabranch_proto::machine::{
     CloseCause, CloseHow, ConnId, Endpoint, Input, ListenerId, Machine, Output, SystemError, Time,
     VerbId, WorkerId,
@@ -416,7 +417,8 @@ impl<H: Machine, T: Machine> World<H, T> {
         let hint = this.hint.take().filter(|_| core.rng.percent(50));
         let most = hint.map_or(this.inbox.len(), |buf| this.inbox.len().min(buf.len() as usize));
         // Whole more often than torn, so that runs are not all fragments.
-        let take = if core.rng.percent(70) { most } else { 1 + core.rng.below(most as u64) as usize };
+        let take =
+            if core.rng.percent(70) { most } else { 1 + core.rng.below(most as u64) as usize };
         let bytes: Vec<u8> = this.inbox.drain(..take).collect();
         let (at, id) = (core.now, u64::from(conn.index()));
         core.note_bytes(&[1, node.0 as u64, id], &bytes);
@@ -562,10 +564,10 @@ impl<HM> Core<HM> {
     }
 
     fn note_bytes(&mut self, words: &[u64], bytes: &[u8]) {
-        let words = words.iter().chain([&self.now.ns()]).flat_map(|word| word.to_le_bytes());
-        let words: Vec<u8> = words.collect();
-        for byte in words.iter().chain(bytes) {
-            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        // FNV-1a over words; the bytes of a piece go in by their own digest.
+        let digest = u64::from(crc32c(bytes));
+        for word in words.iter().copied().chain([self.now.ns(), bytes.len() as u64, digest]) {
+            self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
     }
 
