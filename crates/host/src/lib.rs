@@ -21,7 +21,11 @@ pub mod topology;
 pub mod user;
 pub mod verb;
 
+mod shard;
+mod table;
+mod worker;
 mod write_marks;
 
 pub use control::attribute;
+pub use worker::{Event, Worker};
 pub use write_marks::WriteMarks;
