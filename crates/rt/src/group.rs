@@ -31,7 +31,8 @@ pub struct Group<M: Machine> {
     shared: Arc<Shared<M>>,
     config: Config,
     threads: Vec<Option<JoinHandle<()>>>,
-    ended: Receiver<usize>,
+    /// Locked only to make the group shareable; used at its end.
+    ended: Mutex<Receiver<usize>>,
     failure: Failure,
 }
 
@@ -71,7 +72,7 @@ where
             shared: shared.clone(),
             config: config.clone(),
             threads: Vec::with_capacity(engines.len()),
-            ended: all_ended,
+            ended: Mutex::new(all_ended),
             failure: failure.clone(),
         };
         let count = engines.len();
@@ -180,10 +181,11 @@ impl<M: Machine> Group<M> {
     fn join(&mut self) -> usize {
         self.shared.stop_all();
         let until = Instant::now() + JOIN;
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut left = self.threads.iter().flatten().count();
         while left > 0 {
             let wait = until.saturating_duration_since(Instant::now());
-            let Ok(id) = self.ended.recv_timeout(wait) else { break };
+            let Ok(id) = ended.recv_timeout(wait) else { break };
             if let Some(thread) = self.threads.get_mut(id).and_then(Option::take) {
                 // The thread's body catches panics and has just said that it is done.
                 let _ = thread.join();

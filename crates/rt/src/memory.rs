@@ -6,3 +6,6 @@ mod region;
 
 pub(crate) use pool::Pool;
 pub(crate) use region::{Map, Regions};
+
+#[cfg(test)]
+mod tests;

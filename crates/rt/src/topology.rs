@@ -124,8 +124,8 @@ pub const LOCAL_DISTANCE: u32 = 10;
 pub const REMOTE_DISTANCE: u32 = 20;
 
 impl Topology {
-    /// Reads the tree below `root` (`/` live, a fixture in tests). A system without NUMA, and a tree
-    /// that cannot be read, is one node with all CPUs online.
+    /// Reads the tree below `root` (`/` live, a fixture in tests). A system without NUMA, and a
+    /// tree that cannot be read, is one node with all CPUs online.
     #[must_use]
     pub fn read(root: &Path) -> Topology {
         let system = root.join("sys/devices/system");

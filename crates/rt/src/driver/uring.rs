@@ -221,7 +221,7 @@ impl Uring {
             Kind::Connect => self.connect_done(slot, result),
             Kind::Receive => self.receive_done(slot, result, entry.flags()),
             Kind::Send => self.send_done(slot, result),
-            Kind::Cancel => self.cancel_done(slot, result),
+            Kind::Cancel => self.cancel_done(slot),
             Kind::Accept => self.accepted(slot, result),
             Kind::CancelAccept => self.accept_cancelled(slot),
             Kind::Disk => self.disk_step_done(slot, result),

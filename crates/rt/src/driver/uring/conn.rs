@@ -3,7 +3,7 @@
 //! | phase | receives | sends | leaves by |
 //! | --- | --- | --- | --- |
 //! | `Connecting` | no | no | connected → `Open`, failure or `close` → `Ending` |
-//! | `Open` | to the engine | yes | `close` → `Draining` or `Ending`; end of stream, error → `Ending` |
+//! | `Open` | to the engine | yes | `close` → `Draining`, `Ending`; end, error → `Ending` |
 //! | `Draining` | discarded | until the engine has no more | empty batch → `Discarding` |
 //! | `Discarding` | discarded | shut down | end of stream, error, abort → `Ending` |
 //! | `Leaving` | cancelled | no | all reaped → event `Leaving`, `Over` |

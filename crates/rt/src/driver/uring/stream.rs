@@ -338,13 +338,12 @@ impl Uring {
         self.push_cancel(fd, Kind::Cancel, slot);
     }
 
-    pub(super) fn cancel_done(&mut self, slot: u32, result: i32) {
+    pub(super) fn cancel_done(&mut self, slot: u32) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         conn.cancelling = false;
-        // An operation was on its way between two states and was missed: ask again.
-        if result == -libc::ENOENT || result == -libc::EALREADY {
-            self.cancel(slot);
-        }
+        // A cancel misses an operation that is just changing hands inside the kernel (seen with a
+        // connect to a Unix socket whose backlog is full), so it is repeated until all are reaped.
+        self.cancel(slot);
         match self.conns.get(slot).map(|conn| conn.phase) {
             Some(Phase::Leaving { .. }) => self.leave(slot),
             _ => self.finish(slot),

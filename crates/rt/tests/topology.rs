@@ -1,0 +1,68 @@
+//! CPU lists and NUMA trees, live and made up.
+
+mod support;
+
+use anabranch_rt::topology::{CpuSet, LOCAL_DISTANCE, REMOTE_DISTANCE, Topology};
+use std::path::Path;
+use support::Dir;
+
+#[test]
+fn cpu_lists() {
+    for (text, list) in [
+        ("", vec![]),
+        ("0", vec![0]),
+        ("0-3,8,10-11\n", vec![0, 1, 2, 3, 8, 10, 11]),
+        ("5,3,4,3", vec![3, 4, 5]),
+    ] {
+        let set = CpuSet::parse(text).expect(text);
+        assert_eq!(set.iter().collect::<Vec<_>>(), list);
+        assert_eq!(CpuSet::parse(&set.to_string()), Some(set));
+    }
+    for text in ["x", "1-", "3-1", "-1", "0-99999999999", "1,,2"] {
+        assert_eq!(CpuSet::parse(text), None, "{text}");
+    }
+    assert_eq!(CpuSet::of([3, 1, 2, 7]).to_string(), "1-3,7");
+}
+
+#[test]
+fn the_live_machine() {
+    let allowed = CpuSet::allowed().expect("readable");
+    assert!(!allowed.is_empty());
+    let topology = Topology::read(Path::new("/"));
+    let first = topology.nodes.first().expect("a node").id;
+    assert_eq!(topology.distance(first, first), LOCAL_DISTANCE);
+}
+
+#[test]
+fn a_machine_with_three_nodes() {
+    let dir = Dir::new("topology");
+    let write = |path: &str, text: &str| {
+        let path = dir.0.join("sys/devices/system").join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, text).expect("written");
+    };
+    write("node/online", "0-1,4\n");
+    write("node/node0/cpulist", "0-1\n");
+    write("node/node1/cpulist", "2-3\n");
+    write("node/node4/cpulist", "\n");
+    write("node/node0/distance", "10 21 31\n");
+    write("node/node1/distance", "21 10 31\n");
+    let topology = Topology::read(&dir.0);
+    assert_eq!(topology.nodes.len(), 3);
+    assert_eq!(topology.node_of(3), Some(1));
+    assert_eq!(topology.node_of(9), None);
+    assert_eq!(topology.distance(0, 4), 31);
+    assert_eq!(topology.distance(4, 0), REMOTE_DISTANCE, "not told");
+    assert_eq!(topology.distance(4, 4), LOCAL_DISTANCE);
+}
+
+#[test]
+fn a_machine_without_nodes() {
+    let dir = Dir::new("topology-flat");
+    let cpu = dir.0.join("sys/devices/system/cpu");
+    std::fs::create_dir_all(&cpu).expect("made");
+    std::fs::write(cpu.join("online"), "0-5\n").expect("written");
+    let topology = Topology::read(&dir.0);
+    assert_eq!(topology.node_of(5), Some(0));
+    assert_eq!(topology.distance(0, 0), LOCAL_DISTANCE);
+}

@@ -1,0 +1,91 @@
+//! Socket files: private from the first moment, stale ones replaced, live ones left alone.
+
+mod support;
+
+use anabranch_proto::machine::{Endpoint, ListenerId, Output, SystemError};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use support::{Dir, Rig, Seen};
+
+const BUSY: Option<SystemError> = Some(SystemError(98));
+
+fn refused(rig: &mut Rig, path: &str) -> Option<SystemError> {
+    let at = Endpoint::Unix(path.to_owned());
+    rig.ask(0, move |engine, _| engine.listen(8, at));
+    rig.wait(0, |seen| match seen {
+        Seen::Unlistened(ListenerId(8), error) => Some(*error),
+        Seen::Listening(ListenerId(8), _) => panic!("must be refused"),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_file_is_private_and_goes_away() {
+    let dir = Dir::new("unix");
+    let path = dir.path("s");
+    let mut rig = Rig::new(1);
+    rig.listen(0, Endpoint::Unix(path.clone()));
+    let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let _peer = UnixStream::connect(&path).expect("connected");
+    rig.accepted(0);
+    rig.ask(0, |engine, _| engine.out(Output::Unlisten { listener: ListenerId(7) }));
+    rig.expect(0, &Seen::Unlistened(ListenerId(7), None));
+    assert!(!Path::new(&path).exists(), "unlinked");
+    // The same name again, ended by the end of the group.
+    rig.listen(0, Endpoint::Unix(path.clone()));
+    rig.stop();
+    assert!(!Path::new(&path).exists(), "unlinked");
+}
+
+#[test]
+fn a_stale_file_is_replaced() {
+    let dir = Dir::new("stale");
+    let path = dir.path("s");
+    drop(UnixListener::bind(&path).expect("bound"));
+    assert!(Path::new(&path).exists(), "a server died and left this");
+    let mut rig = Rig::new(1);
+    rig.listen(0, Endpoint::Unix(path.clone()));
+    let _peer = UnixStream::connect(&path).expect("connected");
+    rig.accepted(0);
+    rig.stop();
+}
+
+#[test]
+fn a_live_server_is_left_alone() {
+    let dir = Dir::new("live");
+    let path = dir.path("s");
+    let server = UnixListener::bind(&path).expect("bound");
+    let mut rig = Rig::new(1);
+    assert_eq!(refused(&mut rig, &path), BUSY);
+    rig.stop();
+    let _peer = UnixStream::connect(&path).expect("still there");
+    server.accept().expect("still served");
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let dir = Dir::new("other");
+    let path = dir.path("precious");
+    std::fs::write(&path, "data").expect("written");
+    let mut rig = Rig::new(1);
+    assert_eq!(refused(&mut rig, &path), BUSY);
+    assert!(refused(&mut rig, &"x".repeat(300)).is_some(), "too long for a socket");
+    assert!(refused(&mut rig, "/nonexistent/s").is_some());
+    rig.stop();
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), "data");
+}
+
+/// A file that somebody else put in our place is not ours to remove.
+#[test]
+fn a_replaced_file_is_left_alone() {
+    let dir = Dir::new("replaced");
+    let path = dir.path("s");
+    let mut rig = Rig::new(1);
+    rig.listen(0, Endpoint::Unix(path.clone()));
+    std::fs::remove_file(&path).expect("removed");
+    let _other = UnixListener::bind(&path).expect("bound");
+    rig.stop();
+    assert!(Path::new(&path).exists());
+}
