@@ -165,7 +165,7 @@ export_nbd() { # HEAD SOCKET
 paths_of() { # NSID
   host show-topology -o json | jq -r --argjson nsid "$1" '.[].Subsystems[].Namespaces[]
     | select(.NSID == $nsid) | .Paths[]
-    | [.Controller[0].Name, .Controller[0].State, .ANAState, .Diag.commands] | @tsv'
+    | [.Controller[0].Name, .Controller[0].State, .ANAState, .Diag.reads + .Diag.writes] | @tsv'
 }
 live_paths() { # COUNT
   equals "$(host list-subsys -o json |
