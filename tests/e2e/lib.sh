@@ -88,8 +88,9 @@ within() { # SECONDS COMMAND...: waits until the command succeeds, else shows it
     sleep 0.2
   done
 }
-equals() { # ACTUAL EXPECTED WHAT
-  [ "$1" = "$2" ] && return
+equals() { # ACTUAL EXPECTED WHAT: the expected value is a pattern
+  # shellcheck disable=SC2053
+  [[ "$1" = $2 ]] && return
   echo "$3: '$1', expected '$2'"
   return 1
 }
@@ -152,11 +153,11 @@ host() { # VERB ARGUMENT...: a verb of the running host
   shift
   "$ANABRANCH" "$verb" --socket "$work/host.sock" "$@"
 }
-connect() { # LISTENER (1, 2, ...) OPTION...: one path to the embedded target
-  local address
-  address=$(json ".listeners[$(($1 - 1))]" "$work/target.json" | tr -d '"')
-  shift
-  host connect -t tcp -a "${address%:*}" -s "${address##*:}" -n "$nqn" "$@"
+port_of() { # LISTENER (1, 2, ...): its TCP port
+  json ".listeners[$(($1 - 1))]" "$work/target.json" | sed 's/.*://'
+}
+connect() { # LISTENER OPTION...: one path to the embedded target
+  host connect -t tcp -a 127.0.0.1 -s "$(port_of "$1")" -n "$nqn" "${@:2}"
 }
 export_nbd() { # HEAD SOCKET
   host export add "$1" --nbd "$2"

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# What users and their machines do wrong ends in one clear sentence, the right exit status, and
+# harms nothing that runs.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+fails() { # STATUS PATTERN COMMAND...: with a sentence on standard error that has the pattern
+  local expected=$1 pattern=$2 status=0
+  shift 2
+  "$@" >"$work/out" 2>"$work/err" || status=$?
+  equals $status "$expected" "exit status of '$*'"
+  grep -qi -- "$pattern" "$work/err" && ! grep -q panicked "$work/err" && return
+  echo "'$*' does not say '$pattern':"
+  cat "$work/err"
+  return 1
+}
+usage() {
+  fails 2 no-such-verb "$ANABRANCH" no-such-verb
+  fails 2 no-such-option "$ANABRANCH" list --no-such-option
+  fails 2 nqn "$ANABRANCH" connect -t tcp -a 127.0.0.1 -s 4420
+  fails 2 port "$ANABRANCH" discover -t tcp -a 127.0.0.1 -s 70000
+}
+nobody_serves() {
+  local verb
+  for verb in list list-subsys show-topology "get nvme-subsys0 iopolicy" "export list" \
+    "disconnect -n nqn.2026-01.test:x" "connect -a 127.0.0.1 -n nqn.2026-01.test:x"; do
+    # shellcheck disable=SC2086  # a verb and its arguments
+    fails 1 'anabranch serve' "$ANABRANCH" $verb --socket "$work/nobody.sock"
+  done
+}
+bad_namespaces() {
+  mkfifo "$work/fifo"
+  local spec
+  for spec in "file:$work/absent" "file:$work/fifo" "file:$work" mem:0 mem:100 mem:1MiB,bs=513 \
+    floppy:a mem:1MiB,colour=red; do
+    fails '[12]' "${spec%%,*}" "$ANABRANCH" target --socket "$work/t2.sock" \
+      --listen 127.0.0.1:0 --namespace "$spec"
+  done
+}
+bad_configurations() {
+  printf 'fence = "strict"\n' >"$work/strict.toml"
+  printf 'colour = "red"\n' >"$work/unknown.toml"
+  printf 'workers = \n' >"$work/broken.toml"
+  fails 2 'strict' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/strict.toml"
+  fails 2 'colour' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/unknown.toml"
+  fails 2 'broken.toml' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/broken.toml"
+  fails 2 'absent.toml' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/absent.toml"
+}
+setup() {
+  start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:64MiB
+  start_serve
+  connect 1 --reconnect-delay 1
+  connect 2 --reconnect-delay 1
+  export_nbd nvme0n1 "$work/nbd.sock"
+}
+second_instance() {
+  fails 1 "$work/host.sock" "$ANABRANCH" serve --socket "$work/host.sock"
+  fails 1 "$work/target.sock" "$ANABRANCH" target --socket "$work/target.sock" \
+    --listen 127.0.0.1:0 --namespace mem:1MiB
+  live_paths 2
+}
+bad_connects() {
+  local port
+  port=$(free_ports 1)
+  fails 1 "$port" host connect -t tcp -a 127.0.0.1 -s "$port" -n "$nqn"
+  fails 1 'nqn.2026-01.test:unknown' \
+    host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n nqn.2026-01.test:unknown
+  fails 1 'already' host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n "$nqn"
+  live_paths 2
+}
+bad_attributes() {
+  fails 1 'queue-depth' host set nvme-subsys0 iopolicy no-such-policy
+  equals "$(host get nvme-subsys0 iopolicy)" queue-depth iopolicy
+  fails 1 'no-such' host get nvme-subsys0 no-such-attribute
+  fails 1 'nvme9' host get nvme9 state
+}
+bad_exports() {
+  fails 1 nvme7n1 host export add nvme7n1 --nbd "$work/x.sock"
+  fails 1 "$work/nbd.sock" host export add nvme0n1 --nbd "$work/nbd.sock"
+  fails 1 no-such host export rm no-such
+  python3 "$E2E/nbd_requests.py" "$work/nbd.sock" >/dev/null
+}
+nonsense_on_the_control_socket() {
+  head -c 100000 /dev/urandom | timeout 10 python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+try:
+    s.sendall(sys.stdin.buffer.read())
+    s.shutdown(socket.SHUT_WR)
+    while s.recv(65536): pass
+except OSError: pass
+' "$work/host.sock"
+  live_paths 2
+}
+target_dies() {
+  kill -9 "$target_pid"
+  within 10 live_paths 0
+  host list-subsys | grep -q connecting
+}
+
+step "usage mistakes end with 2" usage
+step "verbs without a running host name 'serve'" nobody_serves
+step "namespaces that cannot be" bad_namespaces
+step "configurations that cannot be" bad_configurations
+must "two paths and an export" setup
+step "a second instance is refused, the first unharmed" second_instance
+step "connects that cannot be" bad_connects
+step "attributes that cannot be" bad_attributes
+step "exports that cannot be" bad_exports
+step "nonsense on the control socket" nonsense_on_the_control_socket
+step "a killed target leaves paths that reconnect" target_dies
+must "the host ends in order all the same" terminate serve
