@@ -1,0 +1,308 @@
+//! The controller's side of one NVMe/TCP connection, admin or I/O.
+//!
+//! Bytes in, events out; answers in, bytes out. What a command means is the engine's business;
+//! this queue keeps the stream in step, checks what the transport asks to be checked, moves data,
+//! and gives every buffer back exactly once.
+//!
+//! # Buffers
+//!
+//! * In-capsule data is collected in a buffer from [`Buffers::alloc`]. It belongs to the engine
+//!   from the moment that [`TargetEvent::Command`] is polled.
+//! * A buffer given to [`TargetQueue::request_data`] is the queue's until `DataReady` or
+//!   `DataDigestError` for that slot is polled.
+//! * A buffer given to [`TargetQueue::send_data`] comes back through
+//!   [`TargetQueue::poll_released`] after the batch that carries its last byte was transmitted.
+//! * After the connection's `Closed`, [`TargetQueue::drain`] gives back whatever is left.
+//!
+//! # Bounds
+//!
+//! Commands in progress are bounded by the depth (more end the connection), refusals that wait to
+//! be sent by the same number. All tables are sized by [`TargetQueue::new`] and
+//! [`TargetQueue::set_limits`]; nothing allocates afterwards, and no length on the wire is believed.
+
+mod receive;
+mod slots;
+mod transmit;
+
+use crate::error::ProtocolError;
+use crate::machine::BufRef;
+use crate::nvme::{Sqe, Status};
+use crate::pdu::{Format, Role, TermReq};
+use crate::stream::Stream;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use receive::Incoming;
+use slots::{Slots, Stage};
+use transmit::Send;
+
+/// The most commands in progress on one connection: transfer tags hold 12 bits of slot number.
+pub const MAX_DEPTH: u16 = 4096;
+
+/// From this many bytes of a data PDU still to come, a receive straight into the buffer pays.
+pub const HINT_BYTES: u32 = 16 << 10;
+
+/// What a connection is set up with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetQueueConfig {
+    /// Commands in progress at once, 1 to [`MAX_DEPTH`]. Also the entries of the submission queue
+    /// that SQHD counts in.
+    pub depth: u16,
+    /// The most data in a command capsule, in bytes; 8192 before Connect and on admin queues.
+    pub in_capsule_bytes: u32,
+    /// MAXH2CDATA: the most data in one H2CData PDU, in bytes; at least 4096, whole dwords.
+    pub max_h2c_data: u32,
+    /// Grant header digests to hosts that ask for them.
+    pub allow_hdr_digest: bool,
+    /// Grant data digests to hosts that ask for them.
+    pub allow_data_digest: bool,
+    /// The longest buffer that the engine hands in, in bytes.
+    pub max_transfer_bytes: u32,
+}
+
+/// Names a command in progress on one connection. Used again after the command's response has been
+/// pulled into a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// Number of the slot, below the depth.
+    #[must_use]
+    pub const fn index(self) -> u16 {
+        self.0
+    }
+}
+
+/// What the engine has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetEvent {
+    /// A command came.
+    Command {
+        /// Its name until it is answered.
+        slot: Slot,
+        /// The command.
+        sqe: Sqe,
+        /// In-capsule data, from [`crate::machine::Buffers::alloc`]; the engine frees it.
+        data: Option<BufRef>,
+    },
+    /// Everything asked for with [`TargetQueue::request_data`] is in the buffer.
+    DataReady {
+        /// The command.
+        slot: Slot,
+    },
+    /// As `DataReady`, but a data digest was wrong: the buffer's content is no good, the command
+    /// must not be carried out and ends with Transient Transport Error.
+    DataDigestError {
+        /// The command.
+        slot: Slot,
+    },
+}
+
+/// Something that comes back from a connection that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainedSlot {
+    /// The command that was in progress; `None` for a buffer whose command has been answered.
+    pub slot: Option<Slot>,
+    /// A buffer that the queue still held.
+    pub buf: Option<BufRef>,
+}
+
+/// The controller's side of one connection. See the module documentation.
+#[derive(Debug)]
+pub struct TargetQueue {
+    config: TargetQueueConfig,
+    stream: Stream,
+    /// Of PDUs towards the host; `alignment` is its HPDA.
+    format: Format,
+    incoming: Incoming,
+    slots: Slots,
+    events: VecDeque<TargetEvent>,
+    sends: VecDeque<Send>,
+    /// Refusals in `sends`.
+    refusals: u16,
+    /// Buffers whose last byte is in the batch that is being sent.
+    in_batch: Vec<BufRef>,
+    released: VecDeque<BufRef>,
+    sqhd: u16,
+    sq_flow_control: bool,
+    fault: Option<ProtocolError>,
+    /// To be sent as the last thing.
+    farewell: Option<TermReq>,
+}
+
+impl TargetQueue {
+    /// A connection that was just accepted.
+    ///
+    /// # Panics
+    /// When the depth is not 1 to [`MAX_DEPTH`], or MAXH2CDATA is one that ICResp cannot hold: the
+    /// caller's mistake.
+    #[must_use]
+    pub fn new(config: TargetQueueConfig) -> TargetQueue {
+        let max = config.max_h2c_data;
+        assert!(max >= 4096 && max.is_multiple_of(4), "MAXH2CDATA: 4096 or more, whole dwords");
+        let mut queue = TargetQueue {
+            config,
+            stream: Stream::new(Role::Controller),
+            format: Format::default(),
+            incoming: Incoming::Nothing,
+            slots: Slots::default(),
+            events: VecDeque::new(),
+            sends: VecDeque::new(),
+            refusals: 0,
+            in_batch: Vec::new(),
+            released: VecDeque::new(),
+            sqhd: 0,
+            sq_flow_control: true,
+            fault: None,
+            farewell: None,
+        };
+        queue.set_limits(config.depth, config.in_capsule_bytes);
+        queue
+    }
+
+    /// What Fabrics Connect settled: commands at once (entries of the submission queue), and the
+    /// most data in a capsule. Tables only grow.
+    ///
+    /// # Panics
+    /// When the depth is not 1 to [`MAX_DEPTH`]: the caller's mistake.
+    pub fn set_limits(&mut self, depth: u16, in_capsule_bytes: u32) {
+        assert!((1..=MAX_DEPTH).contains(&depth), "depth 1 to {MAX_DEPTH}");
+        self.config.depth = depth;
+        self.config.in_capsule_bytes = in_capsule_bytes;
+        self.stream.set_capsule_data_limit(in_capsule_bytes);
+        self.slots.grow(depth);
+        self.sqhd %= depth;
+        let room = usize::from(depth);
+        // A slot has at most one event waiting.
+        self.events.reserve(room.saturating_sub(self.events.len()));
+        // A slot has at most one thing to send; refusals come on top, and ICResp.
+        self.sends.reserve((2 * room + 1).saturating_sub(self.sends.len()));
+        self.in_batch.reserve(room.saturating_sub(self.in_batch.len()));
+        // What one batch released, and what ended without being sent.
+        self.released.reserve((2 * room).saturating_sub(self.released.len()));
+    }
+
+    /// Whether the host uses submission queue flow control; it says so in Connect. Without it, SQHD
+    /// is FFFFh and reads may end with the SUCCESS flag instead of a response.
+    pub fn set_sq_flow_control(&mut self, on: bool) {
+        self.sq_flow_control = on;
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<TargetEvent> {
+        self.events.pop_front().inspect(|event| match *event {
+            TargetEvent::Command { .. } => {}
+            // The buffer changes hands.
+            TargetEvent::DataReady { slot } | TargetEvent::DataDigestError { slot } => {
+                self.slots.at(slot).buf = None;
+            }
+        })
+    }
+
+    /// Asks the host for the data of a write: as many bytes as `buf` has, from the start of the
+    /// command's data. One R2T names them all, so no host's MAXR2T is exceeded. Ends in `DataReady`
+    /// or `DataDigestError`.
+    ///
+    /// # Panics
+    /// When the slot does not hold a command that waits for the engine.
+    pub fn request_data(&mut self, slot: Slot, buf: BufRef) {
+        debug_assert!(buf.len() <= self.config.max_transfer_bytes, "longer than any transfer");
+        let state = self.slots.at(slot);
+        assert!(state.stage == Stage::WithEngine && state.buf.is_none(), "a command to be served");
+        state.buf = Some(buf);
+        if self.fault.is_some() {
+            return;
+        }
+        if buf.is_empty() {
+            self.events.push_back(TargetEvent::DataReady { slot });
+            return;
+        }
+        state.stage = Stage::Asking;
+        state.generation = state.generation.wrapping_add(1) & 0xf;
+        self.sends.push_back(Send::R2t(slot));
+    }
+
+    /// The whole data of a read. It leaves when [`TargetQueue::complete`] tells that the command
+    /// succeeded.
+    ///
+    /// # Panics
+    /// When the slot does not hold a command that waits for the engine, or has data already.
+    pub fn send_data(&mut self, slot: Slot, buf: BufRef) {
+        debug_assert!(buf.len() <= self.config.max_transfer_bytes, "longer than any transfer");
+        let state = self.slots.at(slot);
+        assert!(state.stage == Stage::WithEngine && state.buf.is_none(), "a command to be served");
+        state.buf = Some(buf);
+    }
+
+    /// Ends a command; the response follows the data. When the host is still sending data that was
+    /// asked for, the response waits until that has come (the stream stays in step), and the
+    /// buffer comes back as a released one instead of by an event.
+    ///
+    /// # Panics
+    /// When the slot does not hold a command that waits for an answer.
+    pub fn complete(&mut self, slot: Slot, status: Status, result: u64) {
+        let at_fault = self.fault.is_some();
+        let state = self.slots.at(slot);
+        state.status = status;
+        state.result = result;
+        match state.stage {
+            Stage::WithEngine if at_fault => {}
+            Stage::WithEngine => {
+                state.stage = Stage::Answered;
+                self.sends.push_back(Send::Answer(slot));
+            }
+            Stage::Asking | Stage::Receiving => state.answered_early = true,
+            Stage::Free | Stage::Capsule | Stage::Answered => panic!("a command to be answered"),
+        }
+    }
+
+    /// The next buffer of [`TargetQueue::send_data`] that nobody outside names any more.
+    pub fn poll_released(&mut self) -> Option<BufRef> {
+        self.released.pop_front()
+    }
+
+    /// Commands in progress.
+    #[must_use]
+    pub fn in_flight(&self) -> u16 {
+        self.slots.in_use()
+    }
+
+    /// Why the connection has to end; set once. The engine closes it gracefully, with a guard.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&ProtocolError> {
+        self.fault.as_ref()
+    }
+
+    /// After the connection's `Closed`: every command in progress and every buffer, once.
+    pub fn drain(&mut self) -> Option<DrainedSlot> {
+        while let Some(event) = self.events.pop_front() {
+            if let TargetEvent::Command { slot, data, .. } = event {
+                self.slots.release(slot);
+                return Some(DrainedSlot { slot: Some(slot), buf: data });
+            }
+        }
+        let loose = self.in_batch.pop().or_else(|| self.released.pop_front());
+        if let Some(buf) = loose {
+            return Some(DrainedSlot { slot: None, buf: Some(buf) });
+        }
+        let slot = self.slots.any_in_use()?;
+        let buf = self.slots.at(slot).buf.take();
+        self.slots.release(slot);
+        Some(DrainedSlot { slot: Some(slot), buf })
+    }
+
+    /// Ends the connection: nothing that comes is looked at any more, nothing but the farewell is
+    /// sent.
+    fn fail(&mut self, error: ProtocolError) {
+        if self.fault.is_some() {
+            return;
+        }
+        if error.blame != crate::error::Blame::Reported {
+            self.farewell = Some(TermReq::new(Role::Controller, &error, self.stream.header()));
+        }
+        self.stream.end();
+        self.incoming = Incoming::Nothing;
+        self.sends.clear();
+        self.refusals = 0;
+        self.fault = Some(error);
+    }
+}

@@ -1,0 +1,117 @@
+//! The table of commands in progress.
+
+use super::Slot;
+use crate::machine::BufRef;
+use crate::nvme::Status;
+use alloc::vec::Vec;
+
+/// Where a command is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The slot is free.
+    #[default]
+    Free,
+    /// Its in-capsule data is coming.
+    Capsule,
+    /// The engine has it, or will have it with the next event.
+    WithEngine,
+    /// An R2T waits to be sent.
+    Asking,
+    /// The R2T was sent; data is coming.
+    Receiving,
+    /// The answer waits to be sent or is being sent.
+    Answered,
+}
+
+/// One command in progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    pub(super) stage: Stage,
+    pub(super) cid: u16,
+    /// Four bits that tell one transfer tag of this slot from the next.
+    pub(super) generation: u16,
+    /// The host's data as it comes, or the data to send.
+    pub(super) buf: Option<BufRef>,
+    /// Bytes of `buf` that have come or were sent.
+    pub(super) done: u32,
+    /// Some data that came failed its digest.
+    pub(super) damaged: bool,
+    /// The engine has answered before all data had come.
+    pub(super) answered_early: bool,
+    pub(super) status: Status,
+    pub(super) result: u64,
+}
+
+const NO_CID: u32 = u32::MAX;
+
+/// Slots with their CIDs beside them, so that looking for a CID touches little memory.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    states: Vec<State>,
+    cids: Vec<u32>,
+    free: Vec<u16>,
+}
+
+impl Slots {
+    /// At least `depth` slots.
+    pub(super) fn grow(&mut self, depth: u16) {
+        let have = self.states.len();
+        let want = usize::from(depth).max(have);
+        self.states.resize(want, State::default());
+        self.cids.resize(want, NO_CID);
+        self.free.reserve(want - self.free.len());
+        // Low numbers are used first.
+        let fresh = have as u16..want as u16;
+        self.free.splice(0..0, fresh.rev());
+    }
+
+    pub(super) fn in_use(&self) -> u16 {
+        (self.states.len() - self.free.len()) as u16
+    }
+
+    pub(super) fn has_cid(&self, cid: u16) -> bool {
+        self.cids.contains(&u32::from(cid))
+    }
+
+    pub(super) fn any_in_use(&self) -> Option<Slot> {
+        let found = self.cids.iter().position(|&cid| cid != NO_CID)?;
+        Some(Slot(found as u16))
+    }
+
+    /// Takes a slot; the caller has checked that one is free.
+    pub(super) fn take(&mut self, cid: u16, stage: Stage) -> Option<Slot> {
+        let slot = self.free.pop()?;
+        let state = &mut self.states[usize::from(slot)];
+        *state = State { stage, cid, generation: state.generation, ..State::default() };
+        self.cids[usize::from(slot)] = cid.into();
+        Some(Slot(slot))
+    }
+
+    /// Gives a slot back.
+    pub(super) fn release(&mut self, slot: Slot) {
+        let index = usize::from(slot.0);
+        self.states[index].stage = Stage::Free;
+        self.cids[index] = NO_CID;
+        self.free.push(slot.0);
+    }
+
+    pub(super) fn at(&mut self, slot: Slot) -> &mut State {
+        &mut self.states[usize::from(slot.0)]
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> &State {
+        &self.states[usize::from(slot.0)]
+    }
+
+    /// The transfer tag of the slot's current transfer.
+    pub(super) fn ttag(&self, slot: Slot) -> u16 {
+        self.get(slot).generation << 12 | slot.0
+    }
+
+    /// The slot that a transfer tag names, when it names the current transfer of one.
+    pub(super) fn by_ttag(&self, ttag: u16) -> Option<Slot> {
+        let slot = Slot(ttag & 0xfff);
+        let state = self.states.get(usize::from(slot.0))?;
+        (state.stage == Stage::Receiving && self.ttag(slot) == ttag).then_some(slot)
+    }
+}
