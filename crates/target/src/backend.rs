@@ -1,0 +1,74 @@
+//! Where blocks are: in memory, or in a file.
+
+mod memory;
+
+pub(crate) use memory::Memory;
+
+use crate::config::BackendConfig;
+use anabranch_proto::machine::{FileId, SystemError};
+use anabranch_proto::nvme::Status;
+
+/// A namespace's blocks.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Memory(Memory),
+    File(FileStore),
+}
+
+impl Backend {
+    pub(crate) fn new(config: &BackendConfig) -> Backend {
+        match *config {
+            BackendConfig::Memory { bytes } => Backend::Memory(Memory::new(bytes)),
+            BackendConfig::File { file, .. } => Backend::File(FileStore { file, lost_writes: 0 }),
+        }
+    }
+
+    /// Another size; what lies behind a smaller one is gone.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        if let Backend::Memory(memory) = self {
+            memory.resize(bytes);
+        }
+    }
+
+    /// Memory taken, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        match self {
+            Backend::Memory(memory) => memory.resident_bytes(),
+            Backend::File(_) => 0,
+        }
+    }
+}
+
+/// Blocks in a file. The work itself is the driver's ([`anabranch_proto::machine::Output::Disk`]).
+#[derive(Debug)]
+pub(crate) struct FileStore {
+    pub(crate) file: FileId,
+    /// How often making data durable has failed. The system forgets such an error after it was
+    /// reported once, and the data with it; so each controller gets it reported once, whichever
+    /// flush ran into it (reliability F39).
+    pub(crate) lost_writes: u64,
+}
+
+/// What a file operation was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DiskKind {
+    Read,
+    Write,
+    Durable,
+    Zero,
+    Compare,
+}
+
+/// The status of a file operation that failed. A retry through this or another controller would
+/// meet the same disk, or worse, succeed where data is lost: hence DNR.
+pub(crate) fn disk_status(kind: DiskKind, error: SystemError) -> Status {
+    const TOO_BIG: i32 = 27;
+    const QUOTA: i32 = 122;
+    let status = match (kind, error) {
+        (_, SystemError::NO_SPACE | SystemError(TOO_BIG | QUOTA)) => Status::CAPACITY_EXCEEDED,
+        (DiskKind::Read | DiskKind::Compare, SystemError::IO) => Status::UNRECOVERED_READ_ERROR,
+        (_, SystemError::IO) => Status::WRITE_FAULT,
+        _ => Status::INTERNAL_ERROR,
+    };
+    status.with_dnr()
+}

@@ -1,0 +1,192 @@
+//! A connection: one queue pair of one controller, or one that is still to say which.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{BufRef, ConnId, Time};
+use anabranch_proto::nvme::{Sqe, Status};
+use anabranch_proto::target_queue::{Slot, TargetQueue};
+
+/// A command slot of a connection.
+pub(crate) type SlotId = u16;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// No Connect yet.
+    New,
+    /// The admin queue of a controller (place in the table).
+    Admin(usize),
+    /// An I/O queue of a controller (place in the table).
+    Io(usize),
+}
+
+/// Data that goes along with a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerData {
+    None,
+    /// A pool buffer; exactly its bytes are sent.
+    Buffer(BufRef),
+    /// To be read from a namespace in memory when the link lets it leave, so that a slow port
+    /// holds no buffers.
+    Memory {
+        nsid: u32,
+        generation: u64,
+        offset: u64,
+        len: u32,
+    },
+}
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    pub(crate) result: u64,
+    pub(crate) data: AnswerData,
+}
+
+impl Answer {
+    pub(crate) const fn status(status: Status) -> Answer {
+        Answer { status, result: 0, data: AnswerData::None }
+    }
+
+    pub(crate) const fn result(result: u64) -> Answer {
+        Answer { status: Status::SUCCESS, result, data: AnswerData::None }
+    }
+
+    /// An error that no retry will change.
+    pub(crate) const fn refuse(status: Status) -> Answer {
+        Answer::status(status.with_dnr())
+    }
+
+    pub(crate) fn bytes(&self) -> u32 {
+        match self.data {
+            AnswerData::None => 0,
+            AnswerData::Buffer(buf) => buf.len(),
+            AnswerData::Memory { len, .. } => len,
+        }
+    }
+}
+
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// In the inbound pipe.
+    Inbound,
+    /// Waits for a buffer.
+    Waiting,
+    /// Caught by a stall.
+    Held,
+    /// Data is on its way into this buffer.
+    Transfer(BufRef),
+    /// A file operation runs.
+    Disk,
+    /// In the outbound pipe, or waiting for a buffer behind it.
+    Outbound(Answer),
+    /// An asynchronous event request.
+    Parked,
+}
+
+/// A command in progress.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) slot: Slot,
+    pub(crate) sqe: Sqe,
+    pub(crate) stage: Stage,
+    /// Data from the host: ours to free.
+    pub(crate) data: Option<BufRef>,
+    /// The transport could not read the data right: answer with this, do not execute.
+    pub(crate) verdict: Option<Status>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) id: ConnId,
+    pub(crate) port: usize,
+    pub(crate) role: Role,
+    pub(crate) queue: TargetQueue,
+    pub(crate) entries: Vec<Option<Entry>>,
+    /// Tells this connection from an earlier one in the same place.
+    pub(crate) generation: u32,
+    /// `Close` was asked for; inputs are ignored until `Closed`.
+    pub(crate) closing: bool,
+    /// When a connection that has not got through Connect, or is closing gracefully, is aborted.
+    pub(crate) deadline: Option<Time>,
+    /// `Transmit` was asked for and not pulled yet.
+    pub(crate) announced: bool,
+    pub(crate) paused: bool,
+}
+
+impl Conn {
+    pub(crate) fn entry(&mut self, slot: SlotId) -> Option<&mut Entry> {
+        self.entries.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    /// The controller that the connection belongs to.
+    pub(crate) fn controller(&self) -> Option<usize> {
+        match self.role {
+            Role::New => None,
+            Role::Admin(controller) | Role::Io(controller) => Some(controller),
+        }
+    }
+}
+
+/// All connections, by place. Places are used again; generations are not.
+#[derive(Debug, Default)]
+pub(crate) struct Conns {
+    places: Vec<Option<Box<Conn>>>,
+    free: Vec<u32>,
+    by_id: BTreeMap<ConnId, u32>,
+    generation: u32,
+}
+
+impl Conns {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn find(&self, id: ConnId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(crate) fn get(&self, place: u32) -> Option<&Conn> {
+        self.places.get(place as usize)?.as_deref()
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut Conn> {
+        self.places.get_mut(place as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn insert(&mut self, id: ConnId, port: usize, queue: TargetQueue) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.generation = self.generation.wrapping_add(1);
+        self.places[place as usize] = Some(Box::new(Conn {
+            id,
+            port,
+            role: Role::New,
+            queue,
+            entries: Vec::new(),
+            generation: self.generation,
+            closing: false,
+            deadline: None,
+            announced: false,
+            paused: false,
+        }));
+        self.by_id.insert(id, place);
+        place
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) -> Option<Box<Conn>> {
+        let conn = self.places.get_mut(place as usize)?.take()?;
+        self.by_id.remove(&conn.id);
+        self.free.push(place);
+        Some(conn)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Conn)> {
+        (0_u32..).zip(&self.places).filter_map(|(place, conn)| Some((place, conn.as_deref()?)))
+    }
+}

@@ -1,0 +1,157 @@
+//! A controller: what one host's association with a subsystem through one port has come to.
+
+use crate::aer::Events;
+use alloc::vec::Vec;
+use anabranch_proto::machine::Time;
+use anabranch_proto::nvme::{Nqn, Uuid};
+use core::time::Duration;
+
+/// Keep-alive granularity in milliseconds: KAS 1.
+pub(crate) const KEEP_ALIVE_UNIT_MS: u32 = 100;
+/// A discovery controller whose host asks for no keep-alive is ended after this long without a
+/// command, as the kernel's target does; nothing lives for ever.
+const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
+/// Entries of the changed namespace list; one more and it says "too many".
+const MAX_CHANGED: usize = 1024;
+
+/// Which subsystem a controller belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Discovery,
+    /// By its place.
+    Subsystem(usize),
+}
+
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub(crate) cntlid: u16,
+    pub(crate) of: Of,
+    pub(crate) port: usize,
+    pub(crate) host: Nqn,
+    pub(crate) host_id: Uuid,
+    /// 0 is off.
+    pub(crate) kato_ms: u32,
+    /// When the host was last heard: any command counts (traffic-based keep-alive, TBKAS).
+    pub(crate) last_seen: Time,
+    pub(crate) configuration: u32,
+    pub(crate) ready: bool,
+    pub(crate) fatal: bool,
+    pub(crate) shut_down: bool,
+    pub(crate) events: Events,
+    /// NSIDs, sorted; what the changed namespace list will say.
+    changed: Vec<u32>,
+    pub(crate) changed_overflow: bool,
+    /// I/O queues that the host may connect.
+    pub(crate) granted_queues: u16,
+    /// The admin queue's connection.
+    pub(crate) admin: u32,
+    /// I/O queues: queue identifier and connection.
+    pub(crate) io_queues: Vec<(u16, u32)>,
+    /// Namespace generation, and how many of its flush failures were reported here.
+    reported: Vec<(u64, u64)>,
+    pub(crate) ios: u64,
+    pub(crate) admin_commands: u64,
+}
+
+/// What a new controller starts from.
+pub(crate) struct NewController {
+    pub(crate) cntlid: u16,
+    pub(crate) of: Of,
+    pub(crate) port: usize,
+    pub(crate) host: Nqn,
+    pub(crate) host_id: Uuid,
+    pub(crate) kato_ms: u32,
+    pub(crate) max_queues: u16,
+    pub(crate) admin: u32,
+}
+
+/// Rounds up to the granularity; a time-out that would not fit is the longest that does.
+pub(crate) fn round_keep_alive(ms: u32) -> u32 {
+    let longest = u32::MAX - u32::MAX % KEEP_ALIVE_UNIT_MS;
+    ms.checked_next_multiple_of(KEEP_ALIVE_UNIT_MS).unwrap_or(longest)
+}
+
+impl Controller {
+    pub(crate) fn new(new: NewController, now: Time) -> Controller {
+        Controller {
+            cntlid: new.cntlid,
+            of: new.of,
+            port: new.port,
+            host: new.host,
+            host_id: new.host_id,
+            kato_ms: round_keep_alive(new.kato_ms),
+            last_seen: now,
+            configuration: 0,
+            ready: false,
+            fatal: false,
+            shut_down: false,
+            events: Events::default(),
+            changed: Vec::new(),
+            changed_overflow: false,
+            granted_queues: new.max_queues,
+            admin: new.admin,
+            io_queues: Vec::new(),
+            reported: Vec::new(),
+            ios: 0,
+            admin_commands: 0,
+        }
+    }
+
+    /// Whether I/O commands and I/O queues are taken.
+    pub(crate) fn takes_io(&self) -> bool {
+        self.ready && !self.shut_down
+    }
+
+    pub(crate) fn is_discovery(&self) -> bool {
+        self.of == Of::Discovery
+    }
+
+    /// When the host counts as gone unless it is heard before.
+    pub(crate) fn expires_at(&self) -> Option<Time> {
+        if self.kato_ms > 0 {
+            return Some(self.last_seen.after(Duration::from_millis(self.kato_ms.into())));
+        }
+        self.is_discovery().then(|| self.last_seen.after(DISCOVERY_IDLE))
+    }
+
+    pub(crate) fn io_queue(&self, qid: u16) -> Option<u32> {
+        self.io_queues.iter().find(|(id, _)| *id == qid).map(|(_, conn)| *conn)
+    }
+
+    /// Notes a namespace for the changed namespace list.
+    pub(crate) fn namespace_changed(&mut self, nsid: u32) {
+        if let Err(at) = self.changed.binary_search(&nsid) {
+            if self.changed.len() < MAX_CHANGED {
+                self.changed.insert(at, nsid);
+            } else {
+                self.changed_overflow = true;
+            }
+        }
+    }
+
+    /// The changed namespace list.
+    pub(crate) fn changed(&self) -> &[u32] {
+        &self.changed
+    }
+
+    /// The changed namespace list was read.
+    pub(crate) fn clear_changed(&mut self) {
+        self.changed.clear();
+        self.changed_overflow = false;
+    }
+
+    /// Whether a flush failure of this namespace generation is still to be reported here; it
+    /// counts as reported now.
+    pub(crate) fn take_lost_write(&mut self, generation: u64, lost_writes: u64) -> bool {
+        if lost_writes == 0 {
+            return false;
+        }
+        match self.reported.iter_mut().find(|(known, _)| *known == generation) {
+            Some((_, seen)) => core::mem::replace(seen, lost_writes) < lost_writes,
+            None => {
+                self.reported.push((generation, lost_writes));
+                true
+            }
+        }
+    }
+}

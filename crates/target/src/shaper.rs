@@ -1,0 +1,208 @@
+//! One direction of a port: a [`Link`] that all connections of the port share fairly.
+//!
+//! Each connection has a lane; the link serves lanes by deficit round robin, so a connection with
+//! a hundred commands waiting gets no more than one with a single command. What the link has served is in
+//! transit until its time comes. Nothing here holds bytes: entries name a command of a lane.
+//!
+//! Bounded: a lane holds at most one entry per command slot of its connection.
+
+use crate::link::{Link, Shape};
+use crate::rng::Rng;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use anabranch_proto::machine::Time;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+/// What a lane may send before the next lane's turn, in bytes.
+const QUANTUM: u64 = 64 << 10;
+
+/// Something that waits for the link.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    slot: u16,
+    bytes: u64,
+    extra: Duration,
+    since: Time,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<Waiting>,
+    deficit: u64,
+    /// Whether the lane stands in `turns`.
+    active: bool,
+    /// Bumped when the connection goes: what is in transit for the old one is dropped.
+    generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Transit {
+    at: Time,
+    order: u64,
+    lane: u32,
+    generation: u32,
+    slot: u16,
+}
+
+/// One direction of a port.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    link: Link,
+    lanes: Vec<Lane>,
+    turns: VecDeque<u32>,
+    transit: BinaryHeap<Reverse<Transit>>,
+    order: u64,
+    waiting: usize,
+}
+
+impl Pipe {
+    pub(crate) fn new(link: Link) -> Pipe {
+        Pipe {
+            link,
+            lanes: Vec::new(),
+            turns: VecDeque::new(),
+            transit: BinaryHeap::new(),
+            order: 0,
+            waiting: 0,
+        }
+    }
+
+    /// Whether an entry would come out at once, so that it need not go in.
+    pub(crate) fn is_transparent(&self) -> bool {
+        self.link.is_transparent() && self.waiting == 0 && self.transit.is_empty()
+    }
+
+    /// Makes room for a connection's lane with up to `slots` entries.
+    pub(crate) fn attach(&mut self, lane: u32, slots: u16) {
+        let index = lane as usize;
+        if self.lanes.len() <= index {
+            self.lanes.resize_with(index + 1, Lane::default);
+        }
+        self.turns.reserve(self.lanes.len());
+        self.widen(lane, slots);
+    }
+
+    /// The connection may have this many commands from now on.
+    pub(crate) fn widen(&mut self, lane: u32, slots: u16) {
+        if !self.link.is_transparent() {
+            self.lanes[lane as usize].queue.reserve(usize::from(slots));
+            self.transit.reserve(usize::from(slots));
+        }
+    }
+
+    /// Drops everything of a connection.
+    pub(crate) fn detach(&mut self, lane: u32) {
+        if let Some(lane) = self.lanes.get_mut(lane as usize) {
+            self.waiting -= lane.queue.len();
+            lane.queue = VecDeque::new();
+            lane.deficit = 0;
+            lane.generation = lane.generation.wrapping_add(1);
+        }
+    }
+
+    /// Another shape from now on; what waits goes by the new one, what is in transit stays.
+    pub(crate) fn replace(&mut self, link: Link) {
+        self.link = link;
+    }
+
+    /// Hands `bytes` bytes of a command to the link; `extra` delays the arrival further.
+    pub(crate) fn push(&mut self, now: Time, lane: u32, slot: u16, bytes: u64, extra: Duration) {
+        let entry = &mut self.lanes[lane as usize];
+        entry.queue.push_back(Waiting { slot, bytes, extra, since: now });
+        self.waiting += 1;
+        if !core::mem::replace(&mut entry.active, true) {
+            self.turns.push_back(lane);
+        }
+    }
+
+    /// Lets the link serve what it could have begun to serve by now.
+    pub(crate) fn serve(&mut self, now: Time, rng: &mut Rng) {
+        while self.waiting > 0 && self.link.free_at() <= now {
+            let Some(&turn) = self.turns.front() else { break };
+            let lane = &mut self.lanes[turn as usize];
+            let Some(head) = lane.queue.front().copied() else {
+                lane.active = false;
+                lane.deficit = 0;
+                self.turns.pop_front();
+                continue;
+            };
+            if lane.deficit < head.bytes && self.turns.len() > 1 {
+                lane.deficit += QUANTUM;
+                self.turns.rotate_left(1);
+                continue;
+            }
+            lane.deficit = lane.deficit.saturating_sub(head.bytes);
+            lane.queue.pop_front();
+            self.waiting -= 1;
+            let at = self.link.depart(head.since, head.bytes, rng).after(head.extra);
+            let generation = lane.generation;
+            let order = self.order;
+            self.order += 1;
+            self.transit.push(Reverse(Transit {
+                at,
+                order,
+                lane: turn,
+                generation,
+                slot: head.slot,
+            }));
+        }
+    }
+
+    /// The next entry that has arrived: its lane and slot.
+    pub(crate) fn arrived(&mut self, now: Time) -> Option<(u32, u16)> {
+        while let Some(Reverse(first)) = self.transit.peek().copied() {
+            let stale = self.lanes[first.lane as usize].generation != first.generation;
+            if !stale && first.at > now {
+                return None;
+            }
+            self.transit.pop();
+            if !stale {
+                return Some((first.lane, first.slot));
+            }
+        }
+        None
+    }
+
+    /// When to call again.
+    pub(crate) fn next(&self) -> Option<Time> {
+        let serve = (self.waiting > 0).then(|| self.link.free_at());
+        let arrive = self.transit.peek().map(|first| first.0.at);
+        match (serve, arrive) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Both directions of a port.
+#[derive(Debug)]
+pub(crate) struct Shaper {
+    pub(crate) shape: Shape,
+    pub(crate) inbound: Pipe,
+    pub(crate) outbound: Pipe,
+}
+
+impl Shaper {
+    pub(crate) fn new(shape: Shape, now: Time) -> Shaper {
+        let inbound = Pipe::new(Link::inbound(&shape, now));
+        let outbound = Pipe::new(Link::outbound(&shape, now));
+        Shaper { shape, inbound, outbound }
+    }
+
+    pub(crate) fn reshape(&mut self, shape: Shape, now: Time) {
+        self.inbound.replace(Link::inbound(&shape, now));
+        self.outbound.replace(Link::outbound(&shape, now));
+        self.shape = shape;
+    }
+
+    pub(crate) fn next(&self) -> Option<Time> {
+        match (self.inbound.next(), self.outbound.next()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The engine: everything that one target is, and how inputs go through it.
+//!
+//! The parts are in the folder: `lifecycle` (connections, controllers, listeners), `command`
+//! (arrival, shaping, execution, answers), `data` (namespaces' blocks), `disk` (file operations),
+//! `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`.
+
+mod admin;
+mod command;
+mod connect;
+mod data;
+mod disk;
+mod lifecycle;
+mod timer;
+mod verbs;
+
+use crate::config::{ConfigError, Limits, TargetConfig};
+use crate::conn::{Conns, SlotId};
+use crate::controller::Controller;
+use crate::port::Port;
+use crate::rng::Rng;
+use crate::subsystem::Subsystem;
+use crate::verb::{TargetError, TargetEvent, TargetReply, TargetVerb};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Machine, Output, Time};
+use core::convert::Infallible;
+use disk::DiskTable;
+
+/// What the engine wants done.
+pub type TargetOutput = Output<Infallible, Result<TargetReply, TargetError>, TargetEvent>;
+
+/// Outputs that one input leaves at most, as a rule: room for them is kept.
+const OUTPUTS: usize = 1024;
+
+/// A command of a connection that may have gone meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticket {
+    place: u32,
+    generation: u32,
+    slot: SlotId,
+}
+
+/// The embedded target: all its subsystems and ports, on one worker.
+#[derive(Debug)]
+pub struct Target {
+    limits: Limits,
+    ports: Vec<Port>,
+    subsystems: Vec<Subsystem>,
+    controllers: Vec<Option<Controller>>,
+    conns: Conns,
+    disk: DiskTable,
+    /// Commands that wait for a buffer, in order.
+    waiting: VecDeque<Ticket>,
+    outputs: VecDeque<TargetOutput>,
+    rng: Rng,
+    /// When connections and controllers are looked at again for what has run out of time.
+    next_check: Option<Time>,
+    /// When commands that wait for a buffer are tried again.
+    retry_at: Option<Time>,
+    discovery_generation: u64,
+    next_generation: u64,
+    next_listener: u32,
+    next_cntlid: u16,
+}
+
+impl Target {
+    /// A target that does nothing until its first input. `seed` feeds jitter.
+    ///
+    /// # Errors
+    /// When the configuration is out of bounds; names the field and its limit.
+    pub fn new(config: TargetConfig, seed: u64) -> Result<Target, ConfigError> {
+        config.check()?;
+        let mut generation = 0;
+        Ok(Target {
+            limits: config.limits,
+            ports: config.ports.into_iter().map(|port| Port::new(port, Time::ZERO)).collect(),
+            subsystems: config
+                .subsystems
+                .into_iter()
+                .map(|subsystem| Subsystem::new(subsystem, &mut generation))
+                .collect(),
+            controllers: Vec::new(),
+            conns: Conns::default(),
+            disk: DiskTable::default(),
+            waiting: VecDeque::new(),
+            outputs: VecDeque::with_capacity(OUTPUTS),
+            rng: Rng::new(seed),
+            next_check: None,
+            retry_at: None,
+            discovery_generation: 1,
+            next_generation: generation,
+            next_listener: 0,
+            next_cntlid: 1,
+        })
+    }
+
+    fn tell(&mut self, event: TargetEvent) {
+        self.outputs.push_back(Output::Event(event));
+    }
+}
+
+impl Machine for Target {
+    type Mail = Infallible;
+    type Verb = TargetVerb;
+    type Reply = Result<TargetReply, TargetError>;
+    type Event = TargetEvent;
+
+    fn handle(
+        &mut self,
+        now: Time,
+        input: Input<'_, TargetVerb, Infallible>,
+        bufs: &mut dyn Buffers,
+    ) {
+        match input {
+            Input::Start => self.start(now),
+            Input::Timeout => self.timeout(now, bufs),
+            Input::Accepted { listener, conn, .. } => self.accepted(now, listener, conn),
+            Input::Listening { listener, at } => self.listening(listener, at),
+            Input::Unlistened { listener, error } => self.unlistened(listener, error),
+            Input::Received { conn, bytes } => {
+                if let Some(place) = self.hears(conn) {
+                    if let Some(conn) = self.conns.get_mut(place) {
+                        conn.queue.received(bytes, bufs);
+                    }
+                    self.events(now, place, bufs);
+                }
+            }
+            Input::ReceivedInto { conn, len } => {
+                if let Some(place) = self.hears(conn) {
+                    if let Some(conn) = self.conns.get_mut(place) {
+                        conn.queue.received_into(len, bufs);
+                    }
+                    self.events(now, place, bufs);
+                }
+            }
+            Input::Transmitted { conn } => self.transmitted(conn, bufs),
+            Input::Closed { conn, .. } => self.closed(conn, bufs),
+            Input::DiskDone { id, result } => self.disk_done(now, id, result, bufs),
+            Input::Verb { id, verb } => self.verb(now, id, verb, bufs),
+            Input::Mail { mail, .. } => match mail {},
+            // A target opens no connections.
+            Input::Connected { .. } => {}
+        }
+        self.retry_waiting(now, bufs);
+        self.serve_touched(now, bufs);
+    }
+
+    fn poll_output(&mut self) -> Option<TargetOutput> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        conn: ConnId,
+        batch: &mut dyn Gather,
+        bufs: &mut dyn Buffers,
+    ) {
+        self.transmit(conn, batch, bufs);
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        self.next_timeout()
+    }
+}

@@ -1,0 +1,117 @@
+//! Get and Set Features.
+
+use super::super::Target;
+use super::super::command::Step;
+use crate::aer;
+use crate::conn::Answer;
+use crate::controller::round_keep_alive;
+use anabranch_proto::machine::{Buffers, Time};
+use anabranch_proto::nvme::feature::{self, HostIdentifier, NumberOfQueues, Select, fid};
+use anabranch_proto::nvme::{Sqe, Status};
+
+/// Get Features, "supported capabilities": the value can be changed.
+/// Warnings of the SMART log that may be configured; there never is one.
+const SMART_WARNINGS: u32 = 0xff;
+const CHANGEABLE: u64 = 1 << 2;
+
+impl Target {
+    pub(super) fn get_features(&mut self, at: usize, sqe: &Sqe, bufs: &mut dyn Buffers) -> Step {
+        let id = feature::fid_of(sqe);
+        let select = feature::select_of(sqe);
+        if id == fid::HOST_IDENTIFIER && select != Select::Capabilities {
+            if !HostIdentifier::is_extended(sqe) {
+                return Step::refuse(Status::INVALID_FIELD);
+            }
+            let len = u32::try_from(HostIdentifier::BYTES).unwrap_or(u32::MAX);
+            if sqe.sgl().length() < len {
+                return Step::refuse(Status::DATA_SGL_LENGTH_INVALID);
+            }
+            return self.answer_with(len, bufs, |target, bytes| {
+                bytes.copy_from_slice(target.controller(at)?.host_id.as_bytes());
+                Ok(())
+            });
+        }
+        match self.feature(at, id, select) {
+            Ok(value) => Step::Done(Answer::result(value)),
+            Err(status) => Step::refuse(status),
+        }
+    }
+
+    fn feature(&self, at: usize, id: u8, select: Select) -> Result<u64, Status> {
+        let controller = self.controller(at)?;
+        let queues = |count| u64::from(NumberOfQueues::pairs(count).dword());
+        let (current, default, changeable) = match id {
+            fid::KEEP_ALIVE_TIMER => (controller.kato_ms.into(), 0, true),
+            fid::ASYNC_EVENT_CONFIG => (controller.events.config.into(), 0, true),
+            fid::HOST_IDENTIFIER => (0, 0, false),
+            _ if controller.is_discovery() => return Err(Status::INVALID_FIELD),
+            fid::NUMBER_OF_QUEUES => {
+                (queues(controller.granted_queues), queues(self.limits.io_queues), true)
+            }
+            fid::VOLATILE_WRITE_CACHE => (1, 1, false),
+            fid::ARBITRATION
+            | fid::POWER_MANAGEMENT
+            | fid::TEMPERATURE_THRESHOLD
+            | fid::ERROR_RECOVERY => (0, 0, false),
+            _ => return Err(Status::INVALID_FIELD),
+        };
+        match select {
+            Select::Current => Ok(current),
+            Select::Default | Select::Saved => Ok(default),
+            Select::Capabilities => Ok(if changeable { CHANGEABLE } else { 0 }),
+            Select::Reserved(_) => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    pub(super) fn set_features(&mut self, now: Time, at: usize, sqe: &Sqe) -> Step {
+        match self.set_feature(now, at, sqe) {
+            Ok(result) => Step::Done(Answer::result(result)),
+            Err(status) => Step::refuse(status),
+        }
+    }
+
+    fn set_feature(&mut self, now: Time, at: usize, sqe: &Sqe) -> Result<u64, Status> {
+        if feature::save_of(sqe) {
+            return Err(Status::FEATURE_NOT_SAVEABLE);
+        }
+        let (value, max_queues) = (sqe.cdw(11), self.limits.io_queues);
+        let controller = self.controllers[at].as_mut().ok_or(Status::INTERNAL_ERROR)?;
+        let discovery = controller.is_discovery();
+        match feature::fid_of(sqe) {
+            fid::KEEP_ALIVE_TIMER => {
+                controller.kato_ms = round_keep_alive(value);
+                controller.last_seen = now;
+                if let Some(deadline) = controller.expires_at() {
+                    self.check_by(deadline);
+                }
+                Ok(0)
+            }
+            fid::ASYNC_EVENT_CONFIG => {
+                if value & !(aer::supported(discovery) | SMART_WARNINGS) != 0 {
+                    return Err(Status::INVALID_FIELD);
+                }
+                controller.events.config = value;
+                Ok(0)
+            }
+            // It comes with Connect, and never again (Fabrics 4.1).
+            fid::HOST_IDENTIFIER => Err(Status::COMMAND_SEQUENCE_ERROR),
+            _ if discovery => Err(Status::INVALID_FIELD),
+            fid::NUMBER_OF_QUEUES => {
+                let wanted = NumberOfQueues::from_dword(value).ok_or(Status::INVALID_FIELD)?;
+                if !controller.io_queues.is_empty() {
+                    return Err(Status::COMMAND_SEQUENCE_ERROR);
+                }
+                controller.granted_queues = wanted.usable().min(max_queues);
+                Ok(NumberOfQueues::pairs(controller.granted_queues).dword().into())
+            }
+            fid::VOLATILE_WRITE_CACHE if value & 1 != 0 => Ok(0),
+            fid::POWER_MANAGEMENT if value & 0x1f == 0 => Ok(0),
+            fid::VOLATILE_WRITE_CACHE
+            | fid::POWER_MANAGEMENT
+            | fid::ARBITRATION
+            | fid::TEMPERATURE_THRESHOLD
+            | fid::ERROR_RECOVERY => Err(Status::FEATURE_NOT_CHANGEABLE),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+}

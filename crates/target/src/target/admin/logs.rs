@@ -1,0 +1,197 @@
+//! Get Log Page.
+
+use super::super::Target;
+use super::super::command::Step;
+use crate::ana_group::AnaGroups;
+use crate::config::MAX_ANA_GROUP;
+use crate::controller::{Controller, Of};
+use crate::subsystem::Subsystem;
+use alloc::vec;
+use alloc::vec::Vec;
+use anabranch_proto::machine::Buffers;
+use anabranch_proto::nvme::log::{
+    Ana, AnaGroup, ChangedNamespaces, DiscoveryEntry, ErrorEntry, GetLogPage, Smart, SubsystemKind,
+    lid,
+};
+use anabranch_proto::nvme::opcode::{admin, io};
+use anabranch_proto::nvme::{Nqn, Sqe, Status};
+
+/// ANA log, return groups only.
+const RGO: u8 = 1;
+/// NSID for "the whole controller".
+const ALL: u32 = u32::MAX;
+const EFFECTS_BYTES: usize = 4096;
+const FIRMWARE_BYTES: usize = 512;
+const SUPPORTED_BYTES: usize = 1024;
+/// Supported; supported and changes the content of blocks.
+const SUPPORTED: u8 = 1;
+const CHANGES_BLOCKS: u8 = 1 << 1;
+/// SMART counts data in units of 1000 times 512 bytes, rounded up.
+const DATA_UNIT: u64 = 512_000;
+/// 300 kelvin: there is no sensor, and hosts plot it.
+const TEMPERATURE_K: u16 = 300;
+const FULL_SPARE: u8 = 100;
+
+impl Target {
+    pub(super) fn get_log_page(&mut self, at: usize, sqe: &Sqe, bufs: &mut dyn Buffers) -> Step {
+        let asked = match GetLogPage::parse(sqe) {
+            Ok(asked) => asked,
+            Err(status) => return Step::refuse(status),
+        };
+        let len = u32::try_from(asked.bytes).unwrap_or(u32::MAX);
+        if len > self.limits.max_transfer_bytes {
+            return Step::refuse(Status::INVALID_FIELD);
+        }
+        if sqe.sgl().length() < len {
+            return Step::refuse(Status::DATA_SGL_LENGTH_INVALID);
+        }
+        self.answer_with(len, bufs, |target, out| target.fill_log(at, asked, out))
+    }
+
+    fn fill_log(&mut self, at: usize, asked: GetLogPage, out: &mut [u8]) -> Result<(), Status> {
+        let page = self.log_page(at, asked)?;
+        let offset = usize::try_from(asked.offset).map_err(|_| Status::INVALID_FIELD)?;
+        let rest = page.get(offset..).ok_or(Status::INVALID_FIELD)?;
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        if let Some(controller) = self.controllers[at].as_mut()
+            && !asked.retain_event
+        {
+            controller.events.log_read(asked.lid);
+            if asked.lid == lid::CHANGED_NAMESPACES {
+                controller.clear_changed();
+            }
+        }
+        Ok(())
+    }
+
+    fn log_page(&self, at: usize, asked: GetLogPage) -> Result<Vec<u8>, Status> {
+        let controller = self.controller(at)?;
+        let Of::Subsystem(subsystem) = controller.of else {
+            return match asked.lid {
+                lid::DISCOVERY => Ok(self.discovery_log(controller)),
+                lid::ERROR => Ok(ErrorEntry::default().to_bytes().to_vec()),
+                lid::SUPPORTED => Ok(supported(&[lid::SUPPORTED, lid::ERROR, lid::DISCOVERY])),
+                _ => Err(Status::INVALID_LOG_PAGE),
+            };
+        };
+        let subsystem = &self.subsystems[subsystem];
+        match asked.lid {
+            lid::SUPPORTED => Ok(supported(&[
+                lid::SUPPORTED,
+                lid::ERROR,
+                lid::SMART,
+                lid::FIRMWARE_SLOT,
+                lid::CHANGED_NAMESPACES,
+                lid::EFFECTS,
+                lid::ANA,
+            ])),
+            lid::ERROR => Ok(ErrorEntry::default().to_bytes().to_vec()),
+            lid::SMART if asked.nsid == ALL || asked.nsid == 0 => Ok(smart(subsystem)),
+            lid::SMART => Err(Status::INVALID_FIELD),
+            lid::FIRMWARE_SLOT => Ok(firmware()),
+            lid::CHANGED_NAMESPACES => {
+                let mut page = vec![0; ChangedNamespaces::BYTES];
+                changed(controller).emit(&mut page);
+                Ok(page)
+            }
+            lid::EFFECTS => Ok(effects()),
+            lid::ANA => {
+                let log = ana_log(&self.ports[controller.port].ana, subsystem);
+                Ok(log.to_bytes(asked.lsp & RGO != 0))
+            }
+            _ => Err(Status::INVALID_LOG_PAGE),
+        }
+    }
+
+    /// Every visible port, for every subsystem that the host may use, and the discovery service
+    /// itself there.
+    fn discovery_log(&self, controller: &Controller) -> Vec<u8> {
+        let mut entries = Vec::new();
+        for (number, port) in (1..).zip(&self.ports) {
+            let Some(address) = port.reachable_at().filter(|_| port.visible) else { continue };
+            let entry = |kind, nqn| DiscoveryEntry::tcp(kind, address, number, nqn);
+            entries.push(entry(SubsystemKind::CurrentDiscovery, Nqn::discovery()));
+            for subsystem in self.subsystems.iter().filter(|s| s.allows(&controller.host)) {
+                entries.push(entry(SubsystemKind::Nvm, subsystem.nqn.clone()));
+            }
+        }
+        DiscoveryEntry::log(self.discovery_generation, &entries)
+    }
+}
+
+fn changed(controller: &Controller) -> ChangedNamespaces {
+    if controller.changed_overflow {
+        ChangedNamespaces::TooMany
+    } else {
+        ChangedNamespaces::new(controller.changed())
+    }
+}
+
+fn ana_log(groups: &AnaGroups, subsystem: &Subsystem) -> Ana {
+    let listed = (1..=MAX_ANA_GROUP).filter_map(|id| {
+        let members = subsystem.namespaces.iter().filter(|n| n.ana_group == id);
+        let nsids: Vec<u32> = members.map(|namespace| namespace.nsid).collect();
+        let shown = groups.is_named(id) || !nsids.is_empty();
+        let (state, change_count) = (groups.state(id), groups.change_count(id));
+        shown.then_some(AnaGroup { id, state, change_count, nsids })
+    });
+    Ana { change_count: groups.changes, groups: listed.collect() }
+}
+
+fn smart(subsystem: &Subsystem) -> Vec<u8> {
+    let sum = |of: fn(&crate::NamespaceCounters) -> u64| {
+        subsystem.namespaces.iter().map(|namespace| of(&namespace.counters)).sum::<u64>()
+    };
+    Smart {
+        temperature_k: TEMPERATURE_K,
+        available_spare: FULL_SPARE,
+        data_units_read: sum(|c| c.read_bytes).div_ceil(DATA_UNIT).into(),
+        data_units_written: sum(|c| c.written_bytes).div_ceil(DATA_UNIT).into(),
+        host_reads: sum(|c| c.reads).into(),
+        host_writes: sum(|c| c.writes).into(),
+        ..Smart::default()
+    }
+    .to_bytes()
+    .to_vec()
+}
+
+fn firmware() -> Vec<u8> {
+    let mut page = vec![0; FIRMWARE_BYTES];
+    page[0] = 1;
+    page[8..16].fill(b' ');
+    for (place, letter) in page[8..16].iter_mut().zip(super::identify::FIRMWARE.bytes()) {
+        *place = letter;
+    }
+    page
+}
+
+fn effects() -> Vec<u8> {
+    let mut page = vec![0; EFFECTS_BYTES];
+    for opcode in [
+        admin::GET_LOG_PAGE,
+        admin::IDENTIFY,
+        admin::ABORT,
+        admin::SET_FEATURES,
+        admin::GET_FEATURES,
+        admin::ASYNC_EVENT_REQUEST,
+        admin::KEEP_ALIVE,
+    ] {
+        page[usize::from(opcode) * 4] = SUPPORTED;
+    }
+    for opcode in [io::FLUSH, io::READ, io::COMPARE] {
+        page[1024 + usize::from(opcode) * 4] = SUPPORTED;
+    }
+    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT] {
+        page[1024 + usize::from(opcode) * 4] = SUPPORTED | CHANGES_BLOCKS;
+    }
+    page
+}
+
+fn supported(pages: &[u8]) -> Vec<u8> {
+    let mut page = vec![0; SUPPORTED_BYTES];
+    for id in pages {
+        page[usize::from(*id) * 4] = SUPPORTED;
+    }
+    page
+}

@@ -1,0 +1,390 @@
+//! A command's way through: arrival, inbound link, execution, outbound link, answer.
+
+use super::{Target, Ticket};
+use crate::conn::{Answer, AnswerData, Entry, Role, SlotId, Stage};
+use alloc::vec::Vec;
+use anabranch_proto::machine::{BufRef, Buffers, Output, Time};
+use anabranch_proto::nvme::opcode::Direction;
+use anabranch_proto::nvme::{SglKind, Status};
+use anabranch_proto::target_queue::TargetEvent as QueueEvent;
+use core::time::Duration;
+
+/// PDU headers as the links count them: a command capsule, a response capsule, a data PDU.
+const COMMAND_BYTES: u32 = 72;
+const RESPONSE_BYTES: u32 = 24;
+const DATA_HEADER_BYTES: u32 = 24;
+/// When a command that found no buffer is tried again at the latest.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// What execution comes to.
+pub(super) enum Step {
+    Done(Answer),
+    /// No buffer is free.
+    Wait,
+    /// So many bytes must come from the host first.
+    Transfer(u32),
+    /// An asynchronous event request was kept.
+    Parked,
+    /// A file operation was started; it owns the command's data.
+    Disk,
+    /// As `Disk`, but the command's data stays with it.
+    DiskKeepsData,
+}
+
+impl Step {
+    pub(super) fn refuse(status: Status) -> Step {
+        Step::Done(Answer::refuse(status))
+    }
+}
+
+impl Target {
+    /// Takes what a connection's queue has to tell after bytes came.
+    pub(super) fn events(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
+        while let Some(event) = self.conns.get_mut(place).and_then(|c| c.queue.poll_event()) {
+            match event {
+                QueueEvent::Command { slot, sqe, data } => {
+                    let id = slot.index();
+                    let Some(conn) = self.conns.get_mut(place) else { return };
+                    if conn.entries.len() <= usize::from(id) {
+                        conn.entries.resize_with(usize::from(id) + 1, || None);
+                    }
+                    let stage = Stage::Inbound;
+                    conn.entries[usize::from(id)] =
+                        Some(Entry { slot, sqe, stage, data, verdict: None });
+                    self.arrived(now, place, id, bufs);
+                }
+                QueueEvent::DataReady { slot } => {
+                    self.data_came(now, place, slot.index(), None, bufs);
+                }
+                QueueEvent::DataDigestError { slot } => {
+                    let verdict = Some(Status::TRANSIENT_TRANSPORT_ERROR);
+                    self.data_came(now, place, slot.index(), verdict, bufs);
+                }
+            }
+        }
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        if let Some(buf) = conn.queue.receive_hint() {
+            self.outputs.push_back(Output::ReceiveInto { conn: conn.id, buf });
+        }
+        self.end_if_at_fault(now, place);
+        self.announce(place);
+    }
+
+    /// A command is here: it goes through the inbound link with its data.
+    fn arrived(&mut self, now: Time, place: u32, slot: SlotId, bufs: &mut dyn Buffers) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        let (port, controller) = (conn.port, conn.controller());
+        let Some(entry) = conn.entry(slot) else { return };
+        let moved = entry.sqe.sgl().length();
+        let bytes = match entry.sqe.direction() {
+            Direction::HostToController => COMMAND_BYTES.saturating_add(moved),
+            _ => COMMAND_BYTES,
+        };
+        let stalled = self.ports[port].is_stalled();
+        if let Some(controller) = controller.and_then(|at| self.controllers[at].as_mut())
+            && !stalled
+        {
+            controller.last_seen = now;
+        }
+        let port = &mut self.ports[port];
+        port.commands += 1;
+        port.bytes_in += u64::from(bytes);
+        let extra = port.shaper.shape.large_delay(moved.into());
+        if !stalled && extra.is_zero() && port.shaper.inbound.is_transparent() {
+            self.run(now, place, slot, bufs);
+        } else {
+            port.shaper.inbound.push(now, place, slot, bytes.into(), extra);
+            port.touched = true;
+        }
+    }
+
+    /// Data that was asked for is complete, or could not be read right.
+    fn data_came(
+        &mut self,
+        now: Time,
+        place: u32,
+        slot: SlotId,
+        verdict: Option<Status>,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        let (port, generation) = (conn.port, conn.generation);
+        let Some(entry) = conn.entry(slot) else { return };
+        if let Stage::Transfer(buf) = entry.stage {
+            entry.data = Some(buf);
+        }
+        entry.verdict = entry.verdict.or(verdict);
+        if matches!(entry.stage, Stage::Inbound | Stage::Waiting) {
+            // In-capsule data that failed its digest; the command is still on its way.
+            return;
+        }
+        if self.ports[port].is_stalled() {
+            entry.stage = Stage::Held;
+            self.ports[port].held.push((place, generation, slot));
+        } else {
+            self.run(now, place, slot, bufs);
+        }
+    }
+
+    /// Lets the links that were given something deliver what is due.
+    pub(super) fn serve_touched(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        for at in 0..self.ports.len() {
+            if core::mem::take(&mut self.ports[at].touched) {
+                self.serve_port(now, at, bufs);
+            }
+        }
+    }
+
+    /// Lets a port's links deliver what is due.
+    pub(super) fn serve_port(&mut self, now: Time, at: usize, bufs: &mut dyn Buffers) {
+        if self.ports[at].is_stalled() {
+            return;
+        }
+        loop {
+            let shaper = &mut self.ports[at].shaper;
+            shaper.inbound.serve(now, &mut self.rng);
+            if let Some((place, slot)) = shaper.inbound.arrived(now) {
+                self.run(now, place, slot, bufs);
+                continue;
+            }
+            shaper.outbound.serve(now, &mut self.rng);
+            let Some((place, slot)) = shaper.outbound.arrived(now) else { return };
+            let stage = self.conns.get_mut(place).and_then(|c| c.entry(slot)).map(|e| e.stage);
+            if let Some(Stage::Outbound(answer)) = stage {
+                self.finish(now, place, slot, answer, bufs);
+            }
+        }
+    }
+
+    /// Executes a command as far as it goes now.
+    pub(super) fn run(&mut self, now: Time, place: u32, slot: SlotId, bufs: &mut dyn Buffers) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        if conn.closing {
+            return;
+        }
+        let generation = conn.generation;
+        match self.step(now, place, slot, bufs) {
+            Step::Done(answer) => self.answer(now, place, slot, answer, bufs),
+            Step::Wait => self.wait(now, Ticket { place, generation, slot }, Stage::Waiting),
+            Step::Transfer(len) => match bufs.alloc(len) {
+                None => self.wait(now, Ticket { place, generation, slot }, Stage::Waiting),
+                Some(buf) => {
+                    let Some(conn) = self.conns.get_mut(place) else { return };
+                    let Some(entry) = conn.entry(slot) else { return };
+                    entry.stage = Stage::Transfer(buf);
+                    let slot = entry.slot;
+                    conn.queue.request_data(slot, buf);
+                    self.announce(place);
+                }
+            },
+            Step::Parked => self.set_stage(place, slot, Stage::Parked),
+            Step::Disk => {
+                if let Some(entry) = self.conns.get_mut(place).and_then(|c| c.entry(slot)) {
+                    entry.stage = Stage::Disk;
+                    entry.data = None;
+                }
+            }
+            Step::DiskKeepsData => self.set_stage(place, slot, Stage::Disk),
+        }
+        if let Some(Role::Admin(controller)) = self.conns.get(place).map(|conn| conn.role) {
+            self.deliver_events(now, controller, bufs);
+        }
+    }
+
+    fn set_stage(&mut self, place: u32, slot: SlotId, stage: Stage) {
+        if let Some(entry) = self.conns.get_mut(place).and_then(|c| c.entry(slot)) {
+            entry.stage = stage;
+        }
+    }
+
+    fn step(&mut self, now: Time, place: u32, slot: SlotId, bufs: &mut dyn Buffers) -> Step {
+        let Some(conn) = self.conns.get_mut(place) else {
+            return Step::refuse(Status::INTERNAL_ERROR);
+        };
+        let role = conn.role;
+        let Some(entry) = conn.entry(slot) else { return Step::refuse(Status::INTERNAL_ERROR) };
+        if let Some(status) = entry.verdict {
+            return Step::Done(Answer::status(status));
+        }
+        if entry.sqe.fuse() != 0 {
+            return Step::refuse(Status::INVALID_FIELD);
+        }
+        match role {
+            Role::New => self.connect(now, place, slot, bufs),
+            Role::Admin(controller) => self.admin(now, place, slot, controller, bufs),
+            Role::Io(controller) => self.io(now, place, slot, controller, bufs),
+        }
+    }
+
+    /// A command's data from the host, when it has at least `need` bytes of it.
+    ///
+    /// `Err` says what to do instead.
+    pub(super) fn host_data(
+        &mut self,
+        place: u32,
+        slot: SlotId,
+        need: u32,
+    ) -> Result<BufRef, Step> {
+        let entry = self.conns.get_mut(place).and_then(|c| c.entry(slot));
+        let Some(entry) = entry else { return Err(Step::refuse(Status::INTERNAL_ERROR)) };
+        if let Some(buf) = entry.data {
+            if buf.len() < need {
+                return Err(Step::refuse(Status::DATA_SGL_LENGTH_INVALID));
+            }
+            return Ok(buf.slice(0, need));
+        }
+        let sgl = entry.sqe.sgl();
+        if sgl.kind() != SglKind::Transport {
+            // In-capsule, but there was no data in the capsule.
+            return Err(Step::refuse(Status::DATA_SGL_LENGTH_INVALID));
+        }
+        if sgl.length() < need {
+            return Err(Step::refuse(Status::DATA_SGL_LENGTH_INVALID));
+        }
+        Err(Step::Transfer(need))
+    }
+
+    /// Puts a command on the list of those that wait for a buffer.
+    fn wait(&mut self, now: Time, ticket: Ticket, stage: Stage) {
+        self.set_stage(ticket.place, ticket.slot, stage);
+        self.waiting.push_back(ticket);
+        self.retry_at = Some(now.after(RETRY));
+    }
+
+    /// Tries commands that wait for a buffer again, in order, until one finds none.
+    pub(super) fn retry_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        for _ in 0..self.waiting.len() {
+            let Some(ticket) = self.waiting.pop_front() else { break };
+            let before = self.waiting.len();
+            let conn = self.conns.get_mut(ticket.place);
+            let conn = conn.filter(|c| c.generation == ticket.generation && !c.closing);
+            let Some(conn) = conn else { continue };
+            if self.ports[conn.port].is_stalled() {
+                let port = conn.port;
+                self.ports[port].held.push((ticket.place, ticket.generation, ticket.slot));
+                continue;
+            }
+            match conn.entry(ticket.slot).map(|entry| entry.stage) {
+                Some(Stage::Waiting) => self.run(now, ticket.place, ticket.slot, bufs),
+                Some(Stage::Outbound(answer)) => {
+                    self.finish(now, ticket.place, ticket.slot, answer, bufs);
+                }
+                _ => {}
+            }
+            if self.waiting.len() > before {
+                // Still none: it keeps its turn.
+                self.waiting.rotate_right(1);
+                break;
+            }
+        }
+        if self.waiting.is_empty() {
+            self.retry_at = None;
+        } else if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = Some(now.after(RETRY));
+        }
+    }
+
+    /// What a stall has caught goes on.
+    pub(super) fn release_held(&mut self, now: Time, at: usize, bufs: &mut dyn Buffers) {
+        let held: Vec<_> = core::mem::take(&mut self.ports[at].held);
+        for (place, generation, slot) in held {
+            let conn = self.conns.get_mut(place).filter(|c| c.generation == generation);
+            match conn.and_then(|c| c.entry(slot)).map(|entry| entry.stage) {
+                Some(Stage::Held | Stage::Waiting) => self.run(now, place, slot, bufs),
+                Some(Stage::Outbound(answer)) => self.finish(now, place, slot, answer, bufs),
+                _ => {}
+            }
+        }
+    }
+
+    /// A command is over: its answer goes through the outbound link.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        place: u32,
+        slot: SlotId,
+        answer: Answer,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(conn) = self.conns.get_mut(place) else { return free_answer(answer, bufs) };
+        let (at, closing) = (conn.port, conn.closing);
+        let Some(entry) = conn.entry(slot) else { return free_answer(answer, bufs) };
+        if let Some(buf) = entry.data.take() {
+            bufs.free(buf);
+        }
+        if closing {
+            conn.entries[usize::from(slot)] = None;
+            return free_answer(answer, bufs);
+        }
+        let mut bytes = RESPONSE_BYTES;
+        if answer.bytes() > 0 {
+            bytes = bytes.saturating_add(DATA_HEADER_BYTES).saturating_add(answer.bytes());
+        }
+        let port = &mut self.ports[at];
+        port.bytes_out += u64::from(bytes);
+        if !port.is_stalled() && port.shaper.outbound.is_transparent() {
+            self.finish(now, place, slot, answer, bufs);
+        } else {
+            entry.stage = Stage::Outbound(answer);
+            port.shaper.outbound.push(now, place, slot, bytes.into(), Duration::ZERO);
+            port.touched = true;
+        }
+    }
+}
+
+impl Target {
+    /// An answer leaves: its data and its completion go to the connection's queue.
+    pub(super) fn finish(
+        &mut self,
+        now: Time,
+        place: u32,
+        slot: SlotId,
+        answer: Answer,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(conn) = self.conns.get_mut(place) else { return free_answer(answer, bufs) };
+        let generation = conn.generation;
+        let mut status = answer.status;
+        let data = match answer.data {
+            AnswerData::None => None,
+            AnswerData::Buffer(buf) => Some(buf),
+            AnswerData::Memory { len, .. } => {
+                let Some(buf) = bufs.alloc(len) else {
+                    let ticket = Ticket { place, generation, slot };
+                    return self.wait(now, ticket, Stage::Outbound(answer));
+                };
+                if self.read_memory(place, answer.data, bufs.bytes_mut(buf)) {
+                    Some(buf)
+                } else {
+                    bufs.free(buf);
+                    status = Status::INVALID_NAMESPACE.with_dnr();
+                    None
+                }
+            }
+        };
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        let Some(entry) = conn.entries.get_mut(usize::from(slot)).and_then(Option::take) else {
+            return;
+        };
+        if let Some(buf) = data {
+            conn.queue.send_data(entry.slot, buf);
+        }
+        conn.queue.complete(entry.slot, status, answer.result);
+        self.announce(place);
+    }
+
+    /// Asks for a send when there is something to send and none was asked for.
+    pub(super) fn announce(&mut self, place: u32) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        if !conn.announced && conn.queue.has_transmit() && !self.ports[conn.port].is_stalled() {
+            conn.announced = true;
+            self.outputs.push_back(Output::Transmit { conn: conn.id });
+        }
+    }
+}
+
+fn free_answer(answer: Answer, bufs: &mut dyn Buffers) {
+    if let AnswerData::Buffer(buf) = answer.data {
+        bufs.free(buf);
+    }
+}

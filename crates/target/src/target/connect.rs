@@ -1,0 +1,242 @@
+//! Fabrics Connect and Disconnect: how a connection becomes a queue of a controller.
+
+use super::Target;
+use super::command::Step;
+use super::lifecycle::{ADMIN_CAPSULE_BYTES, CLOSE_LIMIT, number};
+use crate::conn::{Answer, AnswerData, Role, SlotId};
+use crate::controller::{Controller, NewController, Of};
+use crate::verb::TargetEvent;
+use anabranch_proto::machine::{Buffers, Time};
+use anabranch_proto::nvme::fabrics::{
+    CNTLID_DYNAMIC, ConnectCommand, ConnectData, ConnectRefusal, ConnectResponse, Disconnect,
+    offset,
+};
+use anabranch_proto::nvme::opcode::fabrics;
+use anabranch_proto::nvme::{Sqe, Status};
+
+/// The highest controller identifier (Base: FFF0h and above are reserved).
+const MAX_CNTLID: u16 = 0xffef;
+/// An admin queue may always have this many entries: the Linux host asks for 32.
+const ADMIN_ENTRIES: u16 = 128;
+
+/// A refusal, and what to tell a human.
+type Refused = (ConnectRefusal, &'static str);
+
+const fn refused(status: Status) -> ConnectRefusal {
+    ConnectRefusal { status: status.with_dnr(), parameter: None }
+}
+
+impl Target {
+    /// A command on a connection that has no queue yet: only Connect may come (C23).
+    pub(super) fn connect(
+        &mut self,
+        now: Time,
+        place: u32,
+        slot: SlotId,
+        bufs: &mut dyn Buffers,
+    ) -> Step {
+        let Some(sqe) = self.sqe(place, slot) else { return Step::refuse(Status::INTERNAL_ERROR) };
+        if !sqe.is_fabrics() || sqe.fctype() != fabrics::CONNECT {
+            return Step::refuse(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        let command = match ConnectCommand::parse(&sqe) {
+            Ok(command) => command,
+            Err(refusal) => return self.refuse_connect(place, refusal, "bad command"),
+        };
+        let need = u32::try_from(ConnectData::BYTES).unwrap_or(u32::MAX);
+        let data = match self.host_data(place, slot, need) {
+            Ok(buf) => ConnectData::parse(bufs.bytes(buf)),
+            Err(step) => return step,
+        };
+        let data = match data {
+            Ok(data) => data,
+            Err(refusal) => return self.refuse_connect(place, refusal, "bad data"),
+        };
+        let joined = if command.qid == 0 {
+            self.connect_admin(now, place, command, data)
+        } else {
+            self.connect_io(now, place, command, &data)
+        };
+        match joined {
+            Ok(cntlid) => Step::Done(Answer::result(ConnectResponse::new(cntlid).result())),
+            Err((refusal, reason)) => self.refuse_connect(place, refusal, reason),
+        }
+    }
+
+    fn refuse_connect(
+        &mut self,
+        place: u32,
+        refusal: ConnectRefusal,
+        reason: &'static str,
+    ) -> Step {
+        let port = number(self.conns.get(place).map_or(0, |conn| conn.port));
+        self.tell(TargetEvent::ConnectRefused { port, reason });
+        let (status, result) = (refusal.status, refusal.result());
+        Step::Done(Answer { status, result, data: AnswerData::None })
+    }
+
+    fn find_subsystem(&self, data: &ConnectData) -> Result<Of, Refused> {
+        if data.subnqn.is_discovery() {
+            return Ok(Of::Discovery);
+        }
+        let found = self.subsystems.iter().position(|subsystem| subsystem.nqn == data.subnqn);
+        let at = found.ok_or((ConnectRefusal::data(offset::SUBNQN), "unknown subsystem"))?;
+        if !self.subsystems[at].allows(&data.hostnqn) {
+            return Err((refused(Status::CONNECT_INVALID_HOST), "host not allowed"));
+        }
+        Ok(Of::Subsystem(at))
+    }
+
+    fn connect_admin(
+        &mut self,
+        now: Time,
+        place: u32,
+        command: ConnectCommand,
+        data: ConnectData,
+    ) -> Result<u16, Refused> {
+        let of = self.find_subsystem(&data)?;
+        if data.cntlid != CNTLID_DYNAMIC {
+            return Err((ConnectRefusal::data(offset::CNTLID), "controllers are dynamic"));
+        }
+        let entries = command.sqsize.saturating_add(1);
+        if entries > self.limits.queue_depth.max(ADMIN_ENTRIES) {
+            return Err((ConnectRefusal::command(offset::SQSIZE), "admin queue too large"));
+        }
+        let clash = self.controllers.iter().flatten().any(|other| {
+            !other.is_discovery() && other.host_id == data.hostid && other.host != data.hostnqn
+        });
+        if of != Of::Discovery && clash {
+            return Err((refused(Status::CONNECT_INVALID_HOST), "host identifier of another host"));
+        }
+        let cntlid = self.free_cntlid();
+        let cntlid = cntlid.ok_or((
+            ConnectRefusal { status: Status::CONNECT_CONTROLLER_BUSY, parameter: None },
+            "too many controllers",
+        ))?;
+        let port = self.conns.get(place).map_or(0, |conn| conn.port);
+        self.tell(TargetEvent::ControllerUp {
+            cntlid,
+            port: number(port),
+            host: data.hostnqn.clone(),
+            subsystem: data.subnqn,
+        });
+        let controller = Controller::new(
+            NewController {
+                cntlid,
+                of,
+                port,
+                host: data.hostnqn,
+                host_id: data.hostid,
+                kato_ms: command.kato_ms,
+                max_queues: self.limits.io_queues,
+                admin: place,
+            },
+            now,
+        );
+        if let Some(deadline) = controller.expires_at() {
+            self.check_by(deadline);
+        }
+        let free = self.controllers.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.controllers.push(None);
+            self.controllers.len() - 1
+        });
+        self.controllers[at] = Some(controller);
+        self.join(place, Role::Admin(at), entries, &command);
+        Ok(cntlid)
+    }
+
+    fn connect_io(
+        &mut self,
+        now: Time,
+        place: u32,
+        command: ConnectCommand,
+        data: &ConnectData,
+    ) -> Result<u16, Refused> {
+        let of = self.find_subsystem(data)?;
+        let port = self.conns.get(place).map_or(0, |conn| conn.port);
+        let (depth, granted) = (self.limits.queue_depth, self.limits.io_queues);
+        let mut all = self.controllers.iter_mut().enumerate();
+        let found = all.find_map(|(at, controller)| {
+            let controller = controller.as_mut()?;
+            let same =
+                controller.cntlid == data.cntlid && controller.of == of && controller.port == port;
+            same.then_some((at, controller))
+        });
+        let Some((at, controller)) = found else {
+            return Err((ConnectRefusal::data(offset::CNTLID), "no such controller"));
+        };
+        if controller.is_discovery() {
+            return Err((ConnectRefusal::command(offset::QID), "discovery has no I/O queues"));
+        }
+        if controller.host != data.hostnqn {
+            return Err((ConnectRefusal::data(offset::HOSTNQN), "controller of another host"));
+        }
+        if controller.host_id != data.hostid {
+            return Err((ConnectRefusal::data(offset::HOSTID), "controller of another host"));
+        }
+        if !controller.takes_io() {
+            return Err((refused(Status::COMMAND_SEQUENCE_ERROR), "controller not enabled"));
+        }
+        if command.qid > controller.granted_queues.min(granted) {
+            return Err((ConnectRefusal::command(offset::QID), "more I/O queues than granted"));
+        }
+        if controller.io_queue(command.qid).is_some() {
+            return Err((ConnectRefusal::command(offset::QID), "I/O queue connected twice"));
+        }
+        let entries = command.sqsize.saturating_add(1);
+        if entries > depth {
+            return Err((ConnectRefusal::command(offset::SQSIZE), "I/O queue too large"));
+        }
+        controller.io_queues.push((command.qid, place));
+        controller.last_seen = now;
+        let cntlid = controller.cntlid;
+        self.join(place, Role::Io(at), entries, &command);
+        Ok(cntlid)
+    }
+
+    /// Gives a connection its role, and room for its commands: from here on the way of an I/O
+    /// needs no memory of its own.
+    fn join(&mut self, place: u32, role: Role, entries: u16, command: &ConnectCommand) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        conn.role = role;
+        conn.deadline = None;
+        conn.entries.resize_with(entries.into(), || None);
+        let in_capsule = match role {
+            Role::Io(_) => self.limits.in_capsule_bytes,
+            _ => ADMIN_CAPSULE_BYTES,
+        };
+        conn.queue.set_limits(entries, in_capsule);
+        conn.queue.set_sq_flow_control(!command.disable_sq_flow);
+        let port = &mut self.ports[conn.port];
+        port.shaper.inbound.widen(place, entries);
+        port.shaper.outbound.widen(place, entries);
+        self.disk.reserve(entries.into());
+        self.waiting.reserve(entries.into());
+    }
+
+    /// The next identifier in turn that no living controller has.
+    fn free_cntlid(&mut self) -> Option<u16> {
+        for _ in 0..MAX_CNTLID {
+            let cntlid = self.next_cntlid;
+            self.next_cntlid = if cntlid == MAX_CNTLID { 1 } else { cntlid + 1 };
+            if !self.controllers.iter().flatten().any(|other| other.cntlid == cntlid) {
+                return Some(cntlid);
+            }
+        }
+        None
+    }
+
+    /// The end of one I/O queue: the host closes the connection after the answer, or we do.
+    pub(super) fn disconnect(&mut self, now: Time, place: u32, sqe: &Sqe) -> Step {
+        if let Err(status) = Disconnect::parse(sqe) {
+            return Step::Done(Answer::status(status));
+        }
+        let deadline = now.after(CLOSE_LIMIT);
+        if let Some(conn) = self.conns.get_mut(place) {
+            conn.deadline = Some(deadline);
+        }
+        self.check_by(deadline);
+        Step::Done(Answer::status(Status::SUCCESS))
+    }
+}

@@ -1,0 +1,327 @@
+//! I/O commands: access checks, and the work on blocks in memory. Files: see `disk`.
+
+use super::Target;
+use super::command::Step;
+use super::disk::{Job, Rest};
+use crate::ana_group;
+use crate::backend::{Backend, DiskKind};
+use crate::conn::{Answer, AnswerData, SlotId};
+use crate::controller::{Controller, Of};
+use crate::io::{self, Plan};
+use crate::namespace::Namespace;
+use anabranch_proto::machine::{BufRef, Buffers, DiskOp, Time};
+use anabranch_proto::nvme::opcode::fabrics;
+use anabranch_proto::nvme::{Sqe, Status};
+
+impl Target {
+    /// A command on an I/O queue.
+    pub(super) fn io(
+        &mut self,
+        now: Time,
+        place: u32,
+        slot: SlotId,
+        at: usize,
+        bufs: &mut dyn Buffers,
+    ) -> Step {
+        let Some(sqe) = self.sqe(place, slot) else { return Step::refuse(Status::INTERNAL_ERROR) };
+        if sqe.is_fabrics() {
+            return self.io_queue_fabrics(now, place, &sqe);
+        }
+        let plan = match self.access(at, &sqe) {
+            Ok(plan) => plan,
+            Err(status) => return self.io_refused(at, &sqe, status),
+        };
+        let data = match plan.host_bytes() {
+            0 => BufRef::EMPTY,
+            need => match self.host_data(place, slot, need) {
+                Ok(buf) => buf,
+                Err(Step::Done(answer)) => return self.io_refused(at, &sqe, answer.status),
+                Err(step) => return step,
+            },
+        };
+        if let Plan::Read { len, .. } = plan
+            && sqe.sgl().length() < len
+        {
+            return self.io_refused(at, &sqe, Status::DATA_SGL_LENGTH_INVALID.with_dnr());
+        }
+        let answer = match self.namespace_of(at, sqe.nsid()) {
+            Some(Namespace { backend: Backend::Memory(_), .. }) => {
+                match self.on_memory(place, at, &sqe, plan, data, bufs) {
+                    Some(answer) => answer,
+                    None => return Step::Wait,
+                }
+            }
+            _ => match self.on_file(place, slot, at, &sqe, plan, data, bufs) {
+                Ok(step) => return step,
+                Err(answer) => answer,
+            },
+        };
+        if let Some(namespace) = self.namespace_of(at, sqe.nsid()) {
+            count(namespace, plan, answer.status);
+        }
+        Step::Done(answer)
+    }
+
+    pub(super) fn sqe(&mut self, place: u32, slot: SlotId) -> Option<Sqe> {
+        Some(self.conns.get_mut(place)?.entry(slot)?.sqe)
+    }
+
+    /// Whether the command may touch its namespace, and what it wants there.
+    fn access(&mut self, at: usize, sqe: &Sqe) -> Result<Plan, Status> {
+        let max_bytes = self.limits.max_transfer_bytes;
+        let controller = self.controllers[at].as_mut().ok_or(Status::INTERNAL_ERROR)?;
+        if !controller.takes_io() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
+        }
+        controller.ios += 1;
+        let Of::Subsystem(subsystem) = controller.of else {
+            return Err(Status::INVALID_OPCODE.with_dnr());
+        };
+        if !io::is_known(sqe.opcode()) {
+            return Err(Status::INVALID_OPCODE.with_dnr());
+        }
+        let port = &self.ports[controller.port];
+        let namespace = self.subsystems[subsystem].namespace(sqe.nsid());
+        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
+        if let Some(status) = ana_group::refusal(port.ana.state(namespace.ana_group)) {
+            return Err(status);
+        }
+        io::plan(sqe, namespace, max_bytes)
+    }
+
+    fn io_refused(&mut self, at: usize, sqe: &Sqe, status: Status) -> Step {
+        if let Some(namespace) = self.namespace_of(at, sqe.nsid()) {
+            namespace.counters.errors += 1;
+        }
+        Step::Done(Answer::status(status))
+    }
+
+    fn io_queue_fabrics(&mut self, now: Time, place: u32, sqe: &Sqe) -> Step {
+        match sqe.fctype() {
+            fabrics::CONNECT => Step::refuse(Status::COMMAND_SEQUENCE_ERROR),
+            fabrics::DISCONNECT => self.disconnect(now, place, sqe),
+            _ => Step::refuse(Status::INVALID_OPCODE),
+        }
+    }
+
+    pub(super) fn namespace_of(&mut self, at: usize, nsid: u32) -> Option<&mut Namespace> {
+        let Of::Subsystem(subsystem) = self.controllers[at].as_ref()?.of else { return None };
+        self.subsystems[subsystem].namespace_mut(nsid)
+    }
+
+    /// Carries a plan out on blocks in memory; `None` when no buffer is free.
+    fn on_memory(
+        &mut self,
+        place: u32,
+        at: usize,
+        sqe: &Sqe,
+        plan: Plan,
+        data: BufRef,
+        bufs: &mut dyn Buffers,
+    ) -> Option<Answer> {
+        let port = self.conns.get(place).map_or(0, |conn| conn.port);
+        let later =
+            self.ports[port].is_stalled() || !self.ports[port].shaper.outbound.is_transparent();
+        let Some(namespace) = self.namespace_of(at, sqe.nsid()) else {
+            return Some(Answer::refuse(Status::INVALID_NAMESPACE));
+        };
+        let Backend::Memory(memory) = &mut namespace.backend else {
+            return Some(Answer::refuse(Status::INTERNAL_ERROR));
+        };
+        let done = Answer::status(Status::SUCCESS);
+        Some(match plan {
+            Plan::Read { offset, len } if later => {
+                let (nsid, generation) = (namespace.nsid, namespace.generation);
+                Answer { data: AnswerData::Memory { nsid, generation, offset, len }, ..done }
+            }
+            Plan::Read { offset, len } => {
+                let buf = bufs.alloc(len)?;
+                memory.read(offset, bufs.bytes_mut(buf));
+                Answer { data: AnswerData::Buffer(buf), ..done }
+            }
+            Plan::Write { offset, .. } => match memory.write(offset, bufs.bytes(data)) {
+                Ok(()) => done,
+                Err(_) => Answer::refuse(Status::CAPACITY_EXCEEDED),
+            },
+            Plan::Compare { offset, .. } => {
+                if memory.equals(offset, bufs.bytes(data)) {
+                    done
+                } else {
+                    Answer::refuse(Status::COMPARE_FAILURE)
+                }
+            }
+            Plan::Zero { offset, len, .. } => {
+                memory.zero(offset, len);
+                done
+            }
+            Plan::Flush => done,
+            Plan::Ranges { deallocate, .. } => match check_ranges(namespace, bufs.bytes(data)) {
+                Err(status) => Answer::status(status),
+                Ok(()) if deallocate => {
+                    zero_ranges(namespace, bufs.bytes(data));
+                    done
+                }
+                Ok(()) => done,
+            },
+        })
+    }
+
+    /// Reads blocks in memory for an answer that leaves now; false when they are gone.
+    pub(super) fn read_memory(&mut self, place: u32, from: AnswerData, into: &mut [u8]) -> bool {
+        let AnswerData::Memory { nsid, generation, offset, len } = from else { return false };
+        let controller = self.conns.get(place).and_then(|conn| conn.controller());
+        let Some(namespace) = controller.and_then(|at| self.namespace_of(at, nsid)) else {
+            return false;
+        };
+        let end = offset.saturating_add(len.into());
+        let Backend::Memory(memory) = &namespace.backend else { return false };
+        if namespace.generation != generation || end > namespace.blocks << namespace.block_shift {
+            return false;
+        }
+        memory.read(offset, into);
+        true
+    }
+
+    /// Starts a plan on a file; `Err` is an answer that needs no file operation.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one command, all needed")]
+    fn on_file(
+        &mut self,
+        place: u32,
+        slot: SlotId,
+        at: usize,
+        sqe: &Sqe,
+        plan: Plan,
+        data: BufRef,
+        bufs: &mut dyn Buffers,
+    ) -> Result<Step, Answer> {
+        let generation = self.conns.get(place).map_or(0, |conn| conn.generation);
+        let internal = Answer::refuse(Status::INTERNAL_ERROR);
+        let controller = self.controllers[at].as_mut().ok_or(internal)?;
+        let Of::Subsystem(subsystem) = controller.of else { return Err(internal) };
+        let namespace = self.subsystems[subsystem].namespace_mut(sqe.nsid()).ok_or(internal)?;
+        let Backend::File(store) = &namespace.backend else { return Err(internal) };
+        let file = store.file;
+        let alloc = |bufs: &mut dyn Buffers, len| bufs.alloc(len).ok_or(Step::Wait);
+        let mut rest = Rest::Nothing;
+        let (kind, op, buf) = match plan {
+            Plan::Read { offset, len } => match alloc(bufs, len) {
+                Ok(buf) => (DiskKind::Read, DiskOp::Read { offset, buf }, Some(buf)),
+                Err(step) => return Ok(step),
+            },
+            Plan::Compare { offset, len } => match alloc(bufs, len) {
+                Ok(buf) => {
+                    rest = Rest::Compare;
+                    (DiskKind::Compare, DiskOp::Read { offset, buf }, Some(buf))
+                }
+                Err(step) => return Ok(step),
+            },
+            Plan::Write { offset, durable, .. } => {
+                let kind = if durable { DiskKind::Durable } else { DiskKind::Write };
+                (kind, DiskOp::Write { offset, buf: data, durable }, Some(data))
+            }
+            Plan::Zero { offset, len, deallocate, durable } => {
+                if durable {
+                    rest = Rest::Flush;
+                }
+                (DiskKind::Zero, DiskOp::Zero { offset, len, deallocate }, None)
+            }
+            Plan::Flush => {
+                if lost_write(controller, namespace) {
+                    return Err(Answer::refuse(Status::WRITE_FAULT));
+                }
+                (DiskKind::Durable, DiskOp::Flush, None)
+            }
+            Plan::Ranges { deallocate, .. } => {
+                check_ranges(namespace, bufs.bytes(data)).map_err(Answer::status)?;
+                let done = Answer::status(Status::SUCCESS);
+                let Some((index, offset, len)) =
+                    next_range(namespace, bufs.bytes(data), 0).filter(|_| deallocate)
+                else {
+                    return Err(done);
+                };
+                rest = Rest::Ranges { next: index + 1 };
+                (DiskKind::Zero, DiskOp::Zero { offset, len, deallocate: true }, None)
+            }
+        };
+        let keeps = !matches!(plan, Plan::Write { .. });
+        let job = Job {
+            place,
+            generation,
+            slot,
+            controller: at,
+            subsystem,
+            nsid: namespace.nsid,
+            namespace: namespace.generation,
+            plan,
+            kind,
+            buf,
+            rest,
+        };
+        self.submit(file, job, op);
+        Ok(if keeps { Step::DiskKeepsData } else { Step::Disk })
+    }
+}
+
+/// Whether a flush failure must be reported to this controller now.
+pub(super) fn lost_write(controller: &mut Controller, namespace: &Namespace) -> bool {
+    match &namespace.backend {
+        Backend::File(store) => controller.take_lost_write(namespace.generation, store.lost_writes),
+        Backend::Memory(_) => false,
+    }
+}
+
+/// All ranges, before the first one is touched.
+fn check_ranges(namespace: &Namespace, ranges: &[u8]) -> Result<(), Status> {
+    let mut index = 0;
+    while let Some(range) = io::dsm_range(namespace, ranges, index) {
+        range?;
+        index += 1;
+    }
+    Ok(())
+}
+
+fn zero_ranges(namespace: &mut Namespace, ranges: &[u8]) {
+    let mut index = 0;
+    while let Some((at, offset, len)) = next_range(namespace, ranges, index) {
+        if let Backend::Memory(memory) = &mut namespace.backend {
+            memory.zero(offset, len);
+        }
+        index = at + 1;
+    }
+}
+
+/// The first range from `index` on that is not empty: its index, offset and length in bytes.
+pub(super) fn next_range(
+    namespace: &Namespace,
+    ranges: &[u8],
+    mut index: usize,
+) -> Option<(usize, u64, u64)> {
+    loop {
+        match io::dsm_range(namespace, ranges, index)? {
+            Ok((offset, len)) if len > 0 => return Some((index, offset, len)),
+            _ => index += 1,
+        }
+    }
+}
+
+/// Counts a command that has ended.
+pub(super) fn count(namespace: &mut Namespace, plan: Plan, status: Status) {
+    let counters = &mut namespace.counters;
+    if !status.is_success() {
+        counters.errors += 1;
+        return;
+    }
+    match plan {
+        Plan::Read { len, .. } => {
+            counters.reads += 1;
+            counters.read_bytes += u64::from(len);
+        }
+        Plan::Write { len, durable, .. } => {
+            counters.writes += 1;
+            counters.written_bytes += u64::from(len);
+            counters.fua_writes += u64::from(durable);
+        }
+        Plan::Flush => counters.flushes += 1,
+        _ => counters.others += 1,
+    }
+}

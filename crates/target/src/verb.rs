@@ -1,0 +1,263 @@
+//! What can be asked of a running target, and what it answers and tells.
+
+use crate::config::NamespaceConfig;
+use crate::link::Shape;
+use crate::status::TargetStatus;
+use alloc::boxed::Box;
+use alloc::string::String;
+use anabranch_proto::machine::{Endpoint, SystemError};
+use anabranch_proto::nvme::{AnaState, Nqn};
+use core::fmt;
+
+/// A request to a running target. Ports are named by their place in the configuration, from 0;
+/// a namespace by its subsystem and NSID.
+#[derive(Clone, Debug)]
+pub enum TargetVerb {
+    /// Set the state of an ANA group (1 to 128) through one port.
+    Ana {
+        /// The port.
+        port: u16,
+        /// The group.
+        group: u32,
+        /// Its new state there.
+        state: AnaState,
+    },
+    /// Give a port's links another shape.
+    Shape {
+        /// The port.
+        port: u16,
+        /// The new shape.
+        shape: Shape,
+    },
+    /// Reset a port's connections, refuse new ones, drop what was not yet executed.
+    Cut {
+        /// The port.
+        port: u16,
+    },
+    /// Silence a port: nothing is sent or executed, no connection ends.
+    Stall {
+        /// The port.
+        port: u16,
+    },
+    /// End a cut or a stall.
+    Restore {
+        /// The port.
+        port: u16,
+    },
+    /// Show a port in the discovery log, or hide it there.
+    Advertise {
+        /// The port.
+        port: u16,
+        /// Whether the log names it.
+        visible: bool,
+    },
+    /// Let a host use a subsystem. The first one on an empty list shuts all others out.
+    AllowHost {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The host.
+        host: Nqn,
+    },
+    /// Take a host off the list, and end its controllers.
+    DenyHost {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The host.
+        host: Nqn,
+    },
+    /// Add a namespace.
+    NamespaceAdd {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        config: NamespaceConfig,
+    },
+    /// Remove a namespace; its memory is gone, a file stays.
+    NamespaceRemove {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        nsid: u32,
+    },
+    /// Change the size of a namespace.
+    NamespaceResize {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        nsid: u32,
+        /// The new size; a multiple of the block size.
+        bytes: u64,
+    },
+    /// Move a namespace to another ANA group (1 to 128).
+    NamespaceGroup {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        nsid: u32,
+        /// The group.
+        group: u32,
+    },
+    /// Damage one block on purpose, so that a verifying load can be shown to fail: in memory every
+    /// byte is inverted, in a file the block is overwritten with a pattern.
+    Corrupt {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        nsid: u32,
+        /// The block.
+        lba: u64,
+    },
+    /// Tell everything.
+    Status,
+}
+
+/// The answer to a [`TargetVerb`] that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetReply {
+    /// It is done.
+    Done,
+    /// The answer to [`TargetVerb::Status`].
+    Status(Box<TargetStatus>),
+}
+
+/// Why a verb was not carried out: the caller's misuse, unless it says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// There is no such port.
+    NoSuchPort {
+        /// The port asked for.
+        port: u16,
+        /// How many there are.
+        ports: u16,
+    },
+    /// There is no such subsystem.
+    NoSuchSubsystem(Nqn),
+    /// There is no such namespace.
+    NoSuchNamespace {
+        /// The NSID asked for.
+        nsid: u32,
+    },
+    /// The NSID is taken.
+    NamespaceExists {
+        /// The NSID.
+        nsid: u32,
+    },
+    /// A value is out of bounds; the text names the value and its bounds.
+    OutOfBounds(String),
+    /// The system's fault: a disk operation failed.
+    Disk(SystemError),
+    /// The system's fault: no buffer or memory was free.
+    NoMemory,
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetError::NoSuchPort { port, ports } => {
+                write!(f, "no port {port}; there are {ports}, counted from 0")
+            }
+            TargetError::NoSuchSubsystem(nqn) => write!(f, "no subsystem {nqn}"),
+            TargetError::NoSuchNamespace { nsid } => write!(f, "no namespace {nsid}"),
+            TargetError::NamespaceExists { nsid } => write!(f, "namespace {nsid} exists"),
+            TargetError::OutOfBounds(text) => f.write_str(text),
+            TargetError::Disk(error) => write!(f, "disk: {error}"),
+            TargetError::NoMemory => f.write_str("no memory is free"),
+        }
+    }
+}
+
+impl core::error::Error for TargetError {}
+
+/// Something worth telling a human.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetEvent {
+    /// A port takes connections.
+    PortUp {
+        /// The port.
+        port: u16,
+        /// The address really bound.
+        at: Endpoint,
+    },
+    /// A port cannot listen.
+    PortFailed {
+        /// The port.
+        port: u16,
+        /// The address asked for.
+        at: Endpoint,
+        /// Why.
+        error: SystemError,
+    },
+    /// A port's listener is gone because it was cut.
+    PortCut {
+        /// The port.
+        port: u16,
+    },
+    /// A host has a controller.
+    ControllerUp {
+        /// Its identifier.
+        cntlid: u16,
+        /// The port it is on.
+        port: u16,
+        /// The host.
+        host: Nqn,
+        /// The subsystem.
+        subsystem: Nqn,
+    },
+    /// A controller is gone.
+    ControllerDown {
+        /// Its identifier.
+        cntlid: u16,
+        /// Why, for a human.
+        reason: &'static str,
+    },
+    /// A peer broke the protocol; its connection ends.
+    ProtocolFault {
+        /// The port.
+        port: u16,
+        /// What it did; bounded and escaped.
+        fault: String,
+    },
+    /// A host's Connect was refused.
+    ConnectRefused {
+        /// The port.
+        port: u16,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Data that was acknowledged but not yet durable may be lost: making it so has failed.
+    FlushFailed {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        nsid: u32,
+        /// The system's reason.
+        error: SystemError,
+    },
+}
+
+impl fmt::Display for TargetEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetEvent::PortUp { port, at } => write!(f, "port {port} listens on {at}"),
+            TargetEvent::PortFailed { port, at, error } => {
+                write!(f, "port {port} cannot listen on {at}: {error}")
+            }
+            TargetEvent::PortCut { port } => write!(f, "port {port} is cut"),
+            TargetEvent::ControllerUp { cntlid, port, host, subsystem } => {
+                write!(f, "controller {cntlid} on port {port}: {host} uses {subsystem}")
+            }
+            TargetEvent::ControllerDown { cntlid, reason } => {
+                write!(f, "controller {cntlid} is gone: {reason}")
+            }
+            TargetEvent::ProtocolFault { port, fault } => {
+                write!(f, "port {port}: a peer broke the protocol: {fault}")
+            }
+            TargetEvent::ConnectRefused { port, reason } => {
+                write!(f, "port {port}: a connect was refused: {reason}")
+            }
+            TargetEvent::FlushFailed { subsystem, nsid, error } => {
+                write!(f, "{subsystem} namespace {nsid}: flush failed, data may be lost: {error}")
+            }
+        }
+    }
+}

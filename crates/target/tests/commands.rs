@@ -1,0 +1,322 @@
+//! Commands that ask for the wrong thing: bad-input catalogue C25, C27 to C33, C38 to C42.
+
+mod common;
+
+use anabranch_proto::nvme::feature::{self, HostIdentifier, NumberOfQueues, fid};
+use anabranch_proto::nvme::identify::Identify;
+use anabranch_proto::nvme::io::{self, DsmRange};
+use anabranch_proto::nvme::log::{GetLogPage, lid};
+use anabranch_proto::nvme::property::Cc;
+use anabranch_proto::nvme::{Sgl, Sqe, Status, aer};
+use common::*;
+
+const BLOCKS: u64 = 16 * MIB / 4096;
+
+#[track_caller]
+fn fails(done: &Done, status: Status) {
+    assert!(done.status.is(status), "{} instead of {status}", done.status);
+    assert!(done.status.dnr(), "{}", done.status);
+}
+
+#[test]
+fn c27_unknown_opcodes_and_fused_commands() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    for opcode in [0x03, 0x0d, 0x11, 0x80, 0xfe] {
+        fails(&rig.run(queue, Sqe::new(opcode).with_nsid(1), 0), Status::INVALID_OPCODE);
+        fails(&rig.run(admin, Sqe::new(opcode), 0), Status::INVALID_OPCODE);
+    }
+    for fuse in 1..=3 {
+        let done = rig.run(queue, read(0, 1).with_fuse(fuse), 4096);
+        fails(&done, Status::INVALID_FIELD);
+    }
+    rig.assert_no_leak();
+}
+
+#[test]
+fn c28_descriptor_length_against_need() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    fails(&rig.run(queue, read(0, 2), 4096), Status::DATA_SGL_LENGTH_INVALID);
+    fails(&rig.run_out(queue, write(0, 2), &[1; 4096]), Status::DATA_SGL_LENGTH_INVALID);
+    fails(&rig.run_out(queue, write(0, 16), &vec![1; 32 << 10]), Status::DATA_SGL_LENGTH_INVALID);
+    fails(&rig.run(admin, Identify::CONTROLLER.sqe(), 1024), Status::DATA_SGL_LENGTH_INVALID);
+    let log = GetLogPage::new(lid::SMART, 0, 512);
+    fails(&rig.run(admin, log.sqe(), 256), Status::DATA_SGL_LENGTH_INVALID);
+    // More room than needed is no fault, and nothing but the structure is sent.
+    assert_eq!(rig.run(admin, Identify::CONTROLLER.sqe(), 8192).data.len(), 4096);
+    assert_eq!(rig.run(queue, read(0, 1), 8192).data, vec![0; 4096]);
+    assert_eq!(rig.run_out(queue, write(0, 1), &[3; 8192]).status, Status::SUCCESS);
+    assert_eq!(rig.run(queue, read(0, 2), 8192).data, [[3; 4096], [0; 4096]].concat());
+    rig.assert_no_leak();
+}
+
+#[test]
+fn c29_more_than_mdts() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    fails(&rig.run(queue, read(0, 65_536), 256 << 20), Status::INVALID_FIELD);
+    fails(&rig.run(queue, read(0, 257), 257 * 4096), Status::INVALID_FIELD);
+    assert_eq!(rig.run(queue, read(0, 256), 1 << 20).data.len(), 1 << 20);
+}
+
+#[test]
+fn c30_ranges_outside_the_namespace() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    for (lba, blocks) in [(u64::MAX, 1), (u64::MAX - 1, 2), (BLOCKS, 1), (BLOCKS - 1, 2)] {
+        let len = blocks * 4096;
+        fails(&rig.run(queue, read(lba, blocks), len), Status::LBA_OUT_OF_RANGE);
+        let data = vec![1; len as usize];
+        fails(&rig.run_out(queue, write(lba, blocks), &data), Status::LBA_OUT_OF_RANGE);
+        let zeroes = io::write_zeroes(1, lba, blocks, true, false);
+        fails(&rig.run(queue, zeroes, 0), Status::LBA_OUT_OF_RANGE);
+        fails(&rig.run_out(queue, io::compare(1, lba, blocks), &data), Status::LBA_OUT_OF_RANGE);
+    }
+    assert_eq!(rig.run(queue, read(BLOCKS - 1, 1), 4096).status, Status::SUCCESS);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].resident_bytes, 0);
+}
+
+#[test]
+fn c31_namespaces_that_are_not_there() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    for nsid in [0, 2, 1025, u32::MAX] {
+        fails(&rig.run(queue, read(0, 1).with_nsid(nsid), 4096), Status::INVALID_NAMESPACE);
+        fails(&rig.run(queue, io::flush(nsid), 0), Status::INVALID_NAMESPACE);
+        let descriptors = Identify::descriptors(nsid).sqe();
+        fails(&rig.run(admin, descriptors, 4096), Status::INVALID_NAMESPACE);
+    }
+    for nsid in [0, 1025, u32::MAX] {
+        let done = rig.run(admin, Identify::namespace(nsid).sqe(), 4096);
+        fails(&done, Status::INVALID_NAMESPACE);
+    }
+    // Valid but not active: zeroes.
+    assert_eq!(rig.run(admin, Identify::namespace(2).sqe(), 4096).data, vec![0; 4096]);
+}
+
+fn ranges(list: &[(u64, u32)]) -> Vec<u8> {
+    let entry = |&(lba, blocks)| DsmRange { attributes: 0, blocks, lba }.to_bytes();
+    list.iter().flat_map(entry).collect()
+}
+
+#[test]
+fn c32_deallocate_all_or_nothing() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    let chunk = vec![5; 64 << 10];
+    assert_eq!(rig.run_out(queue, write(0, 16), &chunk).status, Status::SUCCESS);
+    let done = rig.run_out(queue, io::deallocate(1, 2), &ranges(&[(0, 16), (BLOCKS, 1)]));
+    fails(&done, Status::LBA_OUT_OF_RANGE);
+    assert_eq!(rig.run(queue, read(0, 16), 64 << 10).data, chunk, "no partial effect");
+    let done = rig.run_out(queue, io::deallocate(1, 2), &ranges(&[(0, 16)]));
+    fails(&done, Status::DATA_SGL_LENGTH_INVALID);
+    let mut list = vec![(1, 0); 255];
+    list.push((0, 16));
+    let done = rig.run_out(queue, io::deallocate(1, 256), &ranges(&list));
+    assert_eq!(done.status, Status::SUCCESS, "256 ranges, empty ones among them");
+    assert_eq!(rig.run(queue, read(0, 16), 64 << 10).data, vec![0; 64 << 10]);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].resident_bytes, 0);
+}
+
+#[test]
+fn c33_protection_information() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    for bit in 26..30 {
+        let sqe = read(0, 1);
+        let sqe = sqe.with_cdw(12, sqe.cdw(12) | 1 << bit);
+        fails(&rig.run(queue, sqe, 4096), Status::INVALID_FIELD);
+    }
+}
+
+#[test]
+fn c38_properties() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.admin_of(0, SUBSYSTEM, 0);
+    let get = |offset, wide| anabranch_proto::nvme::fabrics::PropertyGet { offset, wide }.sqe();
+    let set = |offset, value| {
+        anabranch_proto::nvme::fabrics::PropertySet { offset, wide: false, value }.sqe()
+    };
+    for sqe in [get(0, false), get(8, true), get(0x14, true), get(0x1000, false), get(3, false)] {
+        fails(&rig.run(admin, sqe, 0), Status::INVALID_FIELD);
+    }
+    for sqe in [set(0, 1), set(8, 1), set(0x1c, 1), set(0x28, 1), get(0, true).with_cdw(10, 2)] {
+        fails(&rig.run(admin, sqe, 0), Status::INVALID_FIELD);
+    }
+    assert_eq!(rig.run(admin, get(0, true), 0).result & 0xffff, 1023, "MQES");
+    // Nonsense in CC: fatal, and a reset heals it.
+    for nonsense in [1 | 1 << 4, 1 | 6 << 16 | 4 << 20 | 1 << 7, 1 | 5 << 16 | 4 << 20] {
+        rig.set_cc(admin, Cc(nonsense));
+        assert_eq!(rig.csts(admin) & 3, 2, "CFS, not ready: {nonsense:#x}");
+        rig.set_cc(admin, Cc(0));
+        assert_eq!(rig.csts(admin), 0);
+    }
+    for _ in 0..1000 {
+        rig.set_cc(admin, Cc::ENABLE);
+        rig.set_cc(admin, Cc::ENABLE);
+        assert_eq!(rig.csts(admin), 1);
+        rig.set_cc(admin, Cc(0));
+    }
+    rig.set_cc(admin, Cc::ENABLE);
+    rig.set_cc(admin, Cc::ENABLE.with_shutdown());
+    assert_eq!(rig.csts(admin) >> 2 & 3, 2, "shutdown complete");
+}
+
+#[test]
+fn c38_shutdown_ends_io() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    rig.set_cc(admin, Cc::ENABLE.with_shutdown());
+    fails(&rig.run(queue, read(0, 1), 4096), Status::COMMAND_SEQUENCE_ERROR);
+}
+
+#[test]
+fn c39_the_fifth_event_request() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    let parked: Vec<u16> = (0..4).map(|_| rig.start(admin, aer::request(), 0)).collect();
+    fails(&rig.run(admin, aer::request(), 0), Status::AER_LIMIT_EXCEEDED);
+    assert!(parked.iter().all(|cid| rig.wires[&admin].done.get(cid).is_none()));
+    // A controller reset answers them.
+    rig.set_cc(admin, Cc(0));
+    for cid in parked {
+        let done = rig.poll(admin, cid).unwrap();
+        assert!(done.status.is(Status::ABORT_REQUESTED), "{}", done.status);
+    }
+}
+
+#[test]
+fn c40_abort() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    for (sqid, cid) in [(0, 999), (1, 999), (7, 1), (0xffff, 0xffff)] {
+        let done = rig.run(admin, aer::abort(sqid, cid), 0);
+        assert_eq!((done.status, done.result), (Status::SUCCESS, 1), "not aborted");
+    }
+    // Itself.
+    let cid = rig.cid();
+    rig.raw(admin, aer::abort(0, cid).with_cid(cid).with_sgl(Sgl::none()), &[]);
+    assert_eq!(rig.poll(admin, cid).unwrap().result, 1);
+    // A parked request, twice.
+    let parked = rig.start(admin, aer::request(), 0);
+    assert_eq!(rig.run(admin, aer::abort(0, parked), 0).result, 0);
+    assert!(rig.poll(admin, parked).unwrap().status.is(Status::ABORT_REQUESTED));
+    assert_eq!(rig.run(admin, aer::abort(0, parked), 0).result, 1);
+}
+
+#[test]
+fn c41_log_pages() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    let page =
+        |id, offset, bytes| GetLogPage { nsid: u32::MAX, ..GetLogPage::new(id, offset, bytes) };
+    for (id, size) in [(lid::ERROR, 64), (lid::SMART, 512), (lid::ANA, 16 + 32 + 4)] {
+        let done = rig.run(admin, page(id, 0, size).sqe(), size);
+        assert_eq!((done.status, done.data.len()), (Status::SUCCESS, size as usize));
+        let whole = done.data;
+        let done = rig.run(admin, page(id, 8, size).sqe(), size);
+        assert_eq!(done.data[..size as usize - 8], whole[8..], "from an offset");
+        assert_eq!(done.data[size as usize - 8..], [0; 8], "nothing behind the page");
+        let done = rig.run(admin, page(id, u64::from(size) + 4, 4).sqe(), 4);
+        fails(&done, Status::INVALID_FIELD);
+    }
+    let odd = page(lid::SMART, 0, 512).sqe().with_cdw(12, 2);
+    fails(&rig.run(admin, odd, 512), Status::INVALID_FIELD);
+    let wrap = page(lid::SMART, 0, 512).sqe().with_cdw_pair(12, u64::MAX - 3);
+    fails(&rig.run(admin, wrap, 512), Status::INVALID_FIELD);
+    let huge = page(lid::SMART, 0, 512).sqe().with_cdw(11, 0xffff);
+    fails(&rig.run(admin, huge, u32::MAX), Status::INVALID_FIELD);
+    for unknown in [0x06, 0x0d, lid::DISCOVERY, 0xc0] {
+        fails(&rig.run(admin, page(unknown, 0, 64).sqe(), 64), Status::INVALID_LOG_PAGE);
+    }
+    rig.assert_no_leak();
+}
+
+#[test]
+fn c42_identify_and_features() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller(0);
+    for cns in [0x04, 0x10, 0x13, 0x1c, 0xff] {
+        let sqe = Identify::CONTROLLER.sqe().with_cdw(10, cns);
+        fails(&rig.run(admin, sqe, 4096), Status::INVALID_FIELD);
+    }
+    fails(&rig.run(admin, feature::set(0x7f, 0), 0), Status::INVALID_FIELD);
+    fails(&rig.run(admin, feature::get(0x7f), 0), Status::INVALID_FIELD);
+    let save = feature::set(fid::KEEP_ALIVE_TIMER, 1000);
+    let save = save.with_cdw(10, save.cdw(10) | 1 << 31);
+    fails(&rig.run(admin, save, 0), Status::FEATURE_NOT_SAVEABLE);
+    fails(&rig.run(admin, feature::set(fid::NUMBER_OF_QUEUES, 0xffff), 0), Status::INVALID_FIELD);
+    // After I/O queues it is too late.
+    let queues = NumberOfQueues::pairs(4).sqe();
+    fails(&rig.run(admin, queues, 0), Status::COMMAND_SEQUENCE_ERROR);
+    rig.hang_up(io);
+    for (asked, granted) in [(1, 1), (4, 4), (64, 64), (1000, 64)] {
+        let done = rig.run(admin, NumberOfQueues::pairs(asked).sqe(), 0);
+        let got = NumberOfQueues::from_dword(u32::try_from(done.result).unwrap()).unwrap();
+        assert_eq!(got.usable(), granted);
+    }
+    fails(&rig.run(admin, HostIdentifier::get().with_cdw(11, 0), 16), Status::INVALID_FIELD);
+    assert_eq!(rig.run(admin, HostIdentifier::get(), 16).data, HOST_ID.as_bytes());
+    let set_id = feature::set(fid::HOST_IDENTIFIER, 1);
+    fails(&rig.run_out(admin, set_id, &[1; 16]), Status::COMMAND_SEQUENCE_ERROR);
+    let config = feature::set(fid::ASYNC_EVENT_CONFIG, 1 << 20);
+    fails(&rig.run(admin, config, 0), Status::INVALID_FIELD);
+}
+
+#[test]
+fn all_io_commands_do_what_they_say() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    let data: Vec<u8> = (0..1_u32 << 20).map(|i| (i * 7 >> 3) as u8).collect();
+    assert_eq!(rig.run_out(queue, write(3, 256), &data).status, Status::SUCCESS);
+    assert_eq!(rig.run(queue, read(3, 256), 1 << 20).data, data);
+    assert_eq!(rig.run_out(queue, io::compare(1, 3, 256), &data).status, Status::SUCCESS);
+    let mut other = data.clone();
+    other[777_777] ^= 1;
+    fails(&rig.run_out(queue, io::compare(1, 3, 256), &other), Status::COMPARE_FAILURE);
+    assert_eq!(rig.run(queue, io::write_zeroes(1, 4, 1, false, true), 0).status, Status::SUCCESS);
+    assert_eq!(rig.run(queue, read(4, 1), 4096).data, vec![0; 4096]);
+    assert_eq!(rig.run(queue, read(5, 1), 4096).data, data[8192..12288]);
+    assert_eq!(rig.run(queue, io::flush(1), 0).status, Status::SUCCESS);
+    let fua = io::write(1, 0, 1, true);
+    assert_eq!(rig.run_out(queue, fua, &[1; 4096]).status, Status::SUCCESS);
+    let counters = rig.status().subsystems[0].namespaces[0].counters;
+    assert_eq!((counters.reads, counters.writes, counters.fua_writes), (3, 2, 1));
+    assert_eq!((counters.flushes, counters.others, counters.errors), (1, 2, 1));
+    assert_eq!(counters.written_bytes, (1 << 20) + 4096);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn small_blocks() {
+    let mut config = config();
+    config.subsystems[0].namespaces[0].block_bytes = 512;
+    let mut rig = Rig::new(config);
+    let (_, queue) = rig.controller(0);
+    assert_eq!(rig.run_out(queue, write(1, 1), &[9; 512]).status, Status::SUCCESS);
+    let data = rig.run(queue, read(0, 3), 1536).data;
+    assert_eq!(data, [[0; 512], [9; 512], [0; 512]].concat());
+    let last = 16 * MIB / 512;
+    fails(&rig.run(queue, read(last, 1), 512), Status::LBA_OUT_OF_RANGE);
+}
+
+#[test]
+fn without_buffers_commands_wait_and_then_finish() {
+    let bufs = anabranch_proto::testing::MemoryBuffers::with_limit(8192);
+    let mut rig = Rig::with_buffers(config(), bufs);
+    let (_, queue) = rig.controller(0);
+    assert_eq!(rig.run_out(queue, write(0, 1), &[4; 4096]).status, Status::SUCCESS);
+    // Someone else holds the pool.
+    let hostage = anabranch_proto::machine::Buffers::alloc(&mut rig.bufs, 8192).unwrap();
+    let cids: Vec<u16> = (0..20).map(|_| rig.start(queue, read(0, 1), 4096)).collect();
+    rig.advance(ms(3));
+    assert!(rig.wires[&queue].done.is_empty());
+    assert_eq!(rig.status().waiting_for_buffer, 20);
+    anabranch_proto::machine::Buffers::free(&mut rig.bufs, hostage);
+    rig.advance(ms(60));
+    for cid in cids {
+        assert_eq!(rig.poll(queue, cid).unwrap().data, vec![4; 4096]);
+    }
+    rig.assert_no_leak();
+}

@@ -1,0 +1,247 @@
+//! Connect and what may come before it: bad-input catalogue C23, C24, C34, C35, C36.
+
+mod common;
+
+use anabranch_proto::machine::ConnId;
+use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
+use anabranch_proto::nvme::property::Cc;
+use anabranch_proto::nvme::{Nqn, Status, Uuid, aer, io};
+use anabranch_target::{TargetError, TargetVerb};
+use common::*;
+
+const ADMIN: ConnectCommand =
+    ConnectCommand { qid: 0, sqsize: 31, disable_sq_flow: true, kato_ms: 0 };
+
+fn io_queue(qid: u16, sqsize: u16) -> ConnectCommand {
+    ConnectCommand { qid, sqsize, ..ADMIN }
+}
+
+/// Connects on a fresh connection and expects a refusal: status, parameter offset, in the data?
+#[track_caller]
+fn refused(
+    rig: &mut Rig,
+    command: ConnectCommand,
+    data: &[u8],
+    status: Status,
+    parameter: Option<(u16, bool)>,
+) -> ConnId {
+    let conn = rig.open(0);
+    let done = rig.connect_with(conn, command, data);
+    assert!(done.status.is(status), "{}", done.status);
+    assert!(done.status.dnr(), "a refused Connect is not to be repeated");
+    let result = parameter.map_or(0, |(at, data)| u64::from(at) | u64::from(data) << 16);
+    assert_eq!(done.result, result, "IPO and IATTR");
+    conn
+}
+
+const INVALID: Status = Status::CONNECT_INVALID_PARAMETERS;
+
+#[test]
+fn c23_nothing_comes_before_connect() {
+    let mut rig = Rig::new(config());
+    let conn = rig.open(0);
+    for sqe in [aer::keep_alive(), aer::request(), io::flush(1)] {
+        let done = rig.run(conn, sqe, 0);
+        assert!(done.status.is(Status::COMMAND_SEQUENCE_ERROR), "{}", done.status);
+    }
+    // The connection is still good for a Connect.
+    let data = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    assert_eq!(rig.connect_with(conn, ADMIN, &data).status, Status::SUCCESS);
+}
+
+#[test]
+fn c23_connect_on_a_live_queue_harms_nothing() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller(0);
+    let data = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    for conn in [admin, io] {
+        let done = rig.connect_with(conn, ADMIN, &data);
+        assert!(done.status.is(Status::COMMAND_SEQUENCE_ERROR), "{}", done.status);
+    }
+    assert_eq!(rig.run(io, read(0, 1), 4096).status, Status::SUCCESS);
+    assert_eq!(rig.status().controllers.len(), 1);
+}
+
+#[test]
+fn c24_no_io_queue_and_no_io_before_enable() {
+    let mut rig = Rig::new(config());
+    let (admin, cntlid) = rig.admin_of(0, SUBSYSTEM, 0);
+    let done = rig.run(admin, aer::keep_alive(), 0);
+    assert!(done.status.is(Status::COMMAND_SEQUENCE_ERROR), "{}", done.status);
+    let data = connect_data(cntlid, SUBSYSTEM).to_bytes();
+    refused(&mut rig, io_queue(1, 127), &data, Status::COMMAND_SEQUENCE_ERROR, None);
+    rig.set_cc(admin, Cc::ENABLE);
+    let io = rig.io_queue(0, cntlid, 1);
+    assert_eq!(rig.run(io, read(0, 1), 4096).status, Status::SUCCESS);
+    // Disabled again: the I/O queue is gone.
+    rig.set_cc(admin, Cc::ENABLE.disabled());
+    assert_eq!(rig.csts(admin) & 1, 0);
+    assert!(rig.wires[&io].closed);
+}
+
+#[test]
+fn c34_bad_parameters_are_named() {
+    let mut rig = Rig::new(config());
+    let (_, cntlid) = {
+        let (admin, cntlid) = rig.admin_of(0, SUBSYSTEM, 0);
+        rig.set_cc(admin, Cc::ENABLE);
+        (admin, cntlid)
+    };
+    let admin_data = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    let io_data = connect_data(cntlid, SUBSYSTEM).to_bytes();
+    let unknown = connect_data(cntlid + 1, SUBSYSTEM).to_bytes();
+    let fixed = connect_data(1, SUBSYSTEM).to_bytes();
+    let discovery = connect_data(cntlid, Nqn::DISCOVERY).to_bytes();
+    rig.io_queue(0, cntlid, 2);
+    let cases: [(ConnectCommand, &[u8], (u16, bool)); 10] = [
+        (ADMIN, &admin_data[..1020], (24, false)),
+        (io_queue(0, 0), &admin_data, (44, false)),
+        (io_queue(0, 2000), &admin_data, (44, false)),
+        (ADMIN, &fixed, (16, true)),
+        (io_queue(65, 127), &io_data, (42, false)),
+        (io_queue(2, 127), &io_data, (42, false)),
+        (io_queue(1, 0), &io_data, (44, false)),
+        (io_queue(1, 1024), &io_data, (44, false)),
+        (io_queue(1, 127), &unknown, (16, true)),
+        (io_queue(1, 127), &discovery, (16, true)),
+    ];
+    for (command, data, parameter) in cases {
+        refused(&mut rig, command, data, INVALID, Some(parameter));
+    }
+    let conn = rig.open(0);
+    let bad_format = ADMIN.sqe().with_cdw(10, 1);
+    let done = rig.run_out(conn, bad_format, &admin_data);
+    assert!(done.status.is(Status::CONNECT_INCOMPATIBLE_FORMAT), "{}", done.status);
+    assert_eq!(done.result, 40);
+    // Another port is another association.
+    let conn = rig.open(1);
+    let done = rig.connect_with(conn, io_queue(1, 127), &io_data);
+    assert!(done.status.is(INVALID));
+}
+
+#[test]
+fn c35_bad_names_are_refused() {
+    let mut rig = Rig::new(config());
+    let good = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    let with = |at: usize, bytes: &[u8]| {
+        let mut data = good;
+        data[at..at + bytes.len()].copy_from_slice(bytes);
+        data
+    };
+    let cases: Vec<([u8; 1024], (u16, bool))> = vec![
+        (connect_data(0xffff, "nqn.2026-11.org.example:nobody").to_bytes(), (256, true)),
+        (with(256, &[b'n'; 256]), (256, true)),
+        (with(256, &[b'n'; 224]), (256, true)),
+        (with(256, b"iqn."), (256, true)),
+        (with(260, &[0]), (256, true)),
+        (with(260, &[7]), (256, true)),
+        (with(260, &[0xff]), (256, true)),
+        (with(512, &[b'n'; 256]), (512, true)),
+        (with(512, b"x"), (512, true)),
+        (with(520, &[0x1b]), (512, true)),
+        (with(0, &[0; 16]), (0, true)),
+    ];
+    for (data, parameter) in cases {
+        refused(&mut rig, ADMIN, &data, INVALID, Some(parameter));
+    }
+    assert!(rig.status().controllers.is_empty());
+    rig.assert_no_leak();
+}
+
+#[test]
+fn c35_an_identifier_belongs_to_one_host() {
+    let mut rig = Rig::new(config());
+    let (admin, cntlid) = rig.admin_of(0, SUBSYSTEM, 0);
+    rig.set_cc(admin, Cc::ENABLE);
+    let other = ConnectData { hostnqn: nqn(OTHER_HOST), ..connect_data(0xffff, SUBSYSTEM) };
+    refused(&mut rig, ADMIN, &other.to_bytes(), Status::CONNECT_INVALID_HOST, None);
+    // An I/O queue for another host's controller.
+    let other = ConnectData { cntlid, ..other };
+    refused(&mut rig, io_queue(1, 15), &other.to_bytes(), INVALID, Some((512, true)));
+    let other = ConnectData { hostid: Uuid([9; 16]), ..connect_data(cntlid, SUBSYSTEM) };
+    refused(&mut rig, io_queue(1, 15), &other.to_bytes(), INVALID, Some((0, true)));
+}
+
+#[test]
+fn only_allowed_hosts_get_in() {
+    let mut config = config();
+    config.subsystems[0].allowed_hosts = vec![nqn(OTHER_HOST)];
+    let mut rig = Rig::new(config);
+    let data = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    refused(&mut rig, ADMIN, &data, Status::CONNECT_INVALID_HOST, None);
+    rig.ok(TargetVerb::AllowHost { subsystem: nqn(SUBSYSTEM), host: nqn(HOST) });
+    let (admin, _) = rig.controller(0);
+    // Denied while connected: the association ends.
+    rig.ok(TargetVerb::DenyHost { subsystem: nqn(SUBSYSTEM), host: nqn(HOST) });
+    assert!(rig.wires[&admin].closed);
+    rig.ok(TargetVerb::DenyHost { subsystem: nqn(SUBSYSTEM), host: nqn(OTHER_HOST) });
+    refused(&mut rig, ADMIN, &data, Status::CONNECT_INVALID_HOST, None);
+}
+
+#[test]
+fn denying_where_all_are_allowed_needs_a_list() {
+    let mut rig = Rig::new(config());
+    let reply = rig.verb(TargetVerb::DenyHost { subsystem: nqn(SUBSYSTEM), host: nqn(HOST) });
+    assert!(matches!(reply, Err(TargetError::OutOfBounds(_))), "{reply:?}");
+}
+
+#[test]
+fn c36_keep_alive_time_outs_are_rounded() {
+    let mut rig = Rig::new(config());
+    for (asked, granted) in
+        [(0, 0), (1, 100), (100, 100), (101, 200), (5_000, 5_000), (u32::MAX, 4_294_967_200)]
+    {
+        rig.admin_of(0, SUBSYSTEM, asked);
+        let controllers = rig.status().controllers;
+        assert_eq!(controllers.last().unwrap().keep_alive_ms, granted, "{asked}");
+    }
+}
+
+#[test]
+fn controller_identifiers_are_not_reused_while_alive() {
+    let mut rig = Rig::new(config());
+    let (first, one) = rig.admin_of(0, SUBSYSTEM, 0);
+    let (_, two) = rig.admin_of(1, SUBSYSTEM, 0);
+    rig.hang_up(first);
+    let (_, three) = rig.admin_of(0, SUBSYSTEM, 0);
+    assert_eq!((one, two, three), (1, 2, 3));
+}
+
+#[test]
+fn a_silent_connection_is_dropped() {
+    let mut rig = Rig::new(config());
+    let silent = rig.dial(0).unwrap();
+    let busy = rig.open(0);
+    rig.advance(ms(9_990));
+    assert!(!rig.wires[&silent].closed && !rig.wires[&busy].closed);
+    rig.advance(ms(20));
+    assert!(rig.wires[&silent].closed && rig.wires[&busy].closed);
+    assert_eq!(rig.status().ports[0].connections, 0);
+}
+
+#[test]
+fn silent_connections_make_room() {
+    let mut config = config();
+    config.limits.connections = 4;
+    let mut rig = Rig::new(config);
+    let (admin, io) = rig.controller(0);
+    let silent: Vec<_> = (0..4).map(|_| rig.dial(0).unwrap()).collect();
+    assert!(rig.wires[&silent[0]].closed, "the oldest one went");
+    assert!(!rig.wires[&admin].closed && !rig.wires[&io].closed);
+    assert_eq!(rig.run(io, read(0, 1), 4096).status, Status::SUCCESS);
+    assert!(rig.status().ports[0].connections <= 4);
+}
+
+#[test]
+fn disconnect_ends_one_queue() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller(0);
+    let done = rig.run(admin, anabranch_proto::nvme::fabrics::Disconnect::sqe(), 0);
+    assert!(done.status.is(Status::DISCONNECT_INVALID_QUEUE_TYPE), "{}", done.status);
+    let done = rig.run(io, anabranch_proto::nvme::fabrics::Disconnect::sqe(), 0);
+    assert_eq!(done.status, Status::SUCCESS);
+    // A host that does not hang up is helped.
+    rig.advance(ms(6_000));
+    assert!(rig.wires[&io].closed && !rig.wires[&admin].closed);
+    assert_eq!(rig.status().controllers[0].io_queues, 0);
+}
