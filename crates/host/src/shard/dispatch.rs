@@ -45,6 +45,8 @@ impl Shard {
             None if head.may_come_back(&self.controllers) => {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;
                 command.place = Place::Requeued;
+                // From here on it waits; path errors in a row are counted from the start again.
+                command.failovers = 0;
                 head.requeue.push_back(&mut self.commands, key);
             }
             None => {

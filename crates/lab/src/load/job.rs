@@ -82,7 +82,7 @@ impl Job {
             return fail("no block size has a weight".into());
         }
         for size in &self.sizes {
-            if size.bytes == 0 || size.bytes % block_bytes != 0 {
+            if size.bytes == 0 || !size.bytes.is_multiple_of(block_bytes) {
                 return fail(format!(
                     "block size {} is not a multiple of the device's {block_bytes} bytes",
                     size.bytes
@@ -96,7 +96,7 @@ impl Job {
         if end.is_none_or(|end| end > device_bytes) || self.offset >= device_bytes {
             return fail(format!("offset and size reach past the device's {device_bytes} bytes"));
         }
-        if self.offset % u64::from(block_bytes) != 0 {
+        if !self.offset.is_multiple_of(u64::from(block_bytes)) {
             return fail(format!("offset {} is not a multiple of {block_bytes}", self.offset));
         }
         Ok(())
