@@ -1,6 +1,7 @@
 //! Simulate, load, measure, check.
 #![forbid(unsafe_code)]
 
+pub mod bare;
 pub mod load;
 pub mod rng;
 pub mod sim;
