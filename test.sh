@@ -18,7 +18,7 @@ tools=(
   qemu-io:qemu-utils tshark:tshark dumpcap:wireshark-common
   qemu-system-x86_64:qemu-system-x86 depmod:kmod cpio:cpio xz:xz-utils
 )
-e2e=(demo mistakes nbd-clients fio-nbd-cuts wire-tshark idle linux-host linux-target)
+e2e=(demo mistakes shutdown nbd-clients fio-nbd-cuts wire-tshark idle linux-host linux-target)
 parts=(packages format lints build tests "${e2e[@]}")
 
 run_packages() {
