@@ -1,7 +1,7 @@
 //! What one command costs in here: select, start, finish, in nanoseconds.
 //!
-//! `cargo bench -p anabranch-policy`. Several rounds are interleaved and the fastest is shown beside
-//! the median, because other load on the machine only ever adds.
+//! `cargo bench -p anabranch-policy`. Several rounds are interleaved and the fastest is shown
+//! beside the median, because other load on the machine only ever adds.
 
 use anabranch_policy::{
     AnaRank, AsCandidate, Candidate, ControllerLedger, Histogram, LOCAL_DISTANCE, OpClass, Policy,

@@ -9,8 +9,8 @@ use crate::{ControllerLedger, OpClass, Policy};
 /// command carries the charge, so its end undoes its start whatever happened in between: the policy
 /// was switched, the path failed or left, the transfer was cut short.
 ///
-/// A charge is `Copy` so that it can lie in a command table; return each charge once. [`Charge::take`]
-/// helps: it leaves [`Charge::NONE`] behind.
+/// A charge is `Copy` so that it can lie in a command table; return each charge once.
+/// [`Charge::take`] helps: it leaves [`Charge::NONE`] behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     start_ns: u64,
@@ -41,8 +41,8 @@ impl Charge {
         Charge { op, ..self }
     }
 
-    /// Notes the policy epoch (a number that the owner of the policy raises at each switch), so that
-    /// a sample taken under an earlier policy can be told from a current one.
+    /// Notes the policy epoch (a number that the owner of the policy raises at each switch), so
+    /// that a sample taken under an earlier policy can be told from a current one.
     #[inline]
     #[must_use]
     pub const fn in_epoch(self, epoch: u16) -> Charge {

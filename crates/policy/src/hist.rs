@@ -13,9 +13,9 @@ const BUCKETS: usize = 1 + OCTAVES * PER_OCTAVE + 1;
 /// Counts of values (nanoseconds, say) in buckets whose width grows with the value.
 ///
 /// Percentiles are at most 3 % off for values between 64 ns and 36 minutes; count, mean, standard
-/// deviation, minimum and maximum are exact. Recording costs a multiplication and two additions, and
-/// never fails: when one of the 32-bit buckets is full, all of them are halved, so that percentiles
-/// then weigh older values less, while the exact figures go on.
+/// deviation, minimum and maximum are exact. Recording costs a multiplication and two additions,
+/// and never fails: when one of the 32-bit buckets is full, all of them are halved, so that
+/// percentiles then weigh older values less, while the exact figures go on.
 #[derive(Clone)]
 pub struct Histogram {
     count: u64,

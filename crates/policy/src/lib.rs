@@ -39,8 +39,8 @@
 //!
 //! The rules are those of Linux native multipath (`drivers/nvme/host/multipath.c`). Where the
 //! kernel lets the first path in the list win a tie, our default rotates instead; the attribute
-//! `kernel_exact` of a subsystem restores the kernel's choice. Each policy's page says where the two
-//! differ; where it says nothing they are the same.
+//! `kernel_exact` of a subsystem restores the kernel's choice. Each policy's page says where the
+//! two differ; where it says nothing they are the same.
 //!
 //! | | default | `kernel_exact` |
 //! | --- | --- | --- |

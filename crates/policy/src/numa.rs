@@ -9,8 +9,8 @@
 //! 3. What the scan found is remembered, per worker (the kernel: per node).
 //!
 //! Two consequences. A non-optimized path in use is questioned with every command, so an optimized
-//! one that comes back is used by the very next. And equally near paths, the usual case for TCP, are
-//! not balanced: everything goes over one of them.
+//! one that comes back is used by the very next. And equally near paths, the usual case for TCP,
+//! are not balanced: everything goes over one of them.
 //!
 //! Default and kernel-exact are the same: whoever asks for `numa` asks for one path, and a rotating
 //! tie would give each worker another one after each failover.

@@ -1,8 +1,8 @@
 //! `queue-depth`: the path whose controller has the fewest commands in flight.
 //!
-//! Source: `nvme_queue_depth_path` in Linux `drivers/nvme/host/multipath.c` (from 6.11: Thomas Song,
-//! Ewan Milne, John Meneghini), and the measurements of Uday Shankar (2023) that settled for one
-//! atomic counter per controller ([`crate::ControllerLedger`]).
+//! Source: `nvme_queue_depth_path` in Linux `drivers/nvme/host/multipath.c` (from 6.11: Thomas
+//! Song, Ewan Milne, John Meneghini), and the measurements of Uday Shankar (2023) that settled for
+//! one atomic counter per controller ([`crate::ControllerLedger`]).
 //!
 //! 1. All usable paths are looked at. The smallest depth is kept apart for optimized and for
 //!    non-optimized paths; strictly smaller, so the first one seen wins a tie.
@@ -10,11 +10,11 @@
 //! 3. Any optimized path, however deep, beats every non-optimized one.
 //!
 //! Default and kernel-exact differ in where the scan starts. The kernel starts at the head of the
-//! list, so at queue depth 1 all I/O takes the first optimized path. By default it starts behind the
-//! path used last by this worker, so ties rotate and all links are exercised.
+//! list, so at queue depth 1 all I/O takes the first optimized path. By default it starts behind
+//! the path used last by this worker, so ties rotate and all links are exercised.
 //!
-//! What counts is on the controller: another namespace of the same controller and another worker add
-//! to the same depth.
+//! What counts is on the controller: another namespace of the same controller and another worker
+//! add to the same depth.
 
 use crate::{AnaRank, AsCandidate, Selector};
 
@@ -42,8 +42,8 @@ struct Best {
 }
 
 impl Best {
-    /// Looks at the paths of a stretch of the list; the first has position `base`. An idle optimized
-    /// path is returned at once.
+    /// Looks at the paths of a stretch of the list; the first has position `base`. An idle
+    /// optimized path is returned at once.
     #[inline]
     fn scan<P: AsCandidate>(&mut self, paths: &[P], base: usize) -> Option<usize> {
         for (offset, path) in paths.iter().enumerate() {

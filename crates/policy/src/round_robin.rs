@@ -1,23 +1,23 @@
 //! `round-robin`: each path in turn.
 //!
-//! Source: `nvme_round_robin_path` in Linux `drivers/nvme/host/multipath.c`, with Martin Wilck's fix
-//! for non-optimized paths (2020).
+//! Source: `nvme_round_robin_path` in Linux `drivers/nvme/host/multipath.c`, with Martin Wilck's
+//! fix for non-optimized paths (2020).
 //!
 //! *Old* is the path used last by this worker.
 //!
 //! 1. Without old: the first optimized path in the list, else the first non-optimized one.
 //! 2. Otherwise walk the list in a circle, from behind old, without old. The first usable optimized
 //!    path wins. On the way the *last* usable non-optimized one is noted.
-//! 3. No optimized one found: stay with old when old is usable and either optimized, or the only one
-//!    that is left. Else take the one noted.
+//! 3. No optimized one found: stay with old when old is usable and either optimized, or the only
+//!    one that is left. Else take the one noted.
 //!
 //! With one submitter and k optimized paths, any k commands in a row take k paths. With a single
 //! optimized path everything goes over it. Without any optimized path, "the last one noted" is
 //! old's predecessor: the circle is walked backwards, but walked.
 //!
 //! Default and kernel-exact differ in rule 1 alone. When old was dropped (failover, policy switch)
-//! the kernel starts again at the head of the list; by default the walk goes on behind the path that
-//! was used last, so that frequent failovers do not pile up on the first path.
+//! the kernel starts again at the head of the list; by default the walk goes on behind the path
+//! that was used last, so that frequent failovers do not pile up on the first path.
 
 use crate::{AnaRank, AsCandidate, Selector};
 

@@ -14,15 +14,15 @@
 //! # Rules that both sides keep
 //!
 //! * Every output that starts something has an input that ends it, failures included:
-//!   `Connect` ends in `Connected` or `Closed`; a connection that was `Connected` or `Accepted` ends
-//!   in exactly one `Closed`; `Listen` ends in `Listening` or `Unlistened`; a pulled batch ends in
-//!   `Transmitted` or `Closed`; `Disk` ends in `DiskDone`.
+//!   `Connect` ends in `Connected` or `Closed`; a connection that was `Connected` or `Accepted`
+//!   ends in exactly one `Closed`; `Listen` ends in `Listening` or `Unlistened`; a pulled batch
+//!   ends in `Transmitted` or `Closed`; `Disk` ends in `DiskDone`.
 //! * Per connection at most one receive and one send are in flight. While a send is in flight,
 //!   whatever becomes ready is collected by the engine and leaves in the next batch.
-//! * A [`BufRef`] that an engine has put into a batch, a `ReceiveInto` or a `Disk` operation belongs
-//!   to the driver until the input that ends it (`Transmitted`, `ReceivedInto`, `DiskDone`, or
-//!   `Closed` of that connection). The driver gives `Closed` only when every operation that names
-//!   a buffer of that connection has been reaped, so **after `Closed` nobody outside touches
+//! * A [`BufRef`] that an engine has put into a batch, a `ReceiveInto` or a `Disk` operation
+//!   belongs to the driver until the input that ends it (`Transmitted`, `ReceivedInto`, `DiskDone`,
+//!   or `Closed` of that connection). The driver gives `Closed` only when every operation that
+//!   names a buffer of that connection has been reaped, so **after `Closed` nobody outside touches
 //!   them any more**. An engine must not reuse, free or complete such a buffer earlier.
 //! * `ReceiveInto` is a hint for the *next* receive. The driver may ignore it and deliver
 //!   `Received` bytes instead; it never delivers both for the same bytes.

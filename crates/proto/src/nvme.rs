@@ -5,8 +5,8 @@
 //! are little-endian on the wire.
 //!
 //! Constructors of commands leave the command identifier and the data descriptor to the queue that
-//! sends them. Readers of structures clamp or refuse what a peer says; a refusal names the field and
-//! the limit. Readers of commands, on the controller's side, return the status to answer with.
+//! sends them. Readers of structures clamp or refuse what a peer says; a refusal names the field
+//! and the limit. Readers of commands, on the controller's side, return the status to answer with.
 
 pub mod aer;
 pub mod ana;

@@ -21,7 +21,8 @@ pub struct ConnectCommand {
     pub kato_ms: u32,
 }
 
-/// Why a Connect is refused, so that the host can tell what to change (Base 6.3, "Connect Response").
+/// Why a Connect is refused, so that the host can tell what to change (Base 6.3, "Connect
+/// Response").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectRefusal {
     /// The status; DNR is set where trying again is of no use.

@@ -3,8 +3,8 @@
 use core::fmt;
 
 /// The status field of a completion without the phase tag (Base "Status Field Definition"):
-/// status code in bits 0 to 7, type in 8 to 10, retry delay (CRD) in 11 and 12, More in 13, DNR in 14.
-/// The same layout as the kernel's status values, so `{:#x}` compares with its logs.
+/// status code in bits 0 to 7, type in 8 to 10, retry delay (CRD) in 11 and 12, More in 13, DNR in
+/// 14. The same layout as the kernel's status values, so `{:#x}` compares with its logs.
 ///
 /// Compare with constants through [`Status::is`], which leaves CRD, More and DNR aside.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

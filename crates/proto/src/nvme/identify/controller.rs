@@ -317,7 +317,8 @@ impl Controller {
     /// Reads what a controller says about itself.
     ///
     /// Text that is not ASCII is shown with `?`; a subsystem NQN that is none is left out; ANATT 0
-    /// becomes [`Controller::ANATT_DEFAULT_S`]; an NN of `FFFF_FFFFh` becomes the highest valid one.
+    /// becomes [`Controller::ANATT_DEFAULT_S`]; an NN of `FFFF_FFFFh` becomes the highest valid
+    /// one.
     ///
     /// # Errors
     /// Fewer than 4096 bytes; a reserved controller identifier; with ANA: MNAN 0 or above NN, no
