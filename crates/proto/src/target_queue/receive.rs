@@ -77,10 +77,6 @@ impl TargetQueue {
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
-                // A half collected in-capsule buffer has no owner but this.
-                if let Incoming::Capsule { slot, buf, .. } = self.incoming {
-                    self.slots.at(slot).buf = Some(buf);
-                }
                 self.fail(error);
             }
         }
@@ -143,6 +139,8 @@ impl TargetQueue {
             bufs.free(buf);
             return Err(self.too_many());
         };
+        // Until the event tells of it, the slot owns the buffer.
+        self.slots.at(slot).buf = Some(buf);
         self.incoming = Incoming::Capsule { slot, sqe, buf };
         Ok(())
     }
@@ -214,7 +212,9 @@ impl TargetQueue {
         match core::mem::replace(&mut self.incoming, Incoming::Nothing) {
             Incoming::Nothing | Incoming::Drop => {}
             Incoming::Capsule { slot, sqe, buf } if intact => {
-                self.slots.at(slot).stage = Stage::WithEngine;
+                let state = self.slots.at(slot);
+                state.stage = Stage::WithEngine;
+                state.buf = None;
                 self.events.push_back(TargetEvent::Command { slot, sqe, data: Some(buf) });
             }
             Incoming::Capsule { slot, sqe, buf } => {
