@@ -1,0 +1,162 @@
+//! A host that keeps its devices in memory and completes requests when told.
+
+use anabranch_host::topology::{HeadId, HeadView, Limits};
+use anabranch_host::user::{Done, IoError, Refused, Request, RequestOp, Submit};
+use anabranch_proto::machine::{Buffers, Time, WorkerId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The shard's side of [`Submit`].
+#[derive(Default)]
+pub struct MemoryHost {
+    heads: Vec<Arc<HeadView>>,
+    disks: Vec<Vec<u8>>,
+    pending: VecDeque<Request>,
+    /// Requests that may be pending at once.
+    pub room: usize,
+    /// A request that touches this block fails like this.
+    pub fault: Option<(u64, IoError)>,
+    /// Everything that was submitted, in order.
+    pub log: Vec<RequestOp>,
+    /// Which worker this is.
+    pub worker: u16,
+}
+
+impl MemoryHost {
+    /// Without devices.
+    #[must_use]
+    pub fn new(worker: u16) -> MemoryHost {
+        MemoryHost { room: 1024, worker, ..MemoryHost::default() }
+    }
+
+    /// Adds a device filled with a pattern.
+    pub fn add_disk(&mut self, name: &str, bytes: usize, block_bytes: u32) {
+        let id = HeadId(u32::try_from(self.heads.len()).expect("few heads"));
+        let limits = Limits {
+            max_transfer_bytes: 128 << 10,
+            max_write_zeroes_blocks: 1 << 16,
+            max_discard_blocks: 1 << 16,
+            volatile_write_cache: true,
+            compare: true,
+            read_only: false,
+        };
+        self.heads.push(Arc::new(HeadView {
+            id,
+            name: name.into(),
+            blocks: bytes as u64 / u64::from(block_bytes),
+            block_bytes,
+            limits,
+            policy: Default::default(),
+            kernel_exact: false,
+            policy_epoch: 0,
+            paths: Vec::new(),
+            queue_if_no_path: false,
+            gone: false,
+            quiesced: 0,
+            frozen: 0,
+            max_retries: 5,
+        }));
+        // A period that no block size divides.
+        let pattern: Vec<u8> = (0..64_007_u32).map(|i| (i / 512 + i % 251) as u8).collect();
+        self.disks.push(pattern.iter().copied().cycle().take(bytes).collect());
+    }
+
+    /// Changes a head, as control would publish it.
+    pub fn change_head(&mut self, index: usize, change: impl FnOnce(&mut HeadView)) {
+        let mut head = (*self.heads[index]).clone();
+        change(&mut head);
+        self.heads[index] = Arc::new(head);
+    }
+
+    /// The contents of a device.
+    #[must_use]
+    pub fn disk(&self, index: usize) -> &[u8] {
+        &self.disks[index]
+    }
+
+    /// Requests that have not been completed.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Carries out a pending request, the last one when `index` is beyond.
+    pub fn complete(&mut self, index: usize, bufs: &mut dyn Buffers) -> Option<Done> {
+        let index = index.min(self.pending.len().checked_sub(1)?);
+        let request = self.pending.remove(index)?;
+        let result = self.carry_out(&request, bufs);
+        Some(Done { head: request.head, tag: request.tag, result })
+    }
+
+    fn carry_out(&mut self, request: &Request, bufs: &mut dyn Buffers) -> Result<(), IoError> {
+        let index = request.head.0 as usize;
+        let block = u64::from(self.heads[index].block_bytes);
+        let (lba, blocks) = range(&request.op).unwrap_or((0, 0));
+        if let Some((bad, error)) = self.fault
+            && (lba..lba + blocks).contains(&bad)
+        {
+            return Err(error);
+        }
+        let (from, to) = ((lba * block) as usize, ((lba + blocks) * block) as usize);
+        let disk = &mut self.disks[index][from..to];
+        match request.op {
+            RequestOp::Read { buf, .. } => bufs.bytes_mut(buf).copy_from_slice(disk),
+            RequestOp::Write { buf, .. } => disk.copy_from_slice(bufs.bytes(buf)),
+            RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. } => disk.fill(0),
+            RequestOp::Flush | RequestOp::Compare { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// First block and number of blocks.
+fn range(op: &RequestOp) -> Option<(u64, u64)> {
+    match *op {
+        RequestOp::Read { lba, blocks, .. }
+        | RequestOp::Write { lba, blocks, .. }
+        | RequestOp::Compare { lba, blocks, .. } => Some((lba, u64::from(blocks))),
+        RequestOp::WriteZeroes { lba, blocks, .. } | RequestOp::Discard { lba, blocks } => {
+            Some((lba, blocks))
+        }
+        RequestOp::Flush => None,
+    }
+}
+
+impl Submit for MemoryHost {
+    fn submit(&mut self, _now: Time, request: Request) -> Result<(), Refused> {
+        if self.pending.len() >= self.room {
+            return Err(Refused::Full);
+        }
+        let head = self.heads.iter().find(|head| head.id == request.head && !head.gone);
+        let Some(head) = head else { return Err(Refused::UnknownHead) };
+        if let Some((lba, blocks)) = range(&request.op) {
+            let end = lba.checked_add(blocks);
+            if blocks == 0 || end.is_none_or(|end| end > head.blocks) {
+                return Err(Refused::OutOfRange);
+            }
+        }
+        match request.op {
+            RequestOp::Read { blocks, buf, .. } | RequestOp::Write { blocks, buf, .. }
+                if u64::from(blocks) * u64::from(head.block_bytes) != u64::from(buf.len()) =>
+            {
+                return Err(Refused::BufferLength);
+            }
+            _ => {}
+        }
+        self.log.push(request.op);
+        self.pending.push_back(request);
+        Ok(())
+    }
+
+    fn heads(&self) -> &[Arc<HeadView>] {
+        &self.heads
+    }
+
+    fn worker(&self) -> WorkerId {
+        WorkerId(self.worker)
+    }
+
+    fn workers(&self) -> u16 {
+        3
+    }
+}

@@ -1,0 +1,497 @@
+//! One client: the stream in, back-pressure, ending.
+
+use super::exports::Catalog;
+use super::handshake::{Handshake, Outcome};
+use super::request::Header;
+use super::transfer::{Seat, Transfer, Wait};
+use super::{NbdEvent, NbdMail, NbdReply, RECEIVE_INTO_BYTES, wire};
+use anabranch_host::user::IoError;
+use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, Output};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// What an NBD server wants done.
+pub(super) type Out = Output<NbdMail, NbdReply, NbdEvent>;
+pub(super) type Outputs = VecDeque<Out>;
+
+/// How far a connection is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Reads and answers.
+    Open,
+    /// Reads nothing more; closes when everything is answered.
+    Ending,
+    /// `Close` was said.
+    Closing,
+    /// The driver has closed it.
+    Dead,
+}
+
+/// What the next bytes of the stream are, after the negotiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// A request header, of which this many bytes are there.
+    Header { have: usize },
+    /// Nothing until a request without payload could be started.
+    Start { slot: u16 },
+    /// Payload of a write, for which there is no piece yet.
+    Piece { slot: u16, left: u32 },
+    /// Payload for a piece; behind it `left` more bytes of the same request.
+    Payload { slot: u16, piece: u16, filled: u32, missing: u32, left: u32 },
+    /// Payload to throw away.
+    Skip { slot: u16, left: u32 },
+}
+
+pub(super) struct Connection {
+    pub(super) conn: ConnId,
+    key: u32,
+    peer: Option<SocketAddr>,
+    life: Life,
+    handshake: Option<Box<Handshake>>,
+    transfer: Option<Box<Transfer>>,
+    export: String,
+    next: Next,
+    header: [u8; wire::REQUEST_BYTES],
+    /// Received bytes that could not be worked on yet: at most what two receives bring.
+    stash: Vec<u8>,
+    wait: Option<Wait>,
+    paused: bool,
+    /// The driver was given a buffer for the next receive.
+    aimed: bool,
+    sending: bool,
+    /// The driver knows that there is something to send.
+    announced: bool,
+}
+
+/// Whether parsing can go on.
+enum Step {
+    Again,
+    NeedBytes,
+    Blocked(Wait),
+    /// The client said good-bye.
+    Leave,
+    Violation(&'static str),
+}
+
+impl Connection {
+    /// A client has connected: the greeting is ready to be sent.
+    pub(super) fn new(conn: ConnId, key: u32, peer: Option<SocketAddr>) -> Connection {
+        Connection {
+            conn,
+            key,
+            peer,
+            life: Life::Open,
+            handshake: Some(Box::new(Handshake::new())),
+            transfer: None,
+            export: String::new(),
+            next: Next::Header { have: 0 },
+            header: [0; wire::REQUEST_BYTES],
+            stash: Vec::new(),
+            wait: None,
+            paused: false,
+            aimed: false,
+            sending: false,
+            announced: false,
+        }
+    }
+
+    pub(super) fn life(&self) -> Life {
+        self.life
+    }
+
+    pub(super) fn is_negotiating(&self) -> bool {
+        self.transfer.is_none()
+    }
+
+    /// It waits for something that the whole worker shares.
+    pub(super) fn waits_for_worker(&self) -> bool {
+        self.wait == Some(Wait::Shared) && matches!(self.life, Life::Open | Life::Ending)
+    }
+
+    /// Nothing of it is left anywhere.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.life == Life::Dead && self.transfer.as_ref().is_none_or(|it| it.at_host() == 0)
+    }
+
+    /// Bytes came in.
+    pub(super) fn received(&mut self, bytes: &[u8], seat: &mut Seat<'_>, out: &mut Outputs) {
+        self.aimed = false;
+        if self.life == Life::Open {
+            self.advance(bytes, seat, out);
+        }
+    }
+
+    /// Bytes came straight into the buffer of a piece.
+    pub(super) fn received_into(&mut self, len: u32, seat: &mut Seat<'_>, out: &mut Outputs) {
+        self.aimed = false;
+        if self.life != Life::Open {
+            return;
+        }
+        if let Next::Payload { slot, piece, filled, missing, left } = self.next {
+            debug_assert!(len <= missing, "a receive stays in its buffer");
+            let len = len.min(missing);
+            let (filled, missing) = (filled + len, missing - len);
+            self.next = Next::Payload { slot, piece, filled, missing, left };
+        }
+        self.advance(&[], seat, out);
+    }
+
+    /// Something ended that it may have waited for.
+    pub(super) fn resume(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        if self.life == Life::Open && self.wait.is_some() {
+            self.advance(&[], seat, out);
+        } else {
+            self.wait = None;
+            self.settle(seat, out);
+        }
+    }
+
+    /// The host has finished a piece.
+    pub(super) fn completed(
+        &mut self,
+        piece: u16,
+        result: Result<(), IoError>,
+        bufs: &mut dyn Buffers,
+    ) {
+        if let Some(transfer) = &mut self.transfer {
+            transfer.completed(piece, result, bufs);
+        }
+    }
+
+    /// The last batch has left.
+    pub(super) fn transmitted(&mut self, bufs: &mut dyn Buffers) {
+        self.sending = false;
+        if let Some(transfer) = &mut self.transfer {
+            transfer.transmitted(bufs);
+        }
+    }
+
+    /// Works on what was stashed and on fresh bytes, as far as it goes.
+    fn advance(&mut self, fresh: &[u8], seat: &mut Seat<'_>, out: &mut Outputs) {
+        let mut stash = std::mem::take(&mut self.stash);
+        if stash.is_empty() {
+            let mut bytes = fresh;
+            self.consume(&mut bytes, seat, out);
+            stash.extend_from_slice(bytes);
+        } else {
+            stash.extend_from_slice(fresh);
+            let mut bytes = &stash[..];
+            self.consume(&mut bytes, seat, out);
+            let used = stash.len() - bytes.len();
+            stash.drain(..used);
+        }
+        if self.life != Life::Open {
+            stash.clear();
+        }
+        self.stash = stash;
+        self.settle(seat, out);
+    }
+
+    fn consume(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>, out: &mut Outputs) {
+        self.wait = None;
+        loop {
+            let step = match self.transfer {
+                Some(_) => self.transmission(bytes, seat),
+                None => self.negotiation(bytes, seat, out),
+            };
+            match step {
+                Step::Again => {}
+                Step::NeedBytes => return,
+                Step::Blocked(wait) => {
+                    self.wait = Some(wait);
+                    return;
+                }
+                Step::Leave => {
+                    self.life = Life::Ending;
+                    return;
+                }
+                Step::Violation(what) => {
+                    out.push_back(Output::Event(NbdEvent::Violation { what }));
+                    self.close(CloseHow::Graceful, seat.bufs, out);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn negotiation(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>, out: &mut Outputs) -> Step {
+        let Some(handshake) = &mut self.handshake else { return Step::NeedBytes };
+        let catalog = Catalog { exports: seat.exports, heads: seat.host.heads() };
+        match handshake.received(bytes, &catalog) {
+            // What was not taken waits until something was sent.
+            Outcome::More if !bytes.is_empty() => Step::Blocked(Wait::Own),
+            Outcome::More => Step::NeedBytes,
+            Outcome::Leave => Step::Leave,
+            Outcome::Violation(what) => Step::Violation(what),
+            Outcome::Open { name, device, structured } => {
+                out.push_back(Output::Event(NbdEvent::Opened {
+                    export: name.clone(),
+                    worker: seat.host.worker(),
+                    peer: self.peer,
+                }));
+                self.export = name;
+                self.transfer = Some(Box::new(Transfer::new(self.key, device, structured)));
+                Step::Again
+            }
+        }
+    }
+
+    /// One step after the negotiation.
+    fn transmission(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>) -> Step {
+        let Some(transfer) = &mut self.transfer else { return Step::NeedBytes };
+        match self.next {
+            Next::Header { have } => {
+                if have == 0 && !transfer.has_room() {
+                    return self.make_room(seat);
+                }
+                let now = bytes.len().min(self.header.len() - have);
+                self.header[have..have + now].copy_from_slice(&bytes[..now]);
+                *bytes = &bytes[now..];
+                self.next = Next::Header { have: have + now };
+                if have + now < self.header.len() {
+                    return Step::NeedBytes;
+                }
+                self.header_complete()
+            }
+            Next::Start { slot } => match transfer.start(slot, seat) {
+                Ok(()) => {
+                    self.next = Next::Header { have: 0 };
+                    Step::Again
+                }
+                Err(wait) => Step::Blocked(wait),
+            },
+            Next::Piece { slot, left } if transfer.is_failed(slot) => {
+                self.next = Next::Skip { slot, left };
+                Step::Again
+            }
+            Next::Piece { slot, left } => match transfer.payload_piece(slot, seat) {
+                Ok((piece, missing)) => {
+                    let left = left - missing;
+                    self.next = Next::Payload { slot, piece, filled: 0, missing, left };
+                    Step::Again
+                }
+                Err(wait) => Step::Blocked(wait),
+            },
+            Next::Payload { .. } => self.payload(bytes, seat),
+            Next::Skip { slot, left } => {
+                let now = bytes.len().min(left as usize);
+                *bytes = &bytes[now..];
+                // `now` is at most `left`.
+                let now = now as u32;
+                transfer.skipped(slot, now);
+                if now < left {
+                    self.next = Next::Skip { slot, left: left - now };
+                    return Step::NeedBytes;
+                }
+                self.next = Next::Header { have: 0 };
+                Step::Again
+            }
+        }
+    }
+
+    /// Before the next request: what waits is submitted, or must wait on.
+    fn make_room(&mut self, seat: &mut Seat<'_>) -> Step {
+        let Some(transfer) = &mut self.transfer else { return Step::NeedBytes };
+        match transfer.submit(seat) {
+            Err(wait) => Step::Blocked(wait),
+            Ok(()) if transfer.has_room() => Step::Again,
+            Ok(()) => Step::Blocked(Wait::Own),
+        }
+    }
+
+    /// A whole request header is there.
+    fn header_complete(&mut self) -> Step {
+        let Some(transfer) = &mut self.transfer else { return Step::NeedBytes };
+        let Some(header) = Header::parse(&self.header) else {
+            return Step::Violation("a request without its magic number");
+        };
+        if header.command == wire::command::DISC {
+            return Step::Leave;
+        }
+        let Some((slot, checked)) = transfer.open(&header) else {
+            return Step::Blocked(Wait::Own);
+        };
+        let left = header.payload_bytes();
+        self.next = match checked {
+            _ if left == 0 => Next::Start { slot },
+            Ok(_) => Next::Piece { slot, left },
+            Err(_) => Next::Skip { slot, left },
+        };
+        Step::Again
+    }
+
+    /// Payload for a piece.
+    fn payload(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>) -> Step {
+        let Next::Payload { slot, piece, filled, missing, left } = self.next else {
+            return Step::Again;
+        };
+        let Some(transfer) = &mut self.transfer else { return Step::NeedBytes };
+        let now = bytes.len().min(missing as usize);
+        // `now` is at most `missing`.
+        let len = now as u32;
+        if len > 0 {
+            let target = transfer.payload_buffer(piece, filled).slice(0, len);
+            seat.bufs.bytes_mut(target).copy_from_slice(&bytes[..now]);
+            *bytes = &bytes[now..];
+        }
+        let (filled, missing) = (filled + len, missing - len);
+        if missing > 0 {
+            self.next = Next::Payload { slot, piece, filled, missing, left };
+            return Step::NeedBytes;
+        }
+        transfer.payload_complete(piece, seat.bufs);
+        self.next = match left {
+            0 => Next::Header { have: 0 },
+            left => Next::Piece { slot, left },
+        };
+        match transfer.submit(seat) {
+            Ok(()) => Step::Again,
+            Err(wait) => Step::Blocked(wait),
+        }
+    }
+
+    /// Brings everything in line with what has happened: submits, tells the driver what to send,
+    /// whether to read, and where to; closes when it is time.
+    pub(super) fn settle(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        if self.life == Life::Dead {
+            return;
+        }
+        if let Some(transfer) = &mut self.transfer {
+            if let Err(wait) = transfer.submit(seat) {
+                self.wait = Some(wait);
+            }
+            if transfer.is_broken() && self.life != Life::Closing {
+                let event = NbdEvent::BrokenReply { export: self.export.clone() };
+                out.push_back(Output::Event(event));
+                self.close(CloseHow::Abort, seat.bufs, out);
+            }
+        }
+        let speaks = matches!(self.life, Life::Open | Life::Ending);
+        if speaks && self.has_transmit() && !self.announced && !self.sending {
+            self.announced = true;
+            out.push_back(Output::Transmit { conn: self.conn });
+        }
+        match self.life {
+            Life::Open => {
+                self.steer(self.wait.is_some(), out);
+                self.aim(out);
+            }
+            Life::Ending if self.is_quiet() => {
+                self.close(CloseHow::Graceful, seat.bufs, out);
+            }
+            Life::Ending => self.steer(true, out),
+            Life::Closing | Life::Dead => {}
+        }
+    }
+
+    fn steer(&mut self, pause: bool, out: &mut Outputs) {
+        if self.paused == pause {
+            return;
+        }
+        self.paused = pause;
+        let conn = self.conn;
+        out.push_back(if pause { Output::Pause { conn } } else { Output::Resume { conn } });
+    }
+
+    /// Lets the next receive go straight to where a longer payload belongs.
+    fn aim(&mut self, out: &mut Outputs) {
+        let Next::Payload { piece, filled, missing, .. } = self.next else { return };
+        if self.paused || self.aimed || missing < RECEIVE_INTO_BYTES {
+            return;
+        }
+        if let Some(transfer) = &self.transfer {
+            self.aimed = true;
+            let buf = transfer.payload_buffer(piece, filled);
+            out.push_back(Output::ReceiveInto { conn: self.conn, buf });
+        }
+    }
+
+    fn has_transmit(&self) -> bool {
+        let greeting = self.handshake.as_ref().is_some_and(|it| !it.output.is_empty());
+        greeting || self.transfer.as_ref().is_some_and(|it| it.has_transmit())
+    }
+
+    fn is_quiet(&self) -> bool {
+        !self.sending
+            && !self.has_transmit()
+            && self.transfer.as_ref().is_none_or(|it| it.is_quiet())
+    }
+
+    /// Fills a batch.
+    pub(super) fn poll_transmit(&mut self, batch: &mut dyn Gather, bufs: &dyn Buffers) {
+        self.announced = false;
+        if let Some(handshake) = &mut self.handshake {
+            let mut used = 0;
+            for unit in handshake.output.chunks(HANDSHAKE_UNIT_BYTES) {
+                if !batch.has_room() {
+                    break;
+                }
+                batch.copy(unit);
+                used += unit.len();
+            }
+            handshake.output.drain(..used);
+            self.sending |= used > 0;
+            if !handshake.output.is_empty() {
+                return;
+            }
+            if self.transfer.is_some() {
+                self.handshake = None;
+            }
+        }
+        if let Some(transfer) = &mut self.transfer {
+            self.sending |= transfer.has_transmit();
+            transfer.poll_transmit(batch, bufs);
+        }
+    }
+
+    /// Finish what was asked for, read nothing more, then close.
+    pub(super) fn end(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        if self.life == Life::Open {
+            self.life = Life::Ending;
+            self.stash.clear();
+            self.settle(seat, out);
+        }
+    }
+
+    /// Closes now.
+    pub(super) fn close(&mut self, how: CloseHow, bufs: &mut dyn Buffers, out: &mut Outputs) {
+        if self.life == Life::Dead {
+            return;
+        }
+        self.life = Life::Closing;
+        self.stash.clear();
+        if let Some(transfer) = &mut self.transfer {
+            transfer.mute(bufs);
+        }
+        out.push_back(Output::Close { conn: self.conn, how });
+    }
+
+    /// The driver has closed it: nobody outside names its buffers any more.
+    pub(super) fn closed(&mut self, bufs: &mut dyn Buffers, out: &mut Outputs) {
+        self.life = Life::Dead;
+        self.handshake = None;
+        self.stash = Vec::new();
+        if let Some(transfer) = &mut self.transfer {
+            let unanswered = transfer.unanswered();
+            transfer.closed(bufs);
+            let export = self.export.clone();
+            out.push_back(Output::Event(NbdEvent::Left { export, unanswered }));
+        }
+    }
+
+    /// The heads or exports have changed: follow the device, or end when it is no longer offered.
+    pub(super) fn follow(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        let Some(transfer) = &mut self.transfer else { return };
+        let catalog = Catalog { exports: seat.exports, heads: seat.host.heads() };
+        let (old, new) = (transfer.device, catalog.named(&self.export));
+        match new {
+            Some(new) if new.head == old.head && new.block_bytes == old.block_bytes => {
+                transfer.device = new;
+            }
+            _ => self.end(seat, out),
+        }
+    }
+}
+
+/// What one unit of a batch may copy.
+const HANDSHAKE_UNIT_BYTES: usize = 256;

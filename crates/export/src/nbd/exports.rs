@@ -1,0 +1,311 @@
+//! What is offered under which name, and how that is changed.
+
+use super::wire::export_flag;
+use super::{MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
+use anabranch_host::topology::{HeadId, HeadView};
+use anabranch_proto::machine::{Endpoint, SystemError, WorkerId};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A head under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// What clients ask for. Empty: the one who asks for no name in particular. A client that asks
+    /// for no name also gets the only export, when there is just one.
+    pub name: String,
+    /// A sentence for humans; may be empty.
+    pub description: String,
+    /// The head's name, `nvme0n1`. It may come later and it may go: without it the export is
+    /// unknown to clients.
+    pub device: String,
+}
+
+impl Export {
+    /// Whether it may be offered.
+    ///
+    /// # Errors
+    /// A name or description is longer than [`MAX_NAME_BYTES`], or holds control characters.
+    pub fn check(&self) -> Result<(), NbdError> {
+        for (what, text) in [("name", &self.name), ("description", &self.description)] {
+            if text.len() > MAX_NAME_BYTES {
+                return Err(NbdError::TooLong { what, bytes: text.len() });
+            }
+            if text.chars().any(char::is_control) {
+                return Err(NbdError::ControlCharacter { what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a server starts. Every worker's instance gets the same.
+#[derive(Clone, Debug, Default)]
+pub struct NbdConfig {
+    /// Where to listen from the start.
+    pub listen: Vec<Endpoint>,
+    /// What is offered from the start.
+    pub exports: Vec<Export>,
+}
+
+/// A control request, for the instance on the control worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdVerb {
+    /// Offer a head. Answered `Done` when every worker offers it.
+    Add(Export),
+    /// Withdraw an export by name. Its clients' requests are finished, then they are disconnected.
+    /// Answered `Done` when every worker has withdrawn it.
+    Remove(String),
+    /// What is offered, and where.
+    List,
+    /// Listen there too. Answered `Listening`.
+    Listen(Endpoint),
+    /// Stop listening, finish what clients have asked for, disconnect them. Answered `Done` when no
+    /// client is left.
+    Drain,
+}
+
+/// The answer to an [`NbdVerb`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdReply {
+    /// Carried out.
+    Done,
+    /// To `List`.
+    Exports {
+        /// What is offered, in order of addition.
+        exports: Vec<Export>,
+        /// Where, with real port numbers.
+        listening: Vec<Endpoint>,
+    },
+    /// Listening here; port 0 is resolved.
+    Listening(Endpoint),
+    /// Not carried out.
+    Error(NbdError),
+}
+
+/// Why a verb was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdError {
+    /// A text is longer than [`MAX_NAME_BYTES`].
+    TooLong {
+        /// Which.
+        what: &'static str,
+        /// How long.
+        bytes: usize,
+    },
+    /// A text holds a control character.
+    ControlCharacter {
+        /// Which.
+        what: &'static str,
+    },
+    /// There is an export of this name.
+    Exists(String),
+    /// There is no export of this name.
+    Unknown(String),
+    /// [`super::MAX_EXPORTS`] exports exist.
+    TooMany,
+    /// The system does not let us listen there.
+    Listen(Endpoint, SystemError),
+    /// The server is ending.
+    Draining,
+    /// Another worker than the control worker was asked.
+    NotControl,
+}
+
+impl fmt::Display for NbdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NbdError::TooLong { what, bytes } => {
+                write!(f, "the export's {what} has {bytes} bytes, at most {MAX_NAME_BYTES} fit")
+            }
+            NbdError::ControlCharacter { what } => {
+                write!(f, "the export's {what} holds a control character")
+            }
+            NbdError::Exists(name) => write!(f, "an export named \"{name}\" exists already"),
+            NbdError::Unknown(name) => write!(f, "there is no export named \"{name}\""),
+            NbdError::TooMany => write!(f, "{} exports exist, no more fit", super::MAX_EXPORTS),
+            NbdError::Listen(at, error) => write!(f, "can not listen on {at}: {error}"),
+            NbdError::Draining => f.write_str("the NBD server is ending"),
+            NbdError::NotControl => f.write_str("only the control worker takes NBD verbs"),
+        }
+    }
+}
+
+impl std::error::Error for NbdError {}
+
+/// What the instances of different workers tell each other.
+#[derive(Clone, Debug)]
+pub enum NbdMail {
+    /// Control to data worker: offer these from now on; withdraw all others.
+    Offer {
+        /// Grows with each change.
+        epoch: u64,
+        /// All exports.
+        exports: Arc<Vec<Export>>,
+    },
+    /// Data worker to control: done.
+    Offered {
+        /// Of the offer.
+        epoch: u64,
+    },
+    /// Control to data worker: finish and disconnect all clients.
+    Drain,
+    /// Data worker to control: no client is left.
+    Drained,
+}
+
+/// Worth telling a human.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdEvent {
+    /// Listening.
+    Listening(Endpoint),
+    /// Can not listen (any more).
+    ListenFailed(Endpoint, SystemError),
+    /// A client has opened an export.
+    Opened {
+        /// The export's name.
+        export: String,
+        /// Where the client's connection is served.
+        worker: WorkerId,
+        /// The client, when the transport names it.
+        peer: Option<SocketAddr>,
+    },
+    /// A client that had opened an export is gone.
+    Left {
+        /// The export's name.
+        export: String,
+        /// Requests that it will not be answered.
+        unanswered: usize,
+    },
+    /// A client broke the protocol and was disconnected.
+    Violation {
+        /// How.
+        what: &'static str,
+    },
+    /// A read failed when its reply was already on the way: that client had to be disconnected.
+    BrokenReply {
+        /// The export's name.
+        export: String,
+    },
+    /// No more clients fit on a worker.
+    Crowded {
+        /// The worker.
+        worker: WorkerId,
+    },
+}
+
+impl fmt::Display for NbdEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NbdEvent::Listening(at) => write!(f, "nbd: listening on {at}"),
+            NbdEvent::ListenFailed(at, error) => write!(f, "nbd: can not listen on {at}: {error}"),
+            NbdEvent::Opened { export, worker, peer } => {
+                write!(f, "nbd: export \"{export}\" opened on worker {}", worker.0)?;
+                peer.map_or(Ok(()), |peer| write!(f, " by {peer}"))
+            }
+            NbdEvent::Left { export, unanswered: 0 } => {
+                write!(f, "nbd: a client of export \"{export}\" left")
+            }
+            NbdEvent::Left { export, unanswered } => {
+                let plural = if *unanswered == 1 { "" } else { "s" };
+                write!(f, "nbd: a client of export \"{export}\" left with ")?;
+                write!(f, "{unanswered} request{plural} unanswered")
+            }
+            NbdEvent::Violation { what } => write!(f, "nbd: client disconnected: {what}"),
+            NbdEvent::BrokenReply { export } => write!(
+                f,
+                "nbd: a read of export \"{export}\" failed after its reply had begun; \
+                 the client was disconnected"
+            ),
+            NbdEvent::Crowded { worker } => write!(
+                f,
+                "nbd: worker {} has {} clients, another one was turned away",
+                worker.0,
+                super::MAX_CONNECTIONS
+            ),
+        }
+    }
+}
+
+/// What a connection needs to know of the head behind its export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    pub(super) head: HeadId,
+    pub(super) bytes: u64,
+    pub(super) block_bytes: u32,
+    pub(super) read_only: bool,
+    pub(super) trim: bool,
+    pub(super) write_zeroes: bool,
+}
+
+impl Device {
+    pub(super) fn of(head: &HeadView) -> Device {
+        Device {
+            head: head.id,
+            bytes: head.blocks.saturating_mul(u64::from(head.block_bytes)),
+            block_bytes: head.block_bytes,
+            read_only: head.limits.read_only,
+            trim: head.limits.max_discard_blocks > 0,
+            write_zeroes: head.limits.max_write_zeroes_blocks > 0,
+        }
+    }
+
+    /// The transmission flags. "Don't fragment" exists only with structured replies.
+    pub(super) fn flags(&self, structured: bool) -> u16 {
+        let mut flags = export_flag::HAS_FLAGS
+            | export_flag::SEND_FLUSH
+            | export_flag::SEND_FUA
+            | export_flag::CAN_MULTI_CONN;
+        if structured {
+            flags |= export_flag::SEND_DF;
+        }
+        if self.read_only {
+            return flags | export_flag::READ_ONLY;
+        }
+        if self.trim {
+            flags |= export_flag::SEND_TRIM;
+        }
+        if self.write_zeroes {
+            flags |= export_flag::SEND_WRITE_ZEROES;
+        }
+        flags
+    }
+
+    /// Minimum, preferred and maximum block size.
+    pub(super) fn block_sizes(&self) -> [u32; 3] {
+        let preferred = PREFERRED_BLOCK_BYTES.max(self.block_bytes);
+        [self.block_bytes, preferred, super::MAX_REQUEST_BYTES]
+    }
+}
+
+/// What clients can open at this moment: the exports, seen over the heads that exist.
+pub(super) struct Catalog<'a> {
+    pub(super) exports: &'a [Export],
+    pub(super) heads: &'a [Arc<HeadView>],
+}
+
+impl<'a> Catalog<'a> {
+    /// The export a client means, if its device exists.
+    pub(super) fn find(&self, name: &str) -> Option<(&'a Export, Device)> {
+        let export = match self.exports {
+            [only] if name.is_empty() => only,
+            exports => exports.iter().find(|export| export.name == name)?,
+        };
+        Some((export, self.device(export)?))
+    }
+
+    /// The device of the export of exactly this name.
+    pub(super) fn named(&self, name: &str) -> Option<Device> {
+        self.device(self.exports.iter().find(|export| export.name == name)?)
+    }
+
+    /// The exports whose devices exist.
+    pub(super) fn present(&self) -> impl Iterator<Item = &'a Export> + '_ {
+        self.exports.iter().filter(|export| self.device(export).is_some())
+    }
+
+    fn device(&self, export: &Export) -> Option<Device> {
+        let head = self.heads.iter().find(|head| head.name == export.device && !head.gone)?;
+        Some(Device::of(head))
+    }
+}

@@ -1,0 +1,417 @@
+//! All clients of a worker.
+
+use super::connection::{Connection, Life, Out, Outputs};
+use super::control::Control;
+use super::transfer::{self, Seat};
+use super::{
+    CLOSE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS, NbdConfig, NbdError, NbdEvent,
+    NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
+};
+use anabranch_host::user::{Done, Submit, User};
+use anabranch_proto::machine::{
+    Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, Time, VerbId, WorkerId,
+};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The NBD server of one worker. See the [module](super) documentation.
+pub struct Nbd {
+    config: NbdConfig,
+    /// On the control worker, after the start.
+    control: Option<Control>,
+    exports: Arc<Vec<Export>>,
+    outputs: Outputs,
+    /// Clients by key. A key is used again only when nothing of its client is left.
+    connections: Vec<Entry>,
+    free: Vec<u32>,
+    keys: HashMap<ConnId, u32>,
+    /// Clients that wait for something that the worker shares, longest first.
+    waiting: VecDeque<u32>,
+    retry_at: Option<Time>,
+    /// When to look whether a client still negotiates, or still closes.
+    handshakes: VecDeque<Deadline>,
+    endings: VecDeque<Deadline>,
+    /// No new client is let in.
+    draining: bool,
+    /// The control worker waits to hear that no client is left.
+    drain_owed: bool,
+}
+
+#[derive(Default)]
+struct Entry {
+    connection: Option<Box<Connection>>,
+    /// Counts the clients that had this key.
+    serial: u32,
+    /// Is in `waiting`.
+    waits: bool,
+    /// Is in `endings`.
+    ends: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Deadline {
+    at: Time,
+    key: u32,
+    serial: u32,
+}
+
+impl Nbd {
+    /// The instance for one worker; every worker's instance gets the same configuration. Which
+    /// worker it is on it learns with the first input.
+    #[must_use]
+    pub fn new(config: NbdConfig) -> Nbd {
+        let exports = Arc::new(config.exports.clone());
+        Nbd {
+            config,
+            control: None,
+            exports,
+            outputs: VecDeque::new(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            keys: HashMap::new(),
+            waiting: VecDeque::new(),
+            retry_at: None,
+            handshakes: VecDeque::new(),
+            endings: VecDeque::new(),
+            draining: false,
+            drain_owed: false,
+        }
+    }
+
+    /// Clients that are connected or of which requests are still in progress.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.connections.iter().filter(|entry| entry.connection.is_some()).count()
+    }
+
+    fn start(&mut self, host: &dyn Submit) {
+        if host.worker() != WorkerId(0) {
+            return;
+        }
+        let data_workers = host.workers().saturating_sub(1).max(1);
+        let mut control = Control::new(data_workers, self.config.exports.clone());
+        for at in self.config.listen.drain(..) {
+            control.listen(at, None, &mut self.outputs);
+        }
+        self.control = Some(control);
+    }
+
+    fn accepted(
+        &mut self,
+        now: Time,
+        listener: ListenerId,
+        conn: ConnId,
+        peer: Option<SocketAddr>,
+        worker: WorkerId,
+    ) {
+        if let Some(control) = &mut self.control {
+            return control.accepted(listener, conn, &mut self.outputs);
+        }
+        let crowded = self.keys.len() >= MAX_CONNECTIONS;
+        if crowded {
+            self.outputs.push_back(Output::Event(NbdEvent::Crowded { worker }));
+        }
+        if crowded || self.draining {
+            // Not in `keys`: what still comes of it is ignored.
+            self.outputs.push_back(Output::Close { conn, how: CloseHow::Abort });
+            return;
+        }
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(Entry::default());
+            // Bounded by MAX_CONNECTIONS and what the host has in progress.
+            (self.connections.len() - 1) as u32
+        });
+        let entry = &mut self.connections[key as usize];
+        entry.serial = entry.serial.wrapping_add(1);
+        entry.connection = Some(Box::new(Connection::new(conn, key, peer)));
+        let deadline = Deadline { at: now.after(HANDSHAKE_TIMEOUT), key, serial: entry.serial };
+        self.handshakes.push_back(deadline);
+        self.keys.insert(conn, key);
+    }
+
+    /// Does something with a client, and keeps the lists of clients in order.
+    fn with(
+        &mut self,
+        key: u32,
+        place: &mut Place<'_>,
+        act: impl FnOnce(&mut Connection, &mut Seat<'_>, &mut Outputs),
+    ) {
+        let Some(entry) = self.connections.get_mut(key as usize) else { return };
+        let Some(connection) = &mut entry.connection else { return };
+        let now = place.now;
+        let mut seat =
+            Seat { now, host: place.host, bufs: place.bufs, exports: self.exports.as_slice() };
+        act(connection, &mut seat, &mut self.outputs);
+        if connection.waits_for_worker() && !entry.waits {
+            entry.waits = true;
+            self.waiting.push_back(key);
+            self.retry_at.get_or_insert(now.after(RETRY_DELAY));
+        }
+        match connection.life() {
+            Life::Open => {}
+            Life::Ending | Life::Closing if entry.ends => {}
+            Life::Ending | Life::Closing => {
+                entry.ends = true;
+                let at = now.after(CLOSE_TIMEOUT);
+                self.endings.push_back(Deadline { at, key, serial: entry.serial });
+            }
+            Life::Dead if connection.is_forgotten() => self.forget(key),
+            Life::Dead => {}
+        }
+    }
+
+    /// Nothing is left of a client.
+    fn forget(&mut self, key: u32) {
+        let entry = &mut self.connections[key as usize];
+        *entry = Entry { serial: entry.serial, ..Entry::default() };
+        self.waiting.retain(|&waiting| waiting != key);
+        self.free.push(key);
+        self.tell_drained();
+    }
+
+    /// Lets those go on that wait for what the worker shares, the longest waiting first, until one
+    /// has to wait on.
+    fn retry(&mut self, place: &mut Place<'_>) {
+        for _ in 0..self.waiting.len() {
+            let Some(key) = self.waiting.pop_front() else { break };
+            self.connections[key as usize].waits = false;
+            self.with(key, place, |connection, seat, out| connection.resume(seat, out));
+            if self.connections[key as usize].waits {
+                // It was put at the end; its turn is still the first.
+                self.waiting.pop_back();
+                self.waiting.push_front(key);
+                break;
+            }
+        }
+        self.retry_at = (!self.waiting.is_empty()).then(|| place.now.after(RETRY_DELAY));
+    }
+
+    fn mail(&mut self, mail: NbdMail, place: &mut Place<'_>) {
+        if let Some(control) = &mut self.control {
+            return control.mail(&mail, &mut self.outputs);
+        }
+        match mail {
+            NbdMail::Offer { epoch, exports } => {
+                self.exports = exports;
+                self.follow(place);
+                let mail = NbdMail::Offered { epoch };
+                self.outputs.push_back(Output::Mail { to: WorkerId(0), mail });
+            }
+            NbdMail::Drain => {
+                self.draining = true;
+                self.drain_owed = true;
+                self.each(place, |connection, seat, out| connection.end(seat, out));
+                self.tell_drained();
+            }
+            NbdMail::Offered { .. } | NbdMail::Drained => {}
+        }
+    }
+
+    /// Lets every client see what has changed of the exports and heads.
+    fn follow(&mut self, place: &mut Place<'_>) {
+        self.each(place, |connection, seat, out| connection.follow(seat, out));
+    }
+
+    fn each(
+        &mut self,
+        place: &mut Place<'_>,
+        act: impl Fn(&mut Connection, &mut Seat<'_>, &mut Outputs),
+    ) {
+        // Keys are indices, fewer than 2^32.
+        for key in 0..self.connections.len() as u32 {
+            self.with(key, place, &act);
+        }
+    }
+
+    fn tell_drained(&mut self) {
+        if self.drain_owed && self.clients() == 0 {
+            self.drain_owed = false;
+            self.outputs.push_back(Output::Mail { to: WorkerId(0), mail: NbdMail::Drained });
+        }
+    }
+
+    fn timeout(&mut self, place: &mut Place<'_>) {
+        let now = place.now;
+        let due = |deadline: &mut Deadline| deadline.at <= now;
+        while let Some(deadline) = self.handshakes.pop_front_if(due) {
+            if self.is_negotiating(deadline) {
+                self.cut_off(deadline.key, place);
+            }
+        }
+        while let Some(deadline) = self.endings.pop_front_if(due) {
+            if self.is_ending(deadline) {
+                self.cut_off(deadline.key, place);
+            }
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry(place);
+        }
+    }
+
+    fn cut_off(&mut self, key: u32, place: &mut Place<'_>) {
+        self.with(key, place, |connection, seat, out| {
+            connection.close(CloseHow::Abort, seat.bufs, out);
+        });
+    }
+
+    fn live(&self, deadline: Deadline) -> Option<&Connection> {
+        let entry = &self.connections[deadline.key as usize];
+        entry.connection.as_deref().filter(|_| entry.serial == deadline.serial)
+    }
+
+    fn is_negotiating(&self, deadline: Deadline) -> bool {
+        self.live(deadline).is_some_and(|it| it.is_negotiating() && it.life() == Life::Open)
+    }
+
+    fn is_ending(&self, deadline: Deadline) -> bool {
+        self.live(deadline).is_some_and(|it| matches!(it.life(), Life::Ending | Life::Closing))
+    }
+
+    fn closed(&mut self, conn: ConnId, place: &mut Place<'_>) {
+        // The driver may use the identifier again, even while the host still has requests.
+        let Some(key) = self.keys.remove(&conn) else { return };
+        self.with(key, place, |connection, seat, out| connection.closed(seat.bufs, out));
+        self.retry(place);
+    }
+
+    fn verb(&mut self, id: VerbId, verb: NbdVerb) {
+        match &mut self.control {
+            Some(control) => control.verb(id, verb, &mut self.outputs),
+            None => {
+                let reply = NbdReply::Error(NbdError::NotControl);
+                self.outputs.push_back(Output::Reply { id, reply });
+            }
+        }
+    }
+
+    /// What happened on a client's connection.
+    fn connection_input(
+        &mut self,
+        conn: ConnId,
+        place: &mut Place<'_>,
+        act: impl FnOnce(&mut Connection, &mut Seat<'_>, &mut Outputs),
+    ) {
+        if let Some(&key) = self.keys.get(&conn) {
+            self.with(key, place, act);
+        }
+    }
+}
+
+/// What an input comes with.
+struct Place<'a> {
+    now: Time,
+    host: &'a mut dyn Submit,
+    bufs: &'a mut dyn Buffers,
+}
+
+impl User for Nbd {
+    type Mail = NbdMail;
+    type Verb = NbdVerb;
+    type Reply = NbdReply;
+    type Event = NbdEvent;
+
+    fn handle(
+        &mut self,
+        now: Time,
+        input: Input<'_, NbdVerb, NbdMail>,
+        host: &mut dyn Submit,
+        bufs: &mut dyn Buffers,
+    ) {
+        let mut place = Place { now, host, bufs };
+        match input {
+            Input::Start => self.start(place.host),
+            Input::Timeout => self.timeout(&mut place),
+            Input::Accepted { listener, conn, peer } => {
+                let worker = place.host.worker();
+                self.accepted(now, listener, conn, peer, worker);
+                self.connection_input(conn, &mut place, Connection::settle);
+            }
+            Input::Listening { listener, at } => {
+                if let Some(control) = &mut self.control {
+                    control.listening(listener, at, &mut self.outputs);
+                }
+            }
+            Input::Unlistened { listener, error } => {
+                if let Some(control) = &mut self.control {
+                    control.unlistened(listener, error, &mut self.outputs);
+                }
+            }
+            Input::Received { conn, bytes } => {
+                self.connection_input(conn, &mut place, |connection, seat, out| {
+                    connection.received(bytes, seat, out);
+                });
+            }
+            Input::ReceivedInto { conn, len } => {
+                self.connection_input(conn, &mut place, |connection, seat, out| {
+                    connection.received_into(len, seat, out);
+                });
+            }
+            Input::Transmitted { conn } => {
+                self.connection_input(conn, &mut place, |connection, seat, out| {
+                    connection.transmitted(seat.bufs);
+                    connection.resume(seat, out);
+                });
+                if !self.waiting.is_empty() {
+                    self.retry(&mut place);
+                }
+            }
+            Input::Closed { conn, .. } => self.closed(conn, &mut place),
+            Input::Mail { mail, .. } => self.mail(mail, &mut place),
+            Input::Verb { id, verb } => self.verb(id, verb),
+            // Nothing is opened and no file is used here.
+            Input::Connected { .. } | Input::DiskDone { .. } => {}
+        }
+    }
+
+    fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        let mut place = Place { now, host, bufs };
+        let (key, piece) = transfer::split_tag(done.tag);
+        self.with(key, &mut place, |connection, seat, _| {
+            connection.completed(piece, done.result, seat.bufs);
+        });
+        if !self.waiting.is_empty() {
+            self.retry(&mut place);
+        }
+        self.with(key, &mut place, |connection, seat, out| connection.resume(seat, out));
+    }
+
+    fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        self.follow(&mut Place { now, host, bufs });
+    }
+
+    fn poll_output(&mut self) -> Option<Out> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        conn: ConnId,
+        batch: &mut dyn Gather,
+        bufs: &mut dyn Buffers,
+    ) {
+        let key = self.keys.get(&conn).copied();
+        let entry = key.and_then(|key| self.connections.get_mut(key as usize));
+        if let Some(connection) = entry.and_then(|entry| entry.connection.as_mut()) {
+            connection.poll_transmit(batch, bufs);
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        while let Some(&deadline) = self.handshakes.front() {
+            if self.is_negotiating(deadline) {
+                break;
+            }
+            self.handshakes.pop_front();
+        }
+        while let Some(&deadline) = self.endings.front() {
+            if self.is_ending(deadline) {
+                break;
+            }
+            self.endings.pop_front();
+        }
+        let first = |list: &VecDeque<Deadline>| list.front().map(|deadline| deadline.at);
+        [first(&self.handshakes), first(&self.endings), self.retry_at].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,97 @@
+//! A Network Block Device server over namespace heads, without I/O.
+//!
+//! Source: the NBD protocol document (`doc/proto.md` of the NetworkBlockDevice project): fixed
+//! newstyle negotiation, structured replies, block size information.
+//!
+//! [`Nbd`] is a [`User`](anabranch_host::user::User): it lives on every worker of a host, owns the
+//! accepted connections of that worker and submits to the shard beside it. The instance on the
+//! control worker listens and hands each connection to a data worker in turn, so that the
+//! connections of one client (`CAN_MULTI_CONN`) spread over all workers.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `wire` | the numbers of the protocol |
+//! | `errno` | error numbers and what leads to them |
+//! | `exports` | what is offered under which name; verbs, replies, mail, events |
+//! | `handshake` | option haggling of one connection |
+//! | `request` | a request header, checked against the device |
+//! | `reply` | what answers are made of, and in which order they leave |
+//! | `slab` | fixed tables |
+//! | `transfer` | requests in progress and the pieces that they are carried in |
+//! | `connection` | one client: the stream in, back-pressure, ending |
+//! | `control` | the control worker: listeners, verbs |
+//! | `front` | all clients of a worker |
+//!
+//! # Bounds
+//!
+//! A client can make us hold: one option of [`MAX_OPTION_BYTES`], [`MAX_REQUESTS`] requests,
+//! [`MAX_BUFFER_BYTES`] of pool memory, and what one receive delivered beyond that. When any of them
+//! is used up the connection is not read until something ends. A request of any length moves in
+//! pieces of at most [`PIECE_BYTES`]; each request that was let in owns at least one piece until it
+//! ends, so large requests can not lock each other up.
+//!
+//! # What a client may rely on
+//!
+//! * An answered write is as durable as NVMe makes it: after FUA or a later flush, on *any*
+//!   connection, it is on stable storage. That is what `CAN_MULTI_CONN` promises.
+//! * The flags FLUSH and FUA are always offered, because every controller takes them, and a path that
+//!   joins later may have a volatile cache where the first had none.
+//! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block size
+//!   is announced.
+
+mod connection;
+mod control;
+mod errno;
+mod exports;
+mod front;
+mod handshake;
+mod reply;
+mod request;
+mod slab;
+mod transfer;
+pub mod wire;
+
+pub use exports::{Export, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
+pub use front::Nbd;
+
+use core::time::Duration;
+
+/// Connections per worker; further ones are closed at once.
+pub const MAX_CONNECTIONS: usize = 256;
+/// Requests of one connection in progress, answered ones included until the answer has left.
+pub const MAX_REQUESTS: usize = 128;
+/// Pieces of one connection in progress. More than requests, so that each can have one.
+pub const MAX_PIECES: usize = 2 * MAX_REQUESTS;
+/// Payload bytes that one piece carries at most.
+pub const PIECE_BYTES: u32 = 1 << 20;
+/// Pieces of one structured read in progress at once.
+pub const READ_WINDOW: u32 = 4;
+/// Pool memory that one connection holds at most.
+pub const MAX_BUFFER_BYTES: u32 = 16 << 20;
+/// The longest read or write that is announced and accepted.
+pub const MAX_REQUEST_BYTES: u32 = 32 << 20;
+/// The block size that is announced as preferred (unless the device's own is larger).
+pub const PREFERRED_BLOCK_BYTES: u32 = 4096;
+/// The longest read that a client may ask to be answered in one chunk.
+pub const MAX_UNFRAGMENTED_BYTES: u32 = PIECE_BYTES;
+/// The longest option payload that is kept; a longer one is skipped and refused.
+pub const MAX_OPTION_BYTES: u32 = 8 << 10;
+/// The longest option payload that is skipped; a longer one ends the connection.
+pub const MAX_SKIPPED_OPTION_BYTES: u32 = 1 << 20;
+/// Options in one negotiation.
+pub const MAX_OPTIONS: u32 = 256;
+/// Unsent negotiation bytes beyond which no further option is read.
+pub const MAX_HANDSHAKE_BACKLOG_BYTES: usize = 64 << 10;
+/// The longest export name or description.
+pub const MAX_NAME_BYTES: usize = 256;
+/// Exports offered at once.
+pub const MAX_EXPORTS: usize = 256;
+/// How long a client may negotiate.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an orderly close may take before the connection is reset.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long until something that was refused for want of memory is tried again, when nothing of
+/// ours ends before that.
+pub const RETRY_DELAY: Duration = Duration::from_millis(5);
+/// Payload from here on is received straight into its buffer.
+pub const RECEIVE_INTO_BYTES: u32 = 16 << 10;

@@ -1,0 +1,524 @@
+//! Requests in progress on one connection, and the pieces that they are carried in.
+//!
+//! A *request* is what the client sent; a *piece* is what is submitted to the host: one buffer of at
+//! most [`PIECE_BYTES`], or none. A long read moves through a window of pieces, each of which is
+//! used again when its part of the answer has left; a long write takes a piece when payload comes
+//! and returns it when it is written.
+
+use super::errno::Fault;
+use super::exports::{Device, Export};
+use super::reply::{self, Part, Queue, Reply};
+use super::request::{Header, Op};
+use super::slab::Slab;
+use super::{MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW};
+use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
+use anabranch_proto::machine::{BufRef, Buffers, Gather, Time};
+use std::collections::VecDeque;
+
+/// What a connection works with while it is called.
+pub(super) struct Seat<'a> {
+    pub(super) now: Time,
+    pub(super) host: &'a mut dyn Submit,
+    pub(super) bufs: &'a mut dyn Buffers,
+    /// What is offered.
+    pub(super) exports: &'a [Export],
+}
+
+/// Why something can not go on right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// For something of this connection to end.
+    Own,
+    /// For memory or request slots that the whole worker shares.
+    Shared,
+}
+
+struct Request {
+    cookie: u64,
+    op: Op,
+    /// Byte offset on the device.
+    offset: u64,
+    /// Bytes that pieces have to carry (a payload that is only skipped included).
+    bytes: u32,
+    /// Of those, how many pieces have been made for or were skipped.
+    issued: u32,
+    /// Pieces that are being filled, wait, or are at the host.
+    open: u32,
+    fault: Option<Fault>,
+}
+
+impl Request {
+    /// All that was to be done has ended.
+    fn is_over(&self) -> bool {
+        self.issued == self.bytes && self.open == 0
+    }
+}
+
+struct Piece {
+    slot: u16,
+    /// Whole, as allocated; empty for commands without data.
+    buf: BufRef,
+    /// Where it lies in the request.
+    offset: u32,
+    bytes: u32,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Payload comes in.
+    Filling,
+    /// To be submitted.
+    Waiting,
+    /// To be submitted: the flush behind a trim with FUA.
+    WaitingToFlush,
+    /// The host has it.
+    Submitted,
+    /// The host has its flush.
+    Flushing,
+    /// Part of an answer.
+    Replying,
+}
+
+pub(super) struct Transfer {
+    /// Names the connection in the tags of submitted requests.
+    key: u32,
+    pub(super) device: Device,
+    structured: bool,
+    requests: Slab<Request>,
+    pieces: Slab<Piece>,
+    waiting: VecDeque<u16>,
+    queue: Queue,
+    /// In the batch that is being sent.
+    sent: Vec<Reply>,
+    buffer_bytes: u32,
+    at_host: usize,
+    /// Nobody waits for answers any more.
+    muted: bool,
+    /// An answer has begun that can not be completed.
+    broken: bool,
+}
+
+/// Takes apart the tag of a request that this module submitted: connection and piece.
+pub(super) fn split_tag(tag: u64) -> (u32, u16) {
+    // The lower 16 bits are the piece, the 32 above it the connection.
+    ((tag >> 16) as u32, tag as u16)
+}
+
+impl Transfer {
+    pub(super) fn new(key: u32, device: Device, structured: bool) -> Transfer {
+        Transfer {
+            key,
+            device,
+            structured,
+            requests: Slab::new(MAX_REQUESTS),
+            pieces: Slab::new(MAX_PIECES),
+            waiting: VecDeque::new(),
+            queue: Queue::default(),
+            sent: Vec::new(),
+            buffer_bytes: 0,
+            at_host: 0,
+            muted: false,
+            broken: false,
+        }
+    }
+
+    /// Whether another request can be let in: there is room, and none waits to be submitted.
+    pub(super) fn has_room(&self) -> bool {
+        !self.requests.is_full() && self.waiting.is_empty()
+    }
+
+    /// Lets a request in. With a fault it is only answered, after its payload was skipped. Call only
+    /// when there is room.
+    pub(super) fn open(&mut self, header: &Header) -> Option<(u16, Result<Op, Fault>)> {
+        let checked = header.check(&self.device, self.structured);
+        let read = header.command == super::wire::command::READ;
+        // For a refused request the operation only decides how it is answered.
+        let (op, bytes) = match checked {
+            Ok(Op::Flush) => (Op::Flush, 0),
+            Ok(op) => (op, header.bytes),
+            Err(_) if read => (Op::Read, 0),
+            Err(_) => (Op::Write { fua: false }, header.payload_bytes()),
+        };
+        let request = Request {
+            cookie: header.cookie,
+            op,
+            offset: header.offset,
+            bytes,
+            issued: 0,
+            open: 0,
+            fault: checked.err(),
+        };
+        Some((self.requests.insert(request)?, checked))
+    }
+
+    /// Starts a request without payload, or answers a refused one.
+    ///
+    /// # Errors
+    /// There is no buffer for it; try again.
+    pub(super) fn start(&mut self, slot: u16, seat: &mut Seat<'_>) -> Result<(), Wait> {
+        let Some(request) = self.requests.get(slot) else { return Ok(()) };
+        match request.op {
+            _ if request.fault.is_some() => self.answer_if_over(slot),
+            Op::Write { .. } => {}
+            Op::Read => {
+                let window = if self.structured { READ_WINDOW } else { 1 };
+                let piece = self.data_piece(slot, Stage::Waiting, seat)?;
+                self.waiting.push_back(piece);
+                for _ in 1..window {
+                    // Further pieces only make it faster.
+                    let Ok(piece) = self.data_piece(slot, Stage::Waiting, seat) else { break };
+                    self.waiting.push_back(piece);
+                }
+            }
+            Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => {
+                let bytes = request.bytes;
+                let buf = BufRef::EMPTY;
+                let piece = Piece { slot, buf, offset: 0, bytes, stage: Stage::Waiting };
+                let piece = self.pieces.insert(piece).ok_or(Wait::Own)?;
+                if let Some(request) = self.requests.get_mut(slot) {
+                    request.issued = bytes;
+                    request.open = 1;
+                }
+                self.waiting.push_back(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece with a buffer for the next bytes of the request. When there are none left to make a
+    /// piece for, that is `Wait::Own`.
+    fn data_piece(&mut self, slot: u16, stage: Stage, seat: &mut Seat<'_>) -> Result<u16, Wait> {
+        let request = self.requests.get_mut(slot).ok_or(Wait::Own)?;
+        let most = PIECE_BYTES - PIECE_BYTES % self.device.block_bytes;
+        let bytes = (request.bytes - request.issued).min(most);
+        let crowded = self.buffer_bytes > 0 && self.buffer_bytes + bytes > MAX_BUFFER_BYTES;
+        if bytes == 0 || crowded || self.pieces.is_full() {
+            return Err(Wait::Own);
+        }
+        let buf = seat.bufs.alloc(bytes).ok_or(Wait::Shared)?;
+        let piece = Piece { slot, buf, offset: request.issued, bytes, stage };
+        let Some(index) = self.pieces.insert(piece) else {
+            seat.bufs.free(buf);
+            return Err(Wait::Own);
+        };
+        request.issued += bytes;
+        request.open += 1;
+        self.buffer_bytes += buf.len();
+        Ok(index)
+    }
+
+    /// A piece for payload that comes in, and its length.
+    ///
+    /// # Errors
+    /// There is no buffer for it; try again.
+    pub(super) fn payload_piece(
+        &mut self,
+        slot: u16,
+        seat: &mut Seat<'_>,
+    ) -> Result<(u16, u32), Wait> {
+        let piece = self.data_piece(slot, Stage::Filling, seat)?;
+        Ok((piece, self.pieces.get(piece).map_or(0, |piece| piece.bytes)))
+    }
+
+    /// Where the rest of the payload of a piece belongs, `filled` bytes in.
+    pub(super) fn payload_buffer(&self, piece: u16, filled: u32) -> BufRef {
+        self.pieces
+            .get(piece)
+            .map_or(BufRef::EMPTY, |piece| piece.buf.slice(filled, piece.bytes - filled))
+    }
+
+    /// The payload of a piece is complete.
+    pub(super) fn payload_complete(&mut self, piece: u16, bufs: &mut dyn Buffers) {
+        let Some(entry) = self.pieces.get_mut(piece) else { return };
+        let slot = entry.slot;
+        let failed = self.requests.get(slot).is_none_or(|request| request.fault.is_some());
+        if !failed {
+            entry.stage = Stage::Waiting;
+            self.waiting.push_back(piece);
+            return;
+        }
+        // Another piece has failed meanwhile: the request fails, the stream stays in step.
+        self.release(piece, bufs);
+        self.piece_ended(slot);
+        self.answer_if_over(slot);
+    }
+
+    /// Whether the payload that is still to come need not be kept.
+    pub(super) fn is_failed(&self, slot: u16) -> bool {
+        self.requests.get(slot).is_none_or(|request| request.fault.is_some())
+    }
+
+    /// Payload was thrown away.
+    pub(super) fn skipped(&mut self, slot: u16, bytes: u32) {
+        if let Some(request) = self.requests.get_mut(slot) {
+            request.issued += bytes;
+        }
+        self.answer_if_over(slot);
+    }
+
+    /// Submits what waits, in order.
+    ///
+    /// # Errors
+    /// The host's table is full; try again.
+    pub(super) fn submit(&mut self, seat: &mut Seat<'_>) -> Result<(), Wait> {
+        while let Some(&index) = self.waiting.front() {
+            let Some(op) = self.host_op(index) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            let tag = u64::from(self.key) << 16 | u64::from(index);
+            let request = HostRequest { head: self.device.head, op, tag };
+            let outcome = seat.host.submit(seat.now, request);
+            if outcome == Err(Refused::Full) {
+                return Err(Wait::Shared);
+            }
+            self.waiting.pop_front();
+            self.at_host += 1;
+            if let Some(piece) = self.pieces.get_mut(index) {
+                let flush = piece.stage == Stage::WaitingToFlush;
+                piece.stage = if flush { Stage::Flushing } else { Stage::Submitted };
+            }
+            if let Err(refused) = outcome {
+                let writes = !matches!(op, RequestOp::Read { .. });
+                self.ended(index, Err(Fault::of_refusal(refused, writes)), seat.bufs);
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece in the host's words.
+    fn host_op(&self, index: u16) -> Option<RequestOp> {
+        let piece = self.pieces.get(index)?;
+        let request = self.requests.get(piece.slot)?;
+        let block = u64::from(self.device.block_bytes);
+        let lba = (request.offset + u64::from(piece.offset)) / block;
+        // At most 2^32 - 1 bytes are no more blocks.
+        let blocks = piece.bytes / self.device.block_bytes;
+        let buf = || piece.buf.slice(0, piece.bytes);
+        Some(match request.op {
+            _ if piece.stage == Stage::WaitingToFlush => RequestOp::Flush,
+            Op::Read => RequestOp::Read { lba, blocks, buf: buf() },
+            Op::Write { fua } => RequestOp::Write { lba, blocks, buf: buf(), fua },
+            Op::Flush => RequestOp::Flush,
+            Op::Trim { .. } => RequestOp::Discard { lba, blocks: u64::from(blocks) },
+            Op::WriteZeroes { fua, deallocate } => {
+                RequestOp::WriteZeroes { lba, blocks: u64::from(blocks), deallocate, fua }
+            }
+        })
+    }
+
+    /// The host has finished a piece.
+    pub(super) fn completed(
+        &mut self,
+        piece: u16,
+        result: Result<(), IoError>,
+        bufs: &mut dyn Buffers,
+    ) {
+        let op = self.pieces.get(piece).and_then(|piece| self.requests.get(piece.slot));
+        let writes = op.is_some_and(|request| request.op.writes());
+        self.ended(piece, result.map_err(|error| Fault::of_io(error, writes)), bufs);
+    }
+
+    fn ended(&mut self, index: u16, result: Result<(), Fault>, bufs: &mut dyn Buffers) {
+        self.at_host -= 1;
+        let Some(piece) = self.pieces.get_mut(index) else { return };
+        let slot = piece.slot;
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        if self.muted {
+            self.release(index, bufs);
+            return;
+        }
+        let trimmed = request.op == (Op::Trim { fua: true }) && piece.stage == Stage::Submitted;
+        if trimmed && result.is_ok() {
+            piece.stage = Stage::WaitingToFlush;
+            self.waiting.push_back(index);
+            return;
+        }
+        request.open -= 1;
+        if let Err(fault) = result {
+            request.fault.get_or_insert(fault);
+            if request.op == Op::Read {
+                // Nothing more needs to be read.
+                request.issued = request.bytes;
+            }
+        }
+        if request.op == Op::Read && request.fault.is_none() {
+            self.reply_with(index);
+        } else {
+            self.release(index, bufs);
+            self.answer_if_over(slot);
+        }
+    }
+
+    /// A piece of a read has its data: that is a part of the answer.
+    fn reply_with(&mut self, index: u16) {
+        let Some(piece) = self.pieces.get_mut(index) else { return };
+        let Some(request) = self.requests.get(piece.slot) else { return };
+        piece.stage = Stage::Replying;
+        let part = match (self.structured, piece.offset) {
+            (true, _) => Part::Chunk { piece: index },
+            (false, 0) => Part::SimpleData { piece: index },
+            (false, _) => Part::More { piece: index },
+        };
+        self.queue.push(Reply { slot: piece.slot, part, last: request.is_over() });
+    }
+
+    /// Answers a request that has no more to do, and whose answer has no data.
+    fn answer_if_over(&mut self, slot: u16) {
+        let Some(request) = self.requests.get(slot) else { return };
+        if !request.is_over() || self.muted {
+            return;
+        }
+        let part = match request.op {
+            Op::Read if self.structured => Part::ErrorChunk,
+            Op::Read if self.queue.is_streaming(slot) => {
+                // The header that promised success has left.
+                self.broken = true;
+                return;
+            }
+            _ => Part::Simple,
+        };
+        self.queue.push(Reply { slot, part, last: true });
+    }
+
+    fn piece_ended(&mut self, slot: u16) {
+        if let Some(request) = self.requests.get_mut(slot) {
+            request.open -= 1;
+        }
+    }
+
+    fn release(&mut self, piece: u16, bufs: &mut dyn Buffers) {
+        let Some(piece) = self.pieces.remove(piece) else { return };
+        if !piece.buf.is_empty() {
+            self.buffer_bytes -= piece.buf.len();
+            bufs.free(piece.buf);
+        }
+    }
+
+    /// Something can be sent.
+    pub(super) fn has_transmit(&self) -> bool {
+        self.queue.has_ready()
+    }
+
+    /// Fills a batch with answers.
+    pub(super) fn poll_transmit(&mut self, batch: &mut dyn Gather, bufs: &dyn Buffers) {
+        while batch.has_room() {
+            let Some(reply) = self.queue.pop() else { return };
+            self.emit(reply, batch, bufs);
+            self.sent.push(reply);
+        }
+    }
+
+    fn emit(&self, reply: Reply, batch: &mut dyn Gather, bufs: &dyn Buffers) {
+        let Some(request) = self.requests.get(reply.slot) else { return };
+        let piece = reply.part.piece().and_then(|piece| self.pieces.get(piece));
+        match reply.part {
+            Part::Simple => {
+                let errno = request.fault.map_or(0, |fault| fault.errno);
+                batch.copy(&reply::simple(errno, request.cookie));
+            }
+            Part::SimpleData { .. } => batch.copy(&reply::simple(0, request.cookie)),
+            Part::More { .. } => {}
+            Part::Chunk { .. } => {
+                let (offset, bytes) = piece.map_or((0, 0), |piece| (piece.offset, piece.bytes));
+                let offset = request.offset + u64::from(offset);
+                batch.copy(&reply::data_chunk(reply.last, request.cookie, offset, bytes));
+            }
+            Part::ErrorChunk => {
+                let fault = request.fault.unwrap_or(Fault::NONE);
+                batch.copy(&reply::error_chunk(request.cookie, fault));
+                batch.copy(fault.text.as_bytes());
+            }
+        }
+        if let Some(piece) = piece {
+            batch.payload(piece.buf.slice(0, piece.bytes), bufs);
+        }
+    }
+
+    /// The batch has left: pieces are used again or returned, complete answers are forgotten.
+    pub(super) fn transmitted(&mut self, bufs: &mut dyn Buffers) {
+        let mut sent = std::mem::take(&mut self.sent);
+        for reply in sent.drain(..) {
+            if let Some(piece) = reply.part.piece()
+                && (self.muted || !self.reuse(piece))
+            {
+                self.release(piece, bufs);
+            }
+            if reply.last {
+                self.requests.remove(reply.slot);
+            }
+        }
+        // The same memory serves for the next batch.
+        self.sent = sent;
+    }
+
+    /// Aims a piece at the next part of its long read, if there is one.
+    fn reuse(&mut self, index: u16) -> bool {
+        let Some(piece) = self.pieces.get_mut(index) else { return false };
+        let Some(request) = self.requests.get_mut(piece.slot) else { return false };
+        let bytes = (request.bytes - request.issued).min(piece.bytes);
+        if bytes == 0 {
+            return false;
+        }
+        piece.offset = request.issued;
+        piece.bytes = bytes;
+        piece.stage = Stage::Waiting;
+        request.issued += bytes;
+        request.open += 1;
+        self.waiting.push_back(index);
+        true
+    }
+
+    /// Nothing is left to do for the client but what it has not sent completely.
+    pub(super) fn is_quiet(&self) -> bool {
+        let filling = |index: u16| self.pieces.get(index).is_some_and(Piece::is_filling);
+        self.queue.is_empty() && self.sent.is_empty() && self.pieces.indices().all(filling)
+    }
+
+    /// An answer has begun that can not be completed.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Pieces that the host has not finished.
+    pub(super) fn at_host(&self) -> usize {
+        self.at_host
+    }
+
+    /// Requests that are not answered completely.
+    pub(super) fn unanswered(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// From now on nothing is answered. What is ready may still leave.
+    pub(super) fn mute(&mut self, bufs: &mut dyn Buffers) {
+        self.muted = true;
+        while let Some(piece) = self.waiting.pop_front() {
+            self.release(piece, bufs);
+        }
+    }
+
+    /// The connection is gone, nothing outside names its buffers: all come back except those that
+    /// the host has, which come back as they complete.
+    pub(super) fn closed(&mut self, bufs: &mut dyn Buffers) {
+        self.mute(bufs);
+        self.queue.clear();
+        self.sent.clear();
+        for index in 0..MAX_PIECES as u16 {
+            if self.pieces.get(index).is_some_and(|piece| !piece.is_at_host()) {
+                self.release(index, bufs);
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn is_filling(&self) -> bool {
+        self.stage == Stage::Filling
+    }
+
+    fn is_at_host(&self) -> bool {
+        matches!(self.stage, Stage::Submitted | Stage::Flushing)
+    }
+}

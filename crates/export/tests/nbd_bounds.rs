@@ -1,0 +1,236 @@
+//! What a client can not do: use up memory, starve others, or leave anything behind.
+
+mod support;
+
+use anabranch_export::fuzz::{Harness, client};
+use anabranch_export::nbd::wire::{command, errno};
+use anabranch_export::nbd::{
+    CLOSE_TIMEOUT, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_REQUESTS, NbdConfig, NbdEvent,
+    RETRY_DELAY,
+};
+use std::collections::BTreeMap;
+use support::{ask, export, large_server, open, server};
+
+const MIB: usize = 1 << 20;
+
+/// A server whose payload memory and request slots are scarce.
+fn scarce(pool_bytes: u64, room: usize) -> Harness {
+    let config = NbdConfig { listen: Vec::new(), exports: vec![export("disk", "nvme0n1")] };
+    let mut harness = Harness::new(config, pool_bytes);
+    harness.host.add_disk("nvme0n1", 64 * MIB, 512);
+    harness.host.room = room;
+    harness
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_bounded_memory_and_is_paused() {
+    for structured in [false, true] {
+        let mut harness = large_server();
+        harness.hold_transmissions = true;
+        harness.late = false;
+        let conn = harness.connect();
+        harness.send(conn, &client::negotiate("disk", structured));
+        harness.release_transmissions();
+        let stream: Vec<u8> = (0..200)
+            .flat_map(|cookie| client::request(command::READ, 0, cookie, 0, MIB as u32))
+            .collect();
+        harness.send(conn, &stream);
+        assert!(harness.is_paused(conn));
+        assert!(harness.pool.in_use_bytes() <= u64::from(MAX_BUFFER_BYTES));
+        // What is being sent to that client stays so; another one is served meanwhile.
+        harness.hold_transmissions = false;
+        let other = harness.connect();
+        harness.send(other, &client::negotiate("disk", true));
+        harness.take(other);
+        assert_eq!(ask(&mut harness, other, command::READ, 0, 0, 512).errno, 0);
+        // It reads after all.
+        let mut unread = usize::MAX;
+        while harness.is_connected(conn) && harness.unread(conn) < unread {
+            unread = harness.unread(conn);
+            harness.release_transmissions();
+        }
+        harness.complete_all();
+        let received = harness.take(conn);
+        let (_, rest) = client::negotiation(&received);
+        let reads = (0..200).map(|cookie| (cookie, MIB as u32)).collect();
+        let (answers, rest) = client::answers(rest, &reads);
+        assert!(rest.is_empty());
+        assert_eq!(answers.len(), 200);
+    }
+}
+
+#[test]
+fn small_requests_without_end_are_let_in_one_table_at_a_time() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, true);
+    // Half of them are refused, and still count until their answers have left.
+    harness.hold_transmissions = true;
+    let stream: Vec<u8> = (0..1000)
+        .flat_map(|cookie| client::request(command::READ, 0, cookie, cookie % 2, 512))
+        .collect();
+    harness.late = false;
+    harness.portion = 512;
+    harness.send(conn, &stream);
+    assert!(harness.is_paused(conn));
+    assert_eq!(harness.host.pending(), MAX_REQUESTS / 2);
+    harness.hold_transmissions = false;
+    harness.complete_all();
+    while harness.unread(conn) > 0 || harness.host.pending() > 0 {
+        harness.complete_all();
+    }
+    let received = harness.take(conn);
+    let (answers, _) = client::answers(&received, &BTreeMap::new());
+    assert_eq!(answers.len(), 1000);
+    assert!(answers.iter().all(|(cookie, it)| (it.errno == errno::EINVAL) == (cookie % 2 == 1)));
+}
+
+#[test]
+fn requests_wait_for_memory_and_all_get_it() {
+    // One MiB for three clients with requests of many.
+    for structured in [false, true] {
+        let mut harness = scarce(MIB as u64, 1000);
+        harness.complete_at_once = false;
+        let conns = [0; 3].map(|_| open(&mut harness, structured));
+        for conn in conns {
+            let mut stream = client::request(command::READ, 0, 1, 0, 5 << 20);
+            stream.extend(client::write(0, 2, 8 << 20, &vec![7; 3 * MIB + 512]));
+            stream.extend(client::request(command::READ, 0, 3, 512, 512));
+            harness.send(conn, &stream);
+        }
+        let reads = BTreeMap::from([(1, 5 << 20), (3, 512)]);
+        let mut turns = 0;
+        while harness.host.pending() > 0 || conns.iter().any(|&conn| harness.unread(conn) > 0) {
+            harness.complete_one(0);
+            turns += 1;
+            assert!(turns < 10_000, "it goes on");
+        }
+        for conn in conns {
+            let received = harness.take(conn);
+            let (answers, rest) = client::answers(&received, &reads);
+            assert!(rest.is_empty());
+            assert_eq!(answers.len(), 3);
+            assert!(answers.values().all(|answer| answer.done && answer.errno == 0));
+            harness.disconnect(conn);
+        }
+        harness.check_empty();
+    }
+}
+
+#[test]
+fn requests_wait_for_room_in_the_host_and_all_get_it() {
+    let mut harness = scarce(64 << 20, 1);
+    harness.complete_at_once = false;
+    let conns = [0; 3].map(|_| open(&mut harness, true));
+    for conn in conns {
+        let mut stream = Vec::new();
+        for cookie in 0..20 {
+            stream.extend(client::request(command::READ, 0, 2 * cookie, 0, 2 << 20));
+            stream.extend(client::write(0, 2 * cookie + 1, 0, &[1; 512]));
+        }
+        harness.send(conn, &stream);
+    }
+    let mut turns = 0;
+    while harness.host.pending() > 0 {
+        harness.complete_one(0);
+        turns += 1;
+        assert!(turns < 10_000, "it goes on");
+    }
+    for conn in conns {
+        let received = harness.take(conn);
+        assert_eq!(client::answers(&received, &BTreeMap::new()).0.len(), 40);
+        harness.disconnect(conn);
+    }
+    harness.check_empty();
+}
+
+#[test]
+fn memory_that_others_hold_is_asked_for_again_after_a_while() {
+    let mut harness = scarce(MIB as u64, 1000);
+    let conn = open(&mut harness, true);
+    let taken = harness.pool.filled(&vec![0; MIB]);
+    harness.send(conn, &client::request(command::READ, 0, 77, 0, 4096));
+    assert!(harness.is_paused(conn));
+    harness.pass(RETRY_DELAY);
+    assert!(harness.take(conn).is_empty());
+    anabranch_proto::machine::Buffers::free(&mut harness.pool, taken);
+    harness.pass(RETRY_DELAY);
+    assert_eq!(support::one_answer(&mut harness, conn, 4096).errno, 0);
+    assert!(!harness.is_paused(conn));
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    let write = client::write(0, 5, 0, &vec![1; 5 * MIB]);
+    let cuts = [10, 28, 29, 28 + 4096, 28 + MIB, 29 + MIB, 28 + 3 * MIB, write.len()];
+    for cut in cuts {
+        for aims in [false, true] {
+            for complete_before in [0, 1, 2, 10] {
+                let mut harness = large_server();
+                harness.aims = aims;
+                harness.complete_at_once = false;
+                let conn = open(&mut harness, true);
+                let mut stream = client::request(command::READ, 0, 1, 0, 8 << 20);
+                stream.extend(client::request(command::READ, 0, 2, 0, 4096));
+                stream.extend_from_slice(&write[..cut]);
+                harness.send(conn, &stream);
+                for _ in 0..complete_before {
+                    harness.complete_one(usize::MAX);
+                }
+                harness.disconnect(conn);
+                let in_flight = harness.host.pending();
+                assert_eq!(harness.nbd.clients(), usize::from(in_flight > 0));
+                harness.complete_all();
+                harness.check_empty();
+                assert!(harness.take(conn).len() < 20 << 20);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_says_good_bye_has_its_requests_finished() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, true);
+    let mut stream = client::write(0, 1, 0, &[7; 4096]);
+    stream.extend(client::request(command::FLUSH, 0, 2, 0, 0));
+    stream.extend(client::request(command::DISC, 0, 3, 0, 0));
+    stream.extend(client::request(command::WRITE, 0, 4, 0, 4096));
+    harness.send(conn, &stream);
+    assert!(harness.is_connected(conn));
+    assert_eq!(harness.host.pending(), 2);
+    harness.complete_all();
+    assert!(!harness.is_connected(conn));
+    let received = harness.take(conn);
+    let (answers, _) = client::answers(&received, &BTreeMap::new());
+    assert_eq!(answers.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    harness.check_empty();
+}
+
+#[test]
+fn an_orderly_end_that_takes_too_long_is_cut_off() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, true);
+    let mut stream = client::write(0, 1, 0, &[7; 4096]);
+    stream.extend(client::request(command::DISC, 0, 3, 0, 0));
+    harness.send(conn, &stream);
+    harness.pass(CLOSE_TIMEOUT);
+    assert!(!harness.is_connected(conn));
+    assert_eq!(harness.nbd.clients(), 1, "its write is still in flight");
+    harness.complete_all();
+    harness.check_empty();
+}
+
+#[test]
+fn too_many_clients_are_turned_away() {
+    let mut harness = server();
+    let conns: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&mut harness, true)).collect();
+    let one_more = harness.connect();
+    assert!(!harness.is_connected(one_more));
+    assert!(harness.events.iter().any(|event| matches!(event, NbdEvent::Crowded { .. })));
+    harness.disconnect(conns[0]);
+    let conn = open(&mut harness, true);
+    assert_eq!(ask(&mut harness, conn, command::READ, 0, 0, 512).errno, 0);
+}

@@ -1,0 +1,190 @@
+//! Listening, offering, withdrawing and ending, across workers.
+
+mod support;
+
+use anabranch_export::fuzz::{Harness, client};
+use anabranch_export::nbd::wire::{command, option, option_reply};
+use anabranch_export::nbd::{NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
+use anabranch_proto::machine::{
+    ConnId, Endpoint, Input, ListenerId, SystemError, VerbId, WorkerId,
+};
+use std::collections::BTreeMap;
+use support::{ask, export, open, server};
+
+fn unix(path: &str) -> Endpoint {
+    Endpoint::Unix(path.into())
+}
+
+/// The server on the control worker of a host with two data workers.
+fn control() -> Harness {
+    let config = NbdConfig { listen: vec![unix("/a")], exports: vec![export("x", "nvme0n1")] };
+    Harness::on_worker(0, config, 1 << 20)
+}
+
+fn verb(harness: &mut Harness, id: u64, verb: NbdVerb) {
+    harness.input(Input::Verb { id: VerbId(id), verb });
+}
+
+#[test]
+fn clients_are_handed_to_the_data_workers_in_turn() {
+    let mut harness = control();
+    harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
+    for i in 0..5 {
+        let conn = ConnId::accepted(i);
+        harness.input(Input::Accepted { listener: ListenerId(0), conn, peer: None });
+    }
+    let handed: Vec<&str> = harness
+        .others
+        .iter()
+        .filter(|other| other.starts_with("HandOver"))
+        .map(|other| other.split("to: ").nth(1).expect("a worker"))
+        .collect();
+    let (one, two) = ("WorkerId(1) }", "WorkerId(2) }");
+    assert_eq!(handed, [one, two, one, two, one]);
+    assert_eq!(harness.nbd.clients(), 0);
+}
+
+#[test]
+fn listening_is_answered_when_it_works_and_when_it_does_not() {
+    let mut harness = control();
+    assert!(harness.others[0].starts_with("Listen"), "{:?}", harness.others);
+    let real = Endpoint::Tcp("127.0.0.1:10809".parse().expect("address"));
+    verb(&mut harness, 1, NbdVerb::Listen(Endpoint::Tcp("127.0.0.1:0".parse().expect("address"))));
+    verb(&mut harness, 2, NbdVerb::Listen(unix("/b")));
+    assert!(harness.replies.is_empty());
+    harness.input(Input::Listening { listener: ListenerId(1), at: real.clone() });
+    let error = Some(SystemError::NO_SPACE);
+    harness.input(Input::Unlistened { listener: ListenerId(2), error });
+    verb(&mut harness, 3, NbdVerb::List);
+    let failed = NbdReply::Error(NbdError::Listen(unix("/b"), SystemError::NO_SPACE));
+    assert_eq!(harness.replies[0], (VerbId(1), NbdReply::Listening(real.clone())));
+    assert_eq!(harness.replies[1], (VerbId(2), failed));
+    let exports = vec![export("x", "nvme0n1")];
+    assert_eq!(
+        harness.replies[2],
+        (VerbId(3), NbdReply::Exports { exports, listening: vec![real.clone()] })
+    );
+    let failed = NbdEvent::ListenFailed(unix("/b"), SystemError::NO_SPACE);
+    assert_eq!(harness.events, [NbdEvent::Listening(real), failed]);
+}
+
+#[test]
+fn an_offer_is_answered_when_every_worker_has_it() {
+    let mut harness = control();
+    verb(&mut harness, 1, NbdVerb::Add(export("y", "nvme1n1")));
+    verb(&mut harness, 2, NbdVerb::Remove("x".into()));
+    let offers: Vec<(WorkerId, u64, usize)> = harness
+        .mail
+        .iter()
+        .filter_map(|(to, mail)| match mail {
+            NbdMail::Offer { epoch, exports } => Some((*to, *epoch, exports.len())),
+            _ => None,
+        })
+        .collect();
+    let (one, two) = (WorkerId(1), WorkerId(2));
+    assert_eq!(offers, [(one, 1, 2), (two, 1, 2), (one, 2, 1), (two, 2, 1)]);
+    let offered =
+        |from, epoch| Input::Mail { from: WorkerId(from), mail: NbdMail::Offered { epoch } };
+    harness.input(offered(1, 1));
+    harness.input(offered(1, 2));
+    assert!(harness.replies.is_empty());
+    harness.input(offered(2, 1));
+    assert_eq!(harness.replies, [(VerbId(1), NbdReply::Done)]);
+    harness.input(offered(2, 2));
+    assert_eq!(harness.replies[1], (VerbId(2), NbdReply::Done));
+}
+
+#[test]
+fn wrong_verbs_are_refused_with_a_reason() {
+    let mut harness = control();
+    let long = "n".repeat(300);
+    let table = [
+        (NbdVerb::Add(export("x", "nvme0n1")), "an export named \"x\" exists already"),
+        (NbdVerb::Remove("q".into()), "there is no export named \"q\""),
+        (NbdVerb::Add(export(&long, "d")), "the export's name has 300 bytes, at most 256 fit"),
+        (NbdVerb::Add(export("a\nb", "d")), "the export's name holds a control character"),
+    ];
+    for (i, (wrong, text)) in table.into_iter().enumerate() {
+        verb(&mut harness, i as u64, wrong);
+        let (id, NbdReply::Error(error)) = &harness.replies[i] else { panic!("refused") };
+        assert_eq!((id.0, error.to_string().as_str()), (i as u64, text));
+    }
+    assert!(harness.mail.is_empty());
+    let mut data = server();
+    verb(&mut data, 1, NbdVerb::List);
+    assert_eq!(data.replies, [(VerbId(1), NbdReply::Error(NbdError::NotControl))]);
+}
+
+#[test]
+fn a_new_offer_is_open_at_once_and_a_withdrawn_one_ends() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let old = open(&mut harness, true);
+    harness.send(old, &client::write(0, 1, 0, &[9; 512]));
+    let exports = vec![export("new", "nvme0n1")].into();
+    let mail = NbdMail::Offer { epoch: 7, exports };
+    harness.input(Input::Mail { from: WorkerId(0), mail });
+    assert!(matches!(harness.mail[..], [(WorkerId(0), NbdMail::Offered { epoch: 7 })]));
+    assert!(harness.is_connected(old), "its write is in flight");
+    harness.complete_all();
+    assert!(!harness.is_connected(old));
+    let received = harness.take(old);
+    let (answers, _) = client::answers(&received, &BTreeMap::new());
+    assert!(answers[&1].done && answers[&1].errno == 0, "and was answered");
+    let conn = harness.connect();
+    harness.send(conn, &client::negotiate("new", true));
+    let received = harness.take(conn);
+    let (replies, _) = client::negotiation(&received);
+    assert_eq!(replies.last().map(|reply| reply.kind), Some(option_reply::ACK));
+    assert!(replies.iter().all(|reply| reply.kind != option_reply::ERR_UNKNOWN));
+}
+
+#[test]
+fn a_device_that_goes_ends_its_clients_and_one_that_grows_does_not() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    let end = support::DISK_BYTES - 4096;
+    harness.host.change_head(0, |head| head.blocks -= 8);
+    harness.heads_changed();
+    assert_ne!(ask(&mut harness, conn, command::READ, 0, end, 512).errno, 0);
+    harness.host.change_head(0, |head| head.blocks += 8);
+    harness.heads_changed();
+    assert_eq!(ask(&mut harness, conn, command::READ, 0, end, 512).errno, 0);
+    harness.host.change_head(0, |head| head.gone = true);
+    harness.heads_changed();
+    assert!(!harness.is_connected(conn));
+    let late = harness.connect();
+    let bytes = [client::flags(), client::option(option::GO, &client::info("disk", &[]))].concat();
+    harness.send(late, &bytes);
+    let received = harness.take(late);
+    assert_eq!(client::negotiation(&received).0[0].kind, option_reply::ERR_UNKNOWN);
+}
+
+#[test]
+fn draining_finishes_clients_and_reports_when_none_is_left() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let idle = open(&mut harness, true);
+    let busy = open(&mut harness, true);
+    harness.send(busy, &client::write(0, 1, 0, &[9; 512]));
+    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain });
+    assert!(!harness.is_connected(idle) && harness.is_connected(busy));
+    let late = harness.connect();
+    assert!(!harness.is_connected(late));
+    assert!(harness.mail.is_empty());
+    harness.complete_all();
+    assert!(!harness.is_connected(busy));
+    assert!(matches!(harness.mail[..], [(WorkerId(0), NbdMail::Drained)]));
+    harness.check_empty();
+
+    let mut control = control();
+    verb(&mut control, 1, NbdVerb::Drain);
+    assert!(control.others.iter().any(|other| other.starts_with("Unlisten")));
+    for worker in [1, 2] {
+        assert!(control.replies.is_empty());
+        control.input(Input::Mail { from: WorkerId(worker), mail: NbdMail::Drained });
+    }
+    assert_eq!(control.replies, [(VerbId(1), NbdReply::Done)]);
+    verb(&mut control, 2, NbdVerb::Add(export("y", "nvme1n1")));
+    assert_eq!(control.replies[1].1, NbdReply::Error(NbdError::Draining));
+}

@@ -1,0 +1,297 @@
+//! Option haggling: what is answered, what ends the connection, and that nothing depends on how the
+//! bytes are cut.
+
+mod support;
+
+use anabranch_export::fuzz::Harness;
+use anabranch_export::fuzz::client::{self, OptionReply};
+use anabranch_export::nbd::wire::{export_flag, info, option, option_reply};
+use anabranch_export::nbd::{HANDSHAKE_TIMEOUT, MAX_OPTION_BYTES, NbdConfig, NbdEvent};
+use support::{DISK_BYTES, export, server};
+
+/// The replies to some options sent after the client's flags.
+fn haggle(harness: &mut Harness, options: &[Vec<u8>]) -> (Vec<OptionReply>, bool) {
+    let conn = harness.connect();
+    let mut bytes = client::flags();
+    options.iter().for_each(|option| bytes.extend_from_slice(option));
+    harness.send(conn, &bytes);
+    let received = harness.take(conn);
+    let (replies, rest) = client::negotiation(&received);
+    assert!(rest.is_empty());
+    let connected = harness.is_connected(conn);
+    harness.disconnect(conn);
+    harness.check_empty();
+    (replies, connected)
+}
+
+fn kinds(replies: &[OptionReply]) -> Vec<u32> {
+    replies.iter().map(|reply| reply.kind).collect()
+}
+
+#[test]
+fn go_tells_size_flags_and_block_sizes() {
+    let mut harness = server();
+    let wishes = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
+    let options = [
+        client::option(option::STRUCTURED_REPLY, &[]),
+        client::option(option::GO, &client::info("disk", &wishes)),
+    ];
+    let (replies, connected) = haggle(&mut harness, &options);
+    assert!(connected);
+    let ack = option_reply::ACK;
+    let told = option_reply::INFO;
+    assert_eq!(kinds(&replies), [ack, told, told, told, told, ack]);
+    let flags = export_flag::HAS_FLAGS
+        | export_flag::SEND_FLUSH
+        | export_flag::SEND_FUA
+        | export_flag::SEND_TRIM
+        | export_flag::SEND_WRITE_ZEROES
+        | export_flag::SEND_DF
+        | export_flag::CAN_MULTI_CONN;
+    let size = [&[0, 0][..], &DISK_BYTES.to_be_bytes(), &flags.to_be_bytes()].concat();
+    assert_eq!(replies[1].payload, size);
+    let sizes = [512_u32, 4096, 32 << 20].map(u32::to_be_bytes).concat();
+    assert_eq!(replies[2].payload, [&[0, 3][..], &sizes].concat());
+    assert_eq!(replies[3].payload, b"\0\x01disk");
+    assert_eq!(replies[4].payload, b"\0\x02the disk nvme0n1");
+    assert_eq!(harness.events.len(), 2, "opened, left: {:?}", harness.events);
+}
+
+#[test]
+fn flags_follow_the_device() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| {
+        head.limits.max_discard_blocks = 0;
+        head.limits.max_write_zeroes_blocks = 0;
+    });
+    let flags_of = |harness: &mut Harness| {
+        let go = client::option(option::GO, &client::info("disk", &[]));
+        let (replies, _) = haggle(harness, &[go]);
+        u16::from_be_bytes(*replies[0].payload.last_chunk().expect("flags"))
+    };
+    let flags = flags_of(&mut harness);
+    assert_eq!(flags & (export_flag::SEND_TRIM | export_flag::SEND_WRITE_ZEROES), 0);
+    assert_eq!(flags & export_flag::SEND_DF, 0, "only with structured replies");
+    assert_eq!(flags & export_flag::READ_ONLY, 0);
+    harness.host.change_head(0, |head| head.limits.read_only = true);
+    assert_ne!(flags_of(&mut harness) & export_flag::READ_ONLY, 0);
+}
+
+#[test]
+fn a_4096_byte_device_announces_its_blocks() {
+    let config = NbdConfig { listen: Vec::new(), exports: vec![export("disk", "nvme0n1")] };
+    let mut harness = Harness::new(config, 1 << 20);
+    harness.host.add_disk("nvme0n1", 1 << 20, 4096);
+    let go = client::option(option::INFO, &client::info("disk", &[info::BLOCK_SIZE]));
+    let (replies, _) = haggle(&mut harness, &[go]);
+    let sizes = [4096_u32, 4096, 32 << 20].map(u32::to_be_bytes).concat();
+    assert_eq!(replies[1].payload, [&[0, 3][..], &sizes].concat());
+}
+
+#[test]
+fn the_old_way_to_take_an_export() {
+    for (flags, zeroes) in [(1_u32, 124), (3, 0)] {
+        let mut harness = server();
+        let conn = harness.connect();
+        let mut bytes = flags.to_be_bytes().to_vec();
+        bytes.extend(client::option(option::EXPORT_NAME, b"disk"));
+        harness.send(conn, &bytes);
+        let received = harness.take(conn);
+        let (replies, rest) = client::negotiation(&received);
+        assert!(replies.is_empty());
+        assert_eq!(rest.len(), 8 + 2 + zeroes);
+        assert_eq!(rest[..8], DISK_BYTES.to_be_bytes());
+        assert!(rest[10..].iter().all(|&byte| byte == 0));
+        assert!(harness.is_connected(conn));
+    }
+}
+
+#[test]
+fn the_only_export_is_the_default_one() {
+    let open = |exports: &[&str], name: &str| {
+        let exports = exports.iter().map(|name| export(name, "nvme0n1")).collect();
+        let mut harness = Harness::new(NbdConfig { listen: Vec::new(), exports }, 1 << 20);
+        harness.host.add_disk("nvme0n1", 1 << 20, 512);
+        let go = client::option(option::GO, &client::info(name, &[]));
+        kinds(&haggle(&mut harness, &[go]).0).last() == Some(&option_reply::ACK)
+    };
+    assert!(open(&["disk"], ""));
+    assert!(open(&["", "other"], ""));
+    assert!(!open(&["disk", "other"], ""));
+    assert!(!open(&[], ""));
+}
+
+#[test]
+fn list_names_what_is_there() {
+    let exports = vec![export("a", "nvme0n1"), export("b", "nvme9n9"), export("c", "nvme0n1")];
+    let mut harness = Harness::new(NbdConfig { listen: Vec::new(), exports }, 1 << 20);
+    harness.host.add_disk("nvme0n1", 1 << 20, 512);
+    let (replies, connected) = haggle(&mut harness, &[client::option(option::LIST, &[])]);
+    assert!(connected);
+    assert_eq!(
+        kinds(&replies),
+        [option_reply::SERVER, option_reply::SERVER, option_reply::ACK],
+        "an export without its device is not listed"
+    );
+    assert_eq!(replies[0].payload, b"\0\0\0\x01athe disk nvme0n1");
+    // And cannot be opened.
+    let go = client::option(option::GO, &client::info("b", &[]));
+    assert_eq!(kinds(&haggle(&mut harness, &[go]).0), [option_reply::ERR_UNKNOWN]);
+}
+
+#[test]
+fn refused_options_leave_the_negotiation_going() {
+    let table: &[(&str, Vec<u8>, u32)] = &[
+        ("TLS", client::option(option::STARTTLS, &[]), option_reply::ERR_UNSUP),
+        ("unknown", client::option(99, b"whatever"), option_reply::ERR_UNSUP),
+        ("meta context", client::option(10, &[0; 30]), option_reply::ERR_UNSUP),
+        ("extended headers", client::option(11, &[]), option_reply::ERR_UNSUP),
+        ("list with payload", client::option(option::LIST, b"x"), option_reply::ERR_INVALID),
+        (
+            "structured with payload",
+            client::option(option::STRUCTURED_REPLY, b"x"),
+            option_reply::ERR_INVALID,
+        ),
+        ("empty info", client::option(option::INFO, &[]), option_reply::ERR_INVALID),
+        (
+            "name longer than the option",
+            client::option(option::GO, &[0xff, 0xff, 0xff, 0xff, 0, 0]),
+            option_reply::ERR_INVALID,
+        ),
+        (
+            "more wishes than there are",
+            client::option(option::GO, b"\0\0\0\x04disk\0\x02\0\x03"),
+            option_reply::ERR_INVALID,
+        ),
+        (
+            "bytes behind the wishes",
+            client::option(option::GO, b"\0\0\0\x04disk\0\0\0"),
+            option_reply::ERR_INVALID,
+        ),
+        (
+            "unknown name",
+            client::option(option::GO, &client::info("nope", &[])),
+            option_reply::ERR_UNKNOWN,
+        ),
+        (
+            "name that is no text",
+            client::option(option::GO, b"\0\0\0\x02\xff\xfe\0\0"),
+            option_reply::ERR_UNKNOWN,
+        ),
+        (
+            "too long",
+            client::option(option::GO, &vec![0; MAX_OPTION_BYTES as usize + 1]),
+            option_reply::ERR_TOO_BIG,
+        ),
+    ];
+    for (what, bytes, kind) in table {
+        let mut harness = server();
+        let after = client::option(option::LIST, &[]);
+        let (replies, connected) = haggle(&mut harness, &[bytes.clone(), after]);
+        assert_eq!(replies[0].kind, *kind, "{what}");
+        assert_eq!(replies.last().map(|it| it.kind), Some(option_reply::ACK), "{what}: goes on");
+        assert!(connected, "{what}");
+    }
+}
+
+#[test]
+fn violations_end_this_connection_only() {
+    let header = |option: u32, len: u32| {
+        let mut bytes = client::option(option, &[]);
+        bytes[12..].copy_from_slice(&len.to_be_bytes());
+        bytes
+    };
+    let flood: Vec<u8> = (0..300).flat_map(|_| client::option(99, &[])).collect();
+    let table: &[(&str, Vec<u8>)] = &[
+        ("unknown client flags", 4_u32.to_be_bytes().to_vec()),
+        ("no option magic", [client::flags(), vec![0; 16]].concat()),
+        ("option length 2^32-1", [client::flags(), header(option::GO, u32::MAX)].concat()),
+        ("long old-style name", [client::flags(), header(option::EXPORT_NAME, 9000)].concat()),
+        (
+            "unknown old-style name",
+            [client::flags(), client::option(option::EXPORT_NAME, b"nope")].concat(),
+        ),
+        ("options without end", [client::flags(), flood].concat()),
+    ];
+    for (what, bytes) in table {
+        let mut harness = server();
+        let other = support::open(&mut harness, true);
+        let conn = harness.connect();
+        harness.send(conn, bytes);
+        assert!(!harness.is_connected(conn), "{what}");
+        let told = harness.events.iter().any(|it| matches!(it, NbdEvent::Violation { .. }));
+        assert!(told, "{what}");
+        let answer = support::ask(&mut harness, other, 0, 0, 0, 512);
+        assert_eq!(answer.errno, 0, "{what}: the other client is unharmed");
+        harness.disconnect(other);
+        harness.check_empty();
+    }
+}
+
+#[test]
+fn abort_is_acknowledged_and_ends_the_connection() {
+    let mut harness = server();
+    let (replies, connected) = haggle(&mut harness, &[client::option(option::ABORT, &[])]);
+    assert_eq!(kinds(&replies), [option_reply::ACK]);
+    assert!(!connected);
+}
+
+#[test]
+fn a_client_that_does_not_finish_negotiating_is_cut_off() {
+    let mut harness = server();
+    let slow = harness.connect();
+    harness.send(slow, &client::flags());
+    let good = support::open(&mut harness, true);
+    harness.pass(HANDSHAKE_TIMEOUT);
+    assert!(!harness.is_connected(slow));
+    assert!(harness.is_connected(good));
+}
+
+#[test]
+fn a_client_that_does_not_read_replies_is_not_read_either() {
+    let mut harness = server();
+    harness.hold_transmissions = true;
+    let conn = harness.connect();
+    let mut bytes = client::flags();
+    // Replies with texts of 256 bytes; the backlog fills before the number of options does.
+    let wishes = vec![info::NAME; 4000];
+    for _ in 0..250 {
+        bytes.extend(client::option(option::INFO, &client::info("disk", &wishes)));
+    }
+    harness.send(conn, &bytes);
+    harness.disconnect(conn);
+    harness.check_empty();
+}
+
+#[test]
+fn every_split_of_a_negotiation_gives_the_same() {
+    let mut stream = client::flags();
+    stream.extend(client::option(99, b"abc"));
+    stream.extend(client::option(option::GO, &vec![1; MAX_OPTION_BYTES as usize + 5]));
+    stream.extend(client::option(option::STRUCTURED_REPLY, &[]));
+    stream.extend(client::option(option::LIST, &[]));
+    stream.extend(client::option(option::GO, &client::info("disk", &[info::NAME])));
+    stream.extend(client::request(0, 0, 5, 512, 1024));
+    let whole = {
+        let mut harness = server();
+        let conn = harness.connect();
+        harness.send(conn, &stream);
+        harness.take(conn)
+    };
+    // The long option in the middle is all alike: cut around it, and at some places in it.
+    for cut in (1..120)
+        .chain((120..stream.len() - 200).step_by(97))
+        .chain(stream.len() - 200..stream.len())
+    {
+        let mut harness = server();
+        let conn = harness.connect();
+        harness.send(conn, &stream[..cut]);
+        harness.send(conn, &stream[cut..]);
+        assert_eq!(harness.take(conn), whole, "cut at {cut}");
+    }
+    let mut harness = server();
+    harness.portion = 1;
+    let conn = harness.connect();
+    harness.send(conn, &stream);
+    assert_eq!(harness.take(conn), whole, "byte by byte");
+}

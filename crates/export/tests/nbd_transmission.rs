@@ -1,0 +1,397 @@
+//! Requests and their answers: data, flags, errors, and that the stream stays in step.
+
+mod support;
+
+use anabranch_export::fuzz::client;
+use anabranch_export::nbd::wire::{command, command_flag, errno};
+use anabranch_export::nbd::{MAX_REQUEST_BYTES, NbdEvent};
+use anabranch_host::user::{IoError, RequestOp};
+use anabranch_proto::nvme::status::Status;
+use std::collections::BTreeMap;
+use support::{DISK_BYTES, Random, ask, large_server, one_answer, open, server};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn reads_and_writes_of_all_sizes_move_the_right_bytes() {
+    for structured in [false, true] {
+        for aims in [false, true] {
+            let mut harness = large_server();
+            harness.aims = aims;
+            let conn = open(&mut harness, structured);
+            for (offset, bytes) in [
+                (0, 512),
+                (4096, 4096),
+                (512, 128 << 10),
+                (MIB, MIB),
+                (512, MIB + 512),
+                (3 * MIB, 5 * MIB + 1024),
+                (32 * MIB, 32 * MIB),
+            ] {
+                let payload: Vec<u8> = (0..bytes).map(|i| (i / 512 * 7 + i) as u8).collect();
+                harness.send(conn, &client::write(0, 77, offset as u64, &payload));
+                let answer = one_answer(&mut harness, conn, 0);
+                assert_eq!(answer.errno, 0, "{bytes} bytes at {offset}");
+                assert!(harness.host.disk(0)[offset..offset + bytes] == payload, "on the disk");
+                let len = bytes as u32;
+                let answer = ask(&mut harness, conn, command::READ, 0, offset as u64, len);
+                assert_eq!(answer.errno, 0);
+                assert!(answer.bytes() == payload, "{bytes} bytes read at {offset}");
+                let first = answer.data.keys().next().copied();
+                assert_eq!(first, Some(if structured { offset as u64 } else { 0 }));
+            }
+            assert!(harness.aimed > 0, "large payload is aimed");
+            harness.disconnect(conn);
+            harness.check_empty();
+        }
+    }
+}
+
+#[test]
+fn every_piece_of_a_write_carries_fua() {
+    let mut harness = large_server();
+    let conn = open(&mut harness, true);
+    for (flags, expected) in [(command_flag::FUA, true), (0, false)] {
+        harness.host.log.clear();
+        harness.send(conn, &client::write(flags, 77, 0, &vec![5; 3 * MIB + 512]));
+        assert_eq!(one_answer(&mut harness, conn, 0).errno, 0);
+        let fua: Vec<bool> = harness
+            .host
+            .log
+            .iter()
+            .map(|op| matches!(op, RequestOp::Write { fua: true, .. }))
+            .collect();
+        assert_eq!(fua, [expected; 4]);
+    }
+}
+
+#[test]
+fn commands_without_data_become_the_right_requests() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    let fua = command_flag::FUA;
+    let no_hole = command_flag::NO_HOLE;
+    let zeroes = |deallocate, fua| RequestOp::WriteZeroes { lba: 8, blocks: 16, deallocate, fua };
+    let trim = RequestOp::Discard { lba: 8, blocks: 16 };
+    let table: &[(u16, u16, &[RequestOp])] = &[
+        (command::FLUSH, 0, &[RequestOp::Flush]),
+        (command::FLUSH, fua, &[RequestOp::Flush]),
+        (command::TRIM, 0, &[trim]),
+        // A trim has no FUA of its own.
+        (command::TRIM, fua, &[trim, RequestOp::Flush]),
+        (command::WRITE_ZEROES, 0, &[zeroes(true, false)]),
+        (command::WRITE_ZEROES, no_hole, &[zeroes(false, false)]),
+        (command::WRITE_ZEROES, no_hole | fua, &[zeroes(false, true)]),
+    ];
+    for (command, flags, expected) in table {
+        harness.host.log.clear();
+        let answer = ask(&mut harness, conn, *command, *flags, 4096, 8192);
+        assert_eq!(answer.errno, 0, "command {command} flags {flags}");
+        assert_eq!(harness.host.log, *expected);
+    }
+    // These have no announced maximum.
+    let bytes = (DISK_BYTES - 512) as u32;
+    assert_eq!(ask(&mut harness, conn, command::TRIM, 0, 512, bytes).errno, 0);
+    assert_eq!(ask(&mut harness, conn, command::WRITE_ZEROES, 0, 512, bytes).errno, 0);
+}
+
+#[test]
+fn bad_requests_are_answered_and_the_stream_stays_in_step() {
+    let end = DISK_BYTES;
+    let too_long = MAX_REQUEST_BYTES + 512;
+    let table: &[(&str, u16, u16, u64, u32, u32)] = &[
+        ("read past the end", command::READ, 0, end, 512, errno::EINVAL),
+        ("read over the end", command::READ, 0, end - 512, 1024, errno::EINVAL),
+        ("offset overflow", command::READ, 0, u64::MAX - 511, 512, errno::EINVAL),
+        ("offset far out", command::READ, 0, 1 << 63, 512, errno::EINVAL),
+        ("oversize read", command::READ, 0, 0, too_long, errno::EINVAL),
+        ("huge read", command::READ, 0, 0, u32::MAX, errno::EINVAL),
+        ("unaligned offset", command::READ, 0, 1, 512, errno::EINVAL),
+        ("unaligned length", command::READ, 0, 0, 513, errno::EINVAL),
+        ("empty read", command::READ, 0, 0, 0, errno::EINVAL),
+        ("unknown flag", command::READ, 1 << 9, 0, 512, errno::EINVAL),
+        ("one chunk too long", command::READ, command_flag::DF, 0, 2 << 20, errno::EOVERFLOW),
+        ("write past the end", command::WRITE, 0, end, 512, errno::ENOSPC),
+        ("write over the end", command::WRITE, 0, end - 512, 1024, errno::ENOSPC),
+        ("unaligned write", command::WRITE, 0, 100, 512, errno::EINVAL),
+        ("unaligned write length", command::WRITE, 0, 0, 100, errno::EINVAL),
+        ("oversize write", command::WRITE, 0, 0, too_long, errno::EINVAL),
+        ("empty write", command::WRITE, 0, 0, 0, errno::EINVAL),
+        ("flag of another command", command::WRITE, command_flag::DF, 0, 512, errno::EINVAL),
+        ("trim over the end", command::TRIM, 0, end - 512, 1024, errno::EINVAL),
+        ("unaligned trim", command::TRIM, 0, 1, 512, errno::EINVAL),
+        ("zeroes over the end", command::WRITE_ZEROES, 0, end - 512, 1024, errno::ENOSPC),
+        ("fast zero", command::WRITE_ZEROES, 1 << 4, 0, 512, errno::EINVAL),
+        ("cache", 5, 0, 0, 512, errno::EINVAL),
+        ("block status", 7, 0, 0, 512, errno::EINVAL),
+        ("unknown command", 0xffff, 0xffff, u64::MAX, u32::MAX, errno::EINVAL),
+    ];
+    for structured in [false, true] {
+        for (what, command, flags, offset, bytes, expected) in table {
+            let mut harness = server();
+            harness.portion = 1 << 20;
+            let conn = open(&mut harness, structured);
+            let mut stream = client::request(*command, *flags, 77, *offset, *bytes);
+            if *command == command::WRITE {
+                stream.resize(stream.len() + *bytes as usize, 0xee);
+            }
+            stream.extend(client::request(command::READ, 0, 78, 4096, 512));
+            harness.send(conn, &stream);
+            let received = harness.take(conn);
+            let (answers, rest) = client::answers(&received, &BTreeMap::from([(78, 512)]));
+            assert!(rest.is_empty(), "{what}");
+            // Without structured replies there is no such flag.
+            let expected = match (structured, *expected) {
+                (false, errno::EOVERFLOW) => errno::EINVAL,
+                (_, expected) => expected,
+            };
+            assert_eq!(answers[&77].errno, expected, "{what}");
+            assert!(answers[&77].done && answers[&77].data.is_empty(), "{what}");
+            assert_eq!(answers[&78].bytes(), harness.host.disk(0)[4096..4608], "{what}");
+            if structured && *command == command::READ {
+                assert!(!answers[&77].text.is_empty(), "{what}: says why");
+            }
+            harness.disconnect(conn);
+            harness.check_empty();
+        }
+    }
+}
+
+#[test]
+fn a_read_only_device_refuses_to_be_changed() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| head.limits.read_only = true);
+    let conn = open(&mut harness, true);
+    harness.send(conn, &client::write(0, 77, 0, &[0; 512]));
+    assert_eq!(one_answer(&mut harness, conn, 0).errno, errno::EPERM);
+    for command in [command::TRIM, command::WRITE_ZEROES] {
+        assert_eq!(ask(&mut harness, conn, command, 0, 0, 512).errno, errno::EPERM);
+    }
+    assert_eq!(ask(&mut harness, conn, command::READ, 0, 0, 512).errno, 0);
+    assert_eq!(ask(&mut harness, conn, command::FLUSH, 0, 0, 0).errno, 0);
+}
+
+#[test]
+fn a_device_without_trim_or_write_zeroes_refuses_them() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| {
+        head.limits.max_discard_blocks = 0;
+        head.limits.max_write_zeroes_blocks = 0;
+    });
+    let conn = open(&mut harness, true);
+    for command in [command::TRIM, command::WRITE_ZEROES] {
+        assert_eq!(ask(&mut harness, conn, command, 0, 0, 512).errno, errno::EINVAL);
+    }
+}
+
+#[test]
+fn a_bad_magic_number_ends_this_connection_only() {
+    let mut harness = server();
+    let other = open(&mut harness, true);
+    let conn = open(&mut harness, true);
+    let mut stream = client::request(command::READ, 0, 77, 0, 512);
+    stream.extend([0x42; 28]);
+    stream.extend(client::request(command::READ, 0, 78, 0, 512));
+    harness.send(conn, &stream);
+    assert!(!harness.is_connected(conn));
+    assert!(harness.events.iter().any(|event| matches!(event, NbdEvent::Violation { .. })));
+    assert_eq!(ask(&mut harness, other, command::READ, 0, 0, 512).errno, 0);
+    harness.disconnect(other);
+    harness.check_empty();
+}
+
+#[test]
+fn errors_of_the_host_become_the_right_numbers() {
+    let status = IoError::Status;
+    let table = [
+        (IoError::NoPath, errno::EIO, errno::EIO),
+        (IoError::Gone, errno::ESHUTDOWN, errno::ESHUTDOWN),
+        (status(Status::UNRECOVERED_READ_ERROR), errno::EIO, errno::EIO),
+        (status(Status::LBA_OUT_OF_RANGE), errno::EINVAL, errno::ENOSPC),
+        (status(Status::CAPACITY_EXCEEDED), errno::EINVAL, errno::ENOSPC),
+        (status(Status::WRITE_PROTECTED), errno::EPERM, errno::EPERM),
+    ];
+    for structured in [false, true] {
+        for (error, on_read, on_write) in table {
+            let mut harness = server();
+            let conn = open(&mut harness, structured);
+            harness.host.fault = Some((8, error));
+            let answer = ask(&mut harness, conn, command::READ, 0, 4096, 4096);
+            assert_eq!((answer.errno, answer.done), (on_read, true), "{error}");
+            assert!(answer.data.is_empty());
+            harness.send(conn, &client::write(0, 77, 4096, &[1; 4096]));
+            assert_eq!(one_answer(&mut harness, conn, 0).errno, on_write, "{error}");
+            // The same connection goes on.
+            assert_eq!(ask(&mut harness, conn, command::READ, 0, 0, 512).errno, 0);
+        }
+    }
+}
+
+#[test]
+fn a_long_read_that_fails_in_the_middle_ends_with_an_error() {
+    // Structured: an error chunk, after whatever data was there.
+    let mut harness = large_server();
+    let conn = open(&mut harness, true);
+    let bad = (5 * MIB / 512) as u64;
+    harness.host.fault = Some((bad, IoError::Status(Status::UNRECOVERED_READ_ERROR)));
+    let answer = ask(&mut harness, conn, command::READ, 0, 0, 16 << 20);
+    assert_eq!((answer.errno, answer.text.as_str()), (errno::EIO, "Unrecovered Read Error"));
+    assert!(answer.data.keys().all(|&offset| offset != 5 << 20));
+    assert_eq!(ask(&mut harness, conn, command::READ, 0, 0, 512).errno, 0);
+    // Simple: success was promised already, so the connection has to end.
+    let conn = open(&mut harness, false);
+    harness.send(conn, &client::request(command::READ, 0, 77, 0, 16 << 20));
+    assert!(!harness.is_connected(conn));
+    assert!(harness.events.iter().any(|event| matches!(event, NbdEvent::BrokenReply { .. })));
+    // Unless the first piece fails.
+    let conn = open(&mut harness, false);
+    let answer = ask(&mut harness, conn, command::READ, 0, 5 << 20, 16 << 20);
+    assert_eq!(answer.errno, errno::EIO);
+    harness.disconnect(conn);
+}
+
+#[test]
+fn a_long_write_that_fails_in_the_middle_takes_all_of_its_payload() {
+    for fault_at in [0, 2, 7] {
+        let mut harness = large_server();
+        let conn = open(&mut harness, true);
+        let bad = (fault_at * MIB / 512) as u64;
+        harness.host.fault = Some((bad, IoError::Status(Status::WRITE_FAULT)));
+        let mut stream = client::write(0, 77, 0, &vec![3; 8 * MIB]);
+        stream.extend(client::request(command::READ, 0, 78, 16 << 20, 512));
+        harness.send(conn, &stream);
+        let received = harness.take(conn);
+        let (answers, rest) = client::answers(&received, &BTreeMap::new());
+        assert!(rest.is_empty());
+        assert_eq!(answers[&77].errno, errno::EIO);
+        assert_eq!(answers[&78].errno, 0);
+        harness.disconnect(conn);
+        harness.check_empty();
+    }
+}
+
+#[test]
+fn long_simple_replies_are_one_stretch_each() {
+    let mut harness = large_server();
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, false);
+    let mut stream = Vec::new();
+    let mut reads = BTreeMap::new();
+    for (cookie, bytes) in [(1, 3 << 20), (2, 512), (3, (2 << 20) + 512), (4, 4096), (5, 1 << 20)] {
+        stream.extend(client::request(command::READ, 0, cookie, cookie << 20, bytes));
+        reads.insert(cookie, bytes);
+    }
+    stream.extend(client::request(command::FLUSH, 0, 6, 0, 0));
+    harness.send(conn, &stream);
+    // The last one completes first, again and again.
+    while harness.host.pending() > 0 {
+        harness.complete_one(usize::MAX);
+    }
+    let received = harness.take(conn);
+    let (answers, rest) = client::answers(&received, &reads);
+    assert!(rest.is_empty());
+    assert_eq!(answers.len(), 6);
+    for (cookie, bytes) in reads {
+        let from = (cookie << 20) as usize;
+        assert!(answers[&cookie].bytes() == harness.host.disk(0)[from..from + bytes as usize]);
+    }
+}
+
+#[test]
+fn random_requests_in_random_portions_and_orders_are_all_answered_right() {
+    let mut random = Random::seeded();
+    for round in 0..40 {
+        let mut harness = large_server();
+        let structured = random.below(2) == 0;
+        let conn = open(&mut harness, structured);
+        harness.complete_at_once = false;
+        harness.host.room = 1 + random.below(8) as usize;
+        harness.portion = [7, 100, 5000, 70_000][random.below(4) as usize];
+        harness.aims = random.below(2) == 0;
+        harness.hold_transmissions = random.below(2) == 0;
+        let (mut stream, mut reads) = (Vec::new(), BTreeMap::new());
+        let mut written = Vec::new();
+        let mut expected = harness.host.disk(0).to_vec();
+        let count = 40;
+        for cookie in 0..count {
+            // Each request has a MiB and a half of its own, so their order does not matter.
+            let offset = cookie * 3 * (MIB as u64 / 2);
+            let most = if random.below(4) == 0 { 3072 } else { 16 };
+            let bytes = 512 * (1 + random.below(most)) as u32;
+            let at = offset as usize..offset as usize + bytes as usize;
+            match random.below(4) {
+                0 => {
+                    let payload: Vec<u8> =
+                        (0..bytes).map(|i| (u64::from(i) * 3 + cookie) as u8).collect();
+                    expected[at].copy_from_slice(&payload);
+                    stream.extend(client::write(0, cookie, offset, &payload));
+                }
+                1 => {
+                    expected[at].fill(0);
+                    stream.extend(client::request(command::WRITE_ZEROES, 0, cookie, offset, bytes));
+                }
+                _ => {
+                    stream.extend(client::request(command::READ, 0, cookie, offset, bytes));
+                    reads.insert(cookie, bytes);
+                    written.push((cookie, at));
+                }
+            }
+        }
+        for part in stream.chunks(1 + random.below(90_000) as usize) {
+            harness.send(conn, part);
+            for _ in 0..random.below(4) {
+                harness.complete_one(random.below(8) as usize);
+                if random.below(3) == 0 {
+                    harness.release_transmissions();
+                }
+            }
+        }
+        while harness.unread(conn) > 0 || harness.host.pending() > 0 {
+            harness.complete_all();
+            harness.pass_time();
+        }
+        harness.complete_all();
+        let received = harness.take(conn);
+        let (answers, rest) = client::answers(&received, &reads);
+        assert!(rest.is_empty());
+        assert_eq!(answers.len() as u64, count, "round {round}: every request is answered");
+        assert!(answers.values().all(|answer| answer.done && answer.errno == 0));
+        assert!(harness.host.disk(0) == expected, "round {round}: the disk is right");
+        for (cookie, at) in written {
+            assert!(answers[&cookie].bytes() == expected[at], "round {round}: read {cookie}");
+        }
+        harness.disconnect(conn);
+        harness.check_empty();
+    }
+}
+
+#[test]
+fn every_split_of_a_stream_gives_the_same() {
+    let mut stream = client::request(command::READ, 0, 1, 0, 1024);
+    stream.extend(client::write(0, 2, 4096, &[9; 512]));
+    stream.extend(client::write(0, 3, 1, &[9; 512]));
+    stream.extend(client::request(99, 0, 4, 0, 0));
+    stream.extend(client::request(command::FLUSH, 0, 5, 0, 0));
+    stream.extend(client::request(command::READ, 0, 6, 4096, 512));
+    // In which order they are answered depends on what was there at once; how does not.
+    let answered = |bytes: &[u8]| client::answers(bytes, &BTreeMap::new()).0;
+    let whole = {
+        let mut harness = server();
+        let conn = open(&mut harness, true);
+        harness.send(conn, &stream);
+        answered(&harness.take(conn))
+    };
+    assert_eq!(whole.len(), 6);
+    let mut harness = server();
+    for cut in 1..stream.len() {
+        let conn = open(&mut harness, true);
+        harness.send(conn, &stream[..cut]);
+        harness.send(conn, &stream[cut..]);
+        assert_eq!(answered(&harness.take(conn)), whole, "cut at {cut}");
+        harness.disconnect(conn);
+    }
+    harness.portion = 1;
+    let conn = open(&mut harness, true);
+    harness.send(conn, &stream);
+    assert_eq!(answered(&harness.take(conn)), whole, "byte by byte");
+}
