@@ -11,14 +11,13 @@ pub(crate) const LIMIT: usize = 4;
 /// A notice that this target gives (Base "Asynchronous Event Information - Notice").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    NamespacesChanged,
-    AnaChanged,
-    DiscoveryChanged,
+    Namespaces,
+    Ana,
+    Discovery,
 }
 
 impl Notice {
-    const ALL: [Notice; 3] =
-        [Notice::NamespacesChanged, Notice::AnaChanged, Notice::DiscoveryChanged];
+    const ALL: [Notice; 3] = [Notice::Namespaces, Notice::Ana, Notice::Discovery];
 
     const fn bit(self) -> u8 {
         1 << self as u8
@@ -27,9 +26,9 @@ impl Notice {
     /// The bit of the asynchronous event configuration that lets it through.
     const fn enable(self) -> u32 {
         match self {
-            Notice::NamespacesChanged => AsyncEventConfig::NAMESPACE_ATTRIBUTE,
-            Notice::AnaChanged => AsyncEventConfig::ANA_CHANGE,
-            Notice::DiscoveryChanged => AsyncEventConfig::DISCOVERY_CHANGE,
+            Notice::Namespaces => AsyncEventConfig::NAMESPACE_ATTRIBUTE,
+            Notice::Ana => AsyncEventConfig::ANA_CHANGE,
+            Notice::Discovery => AsyncEventConfig::DISCOVERY_CHANGE,
         }
     }
 
@@ -37,9 +36,9 @@ impl Notice {
     /// notice through.
     const fn event(self) -> AsyncEvent {
         match self {
-            Notice::NamespacesChanged => AsyncEvent::NAMESPACES,
-            Notice::AnaChanged => AsyncEvent::ANA,
-            Notice::DiscoveryChanged => AsyncEvent::DISCOVERY,
+            Notice::Namespaces => AsyncEvent::NAMESPACES,
+            Notice::Ana => AsyncEvent::ANA,
+            Notice::Discovery => AsyncEvent::DISCOVERY,
         }
     }
 }
@@ -47,9 +46,9 @@ impl Notice {
 /// What the configuration may enable on an I/O controller, and on a discovery controller (OAES).
 pub(crate) const fn supported(discovery: bool) -> u32 {
     if discovery {
-        Notice::DiscoveryChanged.enable()
+        Notice::Discovery.enable()
     } else {
-        Notice::NamespacesChanged.enable() | Notice::AnaChanged.enable()
+        Notice::Namespaces.enable() | Notice::Ana.enable()
     }
 }
 

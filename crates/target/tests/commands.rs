@@ -177,7 +177,7 @@ fn c39_the_fifth_event_request() {
     let (admin, _) = rig.controller(0);
     let parked: Vec<u16> = (0..4).map(|_| rig.start(admin, aer::request(), 0)).collect();
     fails(&rig.run(admin, aer::request(), 0), Status::AER_LIMIT_EXCEEDED);
-    assert!(parked.iter().all(|cid| rig.wires[&admin].done.get(cid).is_none()));
+    assert!(parked.iter().all(|cid| !rig.wires[&admin].done.contains_key(cid)));
     // A controller reset answers them.
     rig.set_cc(admin, Cc(0));
     for cid in parked {
@@ -268,7 +268,7 @@ fn c42_identify_and_features() {
 fn all_io_commands_do_what_they_say() {
     let mut rig = Rig::new(config());
     let (_, queue) = rig.controller(0);
-    let data: Vec<u8> = (0..1_u32 << 20).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..1_u32 << 20).map(|i| ((i * 7) >> 3) as u8).collect();
     assert_eq!(rig.run_out(queue, write(3, 256), &data).status, Status::SUCCESS);
     assert_eq!(rig.run(queue, read(3, 256), 1 << 20).data, data);
     assert_eq!(rig.run_out(queue, io::compare(1, 3, 256), &data).status, Status::SUCCESS);

@@ -237,7 +237,7 @@ impl fmt::Display for Shape {
 
 /// The largest unit that leaves a whole number.
 fn whole(f: &mut fmt::Formatter<'_>, n: u64, units: &[(u64, &str)]) -> fmt::Result {
-    let fits = |(worth, _): &&(u64, &str)| n % worth == 0 && n >= *worth;
+    let fits = |(worth, _): &&(u64, &str)| n.is_multiple_of(*worth) && n >= *worth;
     let (worth, name) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
     write!(f, "{}{name}", n / worth)
 }

@@ -118,7 +118,7 @@ impl Target {
         check_group(group)?;
         if self.ports[at].ana.set(group, state) {
             let concerned = |c: &crate::controller::Controller| c.port == at;
-            self.notify(now, Notice::AnaChanged, concerned, bufs);
+            self.notify(now, Notice::Ana, concerned, bufs);
         }
         Ok(TargetReply::Done)
     }
@@ -256,14 +256,14 @@ impl Target {
         for controller in self.controllers.iter_mut().flatten().filter(|c| concerned(c)) {
             controller.namespace_changed(nsid);
         }
-        self.notify(now, Notice::NamespacesChanged, concerned, bufs);
+        self.notify(now, Notice::Namespaces, concerned, bufs);
     }
 
     /// What the discovery log says has changed: one step of its generation.
     fn discovery_changed(&mut self, now: Time, bufs: &mut dyn Buffers) {
         self.discovery_generation += 1;
         let concerned = crate::controller::Controller::is_discovery;
-        self.notify(now, Notice::DiscoveryChanged, concerned, bufs);
+        self.notify(now, Notice::Discovery, concerned, bufs);
     }
 
     fn set_allowed(

@@ -327,6 +327,22 @@ impl Rig {
         self.replies.remove(&id).expect("a reply at once")
     }
 
+    /// A verb that is answered later, see [`Rig::reply`].
+    pub fn later(&mut self, verb: TargetVerb) {
+        let id = VerbId(self.next_verb);
+        self.next_verb += 1;
+        self.input(Input::Verb { id, verb });
+        assert!(self.replies.is_empty(), "no reply yet");
+    }
+
+    pub fn reply(&mut self) -> Result<TargetReply, TargetError> {
+        self.replies.pop_first().expect("a reply").1
+    }
+
+    pub fn target_timeout(&mut self) -> Option<Time> {
+        self.target.poll_timeout()
+    }
+
     pub fn ok(&mut self, verb: TargetVerb) {
         assert_eq!(self.verb(verb), Ok(TargetReply::Done));
     }
@@ -451,6 +467,15 @@ impl Rig {
         assert_eq!(self.csts(admin) & 1, 1, "ready");
         let io = self.io_queue(port, cntlid, 1);
         (admin, io)
+    }
+
+    /// A controller through a port whose link takes its time.
+    pub fn controller_after_delay(&mut self, port: u16) -> (ConnId, ConnId) {
+        let shape = self.status().ports[usize::from(port)].shape.clone();
+        self.ok(TargetVerb::Shape { port, shape: Default::default() });
+        let pair = self.controller(port);
+        self.ok(TargetVerb::Shape { port, shape });
+        pair
     }
 
     pub fn io_queue(&mut self, port: u16, cntlid: u16, qid: u16) -> ConnId {

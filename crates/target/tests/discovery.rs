@@ -1,0 +1,116 @@
+//! The discovery subsystem: its log, generation counter and event, on every port.
+
+mod common;
+
+use anabranch_proto::machine::ConnId;
+use anabranch_proto::nvme::feature::AsyncEventConfig;
+use anabranch_proto::nvme::identify::{self, ControllerKind, Identify};
+use anabranch_proto::nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, SubsystemKind, lid};
+use anabranch_proto::nvme::property::Cc;
+use anabranch_proto::nvme::{Nqn, Status, aer, feature};
+use anabranch_target::TargetVerb;
+use common::*;
+
+fn discovery(rig: &mut Rig, port: u16) -> ConnId {
+    let (admin, _) = rig.admin_of(port, Nqn::DISCOVERY, 0);
+    rig.set_cc(admin, Cc::ENABLE);
+    assert_eq!(rig.csts(admin), 1);
+    admin
+}
+
+/// Reads the log as hosts do: the header, then everything, in pieces.
+fn log(rig: &mut Rig, admin: ConnId) -> (u64, Vec<DiscoveryEntry>) {
+    let head = rig.run(admin, GetLogPage::new(lid::DISCOVERY, 0, 16).sqe(), 16).data;
+    let entries = u64::from_le_bytes(head[8..16].try_into().unwrap());
+    let mut bytes = vec![];
+    while (bytes.len() as u64) < 1024 * (entries + 1) {
+        let page = GetLogPage::new(lid::DISCOVERY, bytes.len() as u64, 512);
+        bytes.extend(rig.run(admin, page.sqe(), 512).data);
+    }
+    let header = DiscoveryHeader::parse(&bytes, 1000).unwrap();
+    let list = bytes[1024..].chunks(1024).map(|entry| DiscoveryEntry::parse(entry).unwrap());
+    (header.generation, list.collect())
+}
+
+#[test]
+fn every_port_is_listed_with_the_bound_address() {
+    let mut config = config();
+    config.ports[1].advertise = Some("192.0.2.7:0".parse().unwrap());
+    let mut rig = Rig::new(config);
+    let admin = discovery(&mut rig, 1);
+    let (_, entries) = log(&mut rig, admin);
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|e| (e.kind, e.socket_addr().unwrap().to_string(), e.portid, e.subnqn.as_str()))
+        .collect();
+    let (one, two) = ("127.0.0.1:4420".to_string(), "192.0.2.7:4421".to_string());
+    assert_eq!(
+        seen,
+        [
+            (SubsystemKind::CurrentDiscovery, one.clone(), 1, Nqn::DISCOVERY),
+            (SubsystemKind::Nvm, one, 1, SUBSYSTEM),
+            (SubsystemKind::CurrentDiscovery, two.clone(), 2, Nqn::DISCOVERY),
+            (SubsystemKind::Nvm, two, 2, SUBSYSTEM),
+        ]
+    );
+}
+
+#[test]
+fn each_change_is_one_generation_and_one_event() {
+    let mut rig = Rig::new(config());
+    let admin = discovery(&mut rig, 0);
+    let wanted = AsyncEventConfig(AsyncEventConfig::DISCOVERY_CHANGE);
+    assert_eq!(rig.run(admin, wanted.sqe(), 0).status, Status::SUCCESS);
+    let (mut generation, _) = log(&mut rig, admin);
+    let allow = |host: &str| TargetVerb::AllowHost { subsystem: nqn(SUBSYSTEM), host: nqn(host) };
+    let deny = |host: &str| TargetVerb::DenyHost { subsystem: nqn(SUBSYSTEM), host: nqn(host) };
+    for (verb, left) in [
+        (TargetVerb::Advertise { port: 1, visible: false }, 2),
+        (TargetVerb::Advertise { port: 1, visible: true }, 4),
+        (allow(OTHER_HOST), 2),
+        (allow(HOST), 4),
+        (deny(OTHER_HOST), 4),
+        (deny(HOST), 2),
+    ] {
+        let request = rig.start(admin, aer::request(), 0);
+        let again = verb.clone();
+        rig.ok(verb);
+        let event = rig.poll(admin, request).expect("an event");
+        assert_eq!(aer::AsyncEvent::from_result(event.result), aer::AsyncEvent::DISCOVERY);
+        rig.ok(again);
+        let (now, entries) = log(&mut rig, admin);
+        assert_eq!((now, entries.len()), (generation + 1, left));
+        generation = now;
+    }
+}
+
+#[test]
+fn a_discovery_controller_is_nothing_else() {
+    let mut rig = Rig::new(config());
+    let admin = discovery(&mut rig, 0);
+    let data = rig.run(admin, Identify::CONTROLLER.sqe(), 4096).data;
+    let controller = identify::Controller::parse(&data).unwrap();
+    assert_eq!(controller.kind, ControllerKind::Discovery);
+    assert_eq!(controller.subnqn, Some(Nqn::discovery()));
+    assert_eq!(controller.oaes, AsyncEventConfig::DISCOVERY_CHANGE);
+    for sqe in [Identify::namespace(1).sqe(), Identify::active_namespaces(0).sqe()] {
+        assert!(rig.run(admin, sqe, 4096).status.is(Status::INVALID_FIELD));
+    }
+    let smart = GetLogPage::new(lid::SMART, 0, 512).sqe();
+    assert!(rig.run(admin, smart, 512).status.is(Status::INVALID_LOG_PAGE));
+    let queues = feature::NumberOfQueues::pairs(1).sqe();
+    assert!(rig.run(admin, queues, 0).status.is(Status::INVALID_FIELD));
+}
+
+#[test]
+fn a_forgotten_discovery_controller_ends() {
+    let mut rig = Rig::new(config());
+    let admin = discovery(&mut rig, 0);
+    rig.advance(ms(119_000));
+    assert!(!rig.wires[&admin].closed);
+    rig.advance(ms(2_000));
+    assert!(rig.wires[&admin].closed);
+    let (kept, _) = rig.admin_of(0, Nqn::DISCOVERY, 200_000);
+    rig.advance(ms(190_000));
+    assert!(!rig.wires[&kept].closed, "its host asked for another time");
+}

@@ -1,0 +1,149 @@
+//! Cut, stall and restore.
+
+mod common;
+
+use anabranch_proto::nvme::{Status, aer};
+use anabranch_target::{PortFault, TargetEvent, TargetVerb};
+use common::*;
+
+#[test]
+fn a_cut_resets_refuses_and_drops() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    let (_, other) = rig.controller(1);
+    rig.ok(TargetVerb::Shape { port: 0, shape: "delay=50ms".parse().unwrap() });
+    rig.start_out(queue, write(0, 1), &[1; 4096]);
+    rig.start_out(queue, write(1, 16), &vec![1; 64 << 10]);
+    rig.start(queue, read(0, 1), 4096);
+    rig.ok(TargetVerb::Cut { port: 0 });
+    assert!(rig.wires[&admin].closed && rig.wires[&queue].closed);
+    assert!(rig.dial(0).is_none(), "nobody listens");
+    rig.advance(ms(1000));
+    assert_eq!(rig.run(other, read(0, 32), 32 * 4096).data, vec![0; 32 * 4096], "dropped");
+    let status = rig.status();
+    assert_eq!((status.ports[0].fault, status.ports[0].listening), (PortFault::Cut, false));
+    assert_eq!((status.ports[0].connections, status.controllers.len()), (0, 1));
+    let at = status.ports[0].at.clone();
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert_eq!(rig.status().ports[0].at, at, "the same address again");
+    let (_, queue) = rig.controller_after_delay(0);
+    let cid = rig.start(queue, read(0, 1), 4096);
+    rig.advance(ms(51));
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn cut_and_restore_can_be_said_twice() {
+    let mut rig = Rig::new(config());
+    for _ in 0..2 {
+        rig.ok(TargetVerb::Cut { port: 1 });
+    }
+    for _ in 0..2 {
+        rig.ok(TargetVerb::Restore { port: 1 });
+    }
+    rig.controller(1);
+    let cuts = |e: &&TargetEvent| matches!(e, TargetEvent::PortCut { port: 1 });
+    assert_eq!(rig.events.iter().filter(cuts).count(), 1);
+}
+
+#[test]
+fn a_stall_is_silence_and_nothing_is_lost() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    let (_, other) = rig.controller(1);
+    rig.answer_r2t = false;
+    let asked = rig.start_out(queue, write(9, 16), &vec![9; 64 << 10]);
+    rig.ok(TargetVerb::Stall { port: 0 });
+    assert!(rig.wires[&queue].paused && rig.wires[&admin].paused);
+    // What was on its way may still arrive.
+    rig.send_asked(queue);
+    rig.answer_r2t = true;
+    let written = rig.start_out(queue, write(0, 1), &[1; 4096]);
+    let seen = rig.start(queue, read(0, 1), 4096);
+    let alive = rig.start(admin, aer::keep_alive(), 0);
+    rig.advance(ms(10_000));
+    let wires = [(queue, asked), (queue, written), (queue, seen), (admin, alive)];
+    for (conn, cid) in wires {
+        assert!(rig.poll(conn, cid).is_none() && !rig.wires[&conn].closed);
+    }
+    assert_eq!(rig.run(other, read(0, 32), 32 * 4096).data, vec![0; 32 * 4096], "not executed");
+    // A new connection gets no answer either.
+    let new = rig.dial(0).expect("the listener is there");
+    assert!(rig.wires[&new].paused);
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert!(!rig.wires[&queue].paused && !rig.wires[&new].paused);
+    for (conn, cid) in wires {
+        assert_eq!(rig.poll(conn, cid).unwrap().status, Status::SUCCESS);
+    }
+    assert_eq!(rig.run(other, read(9, 16), 64 << 10).data, vec![9; 64 << 10]);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_stall_with_a_shape_holds_what_is_in_the_link() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    rig.ok(TargetVerb::Shape { port: 0, shape: "delay=10ms,rate=800mbit".parse().unwrap() });
+    let cids: Vec<u16> = (0..10).map(|_| rig.start(queue, read(0, 1), 4096)).collect();
+    rig.ok(TargetVerb::Stall { port: 0 });
+    rig.advance(ms(1000));
+    assert!(rig.wires[&queue].done.is_empty());
+    rig.ok(TargetVerb::Restore { port: 0 });
+    rig.advance(ms(20));
+    assert!(cids.iter().all(|cid| rig.poll(queue, *cid).is_some()));
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_stalled_port_can_be_cut() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller_with(0, 500);
+    let (_, other) = rig.controller(1);
+    rig.ok(TargetVerb::Stall { port: 0 });
+    rig.start_out(queue, write(0, 1), &[1; 4096]);
+    rig.ok(TargetVerb::Cut { port: 0 });
+    assert!(rig.wires[&queue].closed);
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert_eq!(rig.run(other, read(0, 1), 4096).data, vec![0; 4096]);
+    rig.controller(0);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_peer_that_breaks_the_protocol_harms_only_itself() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    let (_, other) = rig.controller(0);
+    let junk = rig.dial(0).unwrap();
+    rig.send(junk, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(rig.wires[&junk].closed && rig.wires[&junk].term.is_some());
+    rig.send(queue, &[0x55; 64]);
+    assert!(rig.wires[&queue].closed && rig.wires[&queue].term.is_some());
+    assert!(!rig.wires[&admin].closed, "one queue, not the controller");
+    assert_eq!(rig.run(other, read(0, 1), 4096).status, Status::SUCCESS);
+    let faults = |e: &&TargetEvent| matches!(e, TargetEvent::ProtocolFault { port: 0, .. });
+    assert_eq!(rig.events.iter().filter(faults).count(), 2);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn losing_the_admin_queue_ends_the_controller() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    rig.hang_up(admin);
+    assert!(rig.wires[&queue].closed);
+    assert!(rig.status().controllers.is_empty());
+}
+
+#[test]
+fn losing_an_io_queue_does_not() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    rig.hang_up(queue);
+    assert_eq!(rig.run(admin, aer::keep_alive(), 0).status, Status::SUCCESS);
+    let status = rig.status();
+    assert_eq!(status.controllers[0].io_queues, 0);
+    let cntlid = status.controllers[0].cntlid;
+    rig.io_queue(0, cntlid, 1);
+}

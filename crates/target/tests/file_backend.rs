@@ -1,0 +1,224 @@
+//! A namespace in a file: what reaches the disk, and what its errors become (promises P6 and P7,
+//! fault F39, the file part of C72).
+
+mod common;
+
+use anabranch_proto::machine::{Buffers, ConnId, DiskOp, SystemError};
+use anabranch_proto::nvme::io::{self, DsmRange};
+use anabranch_proto::nvme::{Sqe, Status};
+use anabranch_target::{TargetError, TargetEvent, TargetReply, TargetVerb};
+use common::*;
+
+fn rig() -> (Rig, ConnId) {
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, MIB)];
+    let mut rig = Rig::new(config);
+    let (_, queue) = rig.controller(0);
+    (rig, queue)
+}
+
+/// Starts a command (with data from the host when there is some), ends its file operation.
+fn run(
+    rig: &mut Rig,
+    conn: ConnId,
+    sqe: Sqe,
+    data: &[u8],
+    result: Result<u32, SystemError>,
+) -> Done {
+    let cid = if data.is_empty() {
+        rig.start(conn, sqe, 1 << 20)
+    } else {
+        rig.start_out(conn, sqe, data)
+    };
+    assert!(rig.poll(conn, cid).is_none(), "not before the disk");
+    rig.finish_disk(result);
+    rig.poll(conn, cid).expect("answered when the disk is done")
+}
+
+#[test]
+fn operations_reach_the_disk_as_asked() {
+    let (mut rig, queue) = rig();
+    let cid = rig.start_out(queue, write(2, 1), &[7; 4096]);
+    let (_, file, op) = rig.disk[0];
+    assert_eq!(file.0, 9);
+    let DiskOp::Write { offset: 8192, buf, durable: false } = op else { panic!("{op:?}") };
+    assert_eq!(rig.bufs.bytes(buf), [7; 4096]);
+    rig.finish_disk(Ok(4096));
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+
+    let cid = rig.start_out(queue, io::write(1, 0, 16, true), &vec![8; 64 << 10]);
+    let op = rig.finish_disk(Ok(64 << 10));
+    assert!(matches!(op, DiskOp::Write { durable: true, .. }), "FUA: {op:?}");
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+
+    let cid = rig.start(queue, read(3, 2), 8192);
+    let DiskOp::Read { offset: 12288, buf } = rig.disk[0].2 else { panic!() };
+    rig.bufs.bytes_mut(buf).fill(0x3c);
+    rig.finish_disk(Ok(8192));
+    assert_eq!(rig.poll(queue, cid).unwrap().data, vec![0x3c; 8192]);
+
+    let cid = rig.start(queue, io::flush(1), 0);
+    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Flush);
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+
+    let cid = rig.start(queue, io::write_zeroes(1, 1, 3, true, true), 0);
+    let zero = DiskOp::Zero { offset: 4096, len: 12288, deallocate: true };
+    assert_eq!(rig.finish_disk(Ok(0)), zero);
+    assert!(rig.poll(queue, cid).is_none(), "FUA: not before the flush");
+    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Flush);
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn deallocate_goes_range_by_range() {
+    let (mut rig, queue) = rig();
+    let range = |lba, blocks| DsmRange { attributes: 0, blocks, lba }.to_bytes();
+    let ranges = [range(4, 2), range(0, 0), range(16, 1)].concat();
+    let cid = rig.start_out(queue, io::deallocate(1, 3), &ranges);
+    let zero = |offset, len| DiskOp::Zero { offset, len, deallocate: true };
+    assert_eq!(rig.finish_disk(Ok(0)), zero(16384, 8192));
+    assert_eq!(rig.finish_disk(Ok(0)), zero(65536, 4096));
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+    // One range outside: no file operation at all.
+    let bad = [range(4, 2), range(256, 1)].concat();
+    let done = rig.run_out(queue, io::deallocate(1, 2), &bad);
+    assert!(done.status.is(Status::LBA_OUT_OF_RANGE));
+    // Advice without deallocation does nothing.
+    let advice = io::deallocate(1, 1).with_cdw(11, 1);
+    assert_eq!(rig.run_out(queue, advice, &range(0, 1)).status, Status::SUCCESS);
+    assert!(rig.disk.is_empty());
+    rig.assert_no_leak();
+}
+
+#[test]
+fn compare_reads_and_compares() {
+    let (mut rig, queue) = rig();
+    for (content, status) in [(6, Status::SUCCESS), (5, Status::COMPARE_FAILURE.with_dnr())] {
+        let cid = rig.start_out(queue, io::compare(1, 0, 1), &[6; 4096]);
+        let DiskOp::Read { buf, .. } = rig.disk[0].2 else { panic!() };
+        rig.bufs.bytes_mut(buf).fill(content);
+        rig.finish_disk(Ok(4096));
+        assert_eq!(rig.poll(queue, cid).unwrap().status, status);
+    }
+    rig.assert_no_leak();
+}
+
+#[test]
+fn errors_become_statuses() {
+    let (mut rig, queue) = rig();
+    let quota = SystemError(122);
+    let stale = SystemError(116);
+    let data = vec![1; 4096];
+    for (error, reading, writing) in [
+        (SystemError::NO_SPACE, Status::CAPACITY_EXCEEDED, Status::CAPACITY_EXCEEDED),
+        (quota, Status::CAPACITY_EXCEEDED, Status::CAPACITY_EXCEEDED),
+        (SystemError::IO, Status::UNRECOVERED_READ_ERROR, Status::WRITE_FAULT),
+        (stale, Status::INTERNAL_ERROR, Status::INTERNAL_ERROR),
+    ] {
+        let done = run(&mut rig, queue, read(0, 1), &[], Err(error));
+        assert_eq!((done.status, done.data.len()), (reading.with_dnr(), 0));
+        let done = run(&mut rig, queue, io::compare(1, 0, 1), &data, Err(error));
+        assert_eq!(done.status, reading.with_dnr());
+        let done = run(&mut rig, queue, write(0, 1), &data, Err(error));
+        assert_eq!(done.status, writing.with_dnr());
+        let done = run(&mut rig, queue, io::write_zeroes(1, 0, 1, true, false), &[], Err(error));
+        assert_eq!(done.status, writing.with_dnr());
+    }
+    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.errors, 16);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
+    let (mut rig, queue) = rig();
+    let (_, other) = rig.controller(1);
+    let fault = Status::WRITE_FAULT.with_dnr();
+    // Two flushes run at once; only one of them hears the error from the system.
+    let beside = rig.start(other, io::flush(1), 0);
+    let first = rig.start(queue, io::flush(1), 0);
+    let ok = rig.disk.pop_front().unwrap();
+    rig.finish_disk(Err(SystemError::IO));
+    rig.disk.push_front(ok);
+    rig.finish_disk(Ok(0));
+    assert_eq!(rig.poll(queue, first).unwrap().status, fault);
+    assert_eq!(rig.poll(other, beside).unwrap().status, fault, "what it acknowledged is lost");
+    // Reported here and there: from now on flushes go to the disk again.
+    for conn in [queue, other] {
+        assert_eq!(run(&mut rig, conn, io::flush(1), &[], Ok(0)).status, Status::SUCCESS);
+    }
+    // A controller that comes later hears of it too, once, without the disk.
+    let (_, late) = rig.controller(0);
+    assert_eq!(rig.run(late, io::flush(1), 0).status, fault);
+    assert_eq!(run(&mut rig, late, io::flush(1), &[], Ok(0)).status, Status::SUCCESS);
+    let failed = |e: &TargetEvent| matches!(e, TargetEvent::FlushFailed { nsid: 1, .. });
+    assert!(rig.events.iter().any(failed));
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_write_with_fua_that_fails_is_sticky_too() {
+    let (mut rig, queue) = rig();
+    let (_, other) = rig.controller(1);
+    let fua = io::write(1, 0, 1, true);
+    let done = run(&mut rig, queue, fua, &[1; 4096], Err(SystemError::IO));
+    assert_eq!(done.status, Status::WRITE_FAULT.with_dnr());
+    assert_eq!(rig.run(other, io::flush(1), 0).status, Status::WRITE_FAULT.with_dnr());
+    let done = run(&mut rig, queue, fua, &[1; 4096], Ok(4096));
+    assert_eq!(done.status, Status::SUCCESS);
+}
+
+#[test]
+fn a_connection_that_goes_leaves_the_disk_its_buffers() {
+    let (mut rig, queue) = rig();
+    rig.start_out(queue, write(0, 1), &[1; 4096]);
+    rig.start(queue, read(0, 1), 4096);
+    rig.start_out(queue, io::compare(1, 0, 1), &[1; 4096]);
+    rig.start(queue, io::flush(1), 0);
+    rig.ok(TargetVerb::Cut { port: 0 });
+    assert_eq!(rig.bufs.in_use_bytes(), 3 * 4096, "the driver still names these");
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(4096));
+    }
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_namespace_that_goes_during_an_operation() {
+    let (mut rig, queue) = rig();
+    let reading = rig.start(queue, read(0, 1), 4096);
+    let zeroing = rig.start(queue, io::write_zeroes(1, 0, 1, true, true), 0);
+    rig.ok(TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 1 });
+    rig.finish_disk(Ok(4096));
+    rig.finish_disk(Ok(0));
+    assert!(rig.poll(queue, reading).is_some());
+    let done = rig.poll(queue, zeroing).unwrap();
+    assert!(done.status.is(Status::INVALID_NAMESPACE), "{}", done.status);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn damage_goes_through_the_disk() {
+    let (mut rig, _) = rig();
+    rig.later(TargetVerb::Corrupt { subsystem: nqn(SUBSYSTEM), nsid: 1, lba: 3 });
+    let op = rig.finish_disk(Ok(4096));
+    assert!(matches!(op, DiskOp::Write { offset: 12288, .. }), "{op:?}");
+    assert_eq!(rig.reply(), Ok(TargetReply::Done));
+    rig.later(TargetVerb::Corrupt { subsystem: nqn(SUBSYSTEM), nsid: 1, lba: 3 });
+    rig.finish_disk(Err(SystemError::IO));
+    assert_eq!(rig.reply(), Err(TargetError::Disk(SystemError::IO)));
+    rig.assert_no_leak();
+}
+
+#[test]
+fn out_of_buffers_a_file_read_waits() {
+    let (mut rig, queue) = rig();
+    let mut none = anabranch_proto::testing::MemoryBuffers::with_limit(0);
+    std::mem::swap(&mut none, &mut rig.bufs);
+    let cid = rig.start(queue, read(0, 1), 4096);
+    assert!(rig.disk.is_empty());
+    std::mem::swap(&mut none, &mut rig.bufs);
+    rig.advance(ms(5));
+    rig.finish_disk(Ok(4096));
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+}

@@ -1,0 +1,188 @@
+//! The shaper through the engine: rates, delays and fairness as a host measures them.
+
+mod common;
+
+use anabranch_proto::machine::{ConnId, Time};
+use anabranch_target::TargetVerb;
+use common::*;
+use std::time::Duration;
+
+fn shape(rig: &mut Rig, port: u16, text: &str) {
+    rig.ok(TargetVerb::Shape { port, shape: text.parse().unwrap() });
+}
+
+/// How long one command takes.
+fn latency(rig: &mut Rig, conn: ConnId, start: impl FnOnce(&mut Rig) -> u16) -> Duration {
+    let begin = rig.now;
+    let cid = start(rig);
+    for _ in 0..1000 {
+        if let Some(done) = rig.poll(conn, cid) {
+            return done.at.since(begin);
+        }
+        rig.advance(ms(1));
+    }
+    panic!("no answer within a second");
+}
+
+/// Keeps `depth` commands going for `span`; returns how many ended.
+fn closed_loop(
+    rig: &mut Rig,
+    conns: &[(ConnId, usize)],
+    span: Duration,
+    start: impl Fn(&mut Rig, ConnId) -> u16,
+) -> Vec<u64> {
+    let end = rig.now.after(span);
+    let mut counts = vec![0; conns.len()];
+    let mut flying: Vec<Vec<u16>> =
+        conns.iter().map(|&(conn, depth)| (0..depth).map(|_| start(rig, conn)).collect()).collect();
+    while rig.now < end {
+        let next = rig.target_timeout().unwrap_or(end).min(end);
+        rig.advance(next.since(rig.now).max(Duration::from_nanos(1)));
+        for (index, &(conn, _)) in conns.iter().enumerate() {
+            for cid in std::mem::take(&mut flying[index]) {
+                if rig.poll(conn, cid).is_some() {
+                    counts[index] += 1;
+                    let next = start(rig, conn);
+                    flying[index].push(next);
+                } else {
+                    flying[index].push(cid);
+                }
+            }
+        }
+    }
+    counts
+}
+
+#[track_caller]
+fn near(measured: f64, wanted: f64) {
+    assert!((measured / wanted - 1.0).abs() < 0.03, "{measured} instead of {wanted}");
+}
+
+#[test]
+fn an_unshaped_port_answers_at_once() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    let read = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
+    assert_eq!(read, Duration::ZERO);
+}
+
+#[test]
+fn each_command_pays_the_delay_once() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    shape(&mut rig, 0, "delay=30ms");
+    let wanted = ms(30)..ms(31);
+    let small = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
+    let large = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 256), 1 << 20));
+    let capsule = latency(&mut rig, queue, |rig| rig.start_out(queue, write(0, 1), &[1; 4096]));
+    let data = vec![1; 1 << 20];
+    let asked = latency(&mut rig, queue, |rig| rig.start_out(queue, write(0, 256), &data));
+    let alive = anabranch_proto::nvme::aer::keep_alive();
+    let admin = latency(&mut rig, admin, |rig| rig.start(admin, alive, 0));
+    for (name, time) in [
+        ("read", small),
+        ("large read", large),
+        ("write", capsule),
+        ("R2T", asked),
+        ("admin", admin),
+    ] {
+        assert!(wanted.contains(&time), "{name}: {time:?}");
+    }
+}
+
+#[test]
+fn large_commands_are_slower() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    shape(&mut rig, 0, "large=64k:20ms,delay=1ms");
+    let small = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 15), 15 * 4096));
+    let large = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 16), 16 * 4096));
+    assert_eq!(small, ms(1));
+    assert!((ms(21)..ms(22)).contains(&large), "{large:?}");
+}
+
+#[test]
+fn reads_are_held_to_rate_out() {
+    for (text, bytes_per_second) in [("rate_out=500mbit", 62.5e6), ("rate_out=2gbit", 250e6)] {
+        let mut rig = Rig::new(config());
+        let (_, queue) = rig.controller(0);
+        shape(&mut rig, 0, text);
+        let counts = closed_loop(&mut rig, &[(queue, 32)], ms(500), |rig, conn| {
+            rig.start(conn, read(0, 1), 4096)
+        });
+        near(counts[0] as f64 * 4096.0 / 0.5, bytes_per_second);
+    }
+}
+
+#[test]
+fn writes_are_held_to_rate_in() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    shape(&mut rig, 0, "rate_in=400mbit");
+    let data = vec![1; 64 << 10];
+    let counts = closed_loop(&mut rig, &[(queue, 8)], ms(500), |rig, conn| {
+        rig.start_out(conn, write(0, 16), &data)
+    });
+    near(counts[0] as f64 * 65536.0 / 0.5, 50e6);
+    // The other direction is free.
+    let counts = closed_loop(&mut rig, &[(queue, 8)], ms(20), |rig, conn| {
+        rig.start(conn, read(0, 16), 64 << 10)
+    });
+    assert!(counts[0] as f64 * 65536.0 / 0.02 > 50e6 * 3.0);
+}
+
+#[test]
+fn ports_do_not_share_a_link_and_connections_of_a_port_do() {
+    let mut rig = Rig::new(config());
+    let (_, deep) = rig.controller(0);
+    let (_, shallow) = rig.controller(0);
+    let (_, other) = rig.controller(1);
+    shape(&mut rig, 0, "rate=400mbit");
+    shape(&mut rig, 1, "rate=400mbit");
+    let conns = [(deep, 64), (shallow, 8), (other, 16)];
+    let counts =
+        closed_loop(&mut rig, &conns, ms(500), |rig, conn| rig.start(conn, read(0, 4), 16 << 10));
+    let rate = |count: u64| count as f64 * 16384.0 / 0.5;
+    near(rate(counts[0] + counts[1]), 50e6);
+    near(rate(counts[2]), 50e6);
+    let share = counts[1] as f64 / (counts[0] + counts[1]) as f64;
+    assert!((0.4..0.6).contains(&share), "depth 8 gets {share} beside depth 64");
+}
+
+#[test]
+fn congestion_stops_and_goes_on() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    shape(&mut rig, 0, "rate=400mbit,onoff=20ms:60ms");
+    let counts = closed_loop(&mut rig, &[(queue, 32)], ms(800), |rig, conn| {
+        rig.start(conn, read(0, 1), 4096)
+    });
+    near(counts[0] as f64 * 4096.0 / 0.8, 50e6 / 4.0);
+}
+
+#[test]
+fn a_slow_port_holds_no_buffers() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    shape(&mut rig, 0, "rate_out=8mbit");
+    for _ in 0..100 {
+        rig.start(queue, read(0, 256), 1 << 20);
+    }
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_shape_can_change_while_commands_wait() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    shape(&mut rig, 0, "rate_out=8kbit");
+    let cids: Vec<u16> = (0..64).map(|_| rig.start(queue, read(0, 1), 4096)).collect();
+    rig.advance(ms(100));
+    shape(&mut rig, 0, "none");
+    // One was on the link already; the others go at once.
+    rig.advance(ms(1));
+    assert!(cids.iter().filter(|cid| rig.poll(queue, **cid).is_some()).count() >= 63);
+    rig.advance(ms(60_000));
+    assert_eq!(rig.now.since(Time::ZERO).as_secs(), 61);
+    rig.assert_no_leak();
+}
