@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod digest;
 pub mod error;
+pub mod fuzz;
 pub mod host_queue;
 pub mod machine;
 pub mod nvme;
