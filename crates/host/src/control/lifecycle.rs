@@ -342,16 +342,20 @@ impl Controller {
             | Phase::StoppingQueues { until }
             | Phase::Stopping { until, .. } => Some(until),
         };
-        let parts = [
+        let of_life = [
             phase,
             self.link.as_ref().and_then(Link::due),
-            self.keep_alive_at,
+            self.keep_alive_at.filter(|_| self.keeps_alive()),
             self.fast_io_fail_at(),
-            self.ana.due(),
-            self.scan.due(),
-            self.events.due(),
         ];
-        parts.into_iter().flatten().min()
+        let while_live = [self.ana.due(), self.scan.due(), self.events.due()];
+        let while_live = while_live.into_iter().filter(|_| self.phase == Phase::Live);
+        of_life.into_iter().chain(while_live).flatten().min()
+    }
+
+    /// Keep-alive goes on until the queues are stopped.
+    fn keeps_alive(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Draining { .. } | Phase::StoppingQueues { .. })
     }
 
     fn fast_io_fail_at(&self) -> Option<Time> {
@@ -374,6 +378,9 @@ impl Controller {
             return self.command_expired(env, purpose);
         }
         self.phase_timeout(env, bufs);
+        if self.keeps_alive() && self.keep_alive_at.is_some_and(|at| at <= now) {
+            self.send_keep_alive(env, bufs);
+        }
         if self.phase == Phase::Live {
             self.live_timeout(env, bufs);
         }
@@ -416,9 +423,6 @@ impl Controller {
     }
 
     fn live_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        if self.keep_alive_at.is_some_and(|at| at <= env.now) {
-            self.send_keep_alive(env, bufs);
-        }
         self.ana_timeout(env, bufs);
         self.scan_timeout(env, bufs);
         self.event_timeout(env);

@@ -176,7 +176,7 @@ impl Control {
         let subsystem = &mut self.subsystems[index];
         let head = &subsystem.heads[at];
         let (name, path) = (subsystem.head_name(head), subsystem.path_name(head, controller));
-        if !head.paths.is_empty() && !(head.shared && namespace.shared) {
+        if !(head.paths.is_empty() || head.shared && namespace.shared) {
             return Err(format!("it may not be shared (NMIC), and {name} has a path already"));
         }
         if head.block_bytes != namespace.block_bytes {

@@ -1,0 +1,215 @@
+//! ANA: the log, pending paths, ANATT.
+
+use crate::fake::{Fake, Say, Space};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId, ControllerState};
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::status::Status;
+use std::time::Duration;
+
+const LIVE: Option<ControllerState> = Some(ControllerState::Live);
+
+fn ana_error(rig: &mut Rig) {
+    let head = rig.head("nvme0n1").unwrap().id;
+    let mail = ToControl::AnaError {
+        controller: ControllerId(0),
+        association: Association(1),
+        head,
+        status: Status::ANA_INACCESSIBLE,
+    };
+    rig.post(WorkerId(1), mail);
+}
+
+fn log_reads(rig: &Rig) -> usize {
+    rig.fake(1).count(|command| command.is_log(0x0c))
+}
+
+#[test]
+fn m14_an_ana_status_takes_the_path_out_until_a_fresh_log_was_processed() {
+    let mut rig = Rig::connected(1);
+    let (reads, generation) = (log_reads(&rig), rig.controller(0).unwrap().ana_generation);
+    // The log takes its time.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+    ana_error(&mut rig);
+    rig.run();
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    assert_eq!(log_reads(&rig), reads + 1, "exactly one read");
+    ana_error(&mut rig);
+    rig.run();
+    assert_eq!(log_reads(&rig), reads + 1, "one at a time");
+    assert_eq!(rig.controller(0).unwrap().ana_generation, generation);
+}
+
+#[test]
+fn m14_the_fresh_log_clears_it() {
+    let mut rig = Rig::connected(1);
+    let (reads, generation) = (log_reads(&rig), rig.controller(0).unwrap().ana_generation);
+    ana_error(&mut rig);
+    rig.run();
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+    assert_eq!(log_reads(&rig), reads + 1);
+    assert_eq!(rig.controller(0).unwrap().ana_generation, generation + 1);
+}
+
+#[test]
+fn m14_a_log_that_was_being_read_before_the_error_clears_nothing() {
+    let mut rig = Rig::connected(1);
+    let (reads, generation) = (log_reads(&rig), rig.controller(0).unwrap().ana_generation);
+    // The error comes in while the answer to the event's read is on its way.
+    rig.fake(1).raise(ANA_CHANGED);
+    rig.deliver(1);
+    ana_error(&mut rig);
+    rig.run();
+    assert_eq!(log_reads(&rig), reads + 2, "read once more");
+    assert_eq!(rig.controller(0).unwrap().ana_generation, generation + 1, "only the second counts");
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+}
+
+#[test]
+fn m15_a_group_in_change_for_twice_anatt_resets_the_controller() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 15)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance(Duration::from_millis(19_900));
+    assert_eq!(rig.state(0), LIVE);
+    rig.advance(Duration::from_millis(200));
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    assert_eq!(rig.event_count("ANATT timeout"), 1);
+}
+
+#[test]
+fn m15_another_change_does_not_prolong_and_leaving_change_ends_the_timer() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 15), (2, 1)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(15);
+    rig.fake(1).ana = Some([(1, 15), (2, 15)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(3);
+    rig.fake(1).ana = Some([(1, 1), (2, 2)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(100);
+    assert_eq!(rig.state(0), LIVE);
+    assert_eq!(rig.fake(1).connections, 1);
+}
+
+#[test]
+fn m17_a_group_that_the_log_does_not_list_blocks_the_path_until_it_does() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 1), (7, 1)].into());
+    rig.fake(1).ana_unlisted = [7].into();
+    rig.fake(1).spaces.insert(2, Space { group: 7, ..Space::new(0x22, 4096) });
+    let reads = log_reads(&rig);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads().len(), 1, "no path of the new device can carry I/O");
+    assert_eq!(log_reads(&rig), reads + 1, "the log was read again");
+    rig.fake(1).ana_unlisted.clear();
+    // F21: it heals without an event.
+    rig.advance_s(2);
+    assert!(!rig.path("nvme0n2", 0).expect("the device appears").ana_pending);
+}
+
+#[test]
+fn m18_a_log_larger_than_mdts_turns_ana_off_with_a_reason() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    // 16 + 64 * 32 + 2048 * 4 bytes, one transfer carries 8 KiB.
+    fake.mdts = 1;
+    fake.ana = Some([(1, 3)].into());
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.event_count("ANA is not used: its log takes 10256 bytes"), 1);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "optimized");
+    assert!(rig.get("nvme0c0n1", "ana_state").is_err(), "hidden without ANA");
+    assert_eq!(log_reads(&rig), 0);
+}
+
+#[test]
+fn without_ana_every_path_is_optimized_and_an_ana_status_only_pauses_it() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.ana = None;
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "optimized");
+    let generation = rig.controller(0).unwrap().ana_generation;
+    ana_error(&mut rig);
+    rig.run();
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    rig.advance(Duration::from_millis(1100));
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+    assert!(rig.controller(0).unwrap().ana_generation > generation, "the shards forget it too");
+}
+
+/// A whole log of one group.
+fn log_of(group: u32, state: u8, nsids: &[u32]) -> Vec<u8> {
+    let mut log = vec![0; 48];
+    log[8] = 1;
+    log[16..20].copy_from_slice(&group.to_le_bytes());
+    log[20..24].copy_from_slice(&(nsids.len() as u32).to_le_bytes());
+    log[32] = state;
+    log.extend(nsids.iter().flat_map(|nsid| nsid.to_le_bytes()));
+    log
+}
+
+#[test]
+fn c61_a_log_that_makes_no_sense_leaves_the_last_good_one_in_force() {
+    let huge = {
+        let mut log = log_of(1, 3, &[1]);
+        log[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+        log
+    };
+    let twice = {
+        let mut log = log_of(1, 3, &[1]);
+        log[8] = 2;
+        log.extend(&log_of(2, 3, &[1])[16..]);
+        log
+    };
+    let cases: [(&str, Vec<u8>); 7] = [
+        ("group 0", log_of(0, 3, &[1])),
+        ("group above ANAGRPMAX", log_of(65, 3, &[1])),
+        ("more namespaces than fit", huge),
+        ("NSID 0", log_of(1, 3, &[0, 1])),
+        ("not ascending", log_of(1, 3, &[2, 1])),
+        ("one namespace in two groups", twice),
+        ("all ones", vec![0xff; 4096]),
+    ];
+    for (what, log) in cases {
+        let mut rig = Rig::connected(1);
+        let data = log.clone();
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_log(0x0c).then(|| Say::Data(data.clone()))));
+        rig.raise(1, ANA_CHANGED);
+        assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "optimized", "{what}");
+        assert_eq!(rig.state(0), LIVE, "{what}");
+        // F21: it is read again, and works when the log does.
+        rig.fake(1).hook = None;
+        rig.fake(1).ana = Some([(1, 2)].into());
+        rig.advance_s(2);
+        assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "non-optimized", "{what}");
+
+        // At connect there is no last good one: the attempt fails, with the reason.
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_log(0x0c).then(|| Say::Data(log.clone()))));
+        let why = rig.connect_fails(1, |_| ());
+        assert!(why.contains("ANA log"), "{what}: {why}");
+    }
+}
+
+#[test]
+fn c61_an_unknown_state_gives_no_access() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 9)].into());
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "inaccessible");
+}
+
+#[test]
+fn c61_a_log_that_never_works_again_ends_in_a_reset() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Status(0x006))));
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(60);
+    assert!(rig.event_count("live -> resetting (ANA log: Internal Error") == 1, "{:?}", rig.events);
+}

@@ -1,0 +1,244 @@
+//! Attributes, figures and the verbs about devices.
+
+use crate::fake::Say;
+use crate::rig::{NQN, Rig};
+use anabranch_host::attribute;
+use anabranch_host::mail::{HeadStats, PathStats, ShardStats, ToControl};
+use anabranch_host::topology::ControllerId;
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_policy::Policy;
+use anabranch_proto::machine::WorkerId;
+
+#[test]
+fn every_attribute_can_be_read_and_only_writable_ones_written() {
+    let mut rig = Rig::connected(1);
+    for entry in attribute::all() {
+        let object = match entry.object {
+            attribute::ObjectKind::Subsystem => "nvme-subsys0",
+            attribute::ObjectKind::Controller => "nvme0",
+            attribute::ObjectKind::Head => "nvme0n1",
+            attribute::ObjectKind::Path => "nvme0c0n1",
+        };
+        let value = rig.get(object, entry.name);
+        let hidden = matches!(entry.name, "nguid" | "eui");
+        assert_eq!(value.is_err(), hidden, "{object} {}: {value:?}", entry.name);
+        let Ok(value) = value else { continue };
+        let counter = entry.name.ends_with("_count") && entry.is_writable();
+        let value = if counter { "0" } else { value.as_str() };
+        let written = rig.set(object, entry.name, value);
+        assert_eq!(written.is_ok(), entry.is_writable(), "{object} {}: {written:?}", entry.name);
+        if entry.is_writable() {
+            assert!(rig.set(object, entry.name, "no such value").is_err(), "{}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn texts_are_the_kernels() {
+    let mut rig = Rig::connected(2);
+    for (object, name, text) in [
+        ("nvme-subsys0", "iopolicy", "queue-depth"),
+        ("nvme-subsys0", "kernel_exact", "0"),
+        ("nvme-subsys0", "subsysnqn", NQN),
+        ("nvme-subsys0", "model", "Fake"),
+        ("nvme-subsys0", "serial", "SER1"),
+        ("nvme-subsys0", "firmware_rev", "1.0"),
+        ("nvme0", "state", "live"),
+        ("nvme0", "transport", "tcp"),
+        ("nvme0", "address", "traddr=127.0.0.1,trsvcid=1,src_addr=127.0.0.1"),
+        ("nvme0", "cntlid", "1"),
+        ("nvme0", "queue_count", "3"),
+        ("nvme0", "sqsize", "127"),
+        ("nvme0", "kato", "5"),
+        ("nvme0", "reconnect_delay", "10"),
+        ("nvme0", "ctrl_loss_tmo", "600"),
+        ("nvme0", "fast_io_fail_tmo", "off"),
+        ("nvme0", "io_timeout", "30"),
+        ("nvme0", "admin_timeout", "60"),
+        ("nvme0", "numa_node", "-1"),
+        ("nvme0n1", "size", "2048"),
+        ("nvme0n1", "uuid", "11111111-1111-1111-1111-111111111111"),
+        ("nvme0n1", "wwid", "uuid.11111111-1111-1111-1111-111111111111"),
+        ("nvme0n1", "nsid", "1"),
+        ("nvme0n1", "delayed_removal_secs", "0"),
+        ("nvme0c0n1", "ana_state", "optimized"),
+        ("nvme0c0n1", "ana_grpid", "1"),
+        ("nvme0c0n1", "queue_depth", "0"),
+        ("nvme0c0n1", "numa_nodes", ""),
+    ] {
+        assert_eq!(rig.get(object, name), Ok(text.to_string()), "{object} {name}");
+    }
+}
+
+#[test]
+fn m8_an_unknown_policy_is_refused_with_the_list_and_the_same_one_changes_nothing() {
+    let mut rig = Rig::connected(1);
+    let error = rig.set("nvme-subsys0", "iopolicy", "fastest").unwrap_err().to_string();
+    for policy in Policy::ALL {
+        assert!(error.contains(policy.name()), "{error}");
+    }
+    assert_eq!(rig.get("nvme-subsys0", "iopolicy"), Ok("queue-depth".to_string()));
+    let epoch = rig.topology.epoch;
+    rig.set("nvme-subsys0", "iopolicy", "queue-depth").unwrap();
+    assert_eq!(rig.topology.epoch, epoch, "no side effect");
+    let before = rig.head("nvme0n1").unwrap().policy_epoch;
+    rig.set("nvme-subsys0", "iopolicy", "round-robin\n").unwrap();
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!((head.policy, head.policy_epoch), (Policy::RoundRobin, before + 1));
+    assert_eq!(rig.event_count("iopolicy changed from queue-depth to round-robin"), 1);
+}
+
+#[test]
+fn m21_queue_depth_and_numa_nodes_show_under_their_policy_only() {
+    let mut rig = Rig::connected(2);
+    let head = rig.head("nvme0n1").unwrap().id;
+    for worker in 1..=2 {
+        rig.stats.insert(worker, stats(head, 1));
+    }
+    for (policy, depth, nodes) in
+        [("queue-depth", "0", ""), ("numa", "", "0"), ("round-robin", "", "")]
+    {
+        rig.set("nvme-subsys0", "iopolicy", policy).unwrap();
+        assert_eq!(rig.get("nvme0c0n1", "queue_depth"), Ok(depth.to_string()), "{policy}");
+        assert_eq!(rig.get("nvme0c0n1", "numa_nodes"), Ok(nodes.to_string()), "{policy}");
+    }
+    for name in ["queue_depth", "numa_nodes", "ana_state"] {
+        assert!(rig.get("nvme0n1", name).is_err(), "absent on the device");
+    }
+}
+
+fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
+    let path = PathStats {
+        head,
+        controller: ControllerId(0),
+        commands: [5 * times, 6, 7],
+        bytes: [8, 9],
+        errors: 1,
+        retries: 2,
+        failovers: 3 * times,
+        uncertain_writes_resent: 4,
+        in_flight: 0,
+        numa_cached: true,
+        latency_ns: Box::default(),
+    };
+    let of_head = HeadStats {
+        head,
+        requests: [1, 2, 3],
+        bytes: [4, 5],
+        errors: 0,
+        in_flight: 0,
+        requeued_no_usable_path: 10 * times,
+        failed_no_available_path: 20 * times,
+        latency_ns: Box::default(),
+    };
+    ShardStats { paths: vec![path], heads: vec![of_head] }
+}
+
+#[test]
+fn m22_counters_are_summed_over_workers_and_can_be_reset() {
+    let mut rig = Rig::connected(2);
+    let head = rig.head("nvme0n1").unwrap().id;
+    let counters = [
+        ("nvme0c0n1", "multipath_failover_count", 6_u64),
+        ("nvme0n1", "io_requeue_no_usable_path_count", 20),
+        ("nvme0n1", "io_fail_no_available_path_count", 40),
+    ];
+    rig.stats.insert(1, stats(head, 1));
+    rig.stats.insert(2, stats(head, 1));
+    for (object, name, value) in counters {
+        assert_eq!(rig.get(object, name), Ok(value.to_string()));
+        assert!(rig.set(object, name, "5").is_err(), "only 0");
+        rig.set(object, name, "0").unwrap();
+        assert_eq!(rig.get(object, name), Ok("0".to_string()));
+    }
+    rig.stats.insert(2, stats(head, 2));
+    for (object, name, value) in counters {
+        assert_eq!(rig.get(object, name), Ok((value / 2).to_string()));
+    }
+    let snapshot = rig.snapshot();
+    let path = &snapshot.subsystems[0].heads[0].paths[0];
+    assert_eq!((path.commands, path.failovers), ([15, 12, 14], 3));
+}
+
+#[test]
+fn a_shard_that_hangs_holds_figures_up_for_a_second_at_most() {
+    let mut rig = Rig::connected(1);
+    rig.shards = crate::rig::Shards::Hang;
+    let id = rig.verb(Verb::Snapshot);
+    rig.advance(std::time::Duration::from_millis(1001));
+    assert!(matches!(rig.reply(id), Some(Reply::Snapshot(_))));
+}
+
+#[test]
+fn unknown_objects_and_attributes_are_refused_with_what_there_is() {
+    let mut rig = Rig::connected(1);
+    let error = rig.get("nvme9", "state").unwrap_err().to_string();
+    assert!(error.contains("nvme-subsysN"), "{error}");
+    let error = rig.get("nvme0", "colour").unwrap_err().to_string();
+    assert!(error.contains("reconnect_delay"), "{error}");
+    let error = rig.set("nvme0", "state", "live").unwrap_err().to_string();
+    assert!(error.contains("read-only"), "{error}");
+}
+
+#[test]
+fn raw_structures_come_from_the_controller_now() {
+    let mut rig = Rig::connected(1);
+    let controller = || "nvme0".to_string();
+    let id_ctrl = rig.fake(1).identify_controller();
+    assert!(matches!(
+        rig.ask(Verb::IdCtrl { controller: controller() }),
+        Reply::Raw(bytes) if bytes == id_ctrl
+    ));
+    let log = rig.fake(1).ana_log();
+    assert!(matches!(
+        rig.ask(Verb::AnaLog { controller: controller() }),
+        Reply::Raw(bytes) if bytes.starts_with(&log)
+    ));
+    assert!(matches!(
+        rig.ask(Verb::IdNs { device: "nvme0n1".to_string() }),
+        Reply::Raw(bytes) if bytes.len() == 4096 && bytes[130] == 9
+    ));
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(1).then_some(Say::Nothing)));
+    let id = rig.verb(Verb::IdCtrl { controller: controller() });
+    rig.cut(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Error(_))), "answered when the queue is lost");
+    assert!(matches!(rig.ask(Verb::IdCtrl { controller: controller() }), Reply::Error(_)));
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn b15_quiesce_and_freeze_nest() {
+    let mut rig = Rig::connected(2);
+    let device = || "nvme0n1".to_string();
+    let done = |reply: Reply<_>| matches!(reply, Reply::Done);
+    for count in 1..=2 {
+        assert!(done(rig.ask(Verb::Quiesce { device: device() })));
+        assert_eq!(rig.head("nvme0n1").unwrap().quiesced, count);
+    }
+    assert!(done(rig.ask(Verb::Unquiesce { device: device() })));
+    assert!(done(rig.ask(Verb::Unquiesce { device: device() })));
+    assert!(!done(rig.ask(Verb::Unquiesce { device: device() })), "not that often");
+
+    let id = rig.verb(Verb::Freeze { device: device() });
+    let view = rig.head("nvme0n1").unwrap();
+    assert_eq!(view.frozen, 1);
+    let (head, epoch) = (view.id, rig.topology.epoch);
+    rig.post(WorkerId(1), ToControl::Frozen { head, epoch });
+    rig.post(WorkerId(2), ToControl::Frozen { head, epoch: epoch - 1 });
+    rig.run();
+    assert!(rig.reply(id).is_none(), "the second one speaks of an older picture");
+    rig.post(WorkerId(2), ToControl::Frozen { head, epoch });
+    rig.run();
+    assert!(rig.reply(id).is_some_and(done));
+    assert!(done(rig.ask(Verb::Unfreeze { device: device() })));
+    assert!(!done(rig.ask(Verb::Unfreeze { device: device() })));
+}
+
+#[test]
+fn b15_a_freeze_that_does_not_end_is_undone_and_told() {
+    let mut rig = Rig::connected(1);
+    let id = rig.verb(Verb::Freeze { device: "nvme0n1".to_string() });
+    rig.advance_s(61);
+    assert!(matches!(rig.reply(id), Some(Reply::Error(_))));
+    assert_eq!(rig.head("nvme0n1").unwrap().frozen, 0);
+}

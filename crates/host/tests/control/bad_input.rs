@@ -1,0 +1,173 @@
+//! Bad input at connect, table-driven: Identify Controller (C60), namespace lists and identifiers
+//! (C62, C63), Connect responses (C64), statuses (C67).
+
+use crate::fake::{Fake, Say};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::topology::ControllerState;
+
+type Patch = fn(&mut Vec<u8>);
+
+fn with_identify(patch: Patch) -> Rig {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.patch_identify = Some(Box::new(patch));
+    rig.put(1, fake);
+    rig
+}
+
+#[test]
+fn c60_an_identify_that_cannot_be_used_is_refused_with_its_field() {
+    let cases: [(Patch, &str); 9] = [
+        (|d| d[78] = 9, "controller id"),
+        (|d| d[78..80].fill(0xff), "CNTLID"),
+        (|d| d[320..322].fill(0), "KAS"),
+        (|d| d[540..544].fill(0), "MNAN"),
+        (|d| d[348..352].fill(0), "NANAGRPID"),
+        (|d| d[1792..1796].copy_from_slice(&3_u32.to_le_bytes()), "IOCCSZ"),
+        (|d| d[1800] = 4, "ICDOFF"),
+        (|d| d[536..540].fill(0), "SGLS"),
+        (|d| d[780] = b'X', "another subsystem"),
+    ];
+    for (patch, field) in cases {
+        let mut rig = with_identify(patch);
+        let why = rig.connect_fails(1, |_| ());
+        assert!(why.contains(field), "{field}: {why}");
+        assert_eq!(rig.bufs.in_use_bytes(), 0);
+    }
+}
+
+#[test]
+fn c60_an_identify_that_is_only_odd_is_lived_with() {
+    let cases: [(&str, Patch); 8] = [
+        ("MDTS 255", |d| d[77] = 255),
+        ("NN all ones", |d| d[516..520].fill(0xff)),
+        ("text that is no ASCII", |d| d[4..72].fill(0xfe)),
+        ("MAXCMD 1", |d| d[514] = 1),
+        ("ANATT 0", |d| d[342] = 0),
+        ("IOCCSZ all ones", |d| d[1792..1796].fill(0xff)),
+        ("no SUBNQN", |d| d[768..1024].fill(0)),
+        ("CRDT all ones", |d| d[128..134].fill(0xff)),
+    ];
+    for (what, patch) in cases {
+        let mut rig = with_identify(patch);
+        assert_eq!(rig.connect_ok(1, |_| ()), "nvme0", "{what}");
+        assert!(rig.opened[0].queue_size >= 1, "{what}");
+    }
+}
+
+#[test]
+fn c60_a_namespace_that_cannot_be_used_is_left_out() {
+    let cases: [(&str, u64, u8, bool); 6] = [
+        ("LBADS 0", 2048, 0, false),
+        ("LBADS 8", 2048, 8, false),
+        ("LBADS 31", 2048, 31, false),
+        ("LBADS 255", 2048, 255, false),
+        ("NSZE 0", 0, 9, false),
+        ("NSZE all ones", u64::MAX, 9, false),
+    ];
+    for (what, blocks, lbads, appears) in cases {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        fake.spaces.insert(2, crate::fake::Space { lbads, ..crate::fake::Space::new(2, blocks) });
+        rig.put(1, fake);
+        rig.connect_ok(1, |_| ());
+        assert_eq!(rig.heads().len(), 1 + usize::from(appears), "{what}");
+    }
+}
+
+#[test]
+fn c62_a_namespace_list_that_makes_no_sense_changes_nothing() {
+    let cases: [(&str, Vec<u32>); 4] = [
+        ("unsorted", vec![3, 2]),
+        ("twice", vec![1, 1]),
+        ("all ones", vec![u32::MAX; 1024]),
+        ("never ends", (1..=1024).collect()),
+    ];
+    for (what, list) in cases {
+        let mut rig = Rig::connected(1);
+        let data: Vec<u8> = list.iter().flat_map(|nsid| nsid.to_le_bytes()).collect();
+        rig.fake(1).hook =
+            Some(Box::new(move |c| c.is_identify(2).then(|| Say::Data(data.clone()))));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(rig.heads().len(), 1, "{what}");
+        assert_eq!(rig.state(0), Some(ControllerState::Live), "{what}");
+        assert_eq!(rig.event_count("namespace scan"), 1, "{what}: {:?}", rig.events);
+        rig.fake(1).hook = None;
+        rig.fake(1).spaces.insert(2, crate::fake::Space::new(2, 64));
+        rig.advance_s(2);
+        assert_eq!(rig.heads().len(), 2, "{what}: it heals");
+    }
+}
+
+#[test]
+fn c63_identifiers_that_make_no_sense_are_no_basis_for_a_path() {
+    let cases: [(&str, Vec<u8>); 4] = [
+        ("length 0", vec![3, 0, 0, 0]),
+        ("length beyond the type", vec![3, 17, 0, 0]),
+        ("two UUIDs", [&[3, 16, 0, 0][..], &[1; 16], &[3, 16, 0, 0], &[2; 16]].concat()),
+        ("another command set", [&[3, 16, 0, 0][..], &[1; 16], &[4, 1, 0, 0, 2]].concat()),
+    ];
+    for (what, data) in cases {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).hook =
+            Some(Box::new(move |c| c.is_identify(3).then(|| Say::Data(data.clone()))));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(rig.heads().len(), 0, "{what}: not the device that it was");
+        assert_eq!(rig.event_count("ignoring nsid 1"), 1, "{what}");
+    }
+}
+
+#[test]
+fn c64_a_controller_that_wants_authentication_is_refused() {
+    for bit in [1_u64 << 16, 1 << 17, 1 << 18] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_connect().then_some(Say::Result(1 | bit))));
+        let why = rig.connect_fails(1, |_| ());
+        assert!(why.contains("requires authentication"), "{why}");
+    }
+}
+
+#[test]
+fn c64_two_live_controllers_with_one_number_are_refused() {
+    let mut rig = Rig::connected(1);
+    rig.put(2, Fake::new(NQN, 1));
+    let why = rig.connect_fails(2, |_| ());
+    assert!(why.contains("duplicate controller id 1 with nvme0"), "{why}");
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+}
+
+#[test]
+fn c67_odd_statuses_never_pass_for_success() {
+    for status in [0x7ff, 0x400, 0x302 | 1 << 14, 0x7f, 0x006 | 3 << 11] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_connect().then_some(Say::Status(status))));
+        let why = rig.connect_fails(1, |_| ());
+        assert!(why.contains("Connect: "), "{why}");
+    }
+}
+
+#[test]
+fn a_controller_that_reports_a_fatal_state_or_never_gets_ready_is_given_up() {
+    for (csts, why) in [(2, "CFS"), (0, "not ready within CAP.TO")] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook =
+            Some(Box::new(move |c| c.is_property_get(0x1c).then_some(Say::Result(csts))));
+        let told = rig.connect_fails(1, |_| ());
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn p21_a_host_without_buffers_fails_the_attempt_and_recovers() {
+    let mut rig = Rig::connected(1);
+    rig.bufs = anabranch_proto::testing::MemoryBuffers::with_limit(0);
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    rig.bufs = anabranch_proto::testing::MemoryBuffers::new();
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+}

@@ -1,0 +1,224 @@
+//! The connect sequence: what is sent, what is checked, what becomes of it.
+
+use crate::fake::{Fake, SET_FEATURES, Say};
+use crate::rig::{NQN, Rig, Shards};
+use anabranch_host::config::ControllerOptions;
+use anabranch_host::topology::ControllerState;
+use anabranch_proto::machine::WorkerId;
+use std::time::Duration;
+
+#[test]
+fn a_connect_ends_live_with_a_head_and_one_usable_path() {
+    let rig = Rig::connected(2);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    let head = rig.head("nvme0n1").expect("a head");
+    assert_eq!((head.blocks, head.block_bytes), (2048, 512));
+    let path = rig.path("nvme0n1", 0).expect("a path");
+    assert!(path.ready && !path.ana_pending);
+    assert_eq!(path.ana_state.as_str(), "optimized");
+    let opened: Vec<u16> = rig.opened.iter().map(|open| open.qid).collect();
+    assert_eq!(opened, [1, 2]);
+    assert_eq!(rig.bufs.in_use_bytes(), 0, "every buffer has come back");
+    assert!(rig.fake(1).has_event_request());
+}
+
+#[test]
+fn b1_the_defaults_are_the_kernels() {
+    let options = ControllerOptions::default();
+    assert_eq!(options.queue_size, 128);
+    assert_eq!(options.keep_alive_tmo, Duration::from_secs(5));
+    assert_eq!(options.reconnect_delay, Duration::from_secs(10));
+    assert_eq!(options.ctrl_loss_tmo, Some(Duration::from_secs(600)));
+    assert_eq!(options.fast_io_fail_tmo, None);
+    assert_eq!(options.io_timeout, Duration::from_secs(30));
+    assert_eq!(options.admin_timeout, Duration::from_secs(60));
+    let rig = Rig::connected(1);
+    // The admin queue has 32 entries, I/O queues 128; one entry always stays free.
+    assert_eq!(rig.fake(1).seen[0].cdw11 & 0xffff, 31);
+    assert_eq!(rig.fake(1).seen[0].cdw12, 5000, "KATO in ms");
+    assert_eq!((rig.opened[0].connect.sqsize, rig.opened[0].queue_size), (127, 127));
+}
+
+#[test]
+fn b1_options_out_of_range_are_refused() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    type Change = fn(&mut ControllerOptions);
+    let cases: [(Change, &str); 8] = [
+        (|o| o.queue_size = 15, "queue_size"),
+        (|o| o.queue_size = 1025, "queue_size"),
+        (|o| o.nr_io_queues = Some(0), "nr_io_queues"),
+        (|o| o.reconnect_delay = Duration::ZERO, "reconnect_delay"),
+        (|o| o.keep_alive_tmo = Duration::ZERO, "keep_alive_tmo"),
+        (|o| o.keep_alive_tmo = Duration::from_secs(1 << 33), "keep_alive_tmo"),
+        (|o| o.io_timeout = Duration::ZERO, "io_timeout"),
+        (|o| o.admin_timeout = Duration::ZERO, "admin_timeout"),
+    ];
+    for (change, field) in cases {
+        let why = rig.connect_fails(1, |request| change(&mut request.options));
+        assert!(why.contains(field), "{why}");
+    }
+    assert_eq!(rig.fake(1).connections, 0, "nothing was tried");
+    for size in [16, 1024] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.connect_ok(1, |request| request.options.queue_size = size);
+        assert_eq!(rig.opened[0].connect.sqsize, size - 1);
+    }
+}
+
+#[test]
+fn b2_fewer_queues_than_asked_for_are_shared_in_turn() {
+    let mut rig = Rig::new(4);
+    let mut fake = Fake::new(NQN, 1);
+    fake.queues = 3;
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    let view = rig.controller(0).unwrap();
+    assert_eq!(view.queue_of_worker, [1, 2, 3, 1].map(WorkerId));
+    assert_eq!(rig.opened.len(), 3);
+    assert_eq!(rig.get("nvme0", "queue_count"), Ok("4".to_string()));
+
+    // After a reconnect there may be another number.
+    rig.fake(1).queues = 1;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    assert_eq!(rig.controller(0).unwrap().queue_of_worker, [1, 1, 1, 1].map(WorkerId));
+    rig.fake(1).queues = 128;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.controller(0).unwrap().queue_of_worker, [1, 2, 3, 4].map(WorkerId));
+}
+
+#[test]
+fn a_single_shared_queue_belongs_to_the_first_worker() {
+    let mut config = crate::rig::config(3);
+    config.shared_queue = true;
+    let mut rig = Rig::with(config);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.controller(0).unwrap().queue_of_worker, [1, 1, 1].map(WorkerId));
+    assert_eq!(rig.opened.len(), 1);
+}
+
+#[test]
+fn the_number_of_queues_can_be_limited() {
+    let mut rig = Rig::new(4);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| request.options.nr_io_queues = Some(2));
+    assert_eq!(rig.opened.len(), 2);
+    let is_count = |c: &crate::fake::Command| c.opcode == SET_FEATURES && c.cdw10 & 0xff == 7;
+    let asked = rig.fake(1).seen.iter().find(|c| is_count(c)).unwrap().cdw11;
+    assert_eq!(asked, 1 | 1 << 16);
+}
+
+#[test]
+fn connecting_one_controller_does_not_hold_another_up() {
+    let mut rig = Rig::new(1);
+    let mut slow = Fake::new(NQN, 1);
+    slow.black_hole = true;
+    rig.put(1, slow);
+    rig.put(2, Fake::new(NQN, 2));
+    let waiting = rig.connect(1, |_| ());
+    assert_eq!(rig.connect_ok(2, |_| ()), "nvme1");
+    assert!(rig.reply(waiting).is_none());
+    rig.advance_s(61);
+    let reply = rig.reply(waiting).expect("bounded by admin_timeout");
+    assert!(format!("{reply:?}").contains("TCP connect"), "{reply:?}");
+    assert_eq!(rig.state(0), None, "a first attempt that fails leaves nothing behind");
+}
+
+#[test]
+fn every_step_that_is_not_answered_is_given_up_in_time() {
+    // How many commands are answered before the controller falls silent.
+    for answered in 0..9 {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        let mut left = answered;
+        fake.hook = Some(Box::new(move |_| {
+            if left == 0 {
+                return Some(Say::Nothing);
+            }
+            left -= 1;
+            None
+        }));
+        rig.put(1, fake);
+        let why = rig.connect_fails(1, |_| ());
+        assert!(why.contains("no answer"), "after {answered}: {why}");
+        assert_eq!(rig.open_connections(), 0);
+        assert_eq!(rig.bufs.in_use_bytes(), 0);
+        assert_eq!(rig.state(0), None);
+    }
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.silent = true;
+    rig.put(1, fake);
+    assert!(rig.connect_fails(1, |_| ()).contains("ICReq"));
+}
+
+#[test]
+fn every_step_that_fails_is_told_with_its_name() {
+    for failing in 0..9 {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        let mut count = 0;
+        fake.hook = Some(Box::new(move |_| {
+            count += 1;
+            (count == failing + 1).then_some(Say::Status(0x006))
+        }));
+        rig.put(1, fake);
+        let id = rig.connect(1, |_| ());
+        rig.advance_s(1);
+        let text = format!("{:?}", rig.reply(id).expect("an answer"));
+        // Two steps cost a feature only: limits of the NVM command set, event configuration.
+        if failing == 6 || failing == 7 {
+            assert!(text.contains("Connected"), "{failing}: {text}");
+        } else {
+            assert!(text.contains("Internal Error"), "{failing}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_shard_that_cannot_open_its_queue_fails_the_attempt() {
+    let mut rig = Rig::new(2);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.shards = Shards::FailToOpen;
+    let why = rig.connect_fails(1, |_| ());
+    assert!(why.contains("I/O queue 1: connection refused"), "{why}");
+    assert_eq!(rig.mail_count("StopQueue"), 2, "both are told to let go");
+}
+
+#[test]
+fn a_shard_that_hangs_is_waited_for_in_bounds() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.shards = Shards::Hang;
+    let id = rig.connect(1, |_| ());
+    rig.advance_s(200);
+    let text = format!("{:?}", rig.reply(id).expect("an answer"));
+    assert!(text.contains("did not open in time"), "{text}");
+    assert_eq!(rig.state(0), None);
+}
+
+#[test]
+fn the_same_subsystem_at_the_same_address_is_refused() {
+    let mut rig = Rig::connected(1);
+    let why = rig.connect_fails(1, |_| ());
+    assert!(why.contains("already connected: nvme0"), "{why}");
+    // Another source address is another path (and the target gives it another number).
+    rig.fake(1).cntlid = 2;
+    rig.connect_ok(1, |request| {
+        request.options.socket.source = Some("127.0.0.2".parse().unwrap());
+    });
+}
+
+#[test]
+fn the_discovery_subsystem_is_not_connected_for_io() {
+    let mut rig = Rig::new(1);
+    let why = rig.connect_fails(1, |request| {
+        request.subsystem_nqn = "nqn.2014-08.org.nvmexpress.discovery".parse().unwrap();
+    });
+    assert!(why.contains("discover"), "{why}");
+}

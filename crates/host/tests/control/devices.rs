@@ -1,0 +1,212 @@
+//! Namespaces become devices: merged by identity, never by NSID.
+
+use crate::fake::{Fake, Say, Space};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::topology::ControllerState;
+
+#[test]
+fn p16_two_controllers_show_one_device_when_the_identifiers_agree() {
+    let rig = Rig::connected_twice(1);
+    assert_eq!(rig.heads().len(), 1);
+    let paths: Vec<u32> =
+        rig.head("nvme0n1").unwrap().paths.iter().map(|path| path.controller.0).collect();
+    assert_eq!(paths, [0, 1], "in the order of addition");
+}
+
+#[test]
+fn p16_the_same_nsid_in_two_subsystems_is_two_devices() {
+    let mut rig = Rig::connected(1);
+    let other = "nqn.2024-01.test:two";
+    let mut fake = Fake::new(other, 1);
+    fake.spaces = [(1, Space::new(0x33, 100))].into();
+    rig.put(2, fake);
+    rig.connect_ok(2, |request| request.subsystem_nqn = other.parse().unwrap());
+    let names: Vec<String> = rig.heads().iter().map(|head| head.name.clone()).collect();
+    assert_eq!(names, ["nvme0n1", "nvme1n1"]);
+}
+
+#[test]
+fn the_same_identifiers_in_two_subsystems_are_refused_in_the_second() {
+    let mut rig = Rig::connected(1);
+    let other = "nqn.2024-01.test:two";
+    rig.put(2, Fake::new(other, 1));
+    rig.connect_ok(2, |request| request.subsystem_nqn = other.parse().unwrap());
+    assert_eq!(rig.heads().len(), 1);
+    assert_eq!(rig.event_count("ignoring nsid 1: duplicate identifiers"), 1);
+}
+
+#[test]
+fn two_targets_with_one_nqn_are_never_merged() {
+    let mut rig = Rig::connected(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.serial = "OTHER".to_string();
+    fake.spaces = [(1, Space::new(0x44, 100))].into();
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    let snapshot = rig.snapshot();
+    assert_eq!(snapshot.subsystems.len(), 2);
+    assert_eq!(rig.heads().len(), 2);
+}
+
+/// What the second controller shows as NSID 1, and why it is no path.
+#[test]
+fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
+    let same = Space::new(0x11, 2048);
+    let cases: [(&str, Space, &str); 5] = [
+        ("another UUID", Space::new(0x12, 2048), "identifiers do not match"),
+        ("an NGUID more", Space { nguid: [9; 16], ..same.clone() }, "agree only in part"),
+        ("no identifier", Space { uuid: [0; 16], ..same.clone() }, "has no identifier"),
+        ("another block size", Space { lbads: 12, ..same.clone() }, "block size 4096"),
+        ("not shared", Space { shared: false, ..same.clone() }, "may not be shared"),
+    ];
+    for (what, space, why) in cases {
+        let mut rig = Rig::connected(1);
+        let mut fake = Fake::new(NQN, 2);
+        fake.spaces = [(1, space)].into();
+        rig.put(2, fake);
+        rig.connect_ok(2, |_| ());
+        assert_eq!(rig.heads().len(), 1, "{what}");
+        assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1, "{what}");
+        assert_eq!(rig.event_count(why), 1, "{what}: {:?}", rig.events);
+        // Told once, however often it is looked at.
+        rig.raise(2, NAMESPACES_CHANGED);
+        assert_eq!(rig.event_count(why), 1, "{what}");
+        // Once it is the same, it is a path.
+        rig.fake(2).spaces = [(1, same.clone())].into();
+        rig.raise(2, NAMESPACES_CHANGED);
+        assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2, "{what}");
+    }
+}
+
+#[test]
+fn c63_the_same_identifier_under_two_nsids_is_refused() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space::new(0x11, 2048));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads().len(), 1);
+    assert_eq!(rig.event_count("ignoring nsid 2: duplicate identifiers in the subsystem"), 1);
+}
+
+#[test]
+fn a_namespace_without_identifiers_is_a_device_of_one_path() {
+    let mut rig = Rig::new(1);
+    for port in [1, 2] {
+        let mut fake = Fake::new(NQN, port);
+        fake.spaces = [(1, Space::new(0, 2048))].into();
+        rig.put(port, fake);
+        rig.connect_ok(port, |_| ());
+    }
+    assert_eq!(rig.heads().len(), 1);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+    assert_eq!(rig.event_count("cannot be told apart"), 1);
+    // It survives its own reconnect.
+    rig.cut(1);
+    rig.advance_s(11);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+}
+
+#[test]
+fn a_remapped_nsid_is_a_new_device_never_the_old_one() {
+    let mut rig = Rig::connected(1);
+    let old = rig.head("nvme0n1").unwrap().id;
+    for uuid in 0x50..0x60 {
+        rig.fake(1).spaces = [(1, Space::new(uuid, 2048))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+        let heads = rig.heads();
+        assert_eq!(heads.len(), 1);
+        assert_ne!(heads[0].id, old, "its id is not used again");
+    }
+}
+
+#[test]
+fn a_remapped_nsid_over_two_paths_becomes_a_new_device_once_both_agree() {
+    let mut rig = Rig::connected_twice(1);
+    let old = rig.head("nvme0n1").unwrap().id;
+    rig.fake(1).spaces = [(1, Space::new(0x66, 2048))].into();
+    rig.fake(2).spaces = [(1, Space::new(0x66, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let heads = rig.heads();
+    assert_eq!((heads.len(), heads[0].id, heads[0].paths.len()), (1, old, 1));
+    rig.raise(2, NAMESPACES_CHANGED);
+    let heads = rig.heads();
+    assert_eq!((heads.len(), heads[0].paths.len()), (1, 2));
+    assert_ne!(heads[0].id, old);
+}
+
+#[test]
+fn f13_a_namespace_changed_while_away_is_not_used_before_it_was_looked_at() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).spaces = [(1, Space::new(0x77, 2048))].into();
+    // The list is not answered at first: the controller is live, its path must not be used.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    assert!(!rig.path("nvme0n1", 0).unwrap().ready);
+    rig.fake(1).hook = None;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.path("nvme0n1", 0).map(|path| path.ready), None, "it is no path any more");
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+}
+
+#[test]
+fn the_device_appears_at_the_first_path_that_can_carry_io() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.ana = Some([(1, 3)].into());
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.heads().len(), 0, "inaccessible everywhere");
+    let mut fake = Fake::new(NQN, 2);
+    fake.ana = Some([(1, 2)].into());
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2);
+    // Once there, it stays.
+    rig.fake(2).ana = Some([(1, 3)].into());
+    rig.raise(2, crate::rig::ANA_CHANGED);
+    assert_eq!(rig.heads().len(), 1);
+}
+
+#[test]
+fn a_namespace_suspect_leads_to_one_scan_per_second_at_most() {
+    use anabranch_host::mail::ToControl;
+    use anabranch_host::topology::{Association, ControllerId};
+    let mut rig = Rig::connected(1);
+    rig.advance_s(5);
+    rig.fake(1).spaces.clear();
+    let scans = |rig: &Rig| rig.fake(1).count(|command| command.is_identify(2));
+    let before = scans(&rig);
+    for _ in 0..100 {
+        let (controller, association) = (ControllerId(0), Association(1));
+        let suspect = ToControl::NamespaceSuspect { controller, association };
+        rig.post(anabranch_proto::machine::WorkerId(1), suspect);
+        rig.run();
+    }
+    assert_eq!(scans(&rig), before + 1);
+    assert_eq!(rig.heads().len(), 0);
+    rig.advance_s(2);
+    assert_eq!(scans(&rig), before + 2);
+}
+
+#[test]
+fn many_namespaces_are_all_found() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.spaces = (1..=1024)
+        .map(|nsid: u32| {
+            let mut space = Space::new(0, 64);
+            space.uuid[..4].copy_from_slice(&nsid.to_le_bytes());
+            (nsid, space)
+        })
+        .collect();
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.heads().len(), 1024);
+    // The limit, plus one.
+    rig.fake(1).spaces.insert(5000, Space::new(0xab, 64));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads().len(), 1024);
+    assert_eq!(rig.event_count("more than 1024 namespaces"), 1);
+}

@@ -1,0 +1,126 @@
+//! Reading a discovery log.
+
+use crate::fake::{Command, Fake, Say};
+use crate::rig::Rig;
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
+use std::convert::Infallible;
+use std::time::Duration;
+
+const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+fn entries(count: u16) -> Vec<DiscoveryEntry> {
+    let nqn: anabranch_proto::nvme::nqn::Nqn = "nqn.2024-01.test:one".parse().unwrap();
+    (0..count)
+        .map(|n| {
+            let at = format!("10.0.0.1:{}", 1000 + n).parse().unwrap();
+            DiscoveryEntry::tcp(SubsystemKind::Nvm, at, n, nqn.clone())
+        })
+        .collect()
+}
+
+type Log = Box<dyn FnMut(&Command) -> Vec<u8>>;
+
+fn discover(mut log: Log) -> (Rig, Option<Reply<Infallible>>) {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(DISCOVERY, 1);
+    fake.discovery = true;
+    fake.ana = None;
+    fake.hook = Some(Box::new(move |c| {
+        c.is_log(0x70).then(|| {
+            let whole = log(c);
+            let at = c.log_offset().min(whole.len());
+            Say::Data(whole[at..].to_vec())
+        })
+    }));
+    rig.put(8009, fake);
+    let mut request = Rig::request(8009);
+    request.subsystem_nqn = DISCOVERY.parse().unwrap();
+    request.options.keep_alive_tmo = Duration::ZERO;
+    let id = rig.verb(Verb::Discover(Box::new(request)));
+    rig.advance_s(70);
+    let reply = rig.reply(id);
+    assert_eq!(rig.open_connections(), 0, "it leaves");
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+    (rig, reply)
+}
+
+#[test]
+fn the_whole_log_is_read_and_the_controller_left_in_order() {
+    for count in [0, 1, 15, 16, 300] {
+        let log = DiscoveryEntry::log(7, &entries(count));
+        let (rig, reply) = discover(Box::new(move |_| log.clone()));
+        match reply {
+            Some(Reply::Discovered { generation: 7, entries: found }) => {
+                assert_eq!(found, entries(count));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rig.topology.controllers.len(), 0, "no shard ever hears of it");
+        assert_eq!(rig.fake(8009).cc >> 14 & 3, 1, "normal shutdown");
+    }
+}
+
+#[test]
+fn a_log_that_changes_while_it_is_read_is_read_again() {
+    let mut reads = 0;
+    let (_, reply) = discover(Box::new(move |c| {
+        reads += 1;
+        // Two generations, then quiet.
+        let generation = if reads < 3 { 1 } else { 2 };
+        let _ = c;
+        DiscoveryEntry::log(generation, &entries(if generation == 1 { 20 } else { 30 }))
+    }));
+    match reply {
+        Some(Reply::Discovered { generation: 2, entries: found }) => assert_eq!(found.len(), 30),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn c65_a_log_that_never_rests_is_given_up() {
+    let mut generation = 0;
+    let (_, reply) = discover(Box::new(move |_| {
+        generation += 1;
+        DiscoveryEntry::log(generation, &entries(3))
+    }));
+    let text = format!("{reply:?}");
+    assert!(text.contains("changes faster than it is read"), "{text}");
+}
+
+#[test]
+fn c65_lies_in_the_header_are_bounded() {
+    for (records, format, why) in [(u64::MAX, 0, "NUMREC"), (10_001, 0, "NUMREC"), (1, 9, "RECFMT")]
+    {
+        let (_, reply) = discover(Box::new(move |_| {
+            let mut log = DiscoveryEntry::log(1, &entries(1));
+            log[8..16].copy_from_slice(&u64::to_le_bytes(records));
+            log[16] = format;
+            log
+        }));
+        let text = format!("{reply:?}");
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn c65_entries_that_make_no_sense_are_skipped() {
+    let (_, reply) = discover(Box::new(|_| {
+        let mut log = DiscoveryEntry::log(1, &entries(4));
+        log[1024 + 2] = 77;
+        log[2 * 1024 + 512..2 * 1024 + 768].fill(0xff);
+        log[3 * 1024 + 256..3 * 1024 + 512].fill(b'x');
+        log
+    }));
+    match reply {
+        Some(Reply::Discovered { entries: found, .. }) => assert_eq!(found, entries(4)[3..]),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_discovery_controller_that_is_not_there_is_told() {
+    let mut rig = Rig::new(1);
+    let id = rig.verb(Verb::Discover(Box::new(Rig::request(9))));
+    assert!(format!("{:?}", rig.reply(id)).contains("connection refused"));
+}

@@ -1,0 +1,115 @@
+//! Asynchronous events.
+
+use crate::fake::{EVENT_REQUEST, Say};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, Rig};
+use anabranch_host::topology::ControllerState;
+
+#[test]
+fn b14_one_event_request_is_outstanding_and_armed_again_after_each_event() {
+    let mut rig = Rig::connected(1);
+    for round in 1..=20 {
+        assert!(rig.fake(1).has_event_request());
+        rig.raise(1, if round % 2 == 0 { ANA_CHANGED } else { NAMESPACES_CHANGED });
+        let sent = rig.fake(1).count(|command| command.opcode == EVENT_REQUEST);
+        assert_eq!(sent, round + 1);
+    }
+    // It has no time-out.
+    rig.advance_s(3600);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    assert_eq!(rig.fake(1).connections, 1);
+}
+
+#[test]
+fn b14_an_event_request_that_is_refused_is_tried_again_later() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook =
+        Some(Box::new(|c| (c.opcode == EVENT_REQUEST).then_some(Say::Status(0x105))));
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(60);
+    let sent = rig.fake(1).count(|command| command.opcode == EVENT_REQUEST);
+    assert!((5..=9).contains(&sent), "{sent}");
+    rig.fake(1).hook = None;
+    rig.advance_s(11);
+    assert!(rig.fake(1).has_event_request());
+}
+
+#[test]
+fn b14_controllers_without_events_get_no_request() {
+    let mut rig = Rig::new(1);
+    let mut fake = crate::fake::Fake::new(crate::rig::NQN, 1);
+    fake.oaes = 0;
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert!(!rig.fake(1).has_event_request());
+}
+
+#[test]
+fn m16_an_ana_event_brings_new_states_without_a_reconnect() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).ana = Some([(1, 3)].into());
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "inaccessible");
+    assert_eq!(rig.path("nvme0n1", 1).unwrap().ana_state.as_str(), "optimized");
+    rig.fake(1).ana = Some([(1, 2)].into());
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "non-optimized");
+    assert_eq!(rig.fake(1).connections, 1);
+    assert_eq!(rig.event_count("nvme0c0n1: ANA optimized -> inaccessible"), 1);
+}
+
+#[test]
+fn a_namespace_event_is_cleared_and_leads_to_a_scan() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, crate::fake::Space::new(0x22, 4096));
+    let before = rig.fake(1).seen.len();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads().len(), 2);
+    let fake = rig.fake(1);
+    let after = &fake.seen[before..];
+    let cleared = after.iter().position(|command| command.is_log(4));
+    let listed = after.iter().position(|command| command.is_identify(2));
+    assert!(cleared.is_some() && cleared < listed, "cleared first, so that no change is missed");
+}
+
+#[test]
+fn events_in_a_burst_are_bounded_work() {
+    let mut rig = Rig::connected(1);
+    for _ in 0..1000 {
+        rig.raise(1, ANA_CHANGED);
+        rig.raise(1, NAMESPACES_CHANGED);
+    }
+    let reads = rig.fake(1).count(|command| command.is_log(0x0c));
+    assert!(reads <= 1002, "{reads} reads of the ANA log for 1000 events");
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+}
+
+#[test]
+fn c66_events_of_unknown_kind_are_logged_once_and_the_request_is_armed_again() {
+    let mut rig = Rig::connected(1);
+    for _ in 0..5 {
+        for unknown in [0x00_77_03, 0x0c_44_02, 0x01_00_07, 0x02_00_01, 0x00_00_05] {
+            rig.raise(1, unknown);
+        }
+    }
+    assert_eq!(rig.event_count("asynchronous event"), 5);
+    assert!(rig.fake(1).has_event_request());
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+}
+
+#[test]
+fn a_persistent_internal_error_resets_the_controller() {
+    let mut rig = Rig::connected(1);
+    rig.raise(1, 0x01_03_00);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+}
+
+#[test]
+fn p15_what_happened_while_events_were_lost_is_seen_after_a_reconnect() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 2)].into());
+    rig.fake(1).spaces.insert(2, crate::fake::Space::new(0x22, 4096));
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.heads().len(), 2);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "non-optimized");
+}

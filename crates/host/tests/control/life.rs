@@ -1,0 +1,272 @@
+//! Loss, reconnect, giving up: how a controller lives after it has been live once.
+
+use crate::fake::{Fake, KEEP_ALIVE, Say};
+use crate::rig::{NQN, Rig, Shards};
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId, ControllerState};
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_proto::machine::WorkerId;
+use std::time::Duration;
+
+const LIVE: Option<ControllerState> = Some(ControllerState::Live);
+const CONNECTING: Option<ControllerState> = Some(ControllerState::Connecting);
+
+#[test]
+fn going_down_tells_everybody_before_anybody_is_stopped() {
+    let mut rig = Rig::connected(2);
+    rig.mailed.clear();
+    rig.shards = Shards::Hang;
+    rig.cut(1);
+    let first: Vec<(u16, &str)> =
+        rig.mailed.iter().map(|(to, what)| (to.0, what.as_str())).collect();
+    assert_eq!(
+        first,
+        [(1, "Topology"), (2, "Topology"), (1, "StopQueue"), (2, "StopQueue")],
+        "the shards know the new state when they are told to stop"
+    );
+    assert_eq!(rig.state(0), Some(ControllerState::Resetting));
+    // Only when both have answered does the controller go on.
+    let (controller, association) = (ControllerId(0), Association(1));
+    let stopped =
+        || ToControl::QueueStopped { controller, association, never_sent: 0, uncertain: 3 };
+    rig.post(WorkerId(2), stopped());
+    rig.run();
+    assert_eq!(rig.state(0), Some(ControllerState::Resetting));
+    rig.post(WorkerId(2), stopped());
+    rig.run();
+    assert_eq!(rig.state(0), Some(ControllerState::Resetting), "one answer counts once");
+    rig.post(WorkerId(1), stopped());
+    rig.run();
+    assert_eq!(rig.state(0), CONNECTING);
+}
+
+#[test]
+fn a_lost_controller_is_live_again_after_the_reconnect_delay() {
+    let mut rig = Rig::connected(1);
+    rig.cut(1);
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.advance(Duration::from_millis(9_900));
+    assert_eq!(rig.fake(1).connections, 1, "the first attempt is delayed too");
+    rig.advance(Duration::from_millis(300));
+    assert_eq!(rig.state(0), LIVE);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+    assert_eq!(rig.controller(0).unwrap().association, Association(2));
+    assert_eq!(rig.get("nvme0", "reconnect_count"), Ok("1".to_string()));
+    assert_eq!(rig.get("nvme0", "reset_count"), Ok("1".to_string()));
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn b10_a_queue_that_a_shard_lost_takes_the_controller_down_at_once() {
+    let mut rig = Rig::connected(2);
+    let why = "connection reset by peer".to_string();
+    let (controller, association) = (ControllerId(0), Association(1));
+    rig.post(WorkerId(2), ToControl::QueueLost { controller, association, why });
+    rig.run();
+    assert_eq!(rig.state(0), CONNECTING);
+    assert_eq!(rig.mail_count("StopQueue"), 2);
+    assert_eq!(rig.open_connections(), 0, "the admin queue goes with it");
+    assert!(rig.get("nvme0", "last_error").unwrap().contains("I/O queue 2: connection reset"));
+}
+
+#[test]
+fn b10_a_silent_controller_is_noticed_within_kato() {
+    let mut rig = Rig::connected(1);
+    rig.advance_s(60);
+    assert_eq!(rig.state(0), LIVE);
+    let sent = rig.fake(1).count(|command| command.opcode == KEEP_ALIVE);
+    assert_eq!(sent, 24, "one each KATO / 2");
+    rig.fake(1).silent = true;
+    rig.advance_s(4);
+    assert_eq!(rig.state(0), LIVE, "one command is still waited for");
+    rig.advance_s(1);
+    assert_eq!(rig.state(0), CONNECTING);
+    assert!(rig.get("nvme0", "last_error").unwrap().contains("Keep Alive"));
+}
+
+#[test]
+fn a_keep_alive_that_is_refused_resets_the_controller_without_a_busy_loop() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| (c.opcode == KEEP_ALIVE).then_some(Say::Status(0x019))));
+    rig.advance_s(120);
+    let connections = rig.fake(1).connections;
+    assert!((5..=12).contains(&connections), "{connections} connections in two minutes");
+}
+
+#[test]
+fn an_admin_command_that_is_not_answered_resets_the_controller() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+    rig.raise(1, crate::rig::ANA_CHANGED);
+    rig.advance_s(59);
+    assert_eq!(rig.state(0), LIVE);
+    rig.advance_s(2);
+    assert_eq!(rig.state(0), CONNECTING);
+}
+
+#[test]
+fn b11_a_controller_is_removed_after_as_many_attempts_as_fit_in_ctrl_loss_tmo() {
+    for (loss, delay, attempts) in [(600, 10, 60), (25, 10, 3), (30, 10, 3), (5, 10, 1)] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.connect_ok(1, |request| {
+            request.options.ctrl_loss_tmo = Some(Duration::from_secs(loss));
+            request.options.reconnect_delay = Duration::from_secs(delay);
+        });
+        rig.fake(1).refuse = true;
+        rig.cut(1);
+        rig.advance_s(attempts * delay - 1);
+        assert_eq!(rig.state(0), CONNECTING, "{loss} s: before the last attempt");
+        rig.advance_s(2);
+        assert_eq!(rig.state(0), None, "{loss} s: removed");
+        assert_eq!(rig.event_count("failed: connection refused"), attempts as usize);
+        assert_eq!(rig.heads().len(), 0);
+    }
+}
+
+#[test]
+fn b11_off_means_never_and_zero_means_at_once() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| request.options.ctrl_loss_tmo = None);
+    assert_eq!(rig.get("nvme0", "ctrl_loss_tmo"), Ok("off".to_string()));
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.advance_s(100_000);
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.fake(1).refuse = false;
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE);
+    rig.set("nvme0", "ctrl_loss_tmo", "0").unwrap();
+    rig.cut(1);
+    assert_eq!(rig.state(0), None);
+}
+
+#[test]
+fn m10_b12_fast_io_fail_is_published_in_time_while_the_reconnect_goes_on() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| {
+        request.options.fast_io_fail_tmo = Some(Duration::from_secs(15));
+    });
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.advance_s(14);
+    assert!(!rig.controller(0).unwrap().fast_io_failed);
+    rig.advance_s(2);
+    assert!(rig.controller(0).unwrap().fast_io_failed);
+    assert_eq!(rig.event_count("fast_io_fail_tmo"), 1);
+    rig.fake(1).refuse = false;
+    rig.advance_s(10);
+    let view = rig.controller(0).unwrap();
+    assert!(!view.fast_io_failed && view.state == ControllerState::Live);
+}
+
+#[test]
+fn m10_without_fast_io_fail_nothing_expires() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.advance_s(500);
+    let view = rig.controller(0).unwrap();
+    assert!(!view.fast_io_failed && view.state == ControllerState::Connecting);
+    // Set while it is away, it counts from the loss.
+    rig.set("nvme0", "fast_io_fail_tmo", "501").unwrap();
+    rig.advance_s(2);
+    assert!(rig.controller(0).unwrap().fast_io_failed);
+}
+
+#[test]
+fn a_connect_refused_with_dnr_is_not_tried_again() {
+    let dnr = 0x182 | 1 << 14;
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(move |c| c.is_connect().then_some(Say::Status(dnr))));
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), None);
+    assert_eq!(rig.event_count("giving up"), 1);
+
+    // Unless the caller wanted to keep trying.
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).hook = Some(Box::new(move |c| c.is_connect().then_some(Say::Status(dnr))));
+    let id = rig.connect(1, |request| request.keep_trying = true);
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+    rig.advance_s(35);
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.fake(1).hook = None;
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), LIVE);
+}
+
+#[test]
+fn another_controller_at_the_same_address_is_not_taken_for_the_old_one() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).serial = "OTHER".to_string();
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), CONNECTING);
+    assert!(rig.get("nvme0", "last_error").unwrap().contains("another controller answers now"));
+    rig.fake(1).serial = "SER1".to_string();
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), LIVE);
+}
+
+#[test]
+fn a_reset_on_request_is_answered_when_it_is_live_again() {
+    let mut rig = Rig::connected(1);
+    let id = rig.verb(Verb::Reset { controller: "nvme0".to_string() });
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Done)));
+    assert_eq!(rig.state(0), LIVE);
+    assert_eq!(rig.fake(1).connections, 2, "at once, without the delay");
+
+    rig.fake(1).refuse = true;
+    let id = rig.verb(Verb::Reset { controller: "nvme0".to_string() });
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Error(_))));
+    assert!(matches!(
+        rig.ask(Verb::Reset { controller: "nvme0".to_string() }),
+        Reply::Error(error) if error.to_string().contains("connecting")
+    ));
+}
+
+#[test]
+fn mail_of_an_old_association_changes_nothing() {
+    let mut rig = Rig::connected(1);
+    rig.cut(1);
+    rig.advance_s(11);
+    let (controller, association) = (ControllerId(0), Association(1));
+    let why = String::new();
+    rig.post(WorkerId(1), ToControl::QueueLost { controller, association, why: why.clone() });
+    rig.post(
+        WorkerId(1),
+        ToControl::QueueFailed { controller, association, why, do_not_retry: true },
+    );
+    rig.run();
+    assert_eq!(rig.state(0), LIVE);
+}
+
+#[test]
+fn garbage_on_the_admin_queue_resets_the_controller() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| (c.opcode == KEEP_ALIVE).then_some(Say::Garbage)));
+    rig.advance_s(3);
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.fake(1).hook = None;
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE);
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_scan_that_never_works_counts_as_a_failed_attempt() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Status(0x006))));
+    rig.connect(1, |request| {
+        request.options.ctrl_loss_tmo = Some(Duration::from_secs(30));
+    });
+    rig.advance_s(120);
+    assert_eq!(rig.state(0), None, "it does not go round for ever");
+}

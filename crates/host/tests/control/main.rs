@@ -1,0 +1,17 @@
+//! The control half of the host against a scripted controller, in virtual time: one module per
+//! behaviour. The statements B and M in the names are those of the multipath reference, C of the
+//! bad-input catalogue.
+
+mod ana;
+mod attributes;
+mod bad_input;
+mod connect;
+mod devices;
+mod discovery;
+mod events;
+mod fake;
+mod life;
+mod removal;
+mod rig;
+mod sizes;
+mod storm;

@@ -1,0 +1,217 @@
+//! Orderly removal: disconnect, delayed removal of a device, shutdown.
+
+use crate::fake::Fake;
+use crate::rig::{NQN, Rig, Shards};
+use anabranch_host::mail::{HeadStats, PathStats, ShardStats};
+use anabranch_host::topology::{ControllerId, ControllerState};
+use anabranch_host::verb::{Reply, Selection, Verb};
+use std::time::Duration;
+
+fn disconnect(rig: &mut Rig, name: &str) -> u64 {
+    rig.verb(Verb::Disconnect(Selection::Controller(name.to_string())))
+}
+
+fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
+    let head = rig.head("nvme0n1").unwrap().id;
+    let path = PathStats {
+        head,
+        controller: ControllerId(0),
+        commands: [5, 6, 7],
+        bytes: [8, 9],
+        errors: 1,
+        retries: 2,
+        failovers: 3,
+        uncertain_writes_resent: 4,
+        in_flight,
+        numa_cached: true,
+        latency_ns: Box::default(),
+    };
+    let of_head = HeadStats {
+        head,
+        requests: [1, 2, 3],
+        bytes: [4, 5],
+        errors: 0,
+        in_flight,
+        requeued_no_usable_path: 10,
+        failed_no_available_path: 20,
+        latency_ns: Box::default(),
+    };
+    ShardStats { paths: vec![path], heads: vec![of_head] }
+}
+
+#[test]
+fn a_disconnect_drains_stops_shuts_down_and_is_answered_at_the_end() {
+    let mut rig = Rig::connected_twice(2);
+    let stats = path_in_flight(&rig, 3);
+    rig.stats.insert(2, stats);
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(500));
+    assert!(rig.reply(id).is_none(), "commands are in flight");
+    assert_eq!(rig.state(0), Some(ControllerState::Deleting));
+    assert!(!rig.path("nvme0n1", 0).unwrap().ready, "nothing new is sent there");
+    assert_eq!(rig.mail_count("StopQueue"), 0);
+    rig.stats.clear();
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert_eq!(rig.mail_count("StopQueue"), 2);
+    let cc = rig.fake(1).seen.iter().rev().find(|c| c.is_property_set()).unwrap().cdw12;
+    assert_eq!(cc >> 14 & 3, 1, "normal shutdown");
+    assert_eq!(rig.state(0), None);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+    assert_eq!(rig.open_connections(), 1);
+}
+
+#[test]
+fn a_disconnect_is_bounded_whatever_hangs() {
+    // Commands that never end.
+    let mut rig = Rig::connected(1);
+    let stats = path_in_flight(&rig, 1);
+    rig.stats.insert(1, stats);
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(5_100));
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+
+    // A controller that does not answer.
+    let mut rig = Rig::connected(1);
+    rig.fake(1).silent = true;
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(5_100));
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+
+    // Shards that do not answer.
+    let mut rig = Rig::connected(1);
+    rig.shards = Shards::Hang;
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance_s(80);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_controller_can_be_removed_in_every_state() {
+    type Prepare = fn(&mut Rig);
+    let states: [(&str, Prepare); 6] = [
+        ("waiting", |rig| rig.cut(1)),
+        ("opening", |rig| {
+            rig.fake(1).black_hole = true;
+            rig.cut(1);
+            rig.advance_s(11);
+        }),
+        ("setup", |rig| {
+            rig.fake(1).silent = true;
+            rig.cut(1);
+            rig.advance_s(11);
+        }),
+        ("queues", |rig| {
+            rig.cut(1);
+            rig.shards = Shards::Hang;
+            rig.advance_s(11);
+        }),
+        ("stopping", |rig| {
+            rig.shards = Shards::Hang;
+            rig.cut(1);
+        }),
+        ("deleting", |rig| {
+            disconnect(rig, "nvme0");
+        }),
+    ];
+    for (what, prepare) in states {
+        let mut rig = Rig::connected(1);
+        prepare(&mut rig);
+        if rig.state(0).is_none() {
+            continue;
+        }
+        let id = disconnect(&mut rig, "nvme0");
+        rig.shards = Shards::Obey;
+        rig.advance_s(70);
+        assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))), "{what}");
+        assert_eq!(rig.topology.controllers.len(), 0, "{what}");
+        assert_eq!(rig.open_connections(), 0, "{what}");
+        assert_eq!(rig.bufs.in_use_bytes(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_connect_that_is_removed_while_it_is_made_is_answered() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.black_hole = true;
+    rig.put(1, fake);
+    let connect = rig.connect(1, |_| ());
+    let all = rig.verb(Verb::Disconnect(Selection::All));
+    assert!(matches!(rig.reply(all), Some(Reply::Disconnected(1))));
+    assert!(matches!(rig.reply(connect), Some(Reply::Error(_))));
+}
+
+#[test]
+fn disconnect_by_subsystem_and_of_nothing() {
+    let mut rig = Rig::connected_twice(1);
+    let other: anabranch_proto::nvme::nqn::Nqn = "nqn.2024-01.test:other".parse().unwrap();
+    let none = rig.ask(Verb::Disconnect(Selection::Subsystem(other)));
+    assert!(matches!(none, Reply::Disconnected(0)));
+    let id = rig.verb(Verb::Disconnect(Selection::Subsystem(NQN.parse().unwrap())));
+    rig.advance_s(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(2))));
+    assert_eq!(rig.heads().len(), 0);
+    assert_eq!(rig.snapshot().subsystems.len(), 0);
+    assert!(matches!(
+        rig.ask(Verb::Disconnect(Selection::Controller("nvme7".to_string()))),
+        Reply::Error(_)
+    ));
+}
+
+#[test]
+fn m19_a_device_without_a_path_stays_for_its_delay() {
+    let mut rig = Rig::connected(1);
+    rig.set("nvme0n1", "delayed_removal_secs", "30").unwrap();
+    assert!(rig.head("nvme0n1").unwrap().queue_if_no_path);
+    let old = rig.head("nvme0n1").unwrap().id;
+    disconnect(&mut rig, "nvme0");
+    rig.advance_s(29);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0);
+    // A path that comes back keeps the device.
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.head("nvme0n1").map(|head| head.id), Some(old));
+    rig.advance_s(100);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+    // Otherwise it goes, and everything that waits fails.
+    disconnect(&mut rig, "nvme1");
+    rig.advance_s(29);
+    assert_eq!(rig.heads().len(), 1);
+    rig.advance_s(2);
+    assert_eq!(rig.heads().len(), 0);
+    assert_eq!(rig.event_count("nvme0n1: removed"), 1);
+}
+
+#[test]
+fn m19_without_a_delay_it_goes_at_once() {
+    let mut rig = Rig::connected(1);
+    disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(100));
+    assert_eq!(rig.heads().len(), 0);
+}
+
+#[test]
+fn shutdown_drains_removes_everything_and_counts_what_was_left() {
+    let mut rig = Rig::connected_twice(2);
+    let id = rig.verb(Verb::Shutdown);
+    rig.advance(Duration::from_millis(200));
+    assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 0 })));
+    assert_eq!(rig.topology.controllers.len(), 0);
+    let request = Box::new(Rig::request(1));
+    assert!(matches!(rig.ask(Verb::Connect(request)), Reply::Error(_)), "nothing new begins");
+    assert!(matches!(rig.ask(Verb::Shutdown), Reply::Error(_)));
+}
+
+#[test]
+fn shutdown_waits_for_requests_no_longer_than_its_limit() {
+    let mut rig = Rig::connected(2);
+    let stats = path_in_flight(&rig, 7);
+    rig.stats.insert(2, stats);
+    rig.drain_never_ends = true;
+    let id = rig.verb(Verb::Shutdown);
+    rig.advance(Duration::from_millis(4_900));
+    assert!(rig.reply(id).is_none());
+    rig.advance_s(12);
+    assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
+}

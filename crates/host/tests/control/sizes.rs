@@ -1,0 +1,107 @@
+//! Size and limits of a device over its paths.
+
+use crate::fake::{Fake, Say, Space};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+
+#[test]
+fn m20_a_path_with_another_capacity_is_taken_out() {
+    let mut rig = Rig::connected(1);
+    let mut fake = Fake::new(NQN, 2);
+    fake.spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 2048, "the newcomer does not shrink the device");
+    assert!(head.paths[0].ready && !head.paths[1].ready);
+    rig.fake(2).spaces = [(1, Space::new(0x11, 2048))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert!(rig.path("nvme0n1", 1).unwrap().ready);
+}
+
+#[test]
+fn a_resize_is_followed_and_asks_the_other_paths_too() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 4096);
+    assert!(head.paths[0].ready && !head.paths[1].ready, "the other one still says 2048");
+    rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert!(rig.head("nvme0n1").unwrap().paths.iter().all(|path| path.ready));
+    assert_eq!(rig.event_count("capacity change from 1048576 to 2097152 bytes"), 1);
+
+    // Both have changed, only one event came: the other one is asked without an event.
+    for port in [1, 2] {
+        rig.fake(port).spaces = [(1, Space::new(0x11, 512))].into();
+    }
+    rig.raise(1, NAMESPACES_CHANGED);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 512);
+    assert!(head.paths.iter().all(|path| path.ready));
+}
+
+#[test]
+fn a_size_that_flips_between_two_paths_does_not_go_round_for_ever() {
+    let mut rig = Rig::connected_twice(1);
+    let mut blocks = 1000;
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        if !c.is_identify(0) {
+            return None;
+        }
+        blocks += 1;
+        let mut data = vec![0; 4096];
+        for at in [0, 8, 16] {
+            data[at..at + 8].copy_from_slice(&u64::to_le_bytes(blocks));
+        }
+        data[30] = 1;
+        data[92] = 1;
+        data[130] = 9;
+        Some(Say::Data(data))
+    }));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(rig.fake(1).count(|c| c.is_identify(2)) < 10);
+}
+
+#[test]
+fn limits_are_the_strictest_over_the_paths() {
+    let mut rig = Rig::connected(1);
+    let limits = rig.head("nvme0n1").unwrap().limits;
+    assert_eq!(limits.max_transfer_bytes, 1 << 20);
+    assert!(limits.volatile_write_cache && !limits.compare && !limits.read_only);
+    assert_eq!((limits.max_write_zeroes_blocks, limits.max_discard_blocks), (65536, u32::MAX));
+
+    let mut fake = Fake::new(NQN, 2);
+    fake.mdts = 5;
+    fake.oncs = 1 << 3;
+    fake.vwc = 0;
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    let limits = rig.head("nvme0n1").unwrap().limits;
+    assert_eq!(limits.max_transfer_bytes, 128 << 10);
+    assert_eq!(limits.max_write_zeroes_blocks, 256, "without WZSL as much as MDTS");
+    assert_eq!(limits.max_discard_blocks, 0);
+    assert!(limits.volatile_write_cache, "some path has one");
+
+    // They stay while the controller is away, and go with it.
+    rig.fake(2).refuse = true;
+    rig.cut(2);
+    assert_eq!(rig.head("nvme0n1").unwrap().limits, limits);
+    rig.advance_s(700);
+    assert_eq!(rig.head("nvme0n1").unwrap().limits.max_transfer_bytes, 1 << 20);
+}
+
+#[test]
+fn limits_of_the_nvm_command_set_are_taken() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).hook = Some(Box::new(|c| {
+        let mut data = vec![0; 4096];
+        (data[1], data[4]) = (3, 200);
+        c.is_identify(6).then_some(Say::Data(data))
+    }));
+    rig.connect_ok(1, |_| ());
+    let limits = rig.head("nvme0n1").unwrap().limits;
+    assert_eq!(limits.max_write_zeroes_blocks, 64, "WZSL 3: 32 KiB");
+    assert_eq!(limits.max_discard_blocks, 200, "DMRSL");
+}
