@@ -23,10 +23,11 @@ impl Control {
         let Some(identity) = controller.identity.clone() else { return Ok(()) };
         let cntlid = controller.facts.cntlid;
         let firmware = controller.facts.firmware.clone();
+        let instance = self.subsystem_instance(id);
         let found = self.subsystems.iter_mut().find(|subsystem| subsystem.identity == identity);
         let Some(subsystem) = found else {
             self.subsystems.push(Subsystem {
-                instance: id.0,
+                instance,
                 identity,
                 firmware,
                 policy: self.env.config.default_policy,
@@ -56,6 +57,19 @@ impl Control {
             subsystem.controllers.sort_unstable();
         }
         Ok(())
+    }
+
+    /// A subsystem bears the number of the first controller that was asked to connect to it, as in
+    /// Linux, whichever of several that connect at the same time is there first.
+    fn subsystem_instance(&self, id: ControllerId) -> u32 {
+        let nqn = self.controllers.get(&id).map(|controller| &controller.request.subsystem_nqn);
+        let same = self
+            .controllers
+            .values()
+            .filter(|other| Some(&other.request.subsystem_nqn) == nqn && !other.is_discovery());
+        let first = same.map(|other| other.id.0).min().unwrap_or(id.0);
+        let taken = self.subsystems.iter().any(|subsystem| subsystem.instance == first);
+        if taken { id.0 } else { first }
     }
 
     pub(super) fn subsystem_of(&self, id: ControllerId) -> Option<usize> {

@@ -463,8 +463,8 @@ impl Shard {
     fn late(&mut self, slot: u16, now: Time, bufs: &mut dyn Buffers) {
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
         let why = match queue.phase {
-            Phase::Opening => alloc::format!("I/O queue {}: connecting timed out", queue.open.qid),
-            _ => alloc::format!("I/O queue {}: a command timed out", queue.open.qid),
+            Phase::Opening => "connecting timed out".to_string(),
+            _ => alloc::format!("a command was not answered in {:?}", queue.io_timeout),
         };
         if queue.phase == Phase::Closing {
             queue.close_guard = None;

@@ -126,7 +126,7 @@ impl Queue {
     fn connected(&mut self, done: &Completion, bufs: &mut dyn Buffers) -> Progress {
         self.free_connect_data(bufs);
         if !done.status.is_success() {
-            let why = format!("Connect of I/O queue {} refused: {}", self.open.qid, done.status);
+            let why = format!("Connect refused: {}", done.status);
             return Progress::GiveUp { why, do_not_retry: done.status.dnr() };
         }
         let answer = ConnectResponse::from_result(done.result);
@@ -135,7 +135,7 @@ impl Queue {
             return Progress::GiveUp { why, do_not_retry: true };
         }
         if answer.cntlid() != self.cntlid_asked_for() {
-            let why = format!("I/O queue {} belongs to another controller", self.open.qid);
+            let why = "it belongs to another controller".to_string();
             return Progress::GiveUp { why, do_not_retry: false };
         }
         self.phase = Phase::Open;
@@ -201,8 +201,8 @@ impl Queue {
     /// Why a closed connection ended, in words.
     pub(super) fn close_reason(&self, cause: CloseCause) -> String {
         match self.phase {
-            Phase::Opening => format!("connecting I/O queue {}: {cause}", self.open.qid),
-            _ => format!("I/O queue {}: {cause}", self.open.qid),
+            Phase::Opening => format!("connecting: {cause}"),
+            _ => cause.to_string(),
         }
     }
 

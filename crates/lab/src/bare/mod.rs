@@ -7,7 +7,7 @@
 mod client;
 mod server;
 
-pub use client::{BareClient, BareJob, BareReport, BareReply, BareVerb};
+pub use client::{BareClient, BareJob, BareReply, BareReport, BareVerb};
 pub use server::BareServer;
 
 /// A command capsule without data.

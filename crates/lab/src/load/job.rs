@@ -2,6 +2,7 @@
 
 use crate::rng::Rng;
 use std::fmt;
+use std::time::Duration;
 
 /// One block size and how often it is drawn (`bssplit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub struct Job {
     pub offset: u64,
     /// Bytes used from there; to the end of the device when `None`.
     pub size: Option<u64>,
+    /// Requests that each data worker submits at most (`number_ios`); no limit when `None`.
+    pub number_ios: Option<u64>,
+    /// Pause after a completion before the worker submits again (`thinktime`).
+    pub thinktime: Duration,
     /// Stamp what is written, check what is read. Each data worker then owns an equal part of the
     /// region.
     pub verify: bool,

@@ -48,6 +48,7 @@ pub(super) struct Runner {
     slots: Vec<Slot>,
     free: Vec<usize>,
     sequence: u64,
+    submitted: u64,
     running: bool,
     report: LoadReport,
     began: Option<Time>,
@@ -67,6 +68,7 @@ impl Runner {
             slots: Vec::new(),
             free: Vec::new(),
             sequence: 0,
+            submitted: 0,
             running: true,
             report: LoadReport::default(),
             began: None,
@@ -122,8 +124,12 @@ impl Runner {
             self.last_completion = Some(now);
         }
         while let Some(&slot) = self.free.last() {
+            if self.job.number_ios.is_some_and(|most| self.submitted >= most) {
+                break;
+            }
             match self.submit(slot, now, host, bufs) {
                 Ok(true) => {
+                    self.submitted += 1;
                     self.free.pop();
                 }
                 Ok(false) => break,
@@ -239,7 +245,7 @@ impl Runner {
     pub(super) fn completed(&mut self, now: Time, done: Done, bufs: &mut dyn Buffers) {
         let index = done.tag as usize;
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let Some(request) = slot.in_flight.take() else { return };
+        let request = slot.in_flight.take().expect("a request is answered once");
         let buf = slot.buf;
         self.free.push(index);
         if let Some(last) = self.last_completion.replace(now) {
@@ -270,11 +276,14 @@ impl Runner {
                 self.report.bytes[op] += u64::from(bytes);
                 let latency_ns = now.since(request.submitted).as_nanos() as u64;
                 self.report.latency_ns[op].record(latency_ns);
+                if !self.job.thinktime.is_zero() && self.running {
+                    self.pause_until = Some(now.after(self.job.thinktime));
+                }
             }
             Err(error) => {
                 self.report.errors += 1;
                 self.report.first_error.get_or_insert_with(|| error.to_string());
-                self.pause_until = Some(now.after(ERROR_PAUSE));
+                self.pause_until = self.running.then(|| now.after(ERROR_PAUSE));
             }
         }
     }

@@ -456,17 +456,17 @@ impl<H: Machine, T: Machine> World<H, T> {
     }
 
     fn over(&mut self, stream: usize, end: usize, cause: CloseCause) {
-        let Some(s) = self.core.streams[stream].as_mut() else { return };
-        let this = &mut s.ends[end];
-        let (node, conn) = (this.node, this.conn);
-        let known = this.state == EndState::Over;
-        if s.ends.iter().all(|end| end.state == EndState::Over) {
+        let Some(s) = self.core.streams[stream].as_ref() else { return };
+        let (node, conn) = (s.ends[end].node, s.ends[end].conn);
+        let other = (s.ends[1 - end].node, s.ends[1 - end].conn);
+        if self.core.conns.remove(&(node, conn)).is_none() {
+            return;
+        }
+        if !self.core.conns.contains_key(&other) {
             self.core.streams[stream] = None;
         }
-        if known && self.core.conns.remove(&(node, conn)).is_some() {
-            self.core.note(&[3, node.0 as u64, u64::from(conn.index())]);
-            self.give(node, Input::Closed { conn, cause });
-        }
+        self.core.note(&[3, node.0 as u64, u64::from(conn.index())]);
+        self.give(node, Input::Closed { conn, cause });
     }
 }
 

@@ -9,10 +9,8 @@ use anabranch_lab::sim::{LinkTimes, World};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::{AnaState, Nqn, Uuid};
-use anabranch_target::{
-    BackendConfig, NamespaceConfig, PortConfig, Shape, SubsystemConfig, Target, TargetConfig,
-    TargetVerb,
-};
+use anabranch_target::config::{BackendConfig, NamespaceConfig, PortConfig, SubsystemConfig};
+use anabranch_target::{Shape, Target, TargetConfig, TargetVerb};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,23 +19,25 @@ const MS: Duration = Duration::from_millis(1);
 /// How long anything may take once all faults are over.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+const REQUESTS_PER_WORKER: u64 = 150;
+
 type Pair = World<Worker<Load>, Target>;
 
 /// What a run has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    pub trace_hash: u64,
-    pub requests: u64,
-    pub blocks_verified: u64,
-    pub failovers: u64,
-    pub reconnects: u64,
-    pub requeued: u64,
-    pub retries: u64,
-    pub uncertain_writes_resent: u64,
+pub(crate) struct Outcome {
+    pub(crate) trace_hash: u64,
+    pub(crate) requests: u64,
+    pub(crate) blocks_verified: u64,
+    pub(crate) failovers: u64,
+    pub(crate) reconnects: u64,
+    pub(crate) requeued: u64,
+    pub(crate) retries: u64,
+    pub(crate) uncertain_writes_resent: u64,
 }
 
 impl Outcome {
-    pub fn add(&mut self, other: &Outcome) {
+    pub(crate) fn add(&mut self, other: &Outcome) {
         self.trace_hash ^= other.trace_hash;
         self.requests += other.requests;
         self.blocks_verified += other.blocks_verified;
@@ -81,7 +81,7 @@ impl Plan {
             block_bytes: if rng.percent(50) { 512 } else { 4096 },
             policy: Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize],
             kernel_exact: rng.percent(25),
-            depth: 1 + rng.below(8) as u32,
+            depth: 1 + rng.below(4) as u32,
             faults: rng.below(8),
             options,
             rng,
@@ -144,8 +144,9 @@ fn host(plan: &mut Plan) -> Vec<Worker<Load>> {
     Worker::group(&config, |_| Load::new())
 }
 
-fn job(plan: &Plan, seed: u64) -> Job {
-    let sizes = [1, 4, 16].map(|blocks| BlockSize { bytes: blocks * 4096, weight: 1 });
+fn job(plan: &mut Plan, seed: u64) -> Job {
+    let sizes = [(1, 6), (4, 3), (16, 1)];
+    let sizes = sizes.map(|(blocks, weight)| BlockSize { bytes: blocks * 4096, weight });
     Job {
         device: "nvme0n1".into(),
         read_percent: 50,
@@ -155,13 +156,15 @@ fn job(plan: &Plan, seed: u64) -> Job {
         jobs: 2,
         offset: 0,
         size: None,
+        number_ios: Some(REQUESTS_PER_WORKER),
+        thinktime: Duration::from_micros(plan.rng.below(400)),
         verify: true,
         seed,
     }
 }
 
 /// Runs one seed; panics when something does not hold.
-pub fn run_seed(seed: u64, loud: bool) -> Outcome {
+pub(crate) fn run_seed(seed: u64, loud: bool) -> Outcome {
     let mut plan = Plan::draw(seed);
     let (hosts, targets) = (host(&mut plan), vec![target(&mut plan)]);
     let mut world: Pair = World::new(hosts, targets, LinkTimes::default(), seed);
@@ -176,12 +179,12 @@ pub fn run_seed(seed: u64, loud: bool) -> Outcome {
         let reply = world.host_answer(id, PATIENCE).expect("connect is answered");
         assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
     }
-    let start = LoadVerb::Start(Box::new(job(&plan, seed)));
+    let start = LoadVerb::Start(Box::new(job(&mut plan, seed)));
     let id = world.host_verb(Verb::User(start));
     let reply = world.host_answer(id, PATIENCE).expect("start is answered");
     assert!(matches!(reply, Reply::User(LoadReply::Started)), "{reply:?}");
     for _ in 0..plan.faults {
-        world.run(MS * (1 + plan.rng.below(8) as u32));
+        world.run(Duration::from_micros(200 + plan.rng.below(6000)));
         fault(&mut world, &mut plan, loud);
     }
     world.run(MS * 5);
@@ -201,13 +204,27 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
         println!("{:>12} ns  fault {draw} (port {port})", world.now().ns());
     }
     match draw {
-        0 | 1 => drop(world.break_a_stream()),
-        2 => drop(world.stall_a_stream(MS * (1 + plan.rng.below(100) as u32))),
-        3 => drop(world.silence_a_stream()),
-        4 => drop(world.slow_a_stream(MS * (1 + plan.rng.below(5) as u32))),
-        5 => drop(world.target_verb(0, TargetVerb::Cut { port })),
-        6 => drop(world.target_verb(0, TargetVerb::Stall { port })),
-        7 => drop(world.target_verb(0, TargetVerb::Restore { port })),
+        0 | 1 => {
+            world.break_a_stream();
+        }
+        2 => {
+            world.stall_a_stream(MS * (1 + plan.rng.below(100) as u32));
+        }
+        3 => {
+            world.silence_a_stream();
+        }
+        4 => {
+            world.slow_a_stream(MS * (1 + plan.rng.below(5) as u32));
+        }
+        5 => {
+            world.target_verb(0, TargetVerb::Cut { port });
+        }
+        6 => {
+            world.target_verb(0, TargetVerb::Stall { port });
+        }
+        7 => {
+            world.target_verb(0, TargetVerb::Restore { port });
+        }
         8 | 9 => {
             let states = [
                 AnaState::Optimized,
@@ -216,15 +233,15 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
                 AnaState::Change,
             ];
             let state = states[plan.rng.below(4) as usize];
-            drop(world.target_verb(0, TargetVerb::Ana { port, group: 1, state }));
+            world.target_verb(0, TargetVerb::Ana { port, group: 1, state });
         }
         _ => {
             let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
-            drop(world.host_verb(Verb::Set {
+            world.host_verb(Verb::Set {
                 object: "nvme-subsys0".into(),
                 attribute: "iopolicy".into(),
                 value: policy.to_string(),
-            }));
+            });
         }
     }
 }
@@ -236,7 +253,23 @@ fn heal(world: &mut Pair, plan: &Plan) {
     }
 }
 
+/// Faults are over: every request that the load has to make is made and answered.
+fn let_load_end(world: &mut Pair) {
+    let end = world.now().after(PATIENCE);
+    while world.now() < end {
+        let id = world.host_verb(Verb::User(LoadVerb::Report));
+        let reply = world.host_answer(id, PATIENCE).expect("a report is answered");
+        let Reply::User(LoadReply::Report(report)) = reply else { panic!("a report: {reply:?}") };
+        if report.total_requests() + report.errors >= 2 * REQUESTS_PER_WORKER {
+            return;
+        }
+        world.run(MS * 20);
+    }
+    panic!("the load does not come to its end");
+}
+
 fn finish(world: &mut Pair) -> Outcome {
+    let_load_end(world);
     let id = world.host_verb(Verb::User(LoadVerb::Stop));
     let reply = world.host_answer(id, PATIENCE).expect("every request is answered in the end");
     let Reply::User(LoadReply::Report(report)) = reply else { panic!("a report: {reply:?}") };
