@@ -22,6 +22,8 @@
 
 mod receive;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 use crate::error::ProtocolError;
@@ -95,6 +97,15 @@ pub enum TargetEvent {
         /// The command.
         slot: Slot,
     },
+}
+
+impl TargetEvent {
+    fn ends_transfer_of(&self, of: Slot) -> bool {
+        match *self {
+            TargetEvent::Command { .. } => false,
+            TargetEvent::DataReady { slot } | TargetEvent::DataDigestError { slot } => slot == of,
+        }
+    }
 }
 
 /// Something that comes back from a connection that is over.
@@ -231,6 +242,7 @@ impl TargetQueue {
         let state = self.slots.at(slot);
         assert!(state.stage == Stage::WithEngine && state.buf.is_none(), "a command to be served");
         state.buf = Some(buf);
+        state.outgoing = true;
     }
 
     /// Ends a command; the response follows the data. When the host is still sending data that was
@@ -248,6 +260,13 @@ impl TargetQueue {
             Stage::WithEngine if at_fault => {}
             Stage::WithEngine => {
                 state.stage = Stage::Answered;
+                if !state.outgoing
+                    && let Some(buf) = state.buf.take()
+                {
+                    // The data has come, and nobody was told: now nobody needs to be.
+                    self.events.retain(|event| !event.ends_transfer_of(slot));
+                    self.released.push_back(buf);
+                }
                 self.sends.push_back(Send::Answer(slot));
             }
             Stage::Asking | Stage::Receiving => state.answered_early = true,

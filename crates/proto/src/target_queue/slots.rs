@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) generation: u16,
     /// The host's data as it comes, or the data to send.
     pub(super) buf: Option<BufRef>,
+    /// `buf` is data to send.
+    pub(super) outgoing: bool,
     /// Bytes of `buf` that have come or were sent.
     pub(super) done: u32,
     /// Some data that came failed its digest.
@@ -63,6 +65,11 @@ impl Slots {
         // Low numbers are used first.
         let fresh = have as u16..want as u16;
         self.free.splice(0..0, fresh.rev());
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.states.capacity() + self.cids.capacity() + self.free.capacity()
     }
 
     pub(super) fn in_use(&self) -> u16 {
