@@ -20,13 +20,15 @@ pub struct MemoryHost {
     pub log: Vec<RequestOp>,
     /// Which worker this is.
     pub worker: u16,
+    /// How many workers there are.
+    pub workers: u16,
 }
 
 impl MemoryHost {
     /// Without devices.
     #[must_use]
     pub fn new(worker: u16) -> MemoryHost {
-        MemoryHost { room: 1024, worker, ..MemoryHost::default() }
+        MemoryHost { room: 1024, worker, workers: 3, ..MemoryHost::default() }
     }
 
     /// Adds a device filled with a pattern.
@@ -157,6 +159,6 @@ impl Submit for MemoryHost {
     }
 
     fn workers(&self) -> u16 {
-        3
+        self.workers
     }
 }
