@@ -25,8 +25,8 @@
 //! # Bounds
 //!
 //! A client can make us hold: one option of [`MAX_OPTION_BYTES`], [`MAX_REQUESTS`] requests,
-//! [`MAX_BUFFER_BYTES`] of pool memory, and what one receive delivered beyond that. When any of them
-//! is used up the connection is not read until something ends. A request of any length moves in
+//! [`MAX_BUFFER_BYTES`] of pool memory, and what two receives delivered beyond that. When any of
+//! them is used up the connection is not read until something ends. A request of any length moves in
 //! pieces of at most [`PIECE_BYTES`]; each request that was let in owns at least one piece until it
 //! ends, so large requests can not lock each other up.
 //!
@@ -34,10 +34,10 @@
 //!
 //! * An answered write is as durable as NVMe makes it: after FUA or a later flush, on *any*
 //!   connection, it is on stable storage. That is what `CAN_MULTI_CONN` promises.
-//! * The flags FLUSH and FUA are always offered, because every controller takes them, and a path that
-//!   joins later may have a volatile cache where the first had none.
-//! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block size
-//!   is announced.
+//! * The flags FLUSH and FUA are always offered, because every controller takes them, and a path
+//!   that joins later may have a volatile cache where the first had none.
+//! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block
+//!   size is announced.
 
 mod connection;
 mod control;

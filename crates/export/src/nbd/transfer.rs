@@ -1,7 +1,7 @@
 //! Requests in progress on one connection, and the pieces that they are carried in.
 //!
-//! A *request* is what the client sent; a *piece* is what is submitted to the host: one buffer of at
-//! most [`PIECE_BYTES`], or none. A long read moves through a window of pieces, each of which is
+//! A *request* is what the client sent; a *piece* is what is submitted to the host: one buffer of
+//! at most [`PIECE_BYTES`], or none. A long read moves through a window of pieces, each of which is
 //! used again when its part of the answer has left; a long write takes a piece when payload comes
 //! and returns it when it is written.
 
@@ -128,8 +128,8 @@ impl Transfer {
         !self.requests.is_full() && self.waiting.is_empty()
     }
 
-    /// Lets a request in. With a fault it is only answered, after its payload was skipped. Call only
-    /// when there is room.
+    /// Lets a request in. With a fault it is only answered, after its payload was skipped. Call
+    /// only when there is room.
     pub(super) fn open(&mut self, header: &Header) -> Option<(u16, Result<Op, Fault>)> {
         let checked = header.check(&self.device, self.structured);
         let read = header.command == super::wire::command::READ;
