@@ -19,6 +19,7 @@ mod backend;
 pub mod config;
 mod conn;
 mod controller;
+pub mod fuzz;
 mod io;
 pub mod link;
 mod namespace;
