@@ -2,5 +2,10 @@
 //! the daemon, the demo.
 #![forbid(unsafe_code)]
 
+pub mod bench;
+pub mod cli;
+pub mod columns;
+pub mod daemon;
+pub mod demo;
 pub mod failure;
 pub mod units;

@@ -1,3 +1,7 @@
 //! The `anabranch` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    anabranch::cli::main()
+}

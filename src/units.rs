@@ -34,7 +34,8 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// One sentence that names the text and the units.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a time: write a number with us, ms or s, such as 250ms");
+    let wrong =
+        || format!("'{text}' is not a time: write a number with us, ms or s, such as 250ms");
     let (number, unit) = split(text);
     let unit_ns: u64 = match unit {
         "ns" => 1,

@@ -110,9 +110,8 @@ pub struct Demo {
 
 /// Parses a policy; the error lists those that exist.
 fn policy(text: &str) -> Result<anabranch_policy::Policy, String> {
-    text.parse().map_err(|error: <anabranch_policy::Policy as std::str::FromStr>::Err| {
-        error.to_string()
-    })
+    text.parse()
+        .map_err(|error: <anabranch_policy::Policy as std::str::FromStr>::Err| error.to_string())
 }
 
 /// Options of `serve`.

@@ -211,7 +211,8 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<(Fi
     rustix::fs::fcntl_setfl(&opened, OFlags::empty())
         .map_err(|error| format!("cannot set up {name}: {error}"))?;
     // What was inspected and what was opened may differ: the open file decides.
-    let found = rustix::fs::fstat(&opened).map_err(|why| format!("cannot inspect {name}: {why}"))?;
+    let found =
+        rustix::fs::fstat(&opened).map_err(|why| format!("cannot inspect {name}: {why}"))?;
     let kind_now = FileType::from_raw_mode(found.st_mode);
     if kind_now != FileType::RegularFile {
         return Err(refused(path, kind_now));

@@ -184,9 +184,7 @@ fn talk(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             }
         };
         let answer = match rpc::parse(&line) {
-            Ok(call) => {
-                rpc::answer(Some(&call.id), shared.handler.call(&call.method, call.params))
-            }
+            Ok(call) => rpc::answer(Some(&call.id), shared.handler.call(&call.method, call.params)),
             Err(error) => {
                 shared.audit.note(&format!("control socket: refused: {}", error.message));
                 rpc::answer(None, Err(error))

@@ -41,7 +41,9 @@ pub fn clear_stale(endpoint: &Endpoint) -> Result<(), String> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
     let Ok(found) = std::fs::symlink_metadata(Path::new(path)) else { return Ok(()) };
     if !found.file_type().is_socket() {
-        return Err(format!("{path} exists and is not a socket: remove it, or choose another path"));
+        return Err(format!(
+            "{path} exists and is not a socket: remove it, or choose another path"
+        ));
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Err(format!("somebody listens on {path} already: choose another path")),

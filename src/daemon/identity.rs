@@ -51,11 +51,7 @@ impl Identity {
     ///
     /// # Errors
     /// A given or stored value that is none, or a state directory that cannot be written.
-    pub fn find(
-        nqn: Option<&str>,
-        id: Option<&str>,
-        places: &Places,
-    ) -> Result<Identity, Failure> {
+    pub fn find(nqn: Option<&str>, id: Option<&str>, places: &Places) -> Result<Identity, Failure> {
         let nqn = match nqn {
             Some(text) => Some(parse_nqn(text, "hostnqn").map_err(Failure::Usage)?),
             None => stored(&places.system.join("hostnqn"), parse_nqn)?,

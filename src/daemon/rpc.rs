@@ -59,7 +59,10 @@ impl RpcError {
     #[must_use]
     pub fn no_method(method: &str) -> RpcError {
         let method: String = method.chars().take(64).collect();
-        RpcError::new(RpcError::NO_METHOD, format!("there is no method '{}'", method.escape_debug()))
+        RpcError::new(
+            RpcError::NO_METHOD,
+            format!("there is no method '{}'", method.escape_debug()),
+        )
     }
 }
 

@@ -44,7 +44,9 @@ pub enum SocketError {
     )]
     InUse(PathBuf),
     /// The directory lets others replace files.
-    #[error("{directory} is no safe place for a control socket ({why}): use a directory of mode 0700")]
+    #[error(
+        "{directory} is no safe place for a control socket ({why}): use a directory of mode 0700"
+    )]
     Directory {
         /// The directory.
         directory: PathBuf,

@@ -1,32 +1,20 @@
 //! `ana-log`: what each ANA group is worth through one controller.
 
+use anabranch_proto::nvme::log::{Ana, AnaLimits};
 use serde_json::{Value, json};
 
-/// A group as the log describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// ANA group identifier.
-    pub id: u32,
-    /// The kernel's word for its state.
-    pub state: String,
-    /// Change count of the group.
-    pub change_count: u64,
-    /// Its namespaces.
-    pub nsids: Vec<u32>,
-}
-
-/// The log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// Change count of the log.
-    pub change_count: u64,
-    /// Its groups.
-    pub groups: Vec<Group>,
+/// Reads the log as a controller sent it.
+///
+/// # Errors
+/// When it is not whole or contradicts itself.
+pub fn parse(raw: &[u8]) -> Result<Ana, String> {
+    let limits = AnaLimits { group_id: u32::MAX, groups: u16::MAX.into() };
+    Ana::parse(raw, limits).map_err(|error| error.to_string())
 }
 
 /// nvme-cli's text.
 #[must_use]
-pub fn text(controller: &str, log: &Log) -> String {
+pub fn text(controller: &str, log: &Ana) -> String {
     let mut text = format!(
         "Asymmetric Namespace Access Log for NVMe device: {controller}\n\
          ANA LOG HEADER :-\nchgcnt\t:\t{}\nngrps\t:\t{}\nANA Log Desc :-\n",
@@ -51,17 +39,18 @@ pub fn text(controller: &str, log: &Log) -> String {
 
 /// nvme-cli's JSON, its odd key names included.
 #[must_use]
-pub fn json(controller: &str, log: &Log) -> Value {
+pub fn json(controller: &str, log: &Ana) -> Value {
     let groups: Vec<Value> = log
         .groups
         .iter()
         .map(|group| {
-            let nsids: Vec<Value> = group.nsids.iter().map(|nsid| json!({ "nsid": nsid })).collect();
+            let nsids: Vec<Value> =
+                group.nsids.iter().map(|nsid| json!({ "nsid": nsid })).collect();
             json!({
                 "grpid": group.id,
                 "nnsids": group.nsids.len(),
                 "chgcnt": group.change_count,
-                "state": group.state,
+                "state": group.state.to_string(),
                 "NSIDS": nsids,
             })
         })

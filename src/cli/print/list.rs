@@ -1,6 +1,6 @@
 //! `list`: the devices.
 
-use super::columns;
+use crate::columns::columns;
 use crate::daemon::view::{HeadView, HostView, SubsystemView};
 use crate::units::decimal_size;
 use serde_json::{Value, json};

@@ -115,10 +115,8 @@ fn shown<'a>(
         Some(device) if subsystem.controllers.iter().any(|other| other.name == device) => {
             controller.name == device
         }
-        Some(device) if device != subsystem.name => {
-            paths_of(subsystem, &controller.name)
-                .any(|(head, path)| head == device || path.name == device)
-        }
+        Some(device) if device != subsystem.name => paths_of(subsystem, &controller.name)
+            .any(|(head, path)| head == device || path.name == device),
         _ => true,
     })
 }

@@ -1,6 +1,7 @@
 //! `show-topology`: heads, paths and controllers, ranked as asked.
 
-use super::{address_details, columns, heading, paths_of};
+use super::{address_details, heading, paths_of};
+use crate::columns::columns;
 use crate::daemon::view::{ControllerView, HeadView, HostView, PathView, SubsystemView};
 use serde_json::{Map, Value, json};
 

@@ -1,0 +1,114 @@
+//! The command line: parse, call, print.
+
+pub mod args;
+pub mod client;
+pub mod print;
+
+mod host;
+mod target;
+
+use crate::daemon::serve::{Ready, ServeOptions};
+use crate::failure::Failure;
+use args::{Cli, Global, Verb};
+use clap::Parser;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Runs the program: exit status 0 done, 1 failed, 2 usage.
+#[must_use]
+pub fn main() -> ExitCode {
+    // On a wrong command line clap explains on standard error and ends with status 2.
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("anabranch: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let global = &cli.global;
+    match cli.verb {
+        Verb::Demo(demo) => crate::demo::run(global, &demo),
+        Verb::Target(target) => target::run(global, &target),
+        Verb::Serve(serve) => {
+            let options = ServeOptions {
+                config: serve.config,
+                hostnqn: serve.hostnqn,
+                hostid: serve.hostid,
+                workers: serve.workers,
+                socket: global.socket.clone(),
+            };
+            let json = global.json();
+            crate::daemon::serve::run(&options, |ready| say_ready(json, ready))
+        }
+        Verb::Connect(connect) => host::connect(global, &connect),
+        Verb::ConnectAll(all) => host::connect_all(global, &all),
+        Verb::Disconnect(disconnect) => host::disconnect(global, &disconnect),
+        Verb::Discover(discover) => host::discover(global, &discover),
+        Verb::List => host::list(global),
+        Verb::ListSubsys(device) => host::list_subsys(global, device.device.as_deref()),
+        Verb::ShowTopology(topology) => host::show_topology(global, &topology),
+        Verb::AnaLog(one) => host::ana_log(global, &one.controller),
+        Verb::IdCtrl(one) => host::id_ctrl(global, &one.controller),
+        Verb::IdNs(one) => host::id_ns(global, &one.device),
+        Verb::Get(get) => host::get(global, &get),
+        Verb::Set(set) => host::set(global, &set),
+        Verb::Export(export) => host::export(global, export.verb),
+        Verb::Bench(bench) => crate::bench::run(global, &bench),
+    }
+}
+
+/// Prints what standard output is for, in the format that was asked for.
+///
+/// # Errors
+/// Standard output cannot be written (a closed pipe included).
+pub fn print(
+    global: &Global,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> Value,
+) -> Result<(), Failure> {
+    let output = if global.json() { format!("{:#}\n", json()) } else { text() };
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(output.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+}
+
+fn say_ready(json: bool, ready: &Ready) {
+    let (asked, live) = ready.controllers;
+    let text = if json {
+        let object = json!({
+            "hostnqn": ready.hostnqn,
+            "hostid": ready.hostid,
+            "socket": ready.socket,
+            "workers": ready.workers,
+            "iopolicy": ready.policy,
+            "fence": "fast",
+            "controllers": asked,
+            "live": live,
+            "exports": ready.exports,
+        });
+        format!("{object:#}\n")
+    } else {
+        let mut text = format!(
+            "host {}\ncontrol socket {}\n{} data workers, policy {}, {live} of {asked} controllers \
+             live\n",
+            ready.hostnqn,
+            ready.socket.display(),
+            ready.workers,
+            ready.policy
+        );
+        for uri in &ready.exports {
+            text.push_str(&format!("export {uri}\n"));
+        }
+        text
+    };
+    let mut stdout = io::stdout().lock();
+    // Whoever started us may not want to hear it; we serve all the same.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}

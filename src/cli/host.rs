@@ -1,0 +1,290 @@
+//! The verbs of a running host.
+
+use super::args::fabrics::{Connect, ConnectAll, Disconnect, Discover, Fabrics};
+use super::args::{ExportVerb, Get, Global, Set, ShowTopology};
+use super::client::Client;
+use super::print::{ana, discovery, identify, list, subsys, topology};
+use crate::columns::columns;
+use crate::daemon::host::{Host, HostSetup};
+use crate::daemon::identity::{Identity, Places};
+use crate::daemon::path::Service;
+use crate::daemon::socket::Role;
+use crate::daemon::view::{DiscoveryLog, HostView};
+use crate::failure::Failure;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+fn client(global: &Global) -> Result<Client, Failure> {
+    Client::connect(Role::Host, global.socket.as_deref())
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+    serde_json::from_value(value).map_err(|error| {
+        Failure::failed(format!(
+            "the host's answer is not understood ({error}): is it as new as this?"
+        ))
+    })
+}
+
+fn view(global: &Global) -> Result<HostView, Failure> {
+    read(client(global)?.call("snapshot", json!({}))?)
+}
+
+/// What `connect` and `discover` ask for. Names are looked up here, not in the host.
+fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failure> {
+    let mut spec = path.path();
+    let checked = spec.request(nqn, keep_trying).map_err(Failure::Usage)?;
+    if let anabranch_proto::machine::Endpoint::Tcp(address) = checked.to {
+        spec.traddr = address.ip().to_string();
+        spec.trsvcid = Some(Service(address.port()));
+    }
+    Ok(json!({
+        "nqn": nqn,
+        "path": spec,
+        "keep_trying": keep_trying,
+        "hostnqn": path.hostnqn,
+        "hostid": path.hostid,
+    }))
+}
+
+/// `connect`.
+pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
+    let request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
+    let answer = client(global)?.call("connect", request)?;
+    let name = answer["controller"].as_str().unwrap_or_default().to_owned();
+    super::print(
+        global,
+        || format!("connecting to device: {name}\n"),
+        || json!([{ "device": name }]),
+    )
+}
+
+/// `connect-all`.
+pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
+    let client = client(global)?;
+    let log: DiscoveryLog = read(client.call("discover", request(&all.nqn, &all.path, false)?)?)?;
+    let mut names = Vec::new();
+    let mut failures = Vec::new();
+    for record in &log.records {
+        if record.subtype != "nvme subsystem" {
+            continue;
+        }
+        let place = format!("{} at {}:{}", record.subnqn, record.traddr, record.trsvcid);
+        if record.trtype != "tcp" {
+            eprintln!("anabranch: {place} is skipped: only tcp is supported");
+            continue;
+        }
+        let mut path = all.path.clone();
+        path.traddr.clone_from(&record.traddr);
+        path.trsvcid = record.trsvcid.parse().ok().map(Service);
+        let answer = request(&record.subnqn, &path, false)
+            .and_then(|request| client.call("connect", request));
+        match answer {
+            Ok(answer) => names.push(answer["controller"].as_str().unwrap_or_default().to_owned()),
+            Err(failure) => failures.push(format!("{place}: {failure}")),
+        }
+    }
+    super::print(
+        global,
+        || names.iter().map(|name| format!("connecting to device: {name}\n")).collect(),
+        || json!(names.iter().map(|name| json!({ "device": name })).collect::<Vec<_>>()),
+    )?;
+    if failures.is_empty() { Ok(()) } else { Err(Failure::failed(failures.join("; "))) }
+}
+
+/// `disconnect`.
+pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(), Failure> {
+    let (request, what) = match (&disconnect.nqn, &disconnect.device) {
+        (Some(nqn), _) => (json!({ "nqn": nqn }), format!("NQN:{nqn}")),
+        (None, Some(device)) => (json!({ "device": device }), device.clone()),
+        (None, None) => (json!({ "all": true }), "all subsystems".to_owned()),
+    };
+    let answer = client(global)?.call("disconnect", request)?;
+    let count = answer["disconnected"].as_u64().unwrap_or(0);
+    super::print(
+        global,
+        || format!("{what} disconnected {count} controller(s)\n"),
+        || json!({ "disconnected": count }),
+    )
+}
+
+/// `discover`: by the running host, else by one of our own.
+pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failure> {
+    let log: DiscoveryLog = match client(global) {
+        Ok(client) => {
+            let request = request(&discover.nqn, &discover.path, false)?;
+            read(client.call("discover", request)?)?
+        }
+        Err(failure) if global.socket.is_some() => return Err(failure),
+        Err(_) => discover_alone(discover)?,
+    };
+    super::print(global, || discovery::text(&log), || discovery::json(&log))
+}
+
+fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
+    let path = discover.path.path();
+    let request = path.request(&discover.nqn, false).map_err(Failure::Usage)?;
+    let (nqn, id) = (discover.path.hostnqn.as_deref(), discover.path.hostid.as_deref());
+    let identity = match Identity::find(nqn, id, &Places::default()) {
+        Ok(identity) => identity,
+        Err(failure @ Failure::Usage(_)) => return Err(failure),
+        // Nothing can be kept here: a pair for this one question will do.
+        Err(Failure::Failed(_)) => Identity::fresh()?,
+    };
+    let host = Host::start(&HostSetup::new(identity)?, |_| {})?;
+    let log = host.discover(request).map_err(|error| Failure::failed(error.message));
+    host.stop()?;
+    log
+}
+
+/// `list`.
+pub(super) fn list(global: &Global) -> Result<(), Failure> {
+    let view = view(global)?;
+    super::print(global, || list::text(&view), || list::json(&view))
+}
+
+/// Refuses a device that nothing leads to.
+fn known(view: &HostView, device: Option<&str>) -> Result<(), Failure> {
+    if device.is_none() || view.subsystems.iter().any(|s| subsys::leads_to(s, device)) {
+        return Ok(());
+    }
+    let device = device.unwrap_or_default().escape_debug();
+    Err(Failure::failed(format!("there is no '{device}': 'anabranch list-subsys' shows what is")))
+}
+
+/// `list-subsys`.
+pub(super) fn list_subsys(global: &Global, device: Option<&str>) -> Result<(), Failure> {
+    let view = view(global)?;
+    known(&view, device)?;
+    super::print(global, || subsys::text(&view, device), || subsys::json(&view, device))
+}
+
+/// `show-topology`.
+pub(super) fn show_topology(global: &Global, args: &ShowTopology) -> Result<(), Failure> {
+    let view = view(global)?;
+    let (device, ranking) = (args.device.as_deref(), args.ranking);
+    known(&view, device)?;
+    super::print(
+        global,
+        || topology::text(&view, device, ranking),
+        || topology::json(&view, device, ranking),
+    )
+}
+
+/// The raw bytes in an answer.
+fn raw(answer: &Value) -> Result<Vec<u8>, Failure> {
+    let text = answer["raw"].as_str().unwrap_or_default();
+    let wrong = || Failure::failed("the host's answer holds no bytes: is it as new as this?");
+    if text.is_empty() || !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return Err(wrong());
+    }
+    (0..text.len() / 2)
+        .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong()))
+        .collect()
+}
+
+/// `ana-log`.
+pub(super) fn ana_log(global: &Global, controller: &str) -> Result<(), Failure> {
+    let answer = client(global)?.call("ana_log", json!({ "controller": controller }))?;
+    let log = ana::parse(&raw(&answer)?).map_err(Failure::Failed)?;
+    super::print(global, || ana::text(controller, &log), || ana::json(controller, &log))
+}
+
+/// `id-ctrl`.
+pub(super) fn id_ctrl(global: &Global, controller: &str) -> Result<(), Failure> {
+    let answer = client(global)?.call("id_ctrl", json!({ "controller": controller }))?;
+    let raw = raw(&answer)?;
+    let text = identify::controller_text(&raw).map_err(Failure::Failed)?;
+    let json = identify::controller_json(&raw).map_err(Failure::Failed)?;
+    super::print(global, || text, || json)
+}
+
+/// `id-ns`.
+pub(super) fn id_ns(global: &Global, device: &str) -> Result<(), Failure> {
+    let client = client(global)?;
+    let answer = client.call("id_ns", json!({ "device": device }))?;
+    let raw = raw(&answer)?;
+    let view: HostView = read(client.call("snapshot", json!({}))?)?;
+    let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+    let nsid = heads.find(|head| head.name == device).map_or(0, |head| head.nsid);
+    let text = identify::namespace_text(nsid, &raw).map_err(Failure::Failed)?;
+    let json = identify::namespace_json(&raw).map_err(Failure::Failed)?;
+    super::print(global, || text, || json)
+}
+
+/// `get`.
+pub(super) fn get(global: &Global, get: &Get) -> Result<(), Failure> {
+    let request = json!({ "object": get.object, "attribute": get.attribute });
+    let answer = client(global)?.call("get", request)?;
+    let value = answer["value"].as_str().unwrap_or_default().to_owned();
+    super::print(
+        global,
+        || format!("{value}\n"),
+        || json!({ "object": get.object, "attribute": get.attribute, "value": value }),
+    )
+}
+
+/// `set`.
+pub(super) fn set(global: &Global, set: &Set) -> Result<(), Failure> {
+    let request = json!({ "object": set.object, "attribute": set.attribute, "value": set.value });
+    client(global)?.call("set", request.clone())?;
+    super::print(global, String::new, || request)
+}
+
+/// `export add`, `list`, `rm`.
+pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
+    match verb {
+        ExportVerb::Add { device, nbd, name, description, fuse, ublk, vhost_user } => {
+            for (kind, given) in [
+                ("fuse", fuse.is_some()),
+                ("ublk", ublk.is_some()),
+                ("vhost-user", vhost_user.is_some()),
+            ] {
+                if given {
+                    let text =
+                        format!("--{kind} is not there yet: --nbd is the only export so far");
+                    return Err(Failure::Usage(text));
+                }
+            }
+            let Some(nbd) = nbd else {
+                let text = "export add needs --nbd SOCKET or --nbd ADDR:PORT";
+                return Err(Failure::usage(text));
+            };
+            // A relative path is relative to where the user is, not to where the host runs.
+            let at = crate::daemon::export::listen_endpoint(&nbd).map_err(Failure::Usage)?;
+            let nbd = match at {
+                anabranch_proto::machine::Endpoint::Unix(path) => path,
+                anabranch_proto::machine::Endpoint::Tcp(address) => address.to_string(),
+            };
+            let request = json!({
+                "device": device, "nbd": nbd, "name": name, "description": description,
+            });
+            let answer = client(global)?.call("export_add", request)?;
+            let uri = answer["uri"].as_str().unwrap_or_default().to_owned();
+            super::print(global, || format!("{uri}\n"), || answer)
+        }
+        ExportVerb::List => {
+            let answer = client(global)?.call("export_list", json!({}))?;
+            super::print(global, || export_text(&answer), || answer.clone())
+        }
+        ExportVerb::Rm { name } => {
+            client(global)?.call("export_rm", json!({ "name": name }))?;
+            super::print(global, String::new, || json!({ "removed": name }))
+        }
+    }
+}
+
+fn export_text(answer: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rows: Vec<Vec<String>> = answer["exports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|export| {
+            let uris: Vec<String> =
+                export["uris"].as_array().into_iter().flatten().map(text).collect();
+            vec![text(&export["name"]), text(&export["device"]), uris.join(" ")]
+        })
+        .collect();
+    columns(&["Export", "Device", "URI"], &rows)
+}

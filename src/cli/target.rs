@@ -1,0 +1,124 @@
+//! `target` and `target ctl`.
+
+use super::args::Global;
+use super::args::target::{Ctl, Ns, Run, Target, TargetVerb};
+use super::client::Client;
+use crate::daemon::backing::{Backend, NamespaceSpec};
+use crate::daemon::control::{ControlServer, Limits};
+use crate::daemon::log;
+use crate::daemon::socket::{BoundSocket, Role, default_path};
+use crate::daemon::target::{RunningTarget, TargetSetup, status_text};
+use crate::failure::Failure;
+use anabranch_rt::signal::Termination;
+use anabranch_target::TargetEvent;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Runs or controls a target.
+pub(super) fn run(global: &Global, target: &Target) -> Result<(), Failure> {
+    match &target.verb {
+        Some(TargetVerb::Ctl { verb }) => control(global, verb),
+        None => serve(global, &target.run),
+    }
+}
+
+fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
+    let termination = Termination::install()
+        .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
+    let setup = match &run.config {
+        Some(path) => TargetSetup::load(path)?,
+        None => TargetSetup::from_options(run)?,
+    };
+    let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
+    let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
+    let target = Arc::new(RunningTarget::start(&setup, |event| log(counted_from_one(event)))?);
+    let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default());
+    let listeners = target.listeners().map_err(|error| Failure::failed(error.message))?;
+    let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
+    let nqns: Vec<String> = target.nqns().iter().map(ToString::to_string).collect();
+    super::print(
+        global,
+        || {
+            let mut text: String = nqns.iter().map(|nqn| format!("nqn {nqn}\n")).collect();
+            for (place, listener) in listeners.iter().enumerate() {
+                text.push_str(&format!("port {} {listener}\n", place + 1));
+            }
+            text.push_str(&format!("control socket {}\n", server.path().display()));
+            text
+        },
+        || json!({ "nqn": nqns.first(), "listeners": listeners, "socket": server.path() }),
+    )?;
+    termination
+        .wait()
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    drop(server);
+    // Clients of the control socket may hold it for a moment longer: the process ends all the same.
+    match Arc::try_unwrap(target) {
+        Ok(target) => target.stop(),
+        Err(_) => Ok(()),
+    }
+}
+
+fn control(global: &Global, verb: &Ctl) -> Result<(), Failure> {
+    let (method, params) = request(verb)?;
+    let answer = Client::connect(Role::Target, global.socket.as_deref())?.call(method, params)?;
+    super::print(
+        global,
+        || match verb {
+            Ctl::Status => status_text(&answer),
+            Ctl::Ns { verb: Ns::Add { .. } } => format!("namespace {}\n", answer["nsid"]),
+            _ => String::new(),
+        },
+        || answer.clone(),
+    )
+}
+
+fn request(verb: &Ctl) -> Result<(&'static str, Value), Failure> {
+    Ok(match verb {
+        Ctl::Ana { port, group, state } => {
+            ("ana", json!({ "port": port, "group": group, "state": state }))
+        }
+        Ctl::Shape { port, shape } => ("shape", json!({ "port": port, "shape": shape })),
+        Ctl::Cut { port } => ("cut", json!({ "port": port })),
+        Ctl::Stall { port } => ("stall", json!({ "port": port })),
+        Ctl::Restore { port } => ("restore", json!({ "port": port })),
+        Ctl::Status => ("status", json!({})),
+        Ctl::Ns { verb } => match verb {
+            Ns::Add { spec, nqn } => {
+                let mut spec: NamespaceSpec = spec.parse().map_err(Failure::Usage)?;
+                spec.check().map_err(Failure::Usage)?;
+                // A relative path is relative to where the user is.
+                if let Backend::File(path) = &mut spec.backend {
+                    *path = std::path::absolute(&*path)
+                        .map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?;
+                }
+                ("ns_add", json!({ "namespace": spec, "nqn": nqn }))
+            }
+            Ns::Rm { nsid, nqn } => ("ns_rm", json!({ "nsid": nsid, "nqn": nqn })),
+            Ns::Resize { nsid, size, nqn } => {
+                let size = crate::units::size(size).map_err(Failure::Usage)?;
+                ("ns_resize", json!({ "nsid": nsid, "size": size, "nqn": nqn }))
+            }
+            Ns::Group { nsid, group, nqn } => {
+                ("ns_group", json!({ "nsid": nsid, "group": group, "nqn": nqn }))
+            }
+            Ns::Corrupt { nsid, lba, nqn } => {
+                ("ns_corrupt", json!({ "nsid": nsid, "lba": lba, "nqn": nqn }))
+            }
+        },
+    })
+}
+
+/// The engine counts ports from 0, people (and our command line) from 1.
+fn counted_from_one(mut event: TargetEvent) -> TargetEvent {
+    match &mut event {
+        TargetEvent::PortUp { port, .. }
+        | TargetEvent::PortFailed { port, .. }
+        | TargetEvent::PortCut { port }
+        | TargetEvent::ControllerUp { port, .. }
+        | TargetEvent::ProtocolFault { port, .. }
+        | TargetEvent::ConnectRefused { port, .. } => *port += 1,
+        TargetEvent::ControllerDown { .. } | TargetEvent::FlushFailed { .. } => {}
+    }
+    event
+}

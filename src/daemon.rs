@@ -1,0 +1,21 @@
+//! What runs: the control socket, configuration, the host and the target as daemons.
+
+pub mod backing;
+pub mod config;
+pub mod control;
+pub mod export;
+pub mod front;
+pub mod host;
+pub mod identity;
+pub mod load;
+pub mod path;
+pub mod rpc;
+pub mod serve;
+pub mod socket;
+pub mod target;
+pub mod view;
+
+/// Tells a human, on standard error.
+pub fn log(line: impl std::fmt::Display) {
+    eprintln!("anabranch: {line}");
+}

@@ -1,0 +1,626 @@
+//! A running host: its workers, and what the control socket may ask of it.
+
+use super::control::Handler;
+use super::export::{clear_stale, listen_endpoint};
+use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
+use super::identity::Identity;
+use super::path::PathSpec;
+use super::rpc::{Params, RpcError};
+use super::view::{DiscoveryLog, DiscoveryRecord, HostView};
+use crate::failure::Failure;
+use anabranch_export::nbd::{Export, Nbd, NbdConfig, NbdReply, NbdVerb};
+use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
+use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
+use anabranch_host::{Event, Worker};
+use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
+use anabranch_policy::Policy;
+use anabranch_proto::machine::{Endpoint, WorkerId};
+use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
+use anabranch_rt::{Config, Group};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Verbs that only look at what is there.
+const LOOK: Duration = Duration::from_secs(10);
+/// Verbs that talk to a controller; beyond every default time limit in the engine.
+const TALK: Duration = Duration::from_secs(130);
+/// How long an export's device may take to appear after its path was connected.
+const APPEAR: Duration = Duration::from_secs(3);
+/// The control worker.
+const CONTROL: WorkerId = WorkerId(0);
+
+/// What a host is started with.
+#[derive(Clone, Debug)]
+pub struct HostSetup {
+    /// Name of its threads.
+    pub name: &'static str,
+    /// Who it is.
+    pub identity: Identity,
+    /// Data workers.
+    pub workers: u16,
+    /// CPUs that workers run on.
+    pub cpus: Option<Vec<usize>>,
+    /// Bind each worker to one CPU.
+    pub pin: bool,
+    /// How long a worker spins before it sleeps.
+    pub spin: Duration,
+    /// One queue pair per path for all workers.
+    pub shared_queue: bool,
+    /// Policy at first.
+    pub policy: Policy,
+    /// Choices exactly as the kernel makes them.
+    pub kernel_exact: bool,
+    /// How long an orderly end may take.
+    pub shutdown_timeout: Duration,
+    /// Seed of everything that needs chance.
+    pub seed: u64,
+}
+
+impl HostSetup {
+    /// The defaults.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn new(identity: Identity) -> Result<HostSetup, Failure> {
+        Ok(HostSetup {
+            name: "host",
+            identity,
+            workers: 1,
+            cpus: None,
+            pin: false,
+            spin: Duration::ZERO,
+            shared_queue: false,
+            policy: Policy::QueueDepth,
+            kernel_exact: false,
+            shutdown_timeout: Duration::from_secs(5),
+            seed: super::identity::random_seed()?,
+        })
+    }
+}
+
+/// CPUs that this process may use: the default number of data workers.
+#[must_use]
+pub fn allowed_cpus() -> u16 {
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u16::try_from(count.clamp(1, 128)).unwrap_or(1)
+}
+
+/// A running host.
+#[derive(Debug)]
+pub struct Host {
+    group: Group<Worker<Front>>,
+    identity: Identity,
+    shutdown_timeout: Duration,
+}
+
+/// A verb to our kind of host.
+type HostVerb = Verb<FrontVerb>;
+/// Its answer.
+type HostReply = Reply<FrontReply>;
+
+impl Host {
+    /// Starts the workers. `log` is called on their threads and must not block.
+    ///
+    /// # Errors
+    /// What the system refuses, with the remedy.
+    pub fn start(
+        setup: &HostSetup,
+        log: impl Fn(Event<FrontEvent>) + Send + Sync + 'static,
+    ) -> Result<Host, Failure> {
+        let config = HostConfig {
+            host_nqn: setup.identity.nqn.clone(),
+            host_id: setup.identity.id,
+            data_workers: setup.workers,
+            shared_queue: setup.shared_queue,
+            default_policy: setup.policy,
+            kernel_exact: setup.kernel_exact,
+            max_requests: DEFAULT_MAX_REQUESTS,
+            worker_nodes: vec![0; setup.workers.into()],
+            shutdown_timeout: setup.shutdown_timeout,
+            seed: setup.seed,
+        };
+        let workers =
+            Worker::group(&config, |_| Front::new(Nbd::new(NbdConfig::default()), Load::new()));
+        let runtime = Config {
+            cpus: setup.cpus.clone(),
+            pin: setup.pin,
+            spin: setup.spin,
+            ..Config::named(setup.name)
+        };
+        let group = Group::start(runtime, workers, Box::new(move |_, event| log(event)))
+            .map_err(|error| Failure::failed(format!("cannot start the host: {error}")))?;
+        Ok(Host {
+            group,
+            identity: setup.identity.clone(),
+            shutdown_timeout: setup.shutdown_timeout,
+        })
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn ask(&self, verb: HostVerb, limit: Duration) -> Result<HostReply, RpcError> {
+        match self.group.verb(CONTROL, verb, limit) {
+            Ok(Reply::Error(VerbError::Invalid(text))) => Err(RpcError::invalid(text)),
+            Ok(Reply::Error(VerbError::Conflict(text))) => {
+                Err(RpcError::new(RpcError::CONFLICT, text))
+            }
+            Ok(Reply::Error(VerbError::Failed(text))) => Err(RpcError::failed(text)),
+            Ok(reply) => Ok(reply),
+            Err(error @ anabranch_rt::Error::NoAnswer(_)) => {
+                Err(RpcError::new(RpcError::TIMEOUT, error.to_string()))
+            }
+            Err(error @ anabranch_rt::Error::Busy(_)) => {
+                Err(RpcError::new(RpcError::BUSY, error.to_string()))
+            }
+            Err(error) => Err(RpcError::failed(error.to_string())),
+        }
+    }
+
+    /// Adds a path. The answer is the controller's name.
+    ///
+    /// # Errors
+    /// Refused, or the first attempt failed.
+    pub fn connect(&self, request: ConnectRequest) -> Result<String, RpcError> {
+        let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
+        match self.ask(Verb::Connect(Box::new(request)), limit)? {
+            Reply::Connected(name) => Ok(name),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Removes controllers. The answer is how many.
+    ///
+    /// # Errors
+    /// There are none, or it took too long.
+    pub fn disconnect(&self, which: Selection) -> Result<u32, RpcError> {
+        match self.ask(Verb::Disconnect(which), TALK)? {
+            Reply::Disconnected(count) => Ok(count),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Reads a discovery log.
+    ///
+    /// # Errors
+    /// The controller does not answer, or not well.
+    pub fn discover(&self, request: ConnectRequest) -> Result<DiscoveryLog, RpcError> {
+        let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
+        match self.ask(Verb::Discover(Box::new(request)), limit)? {
+            Reply::Discovered { generation, entries } => Ok(DiscoveryLog {
+                genctr: generation,
+                records: entries.iter().map(record).collect(),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Everything there is to see.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn view(&self) -> Result<HostView, RpcError> {
+        match self.ask(Verb::Snapshot, LOOK)? {
+            Reply::Snapshot(snapshot) => Ok(HostView::from(*snapshot)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn value(&self, verb: HostVerb, limit: Duration) -> Result<Value, RpcError> {
+        match self.ask(verb, limit)? {
+            Reply::Done => Ok(json!({})),
+            Reply::Value(text) => Ok(json!({ "value": text })),
+            Reply::Raw(bytes) => Ok(json!({ "raw": hex(&bytes) })),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn nbd(&self, verb: NbdVerb, limit: Duration) -> Result<NbdReply, RpcError> {
+        match self.ask(Verb::User(FrontVerb::Nbd(verb)), limit)? {
+            Reply::User(FrontReply::Nbd(NbdReply::Error(error))) => {
+                Err(RpcError::failed(error.to_string()))
+            }
+            Reply::User(FrontReply::Nbd(reply)) => Ok(reply),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn load(&self, verb: LoadVerb, limit: Duration) -> Result<LoadReply, RpcError> {
+        match self.ask(Verb::User(FrontVerb::Load(verb)), limit)? {
+            Reply::User(FrontReply::Load(LoadReply::Refused(error))) => {
+                Err(RpcError::failed(error.to_string()))
+            }
+            Reply::User(FrontReply::Load(reply)) => Ok(reply),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Begins a load.
+    ///
+    /// # Errors
+    /// One runs already.
+    pub fn start_load(&self, job: Job) -> Result<(), RpcError> {
+        self.load(LoadVerb::Start(Box::new(job)), LOOK).map(|_| ())
+    }
+
+    /// The load's figures so far; `stop` ends it first.
+    ///
+    /// # Errors
+    /// None runs, or what is in flight does not end.
+    pub fn load_report(&self, stop: bool) -> Result<LoadReport, RpcError> {
+        let verb = if stop { LoadVerb::Stop } else { LoadVerb::Report };
+        match self.load(verb, if stop { TALK } else { LOOK })? {
+            LoadReply::Report(report) => Ok(*report),
+            LoadReply::Started | LoadReply::Refused(_) => {
+                Err(RpcError::failed("the load gave another answer than a report"))
+            }
+        }
+    }
+
+    /// Offers a device over NBD.
+    ///
+    /// # Errors
+    /// The address cannot be had, or the name is taken.
+    pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
+        let (_, listening) = self.exports()?;
+        let known = listening.contains(at);
+        if !known {
+            clear_stale(at).map_err(RpcError::failed)?;
+        }
+        self.nbd(NbdVerb::Add(export.clone()), LOOK)?;
+        if known {
+            return Ok(at.clone());
+        }
+        match self.nbd(NbdVerb::Listen(at.clone()), LOOK) {
+            Ok(NbdReply::Listening(at)) => Ok(at),
+            Ok(_) => Err(RpcError::failed("the NBD server gave another answer than an address")),
+            Err(error) => {
+                // Without an address nobody can use it: as if it had never been asked for.
+                self.nbd(NbdVerb::Remove(export.name), LOOK)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn exports(&self) -> Result<(Vec<Export>, Vec<Endpoint>), RpcError> {
+        match self.nbd(NbdVerb::List, LOOK)? {
+            NbdReply::Exports { exports, listening } => Ok((exports, listening)),
+            _ => Err(RpcError::failed("the NBD server gave another answer than a list")),
+        }
+    }
+
+    /// Waits for a head of this name, for a moment: paths find their namespaces after they connect.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub fn await_head(&self, name: &str) -> Result<(), RpcError> {
+        let until = Instant::now() + APPEAR;
+        loop {
+            let view = self.view()?;
+            let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+            if heads.any(|head| head.name == name) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let name = name.escape_debug();
+                return Err(RpcError::invalid(format!(
+                    "there is no device '{name}': 'anabranch list' shows those that exist"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends in order: exports first, then I/O, then controllers. The answer is the number of I/Os
+    /// that were not answered in time.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn shut_down(&self) -> Result<u64, RpcError> {
+        // Clients that do not finish are cut off by what follows.
+        let drained = self.nbd(NbdVerb::Drain, self.shutdown_timeout / 2);
+        let limit = self.shutdown_timeout * 2 + LOOK;
+        match self.ask(Verb::Shutdown, limit)? {
+            Reply::ShutDown { unanswered } => Ok(unanswered),
+            other => Err(drained.err().unwrap_or_else(|| unexpected(&other))),
+        }
+    }
+
+    /// Ends the threads.
+    ///
+    /// # Errors
+    /// A worker had failed, or does not end.
+    pub fn stop(self) -> Result<(), Failure> {
+        self.group.stop().map_err(|error| Failure::failed(error.to_string()))
+    }
+}
+
+fn unexpected(reply: &HostReply) -> RpcError {
+    let text = format!("{reply:?}");
+    let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
+    RpcError::failed(format!("the engine gave an answer that does not fit: {name}"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn record(entry: &DiscoveryEntry) -> DiscoveryRecord {
+    let (trtype, adrfam, traddr, trsvcid) = entry.address_fields();
+    let trtype = match trtype {
+        1 => "rdma".to_owned(),
+        2 => "fc".to_owned(),
+        3 => "tcp".to_owned(),
+        254 => "loop".to_owned(),
+        other => format!("unrecognized ({other})"),
+    };
+    let adrfam = match adrfam {
+        1 => "ipv4".to_owned(),
+        2 => "ipv6".to_owned(),
+        3 => "infiniband".to_owned(),
+        4 => "fibre-channel".to_owned(),
+        254 => "loop".to_owned(),
+        other => format!("unrecognized ({other})"),
+    };
+    let subtype = match entry.kind {
+        SubsystemKind::Referral => "discovery subsystem referral",
+        SubsystemKind::Nvm => "nvme subsystem",
+        SubsystemKind::CurrentDiscovery => "current discovery subsystem",
+    };
+    let secure = match entry.treq & 3 {
+        0 => "not specified",
+        1 => "required",
+        2 => "not required",
+        _ => "reserved",
+    };
+    let flow = if entry.treq & 4 != 0 { ", sq flow control disable supported" } else { "" };
+    let eflags: Vec<&str> = [
+        (1, "duplicate discovery information"),
+        (2, "explicit discovery connections"),
+        (4, "no cdc connectivity"),
+    ]
+    .into_iter()
+    .filter_map(|(bit, text)| (entry.eflags & bit != 0).then_some(text))
+    .collect();
+    DiscoveryRecord {
+        trtype,
+        adrfam,
+        subtype: subtype.to_owned(),
+        treq: format!("{secure}{flow}"),
+        portid: entry.portid,
+        trsvcid,
+        subnqn: entry.subnqn.to_string(),
+        traddr,
+        eflags: if eflags.is_empty() { "none".to_owned() } else { eflags.join(", ") },
+        sectype: match entry.sectype {
+            0 => "none".to_owned(),
+            1 => "tls".to_owned(),
+            2 => "tls13".to_owned(),
+            other => format!("unrecognized ({other})"),
+        },
+    }
+}
+
+/// `connect` and `discover`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConnectParams {
+    nqn: String,
+    path: PathSpec,
+    #[serde(default)]
+    keep_trying: bool,
+    hostnqn: Option<String>,
+    hostid: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+enum Which {
+    Nqn(String),
+    Device(String),
+    All(bool),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attribute {
+    object: String,
+    attribute: String,
+    value: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneController {
+    controller: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneDevice {
+    device: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExportParams {
+    device: String,
+    nbd: String,
+    name: Option<String>,
+    #[serde(default)]
+    description: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneName {
+    name: String,
+}
+
+impl Host {
+    fn request(&self, params: Params<'_>) -> Result<ConnectRequest, RpcError> {
+        let params: ConnectParams = params.read()?;
+        let ours = [
+            ("hostnqn", params.hostnqn, self.identity.nqn.to_string()),
+            ("hostid", params.hostid, self.identity.id.to_string()),
+        ];
+        for (name, asked, ours) in ours {
+            if asked.is_some_and(|asked| !asked.eq_ignore_ascii_case(&ours)) {
+                return Err(RpcError::invalid(format!(
+                    "this host's {name} is {ours}, the same on every path: leave --{name} out, or \
+                     start 'anabranch serve --{name}' with another"
+                )));
+            }
+        }
+        params.path.request(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
+    }
+
+    fn call_export(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        match method {
+            "export_add" => {
+                let params: ExportParams = params.read()?;
+                let at = listen_endpoint(&params.nbd).map_err(RpcError::invalid)?;
+                self.await_head(&params.device)?;
+                let name = params.name.unwrap_or_else(|| params.device.clone());
+                let export = Export {
+                    name: name.clone(),
+                    description: params.description,
+                    device: params.device,
+                };
+                let at = self.export(export, &at)?;
+                Ok(json!({ "name": name, "listening": at.to_string(), "uri": nbd_uri(&at, &name) }))
+            }
+            "export_list" => {
+                params.none()?;
+                let (exports, listening) = self.exports()?;
+                let exports: Vec<Value> = exports
+                    .iter()
+                    .map(|export| {
+                        let uris: Vec<String> =
+                            listening.iter().map(|at| nbd_uri(at, &export.name)).collect();
+                        json!({
+                            "name": export.name,
+                            "device": export.device,
+                            "description": export.description,
+                            "kind": "nbd",
+                            "uris": uris,
+                        })
+                    })
+                    .collect();
+                let listening: Vec<String> = listening.iter().map(Endpoint::to_string).collect();
+                Ok(json!({ "exports": exports, "listening": listening }))
+            }
+            "export_rm" => {
+                let OneName { name } = params.read()?;
+                let (exports, _) = self.exports()?;
+                let of_device: Vec<&Export> =
+                    exports.iter().filter(|export| export.device == name).collect();
+                let named = exports.iter().any(|export| export.name == name);
+                let name = match of_device[..] {
+                    [only] if !named => only.name.clone(),
+                    _ => name,
+                };
+                self.nbd(NbdVerb::Remove(name), TALK)?;
+                Ok(json!({}))
+            }
+            _ => Err(RpcError::no_method(method)),
+        }
+    }
+
+    fn call_device(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        let OneDevice { device } = params.read()?;
+        let verb = match method {
+            "id_ns" => Verb::IdNs { device },
+            "quiesce" => Verb::Quiesce { device },
+            "unquiesce" => Verb::Unquiesce { device },
+            "freeze" => Verb::Freeze { device },
+            _ => Verb::Unfreeze { device },
+        };
+        self.value(verb, TALK)
+    }
+
+    fn call_bench(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        match method {
+            "bench_start" => {
+                let spec: super::load::JobSpec = params.read()?;
+                self.await_head(&spec.device)?;
+                self.start_load(spec.job())?;
+                Ok(json!({}))
+            }
+            "bench_report" | "bench_stop" => {
+                params.none()?;
+                let report = self.load_report(method == "bench_stop")?;
+                Ok(super::load::report_json(&report))
+            }
+            _ => Err(RpcError::no_method(method)),
+        }
+    }
+}
+
+/// How an NBD client names an export.
+#[must_use]
+pub fn nbd_uri(at: &Endpoint, name: &str) -> String {
+    match at {
+        Endpoint::Unix(path) => format!("nbd+unix:///{name}?socket={path}"),
+        Endpoint::Tcp(address) => format!("nbd://{address}/{name}"),
+    }
+}
+
+impl Handler for Host {
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        match method {
+            "snapshot" => {
+                params.none()?;
+                serde_json::to_value(self.view()?).map_err(|e| RpcError::failed(e.to_string()))
+            }
+            "connect" => {
+                let name = self.connect(self.request(params)?)?;
+                Ok(json!({ "controller": name }))
+            }
+            "discover" => {
+                let log = self.discover(self.request(params)?)?;
+                serde_json::to_value(log).map_err(|error| RpcError::failed(error.to_string()))
+            }
+            "disconnect" => {
+                let which = match params.read()? {
+                    Which::Nqn(nqn) => Selection::Subsystem(nqn.parse().map_err(|why| {
+                        RpcError::invalid(format!("nqn '{}': {why}", nqn.escape_debug()))
+                    })?),
+                    Which::Device(name) => Selection::Controller(name),
+                    Which::All(true) => Selection::All,
+                    Which::All(false) => return Err(RpcError::invalid("all must be true")),
+                };
+                Ok(json!({ "disconnected": self.disconnect(which)? }))
+            }
+            "get" | "set" => {
+                let Attribute { object, attribute, value } = params.read()?;
+                match (method, value) {
+                    ("get", None) => self.value(Verb::Get { object, attribute }, LOOK),
+                    ("set", Some(value)) => {
+                        self.value(Verb::Set { object, attribute, value }, LOOK)
+                    }
+                    ("get", Some(_)) => Err(RpcError::invalid("params: get takes no value")),
+                    _ => Err(RpcError::invalid("params: set needs a value")),
+                }
+            }
+            "ana_log" | "id_ctrl" | "reset" => {
+                let OneController { controller } = params.read()?;
+                let verb = match method {
+                    "ana_log" => Verb::AnaLog { controller },
+                    "id_ctrl" => Verb::IdCtrl { controller },
+                    _ => Verb::Reset { controller },
+                };
+                self.value(verb, TALK)
+            }
+            "id_ns" | "quiesce" | "unquiesce" | "freeze" | "unfreeze" => {
+                self.call_device(method, params)
+            }
+            _ if method.starts_with("export_") => self.call_export(method, params),
+            _ => self.call_bench(method, params),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A load in fio's words: as text, as a request, and its figures.
+
+use crate::units;
+use anabranch_lab::load::{BlockSize, Job, LatencySummary, LoadReport};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A load on one device, as the control socket takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// The head.
+    pub device: String,
+    /// Reads among 100 requests.
+    pub read_percent: u32,
+    /// Random or sequential addresses.
+    pub random: bool,
+    /// Block sizes in bytes and their weights.
+    pub sizes: Vec<(u32, u32)>,
+    /// Requests at once per job.
+    pub iodepth: u32,
+    /// Jobs.
+    pub numjobs: u32,
+    /// First byte used.
+    pub offset: u64,
+    /// Bytes used from there.
+    pub size: Option<u64>,
+    /// Stamp what is written, check what is read.
+    pub verify: bool,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+impl JobSpec {
+    /// As the load takes it.
+    #[must_use]
+    pub fn job(self) -> Job {
+        Job {
+            device: self.device,
+            read_percent: self.read_percent,
+            random: self.random,
+            sizes: self
+                .sizes
+                .into_iter()
+                .map(|(bytes, weight)| BlockSize { bytes, weight })
+                .collect(),
+            depth: self.iodepth,
+            jobs: self.numjobs,
+            offset: self.offset,
+            size: self.size,
+            number_ios: None,
+            thinktime: std::time::Duration::ZERO,
+            verify: self.verify,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Parses fio's `bssplit`: `4k/50:128k/50`. Percentages that are left out share the rest.
+///
+/// # Errors
+/// One sentence that says what would be right.
+pub fn bssplit(text: &str) -> Result<Vec<(u32, u32)>, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(':') {
+        let (bytes, weight) = match part.split_once('/') {
+            Some((bytes, "")) => (bytes, None),
+            Some((bytes, weight)) => (bytes, Some(weight)),
+            None => (part, None),
+        };
+        let bytes = block_size(bytes)?;
+        let weight = match weight {
+            Some(weight) => {
+                Some(weight.parse::<u32>().ok().filter(|weight| *weight <= 100).ok_or(format!(
+                    "bssplit '{text}': '{weight}' is no percentage, write 4k/50:128k/50"
+                ))?)
+            }
+            None => None,
+        };
+        sizes.push((bytes, weight));
+    }
+    let given: u32 = sizes.iter().filter_map(|(_, weight)| *weight).sum();
+    let open = sizes.iter().filter(|(_, weight)| weight.is_none()).count();
+    if given > 100 || (open == 0 && given != 100) {
+        return Err(format!("bssplit '{text}': the percentages make {given}, must make 100"));
+    }
+    let share = (100 - given) / u32::try_from(open.max(1)).unwrap_or(1);
+    Ok(sizes.into_iter().map(|(bytes, weight)| (bytes, weight.unwrap_or(share))).collect())
+}
+
+/// Parses one block size.
+///
+/// # Errors
+/// One sentence that says what would be right.
+pub fn block_size(text: &str) -> Result<u32, String> {
+    let bytes = units::size(text)?;
+    match u32::try_from(bytes) {
+        Ok(bytes) if (512..=32 << 20).contains(&bytes) && bytes.is_multiple_of(512) => Ok(bytes),
+        _ => Err(format!("block size '{text}' must be a multiple of 512 between 512 and 32 MiB")),
+    }
+}
+
+/// A report as JSON: times in ns, bytes in bytes.
+#[must_use]
+pub fn report_json(report: &LoadReport) -> Value {
+    let seconds = report.elapsed.as_secs_f64().max(1e-9);
+    json!({
+        "reads": report.requests[0],
+        "writes": report.requests[1],
+        "read_bytes": report.bytes[0],
+        "written_bytes": report.bytes[1],
+        "errors": report.errors,
+        "first_error": report.first_error,
+        "verify_errors": report.verify_errors,
+        "mismatches": report.mismatches,
+        "blocks_verified": report.blocks_verified,
+        "elapsed_ns": report.elapsed.as_nanos() as u64,
+        "longest_gap_ns": report.longest_gap.as_nanos() as u64,
+        "iops": report.total_requests() as f64 / seconds,
+        "bytes_per_s": (report.bytes[0] + report.bytes[1]) as f64 / seconds,
+        "lat_ns": latency_json(report.latency()),
+        "read_lat_ns": latency_json(LatencySummary::of(&report.latency_ns[0])),
+        "write_lat_ns": latency_json(LatencySummary::of(&report.latency_ns[1])),
+    })
+}
+
+fn latency_json(latency: LatencySummary) -> Value {
+    json!({
+        "mean": latency.mean,
+        "stdev": latency.stdev,
+        "p50": latency.p50,
+        "p99": latency.p99,
+        "p999": latency.p999,
+        "max": latency.max,
+    })
+}

@@ -1,0 +1,181 @@
+//! `serve`: the host in the foreground.
+
+use super::config::{ExportConfig, ServeConfig, Source};
+use super::control::{ControlServer, Limits};
+use super::export::listen_endpoint;
+use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
+use super::identity::{Identity, Places};
+use super::log;
+use super::socket::{BoundSocket, Role, default_path};
+use crate::failure::Failure;
+use anabranch_export::nbd::Export;
+use anabranch_rt::signal::Termination;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long `serve` waits for the first attempts before it says that it is ready.
+const FIRST_ATTEMPTS: Duration = Duration::from_secs(2);
+
+/// What `serve` says about fencing until there is any.
+pub const FENCE_NOTICE: &str = "fence=fast: after a path failure, writes whose outcome is unknown \
+     are sent again at once, as Linux does; there is no fencing yet";
+
+/// Options of `serve`; they override the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// Configuration file.
+    pub config: Option<PathBuf>,
+    /// Host NQN.
+    pub hostnqn: Option<String>,
+    /// Host identifier.
+    pub hostid: Option<String>,
+    /// Data workers.
+    pub workers: Option<u16>,
+    /// Control socket.
+    pub socket: Option<PathBuf>,
+}
+
+/// What `serve` tells when it is ready.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Host NQN.
+    pub hostnqn: String,
+    /// Host identifier.
+    pub hostid: String,
+    /// Control socket.
+    pub socket: PathBuf,
+    /// Data workers.
+    pub workers: u16,
+    /// I/O policy of new subsystems.
+    pub policy: String,
+    /// Controllers that were asked for, and how many of them are live.
+    pub controllers: (usize, usize),
+    /// Exports as URIs.
+    pub exports: Vec<String>,
+}
+
+/// Runs until a signal comes. `ready` is called once everything is set up.
+///
+/// # Errors
+/// A configuration that makes no sense, something the system refuses, or I/Os that were not
+/// answered at the end.
+pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
+    let termination = Termination::install()
+        .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
+    let (config, source) = match &options.config {
+        Some(path) => ServeConfig::load(path)?,
+        None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
+    };
+    let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
+    let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
+    let setup = setup(options, &config)?;
+    let host = Arc::new(Host::start(&setup, log)?);
+    log(FENCE_NOTICE);
+    let asked = connect_all(&host, &config, &source)?;
+    let exports = export_all(&host, &config.exports)?;
+    let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
+    let live = await_first_attempts(&host, asked);
+    ready(&Ready {
+        hostnqn: host.identity().nqn.to_string(),
+        hostid: host.identity().id.to_string(),
+        socket: server.path().to_owned(),
+        workers: setup.workers,
+        policy: setup.policy.to_string(),
+        controllers: (asked, live),
+        exports,
+    });
+    termination
+        .wait()
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    log("ending: no new I/O is taken");
+    drop(server);
+    finish(&host, setup.shutdown_timeout)
+}
+
+fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Failure> {
+    let identity = Identity::find(
+        options.hostnqn.as_deref().or(config.hostnqn.as_deref()),
+        options.hostid.as_deref().or(config.hostid.as_deref()),
+        &Places::default(),
+    )?;
+    let mut setup = HostSetup::new(identity)?;
+    setup.workers = options.workers.or(config.workers).unwrap_or_else(allowed_cpus);
+    setup.cpus.clone_from(&config.cpus);
+    setup.pin = config.pin;
+    setup.shared_queue = config.shared_queue;
+    setup.kernel_exact = config.kernel_exact;
+    if let Some(policy) = config.iopolicy {
+        setup.policy = policy;
+    }
+    if let Some(spin) = config.spin {
+        setup.spin = spin.0;
+    }
+    if let Some(limit) = config.shutdown_timeout {
+        setup.shutdown_timeout = limit.0;
+    }
+    Ok(setup)
+}
+
+/// Asks for every path of the configuration; whatever does not answer is tried again by the host.
+fn connect_all(host: &Host, config: &ServeConfig, source: &Source) -> Result<usize, Failure> {
+    let mut asked = 0;
+    for subsystem in &config.subsystems {
+        for path in &subsystem.paths {
+            let at = Some(path.span().start);
+            let request = path
+                .get_ref()
+                .request(subsystem.nqn.get_ref(), true)
+                .map_err(|why| source.wrong(at, &why))?;
+            host.connect(request).map_err(|error| source.wrong(at, &error.message))?;
+            asked += 1;
+        }
+    }
+    Ok(asked)
+}
+
+fn export_all(host: &Host, exports: &[ExportConfig]) -> Result<Vec<String>, Failure> {
+    let mut uris = Vec::new();
+    for export in exports {
+        let failed = |why: &str| Failure::failed(format!("export of {}: {why}", export.device));
+        let at = listen_endpoint(&export.nbd).map_err(|why| failed(&why))?;
+        let name = export.name.clone().unwrap_or_else(|| export.device.clone());
+        let offered = Export {
+            name: name.clone(),
+            description: export.description.clone(),
+            device: export.device.clone(),
+        };
+        let at = host.export(offered, &at).map_err(|error| failed(&error.message))?;
+        uris.push(nbd_uri(&at, &name));
+    }
+    Ok(uris)
+}
+
+/// Waits until each controller is live or has failed once, for a moment. How many are live.
+fn await_first_attempts(host: &Host, asked: usize) -> usize {
+    let until = Instant::now() + FIRST_ATTEMPTS;
+    loop {
+        let Ok(view) = host.view() else { return 0 };
+        let controllers = || view.subsystems.iter().flat_map(|subsystem| &subsystem.controllers);
+        let live = controllers().filter(|controller| controller.state == "live").count();
+        let failed = controllers()
+            .filter(|controller| controller.state != "live" && controller.last_error.is_some())
+            .count();
+        if live + failed >= asked || Instant::now() >= until {
+            return live;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends in order.
+fn finish(host: &Host, limit: Duration) -> Result<(), Failure> {
+    match host.shut_down() {
+        Ok(0) => Ok(()),
+        Ok(unanswered) => Err(Failure::failed(format!(
+            "{unanswered} I/Os were not answered within {} s",
+            limit.as_secs_f64()
+        ))),
+        Err(error) => Err(Failure::failed(format!("the host did not end: {}", error.message))),
+    }
+}

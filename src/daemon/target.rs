@@ -1,0 +1,421 @@
+//! A running target: from options or a file to workers, and what the control socket may ask of it.
+
+mod setup;
+mod status;
+
+pub use setup::{PortSpec, SubsystemSpec, TargetSetup};
+pub use status::{json as status_json, text as status_text};
+
+use super::backing::{Backend, NamespaceSpec, open_file};
+use super::control::Handler;
+use super::rpc::{Params, RpcError};
+use crate::failure::Failure;
+use crate::units::Bytes;
+use anabranch_proto::machine::{Endpoint, FileId, WorkerId};
+use anabranch_proto::nvme::{AnaState, Nqn};
+use anabranch_rt::{Config, Files, Group};
+use anabranch_target::config::{BackendConfig, MAX_NSID, NamespaceConfig};
+use anabranch_target::{
+    Shape, Target, TargetError, TargetEvent, TargetReply, TargetStatus, TargetVerb,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a verb may take.
+const VERB: Duration = Duration::from_secs(10);
+/// How long all ports together may take until they listen.
+const LISTEN: Duration = Duration::from_secs(5);
+
+/// A running target.
+#[derive(Debug)]
+pub struct RunningTarget {
+    group: Group<Target>,
+    files: FileTable,
+    nqns: Vec<Nqn>,
+}
+
+/// Files behind namespaces: the same file is never behind two, and stays open for a later one.
+#[derive(Debug)]
+pub(super) struct FileTable {
+    files: Files,
+    opened: Mutex<Vec<OpenFile>>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    device: u64,
+    inode: u64,
+    id: FileId,
+    user: Option<(Nqn, u32)>,
+}
+
+impl FileTable {
+    pub(super) fn new() -> FileTable {
+        FileTable { files: Files::new(), opened: Mutex::new(Vec::new()) }
+    }
+
+    /// The back end of a namespace; its file is opened and marked as in use.
+    pub(super) fn backend(
+        &self,
+        spec: &NamespaceSpec,
+        subsystem: &Nqn,
+        nsid: u32,
+    ) -> Result<BackendConfig, String> {
+        spec.check()?;
+        let path = match &spec.backend {
+            Backend::Memory(bytes) => return Ok(BackendConfig::Memory { bytes: *bytes }),
+            Backend::File(path) => path,
+        };
+        let user = Some((subsystem.clone(), nsid));
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(found) = std::fs::symlink_metadata(path)
+            && let Some(known) = opened
+                .iter_mut()
+                .find(|file| (file.device, file.inode) == (found.dev(), found.ino()))
+        {
+            if let Some((nqn, nsid)) = &known.user {
+                return Err(format!(
+                    "{} is behind namespace {nsid} of {nqn} already",
+                    path.display()
+                ));
+            }
+            known.user = user;
+            return Ok(BackendConfig::File { file: known.id, bytes: found.len() });
+        }
+        let (file, bytes) = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
+        let (device, inode) = numbers(&file, path)?;
+        let id = self.files.register(file);
+        opened.push(OpenFile { device, inode, id, user });
+        Ok(BackendConfig::File { file: id, bytes })
+    }
+
+    fn release(&self, subsystem: &Nqn, nsid: u32) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in opened.iter_mut() {
+            if file.user.as_ref().is_some_and(|user| user.0 == *subsystem && user.1 == nsid) {
+                file.user = None;
+            }
+        }
+    }
+}
+
+fn numbers(file: &File, path: &Path) -> Result<(u64, u64), String> {
+    let found =
+        file.metadata().map_err(|why| format!("cannot inspect {}: {why}", path.display()))?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// A namespace as the engine takes it.
+fn namespace(
+    files: &FileTable,
+    spec: &NamespaceSpec,
+    subsystem: &Nqn,
+    nsid: u32,
+) -> Result<NamespaceConfig, String> {
+    Ok(NamespaceConfig {
+        nsid,
+        backend: files.backend(spec, subsystem, nsid)?,
+        block_bytes: spec.bs,
+        uuid: spec.uuid.map(|uuid| uuid.0),
+        nguid: None,
+        ana_group: spec.anagrp,
+    })
+}
+
+impl RunningTarget {
+    /// Starts it and waits until every port listens.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, a file that cannot be had, an address in use.
+    pub fn start(
+        setup: &TargetSetup,
+        log: impl Fn(TargetEvent) + Send + Sync + 'static,
+    ) -> Result<RunningTarget, Failure> {
+        let files = FileTable::new();
+        let config = setup.config(&files)?;
+        let nqns = config.subsystems.iter().map(|subsystem| subsystem.nqn.clone()).collect();
+        let engine = Target::new(config, super::identity::random_seed()?)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let runtime = Config {
+            files: files.files.clone(),
+            cpus: setup.cpus.clone(),
+            pin: setup.cpus.is_some(),
+            ..Config::named("target")
+        };
+        let group = Group::start(runtime, vec![engine], Box::new(move |_, event| log(event)))
+            .map_err(|error| Failure::failed(format!("cannot start the target: {error}")))?;
+        let target = RunningTarget { group, files, nqns };
+        target.await_ports()?;
+        Ok(target)
+    }
+
+    fn await_ports(&self) -> Result<(), Failure> {
+        let until = Instant::now() + LISTEN;
+        loop {
+            let status = self.status().map_err(|error| Failure::failed(error.message))?;
+            for port in &status.ports {
+                if let Some(error) = port.error {
+                    return Err(Failure::failed(format!("cannot listen on {}: {error}", port.at)));
+                }
+            }
+            if status.ports.iter().all(|port| port.listening) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(Failure::failed("the target's ports do not listen after 5 s"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn ask(&self, verb: TargetVerb) -> Result<TargetReply, RpcError> {
+        match self.group.verb(WorkerId(0), verb, VERB) {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error @ (TargetError::Disk(_) | TargetError::NoMemory))) => {
+                Err(RpcError::failed(error.to_string()))
+            }
+            Ok(Err(error @ TargetError::NamespaceExists { .. })) => {
+                Err(RpcError::new(RpcError::CONFLICT, error.to_string()))
+            }
+            Ok(Err(error)) => Err(RpcError::invalid(error.to_string())),
+            Err(error @ anabranch_rt::Error::NoAnswer(_)) => {
+                Err(RpcError::new(RpcError::TIMEOUT, error.to_string()))
+            }
+            Err(error) => Err(RpcError::failed(error.to_string())),
+        }
+    }
+
+    fn done(&self, verb: TargetVerb) -> Result<Value, RpcError> {
+        self.ask(verb).map(|_| json!({}))
+    }
+
+    /// Everything there is to see.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn status(&self) -> Result<TargetStatus, RpcError> {
+        match self.ask(TargetVerb::Status)? {
+            TargetReply::Status(status) => Ok(*status),
+            TargetReply::Done => Err(RpcError::failed("the target did not tell its status")),
+        }
+    }
+
+    /// The addresses that ports listen on, in order.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn listeners(&self) -> Result<Vec<Endpoint>, RpcError> {
+        Ok(self.status()?.ports.into_iter().map(|port| port.at).collect())
+    }
+
+    /// The NQNs of its I/O subsystems.
+    #[must_use]
+    pub fn nqns(&self) -> &[Nqn] {
+        &self.nqns
+    }
+
+    /// Resets a port's connections and refuses new ones.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn cut(&self, port: u16) -> Result<(), RpcError> {
+        self.ask(TargetVerb::Cut { port }).map(|_| ())
+    }
+
+    /// Ends a cut or a stall.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn restore(&self, port: u16) -> Result<(), RpcError> {
+        self.ask(TargetVerb::Restore { port }).map(|_| ())
+    }
+
+    /// Ends the threads.
+    ///
+    /// # Errors
+    /// A worker had failed, or does not end.
+    pub fn stop(self) -> Result<(), Failure> {
+        self.group.stop().map_err(|error| Failure::failed(error.to_string()))
+    }
+
+    fn port(&self, text: &str) -> Result<u16, RpcError> {
+        find_port(text, &self.listeners()?).map_err(RpcError::invalid)
+    }
+
+    /// The subsystem that is meant: the only one, or the one that is named.
+    fn subsystem(&self, nqn: Option<&str>) -> Result<Nqn, RpcError> {
+        match (nqn, &self.nqns[..]) {
+            (None, [only]) => Ok(only.clone()),
+            (None, all) => {
+                let text = format!("there are {} subsystems: name one with --nqn", all.len());
+                Err(RpcError::invalid(text))
+            }
+            (Some(nqn), all) => {
+                all.iter().find(|known| known.as_str() == nqn).cloned().ok_or_else(|| {
+                    RpcError::invalid(format!("no subsystem '{}'", nqn.escape_debug()))
+                })
+            }
+        }
+    }
+}
+
+/// A port by its TCP port number, its address or its place in the list, from 1.
+///
+/// # Errors
+/// One sentence that lists the ports.
+pub fn find_port(text: &str, listeners: &[Endpoint]) -> Result<u16, String> {
+    let tcp = |at: &Endpoint| match at {
+        Endpoint::Tcp(address) => Some(*address),
+        Endpoint::Unix(_) => None,
+    };
+    let number = text.parse::<u16>().ok();
+    let place = number
+        .filter(|number| *number != 0)
+        .and_then(|number| {
+            listeners.iter().position(|at| tcp(at).is_some_and(|tcp| tcp.port() == number))
+        })
+        .or_else(|| listeners.iter().position(|at| at.to_string() == text))
+        .or_else(|| {
+            number.and_then(|n| usize::from(n).checked_sub(1)).filter(|n| *n < listeners.len())
+        });
+    place.and_then(|place| u16::try_from(place).ok()).ok_or_else(|| {
+        let known: Vec<String> = listeners
+            .iter()
+            .enumerate()
+            .map(|(place, at)| format!("{} ({at})", place + 1))
+            .collect();
+        format!("there is no port '{}': there are {}", text.escape_debug(), known.join(", "))
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnePort {
+    port: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnaParams {
+    port: String,
+    group: u32,
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShapeParams {
+    port: String,
+    shape: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NsAdd {
+    namespace: NamespaceSpec,
+    nqn: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NsChange {
+    nsid: u32,
+    nqn: Option<String>,
+    size: Option<Bytes>,
+    group: Option<u32>,
+    lba: Option<u64>,
+}
+
+impl RunningTarget {
+    fn add_namespace(&self, params: NsAdd) -> Result<Value, RpcError> {
+        let subsystem = self.subsystem(params.nqn.as_deref())?;
+        let status = self.status()?;
+        let taken: Vec<u32> = status
+            .subsystems
+            .iter()
+            .filter(|known| known.nqn == subsystem)
+            .flat_map(|known| known.namespaces.iter().map(|namespace| namespace.nsid))
+            .collect();
+        let nsid = match params.namespace.nsid {
+            Some(nsid) if taken.contains(&nsid) => {
+                return Err(RpcError::new(RpcError::CONFLICT, format!("namespace {nsid} exists")));
+            }
+            Some(nsid) => nsid,
+            None => (1..=MAX_NSID)
+                .find(|nsid| !taken.contains(nsid))
+                .ok_or_else(|| RpcError::new(RpcError::CONFLICT, "every namespace is taken"))?,
+        };
+        let config = namespace(&self.files, &params.namespace, &subsystem, nsid)
+            .map_err(RpcError::invalid)?;
+        let verb = TargetVerb::NamespaceAdd { subsystem: subsystem.clone(), config };
+        self.ask(verb).inspect_err(|_| self.files.release(&subsystem, nsid))?;
+        Ok(json!({ "nsid": nsid }))
+    }
+
+    fn change_namespace(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        let NsChange { nsid, nqn, size, group, lba } = params.read()?;
+        let subsystem = self.subsystem(nqn.as_deref())?;
+        match (method, size, group, lba) {
+            ("ns_rm", None, None, None) => {
+                let verb = TargetVerb::NamespaceRemove { subsystem: subsystem.clone(), nsid };
+                self.ask(verb)?;
+                self.files.release(&subsystem, nsid);
+                Ok(json!({}))
+            }
+            ("ns_resize", Some(Bytes(bytes)), None, None) => {
+                self.done(TargetVerb::NamespaceResize { subsystem, nsid, bytes })
+            }
+            ("ns_group", None, Some(group), None) => {
+                self.done(TargetVerb::NamespaceGroup { subsystem, nsid, group })
+            }
+            ("ns_corrupt", None, None, Some(lba)) => {
+                self.done(TargetVerb::Corrupt { subsystem, nsid, lba })
+            }
+            _ => Err(RpcError::invalid(format!("params: {method} takes other fields"))),
+        }
+    }
+}
+
+impl Handler for RunningTarget {
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        match method {
+            "status" => {
+                params.none()?;
+                Ok(status_json(&self.status()?))
+            }
+            "ana" => {
+                let AnaParams { port, group, state } = params.read()?;
+                let port = self.port(&port)?;
+                let state: AnaState =
+                    state.parse().map_err(|error| RpcError::invalid(format!("state: {error}")))?;
+                self.done(TargetVerb::Ana { port, group, state })
+            }
+            "shape" => {
+                let ShapeParams { port, shape } = params.read()?;
+                let port = self.port(&port)?;
+                let shape: Shape =
+                    shape.parse().map_err(|error| RpcError::invalid(format!("{error}")))?;
+                self.done(TargetVerb::Shape { port, shape })
+            }
+            "cut" | "stall" | "restore" => {
+                let OnePort { port } = params.read()?;
+                let port = self.port(&port)?;
+                self.done(match method {
+                    "cut" => TargetVerb::Cut { port },
+                    "stall" => TargetVerb::Stall { port },
+                    _ => TargetVerb::Restore { port },
+                })
+            }
+            "ns_add" => self.add_namespace(params.read()?),
+            "ns_rm" | "ns_resize" | "ns_group" | "ns_corrupt" => {
+                self.change_namespace(method, params)
+            }
+            _ => Err(RpcError::no_method(method)),
+        }
+    }
+}

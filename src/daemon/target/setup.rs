@@ -1,0 +1,244 @@
+//! What a target is started with, from options or a file.
+
+use super::{FileTable, find_port, namespace};
+use crate::daemon::backing::NamespaceSpec;
+use crate::daemon::config::Source;
+use crate::failure::Failure;
+use anabranch_proto::machine::Endpoint;
+use anabranch_proto::nvme::{AnaState, Nqn};
+use anabranch_target::Shape;
+use anabranch_target::config::{PortConfig, SubsystemConfig, TargetConfig};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// The subsystem's NQN when none is given.
+const DEFAULT_NQN: &str = "nqn.2026-01.org.anabranch:target";
+/// Where it listens when nothing is given.
+const DEFAULT_LISTEN: &str = "127.0.0.1:4420";
+/// What it offers when nothing is given.
+const DEFAULT_NAMESPACE: &str = "mem:1GiB";
+
+/// A whole target: also the schema of its configuration file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSetup {
+    /// Where it listens.
+    #[serde(rename = "port")]
+    pub ports: Vec<PortSpec>,
+    /// What it offers.
+    #[serde(rename = "subsystem")]
+    pub subsystems: Vec<SubsystemSpec>,
+    /// CPU that it is bound to.
+    #[serde(skip)]
+    pub cpus: Option<Vec<usize>>,
+}
+
+/// A port.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortSpec {
+    /// `ADDR:PORT`.
+    pub listen: String,
+    /// What the discovery log names instead: `ADDR` or `ADDR:PORT`.
+    pub advertise: Option<String>,
+    /// `KEY=V,…`.
+    #[serde(default)]
+    pub shape: String,
+    /// ANA state by group.
+    #[serde(default)]
+    pub ana: BTreeMap<String, String>,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubsystemSpec {
+    /// Its NQN.
+    #[serde(default = "default_nqn")]
+    pub nqn: String,
+    /// Serial number.
+    #[serde(default = "default_serial")]
+    pub serial: String,
+    /// Model number.
+    #[serde(default = "default_model")]
+    pub model: String,
+    /// Hosts that may connect; all when empty.
+    #[serde(default)]
+    pub allow_hosts: Vec<String>,
+    /// Its namespaces.
+    #[serde(default, rename = "namespace")]
+    pub namespaces: Vec<NamespaceSpec>,
+}
+
+fn default_nqn() -> String {
+    DEFAULT_NQN.to_owned()
+}
+
+fn default_serial() -> String {
+    "ANABRANCH0000001".to_owned()
+}
+
+fn default_model() -> String {
+    "Anabranch target".to_owned()
+}
+
+impl TargetSetup {
+    /// From a file.
+    ///
+    /// # Errors
+    /// Names file, line and key.
+    pub fn load(path: &Path) -> Result<TargetSetup, Failure> {
+        Source::read(path)?.parse()
+    }
+
+    /// From options, as given on the command line.
+    ///
+    /// # Errors
+    /// Names the option and what would be right.
+    pub fn from_options(run: &crate::cli::args::target::Run) -> Result<TargetSetup, Failure> {
+        let or_default = |given: &[String], default: &str| -> Vec<String> {
+            if given.is_empty() { vec![default.to_owned()] } else { given.to_vec() }
+        };
+        let mut ports: Vec<PortSpec> = or_default(&run.listen, DEFAULT_LISTEN)
+            .into_iter()
+            .map(|listen| PortSpec { listen, ..PortSpec::default() })
+            .collect();
+        if run.advertise.len() > 1 && run.advertise.len() != ports.len() {
+            return Err(Failure::usage(format!(
+                "--advertise is given {} times for {} ports: give it once, or once per port",
+                run.advertise.len(),
+                ports.len()
+            )));
+        }
+        for (index, port) in ports.iter_mut().enumerate() {
+            port.advertise = run.advertise.get(index).or(run.advertise.first()).cloned();
+        }
+        let listeners = ports.iter().map(PortSpec::endpoint).collect::<Result<Vec<_>, String>>();
+        let listeners = listeners.map_err(Failure::Usage)?;
+        for text in &run.shape {
+            let (port, shape) = split_shape(text).map_err(Failure::Usage)?;
+            let place = find_port(port, &listeners)
+                .map_err(|why| Failure::usage(format!("--shape '{text}': {why}")))?;
+            shape.clone_into(&mut ports[usize::from(place)].shape);
+        }
+        let namespaces = or_default(&run.namespace, DEFAULT_NAMESPACE)
+            .iter()
+            .map(|text| text.parse())
+            .collect::<Result<Vec<NamespaceSpec>, String>>()
+            .map_err(Failure::Usage)?;
+        Ok(TargetSetup {
+            ports,
+            subsystems: vec![SubsystemSpec {
+                allow_hosts: run.allow_host.clone(),
+                namespaces,
+                ..SubsystemSpec::named(run.nqn.as_deref().unwrap_or(DEFAULT_NQN))
+            }],
+            cpus: None,
+        })
+    }
+
+    /// As the engine takes it; files are opened.
+    ///
+    /// # Errors
+    /// Names the setting and what would be right.
+    pub(in crate::daemon) fn config(&self, files: &FileTable) -> Result<TargetConfig, Failure> {
+        let mut config = TargetConfig::default();
+        for port in &self.ports {
+            config.ports.push(port.config().map_err(Failure::Usage)?);
+        }
+        for subsystem in &self.subsystems {
+            config.subsystems.push(subsystem.config(files).map_err(Failure::Usage)?);
+        }
+        config.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(config)
+    }
+}
+
+/// `PORT:SHAPE`; the port may be an address with colons of its own.
+fn split_shape(text: &str) -> Result<(&str, &str), String> {
+    let keys = text.find('=').unwrap_or(text.len());
+    match text[..keys].rfind(':') {
+        Some(colon) => Ok((&text[..colon], &text[colon + 1..])),
+        None => Err(format!("--shape '{text}' is not PORT:KEY=VALUE,…")),
+    }
+}
+
+impl PortSpec {
+    fn endpoint(&self) -> Result<Endpoint, String> {
+        self.listen.parse().map(Endpoint::Tcp).map_err(|_| {
+            let text = self.listen.escape_debug();
+            format!("listen '{text}' is not ADDR:PORT, such as 127.0.0.1:4420 or [::1]:4420")
+        })
+    }
+
+    fn config(&self) -> Result<PortConfig, String> {
+        let mut port = PortConfig::new(self.endpoint()?);
+        if let Some(text) = &self.advertise {
+            let address = text
+                .parse::<IpAddr>()
+                .map(|ip| SocketAddr::new(ip, 0))
+                .or_else(|_| text.parse::<SocketAddr>())
+                .map_err(|_| format!("advertise '{}' is no address", text.escape_debug()))?;
+            port.advertise = Some(address);
+        }
+        port.shape =
+            self.shape.parse::<Shape>().map_err(|why| format!("port {}: {why}", self.listen))?;
+        for (group, state) in &self.ana {
+            let group = group
+                .parse()
+                .map_err(|_| format!("ana: '{}' is no group", group.escape_debug()))?;
+            let state: AnaState =
+                state.parse().map_err(|why| format!("ana of group {group}: {why}"))?;
+            port.ana.insert(group, state);
+        }
+        Ok(port)
+    }
+}
+
+impl SubsystemSpec {
+    /// A subsystem without namespaces that every host may use.
+    #[must_use]
+    pub fn named(nqn: &str) -> SubsystemSpec {
+        SubsystemSpec {
+            nqn: nqn.to_owned(),
+            serial: default_serial(),
+            model: default_model(),
+            allow_hosts: Vec::new(),
+            namespaces: Vec::new(),
+        }
+    }
+
+    fn config(&self, files: &FileTable) -> Result<SubsystemConfig, String> {
+        let nqn: Nqn =
+            self.nqn.parse().map_err(|why| format!("nqn '{}': {why}", self.nqn.escape_debug()))?;
+        let allowed_hosts = self
+            .allow_hosts
+            .iter()
+            .map(|host| {
+                host.parse().map_err(|why| format!("host '{}': {why}", host.escape_debug()))
+            })
+            .collect::<Result<Vec<Nqn>, String>>()?;
+        let mut namespaces = Vec::new();
+        let mut taken: Vec<u32> = self.namespaces.iter().filter_map(|spec| spec.nsid).collect();
+        for spec in &self.namespaces {
+            let nsid = match spec.nsid {
+                Some(nsid) => nsid,
+                None => {
+                    let free = (1..=u32::MAX).find(|nsid| !taken.contains(nsid)).unwrap_or(0);
+                    taken.push(free);
+                    free
+                }
+            };
+            namespaces.push(namespace(files, spec, &nqn, nsid)?);
+        }
+        Ok(SubsystemConfig {
+            nqn,
+            serial: self.serial.clone(),
+            model: self.model.clone(),
+            namespaces,
+            allowed_hosts,
+        })
+    }
+}
