@@ -51,6 +51,36 @@ fn echo(config: Config, at: Endpoint) {
     rig.stop();
 }
 
+/// More connections than receive buffers, all busy: everybody gets one in turn.
+#[test]
+fn many_connections_share_few_receive_buffers() {
+    let mut random = Random::new();
+    let config = Config { receive_buffers: 2, receive_buffer_bytes: 4096, ..Config::named("few") };
+    let mut rig = Rig::with(config, 2);
+    rig.ask(0, |engine, _| {
+        engine.rules.echo = true;
+        engine.rules.quiet = true;
+    });
+    let at = rig.listen(0, loopback());
+    let conns: Vec<ConnId> = (0..40).map(ConnId::opened).collect();
+    for conn in &conns {
+        rig.connect(1, *conn, at.clone());
+    }
+    for _ in 0..5 {
+        let sent: Vec<Vec<u8>> = conns.iter().map(|_| random.bytes(50_000)).collect();
+        let (all, to) = (sent.clone(), conns.clone());
+        rig.ask(1, move |engine, _| {
+            for (conn, bytes) in to.into_iter().zip(all) {
+                engine.send(conn, Piece::Copy(bytes));
+            }
+        });
+        for (conn, bytes) in conns.iter().zip(&sent) {
+            assert!(rig.bytes(1, *conn, bytes.len()) == *bytes, "{conn:?}");
+        }
+    }
+    rig.stop();
+}
+
 #[test]
 fn over_tcp() {
     echo(Config::named("tcp"), loopback());

@@ -2,7 +2,7 @@
 
 mod support;
 
-use anabranch_proto::machine::ConnId;
+use anabranch_proto::machine::{ConnId, Time, WorkerId};
 use std::time::Duration;
 use support::{Piece, Rig, Seen, loopback};
 
@@ -57,6 +57,14 @@ fn moved_and_taken_back() {
     });
     rig.ask(0, |engine, _| engine.timer = None);
     timer(&mut rig, 0, Duration::from_millis(50));
+    // The end of time is not in the past.
+    rig.ask(0, |engine, _| engine.timer = Some(Time::from_ns(u64::MAX)));
+    let enters = |rig: &Rig| rig.group.stats(WorkerId(0)).expect("stats").enters;
+    let before = enters(&rig);
+    for _ in 0..100 {
+        rig.ask(0, |_, _| ());
+    }
+    assert!(enters(&rig) - before < 500, "the worker does not spin");
     assert!(!rig.has(0, &Seen::Timeout));
     rig.stop();
 }

@@ -7,6 +7,10 @@ use io_uring::types::{SubmitArgs, Timespec};
 use std::io;
 use std::time::Duration;
 
+/// The kernel adds the current time to a limit: a limit near the end of time would overflow there
+/// and end at once.
+const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
+
 /// Whether an error of `io_uring_enter` only says "not now".
 pub(super) fn passing(error: &io::Error) -> bool {
     matches!(
@@ -34,7 +38,9 @@ impl Uring {
         sleeper: &dyn Sleeper,
     ) -> Result<(), WaitError> {
         self.arm_wake();
-        self.retry_accepts();
+        if self.listeners.retry_at().is_some() {
+            self.retry_accepts();
+        }
         let deadline = match (deadline, self.listeners.retry_at()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -44,7 +50,7 @@ impl Uring {
                 self.enter(0, None)?;
             }
         } else {
-            let left = deadline.map(|at| at.since(crate::now()));
+            let left = deadline.map(|at| at.since(crate::now()).min(LONGEST_SLEEP));
             if left == Some(Duration::ZERO) {
                 if self.must_enter() {
                     self.enter(0, None)?;
