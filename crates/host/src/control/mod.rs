@@ -12,6 +12,7 @@ mod controller;
 mod discovery;
 mod env;
 mod facts;
+pub mod fuzz;
 mod inputs;
 mod lifecycle;
 mod link;

@@ -106,7 +106,8 @@ impl Controller {
         let result = if answer.status.is_success() || step.may_fail() {
             self.take_answer(env, step, answer)
         } else {
-            Err((format!("{step}: {}", answer.status), answer.status.dnr()))
+            let hint = if step == Step::Connect { wire::connect_hint(answer) } else { "" };
+            Err((format!("{step}: {}{hint}", answer.status), answer.status.dnr()))
         };
         match result {
             Ok(()) => self.next_step(env, bufs, step, answer.result),

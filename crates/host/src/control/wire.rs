@@ -2,14 +2,14 @@
 
 use super::controller::Controller;
 use super::env::Env;
-use super::link::{ADMIN_DEPTH, Payload};
+use super::link::{ADMIN_DEPTH, Answer, Payload};
 use super::scan::{Ids, Namespace};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::nvme::aer::{self, AsyncEvent, EventKind, error, notice};
 use anabranch_proto::nvme::fabrics::{
-    CNTLID_DYNAMIC, ConnectCommand, ConnectData, PropertyGet, PropertySet,
+    self, CNTLID_DYNAMIC, ConnectCommand, ConnectData, PropertyGet, PropertySet,
 };
 use anabranch_proto::nvme::feature::{AsyncEventConfig, NumberOfQueues};
 use anabranch_proto::nvme::identify::{
@@ -20,6 +20,7 @@ use anabranch_proto::nvme::log::{
 };
 use anabranch_proto::nvme::property::{CAP, CC, CSTS, Cc, Csts, VS};
 use anabranch_proto::nvme::sqe::Sqe;
+use anabranch_proto::nvme::status::Status;
 
 /// Entries of the admin queue: one always stays free.
 const ADMIN_ENTRIES: u16 = ADMIN_DEPTH + 1;
@@ -54,6 +55,22 @@ pub(super) fn connect(
         hostnqn: env.config.host_nqn.clone(),
     };
     (command, Box::new(data.to_bytes()))
+}
+
+/// What a refused Connect complains about, in words; empty when it does not say.
+pub(super) fn connect_hint(answer: &Answer) -> &'static str {
+    if answer.status.is(Status::CONNECT_INVALID_HOST) {
+        return ": this host is not allowed there";
+    }
+    match fabrics::invalid_parameter(answer.status, answer.result) {
+        Some((fabrics::offset::SUBNQN, true)) => ": no such subsystem at this address",
+        Some((fabrics::offset::HOSTNQN, true)) => ": the host NQN is not accepted",
+        Some((fabrics::offset::HOSTID, true)) => ": the host identifier is not accepted",
+        Some((fabrics::offset::CNTLID, true)) => ": the controller identifier is not accepted",
+        Some((fabrics::offset::SQSIZE, false)) => ": the queue size is not accepted",
+        Some((fabrics::offset::KATO, false)) => ": the keep-alive time-out is not accepted",
+        _ => "",
+    }
 }
 
 fn get(offset: u32, wide: bool) -> Command {

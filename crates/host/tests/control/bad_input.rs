@@ -138,6 +138,23 @@ fn c64_two_live_controllers_with_one_number_are_refused() {
 }
 
 #[test]
+fn a_refused_connect_says_what_was_wrong() {
+    for (status, result, why) in [
+        (0x182, 256 | 1 << 16, "no such subsystem"),
+        (0x182, 512 | 1 << 16, "host NQN"),
+        (0x184, 0, "this host is not allowed"),
+    ] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook = Some(Box::new(move |c| {
+            c.is_connect().then_some(Say::Refusal(status | 1 << 14, result))
+        }));
+        let told = rig.connect_fails(1, |_| ());
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
 fn c67_odd_statuses_never_pass_for_success() {
     for status in [0x7ff, 0x400, 0x302 | 1 << 14, 0x7f, 0x006 | 3 << 11] {
         let mut rig = Rig::new(1);

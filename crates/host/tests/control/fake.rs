@@ -72,6 +72,8 @@ pub(crate) enum Say {
     Nothing,
     /// A status (type and code as `sct << 8 | sc`, bit 14 DNR) and no data.
     Status(u16),
+    /// A status with a result.
+    Refusal(u16, u64),
     /// Success with this result.
     Result(u64),
     /// Success with data, cut or filled up with zeroes to what was asked for.
@@ -98,6 +100,7 @@ impl Space {
     }
 }
 
+pub(crate) type Patch = Box<dyn Fn(&mut Vec<u8>)>;
 type Hook = Box<dyn FnMut(&Command) -> Option<Say>>;
 
 /// One controller at one address.
@@ -127,7 +130,7 @@ pub(crate) struct Fake {
     /// Overrides the model.
     pub(crate) hook: Option<Hook>,
     /// Changes Identify Controller before it goes out.
-    pub(crate) patch_identify: Option<Box<dyn Fn(&mut Vec<u8>)>>,
+    pub(crate) patch_identify: Option<Patch>,
     /// Every command, in order.
     pub(crate) seen: Vec<Command>,
     /// CC as last written.
@@ -235,6 +238,7 @@ impl Fake {
         match said {
             Say::Nothing => {}
             Say::Status(status) => self.complete(command.cid, status, 0),
+            Say::Refusal(status, result) => self.complete(command.cid, status, result),
             Say::Result(result) => self.complete(command.cid, 0, result),
             Say::Garbage => self.outbox.extend([0xff; 64]),
             Say::Data(mut data) => {

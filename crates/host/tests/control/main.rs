@@ -10,6 +10,7 @@ mod devices;
 mod discovery;
 mod events;
 mod fake;
+mod fuzz;
 mod life;
 mod removal;
 mod rig;
