@@ -1,7 +1,7 @@
 //! ANA of one controller: its log, what it says about each namespace, and when it is read again.
 //!
-//! The last good log stays in force until the next good one. A path is *pending* (out of use until a
-//! log was read) when a command met an ANA status on it (M14) or when the log does not list its
+//! The last good log stays in force until the next good one. A path is *pending* (out of use until
+//! a log was read) when a command met an ANA status on it (M14) or when the log does not list its
 //! group (M17). A log whose reading began before such an error was reported may already have been
 //! stale: its states are taken, but it clears nothing and the log is read once more.
 
@@ -29,8 +29,8 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// So many logs in a row that cannot be read make the controller unusable: it is reset.
 const MAX_FAILURES: u32 = 5;
 
-/// An ANA status from a controller that reports no ANA takes the path out for this long: there is no
-/// log that could tell when it is better.
+/// An ANA status from a controller that reports no ANA takes the path out for this long: there is
+/// no log that could tell when it is better.
 const NO_LOG_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,8 +259,8 @@ impl Controller {
         }
     }
 
-    /// A namespace's group is not in the log that we have: it is read again now, and then at growing
-    /// intervals while the group stays unknown.
+    /// A namespace's group is not in the log that we have: it is read again now, and then at
+    /// growing intervals while the group stays unknown.
     pub(super) fn ana_group_unknown(
         &mut self,
         env: &mut Env,

@@ -1,7 +1,7 @@
 //! Reading a discovery log, whole and consistent.
 //!
-//! Header, entries in pieces, then the header again: when the generation counter has moved, from the
-//! start (NVMe-oF "Discovery Log Page"). Everything that the peer says is bounded (C65).
+//! Header, entries in pieces, then the header again: when the generation counter has moved, from
+//! the start (NVMe-oF "Discovery Log Page"). Everything that the peer says is bounded (C65).
 
 use super::controller::{Controller, Kind};
 use super::env::Env;

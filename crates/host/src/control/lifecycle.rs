@@ -10,12 +10,12 @@
 //! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
 //! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
 //! | `ShuttingDown` | deleting | CSTS.SHST complete | `shutdown_timeout` |
-//! | `Stopping` | resetting / connecting / deleting | shards and the admin connection | [`STOP_LIMIT`] |
+//! | `Stopping` | resetting / deleting / as it was | shards, admin connection | [`STOP_LIMIT`] |
 //! | `Gone` | dead | - | - |
 //!
-//! Going down is two-phase: the new state is published and each shard is told to stop; only when all
-//! have answered and the admin connection is closed does the controller go on. `reconnect_delay`
-//! is waited for as it is, without jitter, as in Linux.
+//! Going down is two-phase: the new state is published and each shard is told to stop; only when
+//! all have answered and the admin connection is closed does the controller go on.
+//! `reconnect_delay` is waited for as it is, without jitter, as in Linux.
 
 use super::controller::{Controller, Kind, Waiter};
 use super::env::{Env, Notice};

@@ -1,4 +1,5 @@
-//! The I/O queue pairs of one controller, as control sees them: who owns one, who has yet to answer.
+//! The I/O queue pairs of one controller, as control sees them: who owns one, who has yet to
+//! answer.
 
 use alloc::vec::Vec;
 use anabranch_proto::machine::WorkerId;

@@ -1,18 +1,19 @@
 //! Namespaces become paths of heads.
 //!
-//! The rules are those of Linux (`nvme_init_ns_head`), made stricter where a mistake would cost data:
+//! The rules are those of Linux (`nvme_init_ns_head`), made stricter where a mistake would cost
+//! data:
 //! * A head is recognised by UUID, NGUID and EUI64, all equal; never by NSID.
 //! * A namespace that shares an identifier with a head but differs in another one, or carries the
 //!   identifiers of a head under another NSID, is refused as a path.
 //! * A namespace without any identifier is never merged: the first controller's becomes a head of
 //!   its own, one with the same NSID through another controller is refused.
-//! * A namespace with an NSID that a head has through *another* controller but with other identifiers
-//!   is refused until that controller has been looked at again; once the old head has lost its
-//!   paths it becomes a new head. With the same controller it is a new head at once.
+//! * A namespace with an NSID that a head has through *another* controller but with other
+//!   identifiers is refused until that controller has been looked at again; once the old head has
+//!   lost its paths it becomes a new head. With the same controller it is a new head at once.
 //! * Several paths need a namespace that says it may be shared (NMIC).
 //! * The same identifiers in two subsystems are refused in the second one.
-//! * Another block size refuses the path; another capacity takes it out until the sizes agree (M20).
-//!   The device takes a new size when a path that agreed with it reports one.
+//! * Another block size refuses the path; another capacity takes it out until the sizes agree
+//!   (M20). The device takes a new size when a path that agreed with it reports one.
 
 use super::Control;
 use super::controller::Controller;

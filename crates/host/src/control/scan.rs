@@ -1,5 +1,5 @@
-//! The namespaces that a controller shows: read when it goes live, after an event, and when a command
-//! met "invalid namespace". What was read before stays until a scan is complete.
+//! The namespaces that a controller shows: read when it goes live, after an event, and when a
+//! command met "invalid namespace". What was read before stays until a scan is complete.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};

@@ -198,8 +198,8 @@ impl Control {
         }
     }
 
-    /// Waits until no request of a head is in flight. Its `frozen` count was raised just now, so the
-    /// next picture is the first that says so.
+    /// Waits until no request of a head is in flight. Its `frozen` count was raised just now, so
+    /// the next picture is the first that says so.
     pub(super) fn await_freeze(&mut self, id: VerbId, head: HeadId) {
         let by = self.env.now.after(FREEZE_LIMIT);
         let (epoch, waiting) = (self.epoch + 1, self.data_workers());

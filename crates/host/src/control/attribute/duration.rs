@@ -1,4 +1,5 @@
-//! Times as attributes: seconds, as in the kernel; fractions and the units `us`, `ms`, `s` are ours.
+//! Times as attributes: seconds, as in the kernel; fractions and the units `us`, `ms`, `s` are
+//! ours.
 
 use alloc::format;
 use alloc::string::{String, ToString};
