@@ -21,7 +21,9 @@ pub struct Config {
     /// Receive buffers per worker (a power of two), touched only when traffic needs them. Idle
     /// connections hold none.
     pub receive_buffers: u16,
-    /// Size of one receive buffer in bytes, 4 KiB to 1 MiB.
+    /// Size of one receive buffer in bytes, 4 KiB to 1 MiB: so much a connection brings at once.
+    /// With many small commands in flight this decides how many system calls each costs; what
+    /// goes straight to engines' buffers does not depend on it.
     pub receive_buffer_bytes: u32,
     /// Messages that a worker's mailbox holds. A sender keeps what does not fit, up to
     /// [`Config::MAIL_OVERFLOW`] messages per receiver.
@@ -72,7 +74,7 @@ impl Default for Config {
             spin: Duration::ZERO,
             pool_bytes: 256 << 20,
             receive_buffers: 64,
-            receive_buffer_bytes: 32 << 10,
+            receive_buffer_bytes: 128 << 10,
             mailbox: 4096,
             files: Files::new(),
         }

@@ -4,6 +4,7 @@
 mod support;
 
 use anabranch_proto::machine::{BufRef, CloseCause, CloseHow, ConnId, Endpoint, SystemError};
+use anabranch_rt::Config;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
@@ -251,6 +252,43 @@ fn every_connection_ends_once() {
     }
     for i in 0..50 {
         assert!(!rig.has(1, &Seen::Closed(ConnId::opened(i), CloseCause::Requested)));
+    }
+    rig.stop();
+}
+
+/// However connections end, their receive buffers come back: with two of them, none may be lost.
+#[test]
+fn receive_buffers_come_back() {
+    let config = Config { receive_buffers: 2, ..Config::named("two") };
+    let mut rig = Rig::with(config, 1);
+    rig.ask(0, |engine, _| engine.rules.echo = true);
+    let at = rig.listen(0, loopback());
+    for i in 0..60 {
+        let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
+        peer.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let conn = rig.accepted(0);
+        peer.write_all(&[i; 100]).expect("written");
+        let mut back = [0; 100];
+        peer.read_exact(&mut back).expect("the echo");
+        assert_eq!(back, [i; 100]);
+        match i % 4 {
+            0 => drop(peer),
+            1 => {
+                let linger = Some(std::time::Duration::ZERO);
+                socket2::SockRef::from(&peer).set_linger(linger).expect("linger");
+                drop(peer);
+            }
+            2 => {
+                let _ = peer.write_all(&[0; 1 << 20]);
+                rig.ask(0, move |engine, _| engine.close(conn, CloseHow::Abort));
+            }
+            _ => {
+                rig.ask(0, move |engine, _| engine.close(conn, CloseHow::Graceful));
+                let _ = peer.write_all(&[0; 1 << 18]);
+                drop(peer);
+            }
+        }
+        rig.closed(0, conn);
     }
     rig.stop();
 }

@@ -43,6 +43,30 @@ fn bytes_land_in_the_buffer_in_order() {
     rig.stop();
 }
 
+/// Where long payload follows short headers, most of it goes straight to its place even though a
+/// receive buffer could hold all.
+#[test]
+fn most_of_long_payload_is_aimed() {
+    let mut random = Random::new();
+    let mut rig = Rig::new(1);
+    rig.ask(0, |engine, bufs| {
+        engine.rules.into = bufs.alloc(110_000);
+        engine.rules.into_seldom = true;
+    });
+    let at = rig.listen(0, loopback());
+    let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
+    let conn = rig.accepted(0);
+    let sent = random.bytes(8 << 20);
+    let copy = sent.clone();
+    let writer = std::thread::spawn(move || peer.write_all(&copy).expect("written"));
+    assert!(rig.bytes(0, conn, sent.len()) == sent, "in order");
+    writer.join().expect("the writer");
+    let stats = rig.group.stats(WorkerId(0)).expect("stats");
+    let share = stats.received_into_bytes * 100 / stats.received_bytes;
+    assert!(share > 80, "{share} % went straight: {stats:?}");
+    rig.stop();
+}
+
 /// A hint that comes while a receive is in flight is about bytes which that receive takes.
 #[test]
 fn a_late_hint_is_ignored() {

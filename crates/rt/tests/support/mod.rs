@@ -52,6 +52,8 @@ pub struct Rules {
     pub hand_to: Option<WorkerId>,
     /// After each receive aim the next one here.
     pub into: Option<BufRef>,
+    /// Only after receives that were not aimed themselves.
+    pub into_seldom: bool,
     /// Free these when the connection is closed.
     pub free_at_close: Vec<BufRef>,
     /// Say nothing of received bytes.
@@ -150,6 +152,9 @@ impl Machine for Engine {
                 let buf = self.rules.into.expect("only where it was asked for");
                 let bytes = bufs.bytes(buf.slice(0, len)).to_vec();
                 self.out(Output::Event(Seen::ReceivedInto(conn, len)));
+                if self.rules.into_seldom {
+                    return self.out(Output::Event(Seen::Received(conn, bytes)));
+                }
                 return self.received(conn, &bytes);
             }
             Input::Transmitted { conn } => {

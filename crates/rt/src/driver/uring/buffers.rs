@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 pub(super) const GROUP: u16 = 0;
 /// Buffers in use at the beginning; more are taken when they do not suffice, so that little traffic
 /// stays within little memory (and within the cache).
-const FIRST_BUFFERS: u16 = 8;
+const FIRST_BUFFERS: u16 = 4;
 
 #[derive(Debug)]
 pub(super) struct ReceiveBuffers {
@@ -51,6 +51,11 @@ impl ReceiveBuffers {
             self.provide(self.live - 1);
         }
         grown
+    }
+
+    /// The size of a buffer.
+    pub(super) fn size(&self) -> u32 {
+        self.bytes
     }
 
     /// Doubles the buffers in use; false when all are.

@@ -36,6 +36,10 @@ pub(super) struct Conn {
     pub(super) paused: bool,
     /// Where the next receive belongs.
     pub(super) into: Option<BufRef>,
+    /// Bytes that the next receive into a receive buffer takes at most; `u32::MAX` is all of it.
+    pub(super) limit: u32,
+    /// The last receive reached its limit.
+    pub(super) filled: bool,
     /// The engine has something to send (or may have).
     pub(super) wants_send: bool,
     /// In the list of senders.
@@ -81,6 +85,8 @@ impl Conn {
             delivering: true,
             paused: false,
             into: None,
+            limit: u32::MAX,
+            filled: false,
             wants_send: false,
             queued: false,
             drained: true,

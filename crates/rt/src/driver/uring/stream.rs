@@ -13,6 +13,8 @@ use std::os::fd::AsFd;
 
 /// `IORING_RECVSEND_POLL_FIRST`: do not try before the socket has bytes.
 const POLL_FIRST: u16 = 1;
+/// What a receive takes by copy after one that was aimed; it doubles while the engine does not aim.
+const AFTER_AIMED: u32 = 16 << 10;
 /// System calls of making a socket (a lower bound, for the counters).
 const MAKE_SOCKET: u64 = 2;
 
@@ -90,12 +92,17 @@ impl Uring {
         let first = if conn.drained { POLL_FIRST } else { 0 };
         let entry = if let Some(buf) = conn.into.take() {
             conn.receiving = Some(Receiving::Into(buf));
+            conn.filled = false;
             let at = self.regions.lend(buf);
             // All of the buffer is bound to come: one completion instead of one per segment.
             opcode::Recv::new(fd, at, buf.len()).flags(libc::MSG_WAITALL).build()
         } else {
             conn.receiving = Some(Receiving::Provided);
-            opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+            if std::mem::take(&mut conn.filled) {
+                conn.limit = conn.limit.saturating_mul(2);
+            }
+            let limit = conn.limit.min(self.buffers.size());
+            opcode::Recv::new(fd, std::ptr::null_mut(), limit)
                 .ioprio(first)
                 .buf_group(GROUP)
                 .build()
@@ -113,9 +120,15 @@ impl Uring {
         let into = match conn.receiving.take() {
             Some(Receiving::Into(buf)) => {
                 self.regions.reaped(buf);
+                // Long payload is on this connection: take little more than the next header by
+                // copy, so that the engine can aim the rest.
+                conn.limit = AFTER_AIMED;
                 true
             }
-            _ => false,
+            _ => {
+                conn.filled = u32::try_from(result).is_ok_and(|len| len >= conn.limit);
+                false
+            }
         };
         conn.drained = !cqueue::sock_nonempty(flags);
         let len = u32::try_from(result).unwrap_or(0);
@@ -153,7 +166,8 @@ impl Uring {
             (Phase::Ending { .. } | Phase::Over | Phase::Connecting, _) => self.finish(slot),
             (_, e) if e == -libc::ENOBUFS => {
                 self.counters.receive_starved.add(1);
-                if self.buffers.any() || self.buffers.double() {
+                // Too few are in use, even if some have come back by now.
+                if self.buffers.double() || self.buffers.any() {
                     self.receive(slot);
                 } else {
                     self.starved.push_back(slot);
