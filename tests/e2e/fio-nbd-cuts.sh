@@ -40,12 +40,12 @@ job() { # NAME OPTION...
 }
 survives_cuts() { # POLICY
   local end=$((SECONDS + runtime)) fio
-  host set nvme-subsys0 iopolicy "$1"
+  set_policy "$1"
   job cuts --rw=randrw --bssplit=4k/50:128k/50 --verify_backlog=256 --time_based --runtime=$runtime &
   fio=$!
   started+=("$fio")
   sleep 2
-  cut_until $end || { kill -INT $fio; return 1; }
+  cut_until $end || return 1
   wait $fio
   jq -e '[.jobs[].error] | all(. == 0)' "$work/fio-cuts.json"
   jq -e '[.jobs[] | .read.total_ios, .write.total_ios] | all(. > 0)' "$work/fio-cuts.json"
@@ -69,7 +69,7 @@ setup() { # CONNECT_OPTION...
   start_serve
   connect 1 --reconnect-delay 1 "$@"
   connect 2 --reconnect-delay 1 "$@"
-  export_nbd nvme0n1 "$work/nbd.sock"
+  export_nbd 1 "$work/nbd.sock"
 }
 teardown() {
   terminate serve

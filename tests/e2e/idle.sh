@@ -8,7 +8,7 @@ setup() {
   start_serve
   connect 1
   connect 2
-  export_nbd nvme0n1 "$work/nbd.sock"
+  export_nbd 1 "$work/nbd.sock"
 }
 cpu_ticks() { # PID: user and system time, of all its threads
   sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'

@@ -29,7 +29,7 @@ finish() {
   [ $failures = 0 ] || [ $status != 0 ] || status=1
   case $status in
     0 | 77) rm -rf "$work" ;;
-    *) echo "kept for a look: $work" >&2 ;;
+    *) rmdir "$work" 2>/dev/null || echo "kept for a look: $work" >&2 ;;
   esac
   exit $status
 }
@@ -101,7 +101,10 @@ free_ports() { # COUNT: TCP ports of the loopback interface that nobody uses now
   python3 - "$1" <<'END'
 import socket, sys
 held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
-print(*[s.getsockname()[1] for s in held])
+ports = [s.getsockname()[1] for s in held]
+for s in held:
+    s.close()
+print(*ports)
 END
 }
 
@@ -159,8 +162,18 @@ port_of() { # LISTENER (1, 2, ...): its TCP port
 connect() { # LISTENER OPTION...: one path to the embedded target
   host connect -t tcp -a 127.0.0.1 -s "$(port_of "$1")" -n "$nqn" "${@:2}"
 }
-export_nbd() { # HEAD SOCKET
-  host export add "$1" --nbd "$2"
+head_of() { # NSID: the device that stands for it
+  host show-topology -o json |
+    json --argjson nsid "$1" '.[].Subsystems[].Namespaces[] | select(.NSID == $nsid) | .Name'
+}
+export_nbd() { # NSID SOCKET
+  host export add "$(head_of "$1")" --nbd "$2"
+}
+unexport() { # NSID
+  host export rm "$(head_of "$1")"
+}
+set_policy() { # POLICY
+  host set "$(host list-subsys -o json | json '.[].Subsystems[].Name')" iopolicy "$1"
 }
 # One line per path of a namespace: controller, its state, ANA state, completed commands.
 paths_of() { # NSID

@@ -30,10 +30,11 @@ nobody_serves() {
 bad_namespaces() {
   mkfifo "$work/fifo"
   local spec
-  for spec in "file:$work/absent" "file:$work/fifo" "file:$work" mem:0 mem:100 mem:1MiB,bs=513 \
-    floppy:a mem:1MiB,colour=red; do
-    fails '[12]' "${spec%%,*}" "$ANABRANCH" target --socket "$work/t2.sock" \
-      --listen 127.0.0.1:0 --namespace "$spec"
+  for spec in "file:$work/absent $work/absent" "file:$work/fifo $work/fifo" "file:$work $work" \
+    'mem:0 0 bytes' 'mem:100 100 bytes' 'mem:1MiB,bs=513 513' 'floppy:a floppy' \
+    'mem:1MiB,colour=red colour'; do
+    fails '[12]' "${spec#* }" "$ANABRANCH" target --socket "$work/t2.sock" \
+      --listen 127.0.0.1:0 --namespace "${spec%% *}"
   done
 }
 bad_configurations() {
@@ -50,7 +51,7 @@ setup() {
   start_serve
   connect 1 --reconnect-delay 1
   connect 2 --reconnect-delay 1
-  export_nbd nvme0n1 "$work/nbd.sock"
+  export_nbd 1 "$work/nbd.sock"
 }
 second_instance() {
   fails 1 "$work/host.sock" "$ANABRANCH" serve --socket "$work/host.sock"
@@ -62,7 +63,7 @@ bad_connects() {
   local port
   port=$(free_ports 1)
   fails 1 "$port" host connect -t tcp -a 127.0.0.1 -s "$port" -n "$nqn"
-  fails 1 'nqn.2026-01.test:unknown' \
+  fails 1 'no such subsystem' \
     host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n nqn.2026-01.test:unknown
   fails 1 'already' host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n "$nqn"
   live_paths 2
@@ -75,7 +76,9 @@ bad_attributes() {
 }
 bad_exports() {
   fails 1 nvme7n1 host export add nvme7n1 --nbd "$work/x.sock"
-  fails 1 "$work/nbd.sock" host export add nvme0n1 --nbd "$work/nbd.sock"
+  fails 1 nvme0n1 host export add nvme0n1 --nbd "$work/y.sock"
+  touch "$work/file"
+  fails 1 "$work/file" host export add nvme0n1 --name other --nbd "$work/file"
   fails 1 no-such host export rm no-such
   python3 "$E2E/nbd_requests.py" "$work/nbd.sock" >/dev/null
 }
@@ -94,6 +97,7 @@ except OSError: pass
 }
 target_dies() {
   kill -9 "$target_pid"
+  wait "$target_pid" || true
   within 10 live_paths 0
   host list-subsys | grep -q connecting
 }
@@ -108,5 +112,5 @@ step "connects that cannot be" bad_connects
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket
-step "a killed target leaves paths that reconnect" target_dies
+must "a killed target leaves paths that reconnect" target_dies
 must "the host ends in order all the same" terminate serve

@@ -11,7 +11,7 @@ setup() {
   start_serve
   connect 1
   connect 2
-  export_nbd nvme0n1 "$work/nbd.sock"
+  export_nbd 1 "$work/nbd.sock"
   head -c 1G /dev/urandom >"$work/image"
 }
 flags() {

@@ -8,7 +8,7 @@ setup() {
   start_serve
   connect 1
   connect 2
-  export_nbd nvme0n1 "$work/nbd.sock"
+  export_nbd 1 "$work/nbd.sock"
 }
 start_job() {
   fio --name=job --ioengine=nbd --uri="nbd+unix:///?socket=$work/nbd.sock" --rw=randrw --bs=4k \
@@ -36,7 +36,7 @@ restart() {
   start_serve
   connect 1
   connect 2
-  export_nbd nvme0n1 "$work/nbd.sock"
+  export_nbd 1 "$work/nbd.sock"
 }
 stall() {
   ctl stall 1

@@ -32,9 +32,10 @@ with_options() { # OPTION of path 1 .. -- OPTION of path 2 ..
   done
   connect 1 "${first[@]}"
   connect 2 "${second[@]}"
-  host set nvme-subsys0 iopolicy round-robin
-  export_nbd nvme0n1 "$work/nbd.sock"
+  set_policy round-robin
+  export_nbd 1 "$work/nbd.sock"
   exchange
+  unexport 1
   host disconnect -n "$nqn"
 }
 discovery() { "$ANABRANCH" discover -t tcp -a 127.0.0.1 -s "${wire[0]}"; }
