@@ -18,7 +18,8 @@ pub fn size(text: &str) -> Result<u64, String> {
         "t" | "tib" => 40,
         _ => {
             return Err(format!(
-                "'{text}' is not a size: write a number with k, m, g or KiB, MiB, GiB (powers of 1024)"
+                "'{text}' is not a size: write a number with k, m, g or KiB, MiB, GiB \
+                 (powers of 1024)"
             ));
         }
     };

@@ -101,7 +101,10 @@ pub struct Demo {
     #[arg(long, default_value = "queue-depth", value_parser = policy)]
     pub policy: anabranch_policy::Policy,
     /// Seconds of load, 6 or more
-    #[arg(long, default_value_t = 9, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=3600))]
+    #[arg(
+        long, default_value_t = 9, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(6..=3600)
+    )]
     pub seconds: u32,
     /// Go on serving afterwards, and say how to attach
     #[arg(long)]

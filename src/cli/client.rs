@@ -46,8 +46,8 @@ impl Client {
             match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                     Failure::failed(format!(
-                        "no {what} is running on {}: start one with 'anabranch {verb}', or name its \
-                         socket with --socket",
+                        "no {what} is running on {}: start one with 'anabranch {verb}', or name \
+                         its socket with --socket",
                         path.display()
                     ))
                 }

@@ -92,8 +92,9 @@ fn fence<'de, D: Deserializer<'de>>(from: D) -> Result<Fence, D::Error> {
     match text.as_str() {
         "fast" => Ok(Fence::Fast),
         "strict" => Err(serde::de::Error::custom(
-            "fence = \"strict\" is not there yet, so it is refused rather than ignored: writes whose \
-             outcome is unknown are sent again at once; write fence = \"fast\" to accept that",
+            "fence = \"strict\" is not there yet, so it is refused rather than ignored: writes \
+             whose outcome is unknown are sent again at once; write fence = \"fast\" to accept \
+             that",
         )),
         _ => Err(serde::de::Error::custom(format!(
             "unknown fence '{}': \"fast\" is the only one there is",

@@ -228,7 +228,8 @@ pub fn text(report: &DemoReport) -> String {
     text.push_str(&format!(
         "I/Os {}, errors {}; blocks verified {}, wrong {}\n\
          failovers {} (commands moved to another path), reconnects {}, longest pause {:.0} ms\n\
-         fence=fast: {} writes of unknown outcome were sent again at once; there is no fencing yet\n",
+         fence=fast: {} writes of unknown outcome were sent again at once; there is no \
+         fencing yet\n",
         report.ios,
         report.io_errors,
         report.blocks_verified,

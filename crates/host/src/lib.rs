@@ -1,10 +1,10 @@
 //! The multipath host engine, without I/O.
 //!
 //! A host is a group of [`Worker`]s. Worker 0 runs the **control** half: controllers' life cycles,
-//! admin queues, keep-alive, ANA logs, namespace heads, attributes. Workers 1… each run a **shard**:
-//! that worker's I/O queue pairs, its copy of the heads' path lists, its part of the policy state.
-//! They exchange [`mail`]; what they share is the immutable [`topology::Topology`] that control
-//! publishes, and the atomics in it.
+//! admin queues, keep-alive, ANA logs, namespace heads, attributes. Workers 1… each run a
+//! **shard**: that worker's I/O queue pairs, its copy of the heads' path lists, its part of the
+//! policy state. They exchange [`mail`]; what they share is the immutable [`topology::Topology`]
+//! that control publishes, and the atomics in it.
 //!
 //! Every worker also carries a [`User`]: whatever submits requests there (an NBD front, a load job)
 //! joins the shard by static dispatch, so that submit and completion are calls.

@@ -76,8 +76,8 @@ pub struct ControllerView {
     pub state: ControllerState,
     /// `fast_io_fail_tmo` has passed since the connection was lost.
     pub fast_io_failed: bool,
-    /// For each data worker in order: the worker that owns the queue pair it submits through. Itself
-    /// normally; another one when the controller grants fewer queues or one queue is shared.
+    /// For each data worker in order: the worker that owns the queue pair it submits through.
+    /// Itself normally; another one when the controller grants fewer queues or one queue is shared.
     pub queue_of_worker: Vec<WorkerId>,
     /// Time limit of one I/O command.
     pub io_timeout: Duration,

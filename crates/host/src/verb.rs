@@ -15,8 +15,8 @@ use core::fmt;
 /// A control request. `U` is the users' own verb.
 #[derive(Debug)]
 pub enum Verb<U> {
-    /// Add a controller. Answered `Connected` when it is live; an error when the first attempt fails
-    /// (unless `keep_trying`: then answered at once with the name).
+    /// Add a controller. Answered `Connected` when it is live; an error when the first attempt
+    /// fails (unless `keep_trying`: then answered at once with the name).
     Connect(Box<ConnectRequest>),
     /// Remove controllers in an orderly way. Answered `Disconnected` when they are gone.
     Disconnect(Selection),

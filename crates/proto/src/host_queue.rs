@@ -166,7 +166,8 @@ impl HostQueue {
         self.config.in_capsule_bytes = bytes;
     }
 
-    /// Takes a command; CID and SGL are filled in here. Write data that fits travels in the capsule.
+    /// Takes a command; CID and SGL are filled in here. Write data that fits travels in the
+    /// capsule.
     ///
     /// # Errors
     /// [`QueueFull`]; nothing was done.

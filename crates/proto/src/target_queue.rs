@@ -18,7 +18,8 @@
 //!
 //! Commands in progress are bounded by the depth (more end the connection), refusals that wait to
 //! be sent by the same number. All tables are sized by [`TargetQueue::new`] and
-//! [`TargetQueue::set_limits`]; nothing allocates afterwards, and no length on the wire is believed.
+//! [`TargetQueue::set_limits`]; nothing allocates afterwards, and no length on the wire is
+//! believed.
 
 mod receive;
 mod slots;

@@ -1,8 +1,8 @@
 //! One direction of a port: a [`Link`] that all connections of the port share fairly.
 //!
 //! Each connection has a lane; the link serves lanes by deficit round robin, so a connection with
-//! a hundred commands waiting gets no more than one with a single command. What the link has served is in
-//! transit until its time comes. Nothing here holds bytes: entries name a command of a lane.
+//! a hundred commands waiting gets no more than one with a single command. What the link has served
+//! is in transit until its time comes. Nothing here holds bytes: entries name a command of a lane.
 //!
 //! Bounded: a lane holds at most one entry per command slot of its connection.
 

@@ -27,7 +27,10 @@ pub struct Bench {
     #[arg(long, default_value = "randread")]
     pub rw: Pattern,
     /// Reads among 100 requests of a mixed load
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     pub rwmixread: u32,
     /// Block size
     #[arg(long, value_name = "SIZE", default_value = "4k")]
@@ -36,10 +39,16 @@ pub struct Bench {
     #[arg(long, value_name = "LIST")]
     pub bssplit: Option<String>,
     /// Requests at once per job
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
     pub iodepth: u32,
     /// Jobs, spread over the data workers
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub numjobs: u32,
     /// How long each run takes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
@@ -54,7 +63,10 @@ pub struct Bench {
     #[arg(long)]
     pub verify: bool,
     /// Data workers of a host of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=128)
+    )]
     pub workers: u16,
     /// CPUs of a host of its own, and of the embedded target behind a slash: 0/1, 0/0
     #[arg(long, value_name = "HOST[/TARGET]")]
@@ -63,13 +75,19 @@ pub struct Bench {
     #[arg(long, default_value = "queue-depth")]
     pub policy: anabranch_policy::Policy,
     /// Paths to the embedded target
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=8)
+    )]
     pub paths: u16,
     /// Compare with the bare TCP exchange of the same bytes, interleaved in the same run
     #[arg(long)]
     pub bare: bool,
     /// Runs; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=101))]
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=101)
+    )]
     pub runs: u32,
     /// fio job files are not read yet
     #[arg(long, hide = true, value_name = "FILE")]

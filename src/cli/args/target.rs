@@ -24,7 +24,8 @@ pub struct Run {
     /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,size=SIZE] (repeat)
     #[arg(long, value_name = "SPEC")]
     pub namespace: Vec<String>,
-    /// PORT:KEY=V,… with keys rate, rate_in, rate_out, delay, jitter, large=SIZE:DELAY, onoff=ON:OFF
+    /// PORT:KEY=V,… with keys rate, rate_in, rate_out, delay, jitter, large=SIZE:DELAY,
+    /// onoff=ON:OFF
     #[arg(long, value_name = "PORT:SHAPE")]
     pub shape: Vec<String>,
     /// Address that the discovery log names instead of the bound one (once, or once per port)

@@ -15,8 +15,9 @@ use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
 
 impl Shard {
-    /// One of three outcomes, as in Linux: the command goes to a path, waits on the requeue list, or
-    /// fails. `prefer` is taken if it is usable (a retry stays on its path), `avoid` is not taken.
+    /// One of three outcomes, as in Linux: the command goes to a path, waits on the requeue list,
+    /// or fails. `prefer` is taken if it is usable (a retry stays on its path), `avoid` is not
+    /// taken.
     pub(super) fn dispatch(
         &mut self,
         key: Key,

@@ -1,8 +1,8 @@
 //! The bare exchange: the same bytes over the same number of TCP connections, without NVMe.
 //!
 //! What an NVMe/TCP read of N bytes puts on the wire is 72 bytes one way and 24 + N the other (a
-//! write: 72 + N and 24). Two small engines exchange just that, on the same driver and with the same
-//! way of waiting as the real ones, so that a benchmark can say what NVMe costs on top.
+//! write: 72 + N and 24). Two small engines exchange just that, on the same driver and with the
+//! same way of waiting as the real ones, so that a benchmark can say what NVMe costs on top.
 
 mod client;
 mod server;

@@ -138,8 +138,8 @@ impl DiscoveryEntry {
         DiscoveryEntry {
             kind,
             address: TransportAddress::Tcp(at),
-            // Secure channel not specified, as the Linux target says it: of "not required", nvme-cli
-            // 2.3 makes a connect with TLS. SQ flow control can be disabled.
+            // Secure channel not specified, as the Linux target says it: of "not required",
+            // nvme-cli 2.3 makes a connect with TLS. SQ flow control can be disabled.
             treq: 1 << 2,
             portid,
             cntlid: super::super::fabrics::CNTLID_DYNAMIC,
