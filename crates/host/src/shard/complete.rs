@@ -187,7 +187,7 @@ impl Shard {
         command.failovers = command.failovers.saturating_add(1);
         let failovers = usize::from(command.failovers);
         let other_path = self.heads[command.head.0 as usize].as_ref().is_some_and(|head| {
-            failovers <= head.paths.len()
+            failovers < head.paths.len()
                 && head.paths.iter().any(|path| path.usable && path.view.controller != avoid)
         });
         if !other_path {
