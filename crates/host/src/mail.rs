@@ -181,6 +181,8 @@ pub enum PeerMail {
         controller: ControllerId,
         /// The association that the sender believes in.
         association: Association,
+        /// The head that it is for.
+        head: HeadId,
         /// The command, without CID and SGL.
         sqe: Sqe,
         /// Its payload.

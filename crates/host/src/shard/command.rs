@@ -119,7 +119,8 @@ pub(super) enum Origin {
 pub(super) enum Place {
     /// On its head's requeue list: it has no path.
     Requeued,
-    /// On the list of a queue pair that has no free tag.
+    /// On the list of a queue pair that has no free tag, or set aside there while its head is
+    /// quiesced.
     Waiting { slot: u16 },
     /// With the controller (or in the queue pair's send batch).
     Flying { slot: u16 },

@@ -87,7 +87,8 @@ impl Shard {
                     .map(|entry| entry.view.association)
                     .unwrap_or_else(|| unreachable!("a path has a controller"));
                 let token = key.token();
-                let mail = PeerMail::Carry { controller, association, sqe, data, token };
+                let head = command.head;
+                let mail = PeerMail::Carry { controller, association, head, sqe, data, token };
                 self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
             }
             Carrier::None => unreachable!("a usable path has a carrier"),

@@ -4,6 +4,7 @@ use super::Shard;
 use super::command::{Command, Origin, Place};
 use super::head::{ControllerEntry, HeadState};
 use super::queue::{Phase, Progress, Queue};
+use super::quiesce::is_quiesced;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
 use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId, Topology};
@@ -139,7 +140,10 @@ impl Shard {
         }
         self.rebind_all(now, bufs);
         while let Some(queue) = self.queues[usize::from(slot)].as_mut()
-            && let Some(key) = queue.waiting.pop_front(&mut self.commands)
+            && let Some(key) = queue
+                .waiting
+                .pop_front(&mut self.commands)
+                .or_else(|| queue.set_aside.pop_front(&mut self.commands))
         {
             self.lost(key, Attempt::NeverSent, now, bufs);
         }
@@ -232,8 +236,15 @@ impl Shard {
                 self.tell_control(ToControl::Stats { id, stats });
             }
             ShardMail::Control(ToShard::Drain) => self.draining = true,
-            ShardMail::Peer(PeerMail::Carry { controller, association, sqe, data, token }) => {
-                self.carry(from, (controller, association), (sqe, data), token, now);
+            ShardMail::Peer(PeerMail::Carry {
+                controller,
+                association,
+                head,
+                sqe,
+                data,
+                token,
+            }) => {
+                self.carry(from, (controller, association), (head, sqe, data), token, now);
             }
             ShardMail::Peer(PeerMail::Done { token, outcome }) => {
                 let key = Key::from_token(token);
@@ -298,7 +309,7 @@ impl Shard {
         &mut self,
         from: WorkerId,
         (controller, association): (ControllerId, Association),
-        (sqe, data): (Sqe, HostData),
+        (head, sqe, data): (HeadId, Sqe, HostData),
         token: u64,
         now: Time,
     ) {
@@ -311,7 +322,7 @@ impl Shard {
         });
         let command = Command {
             origin: Origin::Peer { worker: from, token, sqe, data },
-            head: HeadId(u32::MAX),
+            head,
             controller,
             stats: u32::MAX,
             place: Place::Requeued,
@@ -324,7 +335,12 @@ impl Shard {
             let queue = self.queues[slot].as_mut()?;
             let key = self.commands.insert(command).ok()?;
             self.commands[key].place = Place::Waiting { slot: slot as u16 };
-            queue.waiting.push_back(&mut self.commands, key);
+            let list = if is_quiesced(&self.heads, head) {
+                &mut queue.set_aside
+            } else {
+                &mut queue.waiting
+            };
+            list.push_back(&mut self.commands, key);
             Some(())
         });
         if taken.is_none() {
@@ -363,6 +379,7 @@ impl Shard {
         self.topology = topology;
         self.refresh_slots();
         self.update_heads();
+        self.sort_waiting();
         self.forget_controllers();
         self.heads_changed = true;
         for head in 0..self.heads.len() {

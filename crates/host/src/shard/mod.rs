@@ -7,6 +7,7 @@ mod head;
 mod inputs;
 mod issue;
 mod queue;
+mod quiesce;
 mod stats;
 mod submit;
 mod wire;

@@ -48,6 +48,8 @@ pub(super) struct Queue {
     pub(super) link: HostQueue,
     /// Commands without a tag, in order.
     pub(super) waiting: List,
+    /// Commands of quiesced heads that were waiting for a tag.
+    pub(super) set_aside: List,
     /// Commands with a tag, oldest first.
     pub(super) flying: List,
     /// Time limit of a command.
@@ -80,6 +82,7 @@ impl Queue {
             deadline: now.after(open.timeout),
             link: HostQueue::new(config),
             waiting: List::default(),
+            set_aside: List::default(),
             flying: List::default(),
             io_timeout: Duration::from_secs(30),
             announced: false,
