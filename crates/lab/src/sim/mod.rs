@@ -5,10 +5,12 @@
 //! drawn from a seed: how long bytes and mail travel, into which pieces a stream falls, whether a
 //! receive hint is followed. The same seed gives the same run, which [`World::trace_hash`] shows.
 
+mod faults;
 mod memory;
 mod net;
 mod world;
 
+pub use faults::{Passing, StreamId, Tap};
 pub use memory::SimBuffers;
 pub use net::{LinkTimes, NodeId};
 pub use world::{Stuck, World};

@@ -16,6 +16,8 @@ pub struct LinkTimes {
     pub travel: (Duration, Duration),
     /// Least and most time for mail between workers.
     pub mail: (Duration, Duration),
+    /// Least and most time from the end of a connection to `Closed`.
+    pub closing: (Duration, Duration),
 }
 
 impl Default for LinkTimes {
@@ -23,6 +25,7 @@ impl Default for LinkTimes {
         LinkTimes {
             travel: (Duration::from_micros(5), Duration::from_micros(50)),
             mail: (Duration::from_nanos(200), Duration::from_micros(20)),
+            closing: (Duration::ZERO, Duration::from_micros(20)),
         }
     }
 }
@@ -138,6 +141,8 @@ pub(super) struct Stream {
     pub(super) ends: [End; 2],
     /// Where it leads to.
     pub(super) to: Endpoint,
+    /// Tells streams apart; never used again.
+    pub(super) serial: u32,
     /// Bytes on the way in both directions wait until then (a stall of the network).
     pub(super) stalled_until: Time,
     /// Nothing gets through any more, in either direction, without anybody being told.

@@ -1,5 +1,6 @@
 //! The world: engines, streams, mail and one heap of events.
 
+use super::faults::{Passing, Tap};
 use super::memory::SimBuffers;
 use super::net::{BROKEN, End, EndState, LinkTimes, NodeId, SimGather, Stream, draw};
 use crate::rng::Rng;
@@ -60,19 +61,21 @@ impl<HM> Ord for Heaped<HM> {
 }
 
 /// What does not depend on the engines' types.
-struct Core<HM> {
-    now: Time,
-    rng: Rng,
+pub(super) struct Core<HM> {
+    pub(super) now: Time,
+    pub(super) rng: Rng,
     times: LinkTimes,
     heap: BinaryHeap<Reverse<Heaped<HM>>>,
     order: u64,
-    streams: Vec<Option<Stream>>,
+    pub(super) streams: Vec<Option<Stream>>,
     /// Which end a node's connection is.
     conns: BTreeMap<(NodeId, ConnId), (usize, usize)>,
     listeners: BTreeMap<(NodeId, ListenerId), Endpoint>,
     /// The earliest timer event on the heap per node.
     timers: BTreeMap<NodeId, Time>,
     accepted: u32,
+    /// Sees and may change what passes.
+    pub(super) tap: Option<Tap>,
     hash: u64,
     steps: u64,
 }
@@ -88,7 +91,7 @@ enum Loose<M, R, E> {
 
 /// Host workers of one group, targets, and everything between them.
 pub struct World<H: Machine, T: Machine> {
-    core: Core<H::Mail>,
+    pub(super) core: Core<H::Mail>,
     hosts: Vec<H>,
     targets: Vec<T>,
     host_memory: SimBuffers,
@@ -116,6 +119,7 @@ impl<H: Machine, T: Machine> World<H, T> {
                 listeners: BTreeMap::new(),
                 timers: BTreeMap::new(),
                 accepted: 0,
+                tap: None,
                 hash: 0xcbf2_9ce4_8422_2325,
                 steps: 0,
             },
@@ -222,57 +226,6 @@ impl<H: Machine, T: Machine> World<H, T> {
             self.step();
         }
         self.core.now = end;
-    }
-
-    /// Breaks one open stream, chosen by chance, at whatever byte it is; both ends learn of it.
-    pub fn break_a_stream(&mut self) -> bool {
-        let Some(stream) = self.pick_stream() else { return false };
-        for end in 0..2 {
-            self.core.end_over(stream, end, CloseCause::Failed(BROKEN));
-        }
-        true
-    }
-
-    /// Holds up one open stream.
-    pub fn stall_a_stream(&mut self, stretch: Duration) -> bool {
-        let Some(stream) = self.pick_stream() else { return false };
-        let until = self.core.now.after(stretch);
-        if let Some(stream) = self.core.streams[stream].as_mut() {
-            stream.stalled_until = until;
-        }
-        true
-    }
-
-    /// Makes one open stream swallow everything from now on, silently.
-    pub fn silence_a_stream(&mut self) -> bool {
-        let Some(stream) = self.pick_stream() else { return false };
-        if let Some(stream) = self.core.streams[stream].as_mut() {
-            stream.silent = true;
-        }
-        true
-    }
-
-    /// Makes one open stream slower.
-    pub fn slow_a_stream(&mut self, extra: Duration) -> bool {
-        let Some(stream) = self.pick_stream() else { return false };
-        if let Some(stream) = self.core.streams[stream].as_mut() {
-            stream.slow = extra;
-        }
-        true
-    }
-
-    fn pick_stream(&mut self) -> Option<usize> {
-        let open: Vec<usize> = (0..self.core.streams.len())
-            .filter(|&index| {
-                self.core.streams[index]
-                    .as_ref()
-                    .is_some_and(|s| s.ends.iter().all(|end| end.state == EndState::Open))
-            })
-            .collect();
-        if open.is_empty() {
-            return None;
-        }
-        Some(open[self.core.rng.below(open.len() as u64) as usize])
     }
 
     /// Lets the next event happen; `false` when there is none.
@@ -590,6 +543,7 @@ impl<HM> Core<HM> {
         let stream = Stream {
             ends,
             to: to.clone(),
+            serial: self.accepted,
             stalled_until: Time::ZERO,
             silent: false,
             slow: Duration::ZERO,
@@ -640,9 +594,15 @@ impl<HM> Core<HM> {
     }
 
     /// Bytes set out for the other end.
-    fn travel(&mut self, stream: usize, end: usize, bytes: Vec<u8>) {
+    fn travel(&mut self, stream: usize, end: usize, mut bytes: Vec<u8>) {
         let time = draw(&mut self.rng, self.times.travel);
         let Some(s) = self.streams[stream].as_mut() else { return };
+        if let Some(tap) = &mut self.tap {
+            let worker = WorkerId(s.ends[0].node.0 as u16);
+            let to_target = end == 0;
+            let (now, serial) = (self.now, s.serial);
+            tap(&mut Passing { now, worker, to: &s.to, serial, to_target, bytes: &mut bytes });
+        }
         let to = &mut s.ends[1 - end];
         if s.silent || to.state == EndState::Over {
             return;
@@ -733,7 +693,7 @@ impl<HM> Core<HM> {
     }
 
     /// An end is over: what it had on the way stays where it is, `Closed` follows soon.
-    fn end_over(&mut self, stream: usize, end: usize, cause: CloseCause) {
+    pub(super) fn end_over(&mut self, stream: usize, end: usize, cause: CloseCause) {
         let Some(s) = self.streams[stream].as_mut() else { return };
         let this = &mut s.ends[end];
         if this.state == EndState::Over {
@@ -746,7 +706,7 @@ impl<HM> Core<HM> {
         if unheard {
             return;
         }
-        let at = self.now.after(Duration::from_nanos(self.rng.below(20_000)));
+        let at = self.now.after(draw(&mut self.rng, self.times.closing));
         self.schedule(at, Due::Over { stream, end, cause });
     }
 }

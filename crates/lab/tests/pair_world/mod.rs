@@ -1,17 +1,18 @@
 //! One run of the pair: what is built, which faults fall, what must hold at the end.
 
+#[path = "../whole_host/setup.rs"]
+mod setup;
+
 use anabranch_host::Worker;
-use anabranch_host::config::{ConnectRequest, ControllerOptions, DEFAULT_MAX_REQUESTS, HostConfig};
+use anabranch_host::config::{ControllerOptions, HostConfig};
 use anabranch_host::verb::{HostSnapshot, Reply, Verb};
 use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_lab::rng::Rng;
-use anabranch_lab::sim::{LinkTimes, World};
+use anabranch_lab::sim::{LinkTimes, StreamId, World};
 use anabranch_policy::Policy;
-use anabranch_proto::machine::Endpoint;
-use anabranch_proto::nvme::{AnaState, Nqn, Uuid};
-use anabranch_target::config::{BackendConfig, NamespaceConfig, PortConfig, SubsystemConfig};
-use anabranch_target::{Shape, Target, TargetConfig, TargetVerb};
-use std::collections::BTreeMap;
+use anabranch_proto::nvme::AnaState;
+use anabranch_target::config::PortConfig;
+use anabranch_target::{Shape, Target, TargetVerb};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -89,57 +90,21 @@ impl Plan {
     }
 }
 
-fn port(index: u16) -> Endpoint {
-    Endpoint::Tcp(([127, 0, 0, 1], 4420 + index).into())
-}
-
-fn nqn(text: &str) -> Nqn {
-    text.parse().expect("a valid NQN")
-}
-
 fn target(plan: &mut Plan) -> Target {
     let slow = Shape { delay: MS * plan.rng.below(4) as u32, ..Shape::default() };
     let ports = (0..plan.ports).map(|index| PortConfig {
-        listen: port(index),
-        advertise: None,
         shape: if index == 1 { slow.clone() } else { Shape::default() },
-        ana: BTreeMap::new(),
+        ..PortConfig::new(setup::port(index))
     });
-    let namespace = NamespaceConfig {
-        nsid: 1,
-        backend: BackendConfig::Memory { bytes: 1 << 20 },
-        block_bytes: plan.block_bytes,
-        uuid: None,
-        nguid: None,
-        ana_group: 1,
-    };
-    let subsystem = SubsystemConfig {
-        nqn: nqn("nqn.2026-01.org.anabranch:pair"),
-        serial: "PAIR".into(),
-        model: "pair".into(),
-        namespaces: vec![namespace],
-        allowed_hosts: Vec::new(),
-    };
-    let config = TargetConfig {
-        subsystems: vec![subsystem],
-        ports: ports.collect(),
-        ..TargetConfig::default()
-    };
+    let config = setup::target(ports.collect(), vec![setup::namespace(1, plan.block_bytes)]);
     Target::new(config, plan.rng.next_u64()).expect("a valid configuration")
 }
 
 fn host(plan: &mut Plan) -> Vec<Worker<Load>> {
     let config = HostConfig {
-        host_nqn: nqn("nqn.2014-08.org.nvmexpress:uuid:0c0ffee0-0000-4000-8000-000000000001"),
-        host_id: Uuid([1; 16]),
-        data_workers: 2,
         shared_queue: plan.shared_queue,
-        default_policy: plan.policy,
         kernel_exact: plan.kernel_exact,
-        max_requests: DEFAULT_MAX_REQUESTS.min(64),
-        worker_nodes: vec![0, 0],
-        shutdown_timeout: Duration::from_secs(5),
-        seed: plan.rng.next_u64(),
+        ..setup::host(2, plan.policy, plan.rng.next_u64())
     };
     Worker::group(&config, |_| Load::new())
 }
@@ -169,12 +134,7 @@ pub(crate) fn run_seed(seed: u64, loud: bool) -> Outcome {
     let (hosts, targets) = (host(&mut plan), vec![target(&mut plan)]);
     let mut world: Pair = World::new(hosts, targets, LinkTimes::default(), seed);
     for index in 0..plan.ports {
-        let request = ConnectRequest {
-            subsystem_nqn: nqn("nqn.2026-01.org.anabranch:pair"),
-            to: port(index),
-            options: plan.options.clone(),
-            keep_trying: true,
-        };
+        let request = setup::connect(index, &plan.options);
         let id = world.host_verb(Verb::Connect(Box::new(request)));
         let reply = world.host_answer(id, PATIENCE).expect("connect is answered");
         assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
@@ -204,17 +164,10 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
         println!("{:>12} ns  fault {draw} (port {port})", world.now().ns());
     }
     match draw {
-        0 | 1 => {
-            world.break_a_stream();
-        }
-        2 => {
-            world.stall_a_stream(MS * (1 + plan.rng.below(100) as u32));
-        }
-        3 => {
-            world.silence_a_stream();
-        }
-        4 => {
-            world.slow_a_stream(MS * (1 + plan.rng.below(5) as u32));
+        0..=4 => {
+            if let Some(stream) = world.any_stream() {
+                stream_fault(world, plan, stream, draw);
+            }
         }
         5 => {
             world.target_verb(0, TargetVerb::Cut { port });
@@ -243,6 +196,15 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
                 value: policy.to_string(),
             });
         }
+    }
+}
+
+fn stream_fault(world: &mut Pair, plan: &mut Plan, stream: StreamId, draw: u64) {
+    match draw {
+        0 | 1 => world.break_stream(stream),
+        2 => world.stall_stream(stream, MS * (1 + plan.rng.below(100) as u32)),
+        3 => world.silence_stream(stream),
+        _ => world.slow_stream(stream, MS * (1 + plan.rng.below(5) as u32)),
     }
 }
 

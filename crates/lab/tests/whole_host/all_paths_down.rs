@@ -1,0 +1,156 @@
+//! No path is left: what waits, for how long, and what fails.
+
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
+use crate::script::Failure;
+use anabranch_host::user::{IoError, Refused};
+use anabranch_proto::machine::Time;
+use anabranch_target::TargetVerb;
+use std::time::Duration;
+
+fn cut(rig: &mut Rig, ports: u16) -> Time {
+    let at = rig.now();
+    (0..ports).for_each(|port| rig.target(TargetVerb::Cut { port }));
+    rig.run(10 * MS);
+    at
+}
+
+fn restore(rig: &mut Rig, ports: u16) {
+    (0..ports).for_each(|port| rig.target(TargetVerb::Restore { port }));
+}
+
+fn assert_no_path(rig: &mut Rig, names: &[u64]) -> Vec<Time> {
+    let outcomes = rig.answers(names);
+    for outcome in &outcomes {
+        assert_eq!(outcome.result, Err(Failure::Io(IoError::NoPath)));
+    }
+    outcomes.iter().map(|outcome| outcome.at).collect()
+}
+
+#[test]
+fn m10_io_waits_while_all_controllers_reconnect() {
+    let mut rig = Setup::new(2, 2).connect();
+    // Some are in flight when the paths go, some come when there is none.
+    let mut names = rig.submit(writes(30, 1));
+    rig.run(MS / 50);
+    cut(&mut rig, 2);
+    names.extend(rig.submit_to(2, "nvme0n1", writes(30, 1)));
+    let waiting = rig.answered(&names);
+    rig.run(60 * SECOND);
+    assert_eq!(rig.answered(&names), waiting, "what waits goes on waiting");
+    assert!(waiting < 60);
+    restore(&mut rig, 2);
+    rig.succeed(&names);
+    let reads = rig.io(reads(30));
+    assert!(reads.iter().all(|read| read.data.iter().all(|&byte| byte == 1)));
+    assert_eq!(rig.head().errors, 0);
+    rig.finish();
+}
+
+#[test]
+fn m10_b12_when_fast_io_fail_is_over_everywhere_io_fails_and_the_reconnect_goes_on() {
+    let mut setup = Setup::new(2, 1);
+    setup.options.fast_io_fail_tmo = Some(2 * SECOND);
+    let mut rig = setup.connect();
+    let begin = cut(&mut rig, 2);
+    let names = rig.submit(writes(10, 1));
+    rig.run(1900 * MS);
+    assert_eq!(rig.answered(&names), 0, "in time it waits");
+    let failed = assert_no_path(&mut rig, &names);
+    for at in failed {
+        let after = at.since(begin);
+        assert!(after >= 2 * SECOND && after < 2100 * MS, "failed after {after:?}");
+    }
+    let late = rig.submit(writes(10, 1));
+    let submitted = rig.now();
+    let failed = assert_no_path(&mut rig, &late);
+    assert!(failed.iter().all(|at| at.since(submitted) < MS), "new requests fail at once");
+    assert_eq!(rig.head().failed_no_available_path, 20);
+    let attempts = |rig: &Rig| rig.events().iter().filter(|(_, t)| t.contains("attempt")).count();
+    let tried = attempts(&rig);
+    rig.run(SECOND);
+    assert!(attempts(&rig) >= tried + 10, "both go on trying");
+    restore(&mut rig, 2);
+    rig.wait_live(0);
+    rig.wait_live(1);
+    rig.io(writes(10, 2));
+    rig.finish();
+}
+
+#[test]
+fn b12_io_waits_while_one_controller_is_still_in_time() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.set("nvme0", "fast_io_fail_tmo", "1");
+    let begin = cut(&mut rig, 2);
+    let names = rig.submit(writes(10, 1));
+    rig.run(30 * SECOND);
+    assert!(rig.event(begin, "nvme0: fast_io_fail_tmo has passed").is_some());
+    assert_eq!(rig.answered(&names), 0, "nvme1 may still come back");
+    rig.target(TargetVerb::Restore { port: 1 });
+    rig.succeed(&names);
+    restore(&mut rig, 2);
+    rig.wait_live(0);
+    rig.finish();
+}
+
+/// One path that is lost for good a second after the cut.
+fn one_path(delayed_removal: &str) -> (Rig, Time) {
+    let mut setup = Setup::new(1, 1);
+    setup.options.ctrl_loss_tmo = Some(SECOND);
+    let mut rig = setup.connect();
+    rig.set("nvme0n1", "delayed_removal_secs", delayed_removal);
+    let begin = cut(&mut rig, 1);
+    (rig, begin)
+}
+
+fn wait_orphaned(rig: &mut Rig, begin: Time) -> Time {
+    let text = "no path left";
+    rig.wait(5 * SECOND, "orphaned device", |rig| rig.event(begin, text).is_some());
+    rig.event(begin, text).expect("just seen")
+}
+
+#[test]
+fn m19_the_last_path_is_lost_io_waits_for_the_delay_then_fails() {
+    let (mut rig, begin) = one_path("5");
+    let names = rig.submit(writes(10, 1));
+    let orphaned = wait_orphaned(&mut rig, begin);
+    rig.run(4900 * MS - rig.now().since(orphaned));
+    assert_eq!(rig.answered(&names), 0);
+    for outcome in rig.answers(&names) {
+        assert!(matches!(outcome.result, Err(Failure::Io(IoError::NoPath | IoError::Gone))));
+        let waited = outcome.at.since(orphaned);
+        assert!(waited >= 5 * SECOND && waited < 5100 * MS, "{waited:?}");
+    }
+    let late = rig.submit(writes(1, 1));
+    let unknown = Err(Failure::Refused(Refused::UnknownHead));
+    assert_eq!(rig.answers(&late)[0].result, unknown, "the device is gone");
+    rig.finish();
+}
+
+#[test]
+fn m19_a_path_that_is_back_in_time_makes_no_error_and_keeps_the_device() {
+    let (mut rig, begin) = one_path("5");
+    let names = rig.submit(writes(10, 1));
+    wait_orphaned(&mut rig, begin);
+    let before = rig.get("nvme0n1", "wwid");
+    rig.run(3 * SECOND);
+    restore(&mut rig, 1);
+    rig.connect(0);
+    rig.succeed(&names);
+    assert_eq!(rig.get("nvme0n1", "wwid"), before);
+    rig.run(20 * SECOND);
+    rig.io(reads(10));
+    assert_eq!(rig.head().errors, 0);
+    rig.finish();
+}
+
+#[test]
+fn m19_without_a_delay_io_fails_with_the_last_controller() {
+    let (mut rig, begin) = one_path("0");
+    let names = rig.submit(writes(10, 1));
+    for outcome in rig.answers(&names) {
+        assert!(outcome.result.is_err());
+        let waited: Duration = outcome.at.since(begin);
+        assert!(waited > 900 * MS && waited < 1500 * MS, "ctrl_loss_tmo of 1 s: {waited:?}");
+    }
+    rig.finish();
+}

@@ -1,0 +1,119 @@
+//! ANA states are followed while I/O runs.
+
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::opcode::{admin, io};
+use anabranch_proto::nvme::{AnaState, Status};
+use std::cell::Cell;
+
+/// Identifier of the ANA log (Base, Get Log Page).
+const LOG_ANA: u32 = 0x0c;
+
+fn log_reads(rig: &Rig, port: u16) -> usize {
+    let reads = rig.seen(|pdu| pdu.port == port && pdu.is_admin(admin::GET_LOG_PAGE));
+    reads.iter().filter(|p| p.sqe.is_some_and(|sqe| sqe.cdw(10) & 0xff == LOG_ANA)).count()
+}
+
+#[test]
+fn m11_all_paths_inaccessible_io_waits_and_goes_on() {
+    let mut rig = Setup::new(2, 2).connect();
+    rig.ana(0, AnaState::Inaccessible);
+    rig.ana(1, AnaState::Inaccessible);
+    rig.run(10 * MS);
+    let names: Vec<u64> =
+        (1..=2).flat_map(|worker| rig.submit_to(worker, "nvme0n1", writes(10, 7))).collect();
+    rig.run(40 * SECOND);
+    assert_eq!(rig.answered(&names), 0, "neither well nor with an error");
+    assert_eq!((rig.sent(0), rig.sent(1)), (0, 0));
+    assert_eq!(rig.head().requeued_no_usable_path, 20);
+    rig.ana(1, AnaState::NonOptimized);
+    rig.succeed(&names);
+    assert_eq!((rig.sent(0), rig.sent(1)), (0, 20));
+    rig.finish();
+}
+
+#[test]
+fn m14_an_ana_status_takes_the_path_out_until_a_fresh_log() {
+    for status in [Status::ANA_INACCESSIBLE, Status::ANA_PERSISTENT_LOSS, Status::ANA_TRANSITION] {
+        let mut rig = Setup::new(2, 1).connect();
+        let before = log_reads(&rig, 0);
+        let once = Cell::new(true);
+        rig.wire().rule(move |pdu| {
+            if pdu.port == 0 && pdu.answers(io::WRITE) && once.replace(false) {
+                pdu.answer(status);
+            }
+        });
+        let admin = rig.world.stream(WorkerId(0), &crate::setup::port(0)).expect("open");
+        rig.world.stall_stream(admin, 500 * MS);
+        rig.io(writes(2, 1));
+        let sent = rig.sent(0);
+        rig.run(10 * MS);
+        rig.io(writes(10, 2));
+        assert_eq!(rig.sent(0), sent, "{status}: the path is out");
+        rig.run(SECOND);
+        rig.io(reads(10));
+        assert_eq!(rig.sent(0), sent + 5, "{status}: a fresh log has brought it back");
+        assert_eq!(log_reads(&rig, 0), before + 1, "{status}: one log was read");
+        assert_eq!(log_reads(&rig, 1), before, "{status}: and none from the other controller");
+        assert_eq!(rig.path(0).failovers, 1);
+        rig.finish();
+    }
+}
+
+#[test]
+fn m15_a_change_that_lasts_resets_the_controller_and_io_goes_on() {
+    let mut setup = Setup::new(2, 1);
+    setup.target.limits.ana_transition_s = 2;
+    let mut rig = setup.connect();
+    let begin = rig.now();
+    rig.ana(0, AnaState::Change);
+    rig.wait(5 * SECOND, "time-out of the transition", |rig| {
+        rig.io(writes(4, 1));
+        rig.event(begin, "ANATT timeout").is_some()
+    });
+    let waited = rig.event(begin, "ANATT timeout").expect("just seen").since(begin);
+    assert!(waited >= 4 * SECOND && waited < 4 * SECOND + 100 * MS, "twice ANATT: {waited:?}");
+    assert!(rig.event(begin, "nvme0: live -> resetting").is_some());
+    assert!(rig.event(begin, "nvme1: live").is_none(), "the other one is left alone");
+    rig.ana(0, AnaState::Optimized);
+    rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
+fn m15_a_change_that_ends_in_time_resets_nothing() {
+    let mut setup = Setup::new(2, 1);
+    setup.target.limits.ana_transition_s = 2;
+    let mut rig = setup.connect();
+    let begin = rig.now();
+    rig.ana(0, AnaState::Change);
+    rig.run(3 * SECOND);
+    rig.ana(0, AnaState::Optimized);
+    rig.run(30 * SECOND);
+    assert_eq!(rig.event(begin, "ANATT timeout"), None);
+    rig.io(writes(4, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (2, 2));
+    rig.finish();
+}
+
+#[test]
+fn m16_an_ana_event_is_followed_without_a_reconnect() {
+    let mut rig = Setup::new(2, 2).connect();
+    let before = log_reads(&rig, 0);
+    for (count, state) in [AnaState::Inaccessible, AnaState::NonOptimized, AnaState::Optimized]
+        .into_iter()
+        .enumerate()
+    {
+        let begin = rig.now();
+        rig.ana(0, state);
+        rig.wait(10 * MS, "news of the state", |rig| rig.path(0).ana_state == state);
+        assert!(rig.event(begin, &format!("-> {state}")).is_some());
+        assert_eq!(log_reads(&rig, 0), before + count + 1, "one event, one log");
+    }
+    rig.run(MS);
+    rig.io(writes(10, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (5, 5));
+    assert_eq!(rig.get("nvme0", "reconnect_count"), "0");
+    assert_eq!(rig.get("nvme0", "reset_count"), "0");
+    rig.finish();
+}

@@ -1,0 +1,111 @@
+//! Quiesce stops dispatch and leaves alone what is in flight; freeze drains; both nest.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::setup;
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_proto::machine::WorkerId;
+
+fn device() -> String {
+    "nvme0n1".into()
+}
+
+/// Two data workers on one path whose answers take 100 ms.
+fn slow(queue_size: u16) -> Rig {
+    let mut setup = Setup::new(1, 2);
+    setup.options.queue_size = queue_size;
+    let mut rig = setup.connect();
+    for worker in 1..=2 {
+        let stream = rig.world.stream(WorkerId(worker), &setup::port(0)).expect("open");
+        rig.world.slow_stream(stream, 50 * MS);
+    }
+    rig
+}
+
+fn submit(rig: &mut Rig, count: u64) -> Vec<u64> {
+    (1..=2).flat_map(|worker| rig.submit_to(worker, "nvme0n1", writes(count, 1))).collect()
+}
+
+#[test]
+fn b15_quiesce_leaves_alone_what_is_in_flight_and_nests() {
+    let mut rig = slow(128);
+    let first = submit(&mut rig, 8);
+    rig.run(10 * MS);
+    rig.done(Verb::Quiesce { device: device() });
+    let second = submit(&mut rig, 8);
+    rig.run(SECOND);
+    assert_eq!(rig.answered(&first), 16, "in flight: answered");
+    assert_eq!((rig.answered(&second), rig.sent(0)), (0, 16), "new: not even sent");
+    rig.done(Verb::Quiesce { device: device() });
+    rig.done(Verb::Unquiesce { device: device() });
+    rig.run(SECOND);
+    assert_eq!((rig.answered(&second), rig.sent(0)), (0, 16), "still quiesced once");
+    rig.done(Verb::Unquiesce { device: device() });
+    rig.succeed(&first);
+    rig.succeed(&second);
+    assert_eq!(rig.head().errors, 0);
+    rig.finish();
+}
+
+#[test]
+fn b15_once_quiesce_is_answered_nothing_more_is_sent() {
+    let mut rig = slow(16);
+    // 40 for each worker: 15 in flight (a queue of 16 entries), the others wait for a tag.
+    let names = submit(&mut rig, 40);
+    rig.run(10 * MS);
+    assert_eq!(rig.sent(0), 30);
+    rig.done(Verb::Quiesce { device: device() });
+    let sent = rig.sent(0);
+    rig.run(SECOND);
+    assert_eq!((rig.sent(0), rig.answered(&names)), (sent, sent), "in flight ends, nothing starts");
+    assert!(sent < names.len());
+    rig.done(Verb::Unquiesce { device: device() });
+    rig.succeed(&names);
+    assert_eq!(rig.sent(0), names.len(), "each was sent once");
+    rig.finish();
+}
+
+#[test]
+fn b15_freeze_drains_and_nests() {
+    let mut rig = slow(16);
+    let first = submit(&mut rig, 40);
+    rig.run(10 * MS);
+    let frozen = rig.start(Verb::Freeze { device: device() });
+    rig.run(MS);
+    let second = submit(&mut rig, 8);
+    while rig.world.take_host_reply(frozen).is_none() {
+        assert_eq!(rig.answered(&second), 0);
+        rig.run(MS / 10);
+    }
+    assert_eq!(rig.answered(&first), first.len(), "frozen means: all that was there is answered");
+    let sent = rig.sent(0);
+    rig.run(SECOND);
+    assert_eq!((rig.answered(&second), rig.sent(0)), (0, sent));
+    rig.done(Verb::Freeze { device: device() });
+    rig.done(Verb::Unfreeze { device: device() });
+    rig.run(SECOND);
+    assert_eq!(rig.answered(&second), 0, "still frozen once");
+    rig.done(Verb::Unfreeze { device: device() });
+    rig.succeed(&second);
+    let reply = rig.ask(Verb::Unfreeze { device: device() });
+    assert!(matches!(reply, Reply::Error(_)), "not frozen that often: {reply:?}");
+    rig.finish();
+}
+
+#[test]
+fn b15_a_freeze_ends_through_a_failover() {
+    let mut rig = Setup::new(2, 1).connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.slow_stream(stream, 20 * SECOND);
+    let names = rig.submit(writes(10, 1));
+    rig.run(10 * MS);
+    let frozen = rig.start(Verb::Freeze { device: device() });
+    rig.run(10 * MS);
+    assert!(rig.world.take_host_reply(frozen).is_none(), "half of them are in flight");
+    rig.world.break_stream(stream);
+    let reply = rig.world.host_answer(frozen, SECOND).expect("they move although it is frozen");
+    assert!(matches!(reply, Reply::Done));
+    rig.succeed(&names);
+    rig.done(Verb::Unfreeze { device: device() });
+    rig.wait_live(0);
+    rig.finish();
+}

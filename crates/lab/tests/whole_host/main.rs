@@ -1,0 +1,16 @@
+//! The whole host (control and shards) against the real target, in virtual time: one module per
+//! behaviour, one test per statement that needs all of it. The wire between them is in view, and
+//! rules on it play the peers and networks that our own target never is.
+
+mod rig;
+mod script;
+mod setup;
+mod wire;
+
+mod all_paths_down;
+mod ana_follow;
+mod failover;
+mod freeze_quiesce;
+mod paths;
+mod policy_switch;
+mod statuses;

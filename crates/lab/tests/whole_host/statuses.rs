@@ -1,0 +1,170 @@
+//! What a command's status leads to: another path, the same path again, or the user.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::script::{Failure, Outcome};
+use anabranch_host::user::IoError;
+use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::opcode::{admin, io};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// All answers to writes on a port say this from now on.
+fn refuse_writes(rig: &Rig, port: u16, status: Status) {
+    rig.wire().rule(move |pdu| {
+        if pdu.port == port && pdu.answers(io::WRITE) {
+            pdu.answer(status);
+        }
+    });
+}
+
+fn error(outcome: &Outcome) -> Status {
+    match outcome.result {
+        Err(Failure::Io(IoError::Status(status))) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn m12_a_path_error_never_reaches_the_user_while_there_is_another_path() {
+    let codes = [0x00, 0x01, 0x02, 0x03, 0x60, 0x70, 0x71, 0x7f];
+    for status in codes.map(|code| Status::new(3, code)) {
+        let mut rig = Setup::new(2, 1).connect();
+        refuse_writes(&rig, 0, status);
+        rig.io(writes(20, 1));
+        assert!(rig.path(0).failovers > 0, "{status}: some went to the bad path first");
+        assert_eq!(rig.path(0).commands[1], 0, "{status}");
+        assert_eq!(rig.path(1).commands[1], 20, "{status}");
+        assert_eq!(rig.path(0).retries, 0, "{status}: no retry on the same path");
+        rig.finish();
+    }
+}
+
+#[test]
+fn m12_a_path_error_with_dnr_is_the_users() {
+    for code in [0x00, 0x02, 0x60, 0x71] {
+        let mut rig = Setup::new(2, 1).connect();
+        let status = Status::new(3, code).with_dnr();
+        refuse_writes(&rig, 0, status);
+        let names = rig.submit(writes(2, 1));
+        let outcomes = rig.answers(&names);
+        let failed: Vec<_> = outcomes.iter().filter(|outcome| outcome.result.is_err()).collect();
+        assert_eq!(failed.len(), 1, "one of two went to the bad path");
+        assert_eq!(error(failed[0]), status);
+        assert_eq!((rig.sent(0), rig.sent(1)), (1, 1), "it was not sent again");
+        rig.finish();
+    }
+}
+
+#[test]
+fn m12_path_errors_on_all_paths_are_waited_out_at_a_measured_pace() {
+    let mut rig = Setup::new(2, 1).connect();
+    refuse_writes(&rig, 0, Status::INTERNAL_PATH_ERROR);
+    refuse_writes(&rig, 1, Status::INTERNAL_PATH_ERROR);
+    let names = rig.submit(writes(1, 1));
+    rig.run(10 * SECOND);
+    assert_eq!(rig.answered(&names), 0);
+    let tries = rig.sent(0) + rig.sent(1);
+    assert!((20..=200).contains(&tries), "not given up and not in a spin: {tries}");
+    rig.wire().clear_rules();
+    rig.succeed(&names);
+    rig.finish();
+}
+
+#[test]
+fn m13_other_errors_are_retried_on_the_same_path_five_times() {
+    for status in [Status::new(2, 0x80), Status::new(0, 0x82), Status::new(0, 0x06)] {
+        let mut rig = Setup::new(2, 1).connect();
+        refuse_writes(&rig, 0, status);
+        refuse_writes(&rig, 1, status);
+        let names = rig.submit(writes(1, 1));
+        let outcomes = rig.answers(&names);
+        assert_eq!(error(&outcomes[0]), status);
+        let mut sent = [rig.sent(0), rig.sent(1)];
+        sent.sort_unstable();
+        assert_eq!(sent, [0, 6], "{status}: once and five retries, all on one path");
+        let (first, second) = (rig.path(0), rig.path(1));
+        assert_eq!(first.retries + second.retries, 5, "{status}");
+        assert_eq!(first.failovers + second.failovers, 0, "{status}");
+        rig.finish();
+    }
+}
+
+#[test]
+fn m13_an_error_with_dnr_is_not_retried() {
+    let mut rig = Setup::new(2, 1).connect();
+    let status = Status::new(2, 0x80).with_dnr();
+    refuse_writes(&rig, 0, status);
+    refuse_writes(&rig, 1, status);
+    let names = rig.submit(writes(4, 1));
+    for outcome in rig.answers(&names) {
+        assert_eq!(error(&outcome), status);
+    }
+    assert_eq!(rig.sent(0) + rig.sent(1), 4);
+    rig.finish();
+}
+
+#[test]
+fn m13_a_retry_waits_as_long_as_crd_says() {
+    let mut rig = Setup::new(1, 1).build();
+    // CRDT1 to CRDT3 of Identify Controller: bytes 128 to 133, units of 100 ms.
+    rig.wire().rule(|pdu| {
+        let of_controller = |sqe: anabranch_proto::nvme::Sqe| {
+            sqe.opcode() == admin::IDENTIFY && sqe.cdw(10) & 0xff == 1
+        };
+        if pdu.kind == crate::wire::kind::C2H_DATA && pdu.sqe.is_some_and(of_controller) {
+            for (index, delay) in [2u16, 5, 9].into_iter().enumerate() {
+                let at = 24 + 128 + 2 * index;
+                pdu.bytes[at..at + 2].copy_from_slice(&delay.to_le_bytes());
+            }
+        }
+    });
+    rig.connect(0);
+    for (crd, pause) in [(0, 0), (1, 200), (2, 500), (3, 900)] {
+        let left = Rc::new(Cell::new(2));
+        rig.wire().rule(move |pdu| {
+            if pdu.answers(io::WRITE) && left.get() > 0 {
+                left.set(left.get() - 1);
+                pdu.answer(Status::new(0, 0x06).with_crd(crd));
+            }
+        });
+        let before = rig.sent(0);
+        rig.io(writes(1, 1));
+        let sent = rig.seen(|pdu| pdu.is_io());
+        assert_eq!(sent.len(), before + 3, "two retries, then it goes well");
+        for pair in sent[before..].windows(2) {
+            let gap = pair[1].at.since(pair[0].at);
+            assert!(gap >= pause * MS && gap < (pause + 2) * MS, "CRD {crd}: {gap:?}");
+        }
+    }
+    rig.finish();
+}
+
+#[test]
+fn an_invalid_namespace_on_one_path_is_tried_on_another() {
+    for status in [Status::INVALID_NAMESPACE, Status::INVALID_NAMESPACE.with_dnr()] {
+        let mut rig = Setup::new(2, 1).connect();
+        refuse_writes(&rig, 0, status);
+        let scans = |rig: &Rig| rig.seen(|p| p.port == 0 && p.is_admin(admin::IDENTIFY)).len();
+        let before = scans(&rig);
+        rig.io(writes(10, 1));
+        assert_eq!(rig.path(1).commands[1], 10);
+        rig.run(2 * SECOND);
+        assert!(scans(&rig) > before, "the namespaces of that controller are looked at again");
+        rig.finish();
+    }
+}
+
+#[test]
+fn an_invalid_namespace_on_every_path_is_the_users() {
+    let mut rig = Setup::new(2, 1).connect();
+    let status = Status::INVALID_NAMESPACE.with_dnr();
+    refuse_writes(&rig, 0, status);
+    refuse_writes(&rig, 1, status);
+    let names = rig.submit(writes(4, 1));
+    for outcome in rig.answers(&names) {
+        assert_eq!(error(&outcome), status);
+    }
+    let sent = rig.sent(0) + rig.sent(1);
+    assert_eq!(sent, 8, "each was tried on both");
+    rig.finish();
+}
