@@ -219,6 +219,6 @@ mod tests {
             order.push(table[key]);
         }
         assert_eq!(order, [0, 1, 3]);
-        assert!(list.is_empty() && list.len() == 0);
+        assert!(list.is_empty());
     }
 }

@@ -126,8 +126,6 @@ impl Stream {
     ///
     /// # Errors
     /// Once, at the first thing that is wrong; all further input is swallowed.
-    // Not an iterator: the input comes in with each call.
-    #[expect(clippy::should_implement_trait)]
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, ProtocolError> {
         let result = match self.state {
             State::Head { have, common } => self.next_head(have, common, input),
