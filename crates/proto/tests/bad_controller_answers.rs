@@ -83,7 +83,7 @@ impl Rig {
             let view = View::of(rest, Role::Controller, self.format).expect("good").expect("whole");
             let pdu = Pdu::parse(&view).expect("good");
             let head = view.common().head_bytes() as usize;
-            sent.push((pdu.clone(), rest[head..head + pdu.data_bytes() as usize].to_vec()));
+            sent.push((pdu, rest[head..head + pdu.data_bytes() as usize].to_vec()));
             rest = &rest[view.common().plen() as usize..];
         }
         sent
@@ -137,7 +137,13 @@ impl Rig {
     }
 }
 
-/// What a controller says.
+/// Makes another command identifier of one.
+type Change = fn(Cid) -> Cid;
+
+/// What a controller says about a command.
+type Says<P> = fn(Cid) -> Vec<P>;
+
+/// Anything that a controller says.
 enum Given {
     Response(Cqe),
     Data(C2hData),
@@ -264,7 +270,7 @@ fn c20_b6_damaged_data_fails_the_command_and_keeps_the_connection() {
 
 #[test]
 fn c52_b7_answers_for_commands_that_are_not_there_touch_nothing() {
-    let wrong: [(&str, fn(Cid) -> Cid); 4] = [
+    let wrong: [(&str, Change); 4] = [
         ("a free tag", |cid| Cid(cid.0 + 2)),
         ("a tag beyond the depth", |cid| Cid(cid.0 | 0x0fff)),
         ("an earlier generation", |cid| Cid(cid.0.wrapping_sub(1 << 12))),
@@ -313,7 +319,7 @@ fn c54_a_write_may_be_answered_before_its_data_was_asked_for() {
 
 #[test]
 fn c55_read_data_out_of_place() {
-    let table: [(&str, u16, fn(Cid) -> Vec<C2hData>); 7] = [
+    let table: [(&str, u16, Says<C2hData>); 7] = [
         ("offset ahead", 4, |c| vec![data(c, 512, 512)]),
         ("offset repeated", 4, |c| vec![data(c, 0, 512), data(c, 0, 512)]),
         ("beyond the buffer", 4, |c| vec![data(c, 0, 4 * KIB + 4)]),
@@ -361,7 +367,7 @@ fn c56_success_with_too_little_data_is_an_error() {
 
 #[test]
 fn c57_requests_for_data_out_of_place() {
-    let table: [(&str, u16, fn(Cid) -> Vec<R2t>); 6] = [
+    let table: [(&str, u16, Says<R2t>); 6] = [
         ("offset ahead", 4, |c| vec![ask(c, 4096, 4096)]),
         ("length 0", 1, |c| vec![ask(c, 0, 0)]),
         ("beyond the command's data", 4, |c| vec![ask(c, 0, 16 * KIB + 4)]),
