@@ -90,7 +90,7 @@ impl AnaBook {
     /// ANA off for this controller, with a reason (M18).
     pub(super) fn configure(&mut self, facts: &Facts, max_bytes: u32) {
         self.log_bytes = None;
-        let Some(ana) = &facts.ana else { return };
+        let Some(ana) = &facts.ana else { return self.forgive() };
         let bytes = ana.log_bytes;
         match u32::try_from(bytes).ok().filter(|&bytes| bytes <= max_bytes) {
             Some(bytes) => self.log_bytes = Some(bytes),
@@ -98,10 +98,18 @@ impl AnaBook {
                 self.disabled = Some(format!(
                     "its log takes {bytes} bytes, one transfer carries at most {max_bytes}"
                 ));
+                self.forgive();
             }
         }
         self.limits = AnaLimits { group_id: ana.max_group, groups: ana.groups };
         self.transition_limit = Duration::from_secs(2 * u64::from(ana.transition_secs));
+    }
+
+    /// No log will say when a path that met an ANA status is better: it is taken to be so now.
+    fn forgive(&mut self) {
+        self.forgive_at = None;
+        self.suspects.clear();
+        self.generation += 1;
     }
 
     pub(super) fn take_disabled_reason(&mut self) -> Option<String> {
@@ -282,9 +290,7 @@ impl Controller {
             return self.fail(env, String::from("ANA transition took longer than ANATT"), false);
         }
         if self.ana.forgive_at.is_some_and(|at| at <= now) {
-            self.ana.forgive_at = None;
-            self.ana.suspects.clear();
-            self.ana.generation += 1;
+            self.ana.forgive();
             env.dirty = true;
         }
         if self.ana.retry_at.is_some_and(|at| at <= now) {

@@ -213,3 +213,22 @@ fn c61_a_log_that_never_works_again_ends_in_a_reset() {
     rig.advance_s(60);
     assert!(rig.event_count("live -> resetting (ANA log: Internal Error") == 1, "{:?}", rig.events);
 }
+
+#[test]
+fn m14_without_a_log_no_path_stays_out_for_longer_than_the_connection() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.ana = None;
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| {});
+    let generation = rig.controller(0).unwrap().ana_generation;
+    ana_error(&mut rig);
+    rig.run();
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending, "for a second");
+    // The connection is lost before that second is over, and with it the timer.
+    rig.cut(1);
+    rig.advance_s(15);
+    assert_eq!(rig.state(0), LIVE);
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+    assert!(rig.controller(0).unwrap().ana_generation > generation, "shards forgive it, too");
+}
