@@ -185,8 +185,14 @@ impl Uring {
     /// A receive buffer is free again: whoever waits for one goes on.
     pub(super) fn give_back(&mut self, buffer: u16) {
         self.buffers.provide(buffer);
-        if let Some(slot) = self.starved.pop_front() {
+        // One that is paused or receives already takes nothing: then it is the next one's turn.
+        while let Some(slot) = self.starved.pop_front() {
+            let receives = |conn: &Conn| conn.receiving.is_some();
+            let before = self.conns.get(slot).is_some_and(receives);
             self.receive(slot);
+            if !before && self.conns.get(slot).is_some_and(receives) {
+                return;
+            }
         }
     }
 
