@@ -2,14 +2,15 @@
 //! request is answered exactly once, every read is legal, nothing is left over, and the same seed
 //! gives the same run.
 //!
-//! `ANABRANCH_SEEDS=N` runs N seeds, `ANABRANCH_SEED=S` runs one and prints what it did.
+//! `ANABRANCH_SEEDS=N` runs N seeds (from `ANABRANCH_FIRST_SEED` on), `ANABRANCH_SEED=S` runs one
+//! and prints what it did.
 
 mod pair_world;
 
-use pair_world::{Outcome, run_seed};
+use pair_world::{Faults, Outcome, run_seed};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-fn run_all(seeds: std::ops::Range<u64>) -> Outcome {
+fn run_all(kind: Faults, seeds: std::ops::Range<u64>) -> Outcome {
     let next = AtomicU64::new(seeds.start);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let parts: Vec<Outcome> = std::thread::scope(|scope| {
@@ -22,7 +23,7 @@ fn run_all(seeds: std::ops::Range<u64>) -> Outcome {
                         if seed >= seeds.end {
                             return sum;
                         }
-                        let run = std::panic::catch_unwind(|| run_seed(seed, false));
+                        let run = std::panic::catch_unwind(|| run_seed(seed, kind, false));
                         let Ok(outcome) = run else {
                             panic!("seed {seed} failed: ANABRANCH_SEED={seed} replays it");
                         };
@@ -41,11 +42,11 @@ fn run_all(seeds: std::ops::Range<u64>) -> Outcome {
 #[test]
 fn every_request_is_answered_once_and_every_read_is_legal_under_faults() {
     if let Some(seed) = number("ANABRANCH_SEED") {
-        println!("{:?}", run_seed(seed, true));
+        println!("{:?}", run_seed(seed, Faults::Paths, true));
         return;
     }
     let seeds = number("ANABRANCH_SEEDS").unwrap_or(10_000);
-    let sum = run_all(0..seeds);
+    let sum = run_all(Faults::Paths, range(seeds));
     println!("{seeds} seeds: {sum:?}");
     // Each of these must have happened somewhere, or the run proves less than it says.
     assert!(sum.requests > seeds * 10, "the load did something");
@@ -57,13 +58,36 @@ fn every_request_is_answered_once_and_every_read_is_legal_under_faults() {
 }
 
 #[test]
+fn every_request_is_answered_once_whatever_administrators_do() {
+    if let Some(seed) = number("ANABRANCH_SEED") {
+        println!("{:?}", run_seed(seed, Faults::Administration, true));
+        return;
+    }
+    let seeds = number("ANABRANCH_SEEDS").unwrap_or(4_000);
+    let sum = run_all(Faults::Administration, range(seeds));
+    println!("{seeds} seeds: {sum:?}");
+    assert!(sum.requests > seeds * 10, "the load did something");
+    assert!(sum.errors > 0, "devices went away under requests");
+    assert!(sum.reconnects > 0, "controllers were reset");
+    assert!(sum.blocks_verified > seeds, "reads were checked");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_twice() {
     for seed in (0..1_000_000).step_by(9_973).take(40) {
-        let (first, second) = (run_seed(seed, false), run_seed(seed, false));
-        assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
-        assert_eq!(first, second, "seed {seed}");
+        for kind in [Faults::Paths, Faults::Administration] {
+            let (first, second) = (run_seed(seed, kind, false), run_seed(seed, kind, false));
+            assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
+            assert_eq!(first, second, "seed {seed}");
+        }
     }
-    assert_ne!(run_seed(1, false).trace_hash, run_seed(2, false).trace_hash);
+    let hash = |seed| run_seed(seed, Faults::Paths, false).trace_hash;
+    assert_ne!(hash(1), hash(2));
+}
+
+fn range(seeds: u64) -> std::ops::Range<u64> {
+    let first = number("ANABRANCH_FIRST_SEED").unwrap_or(0);
+    first..first + seeds
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -143,6 +143,8 @@ pub(super) struct Command {
     pub(super) charge: Option<Charge>,
     /// When the chosen path took it.
     pub(super) started: Time,
+    /// When it got its tag: its time limit runs from here, as in Linux.
+    pub(super) tagged: Time,
     /// Tries again for other reasons than the path.
     pub(super) retries: u8,
     /// Paths that failed under it, in a row.

@@ -225,7 +225,7 @@ impl Shard {
     }
 
     /// A command is with its path no longer: the charge goes back, to the part that made it.
-    fn leave_path(&mut self, key: Key) {
+    pub(super) fn leave_path(&mut self, key: Key) {
         let command = &mut self.commands[key];
         command.place = Place::Requeued;
         self.stats.paths[command.stats as usize].in_flight -= 1;

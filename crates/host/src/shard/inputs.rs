@@ -328,9 +328,11 @@ impl Shard {
             place: Place::Requeued,
             charge: None,
             started: now,
+            tagged: now,
             retries: 0,
             failovers: 0,
         };
+        let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads));
         let taken = slot.and_then(|slot| {
             let queue = self.queues[slot].as_mut()?;
             let key = self.commands.insert(command).ok()?;
@@ -376,9 +378,11 @@ impl Shard {
                 queue.io_timeout = view.io_timeout;
             }
         }
+        self.some_frozen = topology.heads.iter().any(|head| head.frozen > 0);
         self.topology = topology;
         self.refresh_slots();
         self.update_heads();
+        self.recall_waiting(now, bufs);
         self.sort_waiting();
         self.forget_controllers();
         self.heads_changed = true;
@@ -390,6 +394,7 @@ impl Shard {
             }
         }
         self.forget_heads();
+        self.stats.forget(&self.heads);
     }
 
     fn controller_slot(&mut self, id: ControllerId) -> &mut Option<ControllerEntry> {
@@ -419,6 +424,34 @@ impl Shard {
                 head.rebind(self.me, &self.controllers);
             }
         }
+    }
+
+    /// Commands without a tag leave a path that their head no longer has: behind the same NSID may
+    /// be another namespace by now.
+    fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        for slot in 0..self.queues.len() {
+            let Some(queue) = self.queues[slot].as_mut() else { continue };
+            // What was set aside came first; whatever belongs there is set aside again.
+            let lists =
+                [core::mem::take(&mut queue.set_aside), core::mem::take(&mut queue.waiting)];
+            for mut list in lists {
+                while let Some(key) = list.pop_front(&mut self.commands) {
+                    if has_lost_its_path(&self.commands[key], &self.heads) {
+                        self.recall(key, now, bufs);
+                    } else if let Some(queue) = self.queues[slot].as_mut() {
+                        queue.waiting.push_back(&mut self.commands, key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn recall(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        if matches!(self.commands[key].origin, Origin::Peer { .. }) {
+            return self.lost(key, Attempt::NeverSent, now, bufs);
+        }
+        self.leave_path(key);
+        self.dispatch(key, None, None, now, bufs);
     }
 
     fn forget_controllers(&mut self) {
@@ -517,6 +550,14 @@ impl Shard {
     fn queue_of(&mut self, conn: ConnId) -> Option<&mut Queue> {
         self.queues.get_mut(conn.index() as usize)?.as_deref_mut()
     }
+}
+
+/// Whether the path that was chosen for a command is no longer one of its head. A head that this
+/// worker does not know may be newer than its picture.
+fn has_lost_its_path(command: &Command, heads: &[Option<Box<HeadState>>]) -> bool {
+    heads.get(command.head.0 as usize).and_then(Option::as_ref).is_some_and(|head| {
+        head.gone || head.paths.iter().all(|path| path.view.controller != command.controller)
+    })
 }
 
 /// How bytes came in.

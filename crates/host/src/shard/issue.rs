@@ -8,6 +8,7 @@ use crate::table::Key;
 use crate::topology::{ControllerId, HeadView};
 use crate::user::{IoError, RequestOp};
 use anabranch_proto::machine::{Buffers, Time};
+use core::time::Duration;
 
 /// Blocks that one command can name (NLB is a 16-bit field, counted from 0).
 const NLB_BLOCKS_MAX: u32 = 1 << 16;
@@ -21,18 +22,42 @@ enum Next {
     Later,
 }
 
+/// What came of a request on the issue list.
+enum Outcome {
+    /// It is off the list.
+    Issued,
+    /// It waits for room in the command table.
+    NoRoom,
+    /// It waits for a pool buffer.
+    NoBuffer,
+}
+
+/// When a request that found no pool buffer looks again at the latest.
+const BUFFER_PAUSE: Duration = Duration::from_millis(10);
+
 impl Shard {
     /// Makes commands of the requests on the issue list, oldest first, while the table has room.
     pub(super) fn issue_requests(&mut self, now: Time, bufs: &mut dyn Buffers) {
-        while let Some(key) = self.issue.front(&self.requests) {
-            if !self.issue_request(key, now, bufs) {
-                return;
+        let mut passed = 0;
+        while passed < self.issue.len()
+            && let Some(key) = self.issue.front(&self.requests)
+        {
+            match self.issue_request(key, now, bufs) {
+                Outcome::Issued => {}
+                Outcome::NoRoom => return,
+                Outcome::NoBuffer => {
+                    // Those behind it may be what holds the pool's buffers: they go first.
+                    self.issue.unlink(&mut self.requests, key);
+                    self.issue.push_back(&mut self.requests, key);
+                    passed += 1;
+                    self.wake_at(now.after(BUFFER_PAUSE));
+                }
             }
         }
     }
 
-    /// Issues one request as a whole; `false` when it has to wait for room.
-    fn issue_request(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> bool {
+    /// Issues one request as a whole, unless it has to wait.
+    fn issue_request(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let head_id = self.requests[key].head;
         if matches!(self.requests[key].op, RequestOp::Flush) {
             return self.issue_flush(key, now, bufs);
@@ -42,17 +67,17 @@ impl Shard {
             let Some(head) = self.heads[head_id.0 as usize].as_ref() else {
                 request.error = Some(IoError::Gone);
                 self.issued(key, now);
-                return true;
+                return Outcome::Issued;
             };
             if self.commands.room() == 0 {
-                return false;
+                return Outcome::NoRoom;
             }
             match next_work(request, &head.view, bufs) {
                 Next::Made(work) => self.add_command(key, work, now, bufs),
-                Next::Later => return false,
+                Next::Later => return Outcome::NoBuffer,
                 Next::Complete => {
                     self.issued(key, now);
-                    return true;
+                    return Outcome::Issued;
                 }
             }
         }
@@ -60,17 +85,17 @@ impl Shard {
 
     /// A flush goes to each usable controller that has acknowledged writes of this head since its
     /// last flush, or to the one that the policy chooses when there is none such.
-    fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> bool {
+    fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
         let Some(head) = self.heads[id.0 as usize].as_ref() else {
             self.requests[key].error = Some(IoError::Gone);
             self.issued(key, now);
-            return true;
+            return Outcome::Issued;
         };
         if head.view.limits.volatile_write_cache {
             let paths = head.paths.len();
             if self.commands.room() as usize <= paths {
-                return false;
+                return Outcome::NoRoom;
             }
             let mut made = false;
             for index in 0..paths {
@@ -85,7 +110,7 @@ impl Shard {
         }
         self.requests[key].issued_blocks = 1;
         self.issued(key, now);
-        true
+        Outcome::Issued
     }
 
     fn flush_at(&self, head: usize, path: usize) -> Option<(ControllerId, u64)> {
@@ -104,6 +129,7 @@ impl Shard {
             place: Place::Requeued,
             charge: None,
             started: now,
+            tagged: now,
             retries: 0,
             failovers: 0,
         };

@@ -34,6 +34,9 @@ pub(crate) use inputs::{Received, ShardMail};
 /// Commands per request slot: a request is one or several commands.
 const COMMANDS_PER_REQUEST: u32 = 2;
 
+/// Command slots at the least: a flush needs one per path of its head, at once.
+const COMMANDS_MIN: u32 = 2048;
+
 /// Outputs that are ready at once grow beyond this only when queue pairs come and go in crowds.
 const OUTPUTS_RESERVED: usize = 256;
 
@@ -64,6 +67,8 @@ pub(crate) struct Shard {
     draining: bool,
     drained_reported: bool,
     heads_changed: bool,
+    /// Some head of the present picture is frozen.
+    some_frozen: bool,
 }
 
 impl Shard {
@@ -73,7 +78,8 @@ impl Shard {
         // Every other shard may carry all its commands through our queue pairs.
         let commands = requests
             .saturating_mul(COMMANDS_PER_REQUEST)
-            .saturating_mul(u32::from(config.data_workers.max(1)));
+            .saturating_mul(u32::from(config.data_workers.max(1)))
+            .max(COMMANDS_MIN);
         Shard {
             me,
             workers: config.data_workers + 1,
@@ -92,6 +98,7 @@ impl Shard {
             draining: false,
             drained_reported: false,
             heads_changed: false,
+            some_frozen: false,
         }
     }
 
@@ -159,7 +166,7 @@ impl Shard {
     }
 
     fn report_frozen(&mut self) {
-        if self.topology.heads.iter().all(|head| head.frozen == 0) {
+        if !self.some_frozen {
             return;
         }
         let epoch = self.topology.epoch;

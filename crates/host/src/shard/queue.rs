@@ -1,6 +1,6 @@
 //! One queue pair of this worker: its connection, its life, the commands on it.
 
-use super::command::{Command, Origin, Place};
+use super::command::{Command, Place};
 use crate::mail::OpenQueue;
 use crate::table::{Key, List, Table};
 use alloc::boxed::Box;
@@ -128,6 +128,10 @@ impl Queue {
     /// Takes the answer to Fabrics Connect.
     fn connected(&mut self, done: &Completion, bufs: &mut dyn Buffers) -> Progress {
         self.free_connect_data(bufs);
+        if self.phase == Phase::Closing {
+            // Too late: it was given up before it could open.
+            return Progress::Nothing;
+        }
         if !done.status.is_success() {
             let why = format!("Connect refused: {}", done.status);
             return Progress::GiveUp { why, do_not_retry: done.status.dnr() };
@@ -182,9 +186,7 @@ impl Queue {
                 return;
             }
             command.place = Place::Flying { slot };
-            if matches!(command.origin, Origin::Peer { .. }) {
-                command.started = now;
-            }
+            command.tagged = now;
             self.flying.push_back(commands, key);
         }
     }
@@ -196,7 +198,7 @@ impl Queue {
             Phase::Closing => self.close_guard,
             Phase::Open => {
                 let oldest = self.flying.front(commands)?;
-                Some(commands[oldest].started.after(self.io_timeout))
+                Some(commands[oldest].tagged.after(self.io_timeout))
             }
         }
     }

@@ -1,6 +1,8 @@
-//! This shard's figures, one entry per path and head that it has ever seen.
+//! This shard's figures, one entry per path and head. Entries of those that are gone are used
+//! again, so that connecting and disconnecting for ever takes no more memory.
 
 use super::Shard;
+use super::head::HeadState;
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
@@ -17,43 +19,74 @@ impl StatsTable {
     /// The entry of a path, made when it is new.
     pub(super) fn path(&mut self, head: HeadId, controller: ControllerId) -> u32 {
         let known = self.paths.iter().position(|p| p.head == head && p.controller == controller);
-        let index = known.unwrap_or_else(|| {
-            self.paths.push(PathStats {
-                head,
-                controller,
-                commands: [0; 3],
-                bytes: [0; 2],
-                errors: 0,
-                retries: 0,
-                failovers: 0,
-                uncertain_writes_resent: 0,
-                in_flight: 0,
-                numa_cached: false,
-                latency_ns: Box::new(Histogram::new()),
-            });
-            self.paths.len() - 1
-        });
-        index as u32
+        if let Some(index) = known {
+            return index as u32;
+        }
+        let new = PathStats {
+            head,
+            controller,
+            commands: [0; 3],
+            bytes: [0; 2],
+            errors: 0,
+            retries: 0,
+            failovers: 0,
+            uncertain_writes_resent: 0,
+            in_flight: 0,
+            numa_cached: false,
+            latency_ns: Box::new(Histogram::new()),
+        };
+        let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
+        place(&mut self.paths, free, new)
     }
 
     /// The entry of a head, made when it is new.
     pub(super) fn head(&mut self, head: HeadId) -> u32 {
         let known = self.heads.iter().position(|h| h.head == head);
-        let index = known.unwrap_or_else(|| {
-            self.heads.push(HeadStats {
-                head,
-                requests: [0; 3],
-                bytes: [0; 2],
-                errors: 0,
-                in_flight: 0,
-                requeued_no_usable_path: 0,
-                failed_no_available_path: 0,
-                latency_ns: Box::new(Histogram::new()),
-            });
-            self.heads.len() - 1
-        });
-        index as u32
+        if let Some(index) = known {
+            return index as u32;
+        }
+        let new = HeadStats {
+            head,
+            requests: [0; 3],
+            bytes: [0; 2],
+            errors: 0,
+            in_flight: 0,
+            requeued_no_usable_path: 0,
+            failed_no_available_path: 0,
+            latency_ns: Box::new(Histogram::new()),
+        };
+        let free = self.heads.iter().position(|h| h.head == NOBODY);
+        place(&mut self.heads, free, new)
     }
+
+    /// Sets the entries of paths and heads free that are no more. A path's commands in flight keep
+    /// its entry until the next picture.
+    pub(super) fn forget(&mut self, heads: &[Option<Box<HeadState>>]) {
+        let head_of = |id: HeadId| heads.get(id.0 as usize).and_then(Option::as_deref);
+        for path in self.paths.iter_mut().filter(|path| path.in_flight == 0) {
+            let known = head_of(path.head).is_some_and(|head| {
+                head.paths.iter().any(|known| known.view.controller == path.controller)
+            });
+            if !known {
+                path.head = NOBODY;
+            }
+        }
+        for entry in self.heads.iter_mut().filter(|entry| head_of(entry.head).is_none()) {
+            entry.head = NOBODY;
+        }
+    }
+}
+
+/// Whose entry it is when it is nobody's.
+const NOBODY: HeadId = HeadId(u32::MAX);
+
+fn place<T>(entries: &mut Vec<T>, free: Option<usize>, new: T) -> u32 {
+    let index = free.unwrap_or(entries.len());
+    match entries.get_mut(index) {
+        Some(entry) => *entry = new,
+        None => entries.push(new),
+    }
+    index as u32
 }
 
 impl Shard {
@@ -68,6 +101,30 @@ impl Shard {
             let waiting = head.active + head.held.len();
             self.stats.heads[head.stats as usize].in_flight = waiting;
         }
-        ShardStats { paths: self.stats.paths.clone(), heads: self.stats.heads.clone() }
+        let paths = self.stats.paths.iter().filter(|path| path.head != NOBODY);
+        let heads = self.stats.heads.iter().filter(|head| head.head != NOBODY);
+        ShardStats { paths: paths.cloned().collect(), heads: heads.cloned().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_paths_and_heads_that_are_gone_are_used_again() {
+        let mut stats = StatsTable::default();
+        let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0)));
+        stats.paths[first as usize].in_flight = 1;
+        stats.forget(&[]);
+        let second = stats.path(HeadId(0), ControllerId(1));
+        assert_ne!(first, second, "a command in flight still counts on the first");
+        stats.paths[first as usize].in_flight = 0;
+        for round in 2..100 {
+            stats.forget(&[]);
+            stats.path(HeadId(round), ControllerId(round));
+            assert_eq!(stats.head(HeadId(round)), head);
+        }
+        assert_eq!((stats.paths.len(), stats.heads.len()), (2, 1));
     }
 }

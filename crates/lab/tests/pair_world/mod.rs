@@ -5,13 +5,14 @@ mod setup;
 
 use anabranch_host::Worker;
 use anabranch_host::config::{ControllerOptions, HostConfig};
-use anabranch_host::verb::{HostSnapshot, Reply, Verb};
+use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb};
 use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::{LinkTimes, StreamId, World};
 use anabranch_policy::Policy;
-use anabranch_proto::nvme::AnaState;
-use anabranch_target::config::PortConfig;
+use anabranch_proto::machine::VerbId;
+use anabranch_proto::nvme::{AnaState, Uuid};
+use anabranch_target::config::{NamespaceConfig, PortConfig};
 use anabranch_target::{Shape, Target, TargetVerb};
 use std::time::Duration;
 
@@ -22,6 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const REQUESTS_PER_WORKER: u64 = 150;
 
+/// Which faults fall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Faults {
+    /// Paths and ANA states: no request may fail.
+    Paths,
+    /// What administrators do as well: namespaces and controllers come and go. Requests may fail,
+    /// but each is answered, nothing is left over, and no read is wrong.
+    Administration,
+}
+
 type Pair = World<Worker<Load>, Target>;
 
 /// What a run has seen.
@@ -29,6 +40,7 @@ type Pair = World<Worker<Load>, Target>;
 pub(crate) struct Outcome {
     pub(crate) trace_hash: u64,
     pub(crate) requests: u64,
+    pub(crate) errors: u64,
     pub(crate) blocks_verified: u64,
     pub(crate) failovers: u64,
     pub(crate) reconnects: u64,
@@ -41,6 +53,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: &Outcome) {
         self.trace_hash ^= other.trace_hash;
         self.requests += other.requests;
+        self.errors += other.errors;
         self.blocks_verified += other.blocks_verified;
         self.failovers += other.failovers;
         self.reconnects += other.reconnects;
@@ -60,11 +73,27 @@ struct Plan {
     kernel_exact: bool,
     depth: u32,
     faults: u64,
+    kind: Faults,
+    times: LinkTimes,
+    /// Verbs that must have been answered in the end.
+    asked: Vec<VerbId>,
+    /// Quiesce and freeze counts to take back.
+    quiesced: u32,
+    frozen: u32,
+    /// The target itself has changed what is behind the NSID: the namespace was removed and one of
+    /// that number came back, or it was made smaller. Until the host has heard of it (and nothing
+    /// says when a stalled path does), its commands meet the new one.
+    data_dropped: bool,
 }
 
 impl Plan {
-    fn draw(seed: u64) -> Plan {
+    fn draw(seed: u64, kind: Faults) -> Plan {
         let mut rng = Rng::new(seed);
+        let administration = kind == Faults::Administration;
+        let mut times = LinkTimes::default();
+        if administration && rng.percent(30) {
+            times.mail.1 = MS * 3;
+        }
         let options = ControllerOptions {
             queue_size: [16, 32, 128][rng.below(3) as usize],
             reconnect_delay: MS * (1 + rng.below(20) as u32),
@@ -74,6 +103,7 @@ impl Plan {
             admin_timeout: Duration::from_millis(100 + rng.below(400)),
             hdr_digest: rng.percent(30),
             data_digest: rng.percent(30),
+            nr_io_queues: (administration && rng.percent(30)).then_some(1),
             ..ControllerOptions::default()
         };
         Plan {
@@ -82,8 +112,14 @@ impl Plan {
             block_bytes: if rng.percent(50) { 512 } else { 4096 },
             policy: Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize],
             kernel_exact: rng.percent(25),
-            depth: 1 + rng.below(4) as u32,
-            faults: rng.below(8),
+            depth: if administration && rng.percent(50) { 60 } else { 1 + rng.below(4) as u32 },
+            faults: rng.below(if administration { 14 } else { 8 }),
+            kind,
+            times,
+            asked: Vec::new(),
+            quiesced: 0,
+            frozen: 0,
+            data_dropped: false,
             options,
             rng,
         }
@@ -129,13 +165,12 @@ fn job(plan: &mut Plan, seed: u64) -> Job {
 }
 
 /// Runs one seed; panics when something does not hold.
-pub(crate) fn run_seed(seed: u64, loud: bool) -> Outcome {
-    let mut plan = Plan::draw(seed);
+pub(crate) fn run_seed(seed: u64, kind: Faults, loud: bool) -> Outcome {
+    let mut plan = Plan::draw(seed, kind);
     let (hosts, targets) = (host(&mut plan), vec![target(&mut plan)]);
-    let mut world: Pair = World::new(hosts, targets, LinkTimes::default(), seed);
+    let mut world: Pair = World::new(hosts, targets, plan.times, seed);
     for index in 0..plan.ports {
-        let request = setup::connect(index, &plan.options);
-        let id = world.host_verb(Verb::Connect(Box::new(request)));
+        let id = world.host_verb(connect(&plan, index));
         let reply = world.host_answer(id, PATIENCE).expect("connect is answered");
         assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
     }
@@ -148,17 +183,24 @@ pub(crate) fn run_seed(seed: u64, loud: bool) -> Outcome {
         fault(&mut world, &mut plan, loud);
     }
     world.run(MS * 5);
-    heal(&mut world, &plan);
+    heal(&mut world, &mut plan);
     if loud {
         for (at, event) in world.host_events() {
             println!("{:>12} ns  {event}", at.ns());
         }
     }
-    finish(&mut world)
+    finish(&mut world, &mut plan)
+}
+
+fn connect(plan: &Plan, index: u16) -> Verb<LoadVerb> {
+    Verb::Connect(Box::new(setup::connect(index, &plan.options)))
 }
 
 fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     let port = plan.rng.below(u64::from(plan.ports)) as u16;
+    if plan.kind == Faults::Administration && plan.rng.percent(60) {
+        return administer(world, plan, port, loud);
+    }
     let draw = plan.rng.below(11);
     if loud {
         println!("{:>12} ns  fault {draw} (port {port})", world.now().ns());
@@ -208,7 +250,69 @@ fn stream_fault(world: &mut Pair, plan: &mut Plan, stream: StreamId, draw: u64) 
     }
 }
 
-fn heal(world: &mut Pair, plan: &Plan) {
+/// What an administrator may do, on either side, at the worst moment.
+fn administer(world: &mut Pair, plan: &mut Plan, port: u16, loud: bool) {
+    let draw = plan.rng.below(12);
+    if loud {
+        println!("{:>12} ns  administration {draw} (port {port})", world.now().ns());
+    }
+    let subsystem = setup::subsystem();
+    let device = || String::from("nvme0n1");
+    // Controllers are numbered on with each connect.
+    let controller = format!("nvme{}", plan.rng.below(u64::from(plan.ports) + 2));
+    let verb = match draw {
+        0 => {
+            world.target_verb(0, TargetVerb::NamespaceRemove { subsystem, nsid: 1 });
+            return;
+        }
+        1 | 2 => {
+            // The same one again, or another one under its NSID.
+            let uuid = plan.rng.percent(50).then(|| Uuid([2 + plan.rng.below(200) as u8; 16]));
+            plan.data_dropped = true;
+            let config = NamespaceConfig { uuid, ..setup::namespace(1, plan.block_bytes) };
+            world.target_verb(0, TargetVerb::NamespaceAdd { subsystem, config });
+            return;
+        }
+        3 => {
+            let bytes = (1 << 19) << plan.rng.below(3);
+            plan.data_dropped = true;
+            world.target_verb(0, TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
+            return;
+        }
+        4 => Verb::Reset { controller },
+        5 => Verb::Disconnect(Selection::Controller(controller)),
+        6 | 7 => connect(plan, port),
+        8 => {
+            plan.quiesced += 1;
+            Verb::Quiesce { device: device() }
+        }
+        9 => {
+            plan.frozen += 1;
+            Verb::Freeze { device: device() }
+        }
+        10 => Verb::Set {
+            object: device(),
+            attribute: "delayed_removal_secs".into(),
+            value: plan.rng.below(3).to_string(),
+        },
+        _ => Verb::Disconnect(Selection::All),
+    };
+    plan.asked.push(world.host_verb(verb));
+}
+
+fn heal(world: &mut Pair, plan: &mut Plan) {
+    for index in 0..plan.ports {
+        if plan.kind == Faults::Administration {
+            plan.asked.push(world.host_verb(connect(plan, index)));
+        }
+    }
+    let device = || String::from("nvme0n1");
+    for _ in 0..plan.quiesced {
+        plan.asked.push(world.host_verb(Verb::Unquiesce { device: device() }));
+    }
+    for _ in 0..plan.frozen {
+        plan.asked.push(world.host_verb(Verb::Unfreeze { device: device() }));
+    }
     for port in 0..plan.ports {
         world.target_verb(0, TargetVerb::Restore { port });
         world.target_verb(0, TargetVerb::Ana { port, group: 1, state: AnaState::Optimized });
@@ -230,12 +334,26 @@ fn let_load_end(world: &mut Pair) {
     panic!("the load does not come to its end");
 }
 
-fn finish(world: &mut Pair) -> Outcome {
-    let_load_end(world);
+fn finish(world: &mut Pair, plan: &mut Plan) -> Outcome {
+    if plan.kind == Faults::Paths {
+        let_load_end(world);
+    } else {
+        world.run(MS * 200);
+    }
     let id = world.host_verb(Verb::User(LoadVerb::Stop));
     let reply = world.host_answer(id, PATIENCE).expect("every request is answered in the end");
     let Reply::User(LoadReply::Report(report)) = reply else { panic!("a report: {reply:?}") };
-    check_report(&report);
+    match plan.kind {
+        Faults::Paths => check_report(&report),
+        // The register remembers one write of unknown outcome per block, not several.
+        Faults::Administration if report.errors == 0 && !plan.data_dropped => {
+            assert_eq!(report.verify_errors, 0, "every read is legal: {:?}", report.mismatches);
+        }
+        Faults::Administration => {}
+    }
+    for id in plan.asked.drain(..) {
+        world.host_answer(id, PATIENCE).expect("every verb is answered");
+    }
     let id = world.host_verb(Verb::Snapshot);
     let reply = world.host_answer(id, PATIENCE).expect("a snapshot is answered");
     let Reply::Snapshot(snapshot) = reply else { panic!("a snapshot: {reply:?}") };
@@ -246,6 +364,7 @@ fn finish(world: &mut Pair) -> Outcome {
     world.run(Duration::from_secs(10));
     assert_eq!(world.host_buffers(), 0, "every buffer of the host came back");
     outcome.requests = report.total_requests();
+    outcome.errors = report.errors;
     outcome.blocks_verified = report.blocks_verified;
     outcome.trace_hash = world.trace_hash();
     outcome
