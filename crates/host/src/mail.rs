@@ -210,7 +210,12 @@ pub enum CommandOutcome {
         result: u64,
     },
     /// The queue pair was lost or is not there.
-    Lost(Attempt),
+    Lost {
+        /// Whether the command had been sent.
+        attempt: Attempt,
+        /// The association that it was carried under: there is no way through it any more.
+        association: Association,
+    },
 }
 
 /// One shard's figures since its start.

@@ -1,7 +1,7 @@
 //! Requests and the commands that they are split into.
 
 use crate::table::Key;
-use crate::topology::{ControllerId, HeadId};
+use crate::topology::{Association, ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
 use anabranch_policy::{Charge, OpClass};
 use anabranch_proto::host_queue::HostData;
@@ -111,7 +111,7 @@ pub(super) enum Origin {
     /// A request of this shard.
     Own { request: Key, work: Work },
     /// Another shard, which submits through our queue pair.
-    Peer { worker: WorkerId, token: u64, sqe: Sqe, data: HostData },
+    Peer { worker: WorkerId, token: u64, association: Association, sqe: Sqe, data: HostData },
 }
 
 /// Where a command is.

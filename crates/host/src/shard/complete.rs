@@ -55,9 +55,10 @@ impl Shard {
     pub(super) fn lost(&mut self, key: Key, attempt: Attempt, now: Time, bufs: &mut dyn Buffers) {
         let command = &mut self.commands[key];
         let work = match &command.origin {
-            Origin::Peer { worker, token, .. } => {
-                let (worker, token) = (*worker, *token);
-                return self.answer_peer(key, worker, token, CommandOutcome::Lost(attempt));
+            Origin::Peer { worker, token, association, .. } => {
+                let (worker, token, association) = (*worker, *token, *association);
+                let outcome = CommandOutcome::Lost { attempt, association };
+                return self.answer_peer(key, worker, token, outcome);
             }
             Origin::Own { work, .. } => *work,
         };

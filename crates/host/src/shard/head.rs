@@ -2,7 +2,9 @@
 
 use super::stats::StatsTable;
 use crate::table::List;
-use crate::topology::{ControllerId, ControllerState, ControllerView, HeadView, PathView};
+use crate::topology::{
+    Association, ControllerId, ControllerState, ControllerView, HeadView, PathView,
+};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
@@ -31,9 +33,15 @@ pub(super) struct ControllerEntry {
     pub(super) slot: Option<u16>,
     /// Commands that hold a charge on its ledger.
     pub(super) charges: u32,
+    /// The worker that carries our commands has lost its queue pair of this association.
+    pub(super) carrier_lost: Option<Association>,
 }
 
 impl ControllerEntry {
+    pub(super) fn new(view: Arc<ControllerView>) -> ControllerEntry {
+        ControllerEntry { view, present: true, slot: None, charges: 0, carrier_lost: None }
+    }
+
     fn carrier(&self, me: WorkerId) -> Carrier {
         if !self.present {
             return Carrier::None;
@@ -45,7 +53,9 @@ impl ControllerEntry {
                 Some(slot) if usable => Carrier::Own { slot },
                 _ => Carrier::None,
             },
-            Some(&owner) if usable => Carrier::Peer { worker: owner },
+            Some(&owner) if usable && self.carrier_lost != Some(self.view.association) => {
+                Carrier::Peer { worker: owner }
+            }
             _ => Carrier::None,
         }
     }

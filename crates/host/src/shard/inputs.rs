@@ -247,15 +247,30 @@ impl Shard {
                 self.carry(from, (controller, association), (head, sqe, data), token, now);
             }
             ShardMail::Peer(PeerMail::Done { token, outcome }) => {
-                let key = Key::from_token(token);
-                if self.commands.get(key).is_some_and(|command| command.place == Place::Carried) {
-                    match outcome {
-                        CommandOutcome::Answered { status, result } => {
-                            self.answered(key, status, result, now, bufs);
-                        }
-                        CommandOutcome::Lost(attempt) => self.lost(key, attempt, now, bufs),
-                    }
+                self.carried(Key::from_token(token), outcome, now, bufs);
+            }
+        }
+    }
+
+    /// What became of a command that another worker carried.
+    fn carried(&mut self, key: Key, outcome: CommandOutcome, now: Time, bufs: &mut dyn Buffers) {
+        let Some(command) = self.commands.get(key) else { return };
+        if command.place != Place::Carried {
+            return;
+        }
+        let controller = command.controller;
+        match outcome {
+            CommandOutcome::Answered { status, result } => {
+                self.answered(key, status, result, now, bufs);
+            }
+            CommandOutcome::Lost { attempt, association } => {
+                // The carrier knows before the next picture does; until then nothing goes there.
+                let entry = self.controllers[controller.0 as usize].as_mut();
+                let lost = entry.map(|entry| entry.carrier_lost.replace(association));
+                if lost.is_some_and(|before| before != Some(association)) {
+                    self.rebind_all(now, bufs);
                 }
+                self.lost(key, attempt, now, bufs);
             }
         }
     }
@@ -321,7 +336,7 @@ impl Shard {
             })
         });
         let command = Command {
-            origin: Origin::Peer { worker: from, token, sqe, data },
+            origin: Origin::Peer { worker: from, token, association, sqe, data },
             head,
             controller,
             stats: u32::MAX,
@@ -346,7 +361,8 @@ impl Shard {
             Some(())
         });
         if taken.is_none() {
-            let outcome = CommandOutcome::Lost(Attempt::NeverSent);
+            let attempt = Attempt::NeverSent;
+            let outcome = CommandOutcome::Lost { attempt, association };
             let mail = Mail::Peer(PeerMail::Done { token, outcome });
             self.outputs.push_back(Output::Mail { to: from, mail });
         }
@@ -368,7 +384,7 @@ impl Shard {
                 }
                 None => {
                     let view = Arc::clone(view);
-                    *entry = Some(ControllerEntry { view, present: true, slot: None, charges: 0 });
+                    *entry = Some(ControllerEntry::new(view));
                 }
             }
         }
