@@ -120,7 +120,8 @@ pub struct Limits {
     pub queue_depth: u16,
     /// In-capsule data of I/O queues in bytes: 0 to 65536, a multiple of 16 (IOCCSZ).
     pub in_capsule_bytes: u32,
-    /// Data of one command in bytes: a power of two, 4096 to 1 MiB (MDTS).
+    /// Data of one command in bytes: a power of two, 16 KiB to 1 MiB (MDTS). The ANA log, at most
+    /// 8208 bytes, must fit, or hosts do without ANA.
     pub max_transfer_bytes: u32,
     /// Data of one H2CData PDU in bytes: 4096 to 1 MiB, a multiple of 4 (MAXH2CDATA).
     pub max_h2c_data_bytes: u32,
@@ -208,7 +209,7 @@ impl Limits {
         within("io_queues", self.io_queues.into(), 1, 1024)?;
         within("queue_depth", self.queue_depth.into(), 16, 1024)?;
         within("in_capsule_bytes", self.in_capsule_bytes.into(), 0, 65536)?;
-        within("max_transfer_bytes", self.max_transfer_bytes.into(), 4096, 1 << 20)?;
+        within("max_transfer_bytes", self.max_transfer_bytes.into(), 16 << 10, 1 << 20)?;
         within("max_h2c_data_bytes", self.max_h2c_data_bytes.into(), 4096, 1 << 20)?;
         within("connections", self.connections.into(), 1, 16384)?;
         within("ana_transition_s", self.ana_transition_s.into(), 1, 255)?;
