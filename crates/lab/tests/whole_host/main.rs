@@ -9,8 +9,17 @@ mod wire;
 
 mod all_paths_down;
 mod ana_follow;
+mod data_transfer;
+mod digests;
 mod failover;
+mod flush_fan_out;
 mod freeze_quiesce;
+mod namespace_changes;
 mod paths;
 mod policy_switch;
+mod queue_grants;
+mod requests;
+mod shared_queue;
+mod stale_completion;
 mod statuses;
+mod tag_exhaustion;

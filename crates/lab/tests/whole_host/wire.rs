@@ -28,6 +28,8 @@ pub(crate) struct Pdu {
     pub(crate) to_target: bool,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
+    /// Bytes on the wire.
+    pub(crate) len: usize,
     /// The command that it carries, belongs to, or answers.
     pub(crate) sqe: Option<Sqe>,
     /// What a rule may change; empty = it does not arrive. Not kept in the record.
@@ -123,6 +125,7 @@ impl Wire {
             to_target: passing.to_target,
             kind: bytes[0],
             flags: bytes[1],
+            len: bytes.len(),
             sqe: None,
             bytes,
         };

@@ -1,0 +1,109 @@
+//! Bytes that change on the way.
+
+use crate::rig::{Rig, Setup, reads, writes};
+use crate::wire::{Pdu, kind};
+use anabranch_proto::nvme::opcode::io;
+use std::cell::Cell;
+
+/// One PDU that fits has its byte at `at` (from its end when negative) changed.
+fn flip_once(rig: &Rig, fits: impl Fn(&Pdu) -> bool + 'static, at: isize) {
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        if fits(pdu) && once.replace(false) {
+            let index = if at < 0 { pdu.bytes.len() as isize + at } else { at };
+            pdu.bytes[index as usize] ^= 0x40;
+        }
+    });
+}
+
+fn with_digests() -> Rig {
+    let mut setup = Setup::new(2, 1);
+    setup.options.hdr_digest = true;
+    setup.options.data_digest = true;
+    let mut rig = setup.connect();
+    rig.io(writes(20, 0x5a));
+    rig
+}
+
+fn resets(rig: &mut Rig) -> u64 {
+    (0..2).map(|port| rig.controller(port).map_or(0, |c| c.resets)).sum()
+}
+
+fn read_all(rig: &mut Rig) {
+    for read in rig.io(reads(20)) {
+        assert!(read.data.iter().all(|&byte| byte == 0x5a));
+    }
+}
+
+#[test]
+fn b6_a_wrong_header_digest_from_the_target_resets_the_controller() {
+    let mut rig = with_digests();
+    let begin = rig.now();
+    flip_once(&rig, |pdu| pdu.port == 0 && pdu.answers(io::READ), 20);
+    read_all(&mut rig);
+    assert!(rig.event(begin, "nvme0: live -> resetting").is_some());
+    assert!(rig.path(0).failovers > 0, "what it carried has moved");
+    rig.wait_live(0);
+    assert_eq!(resets(&mut rig), 1);
+    read_all(&mut rig);
+    rig.finish();
+}
+
+#[test]
+fn b6_a_wrong_data_digest_of_a_read_retries_that_command_alone() {
+    let mut rig = with_digests();
+    let before = rig.sent(0) + rig.sent(1);
+    let is_data = |pdu: &Pdu| pdu.worker > 0 && pdu.kind == kind::C2H_DATA && pdu.port == 0;
+    // The payload, not the digest behind it.
+    flip_once(&rig, is_data, -100);
+    read_all(&mut rig);
+    assert_eq!(rig.sent(0) + rig.sent(1), before + 21, "one command was sent twice");
+    assert_eq!((rig.path(0).retries, rig.path(1).retries), (1, 0), "on its path");
+    assert_eq!((rig.path(0).failovers, resets(&mut rig)), (0, 0));
+    rig.finish();
+}
+
+#[test]
+fn b6_a_wrong_data_digest_of_a_write_retries_that_command_alone() {
+    for blocks in [1u32, 64] {
+        let mut rig = with_digests();
+        let carries = move |pdu: &Pdu| match pdu.kind {
+            kind::CAPSULE_CMD => blocks == 1 && pdu.is_io(),
+            kind::H2C_DATA => true,
+            _ => false,
+        };
+        flip_once(&rig, move |pdu| pdu.port == 0 && carries(pdu), -100);
+        let fill = 0x77;
+        let ops = (0..4).map(|n| crate::script::Op::Write { lba: n * 64, blocks, fill });
+        rig.io(ops);
+        let ops = (0..4).map(|n| crate::script::Op::Read { lba: n * 64, blocks });
+        for read in rig.io(ops) {
+            assert!(read.data.iter().all(|&byte| byte == fill), "{blocks} blocks");
+        }
+        assert_eq!((rig.path(0).retries, rig.path(1).retries), (1, 0), "{blocks} blocks");
+        assert_eq!((rig.path(0).failovers, resets(&mut rig)), (0, 0), "{blocks} blocks");
+        rig.finish();
+    }
+}
+
+#[test]
+fn b6_a_wrong_header_digest_from_the_host_ends_the_connection_and_nothing_is_lost() {
+    let mut rig = with_digests();
+    flip_once(&rig, |pdu| pdu.port == 0 && pdu.is_io(), 20);
+    read_all(&mut rig);
+    rig.wait_live(0);
+    assert_eq!(resets(&mut rig), 1);
+    rig.finish();
+}
+
+/// Without digests a byte that changed on the way is not noticed: what the tests above show is
+/// the digests' work.
+#[test]
+fn without_digests_a_changed_byte_arrives() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.io(writes(1, 0x5a));
+    flip_once(&rig, |pdu| pdu.worker > 0 && pdu.kind == kind::C2H_DATA, -100);
+    let read = rig.io(reads(1)).remove(0);
+    assert_eq!(read.data.iter().filter(|&&byte| byte != 0x5a).count(), 1);
+    rig.finish();
+}

@@ -1,0 +1,78 @@
+//! A flush reaches every controller that has acknowledged writes.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::script::Op;
+use anabranch_proto::nvme::AnaState;
+use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::opcode::io;
+
+/// Flushes that were sent to each port so far.
+fn flushes(rig: &Rig) -> [usize; 2] {
+    let sent = rig.seen(|pdu| pdu.is_io() && pdu.sqe.is_some_and(|s| s.opcode() == io::FLUSH));
+    [0, 1].map(|port| sent.iter().filter(|pdu| pdu.port == port).count())
+}
+
+fn flush(rig: &mut Rig) -> [usize; 2] {
+    let before = flushes(rig);
+    rig.io([Op::Flush]);
+    let after = flushes(rig);
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+#[test]
+fn a_flush_goes_to_each_controller_that_has_acknowledged_a_write_since() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io(writes(4, 1));
+    assert_eq!(flush(&mut rig), [1, 1]);
+    let [first, second] = flush(&mut rig);
+    assert_eq!(first + second, 1, "nothing is owed: one, as it was asked for");
+    rig.io(writes(1, 2));
+    assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1, "one write, one controller");
+    rig.io((0..4).map(|lba| Op::WriteFua { lba, blocks: 1, fill: 3 }));
+    assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1, "durable writes owe nothing");
+    rig.io((0..4).map(|lba| Op::Zero { lba, blocks: 1 }));
+    assert_eq!(flush(&mut rig), [1, 1], "zeroes are writes, too");
+    rig.finish();
+}
+
+#[test]
+fn a_flush_covers_the_writes_of_other_workers() {
+    let mut rig = Setup::new(2, 2).connect();
+    let names = rig.submit_to(2, "nvme0n1", writes(4, 1));
+    rig.succeed(&names);
+    assert_eq!(flush(&mut rig), [1, 1], "asked for on the first worker");
+    let names = rig.submit_to(2, "nvme0n1", [Op::Flush]);
+    let before: usize = flushes(&rig).iter().sum();
+    rig.succeed(&names);
+    assert_eq!(flushes(&rig).iter().sum::<usize>(), before + 1, "and known on the second");
+    rig.finish();
+}
+
+#[test]
+fn a_flush_that_failed_is_still_owed() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        if pdu.port == 1 && pdu.answers(io::FLUSH) {
+            pdu.answer(Status::INTERNAL_ERROR.with_dnr());
+        }
+    });
+    let names = rig.submit([Op::Flush]);
+    assert!(rig.answers(&names)[0].result.is_err(), "one failed, so the flush failed");
+    rig.wire().clear_rules();
+    assert_eq!(flush(&mut rig), [0, 1], "the controller that failed is asked again");
+    rig.finish();
+}
+
+#[test]
+fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io(writes(4, 1));
+    rig.ana(0, AnaState::Inaccessible);
+    rig.run(10 * MS);
+    assert_eq!(flush(&mut rig), [0, 1]);
+    rig.ana(0, AnaState::Optimized);
+    rig.run(SECOND);
+    assert_eq!(flush(&mut rig), [1, 0], "what it acknowledged is owed once it can be asked");
+    rig.finish();
+}

@@ -1,0 +1,66 @@
+//! Controllers grant fewer I/O queues than there are workers, and another number the next time.
+
+use crate::rig::{Rig, Setup, writes};
+use crate::wire::{Pdu, kind};
+use anabranch_host::verb::Verb;
+use anabranch_proto::nvme::opcode::admin;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Feature identifier of the number of queues.
+const NUMBER_OF_QUEUES: u32 = 7;
+
+/// I/O from every worker; gives back whose queue pairs carried it.
+fn carriers(rig: &mut Rig, workers: u16) -> BTreeSet<u16> {
+    let before = rig.seen(Pdu::is_io).len();
+    let names: Vec<u64> = (1..=workers)
+        .flat_map(|worker| rig.submit_to(worker, "nvme0n1", writes(10, worker as u8)))
+        .collect();
+    rig.succeed(&names);
+    let sent = rig.seen(Pdu::is_io).split_off(before);
+    assert_eq!(sent.len(), names.len());
+    sent.iter().map(|pdu| pdu.worker).collect()
+}
+
+#[test]
+fn b2_fewer_queues_than_workers_carry_the_io_of_all() {
+    for (granted, expected) in [(1, vec![1]), (2, vec![1, 2]), (64, vec![1, 2, 3])] {
+        let mut setup = Setup::new(2, 3);
+        setup.target.limits.io_queues = granted;
+        let mut rig = setup.connect();
+        let carriers: Vec<u16> = carriers(&mut rig, 3).into_iter().collect();
+        assert_eq!(carriers, expected, "{granted} granted");
+        rig.finish();
+    }
+}
+
+#[test]
+fn b2_the_number_may_change_with_every_reconnect() {
+    let mut rig = Setup::new(1, 3).build();
+    let granted = Rc::new(Cell::new(2u32));
+    let grant = Rc::clone(&granted);
+    rig.wire().rule(move |pdu| {
+        let of_queues = |sqe: anabranch_proto::nvme::Sqe| {
+            sqe.opcode() == admin::SET_FEATURES && sqe.cdw(10) & 0xff == NUMBER_OF_QUEUES
+        };
+        if pdu.kind == kind::CAPSULE_RESP && pdu.worker == 0 && pdu.sqe.is_some_and(of_queues) {
+            // Both counts start at 0.
+            let count = grant.get() - 1;
+            pdu.bytes[8..12].copy_from_slice(&(count << 16 | count).to_le_bytes());
+        }
+    });
+    rig.connect(0);
+    assert_eq!(carriers(&mut rig, 3), BTreeSet::from([1, 2]));
+    for (count, expected) in [(1, vec![1]), (3, vec![1, 2, 3]), (2, vec![1, 2])] {
+        granted.set(count);
+        // I/O is under way while the number changes.
+        let under_way = rig.submit_to(3, "nvme0n1", writes(60, 9));
+        rig.done(Verb::Reset { controller: "nvme0".into() });
+        rig.wait_live(0);
+        rig.succeed(&under_way);
+        let carriers: Vec<u16> = carriers(&mut rig, 3).into_iter().collect();
+        assert_eq!(carriers, expected, "{count} granted");
+    }
+    rig.finish();
+}

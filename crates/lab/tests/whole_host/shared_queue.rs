@@ -1,0 +1,54 @@
+//! The single shared queue: all workers submit through one queue pair per path.
+
+use crate::rig::{MS, Setup, reads, writes};
+use crate::setup;
+use crate::wire::Pdu;
+use anabranch_policy::Policy;
+use anabranch_proto::machine::WorkerId;
+use std::collections::BTreeSet;
+
+#[test]
+fn one_queue_pair_per_path_carries_the_io_of_all_workers() {
+    for policy in Policy::ALL {
+        let mut setup = Setup::new(2, 3);
+        setup.host.shared_queue = true;
+        setup.host.default_policy = policy;
+        let mut rig = setup.connect();
+        let names: Vec<u64> =
+            (1..=3).flat_map(|worker| rig.submit_to(worker, "nvme0n1", writes(40, 5))).collect();
+        rig.succeed(&names);
+        for worker in 1..=3 {
+            let names = rig.submit_to(worker, "nvme0n1", reads(40));
+            let outcomes = rig.succeed(&names);
+            assert!(outcomes.iter().all(|read| read.data.iter().all(|&byte| byte == 5)));
+        }
+        let sent = rig.seen(Pdu::is_io);
+        assert_eq!(sent.len(), 240, "{policy}");
+        let streams: BTreeSet<_> = sent.iter().map(|pdu| (pdu.port, pdu.serial)).collect();
+        let ports: BTreeSet<_> = sent.iter().map(|pdu| pdu.port).collect();
+        assert_eq!(streams.len(), ports.len(), "{policy}: one queue pair per path");
+        assert!(policy == Policy::Numa || ports.len() == 2, "{policy} uses both paths");
+        rig.finish();
+    }
+}
+
+#[test]
+fn its_loss_moves_the_io_of_all_workers() {
+    let mut setup = Setup::new(2, 3);
+    setup.host.shared_queue = true;
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.slow_stream(stream, 100 * MS);
+    let names: Vec<u64> =
+        (1..=3).flat_map(|worker| rig.submit_to(worker, "nvme0n1", writes(20, 5))).collect();
+    rig.run(10 * MS);
+    assert_eq!(rig.answered(&names), 30);
+    let begin = rig.now();
+    rig.world.break_stream(stream);
+    let outcomes = rig.succeed(&names);
+    assert!(outcomes.iter().all(|outcome| outcome.at.since(begin) < 2 * MS));
+    assert_eq!(rig.path(0).failovers, 30);
+    assert_eq!(rig.path(0).uncertain_writes_resent, 30);
+    rig.wait_live(0);
+    rig.finish();
+}
