@@ -250,8 +250,8 @@ pub struct PathStats {
     pub in_flight: u32,
     /// The path is the one that `numa` has cached for this worker.
     pub numa_cached: bool,
-    /// Latency of commands completed well, ns.
-    pub latency_ns: Box<Histogram>,
+    /// Latency of commands completed well, ns; nothing is kept before the first.
+    pub latency_ns: Option<Box<Histogram>>,
 }
 
 /// Per head and shard.
@@ -271,6 +271,6 @@ pub struct HeadStats {
     pub requeued_no_usable_path: u64,
     /// Commands that found no available path and failed (`io_fail_no_available_path_count`).
     pub failed_no_available_path: u64,
-    /// Latency of requests completed well, ns.
-    pub latency_ns: Box<Histogram>,
+    /// Latency of requests completed well, ns; nothing is kept before the first.
+    pub latency_ns: Option<Box<Histogram>>,
 }

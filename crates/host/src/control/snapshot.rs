@@ -185,7 +185,9 @@ fn add_head(sum: &mut HeadSnapshot, more: &HeadStats) {
     sum.in_flight += u64::from(more.in_flight);
     sum.requeued_no_usable_path += more.requeued_no_usable_path;
     sum.failed_no_available_path += more.failed_no_available_path;
-    sum.latency_ns.merge(&more.latency_ns);
+    if let Some(latency_ns) = &more.latency_ns {
+        sum.latency_ns.merge(latency_ns);
+    }
 }
 
 fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
@@ -196,5 +198,7 @@ fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     sum.failovers += more.failovers;
     sum.uncertain_writes_resent += more.uncertain_writes_resent;
     sum.in_flight += u64::from(more.in_flight);
-    sum.latency_ns.merge(&more.latency_ns);
+    if let Some(latency_ns) = &more.latency_ns {
+        sum.latency_ns.merge(latency_ns);
+    }
 }

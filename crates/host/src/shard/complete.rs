@@ -82,7 +82,8 @@ impl Shard {
         if class < 2 {
             stats.bytes[class] += bytes;
         }
-        stats.latency_ns.record(now.since(command.started).as_nanos() as u64);
+        let latency_ns = now.since(command.started).as_nanos() as u64;
+        stats.latency_ns.get_or_insert_default().record(latency_ns);
         if let Some(head) = self.heads[command.head.0 as usize].as_ref() {
             let path = head.paths.iter().find(|path| path.view.controller == command.controller);
             match (path, work) {
@@ -282,7 +283,7 @@ impl Shard {
                         stats.bytes[class] += u64::from(bytes);
                     }
                     let latency = now.since(request.submitted).as_nanos() as u64;
-                    stats.latency_ns.record(latency);
+                    stats.latency_ns.get_or_insert_default().record(latency);
                 }
             }
         }

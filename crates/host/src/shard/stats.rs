@@ -5,9 +5,8 @@ use super::Shard;
 use super::head::HeadState;
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use anabranch_policy::{Histogram, Policy};
+use anabranch_policy::Policy;
 
 #[derive(Default)]
 pub(super) struct StatsTable {
@@ -33,7 +32,7 @@ impl StatsTable {
             uncertain_writes_resent: 0,
             in_flight: 0,
             numa_cached: false,
-            latency_ns: Box::new(Histogram::new()),
+            latency_ns: None,
         };
         let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
         place(&mut self.paths, free, new)
@@ -53,7 +52,7 @@ impl StatsTable {
             in_flight: 0,
             requeued_no_usable_path: 0,
             failed_no_available_path: 0,
-            latency_ns: Box::new(Histogram::new()),
+            latency_ns: None,
         };
         let free = self.heads.iter().position(|h| h.head == NOBODY);
         place(&mut self.heads, free, new)

@@ -119,7 +119,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         uncertain_writes_resent: 4,
         in_flight: 0,
         numa_cached: true,
-        latency_ns: Box::default(),
+        latency_ns: None,
     };
     let of_head = HeadStats {
         head,
@@ -129,7 +129,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         in_flight: 0,
         requeued_no_usable_path: 10 * times,
         failed_no_available_path: 20 * times,
-        latency_ns: Box::default(),
+        latency_ns: None,
     };
     ShardStats { paths: vec![path], heads: vec![of_head] }
 }

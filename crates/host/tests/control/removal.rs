@@ -24,7 +24,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         uncertain_writes_resent: 4,
         in_flight,
         numa_cached: true,
-        latency_ns: Box::default(),
+        latency_ns: None,
     };
     let of_head = HeadStats {
         head,
@@ -34,7 +34,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         in_flight,
         requeued_no_usable_path: 10,
         failed_no_available_path: 20,
-        latency_ns: Box::default(),
+        latency_ns: None,
     };
     ShardStats { paths: vec![path], heads: vec![of_head] }
 }
