@@ -5,6 +5,7 @@ use super::Shard;
 use super::head::HeadState;
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use anabranch_policy::Policy;
 
