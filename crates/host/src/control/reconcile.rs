@@ -187,7 +187,13 @@ impl Control {
             ));
         }
         let head = &mut subsystem.heads[at];
-        if head.blocks != namespace.blocks {
+        if head.blocks != namespace.blocks && head.paths.is_empty() {
+            // It has changed while the head was without a path: nobody says otherwise.
+            let from_bytes = head.bytes();
+            head.blocks = namespace.blocks;
+            let to_bytes = head.bytes();
+            self.env.event(HostEvent::HeadResized { head: name.clone(), from_bytes, to_bytes });
+        } else if head.blocks != namespace.blocks {
             // Somebody has missed a change of size.
             self.rescan.extend(head.paths.iter().map(|path| path.controller));
         }

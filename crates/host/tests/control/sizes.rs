@@ -2,6 +2,7 @@
 
 use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::verb::{Selection, Verb};
 
 #[test]
 fn m20_a_path_with_another_capacity_is_taken_out() {
@@ -39,6 +40,21 @@ fn a_resize_is_followed_and_asks_the_other_paths_too() {
     let head = rig.head("nvme0n1").unwrap();
     assert_eq!(head.blocks, 512);
     assert!(head.paths.iter().all(|path| path.ready));
+}
+
+#[test]
+fn a_size_that_changed_while_no_path_was_there_is_taken_from_the_first_that_comes_back() {
+    let mut rig = Rig::connected(1);
+    rig.set("nvme0n1", "delayed_removal_secs", "30").unwrap();
+    rig.verb(Verb::Disconnect(Selection::All));
+    rig.advance_s(1);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.connect_ok(1, |_| ());
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 4096);
+    assert!(head.paths[0].ready);
+    assert_eq!(rig.event_count("capacity change from 1048576 to 2097152 bytes"), 1);
 }
 
 #[test]
