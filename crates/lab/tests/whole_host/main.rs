@@ -14,6 +14,8 @@ mod digests;
 mod failover;
 mod flush_fan_out;
 mod freeze_quiesce;
+mod kernel_exact;
+mod life_under_load;
 mod namespace_changes;
 mod paths;
 mod policy_switch;

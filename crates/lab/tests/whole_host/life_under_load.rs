@@ -1,0 +1,125 @@
+//! Controllers are reset, added, removed and shut down while I/O runs.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::setup;
+use crate::wire::Pdu;
+use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_proto::machine::WorkerId;
+
+/// Requests on both workers; some of them are under way when this returns.
+fn load(rig: &mut Rig) -> Vec<u64> {
+    let names = (1..=2).flat_map(|w| rig.submit_to(w, "nvme0n1", writes(64, 1))).collect();
+    rig.run(MS / 25);
+    names
+}
+
+#[test]
+fn a_reset_of_every_controller_in_turn_loses_nothing() {
+    let mut rig = Setup::new(2, 2).connect();
+    let mut names = Vec::new();
+    for controller in ["nvme0", "nvme1", "nvme0"] {
+        names.extend(load(&mut rig));
+        rig.done(Verb::Reset { controller: controller.into() });
+        names.extend(load(&mut rig));
+    }
+    rig.succeed(&names);
+    assert_eq!(rig.get("nvme0", "reset_count"), "2");
+    rig.finish();
+}
+
+#[test]
+fn a_reset_of_the_only_controller_loses_nothing() {
+    let mut rig = Setup::new(1, 2).connect();
+    let mut names = load(&mut rig);
+    let reset = rig.start(Verb::Reset { controller: "nvme0".into() });
+    names.extend(load(&mut rig));
+    let reply = rig.world.host_answer(reset, SECOND).expect("it comes back at once");
+    assert!(matches!(reply, Reply::Done), "{reply:?}");
+    rig.succeed(&names);
+    rig.finish();
+}
+
+#[test]
+fn a_path_that_joins_under_load_takes_its_share() {
+    let mut rig = Setup::new(2, 2).build();
+    rig.connect(0);
+    let mut names = load(&mut rig);
+    rig.connect(1);
+    names.extend(load(&mut rig));
+    rig.succeed(&names);
+    assert!(rig.sent(1) >= 60, "{} of the last 128", rig.sent(1));
+    assert_eq!(rig.snapshot().subsystems[0].heads.len(), 1);
+    rig.finish();
+}
+
+#[test]
+fn a_path_that_is_removed_under_load_loses_nothing_and_moves_nothing() {
+    let mut rig = Setup::new(2, 2).connect();
+    let mut names = load(&mut rig);
+    let gone = rig.start(Verb::Disconnect(Selection::Controller("nvme0".into())));
+    names.extend(load(&mut rig));
+    let reply = rig.world.host_answer(gone, 10 * SECOND).expect("it goes");
+    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    rig.succeed(&names);
+    assert_eq!(rig.seen(Pdu::is_io).len(), names.len(), "drained: each was sent once");
+    rig.finish();
+}
+
+#[test]
+fn the_last_path_removed_under_load_answers_everything() {
+    let mut rig = Setup::new(1, 2).connect();
+    let mut names = load(&mut rig);
+    let gone = rig.start(Verb::Disconnect(Selection::All));
+    names.extend(load(&mut rig));
+    let reply = rig.world.host_answer(gone, 10 * SECOND).expect("it goes");
+    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    let outcomes = rig.answers(&names);
+    assert!(outcomes.iter().any(|outcome| outcome.result.is_ok()));
+    assert!(outcomes.iter().any(|outcome| outcome.result.is_err()), "what came too late fails");
+    rig.finish();
+}
+
+#[test]
+fn shutdown_under_load_answers_what_it_took() {
+    let mut rig = Setup::new(2, 2).connect();
+    let names = load(&mut rig);
+    let reply = rig.ask(Verb::Shutdown);
+    assert!(matches!(reply, Reply::ShutDown { unanswered: 0 }), "{reply:?}");
+    rig.succeed(&names);
+    assert!(rig.snapshot().subsystems.is_empty());
+}
+
+#[test]
+fn shutdown_counts_what_it_could_not_answer_in_time() {
+    let mut setup = Setup::new(1, 1);
+    setup.host.shutdown_timeout = SECOND;
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.silence_stream(stream);
+    let names = rig.submit(writes(7, 1));
+    rig.run(MS);
+    let begin = rig.now();
+    let reply = rig.ask(Verb::Shutdown);
+    assert!(matches!(reply, Reply::ShutDown { unanswered: 7 }), "{reply:?}");
+    let took = rig.now().since(begin);
+    assert!(took < 4 * SECOND, "{took:?}");
+    rig.run(SECOND);
+    assert!(rig.answers(&names).iter().all(|outcome| outcome.result.is_err()));
+    assert_eq!(rig.world.host_buffers(), 0);
+}
+
+#[test]
+fn a_new_io_timeout_holds_for_commands_in_flight() {
+    let mut rig = Setup::new(2, 1).connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.silence_stream(stream);
+    let names = rig.submit(writes(4, 1));
+    rig.run(2 * SECOND);
+    assert_eq!(rig.answered(&names), 2, "30 s by default");
+    rig.set("nvme0", "io_timeout", "3");
+    let begin = rig.now();
+    let last = rig.succeed(&names).iter().map(|outcome| outcome.at).max().expect("some");
+    assert!(last.since(begin) < 1100 * MS, "{:?}", last.since(begin));
+    rig.wait_live(0);
+    rig.finish();
+}
