@@ -209,12 +209,13 @@ pub enum CommandOutcome {
         /// The command-specific result.
         result: u64,
     },
-    /// The queue pair was lost or is not there.
+    /// It was not carried, or its queue pair was lost.
     Lost {
         /// Whether the command had been sent.
         attempt: Attempt,
-        /// The association that it was carried under: there is no way through it any more.
-        association: Association,
+        /// The association whose queue pair is gone: there is no way through it any more. `None`
+        /// when only this command came back.
+        gone: Option<Association>,
     },
 }
 

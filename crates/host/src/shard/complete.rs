@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    fn answer_peer(
+    pub(super) fn answer_peer(
         &mut self,
         key: Key,
         to: anabranch_proto::machine::WorkerId,
@@ -57,7 +57,7 @@ impl Shard {
         let work = match &command.origin {
             Origin::Peer { worker, token, association, .. } => {
                 let (worker, token, association) = (*worker, *token, *association);
-                let outcome = CommandOutcome::Lost { attempt, association };
+                let outcome = CommandOutcome::Lost { attempt, gone: Some(association) };
                 return self.answer_peer(key, worker, token, outcome);
             }
             Origin::Own { work, .. } => *work,

@@ -263,11 +263,13 @@ impl Shard {
             CommandOutcome::Answered { status, result } => {
                 self.answered(key, status, result, now, bufs);
             }
-            CommandOutcome::Lost { attempt, association } => {
+            CommandOutcome::Lost { attempt, gone } => {
                 // The carrier knows before the next picture does; until then nothing goes there.
                 let entry = self.controllers[controller.0 as usize].as_mut();
-                let lost = entry.map(|entry| entry.carrier_lost.replace(association));
-                if lost.is_some_and(|before| before != Some(association)) {
+                if let (Some(entry), Some(_)) = (entry, gone)
+                    && entry.carrier_lost != gone
+                {
+                    entry.carrier_lost = gone;
                     self.rebind_all(now, bufs);
                 }
                 self.lost(key, attempt, now, bufs);
@@ -347,6 +349,7 @@ impl Shard {
             retries: 0,
             failovers: 0,
         };
+        let queue_is_gone = slot.is_none();
         let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads));
         let taken = slot.and_then(|slot| {
             let queue = self.queues[slot].as_mut()?;
@@ -362,7 +365,8 @@ impl Shard {
         });
         if taken.is_none() {
             let attempt = Attempt::NeverSent;
-            let outcome = CommandOutcome::Lost { attempt, association };
+            let gone = queue_is_gone.then_some(association);
+            let outcome = CommandOutcome::Lost { attempt, gone };
             let mail = Mail::Peer(PeerMail::Done { token, outcome });
             self.outputs.push_back(Output::Mail { to: from, mail });
         }
@@ -463,8 +467,9 @@ impl Shard {
     }
 
     fn recall(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
-        if matches!(self.commands[key].origin, Origin::Peer { .. }) {
-            return self.lost(key, Attempt::NeverSent, now, bufs);
+        if let Origin::Peer { worker, token, .. } = self.commands[key].origin {
+            let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
+            return self.answer_peer(key, worker, token, outcome);
         }
         self.leave_path(key);
         self.dispatch(key, None, None, now, bufs);
