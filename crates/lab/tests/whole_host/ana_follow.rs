@@ -61,6 +61,25 @@ fn m14_an_ana_status_takes_the_path_out_until_a_fresh_log() {
 }
 
 #[test]
+fn m14_the_command_that_met_it_waits_for_the_log_too() {
+    let mut rig = Setup::new(1, 1).connect();
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::WRITE) && once.replace(false) {
+            pdu.answer(Status::ANA_TRANSITION);
+        }
+    });
+    let admin = rig.world.stream(WorkerId(0), &crate::setup::port(0)).expect("open");
+    rig.world.stall_stream(admin, 500 * MS);
+    let names = rig.submit(writes(1, 1));
+    rig.run(400 * MS);
+    assert_eq!((rig.sent(0), rig.answered(&names)), (1, 0), "not sent again before that");
+    rig.succeed(&names);
+    assert_eq!(rig.sent(0), 2);
+    rig.finish();
+}
+
+#[test]
 fn m15_a_change_that_lasts_resets_the_controller_and_io_goes_on() {
     let mut setup = Setup::new(2, 1);
     setup.target.limits.ana_transition_s = 2;

@@ -6,6 +6,7 @@ use crate::setup;
 use crate::wire::kind;
 use anabranch_host::user::Refused;
 use anabranch_host::verb::Verb;
+use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::admin;
 use anabranch_target::TargetVerb;
 
@@ -44,6 +45,28 @@ fn a_namespace_that_goes_under_load_answers_every_request_and_spares_the_others(
     let unknown = Err(Failure::Refused(Refused::UnknownHead));
     assert_eq!(rig.answers(&late)[0].result, unknown);
     assert_eq!(rig.snapshot().subsystems[0].heads.len(), 1);
+    rig.finish();
+}
+
+#[test]
+fn a_namespace_that_goes_leaves_the_shared_queue_to_the_others() {
+    let mut setup = Setup::new(1, 2);
+    setup.host.shared_queue = true;
+    setup.options.queue_size = 16;
+    setup.namespaces().push(setup::namespace(2, 512));
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.slow_stream(stream, 20 * MS);
+    // Most of these wait for a tag with the worker that carries them.
+    let going = rig.submit_to(2, "nvme0n2", writes(60, 1));
+    rig.run(MS);
+    rig.target(TargetVerb::NamespaceRemove { subsystem: setup::subsystem(), nsid: 2 });
+    let begin = rig.now();
+    rig.answers(&going);
+    rig.run(3 * SECOND);
+    let staying = rig.submit_to(2, "nvme0n1", writes(20, 1));
+    rig.succeed(&staying);
+    assert_eq!(rig.event(begin, "nvme0: live"), None, "the controller stayed live all the time");
     rig.finish();
 }
 
