@@ -3,10 +3,11 @@
 set -euo pipefail
 E2E=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$E2E/../.." && pwd)
-ANABRANCH=${ANABRANCH:-${CARGO_TARGET_DIR:-$ROOT/target}/debug/anabranch}
+ANABRANCH=$(realpath "${ANABRANCH:-${CARGO_TARGET_DIR:-$ROOT/target}/debug/anabranch}")
 export RUST_BACKTRACE=1
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/anabranch-e2e.XXXXXX")
+cd "$work" # programs may leave files where they run; fio does
 started=()  # processes to end
 at_exit=()  # functions to call before that
 failures=0
@@ -28,7 +29,7 @@ finish() {
   done
   [ $failures = 0 ] || [ $status != 0 ] || status=1
   case $status in
-    0 | 77) rm -rf "$work" ;;
+    0 | 77) cd / && rm -rf "$work" ;;
     *) rmdir "$work" 2>/dev/null || echo "kept for a look: $work" >&2 ;;
   esac
   exit $status
