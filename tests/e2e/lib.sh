@@ -3,7 +3,7 @@
 set -euo pipefail
 E2E=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$E2E/../.." && pwd)
-ANABRANCH=$(realpath "${ANABRANCH:-${CARGO_TARGET_DIR:-$ROOT/target}/debug/anabranch}")
+ANABRANCH=$(realpath -m "${ANABRANCH:-${CARGO_TARGET_DIR:-$ROOT/target}/debug/anabranch}")
 export RUST_BACKTRACE=1
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/anabranch-e2e.XXXXXX")
