@@ -168,6 +168,14 @@ pub enum ToControl {
         /// The epoch in which it was seen frozen.
         epoch: u64,
     },
+    /// No command of a quiesced head is given a tag here any more. Sent once per topology epoch in
+    /// which the head is quiesced.
+    Quiesced {
+        /// The head.
+        head: HeadId,
+        /// The epoch in which it was seen quiesced.
+        epoch: u64,
+    },
     /// Answer to `Drain`: nothing is in flight.
     Drained,
 }

@@ -60,7 +60,7 @@ pub enum Verb<U> {
         /// `nvmeN`.
         controller: String,
     },
-    /// Stop dispatch on a head; commands in flight go on. Nests.
+    /// Stop dispatch on a head and answer when every worker has; commands in flight go on. Nests.
     Quiesce {
         /// `nvmeXnY`.
         device: String,

@@ -5,6 +5,7 @@ use super::controller::Controller;
 use super::env::Env;
 use super::lifecycle::Phase;
 use super::link::{Answer, Purpose};
+use super::waits::Stop;
 use crate::mail::ToControl;
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::verb::{Reply, Verb, VerbError};
@@ -132,7 +133,10 @@ impl Control {
                 });
             }
             ToControl::Stats { id, stats } => self.stats_arrived(from, id, *stats, bufs),
-            ToControl::Frozen { head, epoch } => self.frozen(from, head, epoch),
+            ToControl::Frozen { head, epoch } => self.stopped(from, Stop::Freeze, head, epoch),
+            ToControl::Quiesced { head, epoch } => {
+                self.stopped(from, Stop::Quiesce, head, epoch);
+            }
             ToControl::Drained => self.drained(from),
         }
     }

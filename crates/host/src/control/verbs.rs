@@ -4,6 +4,7 @@ use super::controller::{Controller, Kind, Waiter};
 use super::discovery::DiscoveryRead;
 use super::link::{Payload, Purpose};
 use super::subsystem::Head;
+use super::waits::Stop;
 use super::waits::{RemovalWait, StatsFor};
 use super::{Control, wire};
 use crate::config::{ConnectRequest, ControllerOptions};
@@ -47,15 +48,12 @@ impl Control {
                 .and_then(|target| self.raw(id, target, wire::identify_controller(), bufs)),
             Verb::IdNs { device } => self.raw_namespace(id, &device, bufs),
             Verb::Reset { controller } => self.reset(id, &controller),
-            Verb::Quiesce { device } => self.count(id, &device, |head| {
-                head.quiesced = head.quiesced.checked_add(1)?;
-                Some(())
-            }),
+            Verb::Quiesce { device } => self.stop_head(id, &device, Stop::Quiesce),
             Verb::Unquiesce { device } => self.count(id, &device, |head| {
                 head.quiesced = head.quiesced.checked_sub(1)?;
                 Some(())
             }),
-            Verb::Freeze { device } => self.freeze(id, &device),
+            Verb::Freeze { device } => self.stop_head(id, &device, Stop::Freeze),
             Verb::Unfreeze { device } => self.count(id, &device, |head| {
                 head.frozen = head.frozen.checked_sub(1)?;
                 Some(())
@@ -215,16 +213,20 @@ impl Control {
         Ok(())
     }
 
-    fn freeze(&mut self, id: VerbId, device: &str) -> Answer {
+    /// Stops a head; answered when every shard has.
+    fn stop_head(&mut self, id: VerbId, device: &str, stop: Stop) -> Answer {
         let head = self.find_head_named(device)?;
         if !self.may_wait() {
-            return Err(VerbError::Conflict(String::from("too many callers wait for a freeze")));
+            return Err(VerbError::Conflict(String::from(
+                "too many callers wait for a device to rest",
+            )));
         }
         if let Some(head) = self.head_mut(head) {
-            head.frozen = head.frozen.saturating_add(1);
+            let count = stop.count(head);
+            *count = count.saturating_add(1);
         }
         self.env.dirty = true;
-        self.await_freeze(id, head);
+        self.await_stop(id, head, stop);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Answers that control waits for on behalf of callers, each with a limit.
 
 use super::Control;
+use super::subsystem::Head;
 use crate::mail::{ShardStats, ToShard};
 use crate::topology::{ControllerId, HeadId};
 use crate::verb::{Reply, VerbError};
@@ -13,10 +14,10 @@ use core::time::Duration;
 /// Shards report at once; only a worker that hangs takes longer.
 const STATS_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a freeze may take before the caller is told.
-const FREEZE_LIMIT: Duration = Duration::from_secs(60);
+/// How long a freeze or a quiesce may take before it is undone and the caller is told.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Callers at once who wait for figures or a freeze.
+/// Callers at once who wait for figures or for a head to rest.
 const MAX_WAITS: usize = 1024;
 
 /// What figures were asked for.
@@ -39,11 +40,31 @@ struct StatsWait {
     purpose: StatsFor,
 }
 
-struct FreezeWait {
+/// Two ways to bring a head to rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Nothing more is dispatched; what is in flight goes on.
+    Quiesce,
+    /// Nothing new is let in; done when nothing is in flight.
+    Freeze,
+}
+
+impl Stop {
+    /// How often the head was stopped in this way.
+    pub(super) fn count(self, head: &mut Head) -> &mut u32 {
+        match self {
+            Stop::Quiesce => &mut head.quiesced,
+            Stop::Freeze => &mut head.frozen,
+        }
+    }
+}
+
+struct StopWait {
     id: VerbId,
     head: HeadId,
+    stop: Stop,
     by: Time,
-    /// The first epoch in which the head is published as frozen.
+    /// The first epoch in which the head is published as stopped.
     epoch: u64,
     waiting: Vec<WorkerId>,
 }
@@ -68,7 +89,7 @@ struct DrainWait {
 pub(super) struct Waits {
     next_id: u64,
     stats: Vec<StatsWait>,
-    freezes: Vec<FreezeWait>,
+    stops: Vec<StopWait>,
     pub(super) removals: Vec<RemovalWait>,
     drain: Option<DrainWait>,
 }
@@ -76,8 +97,8 @@ pub(super) struct Waits {
 impl Waits {
     pub(super) fn due(&self) -> Option<Time> {
         let stats = self.stats.iter().map(|wait| wait.by);
-        let freezes = self.freezes.iter().map(|wait| wait.by);
-        stats.chain(freezes).chain(self.drain.as_ref().map(|wait| wait.by)).min()
+        let stops = self.stops.iter().map(|wait| wait.by);
+        stats.chain(stops).chain(self.drain.as_ref().map(|wait| wait.by)).min()
     }
 }
 
@@ -198,28 +219,28 @@ impl Control {
         }
     }
 
-    /// Waits until no request of a head is in flight. Its `frozen` count was raised just now, so
-    /// the next picture is the first that says so.
-    pub(super) fn await_freeze(&mut self, id: VerbId, head: HeadId) {
-        let by = self.env.now.after(FREEZE_LIMIT);
+    /// Waits until every shard has stopped a head. Its count was raised just now, so the next
+    /// picture is the first that says so.
+    pub(super) fn await_stop(&mut self, id: VerbId, head: HeadId, stop: Stop) {
+        let by = self.env.now.after(STOP_LIMIT);
         let (epoch, waiting) = (self.epoch + 1, self.data_workers());
-        self.waits.freezes.push(FreezeWait { id, head, by, epoch, waiting });
+        self.waits.stops.push(StopWait { id, head, stop, by, epoch, waiting });
     }
 
     pub(super) fn may_wait(&self) -> bool {
-        self.waits.freezes.len() < MAX_WAITS
+        self.waits.stops.len() < MAX_WAITS
     }
 
-    pub(super) fn frozen(&mut self, from: WorkerId, head: HeadId, epoch: u64) {
-        for wait in &mut self.waits.freezes {
-            if wait.head == head && epoch >= wait.epoch {
+    pub(super) fn stopped(&mut self, from: WorkerId, stop: Stop, head: HeadId, epoch: u64) {
+        for wait in &mut self.waits.stops {
+            if wait.head == head && wait.stop == stop && epoch >= wait.epoch {
                 wait.waiting.retain(|&waiting| waiting != from);
             }
         }
-        let waits = core::mem::take(&mut self.waits.freezes);
+        let waits = core::mem::take(&mut self.waits.stops);
         let (done, rest): (Vec<_>, Vec<_>) =
             waits.into_iter().partition(|wait| wait.waiting.is_empty());
-        self.waits.freezes = rest;
+        self.waits.stops = rest;
         for wait in done {
             self.env.reply(wait.id, Reply::Done);
         }
@@ -227,10 +248,10 @@ impl Control {
 
     /// Who waits for a head that is gone is told.
     pub(super) fn heads_removed(&mut self, heads: &[HeadId]) {
-        let waits = core::mem::take(&mut self.waits.freezes);
+        let waits = core::mem::take(&mut self.waits.stops);
         let (over, rest): (Vec<_>, Vec<_>) =
             waits.into_iter().partition(|wait| heads.contains(&wait.head));
-        self.waits.freezes = rest;
+        self.waits.stops = rest;
         for wait in over {
             let text = String::from("the device was removed");
             self.env.refuse(wait.id, VerbError::Failed(text));
@@ -243,15 +264,19 @@ impl Control {
             let wait = self.waits.stats.swap_remove(at);
             self.figures(wait.purpose, wait.got, None);
         }
-        while let Some(at) = self.waits.freezes.iter().position(|wait| wait.by <= now) {
-            let wait = self.waits.freezes.swap_remove(at);
+        while let Some(at) = self.waits.stops.iter().position(|wait| wait.by <= now) {
+            let wait = self.waits.stops.swap_remove(at);
             if let Some(head) = self.head_mut(wait.head) {
-                // A freeze that failed leaves nothing behind.
-                head.frozen = head.frozen.saturating_sub(1);
+                // A stop that failed leaves nothing behind.
+                let count = wait.stop.count(head);
+                *count = count.saturating_sub(1);
             }
             self.env.dirty = true;
-            let seconds = FREEZE_LIMIT.as_secs();
-            let text = format!("requests were still in flight after {seconds} s");
+            let seconds = STOP_LIMIT.as_secs();
+            let text = match wait.stop {
+                Stop::Freeze => format!("requests were still in flight after {seconds} s"),
+                Stop::Quiesce => format!("a worker had not answered after {seconds} s"),
+            };
             self.env.refuse(wait.id, VerbError::Failed(text));
         }
         if self.waits.drain.as_ref().is_some_and(|wait| wait.by <= now)

@@ -103,6 +103,8 @@ pub(super) struct HeadState {
     pub(super) gone: bool,
     /// The epoch in which `Frozen` was last reported.
     pub(super) frozen_reported: Option<u64>,
+    /// The epoch in which `Quiesced` was last reported.
+    pub(super) quiesced_reported: Option<u64>,
     pub(super) stats: u32,
 }
 
@@ -117,6 +119,7 @@ impl HeadState {
             active: 0,
             gone: view.gone,
             frozen_reported: None,
+            quiesced_reported: None,
             view,
         }
     }

@@ -398,7 +398,7 @@ impl Shard {
                 queue.io_timeout = view.io_timeout;
             }
         }
-        self.some_frozen = topology.heads.iter().any(|head| head.frozen > 0);
+        self.some_stopped = topology.heads.iter().any(|head| head.frozen > 0 || head.quiesced > 0);
         self.topology = topology;
         self.refresh_slots();
         self.update_heads();

@@ -67,8 +67,8 @@ pub(crate) struct Shard {
     draining: bool,
     drained_reported: bool,
     heads_changed: bool,
-    /// Some head of the present picture is frozen.
-    some_frozen: bool,
+    /// Some head of the present picture is frozen or quiesced.
+    some_stopped: bool,
 }
 
 impl Shard {
@@ -98,7 +98,7 @@ impl Shard {
             draining: false,
             drained_reported: false,
             heads_changed: false,
-            some_frozen: false,
+            some_stopped: false,
         }
     }
 
@@ -140,7 +140,7 @@ impl Shard {
         for slot in 0..self.queues.len() {
             self.serve_queue(slot as u16, now);
         }
-        self.report_frozen();
+        self.report_stops();
         if self.draining && !self.drained_reported && self.requests.len() == 0 {
             self.drained_reported = true;
             self.tell_control(ToControl::Drained);
@@ -165,12 +165,19 @@ impl Shard {
         }
     }
 
-    fn report_frozen(&mut self) {
-        if !self.some_frozen {
+    /// Tells control which heads are at rest here, as it has asked.
+    fn report_stops(&mut self) {
+        if !self.some_stopped {
             return;
         }
         let epoch = self.topology.epoch;
         for index in 0..self.heads.len() {
+            let Some(head) = self.heads[index].as_mut() else { continue };
+            if head.view.quiesced > 0 && head.quiesced_reported != Some(epoch) {
+                head.quiesced_reported = Some(epoch);
+                let head = head.view.id;
+                self.tell_control(ToControl::Quiesced { head, epoch });
+            }
             let Some(head) = self.heads[index].as_mut() else { continue };
             if head.view.frozen > 0 && head.active == 0 && head.frozen_reported != Some(epoch) {
                 head.frozen_reported = Some(epoch);

@@ -197,6 +197,12 @@ impl Rig {
         match mail {
             ToShard::Topology(topology) => {
                 assert!(topology.epoch > self.topology.epoch || to.0 > 1, "epochs grow");
+                if obey {
+                    let quiesced = topology.heads.iter().filter(|head| head.quiesced > 0);
+                    for head in quiesced.map(|head| head.id).collect::<Vec<_>>() {
+                        self.post(to, ToControl::Quiesced { head, epoch: topology.epoch });
+                    }
+                }
                 self.topology = topology;
             }
             ToShard::OpenQueue(open) => {
