@@ -65,6 +65,34 @@ fn b15_once_quiesce_is_answered_nothing_more_is_sent() {
 }
 
 #[test]
+fn b15_quiesce_is_answered_when_every_worker_has_stopped() {
+    let mut setup = Setup::new(1, 3);
+    setup.options.queue_size = 16;
+    setup.host.max_requests = 512;
+    // News of the stop reach the workers at very different times.
+    setup.times.mail = (MS, 20 * MS);
+    let mut rig = setup.connect();
+    rig.run(SECOND);
+    let mut names = Vec::new();
+    for worker in 1..=3 {
+        let stream = rig.world.stream(WorkerId(worker), &setup::port(0)).expect("open");
+        rig.world.slow_stream(stream, MS);
+        names.extend(rig.submit_to(worker, "nvme0n1", writes(500, 1)));
+    }
+    rig.run(40 * MS);
+    rig.done(Verb::Quiesce { device: device() });
+    // A batch may be on its way to the driver.
+    rig.run(MS / 10);
+    let sent = rig.sent(0);
+    rig.run(SECOND);
+    assert_eq!(rig.sent(0), sent);
+    assert!(sent > 0 && sent < names.len(), "{sent} of {}", names.len());
+    rig.done(Verb::Unquiesce { device: device() });
+    rig.succeed(&names);
+    rig.finish();
+}
+
+#[test]
 fn b15_freeze_drains_and_nests() {
     let mut rig = slow(16);
     let first = submit(&mut rig, 40);
