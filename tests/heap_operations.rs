@@ -1,0 +1,182 @@
+//! In steady state no I/O allocates or frees heap memory: not in the host, not in the target, not
+//! in what runs them, and not in the load.
+
+use anabranch_host::config::{ConnectRequest, ControllerOptions, DEFAULT_MAX_REQUESTS, HostConfig};
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_host::{Event, Worker};
+use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadVerb};
+use anabranch_policy::Policy;
+use anabranch_proto::machine::{Endpoint, WorkerId};
+use anabranch_proto::nvme::{Nqn, Uuid};
+use anabranch_rt::{Config, Group};
+use anabranch_target::config::{BackendConfig, NamespaceConfig, PortConfig, SubsystemConfig};
+use anabranch_target::{Target, TargetConfig, TargetEvent};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Counts heap operations of all threads.
+struct Counting;
+
+static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is passed on unchanged to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        OPERATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        OPERATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const SUBSYSTEM: &str = "nqn.2026-01.org.anabranch:heap";
+/// Bytes that reads bring before counting begins, and while it lasts.
+const WARM_UP_BYTES: u64 = 64 << 20;
+const COUNTED_BYTES: u64 = 128 << 20;
+
+fn nqn(text: &str) -> Nqn {
+    text.parse().expect("a valid NQN")
+}
+
+/// A target with two ports, and where they listen.
+fn target() -> (Group<Target>, Vec<Endpoint>) {
+    let any = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    let namespace = NamespaceConfig {
+        nsid: 1,
+        backend: BackendConfig::Memory { bytes: 16 << 20 },
+        block_bytes: 4096,
+        uuid: None,
+        nguid: None,
+        ana_group: 1,
+    };
+    let subsystem = SubsystemConfig {
+        nqn: nqn(SUBSYSTEM),
+        serial: "HEAP".into(),
+        model: "heap".into(),
+        namespaces: vec![namespace],
+        allowed_hosts: Vec::new(),
+    };
+    let config = TargetConfig {
+        subsystems: vec![subsystem],
+        ports: vec![PortConfig::new(any.clone()), PortConfig::new(any)],
+        ..TargetConfig::default()
+    };
+    let engine = Target::new(config, 1).expect("a valid configuration");
+    let (tell, events) = channel();
+    let sink = Box::new(move |_, event| drop(tell.send(event)));
+    let group = Group::start(Config::named("target"), vec![engine], sink).expect("it starts");
+    (group, listening(&events))
+}
+
+fn listening(events: &Receiver<TargetEvent>) -> Vec<Endpoint> {
+    let mut at = Vec::new();
+    while at.len() < 2 {
+        let event = events.recv_timeout(PATIENCE).expect("both ports come up");
+        if let TargetEvent::PortUp { at: endpoint, .. } = event {
+            at.push(endpoint);
+        }
+    }
+    at
+}
+
+fn host(shared_queue: bool) -> Group<Worker<Load>> {
+    let config = HostConfig {
+        host_nqn: nqn("nqn.2014-08.org.nvmexpress:uuid:0c0ffee0-0000-4000-8000-000000000001"),
+        host_id: Uuid([1; 16]),
+        data_workers: 2,
+        shared_queue,
+        default_policy: Policy::QueueDepth,
+        kernel_exact: false,
+        max_requests: DEFAULT_MAX_REQUESTS,
+        worker_nodes: vec![0, 0],
+        shutdown_timeout: Duration::from_secs(5),
+        seed: 1,
+    };
+    let engines = Worker::group(&config, |_| Load::new());
+    let sink = Box::new(|_, _: Event<_>| ());
+    Group::start(Config::named("host"), engines, sink).expect("it starts")
+}
+
+fn ask(host: &Group<Worker<Load>>, verb: Verb<LoadVerb>) -> Reply<LoadReply> {
+    host.verb(WorkerId(0), verb, PATIENCE).expect("an answer")
+}
+
+/// Waits until reads have brought so many bytes more; gives back how many there are then.
+fn await_bytes(host: &Group<Worker<Load>>, more: u64) -> u64 {
+    let received = || -> u64 {
+        let worker = |worker| host.stats(WorkerId(worker)).expect("a worker").received_bytes;
+        worker(1) + worker(2)
+    };
+    let end = received() + more;
+    while received() < end {
+        assert!(host.failure().is_none(), "the host runs");
+        std::thread::yield_now();
+    }
+    received()
+}
+
+fn operations_per_thousand_requests(shared_queue: bool, bytes: u32) -> u64 {
+    let (target, ports) = target();
+    let host = host(shared_queue);
+    for to in ports {
+        let request = ConnectRequest {
+            subsystem_nqn: nqn(SUBSYSTEM),
+            to,
+            options: ControllerOptions::default(),
+            keep_trying: false,
+        };
+        let reply = ask(&host, Verb::Connect(Box::new(request)));
+        assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
+    }
+    let job = Job {
+        device: "nvme0n1".into(),
+        read_percent: 50,
+        random: true,
+        sizes: vec![BlockSize { bytes, weight: 1 }],
+        depth: 16,
+        jobs: 2,
+        offset: 0,
+        size: None,
+        number_ios: None,
+        thinktime: Duration::ZERO,
+        verify: false,
+        seed: 1,
+    };
+    ask(&host, Verb::User(LoadVerb::Start(Box::new(job))));
+    let before = await_bytes(&host, WARM_UP_BYTES);
+    let operations = OPERATIONS.load(Ordering::Relaxed);
+    let after = await_bytes(&host, COUNTED_BYTES);
+    let operations = OPERATIONS.load(Ordering::Relaxed) - operations;
+    let Reply::User(LoadReply::Report(report)) = ask(&host, Verb::User(LoadVerb::Stop)) else {
+        panic!("no report");
+    };
+    assert_eq!(report.errors, 0, "{:?}", report.first_error);
+    host.stop().expect("the host ends");
+    target.stop().expect("the target ends");
+    let requests = (after - before) / u64::from(bytes);
+    println!("{operations} heap operations, {requests} reads of {bytes} bytes");
+    operations * 1000 / requests
+}
+
+/// One test: the count is of the whole process.
+#[test]
+fn steady_io_does_without_the_heap() {
+    for shared_queue in [false, true] {
+        for bytes in [4096, 64 << 10] {
+            // Keep Alive and timers may use it; I/O may not.
+            let operations = operations_per_thousand_requests(shared_queue, bytes);
+            assert!(operations < 20, "{operations} per 1000 requests of {bytes} bytes");
+        }
+    }
+}
