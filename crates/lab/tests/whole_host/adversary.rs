@@ -1,0 +1,78 @@
+//! Bad moments: things that go wrong together, or much later than one thinks.
+
+use crate::rig::{MS, SECOND, Setup, reads, writes};
+use crate::setup;
+use crate::wire::{Pdu, kind};
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_proto::machine::Time;
+use anabranch_proto::nvme::Uuid;
+use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
+
+#[test]
+fn a_queue_that_breaks_right_behind_its_connect_answer_costs_one_attempt_not_a_time_limit() {
+    let mut setup = Setup::new(1, 1);
+    setup.options.admin_timeout = SECOND * 30;
+    let mut rig = setup.connect();
+    let mut once = true;
+    rig.wire().rule(move |pdu| {
+        let connect = pdu.sqe.is_some_and(|sqe| sqe.is_fabrics());
+        if pdu.kind == kind::CAPSULE_RESP && pdu.worker > 0 && connect && once {
+            once = false;
+            pdu.bytes.extend([0xff; 24]);
+        }
+    });
+    let start = rig.now();
+    // The caller hears of the failed attempt.
+    let reply = rig.ask(Verb::Reset { controller: "nvme0".into() });
+    assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
+    rig.wait(SECOND * 60, "live controller", |rig| rig.is_live(0));
+    let failed = rig.event(start, "failed:").expect("the first attempt fails");
+    assert!(failed.since(start) < MS * 200, "{:?}", failed.since(start));
+    rig.run(MS);
+    rig.io(reads(10));
+    rig.finish();
+}
+
+#[test]
+fn a_command_that_waits_long_for_a_tag_is_not_late() {
+    let mut setup = Setup::new(1, 1);
+    setup.options.queue_size = 16;
+    setup.options.io_timeout = MS * 100;
+    setup.target.ports[0].shape.delay = MS * 20;
+    setup.host.max_requests = 256;
+    let mut rig = setup.connect();
+    let start = rig.now();
+    let names = rig.submit(writes(200, 7));
+    rig.succeed(&names);
+    let took = rig.now().since(start);
+    assert!(took > MS * 200, "the last ones waited longer than a command may take: {took:?}");
+    assert_eq!(rig.controller(0).expect("it is there").resets, 0);
+    rig.finish();
+}
+
+#[test]
+fn nothing_that_waits_for_a_tag_goes_to_the_next_namespace_with_the_same_number() {
+    for shared_queue in [false, true] {
+        let mut setup = Setup::new(2, 2);
+        setup.options.queue_size = 16;
+        setup.host.max_requests = 512;
+        setup.host.shared_queue = shared_queue;
+        setup.target.ports.iter_mut().for_each(|port| port.shape.delay = MS * 5);
+        let mut rig = setup.connect();
+        let mut names = rig.submit_to(1, "nvme0n1", writes(300, 1));
+        names.extend(rig.submit_to(2, "nvme0n1", writes(300, 2)));
+        rig.run(MS * 2);
+        let subsystem = setup::subsystem();
+        rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem.clone(), nsid: 1 });
+        let config = NamespaceConfig { uuid: Some(Uuid([9; 16])), ..setup::namespace(1, 512) };
+        rig.target(TargetVerb::NamespaceAdd { subsystem, config });
+        let outcomes = rig.answers(&names);
+        assert!(outcomes.iter().any(|outcome| outcome.result.is_err()), "the device went away");
+        let removed = rig.event(Time::ZERO, "nvme0n1: removed").expect("the device goes");
+        // What shards hear takes a moment; then not one command of the old device leaves.
+        let later = rig.seen(|pdu: &Pdu| pdu.is_io() && pdu.at > removed.after(MS));
+        assert!(later.is_empty(), "{} commands to somebody else's blocks", later.len());
+        rig.finish();
+    }
+}
