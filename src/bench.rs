@@ -1,7 +1,44 @@
-//! bench
+//! `bench`: load with fio's words on a device, and the bare exchange of the same bytes beside it.
+
+pub mod report;
+
+mod bare;
+mod plan;
+mod stand;
+
 use crate::cli::args::{Global, bench::Bench};
+use crate::daemon::load::report_json;
 use crate::failure::Failure;
-/// x
-pub fn run(_: &Global, _: &Bench) -> Result<(), Failure> {
-    Ok(())
+use plan::Plan;
+use report::{BenchReport, Figures, Run};
+use stand::Stand;
+
+/// Runs it.
+///
+/// # Errors
+/// Options that do not go together, a device that is not there, an I/O that failed.
+pub fn run(global: &Global, bench: &Bench) -> Result<(), Failure> {
+    let plan = Plan::new(bench)?;
+    let stand = Stand::set_up(global, bench, &plan)?;
+    let mut runs = Vec::new();
+    for number in 0..bench.runs {
+        let load = stand.run(plan.job(stand.device(), number.into()), plan.runtime)?;
+        let figures = Figures::of(&load)?;
+        let bare = match &plan.exchange {
+            Some(exchange) => Some(bare::run(&plan, *exchange, stand.connections())?),
+            None => None,
+        };
+        runs.push(Run { load: figures, bare, detail: load });
+        if !global.json() {
+            eprintln!("run {} of {}: {}", number + 1, bench.runs, runs[runs.len() - 1].line());
+        }
+    }
+    let report = BenchReport::new(plan.words(stand.device()), runs);
+    stand.strike()?;
+    crate::cli::print(global, || report.text(), || report.json())
+}
+
+/// A report of the load as the control socket and the printers know it.
+pub(crate) fn load_json(report: &anabranch_lab::load::LoadReport) -> serde_json::Value {
+    report_json(report)
 }

@@ -2,7 +2,6 @@
 
 use crate::units;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of `bench`.
@@ -89,9 +88,6 @@ pub struct Bench {
         value_parser = clap::value_parser!(u32).range(1..=101)
     )]
     pub runs: u32,
-    /// fio job files are not read yet
-    #[arg(long, hide = true, value_name = "FILE")]
-    pub job: Option<PathBuf>,
 }
 
 /// fio's `rw`.

@@ -1,0 +1,115 @@
+//! What the options ask for, checked.
+
+use crate::cli::args::bench::Bench;
+use crate::daemon::load::{JobSpec, block_size, bssplit};
+use crate::failure::Failure;
+use anabranch_lab::bare::Exchange;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Where host and target run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Placement {
+    pub(super) host: Option<Vec<usize>>,
+    pub(super) target: Option<Vec<usize>>,
+}
+
+/// A checked plan.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    bench: Bench,
+    sizes: Vec<(u32, u32)>,
+    pub(super) runtime: Duration,
+    pub(super) placement: Placement,
+    /// What one bare exchange carries, when a comparison is asked for.
+    pub(super) exchange: Option<Exchange>,
+}
+
+impl Plan {
+    pub(super) fn new(bench: &Bench) -> Result<Plan, Failure> {
+        let sizes = match &bench.bssplit {
+            Some(split) => bssplit(split).map_err(Failure::Usage)?,
+            None => vec![(block_size(&bench.bs).map_err(Failure::Usage)?, 100)],
+        };
+        if bench.runtime.is_zero() {
+            return Err(Failure::usage("runtime is 0, must be longer"));
+        }
+        let placement = placement(bench)?;
+        let exchange = bench.bare.then(|| exchange(bench, &sizes)).transpose()?;
+        Ok(Plan { bench: bench.clone(), sizes, runtime: bench.runtime, placement, exchange })
+    }
+
+    /// The load on `device`; each run draws other addresses.
+    pub(super) fn job(&self, device: &str, seed: u64) -> JobSpec {
+        let bench = &self.bench;
+        JobSpec {
+            device: device.to_owned(),
+            read_percent: bench.rw.read_percent(bench.rwmixread),
+            random: bench.rw.random(),
+            sizes: self.sizes.clone(),
+            iodepth: bench.iodepth,
+            numjobs: bench.numjobs,
+            offset: bench.offset,
+            size: bench.size,
+            verify: bench.verify,
+            seed,
+        }
+    }
+
+    /// Exchanges at once.
+    pub(super) fn depth(&self) -> u32 {
+        self.bench.iodepth.saturating_mul(self.bench.numjobs)
+    }
+
+    /// The plan in fio's words, for the report.
+    pub(super) fn words(&self, device: &str) -> Value {
+        let bench = &self.bench;
+        json!({
+            "device": device,
+            "rw": format!("{:?}", bench.rw).to_lowercase(),
+            "rwmixread": bench.rw.read_percent(bench.rwmixread),
+            "bs": bench.bssplit.as_deref().unwrap_or(&bench.bs),
+            "iodepth": bench.iodepth,
+            "numjobs": bench.numjobs,
+            "runtime_ns": bench.runtime.as_nanos() as u64,
+            "runs": bench.runs,
+            "policy": bench.policy.to_string(),
+            "paths": bench.paths,
+            "workers": bench.workers,
+            "cpus": bench.cpus,
+        })
+    }
+}
+
+/// `HOST[/TARGET]`, each a CPU or a list with commas.
+fn placement(bench: &Bench) -> Result<Placement, Failure> {
+    let Some(text) = &bench.cpus else { return Ok(Placement::default()) };
+    let list = |part: &str| {
+        let cpus: Result<Vec<usize>, _> = part.split(',').map(str::parse).collect();
+        cpus.map(Some).map_err(|_| {
+            Failure::usage(format!("cpus '{text}': write numbers, for example 0/1 or 0,1/0"))
+        })
+    };
+    match text.split_once('/') {
+        Some((host, target)) => Ok(Placement { host: list(host)?, target: list(target)? }),
+        None => Ok(Placement { host: list(text)?, target: None }),
+    }
+}
+
+fn exchange(bench: &Bench, sizes: &[(u32, u32)]) -> Result<Exchange, Failure> {
+    let (read, &[(bytes, _)]) = (bench.rw.read_percent(bench.rwmixread), sizes) else {
+        return Err(Failure::usage("--bare compares one block size: give --bs, not --bssplit"));
+    };
+    if read != 0 && read != 100 {
+        return Err(Failure::usage("--bare compares reads or writes alone, not a mix"));
+    }
+    if bytes > 1 << 20 {
+        return Err(Failure::usage(format!("--bare: bs is {bytes}, at most 1 MiB")));
+    }
+    if bench.device.is_some() || !bench.traddr.is_empty() {
+        return Err(Failure::usage(
+            "--bare compares with the embedded target: give neither a device nor -a",
+        ));
+    }
+    Ok(Exchange { bytes, read: read == 100 })
+}

@@ -1,0 +1,174 @@
+//! What the load runs on: a device of the running host, or a host (and perhaps a target) of our own.
+
+use super::plan::Plan;
+use crate::cli::args::{Global, bench::Bench};
+use crate::cli::client::Client;
+use crate::daemon::host::{Host, HostSetup};
+use crate::daemon::identity::{Identity, Places};
+use crate::daemon::load::JobSpec;
+use crate::daemon::path::{PathSpec, Service};
+use crate::daemon::rpc::RpcError;
+use crate::daemon::socket::Role;
+use crate::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
+use crate::failure::Failure;
+use anabranch_proto::machine::Endpoint;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Size of the embedded target's device.
+const DEVICE: &str = "mem:256MiB,bs=4096";
+/// The head of a host of our own: its first.
+const HEAD: &str = "nvme0n1";
+
+/// Where the load runs.
+pub(super) enum Stand {
+    /// On a host that runs already.
+    Running { client: Client, device: String },
+    /// On a host of our own, and an embedded target unless addresses were given.
+    Own { host: Box<Host>, target: Option<Box<RunningTarget>>, connections: usize },
+}
+
+fn failed(error: RpcError) -> Failure {
+    Failure::Failed(error.message)
+}
+
+impl Stand {
+    pub(super) fn set_up(global: &Global, bench: &Bench, plan: &Plan) -> Result<Stand, Failure> {
+        if let Some(device) = &bench.device {
+            if !bench.traddr.is_empty() {
+                return Err(Failure::usage(
+                    "a device of the running host and -a do not go together: give one of them",
+                ));
+            }
+            let client = Client::connect(Role::Host, global.socket.as_deref())?;
+            return Ok(Stand::Running { client, device: device.clone() });
+        }
+        let target = if bench.traddr.is_empty() { Some(embedded(bench, plan)?) } else { None };
+        let (nqn, paths) = match &target {
+            Some(target) => (target.nqns()[0].to_string(), embedded_paths(target)?),
+            None => (remote_nqn(bench)?, remote_paths(bench)?),
+        };
+        let identity = match &target {
+            Some(_) => Identity::fresh()?,
+            None => Identity::find(None, None, &Places::default())?,
+        };
+        let mut setup = HostSetup::new(identity)?;
+        setup.name = "bench";
+        setup.workers = bench.workers;
+        setup.policy = bench.policy;
+        setup.cpus.clone_from(&plan.placement.host);
+        setup.pin = plan.placement.host.is_some();
+        let host = Host::start(&setup, |_| {})?;
+        for path in &paths {
+            host.connect(path.request(&nqn, false).map_err(Failure::Failed)?).map_err(failed)?;
+        }
+        host.await_head(HEAD).map_err(failed)?;
+        let connections = paths.len() * usize::from(bench.workers);
+        Ok(Stand::Own { host: Box::new(host), target: target.map(Box::new), connections })
+    }
+
+    pub(super) fn device(&self) -> &str {
+        match self {
+            Stand::Running { device, .. } => device,
+            Stand::Own { .. } => HEAD,
+        }
+    }
+
+    /// I/O connections of a host of our own.
+    pub(super) fn connections(&self) -> usize {
+        match self {
+            Stand::Running { .. } => 0,
+            Stand::Own { connections, .. } => *connections,
+        }
+    }
+
+    /// One run; its report.
+    pub(super) fn run(&self, job: JobSpec, runtime: Duration) -> Result<Value, Failure> {
+        match self {
+            Stand::Running { client, .. } => {
+                client.call("bench_start", serde_json::to_value(&job).map_err(wrong)?)?;
+                std::thread::sleep(runtime);
+                client.call("bench_stop", json!({}))
+            }
+            Stand::Own { host, .. } => {
+                host.start_load(job.job()).map_err(failed)?;
+                std::thread::sleep(runtime);
+                Ok(super::load_json(&host.load_report(true).map_err(failed)?))
+            }
+        }
+    }
+
+    /// Ends in order.
+    pub(super) fn strike(self) -> Result<(), Failure> {
+        let Stand::Own { host, target, .. } = self else { return Ok(()) };
+        let unanswered = host.shut_down().map_err(failed)?;
+        host.stop()?;
+        if let Some(target) = target {
+            target.stop()?;
+        }
+        if unanswered > 0 {
+            return Err(Failure::failed(format!("{unanswered} I/Os were not answered at the end")));
+        }
+        Ok(())
+    }
+}
+
+fn wrong(error: serde_json::Error) -> Failure {
+    Failure::failed(format!("the load cannot be written as JSON: {error}"))
+}
+
+fn embedded(bench: &Bench, plan: &Plan) -> Result<RunningTarget, Failure> {
+    let port = || PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+    let setup = TargetSetup {
+        ports: (0..bench.paths).map(|_| port()).collect(),
+        subsystems: vec![SubsystemSpec {
+            namespaces: vec![DEVICE.parse().map_err(Failure::Failed)?],
+            ..SubsystemSpec::named("nqn.2026-01.org.anabranch:bench")
+        }],
+        cpus: plan.placement.target.clone(),
+    };
+    RunningTarget::start(&setup, |_| {})
+}
+
+fn embedded_paths(target: &RunningTarget) -> Result<Vec<PathSpec>, Failure> {
+    let listeners = target.listeners().map_err(failed)?;
+    Ok(listeners
+        .into_iter()
+        .filter_map(|listener| match listener {
+            Endpoint::Tcp(address) => Some(PathSpec {
+                traddr: address.ip().to_string(),
+                trsvcid: Some(Service(address.port())),
+                ..PathSpec::default()
+            }),
+            Endpoint::Unix(_) => None,
+        })
+        .collect())
+}
+
+fn remote_nqn(bench: &Bench) -> Result<String, Failure> {
+    if bench.transport != "tcp" {
+        let text = format!("transport '{}' is not supported: only tcp is", bench.transport);
+        return Err(Failure::Usage(text));
+    }
+    bench.nqn.clone().ok_or_else(|| Failure::usage("-a needs the subsystem's NQN with -n"))
+}
+
+/// One path per address; one port for all, or one each.
+fn remote_paths(bench: &Bench) -> Result<Vec<PathSpec>, Failure> {
+    let (addresses, ports) = (&bench.traddr, &bench.trsvcid);
+    if ports.len() > 1 && addresses.len() > 1 && ports.len() != addresses.len() {
+        return Err(Failure::usage(format!(
+            "{} times -a and {} times -s: give one port for all addresses, or one each",
+            addresses.len(),
+            ports.len()
+        )));
+    }
+    let count = addresses.len().max(ports.len());
+    Ok((0..count)
+        .map(|index| PathSpec {
+            traddr: addresses[index.min(addresses.len() - 1)].clone(),
+            trsvcid: ports.get(index.min(ports.len().saturating_sub(1))).map(|port| Service(*port)),
+            ..PathSpec::default()
+        })
+        .collect())
+}
