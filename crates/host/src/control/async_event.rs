@@ -17,6 +17,11 @@ use core::time::Duration;
 /// Pause before the event request is sent again after the controller refused it.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
+/// So many events within [`EVENT_WINDOW`] are taken as they come; then the request is not sent again
+/// before the window is over (F22). The controller keeps what happens meanwhile, once per kind.
+const EVENTS_IN_WINDOW: u32 = 64;
+const EVENT_WINDOW: Duration = Duration::from_secs(1);
+
 /// Kinds of unknown events that are remembered as already logged (C66).
 const MAX_LOGGED: usize = 64;
 
@@ -24,6 +29,8 @@ const MAX_LOGGED: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct EventRequests {
     rearm_at: Option<Time>,
+    /// When the present window began, and the events in it.
+    window: (Time, u32),
     /// Events that mean nothing to us and were logged once.
     logged: BTreeSet<u64>,
 }
@@ -35,6 +42,16 @@ impl EventRequests {
 
     pub(super) fn due(&self) -> Option<Time> {
         self.rearm_at
+    }
+
+    /// Counts an event; when there were too many, the time from which the next one is welcome.
+    fn count(&mut self, now: Time) -> Option<Time> {
+        let over = self.window.0.after(EVENT_WINDOW);
+        if over <= now {
+            self.window = (now, 0);
+        }
+        self.window.1 += 1;
+        (self.window.1 >= EVENTS_IN_WINDOW).then(|| self.window.0.after(EVENT_WINDOW))
     }
 }
 
@@ -106,7 +123,10 @@ impl Controller {
             }
             Happening::Other(event) => self.other_event(env, bufs, event),
         }
-        self.arm_events(env);
+        match self.events.count(env.now) {
+            Some(later) => self.events.rearm_at = Some(later),
+            None => self.arm_events(env),
+        }
     }
 
     fn note_event(&self, env: &mut Env, what: &str) {
