@@ -56,10 +56,6 @@ impl<T> Table<T> {
         self.len
     }
 
-    pub(crate) fn room(&self) -> u32 {
-        self.capacity - self.len
-    }
-
     /// Takes a value in, or gives it back when the table is full.
     pub(crate) fn insert(&mut self, value: T) -> Result<Key, T> {
         let index = if self.free != NONE {

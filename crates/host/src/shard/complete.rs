@@ -250,6 +250,7 @@ impl Shard {
         let Some(command) = self.commands.remove(key) else { return };
         debug_assert!(command.charge.is_none(), "a command that ends has left its path");
         let Origin::Own { request: request_key, work } = command.origin else { return };
+        self.own_commands -= 1;
         if let Work::Discard { range, .. } = work {
             bufs.free(range);
         }

@@ -69,7 +69,7 @@ impl Shard {
                 self.issued(key, now);
                 return Outcome::Issued;
             };
-            if self.commands.room() == 0 {
+            if self.own_commands == self.own_limit {
                 return Outcome::NoRoom;
             }
             match next_work(request, &head.view, bufs) {
@@ -94,7 +94,7 @@ impl Shard {
         };
         if head.view.limits.volatile_write_cache {
             let paths = head.paths.len();
-            if self.commands.room() as usize <= paths {
+            if ((self.own_limit - self.own_commands) as usize) < paths.max(1) {
                 return Outcome::NoRoom;
             }
             let mut made = false;
@@ -134,6 +134,7 @@ impl Shard {
             failovers: 0,
         };
         self.requests[request].outstanding += 1;
+        self.own_commands += 1;
         let Ok(key) = self.commands.insert(command) else {
             unreachable!("room was checked before the command was made");
         };

@@ -34,7 +34,7 @@ pub(crate) use inputs::{Received, ShardMail};
 /// Commands per request slot: a request is one or several commands.
 const COMMANDS_PER_REQUEST: u32 = 2;
 
-/// Command slots at the least: a flush needs one per path of its head, at once.
+/// Commands of a worker's own at the least: a flush needs one per path of its head, at once.
 const COMMANDS_MIN: u32 = 2048;
 
 /// Outputs that are ready at once grow beyond this only when queue pairs come and go in crowds.
@@ -54,7 +54,11 @@ pub(crate) struct Shard {
     heads: Vec<Option<Box<HeadState>>>,
     queues: Vec<Option<Box<Queue>>>,
     requests: Table<Request>,
+    /// Our own commands and those that we carry for others.
     commands: Table<Command>,
+    own_commands: u32,
+    /// Our own commands at once: the rest of the table is for those of others.
+    own_limit: u32,
     /// Requests with parts that no command has been made for.
     issue: List,
     /// Commands that wait for their time.
@@ -75,11 +79,9 @@ impl Shard {
     /// The shard of worker `me`.
     pub(crate) fn new(config: &HostConfig, me: WorkerId) -> Shard {
         let requests = config.max_requests.max(1);
+        let own_limit = requests.saturating_mul(COMMANDS_PER_REQUEST).max(COMMANDS_MIN);
         // Every other shard may carry all its commands through our queue pairs.
-        let commands = requests
-            .saturating_mul(COMMANDS_PER_REQUEST)
-            .saturating_mul(u32::from(config.data_workers.max(1)))
-            .max(COMMANDS_MIN);
+        let commands = own_limit.saturating_mul(u32::from(config.data_workers.max(1)));
         Shard {
             me,
             workers: config.data_workers + 1,
@@ -89,6 +91,8 @@ impl Shard {
             queues: Vec::new(),
             requests: Table::new(requests),
             commands: Table::new(commands),
+            own_commands: 0,
+            own_limit,
             issue: List::default(),
             delayed: BinaryHeap::with_capacity(commands as usize),
             outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),
