@@ -82,7 +82,11 @@ impl Target {
                 let namespace = self.namespace_at(at, nsid)?;
                 let before = core::mem::replace(&mut namespace.ana_group, group);
                 if before != group {
-                    self.members_changed(now, at, nsid, &[before, group], bufs);
+                    // The ANA log says so; the notice of changed attributes is not for this
+                    // (Base, Attached Namespace Attribute Changed).
+                    self.log_members_changed(&[before, group]);
+                    let concerned = |c: &crate::controller::Controller| c.of == Of::Subsystem(at);
+                    self.notify(now, Notice::Ana, concerned, bufs);
                 }
                 Ok(TargetReply::Done)
             }
@@ -236,7 +240,14 @@ impl Target {
         Ok(TargetReply::Done)
     }
 
-    /// A namespace came, went or moved: the ANA logs changed too.
+    /// Other namespaces are in these groups: their change counts grow.
+    fn log_members_changed(&mut self, groups: &[u32]) {
+        for port in &mut self.ports {
+            groups.iter().for_each(|group| port.ana.members_changed(*group));
+        }
+    }
+
+    /// A namespace came or went: the ANA logs changed too.
     fn members_changed(
         &mut self,
         now: Time,
@@ -245,9 +256,7 @@ impl Target {
         groups: &[u32],
         bufs: &mut dyn Buffers,
     ) {
-        for port in &mut self.ports {
-            groups.iter().for_each(|group| port.ana.members_changed(*group));
-        }
+        self.log_members_changed(groups);
         self.namespace_changed(now, at, nsid, bufs);
     }
 
