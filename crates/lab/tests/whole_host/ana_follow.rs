@@ -1,9 +1,11 @@
 //! ANA states are followed while I/O runs.
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
+use crate::setup;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_target::TargetVerb;
 use std::cell::Cell;
 
 /// Identifier of the ANA log (Base, Get Log Page).
@@ -43,7 +45,7 @@ fn m14_an_ana_status_takes_the_path_out_until_a_fresh_log() {
                 pdu.answer(status);
             }
         });
-        let admin = rig.world.stream(WorkerId(0), &crate::setup::port(0)).expect("open");
+        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
         rig.world.stall_stream(admin, 500 * MS);
         rig.io(writes(2, 1));
         let sent = rig.sent(0);
@@ -69,7 +71,7 @@ fn m14_the_command_that_met_it_waits_for_the_log_too() {
             pdu.answer(Status::ANA_TRANSITION);
         }
     });
-    let admin = rig.world.stream(WorkerId(0), &crate::setup::port(0)).expect("open");
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
     rig.world.stall_stream(admin, 500 * MS);
     let names = rig.submit(writes(1, 1));
     rig.run(400 * MS);
@@ -134,5 +136,44 @@ fn m16_an_ana_event_is_followed_without_a_reconnect() {
     assert_eq!((rig.sent(0), rig.sent(1)), (5, 5));
     assert_eq!(rig.get("nvme0", "reconnect_count"), "0");
     assert_eq!(rig.get("nvme0", "reset_count"), "0");
+    rig.finish();
+}
+
+#[test]
+fn groups_are_followed_each_for_itself() {
+    let mut setup = Setup::new(2, 1);
+    setup.namespaces().push(setup::namespace(2, 512));
+    setup.namespaces()[1].ana_group = 2;
+    let mut rig = setup.connect();
+    rig.target(TargetVerb::Ana { port: 0, group: 2, state: AnaState::Inaccessible });
+    rig.run(10 * MS);
+    rig.io(writes(10, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (5, 5), "group 1 uses both");
+    let names = rig.submit_to(1, "nvme0n2", writes(10, 1));
+    rig.succeed(&names);
+    assert_eq!((rig.sent(0), rig.sent(1)), (5, 15), "group 2 the other one only");
+    let begin = rig.now(); // The second namespace moves to the first group.
+    let (subsystem, nsid, group) = (setup::subsystem(), 2, 1);
+    rig.target(TargetVerb::NamespaceGroup { subsystem, nsid, group });
+    rig.run(SECOND);
+    eprintln!(
+        "{:#?}",
+        rig.snapshot().subsystems[0].heads[1]
+            .paths
+            .iter()
+            .map(|p| (p.name.clone(), p.ana_state, p.ana_group, p.usable))
+            .collect::<Vec<_>>()
+    );
+    for e in rig.events() {
+        if e.0 >= begin {
+            eprintln!("{e:?}");
+        }
+    }
+    for p in rig.seen(|p| p.at >= begin && p.worker == 0 && p.kind == 4) {
+        eprintln!("{:?} {:x?}", p.at, p.sqe.map(|s| (s.opcode(), s.nsid(), s.cdw(10))));
+    }
+    let names = rig.submit_to(1, "nvme0n2", writes(10, 1));
+    rig.succeed(&names);
+    assert_eq!((rig.sent(0), rig.sent(1)), (10, 20), "and is where that one is");
     rig.finish();
 }

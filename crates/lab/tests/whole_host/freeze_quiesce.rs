@@ -2,7 +2,7 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::setup;
-use anabranch_host::verb::{Reply, Verb};
+use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 
 fn device() -> String {
@@ -136,4 +136,59 @@ fn b15_a_freeze_ends_through_a_failover() {
     rig.done(Verb::Unfreeze { device: device() });
     rig.wait_live(0);
     rig.finish();
+}
+
+/// A device that rests loses its last path: what it held is answered.
+fn goes_while_it_rests(rest: Verb<crate::script::Batch>) {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.done(rest);
+    let names = rig.submit(writes(10, 1));
+    rig.run(MS);
+    let reply = rig.ask(Verb::Disconnect(Selection::All));
+    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    assert!(rig.answers(&names).iter().all(|outcome| outcome.result.is_err()));
+    rig.finish();
+}
+
+#[test]
+fn b15_a_frozen_device_that_goes_answers_what_it_held() {
+    goes_while_it_rests(Verb::Freeze { device: device() });
+}
+
+#[test]
+fn b15_a_quiesced_device_that_goes_answers_what_it_held() {
+    goes_while_it_rests(Verb::Quiesce { device: device() });
+}
+
+#[test]
+fn b15_a_path_that_is_lost_while_quiesced_moves_its_commands_afterwards() {
+    let mut setup = Setup::new(2, 1);
+    setup.options.queue_size = 16;
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.slow_stream(stream, 20 * SECOND);
+    let names = rig.submit(writes(60, 1));
+    rig.run(10 * MS);
+    rig.done(Verb::Quiesce { device: device() });
+    assert_eq!((rig.sent(0), rig.answered(&names)), (15, 30));
+    rig.world.break_stream(stream);
+    rig.run(SECOND);
+    assert_eq!((rig.sent(0) + rig.sent(1), rig.answered(&names)), (45, 30), "they wait");
+    rig.done(Verb::Unquiesce { device: device() });
+    rig.succeed(&names);
+    rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
+fn b15_shutdown_of_a_frozen_device_is_bounded_and_answers_what_it_held() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.done(Verb::Freeze { device: device() });
+    let names = rig.submit(writes(10, 1));
+    rig.run(MS);
+    let reply = rig.ask(Verb::Shutdown);
+    assert!(matches!(reply, Reply::ShutDown { unanswered: 10 }), "{reply:?}");
+    assert!(rig.answers(&names).iter().all(|outcome| outcome.result.is_err()));
+    rig.run(SECOND);
+    assert_eq!(rig.world.host_buffers(), 0);
 }

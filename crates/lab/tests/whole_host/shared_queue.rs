@@ -1,6 +1,7 @@
 //! The single shared queue: all workers submit through one queue pair per path.
 
 use crate::rig::{MS, Setup, reads, writes};
+use crate::script::Op;
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_policy::Policy;
@@ -50,5 +51,28 @@ fn its_loss_moves_the_io_of_all_workers() {
     assert_eq!(rig.path(0).failovers, 30);
     assert_eq!(rig.path(0).uncertain_writes_resent, 30);
     rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
+fn a_worker_full_of_its_own_commands_still_carries_those_of_others() {
+    let mut setup = Setup::new(2, 2);
+    setup.host.shared_queue = true;
+    setup.target.limits.max_transfer_bytes = 16 << 10;
+    let mut rig = setup.connect();
+    for port in 0..2 {
+        let stream = rig.world.stream(WorkerId(1), &setup::port(port)).expect("open");
+        rig.world.slow_stream(stream, MS);
+    }
+    // Each takes 32 commands: far more than the table holds.
+    let large = (0..64).map(|n| Op::Write { lba: n * 16, blocks: 1024, fill: 1 });
+    let own = rig.submit_to(1, "nvme0n1", large);
+    rig.run(MS / 2);
+    let of_other = rig.submit_to(2, "nvme0n1", reads(60));
+    rig.succeed(&of_other);
+    rig.succeed(&own);
+    for port in 0..2 {
+        assert_eq!(rig.path(port).failovers, 0, "nothing was sent back");
+    }
     rig.finish();
 }
