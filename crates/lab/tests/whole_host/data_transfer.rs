@@ -1,9 +1,10 @@
 //! How payload travels: in the capsule, asked for, or with success on its last piece.
 
-use crate::rig::{Rig, Setup};
+use crate::rig::{MS, Rig, SECOND, Setup};
 use crate::script::Op;
 use crate::wire::{Pdu, kind};
 use anabranch_proto::nvme::opcode::io;
+use std::cell::Cell;
 
 const R2T: u8 = 9;
 const FLAG_SUCCESS: u8 = 1 << 3;
@@ -65,4 +66,43 @@ fn b5_success_with_the_data_completes_a_read() {
         assert_eq!((with_success, responses), expected);
         rig.finish();
     }
+}
+
+/// A response that claims success for a read whose data never came.
+#[test]
+fn c56_success_without_the_data_never_reaches_the_user() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io((0..20).map(|lba| Op::Write { lba, blocks: 1, fill: 9 }));
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        let is_data = pdu.kind == kind::C2H_DATA && pdu.worker > 0 && pdu.port == 0;
+        if is_data && once.replace(false) {
+            pdu.bytes.clear();
+        }
+    });
+    let reads = rig.io((0..20).map(|lba| Op::Read { lba, blocks: 1 }));
+    assert!(reads.iter().all(|read| read.data.iter().all(|&byte| byte == 9)));
+    rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
+fn a_write_whose_data_is_never_asked_for_moves_after_io_timeout() {
+    let mut setup = Setup::new(2, 1);
+    setup.options.io_timeout = 2 * SECOND;
+    let mut rig = setup.connect();
+    rig.wire().rule(|pdu| {
+        if pdu.kind == R2T && pdu.worker > 0 && pdu.port == 0 {
+            pdu.bytes.clear();
+        }
+    });
+    let begin = rig.now();
+    let outcomes = rig.io((0..2).map(|n| Op::Write { lba: n * 64, blocks: 64, fill: 5 }));
+    let last = outcomes.iter().map(|outcome| outcome.at.since(begin)).max().expect("two");
+    assert!(last >= 2 * SECOND && last < 2100 * MS, "{last:?}");
+    rig.wire().clear_rules();
+    rig.wait_live(0);
+    let read = rig.io([Op::Read { lba: 0, blocks: 128 }]).remove(0);
+    assert!(read.data.iter().all(|&byte| byte == 5));
+    rig.finish();
 }

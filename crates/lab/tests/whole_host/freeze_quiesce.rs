@@ -4,6 +4,7 @@ use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::setup;
 use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::AnaState;
 
 fn device() -> String {
     "nvme0n1".into()
@@ -191,4 +192,17 @@ fn b15_shutdown_of_a_frozen_device_is_bounded_and_answers_what_it_held() {
     assert!(rig.answers(&names).iter().all(|outcome| outcome.result.is_err()));
     rig.run(SECOND);
     assert_eq!(rig.world.host_buffers(), 0);
+}
+
+#[test]
+fn b14_events_are_heard_while_the_device_is_frozen() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.done(Verb::Freeze { device: device() });
+    rig.ana(0, AnaState::NonOptimized);
+    rig.wait(10 * MS, "news of the state", |rig| rig.path(0).ana_state == AnaState::NonOptimized);
+    rig.done(Verb::Unfreeze { device: device() });
+    rig.run(MS);
+    rig.io(writes(10, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (0, 10));
+    rig.finish();
 }

@@ -18,6 +18,7 @@ mod freeze_quiesce;
 mod kernel_exact;
 mod life_under_load;
 mod namespace_changes;
+mod other_operations;
 mod paths;
 mod policy_switch;
 mod queue_grants;

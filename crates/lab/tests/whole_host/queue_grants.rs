@@ -1,6 +1,6 @@
 //! Controllers grant fewer I/O queues than there are workers, and another number the next time.
 
-use crate::rig::{Rig, Setup, writes};
+use crate::rig::{Rig, SECOND, Setup, writes};
 use crate::wire::{Pdu, kind};
 use anabranch_host::verb::Verb;
 use anabranch_proto::nvme::opcode::admin;
@@ -62,5 +62,34 @@ fn b2_the_number_may_change_with_every_reconnect() {
         let carriers: Vec<u16> = carriers(&mut rig, 3).into_iter().collect();
         assert_eq!(carriers, expected, "{count} granted");
     }
+    rig.finish();
+}
+
+/// An I/O queue whose Connect is not answered costs its controller the attempt, nobody else anything.
+#[test]
+fn a_queue_that_does_not_open_is_given_up_in_time_and_tried_again() {
+    let mut setup = Setup::new(2, 2);
+    setup.options.admin_timeout = 2 * SECOND;
+    let mut rig = setup.build();
+    rig.connect(0);
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        let of_connect = pdu.sqe.is_some_and(|sqe| sqe.is_fabrics());
+        let answer = pdu.kind == kind::CAPSULE_RESP && pdu.worker == 2 && pdu.port == 1;
+        if answer && of_connect && once.replace(false) {
+            pdu.bytes.clear();
+        }
+    });
+    let mut request = crate::setup::connect(1, &rig.options);
+    request.keep_trying = true;
+    let begin = rig.now();
+    rig.ask(Verb::Connect(Box::new(request)));
+    rig.run(SECOND);
+    assert!(!rig.is_live(1));
+    assert_eq!(carriers(&mut rig, 2), BTreeSet::from([1, 2]), "the first path serves meanwhile");
+    rig.wait_live(1);
+    let took = rig.now().since(begin);
+    assert!(took < 3 * SECOND, "{took:?}");
+    assert!(rig.event(begin, "connecting timed out").is_some());
     rig.finish();
 }

@@ -26,7 +26,17 @@ pub(crate) enum Op {
         blocks: u32,
         fill: u8,
     },
+    /// Every byte of the blocks must be `fill`.
+    Compare {
+        lba: u64,
+        blocks: u32,
+        fill: u8,
+    },
     Flush,
+    Discard {
+        lba: u64,
+        blocks: u64,
+    },
     Zero {
         lba: u64,
         blocks: u64,
@@ -115,6 +125,11 @@ impl Script {
                 let (buf, fua) = (memory(blocks, fill), matches!(op, Op::WriteFua { .. }));
                 (RequestOp::Write { lba, blocks, buf, fua }, Some(buf))
             }
+            Op::Compare { lba, blocks, fill } => {
+                let buf = memory(blocks, fill);
+                (RequestOp::Compare { lba, blocks, buf }, Some(buf))
+            }
+            Op::Discard { lba, blocks } => (RequestOp::Discard { lba, blocks }, None),
             Op::Flush => (RequestOp::Flush, None),
             Op::Zero { lba, blocks } => {
                 (RequestOp::WriteZeroes { lba, blocks, deallocate: false, fua: false }, None)

@@ -1,6 +1,6 @@
 //! The single shared queue: all workers submit through one queue pair per path.
 
-use crate::rig::{MS, Setup, reads, writes};
+use crate::rig::{MS, SECOND, Setup, reads, writes};
 use crate::script::Op;
 use crate::setup;
 use crate::wire::Pdu;
@@ -74,5 +74,24 @@ fn a_worker_full_of_its_own_commands_still_carries_those_of_others() {
     for port in 0..2 {
         assert_eq!(rig.path(port).failovers, 0, "nothing was sent back");
     }
+    rig.finish();
+}
+
+#[test]
+fn silence_on_it_is_noticed_by_io_timeout_for_all_workers() {
+    let mut setup = Setup::new(2, 3);
+    setup.host.shared_queue = true;
+    setup.options.io_timeout = SECOND;
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.silence_stream(stream);
+    let begin = rig.now();
+    let names: Vec<u64> =
+        (1..=3).flat_map(|worker| rig.submit_to(worker, "nvme0n1", writes(20, 5))).collect();
+    let outcomes = rig.succeed(&names);
+    let waits: Vec<_> = outcomes.iter().map(|outcome| outcome.at.since(begin)).collect();
+    assert_eq!(waits.iter().filter(|&&wait| wait < 10 * MS).count(), 30);
+    assert!(waits.iter().all(|&wait| wait < SECOND + 10 * MS), "{waits:?}");
+    rig.wait_live(0);
     rig.finish();
 }
