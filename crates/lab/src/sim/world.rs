@@ -548,11 +548,9 @@ impl<HM> Core<HM> {
             silent: false,
             slow: Duration::ZERO,
         };
-        let index = self.streams.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.streams.push(None);
-            self.streams.len() - 1
-        });
-        self.streams[index] = Some(stream);
+        // Never the place of an earlier one: what that one still has on the way is its own.
+        let index = self.streams.len();
+        self.streams.push(Some(stream));
         self.conns.insert((node, conn), (index, 0));
         let at = self.now.after(draw(&mut self.rng, self.times.travel));
         self.schedule(at, Due::Established { stream: index });
