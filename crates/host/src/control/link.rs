@@ -13,8 +13,9 @@ use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
 
-/// Commands at once on an admin queue, without the event request: as in Linux (NVME_AQ_DEPTH).
-pub(super) const ADMIN_DEPTH: u16 = 31;
+/// Commands at once on an admin queue, without the event request: as in Linux (NVME_AQ_DEPTH is 32;
+/// one entry always stays free, one is for the event request).
+pub(super) const ADMIN_DEPTH: u16 = 30;
 
 /// In-capsule data of an admin queue in bytes (NVMe/TCP: fixed).
 const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;

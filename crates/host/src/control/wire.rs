@@ -23,7 +23,7 @@ use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 
 /// Entries of the admin queue: one always stays free.
-const ADMIN_ENTRIES: u16 = ADMIN_DEPTH + 1;
+const ADMIN_ENTRIES: u16 = ADMIN_DEPTH + 2;
 
 /// The largest log that is read in one command: the driver's largest buffer is at least as long.
 pub(super) const MAX_LOG_BYTES: u32 = 1 << 20;
