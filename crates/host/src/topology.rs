@@ -11,7 +11,7 @@ use anabranch_proto::nvme::ana::AnaState;
 use core::fmt;
 use core::time::Duration;
 
-/// A controller's instance number: the N of `nvmeN`. Not used again while the process lives.
+/// Names a controller; not used again while the process lives (unlike the N of `nvmeN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerId(pub u32);
 

@@ -67,9 +67,21 @@ impl Control {
             .controllers
             .values()
             .filter(|other| Some(&other.request.subsystem_nqn) == nqn && !other.is_discovery());
-        let first = same.map(|other| other.id.0).min().unwrap_or(id.0);
+        let own = self.controllers.get(&id).map_or(0, |controller| controller.instance);
+        let first = same.map(|other| other.instance).min().unwrap_or(own);
         let taken = self.subsystems.iter().any(|subsystem| subsystem.instance == first);
-        if taken { id.0 } else { first }
+        if taken { own } else { first }
+    }
+
+    /// The lowest number that neither a controller nor a subsystem has.
+    pub(super) fn free_instance(&self) -> u32 {
+        let of_controllers = self.controllers.values().map(|controller| controller.instance);
+        let of_subsystems = self.subsystems.iter().map(|subsystem| subsystem.instance);
+        let mut taken: Vec<u32> = of_controllers.chain(of_subsystems).collect();
+        taken.sort_unstable();
+        taken.dedup();
+        let gap = (0..).zip(&taken).find(|(number, taken)| number != *taken);
+        gap.map_or(taken.len() as u32, |(number, _)| number)
     }
 
     pub(super) fn subsystem_of(&self, id: ControllerId) -> Option<usize> {

@@ -43,6 +43,8 @@ pub(super) enum Waiter {
 /// One controller.
 pub(super) struct Controller {
     pub(super) id: ControllerId,
+    /// The N of `nvmeN`: the lowest number that was free, as in Linux.
+    pub(super) instance: u32,
     pub(super) request: ConnectRequest,
     pub(super) kind: Kind,
     pub(super) state: ControllerState,
@@ -81,9 +83,14 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(id: ControllerId, request: ConnectRequest, kind: Kind) -> Controller {
+    pub(super) fn new(
+        (id, instance): (ControllerId, u32),
+        request: ConnectRequest,
+        kind: Kind,
+    ) -> Controller {
         Controller {
             id,
+            instance,
             request,
             kind,
             state: ControllerState::New,
@@ -113,7 +120,7 @@ impl Controller {
 
     /// `nvmeN`.
     pub(super) fn name(&self) -> String {
-        format!("nvme{}", self.id.0)
+        format!("nvme{}", self.instance)
     }
 
     /// Where it is, for a human.

@@ -166,8 +166,8 @@ impl Control {
         let found = self.subsystem_of(id).and_then(|index| {
             let subsystem = &self.subsystems[index];
             let head = subsystem.heads.iter().find(|candidate| candidate.id == head)?;
-            head.path(id)?;
-            Some((head.nsid, subsystem.path_name(head, id)))
+            let path = head.path(id)?;
+            Some((head.nsid, subsystem.path_name(head, path.controller_instance)))
         });
         if let (Some(path), Some(controller)) = (found, self.controllers.get_mut(&id)) {
             controller.ana_error(&mut self.env, bufs, path, status);

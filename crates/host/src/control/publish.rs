@@ -105,7 +105,7 @@ impl Control {
                     }
                     let to = condition.ana_state;
                     if let Some(from) = path.shown.replace(to).filter(|&from| from != to) {
-                        let controller = path.controller.0;
+                        let controller = path.controller_instance;
                         let name = alloc::format!("nvme{instance}c{controller}n{}", head.instance);
                         env.event(HostEvent::AnaChange { path: name, from, to });
                     }

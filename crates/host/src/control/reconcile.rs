@@ -74,7 +74,7 @@ impl Control {
         if self.refusals.get(&(id, nsid)) == Some(&why) {
             return;
         }
-        let controller = format!("nvme{}", id.0);
+        let Some(controller) = self.controllers.get(&id).map(Controller::name) else { return };
         self.env.event(HostEvent::NamespaceRefused { controller, nsid, why: why.clone() });
         self.refusals.insert((id, nsid), why);
     }
@@ -176,7 +176,8 @@ impl Control {
     ) -> Result<(), String> {
         let subsystem = &mut self.subsystems[index];
         let head = &subsystem.heads[at];
-        let (name, path) = (subsystem.head_name(head), subsystem.path_name(head, controller));
+        let instance = self.controllers.get(&controller).map_or(0, |found| found.instance);
+        let (name, path) = (subsystem.head_name(head), subsystem.path_name(head, instance));
         if !(head.paths.is_empty() || head.shared && namespace.shared) {
             return Err(format!("it may not be shared (NMIC), and {name} has a path already"));
         }
@@ -200,6 +201,7 @@ impl Control {
         head.remove_at = None;
         head.paths.push(Path {
             controller,
+            controller_instance: instance,
             blocks: namespace.blocks,
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
@@ -252,7 +254,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
         let (id, instance) = (subsystem.instance, head.instance);
         head.paths.retain_mut(|path| {
             let Some(controller) = controllers.get(&path.controller) else {
-                lost.push((id, path.controller, instance));
+                lost.push((id, path.controller_instance, instance));
                 return false;
             };
             if !controller.is_verified() {
@@ -267,7 +269,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
                     true
                 }
                 _ => {
-                    lost.push((id, path.controller, instance));
+                    lost.push((id, path.controller_instance, instance));
                     false
                 }
             }
@@ -275,7 +277,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
     }
     for (subsystem, controller, head) in lost {
         env.event(HostEvent::PathRemoved {
-            path: format!("nvme{subsystem}c{}n{head}", controller.0),
+            path: format!("nvme{subsystem}c{controller}n{head}"),
             head: format!("nvme{subsystem}n{head}"),
         });
     }

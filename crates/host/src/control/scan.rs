@@ -219,6 +219,7 @@ impl Controller {
         if !answer.status.is_success() {
             return self.scan_failed(env, format!("active namespace list: {}", answer.status));
         }
+        let name = self.name();
         let Some(progress) = &mut self.scan.running else { return };
         let after = progress.todo.last().copied().unwrap_or(0);
         let next = match wire::parse_active(&answer.data, after) {
@@ -230,7 +231,7 @@ impl Controller {
         };
         if progress.todo.len() > MAX_NAMESPACES {
             let text = format!("more than {MAX_NAMESPACES} namespaces, the rest is left out");
-            env.event(HostEvent::Note { controller: format!("nvme{}", self.id.0), text });
+            env.event(HostEvent::Note { controller: name, text });
             progress.todo.truncate(MAX_NAMESPACES);
         } else if let Some(after) = next {
             return self.read_list(env, bufs, after);

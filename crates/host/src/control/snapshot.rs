@@ -44,7 +44,7 @@ impl Control {
             !controller.is_discovery() && self.subsystem_of(controller.id).is_none()
         });
         unknown.map(|controller| SubsystemSnapshot {
-            name: format!("nvme-subsys{}", controller.id.0),
+            name: format!("nvme-subsys{}", controller.instance),
             nqn: controller.request.subsystem_nqn.to_string(),
             model: String::new(),
             serial: String::new(),
@@ -141,8 +141,8 @@ impl Control {
         let condition = Condition::of(head, path, &self.controllers);
         let controller = self.controllers.get(&path.controller);
         let mut snapshot = PathSnapshot {
-            name: subsystem.path_name(head, path.controller),
-            controller: format!("nvme{}", path.controller.0),
+            name: subsystem.path_name(head, path.controller_instance),
+            controller: format!("nvme{}", path.controller_instance),
             ana_state: condition.ana_state,
             ana_group: condition.ana_group,
             usable: condition.usable(),

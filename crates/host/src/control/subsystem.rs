@@ -20,6 +20,8 @@ use anabranch_proto::nvme::ana::AnaState;
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) controller: ControllerId,
+    /// The C of `nvmeXcCnY`.
+    pub(super) controller_instance: u32,
     /// What that controller says the size is.
     pub(super) blocks: u64,
     pub(super) ana_group: u32,
@@ -97,8 +99,9 @@ impl Subsystem {
         format!("nvme{}n{}", self.instance, head.instance)
     }
 
-    pub(super) fn path_name(&self, head: &Head, controller: ControllerId) -> String {
-        format!("nvme{}c{}n{}", self.instance, controller.0, head.instance)
+    /// The name of the path through the controller with this number.
+    pub(super) fn path_name(&self, head: &Head, controller: u32) -> String {
+        format!("nvme{}c{controller}n{}", self.instance, head.instance)
     }
 
     /// The lowest number that no head has.

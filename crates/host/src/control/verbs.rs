@@ -95,7 +95,7 @@ impl Control {
         let number = ControllerId(self.next_controller);
         self.next_controller += 1;
         let keep_trying = request.keep_trying;
-        let mut controller = Controller::new(number, *request, Kind::Io);
+        let mut controller = Controller::new((number, self.free_instance()), *request, Kind::Io);
         if keep_trying {
             self.env.reply(id, Reply::Connected(controller.name()));
         } else {
@@ -131,7 +131,7 @@ impl Control {
         let number = ControllerId(self.next_discovery);
         self.next_discovery = self.next_discovery.wrapping_add(1).max(super::DISCOVERY_IDS);
         let kind = Kind::Discovery(id, DiscoveryRead::default());
-        let mut controller = Controller::new(number, *request, kind);
+        let mut controller = Controller::new((number, self.free_instance()), *request, kind);
         controller.start(&mut self.env);
         self.controllers.insert(number, controller);
         Ok(())
@@ -270,11 +270,10 @@ impl Control {
     }
 
     pub(super) fn find_controller(&self, name: &str) -> Result<ControllerId, VerbError> {
-        let number = name.strip_prefix("nvme").and_then(|digits| digits.parse().ok());
-        number
-            .map(ControllerId)
-            .filter(|id| self.controllers.get(id).is_some_and(|c| c.name() == name))
-            .filter(|id| self.controllers.get(id).is_some_and(|c| !c.is_discovery()))
+        let mut known = self.controllers.values();
+        known
+            .find(|controller| !controller.is_discovery() && controller.name() == name)
+            .map(|controller| controller.id)
             .ok_or_else(|| VerbError::Invalid(format!("there is no controller {name}")))
     }
 

@@ -215,3 +215,28 @@ fn shutdown_waits_for_requests_no_longer_than_its_limit() {
     rig.advance_s(12);
     assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
 }
+
+#[test]
+fn names_are_given_again_once_they_are_free() {
+    let mut rig = Rig::connected_twice(1);
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance_s(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    // The subsystem still bears the number 0, so a new controller gets another one.
+    rig.put(3, Fake::new(NQN, 3));
+    rig.connect_ok(3, |_| ());
+    let names = |rig: &mut Rig| -> Vec<String> {
+        let subsystems = rig.snapshot().subsystems;
+        subsystems.iter().flat_map(|s| &s.controllers).map(|c| c.name.clone()).collect()
+    };
+    assert_eq!(names(&mut rig), ["nvme1", "nvme2"]);
+    for name in ["nvme1", "nvme2"] {
+        let id = disconnect(&mut rig, name);
+        rig.advance_s(1);
+        assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    }
+    // All is gone: the device comes back under its first name.
+    rig.connect_ok(1, |_| ());
+    assert_eq!(names(&mut rig), ["nvme0"]);
+    assert!(rig.head("nvme0n1").is_some());
+}

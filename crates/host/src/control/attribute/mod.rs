@@ -190,7 +190,8 @@ impl Control {
                 if subsystem.head_name(head) == object {
                     return Ok(Target::Head(at, index));
                 }
-                let is_it = |path: &&Path| subsystem.path_name(head, path.controller) == object;
+                let is_it =
+                    |path: &&Path| subsystem.path_name(head, path.controller_instance) == object;
                 if let Some(path) = head.paths.iter().find(is_it) {
                     return Ok(Target::Path(at, index, path.controller));
                 }
