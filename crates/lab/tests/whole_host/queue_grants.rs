@@ -65,7 +65,8 @@ fn b2_the_number_may_change_with_every_reconnect() {
     rig.finish();
 }
 
-/// An I/O queue whose Connect is not answered costs its controller the attempt, nobody else anything.
+/// An I/O queue whose Connect is not answered costs its controller the attempt, nobody else
+/// anything.
 #[test]
 fn a_queue_that_does_not_open_is_given_up_in_time_and_tried_again() {
     let mut setup = Setup::new(2, 2);
