@@ -1,0 +1,235 @@
+//! Configuration files and units: what is wrong is named with file, line and key.
+
+use anabranch::daemon::config::{ServeConfig, Source};
+use anabranch::daemon::export::listen_endpoint;
+use anabranch::daemon::identity::{Identity, Places};
+use anabranch::daemon::path::PathSpec;
+use anabranch::failure::Failure;
+use anabranch::units;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn load(text: &str) -> Result<ServeConfig, Failure> {
+    let path = std::env::temp_dir().join(format!(
+        "anabranch-config-{}-{:?}.toml",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    fs::write(&path, text).expect("a file");
+    let loaded = ServeConfig::load(&path).map(|(config, _)| config);
+    fs::remove_file(&path).expect("removed");
+    loaded
+}
+
+#[test]
+fn a_whole_file() {
+    let config = load(
+        r#"
+hostnqn = "nqn.2014-08.org.nvmexpress:uuid:12345678-9abc-def0-1234-56789abcdef0"
+workers = 2
+cpus = [0, 1]
+spin = "20us"
+iopolicy = "round-robin"
+fence = "fast"
+shutdown_timeout = 5
+
+[[subsystem]]
+nqn = "nqn.2026-01.org.example:a"
+[[subsystem.path]]
+traddr = "127.0.0.1"
+trsvcid = 4420
+reconnect-delay = "500ms"
+ctrl_loss_tmo = -1
+[[subsystem.path]]
+traddr = "127.0.0.1"
+trsvcid = "4421"
+hdr_digest = true
+
+[[export]]
+device = "nvme0n1"
+nbd = "/run/x/nbd.sock"
+"#,
+    )
+    .expect("all well");
+    assert_eq!(config.workers, Some(2));
+    assert_eq!(config.spin.map(|span| span.0), Some(Duration::from_micros(20)));
+    let paths = &config.subsystems[0].paths;
+    let first = paths[0].get_ref().request("nqn.2026-01.org.example:a", true).expect("a request");
+    assert_eq!(first.options.reconnect_delay, Duration::from_millis(500));
+    assert_eq!(first.options.ctrl_loss_tmo, None);
+    assert_eq!(first.to.to_string(), "127.0.0.1:4420");
+    let second = paths[1].get_ref().request("nqn.2026-01.org.example:a", true).expect("a request");
+    assert!(second.options.hdr_digest && !second.options.data_digest);
+    assert_eq!(second.options.queue_size, 128);
+    assert_eq!(second.options.keep_alive_tmo, Duration::from_secs(5));
+}
+
+#[test]
+fn mistakes_name_line_and_key() {
+    let cases = [
+        ("colour = 1\n", "line 1 (colour)", "unknown field"),
+        ("workers = 1\nworkers = 2\n", "line 2", "duplicate"),
+        ("\niopolicy = \"best\"\n", "line 2 (iopolicy)", "queue-depth"),
+        ("\n\nfence = \"strict\"\n", "line 3 (fence)", "not there yet"),
+        ("fence = \"none\"\n", "line 1 (fence)", "fast"),
+        ("workers = \"two\"\n", "line 1 (workers)", "invalid type"),
+        ("workers = 0\n", ".toml", "between 1 and 128"),
+        ("cpus = []\n", ".toml", "at least one CPU"),
+        ("spin = \"fast\"\n", "line 1 (spin)", "not a time"),
+        ("[[subsystem]]\nnqn = \"x\"\npath = []\n", "line 2 (nqn)", "nqn"),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\npath = []\n",
+            "line 2",
+            "at least one",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\ntraddr = \"::1\"\n\
+             trsvcid = 70000\n",
+            "line 5 (trsvcid)",
+            "TCP port",
+        ),
+        ("[[export]]\ndevice = \"nvme0n1\"\n", "line 1", "missing field"),
+        ("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"\"\n", ".toml", "Unix socket"),
+        ("workers = \n", "line 1 (workers)", ""),
+    ];
+    for (text, place, why) in cases {
+        match load(text) {
+            Err(failure @ Failure::Usage(_)) => {
+                let message = failure.to_string();
+                assert!(message.contains(place), "{text:?}: {message}");
+                assert!(message.contains(why), "{text:?}: {message}");
+                assert!(!message.contains('\n'), "one sentence: {message}");
+            }
+            other => panic!("{text:?} gave {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn places_in_a_file_survive_odd_texts() {
+    let source = Source::new(Path::new("x.toml"), "a = 1\nü = 2".to_owned());
+    assert_eq!(source.wrong(Some(6), "no").to_string(), "x.toml, line 2 (ü): no");
+    assert_eq!(source.wrong(Some(7), "no").to_string(), "x.toml: no", "inside a character");
+    assert_eq!(source.wrong(Some(99), "no").to_string(), "x.toml: no");
+    assert_eq!(source.wrong(None, "no").to_string(), "x.toml: no");
+}
+
+#[test]
+fn path_limits_are_the_kernels() {
+    let nqn = "nqn.2026-01.org.example:a";
+    let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
+    for (text, why) in [
+        (r#"{"traddr":"127.0.0.1","queue_size":15}"#, "between 16 and 1024"),
+        (r#"{"traddr":"127.0.0.1","queue_size":1025}"#, "between 16 and 1024"),
+        (r#"{"traddr":"127.0.0.1","nr_io_queues":0}"#, "at least 1"),
+        (r#"{"traddr":"127.0.0.1","keep_alive_tmo":0}"#, "discovery controllers only"),
+        (r#"{"traddr":"127.0.0.1","reconnect_delay":0}"#, "must be longer"),
+        (r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":60,"ctrl_loss_tmo":30}"#, "exceeds"),
+        (r#"{"traddr":"127.0.0.1","transport":"rdma"}"#, "only tcp"),
+    ] {
+        let error = path(text).request(nqn, false).expect_err(text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    for text in ["16", "1024"] {
+        path(&format!(r#"{{"traddr":"127.0.0.1","queue_size":{text}}}"#))
+            .request(nqn, false)
+            .expect("at the limit");
+    }
+    let discovery = anabranch_proto::nvme::Nqn::DISCOVERY;
+    let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).request(discovery, false);
+    assert_eq!(found.expect("discovery may").to.to_string(), "[::1]:8009");
+    assert!(path(r#"{"traddr":"::1"}"#).request("nqn", false).is_err(), "no NQN");
+}
+
+#[test]
+fn sizes_and_times() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("512", 512),
+        ("4k", 4096),
+        ("4K", 4096),
+        ("64MiB", 64 << 20),
+        ("64 mib", 64 << 20),
+        ("1g", 1 << 30),
+        ("2TiB", 2 << 40),
+    ] {
+        assert_eq!(units::size(text), Ok(bytes), "{text}");
+    }
+    for text in ["", "k", "4kb", "4.5k", "-1", "0x10", "18446744073709551616", "16777216TiB"] {
+        assert!(units::size(text).is_err(), "{text}");
+    }
+    let ns = |ns| Ok(Duration::from_nanos(ns));
+    for (text, expected) in [
+        ("5", ns(5_000_000_000)),
+        ("250ms", ns(250_000_000)),
+        ("0.5s", ns(500_000_000)),
+        ("1.25us", ns(1_250)),
+        ("7ns", ns(7)),
+        ("2m", ns(120_000_000_000)),
+        ("1h", ns(3_600_000_000_000)),
+    ] {
+        assert_eq!(units::time(text), expected, "{text}");
+    }
+    for text in ["", "s", "-5", "1.2.3s", "5 parsecs", "99999999999h"] {
+        assert!(units::time(text).is_err(), "{text}");
+    }
+    assert_eq!(units::time_or_off("-1"), Ok(None));
+    assert_eq!(units::time_or_off("off"), Ok(None));
+}
+
+#[test]
+fn export_addresses() {
+    assert_eq!(listen_endpoint("127.0.0.1:10809").expect("TCP").to_string(), "127.0.0.1:10809");
+    assert_eq!(listen_endpoint("/run/x.sock").expect("Unix").to_string(), "unix:/run/x.sock");
+    let relative = listen_endpoint("x.sock").expect("relative").to_string();
+    assert!(relative.starts_with("unix:/") && relative.ends_with("/x.sock"), "{relative}");
+    assert!(listen_endpoint("").is_err());
+    assert!(listen_endpoint(&format!("/{}", "x".repeat(107))).is_err(), "longer than sun_path");
+}
+
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> (Home, Places) {
+        let path = std::env::temp_dir().join(format!("anabranch-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("etc")).expect("a directory");
+        let places = Places { system: path.join("etc"), state: path.join("state") };
+        (Home(path), places)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_host_is_generated_once_and_kept() {
+    let (_home, places) = Home::new("kept");
+    let first = Identity::find(None, None, &places).expect("generated");
+    assert_eq!(Identity::find(None, None, &places).expect("kept"), first);
+    assert_ne!(Identity::fresh().expect("another"), first);
+}
+
+#[test]
+fn options_precede_files_and_files_precede_generation() {
+    let (_home, places) = Home::new("order");
+    let (a, b) = ("12345678-9abc-def0-1234-56789abcdef0", "22345678-9abc-def0-1234-56789abcdef0");
+    let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{a}");
+    fs::write(places.system.join("hostnqn"), format!("{nqn}\n")).expect("hostnqn");
+    let found = Identity::find(None, None, &places).expect("of the system");
+    assert_eq!((found.nqn.as_str(), found.id.to_string().as_str()), (nqn.as_str(), a));
+    fs::write(places.system.join("hostid"), format!("{b}\n")).expect("hostid");
+    let found = Identity::find(None, None, &places).expect("of the system");
+    assert_eq!(found.id.to_string(), b);
+    let found = Identity::find(Some("nqn.2026-01.org.example:me"), Some(a), &places);
+    let found = found.expect("of the options");
+    assert_eq!(found.nqn.as_str(), "nqn.2026-01.org.example:me");
+    assert_eq!(found.id.to_string(), a);
+    assert!(matches!(Identity::find(Some("me"), None, &places), Err(Failure::Usage(_))));
+    fs::write(places.system.join("hostnqn"), "not an NQN\n").expect("hostnqn");
+    assert!(matches!(Identity::find(None, None, &places), Err(Failure::Failed(_))));
+}

@@ -1,0 +1,135 @@
+//! Files behind namespaces: only regular files, only whole blocks, only one target (C72).
+
+use anabranch::daemon::backing::{Backend, NamespaceSpec, open_file};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("anabranch-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory");
+        Place(path)
+    }
+
+    fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.0.join(name);
+        fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
+        path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_regular_file_is_taken() {
+    let place = Place::new("regular");
+    let path = place.file("disk", 1 << 20);
+    let (_file, bytes) = open_file(&path, None, 4096).expect("a regular file");
+    assert_eq!(bytes, 1 << 20);
+}
+
+#[test]
+fn everything_else_is_refused() {
+    let place = Place::new("else");
+    let disk = place.file("disk", 1 << 20);
+    let at = |name: &str| place.0.join(name);
+    symlink(&disk, at("link")).expect("a link");
+    symlink("/dev/null", at("link-to-device")).expect("a link");
+    let _listener = UnixListener::bind(at("socket")).expect("a socket");
+    let made = Command::new("mkfifo").arg(at("fifo")).status().expect("mkfifo runs");
+    assert!(made.success(), "a FIFO");
+    let cases = [
+        (at("link"), "symbolic link"),
+        (at("link-to-device"), "symbolic link"),
+        (PathBuf::from("/dev/null"), "device"),
+        (PathBuf::from("/dev/zero"), "device"),
+        (at("fifo"), "FIFO"),
+        (at("socket"), "socket"),
+        (place.0.clone(), "directory"),
+        (at("missing"), "does not exist"),
+        (place.0.join("../x"), ".."),
+        (place.0.join("sub/../disk"), ".."),
+        (place.file("empty", 0), "multiple of 512"),
+        (place.file("ragged", 1000), "multiple of 512"),
+    ];
+    for (path, why) in cases {
+        match open_file(&path, None, 512) {
+            Err(text) => assert!(text.contains(why), "{}: {text}", path.display()),
+            Ok(_) => panic!("{} was taken", path.display()),
+        }
+    }
+}
+
+#[test]
+fn a_file_is_made_only_with_a_size() {
+    let place = Place::new("made");
+    let path = place.0.join("new");
+    let ragged = open_file(&path, Some(1000), 512).expect_err("no whole blocks");
+    assert!(ragged.contains("multiple of 512"), "{ragged}");
+    assert!(!path.exists(), "nothing is left behind");
+    let (_file, bytes) = open_file(&path, Some(1 << 20), 512).expect("made");
+    assert_eq!((bytes, fs::metadata(&path).expect("there").len()), (1 << 20, 1 << 20));
+    let other = open_file(&place.file("old", 1 << 19), Some(1 << 20), 512);
+    assert!(
+        other.expect_err("another size").contains("not the"),
+        "an existing file keeps its size"
+    );
+}
+
+#[test]
+fn two_targets_do_not_share_a_file() {
+    let place = Place::new("share");
+    let path = place.file("disk", 1 << 20);
+    let first = open_file(&path, None, 512).expect("the first");
+    let second = open_file(&path, None, 512).expect_err("the second");
+    assert!(second.contains("in use"), "{second}");
+    drop(first);
+    open_file(&path, None, 512).expect("free again");
+}
+
+#[test]
+fn namespace_texts() {
+    let spec: NamespaceSpec = "mem:64MiB,bs=4096,anagrp=3".parse().expect("memory");
+    assert_eq!((spec.backend.clone(), spec.bs, spec.anagrp), (Backend::Memory(64 << 20), 4096, 3));
+    spec.check().expect("whole blocks");
+    let uuid = "file:/tmp/x,uuid=12345678-9abc-def0-1234-56789abcdef0,nsid=7";
+    let spec: NamespaceSpec = uuid.parse().expect("a file");
+    assert_eq!((spec.nsid, spec.backend), (Some(7), Backend::File("/tmp/x".into())));
+    for (text, why) in [
+        ("", "neither mem:SIZE nor file:PATH"),
+        ("disk:/tmp/x", "neither"),
+        ("file:", "neither"),
+        ("mem:", "not a size"),
+        ("mem:1GB", "not a size"),
+        ("mem:99999999999g", "64 bits"),
+        ("mem:1m,bs", "KEY=VALUE"),
+        ("mem:1m,bs=512,bs=512", "twice"),
+        ("mem:1m,colour=red", "no key"),
+        ("mem:1m,anagrp=-1", "no number"),
+        ("mem:1m,uuid=zz", "uuid"),
+    ] {
+        let error = text.parse::<NamespaceSpec>().expect_err(text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    for (text, why) in [
+        ("mem:1m,bs=1k", "512 or 4096"),
+        ("mem:1000", "multiple of 512"),
+        ("mem:0", "multiple of 512"),
+        ("mem:1m,size=1m", "mem:SIZE"),
+        ("file:../x", ".."),
+    ] {
+        let spec: NamespaceSpec = text.parse().expect(text);
+        let error = spec.check().expect_err(text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
