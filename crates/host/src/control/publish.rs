@@ -172,7 +172,8 @@ impl Control {
             max_transfer_bytes: MAX_TRANSFER_BYTES,
             max_write_zeroes_blocks: MAX_ZEROES_BLOCKS,
             max_discard_blocks: u32::MAX,
-            volatile_write_cache: false,
+            // Without a path nobody can say that there is nothing to flush.
+            volatile_write_cache: head.paths.is_empty(),
             compare: true,
             read_only: !head.paths.is_empty(),
         };

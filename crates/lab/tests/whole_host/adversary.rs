@@ -1,9 +1,10 @@
 //! Bad moments: things that go wrong together, or much later than one thinks.
 
 use crate::rig::{MS, SECOND, Setup, reads, writes};
+use crate::script::Op;
 use crate::setup;
 use crate::wire::{Pdu, kind};
-use anabranch_host::verb::{Reply, Verb};
+use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::Uuid;
 use anabranch_target::TargetVerb;
@@ -75,4 +76,22 @@ fn nothing_that_waits_for_a_tag_goes_to_the_next_namespace_with_the_same_number(
         assert!(later.is_empty(), "{} commands to somebody else's blocks", later.len());
         rig.finish();
     }
+}
+
+#[test]
+fn p6_a_flush_without_any_path_waits_for_one() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.set("nvme0n1", "delayed_removal_secs", "60");
+    rig.io(writes(4, 3));
+    let reply = rig.ask(Verb::Disconnect(Selection::All));
+    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    rig.run(MS);
+    let flush = rig.submit([Op::Flush]);
+    rig.run(SECOND);
+    assert_eq!(rig.answered(&flush), 0, "what was acknowledged before may still be volatile");
+    rig.connect(0);
+    rig.succeed(&flush);
+    let flushes = rig.seen(|pdu| pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.opcode() == 0));
+    assert_eq!(flushes.len(), 1, "it went to the controller");
+    rig.finish();
 }
