@@ -84,8 +84,8 @@ fn mistakes_name_line_and_key() {
             "at least one",
         ),
         (
-            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\ntraddr = \"::1\"\n\
-             trsvcid = 70000\n",
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             traddr = \"::1\"\ntrsvcid = 70000\n",
             "line 5 (trsvcid)",
             "TCP port",
         ),

@@ -109,15 +109,13 @@ fn several_requests_share_a_connection() {
     }
 }
 
-#[test]
-fn bad_requests_are_refused() {
-    let place = Place::new("bad");
-    let server = start(&place, Limits::default());
+/// What is asked, as what, and the error code that must come back.
+fn bad_requests() -> Vec<(&'static str, Vec<u8>, i32)> {
     let request = |params: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"depth","params":{params}}}"#).into_bytes()
     };
     let deep = "[".repeat(MAX_DEPTH + 1);
-    let cases: Vec<(&str, Vec<u8>, i32)> = vec![
+    vec![
         ("not JSON", b"hello".to_vec(), RpcError::PARSE),
         ("empty line", b"".to_vec(), RpcError::PARSE),
         ("invalid UTF-8", b"{\"jsonrpc\":\"\xff\"}".to_vec(), RpcError::PARSE),
@@ -173,8 +171,14 @@ fn bad_requests_are_refused() {
                 .into_bytes(),
             RpcError::INVALID_REQUEST,
         ),
-    ];
-    for (what, bytes, code) in cases {
+    ]
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let place = Place::new("bad");
+    let server = start(&place, Limits::default());
+    for (what, bytes, code) in bad_requests() {
         let answer = ask(server.path(), &bytes);
         assert_eq!(answer["error"]["code"], code, "{what}: {answer}");
         assert!(answer.get("result").is_none(), "{what}: {answer}");

@@ -1,4 +1,5 @@
-//! What the load runs on: a device of the running host, or a host (and perhaps a target) of our own.
+//! What the load runs on: a device of the running host, or a host (and perhaps a target) of our
+//! own.
 
 use super::plan::Plan;
 use crate::cli::args::{Global, bench::Bench};
