@@ -2,6 +2,7 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::setup;
+use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_proto::nvme::{AnaState, Status};
@@ -176,4 +177,27 @@ fn groups_are_followed_each_for_itself() {
     rig.succeed(&names);
     assert_eq!((rig.sent(0), rig.sent(1)), (10, 20), "and is where that one is");
     rig.finish();
+}
+
+#[test]
+fn m3_numa_fails_back_with_the_next_io() {
+    for (kernel_exact, lost) in
+        [(false, AnaState::NonOptimized), (true, AnaState::Inaccessible), (false, AnaState::Change)]
+    {
+        let mut setup = Setup::new(2, 1);
+        setup.host.default_policy = Policy::Numa;
+        setup.host.kernel_exact = kernel_exact;
+        let mut rig = setup.connect();
+        rig.io(writes(10, 1));
+        assert_eq!((rig.sent(0), rig.sent(1)), (10, 0), "equally near: list order");
+        rig.ana(0, lost);
+        rig.run(10 * MS);
+        rig.io(writes(10, 2));
+        assert_eq!((rig.sent(0), rig.sent(1)), (10, 10), "{lost}");
+        rig.ana(0, AnaState::Optimized);
+        rig.run(10 * MS);
+        rig.io(writes(10, 3));
+        assert_eq!((rig.sent(0), rig.sent(1)), (20, 10), "back at once after {lost}");
+        rig.finish();
+    }
 }
