@@ -70,6 +70,7 @@ impl Control {
         }
         self.epoch += 1;
         self.tell_changes();
+        self.work_out_limits();
         let controllers = self.controllers.values().filter(|c| !c.is_discovery());
         let controllers = controllers.map(|c| Arc::new(self.controller_view(c))).collect();
         let mut heads: vec::Vec<Arc<HeadView>> = self
@@ -153,7 +154,7 @@ impl Control {
             name: subsystem.head_name(head),
             blocks: head.blocks,
             block_bytes: head.block_bytes,
-            limits: self.limits(head),
+            limits: head.last_limits.unwrap_or_else(|| self.limits(head)),
             policy: subsystem.policy,
             kernel_exact: subsystem.kernel_exact,
             policy_epoch: subsystem.policy_epoch,
@@ -166,14 +167,26 @@ impl Control {
         }
     }
 
-    /// The strictest over the paths.
+    fn work_out_limits(&mut self) {
+        for subsystem in 0..self.subsystems.len() {
+            for head in 0..self.subsystems[subsystem].heads.len() {
+                let limits = self.limits(&self.subsystems[subsystem].heads[head]);
+                self.subsystems[subsystem].heads[head].last_limits = Some(limits);
+            }
+        }
+    }
+
+    /// The strictest over the paths. Without a path, what held before: commands are cut and flushes
+    /// are due as if it came back.
     fn limits(&self, head: &Head) -> Limits {
+        if let (true, Some(limits)) = (head.paths.is_empty(), head.last_limits) {
+            return limits;
+        }
         let mut limits = Limits {
             max_transfer_bytes: MAX_TRANSFER_BYTES,
             max_write_zeroes_blocks: MAX_ZEROES_BLOCKS,
             max_discard_blocks: u32::MAX,
-            // Without a path nobody can say that there is nothing to flush.
-            volatile_write_cache: head.paths.is_empty(),
+            volatile_write_cache: false,
             compare: true,
             read_only: !head.paths.is_empty(),
         };

@@ -112,6 +112,7 @@ impl Control {
             frozen: 0,
             requeues_base: 0,
             no_path_base: 0,
+            last_limits: None,
         });
         let at = subsystem.heads.len() - 1;
         self.join(index, at, controller, namespace)

@@ -7,7 +7,7 @@
 use super::facts::Identity;
 use super::scan::Ids;
 use crate::WriteMarks;
-use crate::topology::{ControllerId, HeadId};
+use crate::topology::{ControllerId, HeadId, Limits};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -55,6 +55,8 @@ pub(super) struct Head {
     /// The counters start from here since they were reset.
     pub(super) requeues_base: u64,
     pub(super) no_path_base: u64,
+    /// What held when it last had a path: that goes for requests that come without one.
+    pub(super) last_limits: Option<Limits>,
 }
 
 impl Head {

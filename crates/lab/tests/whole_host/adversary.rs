@@ -95,3 +95,20 @@ fn p6_a_flush_without_any_path_waits_for_one() {
     assert_eq!(flushes.len(), 1, "it went to the controller");
     rig.finish();
 }
+
+#[test]
+fn requests_that_come_while_no_path_is_there_are_cut_for_the_paths_that_were() {
+    let mut setup = Setup::new(1, 1);
+    setup.target.limits.max_transfer_bytes = 16 << 10;
+    let mut rig = setup.connect();
+    rig.set("nvme0n1", "delayed_removal_secs", "60");
+    let reply = rig.ask(Verb::Disconnect(Selection::All));
+    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    rig.run(MS);
+    let write = rig.submit([Op::Write { lba: 0, blocks: 256, fill: 5 }]);
+    rig.run(MS * 10);
+    rig.connect(0);
+    rig.succeed(&write);
+    assert_eq!(rig.sent(0), 8, "128 KiB in commands of 16 KiB");
+    rig.finish();
+}
