@@ -25,8 +25,12 @@ use receive::Inbound;
 use tags::{Entry, Stage, Tags};
 use transmit::Outbox;
 
-/// The most commands that a queue can have at once: tags have 12 bits, one is kept for events.
-pub const DEPTH_MAX: u16 = (1 << 12) - 1;
+/// The most commands that a queue can have at once: tags have 12 bits, one is kept for events, and
+/// the last would make the reserved identifier FFFFh.
+pub const DEPTH_MAX: u16 = (1 << 12) - 2;
+
+/// Data bytes that always may travel in the capsule of a Fabrics command.
+const FABRICS_IN_CAPSULE_BYTES: u32 = 8192;
 
 /// How a queue is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,8 +199,12 @@ impl HostQueue {
     }
 
     fn start(&mut self, cid: Cid, sqe: Sqe, data: HostData, user: u64) {
-        let in_capsule = matches!(data, HostData::Out(buf)
-            if !buf.is_empty() && buf.len() <= self.config.in_capsule_bytes);
+        let limit = match sqe.is_fabrics() {
+            true => self.config.in_capsule_bytes.max(FABRICS_IN_CAPSULE_BYTES),
+            false => self.config.in_capsule_bytes,
+        };
+        let in_capsule =
+            matches!(data, HostData::Out(buf) if !buf.is_empty() && buf.len() <= limit);
         self.tags.put(Entry {
             cid,
             user,

@@ -15,6 +15,3 @@ pub mod pretty;
 pub mod stream;
 pub mod target_queue;
 pub mod testing;
-
-// FOR H1: host_queue is written and wired (lead); it needs its tests (bad_host_responses), its fuzz
-// body, and a critical reading. Remove this comment then.

@@ -4,6 +4,7 @@
 use anabranch_proto::digest::crc32c;
 use anabranch_proto::host_queue::{Attempt, Cid, Completion, HostData, HostQueue, HostQueueConfig};
 use anabranch_proto::machine::{BufRef, Buffers};
+use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::{Cqe, Status, io};
 use anabranch_proto::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t, Role, View};
 use anabranch_proto::testing::{MemoryBuffers, VecGather};
@@ -219,6 +220,23 @@ fn c3_to_c8_setting_up() {
     let mut rig = Rig::bare(false);
     rig.feed(&ic_resp(false));
     assert!(rig.queue.fault().is_some(), "C6 ICResp before ICReq");
+    let mut rig = Rig::bare(false);
+    rig.queue.connected();
+    rig.feed(&ic_resp(false));
+    rig.expect_end("C6 ICResp before ICReq has left", 2);
+}
+
+#[test]
+fn connect_data_travels_in_the_capsule_whatever_the_limit_of_io_commands() {
+    let mut rig = Rig::ready(false);
+    rig.queue.set_in_capsule_bytes(0);
+    let connect = ConnectCommand { qid: 1, sqsize: 7, disable_sq_flow: false, kato_ms: 0 };
+    let data = rig.bufs.filled(&[1; 1024]);
+    rig.queue.submit(connect.sqe(), HostData::Out(data), 0).expect("a tag");
+    rig.queue.submit(io::write(1, 0, 1, false), HostData::Out(data), 1).expect("a tag");
+    let sent = rig.sent();
+    let in_capsule = sent.iter().map(|(_, data)| data.len());
+    assert_eq!(in_capsule.collect::<Vec<_>>(), [1024, 0], "Connect, then a write");
 }
 
 #[test]

@@ -18,7 +18,8 @@ use core::time::Duration;
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// So many events within [`EVENT_WINDOW`] are taken as they come; then the request is not sent
-/// again before the window is over (F22). The controller keeps what happens meanwhile, once per kind.
+/// again before the window is over (F22). The controller keeps what happens meanwhile, once per
+/// kind.
 const EVENTS_IN_WINDOW: u32 = 64;
 const EVENT_WINDOW: Duration = Duration::from_secs(1);
 

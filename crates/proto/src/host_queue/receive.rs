@@ -96,6 +96,11 @@ impl HostQueue {
     }
 
     fn on_ic_resp(&mut self, resp: &IcResp) -> Result<(), ProtocolError> {
+        if self.outbox.waits_to_begin() {
+            let rule = Rule::Plain("ICReq has not been sent");
+            let error = ProtocolError::new("ICResp", "type", 1, rule, 0);
+            return Err(error.with_fes(Fes::SEQUENCE, 0));
+        }
         resp.check_against(&self.ic_req())?;
         let (header_digest, data_digest) = (resp.header_digest, resp.data_digest);
         let inward = Format { header_digest, data_digest, alignment: 0 };

@@ -49,6 +49,11 @@ impl Outbox {
         self.ic_req = Some(ic_req);
     }
 
+    /// ICReq has not been put into a batch yet.
+    pub(super) fn waits_to_begin(&self) -> bool {
+        self.ic_req.is_some()
+    }
+
     pub(super) fn capsule(&mut self, cid: Cid) {
         self.units.push_back(Unit::Capsule(cid));
     }
