@@ -30,7 +30,7 @@ impl Control {
             .iter()
             .map(|subsystem| self.subsystem_snapshot(subsystem, figures))
             .collect();
-        subsystems.extend(self.not_yet_identified());
+        self.add_unidentified(&mut subsystems);
         HostSnapshot {
             host_nqn: self.env.config.host_nqn.to_string(),
             host_id: self.env.config.host_id.to_string(),
@@ -38,22 +38,31 @@ impl Control {
         }
     }
 
-    /// Controllers that have never said who they are stand in a subsystem of their own.
-    fn not_yet_identified(&self) -> impl Iterator<Item = SubsystemSnapshot> + '_ {
+    /// Controllers that have never said who they are stand with the others of their NQN, or in a
+    /// subsystem of their own.
+    fn add_unidentified(&self, subsystems: &mut Vec<SubsystemSnapshot>) {
         let unknown = self.controllers.values().filter(|controller| {
             !controller.is_discovery() && self.subsystem_of(controller.id).is_none()
         });
-        unknown.map(|controller| SubsystemSnapshot {
-            name: format!("nvme-subsys{}", controller.instance),
-            nqn: controller.request.subsystem_nqn.to_string(),
-            model: String::new(),
-            serial: String::new(),
-            firmware: String::new(),
-            iopolicy: self.env.config.default_policy.to_string(),
-            kernel_exact: self.env.config.kernel_exact,
-            controllers: alloc::vec![self.controller_snapshot(controller)],
-            heads: Vec::new(),
-        })
+        for controller in unknown {
+            let nqn = controller.request.subsystem_nqn.to_string();
+            let snapshot = self.controller_snapshot(controller);
+            if let Some(same) = subsystems.iter_mut().find(|subsystem| subsystem.nqn == nqn) {
+                same.controllers.push(snapshot);
+                continue;
+            }
+            subsystems.push(SubsystemSnapshot {
+                name: format!("nvme-subsys{}", controller.instance),
+                nqn,
+                model: String::new(),
+                serial: String::new(),
+                firmware: String::new(),
+                iopolicy: self.env.config.default_policy.to_string(),
+                kernel_exact: self.env.config.kernel_exact,
+                controllers: alloc::vec![snapshot],
+                heads: Vec::new(),
+            });
+        }
     }
 
     fn subsystem_snapshot(&self, subsystem: &Subsystem, figures: &Figures) -> SubsystemSnapshot {

@@ -240,3 +240,15 @@ fn names_are_given_again_once_they_are_free() {
     assert_eq!(names(&mut rig), ["nvme0"]);
     assert!(rig.head("nvme0n1").is_some());
 }
+
+#[test]
+fn a_controller_that_never_answered_stands_with_the_others_of_its_nqn() {
+    let mut rig = Rig::connected(1);
+    let mut request = Rig::request(9);
+    request.keep_trying = true;
+    rig.verb(Verb::Connect(Box::new(request)));
+    let subsystems = rig.snapshot().subsystems;
+    assert_eq!(subsystems.len(), 1);
+    let names: Vec<&str> = subsystems[0].controllers.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["nvme0", "nvme1"]);
+}
