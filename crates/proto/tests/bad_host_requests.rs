@@ -522,6 +522,26 @@ fn c50_data_for_a_command_that_was_answered_meanwhile_is_drained() {
     rig.expect_nothing_left("C50");
 }
 
+/// Hosts grant one R2T per command (MAXR2T 0): no second one leaves before the data of the first has
+/// come, and none after.
+#[test]
+fn c51_one_grant_per_command_is_open_at_a_time() {
+    let mut rig = Rig::new(false);
+    let (slot, r2t) = rig.write_asked_for(9);
+    let (other, next) = rig.write_asked_for(10);
+    assert_ne!(r2t.ttag, next.ttag);
+    let first = H2cData { cid: 9, ttag: r2t.ttag, offset: 0, length: 8192, last: false };
+    rig.h2c(first);
+    assert!(!rig.queue.has_transmit(), "half of the data has come: nothing more is asked for");
+    rig.h2c(H2cData { offset: 8192, last: true, ..first });
+    rig.h2c(H2cData { cid: 10, ttag: next.ttag, ..first });
+    rig.h2c(H2cData { cid: 10, ttag: next.ttag, offset: 8192, last: true, ..first });
+    assert!(!rig.queue.has_transmit(), "all data has come: nothing more is asked for");
+    for slot in [slot, other] {
+        assert!(matches!(rig.event(), TargetEvent::DataReady { slot: ready } if ready == slot));
+    }
+}
+
 #[test]
 fn an_answer_before_the_r2t_left_takes_its_place() {
     let mut rig = Rig::new(false);
