@@ -522,8 +522,8 @@ fn c50_data_for_a_command_that_was_answered_meanwhile_is_drained() {
     rig.expect_nothing_left("C50");
 }
 
-/// Hosts grant one R2T per command (MAXR2T 0): no second one leaves before the data of the first has
-/// come, and none after.
+/// Hosts grant one R2T per command (MAXR2T 0): no second one leaves before the data of the first
+/// has come, and none after.
 #[test]
 fn c51_one_grant_per_command_is_open_at_a_time() {
     let mut rig = Rig::new(false);
