@@ -145,7 +145,9 @@ impl Host {
 
     fn ask(&self, verb: HostVerb, limit: Duration) -> Result<HostReply, RpcError> {
         match self.group.verb(CONTROL, verb, limit) {
-            Ok(Reply::Error(VerbError::Invalid(text))) => Err(RpcError::invalid(text)),
+            Ok(Reply::Error(VerbError::Invalid(text) | VerbError::OutOfRange(text))) => {
+                Err(RpcError::invalid(text))
+            }
             Ok(Reply::Error(VerbError::Conflict(text))) => {
                 Err(RpcError::new(RpcError::CONFLICT, text))
             }

@@ -1,5 +1,6 @@
 //! What can be asked of a running host, and the answers: plain values, printed by others.
 
+use crate::attribute::{Dir, ObjectKind};
 use crate::config::ConnectRequest;
 use crate::topology::ControllerState;
 use alloc::boxed::Box;
@@ -24,7 +25,14 @@ pub enum Verb<U> {
     Discover(Box<ConnectRequest>),
     /// Everything there is to see.
     Snapshot,
-    /// Read an attribute: `OBJECT` is `nvme-subsysN`, `nvmeN`, `nvmeXnY`, `nvmeXcYnZ`.
+    /// Every object that has attributes, and what belongs to what.
+    Objects,
+    /// Everything that an object shows.
+    Attributes {
+        /// The object; all of them when there is none.
+        object: Option<String>,
+    },
+    /// Read an attribute: `OBJECT` is `nvme_core`, `nvme-subsysN`, `nvmeN`, `nvmeXnY`, `nvmeXcYnZ`.
     Get {
         /// The object.
         object: String,
@@ -94,6 +102,8 @@ impl<U> Verb<U> {
             Verb::Disconnect(selection) => Verb::Disconnect(selection),
             Verb::Discover(request) => Verb::Discover(request),
             Verb::Snapshot => Verb::Snapshot,
+            Verb::Objects => Verb::Objects,
+            Verb::Attributes { object } => Verb::Attributes { object },
             Verb::Get { object, attribute } => Verb::Get { object, attribute },
             Verb::Set { object, attribute, value } => Verb::Set { object, attribute, value },
             Verb::AnaLog { controller } => Verb::AnaLog { controller },
@@ -139,6 +149,10 @@ pub enum Reply<U> {
     },
     /// Everything there is to see.
     Snapshot(Box<HostSnapshot>),
+    /// Every object that has attributes.
+    Objects(Vec<Object>),
+    /// What objects show.
+    Attributes(Vec<ObjectAttributes>),
     /// An attribute's text, without newline.
     Value(String),
     /// Raw bytes of a log or identify structure.
@@ -163,6 +177,8 @@ impl<U> Reply<U> {
             Reply::Disconnected(count) => Reply::Disconnected(count),
             Reply::Discovered { generation, entries } => Reply::Discovered { generation, entries },
             Reply::Snapshot(snapshot) => Reply::Snapshot(snapshot),
+            Reply::Objects(objects) => Reply::Objects(objects),
+            Reply::Attributes(attributes) => Reply::Attributes(attributes),
             Reply::Value(text) => Reply::Value(text),
             Reply::Raw(bytes) => Reply::Raw(bytes),
             Reply::Done => Reply::Done,
@@ -175,8 +191,10 @@ impl<U> Reply<U> {
 /// Why a verb failed: who or what, and a clear sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerbError {
-    /// No such object, attribute or value; out of range; not writable: the caller's mistake.
+    /// No such object, attribute or value; not writable: the caller's mistake.
     Invalid(String),
+    /// A number beyond what the attribute's type holds (`ERANGE` in the kernel).
+    OutOfRange(String),
     /// Such a controller exists already, or a limit is reached.
     Conflict(String),
     /// The peer or the network failed us.
@@ -186,10 +204,56 @@ pub enum VerbError {
 impl fmt::Display for VerbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            VerbError::Invalid(text) | VerbError::Conflict(text) | VerbError::Failed(text) => {
-                f.write_str(text)
-            }
+            VerbError::Invalid(text)
+            | VerbError::OutOfRange(text)
+            | VerbError::Conflict(text)
+            | VerbError::Failed(text) => f.write_str(text),
         }
+    }
+}
+
+/// An object that has attributes, and what it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The subsystem that it is or belongs to; a controller that was never admitted has none.
+    pub subsystem: Option<String>,
+    /// The controller that it is, or that a path leads through.
+    pub controller: Option<String>,
+    /// The device that it is, or that a path leads to.
+    pub head: Option<String>,
+}
+
+/// What an object shows now.
+#[derive(Clone, Debug)]
+pub struct ObjectAttributes {
+    /// Which object.
+    pub object: Object,
+    /// Its attributes.
+    pub attributes: Vec<ShownAttribute>,
+}
+
+/// An attribute and its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownAttribute {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it stands.
+    pub dir: Dir,
+    /// Permission bits of its file; writable when the owner's write bit is set.
+    pub mode: u16,
+    /// Its text, without newline.
+    pub text: String,
+}
+
+impl ShownAttribute {
+    /// Whether it can be written.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.mode & 0o200 != 0
     }
 }
 

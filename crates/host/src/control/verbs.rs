@@ -34,6 +34,15 @@ impl Control {
                 self.ask_stats(StatsFor::Snapshot(id));
                 Ok(())
             }
+            Verb::Objects => {
+                let objects = self.objects();
+                self.env.reply(id, Reply::Objects(objects));
+                Ok(())
+            }
+            Verb::Attributes { object } => {
+                self.ask_stats(StatsFor::Attributes(id, object));
+                Ok(())
+            }
             Verb::Get { object, attribute } => {
                 self.ask_stats(StatsFor::Get(id, object, attribute));
                 Ok(())

@@ -23,6 +23,7 @@ const MAX_WAITS: usize = 1024;
 /// What figures were asked for.
 pub(super) enum StatsFor {
     Snapshot(VerbId),
+    Attributes(VerbId, Option<String>),
     Get(VerbId, String, String),
     /// Resets a counter to what it is now.
     Set(VerbId, String, String, String),
@@ -122,7 +123,10 @@ impl Control {
 
     fn stats_busy(&mut self, purpose: &StatsFor) {
         match purpose {
-            StatsFor::Snapshot(id) | StatsFor::Get(id, ..) | StatsFor::Set(id, ..) => {
+            StatsFor::Snapshot(id)
+            | StatsFor::Attributes(id, _)
+            | StatsFor::Get(id, ..)
+            | StatsFor::Set(id, ..) => {
                 let text = String::from("too many callers wait for figures, try again");
                 self.env.refuse(*id, VerbError::Conflict(text));
             }
@@ -171,6 +175,13 @@ impl Control {
             StatsFor::Snapshot(id) => {
                 let snapshot = self.snapshot(&got);
                 self.env.reply(id, Reply::Snapshot(alloc::boxed::Box::new(snapshot)));
+            }
+            StatsFor::Attributes(id, object) => {
+                let reply = match self.list_attributes(object.as_deref(), &got) {
+                    Ok(attributes) => Reply::Attributes(attributes),
+                    Err(error) => Reply::Error(error),
+                };
+                self.env.reply(id, reply);
             }
             StatsFor::Get(id, object, attribute) => {
                 let reply = match self.get_attribute(&object, &attribute, &got) {

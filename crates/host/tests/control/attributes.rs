@@ -5,7 +5,7 @@ use crate::rig::{NQN, Rig};
 use anabranch_host::attribute;
 use anabranch_host::mail::{HeadStats, PathStats, ShardStats, ToControl};
 use anabranch_host::topology::ControllerId;
-use anabranch_host::verb::{Reply, Verb};
+use anabranch_host::verb::{Reply, Verb, VerbError};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 
@@ -14,6 +14,7 @@ fn every_attribute_can_be_read_and_only_writable_ones_written() {
     let mut rig = Rig::connected(1);
     for entry in attribute::all() {
         let object = match entry.object {
+            attribute::ObjectKind::Module => attribute::MODULE,
             attribute::ObjectKind::Subsystem => "nvme-subsys0",
             attribute::ObjectKind::Controller => "nvme0",
             attribute::ObjectKind::Head => "nvme0n1",
@@ -31,6 +32,54 @@ fn every_attribute_can_be_read_and_only_writable_ones_written() {
             assert!(rig.set(object, entry.name, "no such value").is_err(), "{}", entry.name);
         }
     }
+}
+
+#[test]
+fn the_listing_names_every_object_with_what_it_shows_and_nothing_else() {
+    let mut rig = Rig::connected(1);
+    let Reply::Attributes(all) = rig.ask(Verb::Attributes { object: None }) else {
+        panic!("another answer")
+    };
+    let names: Vec<&str> = all.iter().map(|shown| shown.object.name.as_str()).collect();
+    assert_eq!(names, ["nvme_core", "nvme-subsys0", "nvme0n1", "nvme0c0n1", "nvme0"]);
+    let Reply::Objects(objects) = rig.ask(Verb::Objects) else { panic!("another answer") };
+    assert!(objects.iter().eq(all.iter().map(|shown| &shown.object)));
+    let path = &objects[3];
+    assert_eq!(path.kind, attribute::ObjectKind::Path);
+    assert_eq!(path.subsystem.as_deref(), Some("nvme-subsys0"));
+    assert_eq!(path.controller.as_deref(), Some("nvme0"));
+    assert_eq!(path.head.as_deref(), Some("nvme0n1"));
+    for shown in all {
+        let name = shown.object.name;
+        for entry in attribute::all().filter(|entry| entry.object == shown.object.kind) {
+            let listed = shown.attributes.iter().find(|listed| listed.name == entry.name);
+            let Ok(text) = rig.get(&name, entry.name) else {
+                assert!(listed.is_none(), "{name} {} is hidden", entry.name);
+                continue;
+            };
+            let listed = listed.unwrap_or_else(|| panic!("{name} {} is missing", entry.name));
+            assert_eq!(listed.text, text);
+            assert_eq!((listed.dir, listed.mode), (entry.dir, entry.mode()));
+            assert_eq!(listed.is_writable(), entry.is_writable());
+        }
+        let object = Some(name.clone());
+        let Reply::Attributes(one) = rig.ask(Verb::Attributes { object }) else {
+            panic!("another answer")
+        };
+        assert_eq!((one.len(), &one[0].object.name), (1, &name));
+    }
+    let object = Some(String::from("nvme7"));
+    assert!(matches!(rig.ask(Verb::Attributes { object }), Reply::Error(VerbError::Invalid(_))));
+}
+
+#[test]
+fn a_number_that_does_not_fit_is_out_of_range_and_nonsense_is_invalid() {
+    let mut rig = Rig::connected(1);
+    let set = |rig: &mut Rig, value| rig.set("nvme0n1", "delayed_removal_secs", value);
+    assert!(matches!(set(&mut rig, "4294967296"), Err(VerbError::OutOfRange(_))));
+    assert!(matches!(set(&mut rig, "-1"), Err(VerbError::Invalid(_))));
+    set(&mut rig, "0x10").unwrap();
+    assert_eq!(rig.get("nvme0n1", "delayed_removal_secs"), Ok(String::from("16")));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Attributes of controllers.
 
 use super::ObjectKind::Controller as C;
-use super::{Attribute, Target, duration, ro, rw};
+use super::{Attribute, Refused, Target, duration, ro, rw};
 use crate::config::ControllerOptions;
 use crate::control::Control;
 use crate::control::verbs::address;
@@ -74,7 +74,7 @@ pub(super) const TABLE: &[Attribute] = &[
         |control, target, value, _| {
             let delay = duration::parse(value)?;
             if delay.is_zero() {
-                return Err(String::from("must not be 0"));
+                return Err("must not be 0".into());
             }
             set(control, target, |options| options.reconnect_delay = delay)
         },
@@ -107,7 +107,7 @@ pub(super) const TABLE: &[Attribute] = &[
         |control, target, value, _| {
             let time = duration::parse(value)?;
             if time.is_zero() {
-                return Err(String::from("must not be 0"));
+                return Err("must not be 0".into());
             }
             set(control, target, |options| options.io_timeout = time)
         },
@@ -120,7 +120,7 @@ pub(super) const TABLE: &[Attribute] = &[
         |control, target, value, _| {
             let time = duration::parse(value)?;
             if time.is_zero() {
-                return Err(String::from("must not be 0"));
+                return Err("must not be 0".into());
             }
             set(control, target, |options| options.admin_timeout = time)
         },
@@ -131,7 +131,7 @@ fn set(
     control: &mut Control,
     target: &Target,
     change: impl FnOnce(&mut ControllerOptions),
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     if let Target::Controller(id) = target
         && let Some(controller) = control.controllers.get_mut(id)
     {

@@ -1,7 +1,7 @@
 //! Attributes of devices (heads).
 
 use super::ObjectKind::Head as H;
-use super::{Attribute, Figures, Target, View, ro, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, View, number, ro, rw};
 use crate::control::Control;
 use crate::mail::HeadStats;
 use crate::topology::HeadId;
@@ -46,7 +46,8 @@ pub(super) const TABLE: &[Attribute] = &[
             }
             Ok(())
         },
-    ),
+    )
+    .at(Dir::Diag),
     rw(
         H,
         "io_fail_no_available_path_count",
@@ -62,12 +63,16 @@ pub(super) const TABLE: &[Attribute] = &[
             }
             Ok(())
         },
-    ),
+    )
+    .at(Dir::Diag),
 ];
 
 /// Counters take nothing but 0.
-pub(super) fn reset(value: &str) -> Result<(), String> {
-    if value == "0" { Ok(()) } else { Err(String::from("only 0 can be written: it resets")) }
+pub(super) fn reset(value: &str) -> Result<(), Refused> {
+    match number::parse_u32(value)? {
+        0 => Ok(()),
+        _ => Err("only 0 can be written: it resets".into()),
+    }
 }
 
 fn sum(id: HeadId, figures: &Figures<'_>, of: fn(&HeadStats) -> u64) -> u64 {
@@ -90,8 +95,8 @@ fn set_delayed_removal(
     target: &Target,
     value: &str,
     _figures: &Figures<'_>,
-) -> Result<(), String> {
-    let seconds: u32 = value.parse().map_err(|_| String::from("a whole number of seconds"))?;
+) -> Result<(), Refused> {
+    let seconds = number::parse_u32(value)?;
     if let Some(head) = head_of(control, target) {
         head.delayed_removal_secs = u64::from(seconds);
         control.env.dirty = true;

@@ -4,6 +4,9 @@
 mod controller;
 mod duration;
 mod head;
+mod listing;
+mod module;
+mod number;
 mod path;
 mod subsystem;
 
@@ -20,9 +23,14 @@ use alloc::vec::Vec;
 use anabranch_proto::machine::WorkerId;
 use core::fmt;
 
+/// The one object of kind [`ObjectKind::Module`].
+pub const MODULE: &str = "nvme_core";
+
 /// What an attribute belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ObjectKind {
+    /// `nvme_core`: what holds for the whole host.
+    Module,
     /// `nvme-subsysN`.
     Subsystem,
     /// `nvmeN`.
@@ -36,6 +44,7 @@ pub enum ObjectKind {
 impl fmt::Display for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            ObjectKind::Module => "host (nvme_core)",
             ObjectKind::Subsystem => "subsystem (nvme-subsysN)",
             ObjectKind::Controller => "controller (nvmeN)",
             ObjectKind::Head => "device (nvmeXnY)",
@@ -44,9 +53,55 @@ impl fmt::Display for ObjectKind {
     }
 }
 
+/// Where an attribute stands in the tree, seen from its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dir {
+    /// In the object's own directory in sysfs.
+    Device,
+    /// In `queue/` of a block device.
+    Queue,
+    /// In `diag/` of a block device: counters that can be reset.
+    Diag,
+    /// In `parameters/` of a module.
+    Parameters,
+    /// In the object's directory in debugfs.
+    Debug,
+}
+
+/// Why a value was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The attribute takes no such value (`EINVAL`).
+    Invalid(String),
+    /// A number that the attribute's type cannot hold (`ERANGE`, as the kernel's `kstrto*`).
+    OutOfRange(String),
+}
+
+impl From<String> for Refused {
+    fn from(text: String) -> Refused {
+        Refused::Invalid(text)
+    }
+}
+
+impl From<&str> for Refused {
+    fn from(text: &str) -> Refused {
+        Refused::Invalid(String::from(text))
+    }
+}
+
+impl Refused {
+    /// As a caller is told.
+    fn told(self, of: &str) -> VerbError {
+        match self {
+            Refused::Invalid(why) => VerbError::Invalid(format!("{of}: {why}")),
+            Refused::OutOfRange(why) => VerbError::OutOfRange(format!("{of}: {why}")),
+        }
+    }
+}
+
 /// The text of an attribute; `None` when the object does not show it.
 type Read = fn(&View<'_>) -> Option<String>;
-type Write = fn(&mut Control, &Target, &str, &Figures<'_>) -> Result<(), String>;
+type Write = fn(&mut Control, &Target, &str, &Figures<'_>) -> Result<(), Refused>;
 type Figures<'a> = [(WorkerId, ShardStats)];
 
 /// One attribute.
@@ -55,6 +110,8 @@ pub struct Attribute {
     pub name: &'static str,
     /// What it belongs to.
     pub object: ObjectKind,
+    /// Where it stands.
+    pub dir: Dir,
     /// One line for a human: meaning, unit, range.
     pub help: &'static str,
     read: Read,
@@ -67,6 +124,23 @@ impl Attribute {
     pub fn is_writable(&self) -> bool {
         self.write.is_some()
     }
+
+    /// Permission bits of its file: everyone reads sysfs, only the owner debugfs.
+    #[must_use]
+    pub fn mode(&self) -> u16 {
+        match (self.dir == Dir::Debug, self.is_writable()) {
+            (false, false) => 0o444,
+            (false, true) => 0o644,
+            (true, false) => 0o400,
+            (true, true) => 0o600,
+        }
+    }
+
+    /// The same in another place than the object's own directory.
+    const fn at(mut self, dir: Dir) -> Attribute {
+        self.dir = dir;
+        self
+    }
 }
 
 impl fmt::Debug for Attribute {
@@ -76,7 +150,7 @@ impl fmt::Debug for Attribute {
 }
 
 const fn ro(object: ObjectKind, name: &'static str, help: &'static str, read: Read) -> Attribute {
-    Attribute { name, object, help, read, write: None }
+    Attribute { name, object, dir: Dir::Device, help, read, write: None }
 }
 
 const fn rw(
@@ -86,16 +160,18 @@ const fn rw(
     read: Read,
     write: Write,
 ) -> Attribute {
-    Attribute { name, object, help, read, write: Some(write) }
+    Attribute { name, object, dir: Dir::Device, help, read, write: Some(write) }
 }
 
 /// Every attribute there is.
 pub fn all() -> impl Iterator<Item = &'static Attribute> {
-    subsystem::TABLE.iter().chain(controller::TABLE).chain(head::TABLE).chain(path::TABLE)
+    let module = module::TABLE.iter().chain(subsystem::TABLE);
+    module.chain(controller::TABLE).chain(head::TABLE).chain(path::TABLE)
 }
 
 /// An object by its place in the tables.
 enum Target {
+    Module,
     Subsystem(usize),
     Controller(ControllerId),
     Head(usize, usize),
@@ -105,6 +181,7 @@ enum Target {
 impl Target {
     fn kind(&self) -> ObjectKind {
         match self {
+            Target::Module => ObjectKind::Module,
             Target::Subsystem(_) => ObjectKind::Subsystem,
             Target::Controller(_) => ObjectKind::Controller,
             Target::Head(..) => ObjectKind::Head,
@@ -167,7 +244,7 @@ impl Control {
             .ok_or_else(|| VerbError::Invalid(format!("{attribute} of {object} is read-only")))?;
         let value = value.strip_suffix('\n').unwrap_or(value);
         write(self, &target, value, figures)
-            .map_err(|why| VerbError::Invalid(format!("{object} {attribute}: {why}")))
+            .map_err(|why| why.told(&format!("{object} {attribute}")))
     }
 
     /// The attributes of a controller that are options, as name and text.
@@ -182,6 +259,9 @@ impl Control {
     }
 
     fn target(&self, object: &str) -> Result<Target, VerbError> {
+        if object == MODULE {
+            return Ok(Target::Module);
+        }
         for (at, subsystem) in self.subsystems.iter().enumerate() {
             if subsystem.name() == object {
                 return Ok(Target::Subsystem(at));
@@ -198,13 +278,14 @@ impl Control {
             }
         }
         self.find_controller(object).map(Target::Controller).map_err(|_| {
-            let forms = "objects are nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
+            let forms = "objects are nvme_core, nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
             VerbError::Invalid(format!("there is no {object} ({forms})"))
         })
     }
 
     fn view<'a>(&'a self, target: &Target, figures: &'a Figures<'a>) -> View<'a> {
         let (subsystem, head, controller) = match *target {
+            Target::Module => (None, None, None),
             Target::Subsystem(at) => (Some(at), None, None),
             Target::Controller(id) => (self.subsystem_of(id), None, Some(id)),
             Target::Head(at, head) => (Some(at), Some(head), None),

@@ -2,7 +2,7 @@
 
 use super::ObjectKind::Path as P;
 use super::head::reset;
-use super::{Attribute, Figures, Target, View, ro, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, View, ro, rw};
 use crate::control::Control;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -46,7 +46,8 @@ pub(super) const TABLE: &[Attribute] = &[
         "commands that left it for another path; writing 0 resets it",
         |v| Some(failovers(v).saturating_sub(v.path?.failovers_base).to_string()),
         reset_failovers,
-    ),
+    )
+    .at(Dir::Diag),
 ];
 
 fn failovers(view: &View<'_>) -> u64 {
@@ -58,7 +59,7 @@ fn reset_failovers(
     target: &Target,
     value: &str,
     figures: &Figures<'_>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     reset(value)?;
     let base = failovers(&control.view(target, figures));
     if let Target::Path(at, head, controller) = *target

@@ -1,10 +1,10 @@
 //! Attributes of subsystems.
 
 use super::ObjectKind::Subsystem as S;
-use super::{Attribute, Figures, Target, ro, rw};
+use super::{Attribute, Figures, Refused, Target, ro, rw};
 use crate::control::Control;
 use crate::event::HostEvent;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use anabranch_policy::Policy;
 
 pub(super) const TABLE: &[Attribute] = &[
@@ -33,7 +33,7 @@ fn set_policy(
     target: &Target,
     value: &str,
     _figures: &Figures<'_>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     let policy: Policy = value.parse().map_err(|error| alloc::format!("{error}"))?;
     let Target::Subsystem(at) = *target else { return Ok(()) };
     let subsystem = &mut control.subsystems[at];
@@ -57,11 +57,11 @@ fn set_kernel_exact(
     target: &Target,
     value: &str,
     _figures: &Figures<'_>,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     let exact = match value {
         "0" => false,
         "1" => true,
-        _ => return Err(String::from("0 or 1")),
+        _ => return Err("0 or 1".into()),
     };
     let Target::Subsystem(at) = *target else { return Ok(()) };
     let subsystem = &mut control.subsystems[at];

@@ -1,0 +1,86 @@
+//! Which objects there are, what belongs to what, and everything that they show: what a tree of
+//! files is made of.
+
+use super::{Figures, MODULE, ObjectKind, Target, all};
+use crate::control::Control;
+use crate::control::subsystem::{Head, Subsystem};
+use crate::verb::{Object, ObjectAttributes, ShownAttribute, VerbError};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+impl Control {
+    /// Every object that has attributes.
+    pub(in crate::control) fn objects(&self) -> Vec<Object> {
+        self.targets().iter().map(|target| self.object(target)).collect()
+    }
+
+    /// What an object shows, or every object.
+    pub(in crate::control) fn list_attributes(
+        &self,
+        object: Option<&str>,
+        figures: &Figures<'_>,
+    ) -> Result<Vec<ObjectAttributes>, VerbError> {
+        let targets = match object {
+            Some(name) => alloc::vec![self.target(name)?],
+            None => self.targets(),
+        };
+        Ok(targets.iter().map(|target| self.shown(target, figures)).collect())
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let mut targets = alloc::vec![Target::Module];
+        for (at, subsystem) in self.subsystems.iter().enumerate() {
+            targets.push(Target::Subsystem(at));
+            for (index, head) in subsystem.heads.iter().enumerate().filter(|(_, h)| h.visible) {
+                targets.push(Target::Head(at, index));
+                let paths = head.paths.iter();
+                targets.extend(paths.map(|path| Target::Path(at, index, path.controller)));
+            }
+        }
+        let controllers = self.controllers.values().filter(|c| !c.is_discovery());
+        targets.extend(controllers.map(|controller| Target::Controller(controller.id)));
+        targets
+    }
+
+    fn shown(&self, target: &Target, figures: &Figures<'_>) -> ObjectAttributes {
+        let kind = target.kind();
+        let view = self.view(target, figures);
+        let attributes = all()
+            .filter(|entry| entry.object == kind)
+            .filter_map(|entry| {
+                Some(ShownAttribute {
+                    name: entry.name,
+                    dir: entry.dir,
+                    mode: entry.mode(),
+                    text: (entry.read)(&view)?,
+                })
+            })
+            .collect();
+        ObjectAttributes { object: self.object(target), attributes }
+    }
+
+    fn object(&self, target: &Target) -> Object {
+        let view = self.view(target, &[]);
+        let subsystem = view.subsystem.map(Subsystem::name);
+        let head_name = |subsystem: &Subsystem, head: &Head| subsystem.head_name(head);
+        let head = view.subsystem.zip(view.head).map(|(of, head)| head_name(of, head));
+        let controller = match view.path {
+            Some(path) => Some(format!("nvme{}", path.controller_instance)),
+            None => view.controller.map(super::Controller::name),
+        };
+        let kind = target.kind();
+        let name = match kind {
+            ObjectKind::Module => Some(MODULE.to_string()),
+            ObjectKind::Subsystem => subsystem.clone(),
+            ObjectKind::Controller => controller.clone(),
+            ObjectKind::Head => head.clone(),
+            ObjectKind::Path => view
+                .path
+                .zip(view.head)
+                .zip(view.subsystem)
+                .map(|((path, head), of)| of.path_name(head, path.controller_instance)),
+        };
+        Object { name: name.unwrap_or_else(String::new), kind, subsystem, controller, head }
+    }
+}

@@ -1,0 +1,43 @@
+//! Whole numbers as attributes take them: as the kernel's `kstrtouint` with base 0, errors included.
+
+use super::Refused;
+use alloc::format;
+
+/// `17`, `+17`, `0x11`, `021`. Nonsense is invalid, more than 32 bits are out of range.
+pub(super) fn parse_u32(text: &str) -> Result<u32, Refused> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match hex {
+        Some(hex) => (hex, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
+        None => (digits, 10),
+    };
+    let digit = |c: char| c.to_digit(radix);
+    if digits.is_empty() || !digits.chars().all(|c| digit(c).is_some()) {
+        return Err(Refused::Invalid(format!("\"{}\" is no whole number", text.escape_debug())));
+    }
+    digits
+        .chars()
+        .try_fold(0_u32, |sum, c| sum.checked_mul(radix)?.checked_add(digit(c)?))
+        .ok_or_else(|| Refused::OutOfRange(format!("at most {}", u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Refused, parse_u32};
+
+    #[test]
+    fn numbers_are_read_as_the_kernel_reads_them() {
+        for (text, value) in
+            [("0", 0), ("17", 17), ("+17", 17), ("0x1F", 31), ("021", 17), ("4294967295", u32::MAX)]
+        {
+            assert_eq!(parse_u32(text), Ok(value), "{text}");
+        }
+        for text in ["", "+", "-1", "x", "0x", "08", "1 ", " 1", "1s", "++1", "1\n"] {
+            assert!(matches!(parse_u32(text), Err(Refused::Invalid(_))), "{text:?}");
+        }
+        for text in ["4294967296", "0x100000000", "99999999999999999999999"] {
+            assert!(matches!(parse_u32(text), Err(Refused::OutOfRange(_))), "{text}");
+        }
+    }
+}
