@@ -10,6 +10,8 @@ mod wire;
 mod adversary;
 mod all_paths_down;
 mod ana_follow;
+mod ana_table;
+mod ana_truth;
 mod data_transfer;
 mod digests;
 mod failover;

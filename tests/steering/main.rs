@@ -1,0 +1,8 @@
+//! Where I/O goes over real TCP: target and host in one process, on loopback.
+
+mod stand;
+
+#[path = "../../crates/lab/tests/whole_host/ana_table.rs"]
+mod ana_table;
+
+mod ana_truth;
