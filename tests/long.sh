@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The long matrices, some hours: every policy under cuts, and both roles against three kernels.
+# The long matrices, some hours: every policy under cuts, policies changed 100 times a second, and
+# both roles against three kernels.
 # What test.sh runs is a part of this. Exit status: 0 when nothing failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
@@ -9,6 +10,7 @@ run() { # COMMAND...
   "$@" || failed+=("$*")
 }
 
+run env ANABRANCH_STORM=3000 cargo test --quiet --test steering storm -- --nocapture
 run e2e/fio-nbd-cuts.sh --long
 for kernel in 6.1 6.12 new; do
   export LINUXVM_KERNEL=$kernel

@@ -6,3 +6,4 @@ mod stand;
 mod ana_table;
 
 mod ana_truth;
+mod storm;

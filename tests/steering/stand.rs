@@ -105,6 +105,15 @@ impl Stand {
         }
     }
 
+    /// Reads an attribute.
+    pub(crate) fn get(&self, object: &str, name: &str) -> String {
+        let params = json!({ "object": object, "attribute": name }).to_string();
+        match self.host.call("get", Params::from_text(&params)) {
+            Ok(value) => value["value"].as_str().expect("a text").to_owned(),
+            Err(error) => panic!("{object} {name}: {}", error.message),
+        }
+    }
+
     fn target(&self, method: &str, params: &serde_json::Value) {
         let params = params.to_string();
         let answer = self.target.call(method, Params::from_text(&params));
@@ -124,6 +133,25 @@ impl Stand {
         });
         // What control knows it has sent to the workers; figures come by the same way, later.
         self.view();
+    }
+
+    /// Resets a port's connections and refuses new ones.
+    pub(crate) fn cut(&self, port: usize) {
+        self.target.cut(u16::try_from(port).expect("a port")).expect("a cut");
+    }
+
+    /// Ends a cut.
+    pub(crate) fn restore(&self, port: usize) {
+        self.target.restore(u16::try_from(port).expect("a port")).expect("a restored port");
+    }
+
+    /// Waits until every controller is live.
+    pub(crate) fn await_live(&self) {
+        self.wait("live controllers", |stand| {
+            let mut subsystems = stand.view().subsystems.into_iter();
+            let live = subsystems.all(|s| s.controllers.iter().all(|c| c.state == "live"));
+            live.then_some(())
+        });
     }
 
     /// Everything there is to see.
@@ -165,6 +193,14 @@ impl Stand {
             let report = stand.report();
             (report.total_requests() + report.errors >= count).then_some(())
         });
+    }
+
+    /// Whether so many requests have ended; none of them has failed, no byte was wrong.
+    pub(crate) fn moved_on(&self, count: u64) -> bool {
+        let report = self.report();
+        assert_eq!(report.errors, 0, "{:?}", report.first_error);
+        assert_eq!(report.verify_errors, 0, "{:?}", report.mismatches);
+        report.total_requests() >= count
     }
 
     /// Ends the load: nothing has failed, no byte was wrong.
