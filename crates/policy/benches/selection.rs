@@ -4,8 +4,8 @@
 //! beside the median, because other load on the machine only ever adds.
 
 use anabranch_policy::{
-    AnaRank, AsCandidate, Candidate, ControllerLedger, Histogram, LOCAL_DISTANCE, OpClass, Policy,
-    Selector, finish, start,
+    Affinity, AnaRank, AsCandidate, Candidate, ControllerLedger, Histogram, LOCAL_DISTANCE, Load,
+    Local, NodeLatency, OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,24 @@ use std::time::Instant;
 struct Row {
     usable: bool,
     rank: AnaRank,
-    controller: Arc<ControllerLedger>,
+    controller: Arc<(ControllerLedger, [WorkerLedger; 1])>,
+    path: Arc<(Shared, NodeLatency)>,
+    local: Local,
+}
+
+impl Row {
+    #[inline]
+    fn load(&self) -> Load<'_> {
+        Load {
+            controller: &self.controller.0,
+            workers: &self.controller.1,
+            worker: 0,
+            queue: 0,
+            shared: &self.path.0,
+            node: &self.path.1,
+            local: &self.local,
+        }
+    }
 }
 
 impl AsCandidate for Row {
@@ -25,7 +42,8 @@ impl AsCandidate for Row {
             usable: self.usable,
             rank: self.rank,
             numa_distance: LOCAL_DISTANCE,
-            controller: &self.controller,
+            affinity: Affinity::Own,
+            load: self.load(),
         }
     }
 }
@@ -44,12 +62,20 @@ fn ns_per_command(mut body: impl FnMut()) -> f64 {
 fn table(paths: usize, busy: bool) -> Vec<Row> {
     (0..paths)
         .map(|_| {
-            let controller = Arc::new(ControllerLedger::new());
+            let row = Row {
+                usable: true,
+                rank: AnaRank::Optimized,
+                controller: Arc::default(),
+                path: Arc::default(),
+                local: Local::new(),
+            };
             if busy {
                 // Never finished: no path is idle, so the scan looks at every one.
-                let _ = start(Policy::QueueDepth, &controller, 4096, 0);
+                for policy in Policy::ALL {
+                    let _ = start(&Parameters::of(policy), row.load(), OpClass::Read, 4096, 0);
+                }
             }
-            Row { usable: true, rank: AnaRank::Optimized, controller }
+            row
         })
         .collect()
 }
@@ -57,7 +83,7 @@ fn table(paths: usize, busy: bool) -> Vec<Row> {
 struct Case {
     name: String,
     selector: Selector,
-    policy: Policy,
+    parameters: Parameters,
     rows: Vec<Row>,
     select_ns: Vec<f64>,
     whole_ns: Vec<f64>,
@@ -65,15 +91,16 @@ struct Case {
 
 impl Case {
     fn round(&mut self) {
-        let (selector, policy, rows) = (&mut self.selector, black_box(self.policy), &self.rows);
+        let parameters = &black_box(self.parameters);
+        let (selector, rows) = (&mut self.selector, &self.rows);
         self.select_ns.push(ns_per_command(|| {
-            black_box(selector.select(policy, false, black_box(rows), OpClass::Read, 4096));
+            black_box(selector.select(parameters, black_box(rows), OpClass::Read, 4096, 1));
         }));
         self.whole_ns.push(ns_per_command(|| {
-            let chosen = selector.select(policy, false, black_box(rows), OpClass::Read, 4096);
-            let controller = &rows[chosen.expect("a path")].controller;
-            let charge = black_box(start(policy, controller, 4096, 1));
-            finish(charge, controller);
+            let choice = selector.select(parameters, black_box(rows), OpClass::Read, 4096, 1);
+            let load = rows[choice.expect("a path").index].load();
+            let charge = black_box(start(parameters, load, OpClass::Read, 4096, 1));
+            finish(charge, load);
         }));
     }
 }
@@ -90,7 +117,7 @@ fn main() {
             cases.push(Case {
                 name: format!("{policy}, {paths} paths"),
                 selector: Selector::new(),
-                policy,
+                parameters: Parameters::of(policy),
                 rows: table(paths, true),
                 select_ns: Vec::new(),
                 whole_ns: Vec::new(),

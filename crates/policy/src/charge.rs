@@ -1,6 +1,6 @@
 //! The record of what a choice added to the load counters.
 
-use crate::{ControllerLedger, OpClass, Policy};
+use crate::{Load, OpClass, Parameters, Policy, Scope};
 
 /// Exactly what starting one command added, to be taken away when it ends.
 ///
@@ -16,6 +16,8 @@ pub struct Charge {
     start_ns: u64,
     bytes: u32,
     epoch: u16,
+    /// Whose queue pair it took, when that was counted.
+    queue: u16,
     op: OpClass,
     counted: Counted,
 }
@@ -24,22 +26,25 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     Nothing,
-    Command,
+    Controller,
+    Path,
+    QueuePair,
+    Worker,
+    Bytes,
 }
 
-const _: () = assert!(size_of::<Charge>() <= 16);
+const _: () = assert!(size_of::<Charge>() <= 24);
 
 impl Charge {
     /// Charged nothing; returning it changes nothing.
-    pub const NONE: Charge =
-        Charge { start_ns: 0, bytes: 0, epoch: 0, op: OpClass::Other, counted: Counted::Nothing };
-
-    /// Notes the command's class, for whoever samples its latency.
-    #[inline]
-    #[must_use]
-    pub const fn for_op(self, op: OpClass) -> Charge {
-        Charge { op, ..self }
-    }
+    pub const NONE: Charge = Charge {
+        start_ns: 0,
+        bytes: 0,
+        epoch: 0,
+        queue: 0,
+        op: OpClass::Other,
+        counted: Counted::Nothing,
+    };
 
     /// Notes the policy epoch (a number that the owner of the policy raises at each switch), so
     /// that a sample taken under an earlier policy can be told from a current one.
@@ -70,7 +75,7 @@ impl Charge {
         self.bytes
     }
 
-    /// The class noted with [`Charge::for_op`].
+    /// Its class.
     #[inline]
     #[must_use]
     pub const fn op(self) -> OpClass {
@@ -88,7 +93,7 @@ impl Charge {
     #[inline]
     #[must_use]
     pub const fn counts(self) -> bool {
-        matches!(self.counted, Counted::Command)
+        !matches!(self.counted, Counted::Nothing)
     }
 
     /// Takes the charge out of a command, which then has nothing to return any more.
@@ -105,28 +110,52 @@ impl Default for Charge {
     }
 }
 
-/// Charges a command of `bytes` payload bytes to the controller that it starts on.
+/// Charges a command of `bytes` payload bytes to the path that it starts on.
 ///
-/// Only `queue-depth` counts. By default the host charges when it selects, so that the commands of
-/// one batch already see each other; in kernel-exact mode when the request starts on the path.
+/// Only what the policy in force reads is counted. By default the host charges when it selects, so
+/// that the commands of one batch already see each other; in kernel-exact mode when the request
+/// starts on the path.
 #[inline]
 #[must_use = "the charge must be returned when the command ends"]
-pub fn start(policy: Policy, controller: &ControllerLedger, bytes: u32, now_ns: u64) -> Charge {
-    let counted = match policy {
-        Policy::Numa | Policy::RoundRobin => Counted::Nothing,
-        Policy::QueueDepth => {
-            controller.command_started();
-            Counted::Command
-        }
+pub fn start(
+    parameters: &Parameters,
+    load: Load<'_>,
+    op: OpClass,
+    bytes: u32,
+    now_ns: u64,
+) -> Charge {
+    let counted = match parameters.policy {
+        Policy::Numa | Policy::RoundRobin | Policy::IoAffinity => Counted::Nothing,
+        Policy::QueueDepth => match parameters.scope {
+            Scope::Controller => Counted::Controller,
+            Scope::Namespace => Counted::Path,
+            Scope::QueuePair | Scope::Sum => Counted::QueuePair,
+            Scope::Worker => Counted::Worker,
+        },
+        Policy::ServiceTime => Counted::Bytes,
+        Policy::QueueLength => Counted::Path,
     };
-    Charge { start_ns: now_ns, bytes, epoch: 0, op: OpClass::Other, counted }
+    match counted {
+        Counted::Nothing => {}
+        Counted::Controller => load.controller.commands().started(),
+        Counted::Path => load.shared.commands().started(),
+        Counted::QueuePair => load.workers[usize::from(load.queue)].queue().started(),
+        Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
+        Counted::Bytes => load.controller.bytes_started(bytes),
+    }
+    Charge { start_ns: now_ns, bytes, epoch: 0, queue: load.queue, op, counted }
 }
 
-/// Returns a charge to the controller it was made on, whatever the policy is by now.
+/// Returns a charge to the path it was made on, whatever the policy, the path's condition and the
+/// queue pair of this worker are by now, and whether the command ended well or not.
 #[inline]
-pub fn finish(charge: Charge, controller: &ControllerLedger) {
+pub fn finish(charge: Charge, load: Load<'_>) {
     match charge.counted {
         Counted::Nothing => {}
-        Counted::Command => controller.command_ended(),
+        Counted::Controller => load.controller.commands().ended(),
+        Counted::Path => load.shared.commands().ended(),
+        Counted::QueuePair => load.workers[usize::from(charge.queue)].queue().ended(),
+        Counted::Worker => load.workers[usize::from(load.worker)].worker().ended_alone(),
+        Counted::Bytes => load.controller.bytes_ended(charge.bytes),
     }
 }

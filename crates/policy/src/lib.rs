@@ -12,27 +12,44 @@
 //!
 //! ```
 //! use anabranch_policy::{
-//!     AnaRank, Candidate, ControllerLedger, OpClass, Policy, Selector, finish, start,
+//!     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Load, Local, NodeLatency,
+//!     OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
 //! };
 //!
+//! // Two paths of one namespace, each through a controller of its own.
 //! let controllers = [ControllerLedger::new(), ControllerLedger::new()];
-//! let paths = controllers.each_ref().map(|controller| Candidate {
+//! let workers = [[WorkerLedger::new()], [WorkerLedger::new()]];
+//! let (shared, nodes) = ([Shared::new(), Shared::new()], [NodeLatency::new(), NodeLatency::new()]);
+//! let local = [Local::new(), Local::new()];
+//! let paths = [0, 1].map(|i| Candidate {
 //!     usable: true,
 //!     rank: AnaRank::Optimized,
-//!     numa_distance: anabranch_policy::LOCAL_DISTANCE,
-//!     controller,
+//!     numa_distance: LOCAL_DISTANCE,
+//!     affinity: Affinity::Own,
+//!     load: Load {
+//!         controller: &controllers[i],
+//!         workers: &workers[i],
+//!         worker: 0,
+//!         queue: 0,
+//!         shared: &shared[i],
+//!         node: &nodes[i],
+//!         local: &local[i],
+//!     },
 //! });
+//! let parameters = Parameters::of(Policy::QueueDepth);
 //! let mut selector = Selector::new();
 //!
 //! // Which path?
-//! let chosen =
-//!     selector.select(Policy::QueueDepth, false, &paths, OpClass::Read, 4096).expect("a path");
+//! let now_ns = 1_000;
+//! let choice =
+//!     selector.select(&parameters, &paths, OpClass::Read, 4096, now_ns).expect("a path");
 //! // Charge it; the charge travels in the command.
-//! let charge = start(Policy::QueueDepth, paths[chosen].controller, 4096, 1_000);
-//! assert_eq!(paths[chosen].controller.nr_active(), 1);
+//! let load = paths[choice.index].load;
+//! let charge = start(&parameters, load, OpClass::Read, 4096, now_ns);
+//! assert_eq!(load.controller.nr_active(), 1);
 //! // The command ended, the policy may have been switched since: the charge knows what to undo.
-//! finish(charge, paths[chosen].controller);
-//! assert_eq!(paths[chosen].controller.nr_active(), 0);
+//! finish(charge, load);
+//! assert_eq!(load.controller.nr_active(), 0);
 //! ```
 //!
 //! # Default and kernel-exact
@@ -46,7 +63,8 @@
 //! | --- | --- | --- |
 //! | `numa`, equal distance | first in list | first in list |
 //! | `round-robin`, no path remembered | goes on behind the last path used | first in list |
-//! | `queue-depth`, equal depth | rotates | first in list |
+//! | `queue-depth`, `service-time`, equal | rotates | first in list |
+//! | `service-time`, the command's own bytes | count | do not count |
 //! | when the charge is made (the caller's part) | at selection | when the request starts |
 //!
 //! A path that is not usable is never chosen, in either mode. (The kernel's `round-robin` does not
@@ -58,20 +76,36 @@
 mod charge;
 mod error;
 mod hist;
+mod io_affinity;
+mod latency;
+mod least;
 mod ledger;
+mod load;
 mod name;
 mod numa;
 mod op;
+mod parameters;
 mod path;
 mod queue_depth;
+mod queue_length;
+mod reason;
 mod round_robin;
+mod scope;
 mod selector;
+mod service_time;
+mod size;
 
 pub use charge::{Charge, finish, start};
 pub use error::UnknownPolicy;
 pub use hist::Histogram;
-pub use ledger::ControllerLedger;
+pub use latency::{LatencyParameters, Local, NodeLatency};
+pub use ledger::{ControllerLedger, MAX_RELATIVE_THROUGHPUT, Shared, WorkerLedger};
+pub use load::Load;
 pub use name::Policy;
 pub use op::OpClass;
-pub use path::{AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE};
+pub use parameters::Parameters;
+pub use path::{Affinity, AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE};
+pub use reason::{Choice, Reason};
+pub use scope::{Scope, UnknownScope};
 pub use selector::Selector;
+pub use size::SizeClass;

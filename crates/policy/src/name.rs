@@ -11,14 +11,27 @@ pub enum Policy {
     Numa,
     /// Each path in turn.
     RoundRobin,
-    /// The path whose controller has the fewest commands in flight.
+    /// The path with the fewest commands in flight.
     #[default]
     QueueDepth,
+    /// The path with the fewest bytes in flight for its weight.
+    ServiceTime,
+    /// As `queue-depth`, per namespace, as device-mapper multipath has it.
+    QueueLength,
+    /// A fixed path per worker, as device-mapper multipath has it.
+    IoAffinity,
 }
 
 impl Policy {
     /// Every policy that exists, in the order in which texts list them.
-    pub const ALL: [Policy; 3] = [Policy::Numa, Policy::RoundRobin, Policy::QueueDepth];
+    pub const ALL: [Policy; 6] = [
+        Policy::Numa,
+        Policy::RoundRobin,
+        Policy::QueueDepth,
+        Policy::ServiceTime,
+        Policy::QueueLength,
+        Policy::IoAffinity,
+    ];
 
     /// The kernel's name for it.
     #[must_use]
@@ -27,6 +40,9 @@ impl Policy {
             Policy::Numa => "numa",
             Policy::RoundRobin => "round-robin",
             Policy::QueueDepth => "queue-depth",
+            Policy::ServiceTime => "service-time",
+            Policy::QueueLength => "queue-length",
+            Policy::IoAffinity => "io-affinity",
         }
     }
 }

@@ -15,23 +15,27 @@
 //! Default and kernel-exact are the same: whoever asks for `numa` asks for one path, and a rotating
 //! tie would give each worker another one after each failover.
 
-use crate::{AnaRank, AsCandidate, Selector};
+use crate::{AnaRank, AsCandidate, Choice, Reason, Selector};
 
 #[inline]
-pub(crate) fn select<P: AsCandidate>(selector: &mut Selector, paths: &[P]) -> Option<usize> {
+pub(crate) fn select<P: AsCandidate>(selector: &mut Selector, paths: &[P]) -> Option<Choice> {
     if let Some(cached) = selector.cached_in(paths) {
         let path = paths[cached].candidate();
         if path.usable && path.rank == AnaRank::Optimized {
-            return Some(cached);
+            return Some(Choice { index: cached, reason: Reason::Remembered });
         }
     }
-    let found = nearest(paths)?;
+    let (rank, found) = nearest(paths)?;
     selector.remember(found);
-    Some(found)
+    let reason = match rank {
+        AnaRank::Optimized => Reason::Nearest,
+        AnaRank::NonOptimized => Reason::NoOptimized,
+    };
+    Some(Choice { index: found, reason })
 }
 
 /// The scan of rule 2.
-fn nearest<P: AsCandidate>(paths: &[P]) -> Option<usize> {
+fn nearest<P: AsCandidate>(paths: &[P]) -> Option<(AnaRank, usize)> {
     let mut best: Option<(AnaRank, u32, usize)> = None;
     for (index, path) in paths.iter().enumerate() {
         let path = path.candidate();
@@ -43,5 +47,5 @@ fn nearest<P: AsCandidate>(paths: &[P]) -> Option<usize> {
             best = Some((path.rank, path.numa_distance, index));
         }
     }
-    best.map(|(_, _, index)| index)
+    best.map(|(rank, _, index)| (rank, index))
 }

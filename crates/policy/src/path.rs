@@ -1,6 +1,6 @@
 //! What a policy may know about a path.
 
-use crate::ControllerLedger;
+use crate::Load;
 
 /// The distance of a node to itself, and of every path whose node is unknown (the kernel's
 /// `LOCAL_DISTANCE`). A TCP path has a node only when its network interface has one.
@@ -30,8 +30,24 @@ pub struct Candidate<'a> {
     pub rank: AnaRank,
     /// Distance from this worker's node to the path's node, [`LOCAL_DISTANCE`] when unknown.
     pub numa_distance: u32,
-    /// The load counters of its controller. All namespaces of one controller share them.
-    pub controller: &'a ControllerLedger,
+    /// To whom the path is assigned, for `io-affinity`.
+    pub affinity: Affinity,
+    /// What its commands are counted in.
+    pub load: Load<'a>,
+}
+
+/// To whom a path is assigned, as one worker sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Affinity {
+    /// To this worker.
+    Own,
+    /// Not to this worker, but to one of the same NUMA node.
+    Node,
+    /// To workers of other nodes only.
+    Mapped,
+    /// To nobody.
+    #[default]
+    Unmapped,
 }
 
 /// Anything that can be looked at as a [`Candidate`]: the caller hands its own path table to

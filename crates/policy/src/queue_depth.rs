@@ -1,4 +1,4 @@
-//! `queue-depth`: the path whose controller has the fewest commands in flight.
+//! `queue-depth`: the path with the fewest commands in flight.
 //!
 //! Source: `nvme_queue_depth_path` in Linux `drivers/nvme/host/multipath.c` (from 6.11: Thomas
 //! Song, Ewan Milne, John Meneghini), and the measurements of Uday Shankar (2023) that settled for
@@ -13,58 +13,41 @@
 //! list, so at queue depth 1 all I/O takes the first optimized path. By default it starts behind
 //! the path used last by this worker, so ties rotate and all links are exercised.
 //!
-//! What counts is on the controller: another namespace of the same controller and another worker
-//! add to the same depth.
+//! What counts is the [`Scope`]: by default the controller, so that another namespace of the same
+//! controller and another worker add to the same depth.
 
-use crate::{AnaRank, AsCandidate, Selector};
+use crate::least::fewest;
+use crate::{AsCandidate, Candidate, Choice, Parameters, Scope, Selector};
 
 #[inline]
 pub(crate) fn select<P: AsCandidate>(
     selector: &mut Selector,
-    kernel_exact: bool,
+    parameters: &Parameters,
     paths: &[P],
-) -> Option<usize> {
-    let start = if kernel_exact { 0 } else { selector.rotation_start(paths) };
-    let mut best = Best::default();
-    // Two plain loops instead of one that wraps: the compiler drops the bounds checks.
-    let (before, from) = paths.split_at(start);
-    let found = best.scan(from, start).or_else(|| best.scan(before, 0)).or(best.index())?;
-    // The kernel's cache pointer is not touched by this policy; only the rotation is.
-    selector.last = Some(found as u32);
-    Some(found)
+) -> Option<Choice> {
+    let exact = parameters.kernel_exact;
+    // One loop per scope: nothing is decided per path.
+    match parameters.scope {
+        Scope::Controller => fewest(selector, exact, paths, |p| p.load.controller.nr_active()),
+        Scope::Namespace => fewest(selector, exact, paths, |p| p.load.shared.nr_active()),
+        Scope::QueuePair => fewest(selector, exact, paths, queue_pair),
+        Scope::Worker => fewest(selector, exact, paths, worker),
+        Scope::Sum => fewest(selector, exact, paths, sum),
+    }
 }
 
-/// The shallowest path of each class so far.
-#[derive(Default)]
-struct Best {
-    optimized: Option<(u32, usize)>,
-    non_optimized: Option<(u32, usize)>,
+#[inline]
+fn queue_pair(path: &Candidate<'_>) -> u32 {
+    path.load.workers[usize::from(path.load.queue)].queue_active()
 }
 
-impl Best {
-    /// Looks at the paths of a stretch of the list; the first has position `base`. An idle
-    /// optimized path is returned at once.
-    #[inline]
-    fn scan<P: AsCandidate>(&mut self, paths: &[P], base: usize) -> Option<usize> {
-        for (offset, path) in paths.iter().enumerate() {
-            let path = path.candidate();
-            if !path.usable {
-                continue;
-            }
-            let depth = path.controller.nr_active();
-            let class = match path.rank {
-                AnaRank::Optimized if depth == 0 => return Some(base + offset),
-                AnaRank::Optimized => &mut self.optimized,
-                AnaRank::NonOptimized => &mut self.non_optimized,
-            };
-            if class.is_none_or(|(least, _)| depth < least) {
-                *class = Some((depth, base + offset));
-            }
-        }
-        None
-    }
+#[inline]
+fn worker(path: &Candidate<'_>) -> u32 {
+    path.load.workers[usize::from(path.load.worker)].worker_active()
+}
 
-    fn index(&self) -> Option<usize> {
-        self.optimized.or(self.non_optimized).map(|(_, index)| index)
-    }
+/// The form of the 2023 thread whose cost grows with the number of queues.
+#[inline]
+fn sum(path: &Candidate<'_>) -> u32 {
+    path.load.workers.iter().map(|queue| queue.queue_active()).sum()
 }

@@ -19,14 +19,14 @@
 //! the kernel starts again at the head of the list; by default the walk goes on behind the path
 //! that was used last, so that frequent failovers do not pile up on the first path.
 
-use crate::{AnaRank, AsCandidate, Selector};
+use crate::{AnaRank, AsCandidate, Choice, Reason, Selector};
 
 #[inline]
 pub(crate) fn select<P: AsCandidate>(
     selector: &mut Selector,
     kernel_exact: bool,
     paths: &[P],
-) -> Option<usize> {
+) -> Option<Choice> {
     let found = match selector.cached_in(paths) {
         Some(old) => next_after(old, paths),
         None => {
@@ -35,7 +35,11 @@ pub(crate) fn select<P: AsCandidate>(
         }
     }?;
     selector.remember(found);
-    Some(found)
+    let reason = match paths[found].candidate().rank {
+        AnaRank::Optimized => Reason::Turn,
+        AnaRank::NonOptimized => Reason::NoOptimized,
+    };
+    Some(Choice { index: found, reason })
 }
 
 /// Rule 1, starting anywhere.

@@ -1,6 +1,9 @@
 //! The state of selection that belongs to one head on one worker.
 
-use crate::{AsCandidate, OpClass, Policy, numa, queue_depth, round_robin};
+use crate::{
+    AsCandidate, Choice, OpClass, Parameters, Policy, io_affinity, numa, queue_depth, queue_length,
+    round_robin, service_time,
+};
 
 /// What one worker remembers about one head between selections: the path it used last.
 ///
@@ -27,31 +30,34 @@ impl Selector {
         Selector { cached: None, last: None, policy: None }
     }
 
-    /// The position of the path that the next command should take, `None` when no path is usable
-    /// (then the caller decides between requeue and fail).
+    /// The path that the next command should take, `None` when no path is usable (then the caller
+    /// decides between requeue and fail).
     ///
-    /// `op` and `bytes` (payload of the command) reach every policy; the kernel's three do not look
-    /// at them. A `policy` other than last time drops the cache, as the kernel does when the policy
-    /// of a subsystem is written; writing the same policy again has no effect.
+    /// `op`, `bytes` (payload of the command) and `now_ns` (the caller's clock) reach every policy;
+    /// few look at them. A policy other than last time drops the cache, as the kernel does when the
+    /// policy of a subsystem is written; selecting under the same policy again has no effect.
     #[inline]
     pub fn select<P: AsCandidate>(
         &mut self,
-        policy: Policy,
-        kernel_exact: bool,
+        parameters: &Parameters,
         paths: &[P],
         op: OpClass,
         bytes: u32,
-    ) -> Option<usize> {
+        now_ns: u64,
+    ) -> Option<Choice> {
+        let policy = parameters.policy;
         if self.policy != Some(policy) {
             self.cached = None;
             self.policy = Some(policy);
         }
-        // No kernel policy looks at what it places.
-        let _ = (op, bytes);
+        let _ = (op, now_ns);
         match policy {
             Policy::Numa => numa::select(self, paths),
-            Policy::RoundRobin => round_robin::select(self, kernel_exact, paths),
-            Policy::QueueDepth => queue_depth::select(self, kernel_exact, paths),
+            Policy::RoundRobin => round_robin::select(self, parameters.kernel_exact, paths),
+            Policy::QueueDepth => queue_depth::select(self, parameters, paths),
+            Policy::ServiceTime => service_time::select(self, parameters, paths, bytes),
+            Policy::QueueLength => queue_length::select(self, paths),
+            Policy::IoAffinity => io_affinity::select(self, paths),
         }
     }
 

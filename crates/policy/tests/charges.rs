@@ -2,8 +2,19 @@
 
 mod support;
 
-use anabranch_policy::{Charge, ControllerLedger, OpClass, Policy, Selector, finish, start};
-use support::{Random, paths, read};
+use anabranch_policy::{
+    Charge, ControllerLedger, OpClass, Parameters, Policy, Scope, Selector, WorkerLedger, finish,
+    start,
+};
+use support::{Path, Random, begin, paths};
+
+fn any_parameters(random: &mut Random) -> Parameters {
+    Parameters {
+        kernel_exact: random.below(2) == 0,
+        scope: Scope::ALL[random.below(Scope::ALL.len())],
+        ..Parameters::of(Policy::ALL[random.below(Policy::ALL.len())])
+    }
+}
 
 #[test]
 fn counters_return_to_zero_under_random_start_finish_and_switch() {
@@ -12,92 +23,153 @@ fn counters_return_to_zero_under_random_start_finish_and_switch() {
     for _ in 0..rounds {
         let mut table = paths("onoo");
         let mut selector = Selector::new();
-        let mut policy = Policy::default();
+        let mut parameters = Parameters::default();
         let mut in_flight: Vec<(usize, Charge)> = Vec::new();
-        let mut counted = [0_u32; 4];
         for _ in 0..200 {
             match random.below(10) {
-                0 => policy = Policy::ALL[random.below(3)],
-                // A path fails with commands in flight.
+                0 => parameters = any_parameters(&mut random),
+                // A path fails with commands in flight, or another queue pair is used from now on.
                 1 => {
-                    let index = random.below(4);
-                    table[index].usable = !table[index].usable;
+                    let path = &mut table[random.below(4)];
+                    path.usable = !path.usable;
+                    path.queue = random.below(2) as u16;
                 }
                 2..6 if !in_flight.is_empty() => {
                     let (index, charge) = in_flight.swap_remove(random.below(in_flight.len()));
-                    counted[index] -= u32::from(charge.counts());
-                    finish(charge, &table[index].controller);
+                    finish(charge, table[index].load());
                 }
                 _ => {
-                    let exact = random.below(2) == 0;
-                    let Some(index) = read(&mut selector, policy, exact, &table) else { continue };
-                    let charge = start(policy, &table[index].controller, 512, 7);
-                    assert_eq!(charge.counts(), policy == Policy::QueueDepth);
-                    counted[index] += u32::from(charge.counts());
-                    in_flight.push((index, charge));
+                    let bytes = 512 << random.below(12);
+                    let op = OpClass::ALL[random.below(3)];
+                    let Some(choice) = selector.select(&parameters, &table, op, bytes, 7) else {
+                        continue;
+                    };
+                    let load = table[choice.index].load();
+                    let charge = start(&parameters, load, op, bytes, 7);
+                    in_flight.push((choice.index, charge));
                 }
-            }
-            for (path, counted) in table.iter().zip(counted) {
-                assert_eq!(path.controller.nr_active(), counted);
             }
         }
         for (index, charge) in in_flight {
-            finish(charge, &table[index].controller);
+            finish(charge, table[index].load());
         }
-        assert!(table.iter().all(|path| path.controller.nr_active() == 0));
+        assert!(table.iter().all(Path::is_idle));
+    }
+}
+
+/// Which counters a path shows as used.
+fn used(path: &Path) -> Vec<&'static str> {
+    let mut used = Vec::new();
+    let mut note = |name, value: u64| {
+        if value > 0 {
+            used.push(name);
+        }
+    };
+    note("controller", path.controller.nr_active().into());
+    note("bytes", path.controller.in_flight_bytes());
+    note("path", path.shared.nr_active().into());
+    note("queue", path.workers.iter().map(|w| u64::from(w.queue_active())).sum());
+    note("worker", path.workers.iter().map(|w| u64::from(w.worker_active())).sum());
+    used
+}
+
+#[test]
+fn q2_a_policy_writes_only_the_counter_that_it_reads() {
+    let scoped = |scope| Parameters { scope, ..Parameters::of(Policy::QueueDepth) };
+    for (parameters, expected) in [
+        (Parameters::of(Policy::Numa), &[][..]),
+        (Parameters::of(Policy::RoundRobin), &[]),
+        (Parameters::of(Policy::IoAffinity), &[]),
+        (scoped(Scope::Controller), &["controller"]),
+        (scoped(Scope::Namespace), &["path"]),
+        (scoped(Scope::QueuePair), &["queue"]),
+        (scoped(Scope::Sum), &["queue"]),
+        (scoped(Scope::Worker), &["worker"]),
+        (Parameters::of(Policy::ServiceTime), &["bytes"]),
+        (Parameters::of(Policy::QueueLength), &["path"]),
+    ] {
+        let path = &paths("o")[0];
+        let charge = start(&parameters, path.load(), OpClass::Write, 512, 0);
+        assert_eq!(used(path), expected, "{parameters:?}");
+        assert_eq!(charge.counts(), !expected.is_empty());
+        finish(charge, path.load());
+        assert!(path.is_idle());
     }
 }
 
 #[test]
 fn counters_return_to_zero_when_several_workers_share_a_controller() {
-    let ledgers = [ControllerLedger::new(), ControllerLedger::new()];
+    let controllers = [ControllerLedger::new(), ControllerLedger::new()];
+    let workers: Vec<WorkerLedger> = (0..4).map(|_| WorkerLedger::new()).collect();
     let commands = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|scope| {
         for worker in 0..4 {
-            let ledgers = &ledgers;
+            let (controllers, workers) = (&controllers, &workers);
             scope.spawn(move || {
+                let path = &paths("o")[0];
+                let load = |i: usize| anabranch_policy::Load {
+                    controller: &controllers[i % 2],
+                    workers,
+                    worker,
+                    // Two workers share each queue pair.
+                    queue: worker / 2,
+                    ..path.load()
+                };
                 let mut held = [Charge::NONE; 8];
                 for i in 0..commands {
-                    let ledger = &ledgers[i % 2];
                     let slot = &mut held[i % 8];
-                    finish(slot.take(), ledger);
-                    let policy = Policy::ALL[(i / 100 + worker) % 3];
-                    *slot = start(policy, ledger, 4096, i as u64);
+                    finish(slot.take(), load(i));
+                    let at = i / 100 + usize::from(worker);
+                    let parameters = Parameters {
+                        scope: Scope::ALL[at % Scope::ALL.len()],
+                        ..Parameters::of(Policy::ALL[at % Policy::ALL.len()])
+                    };
+                    *slot = start(&parameters, load(i), OpClass::Read, 4096, i as u64);
                 }
                 for (i, slot) in held.iter_mut().enumerate() {
-                    finish(slot.take(), &ledgers[i % 2]);
+                    finish(slot.take(), load(i));
                 }
+                assert!(path.is_idle());
             });
         }
     });
-    assert_eq!(ledgers.each_ref().map(ControllerLedger::nr_active), [0, 0]);
+    for controller in &controllers {
+        assert_eq!((controller.nr_active(), controller.in_flight_bytes()), (0, 0));
+    }
+    for worker in &workers {
+        assert_eq!((worker.queue_active(), worker.worker_active()), (0, 0));
+    }
 }
 
 #[test]
 fn a_charge_keeps_what_the_command_was() {
-    let ledger = ControllerLedger::new();
-    let charge = start(Policy::QueueDepth, &ledger, 4096, 500).for_op(OpClass::Write).in_epoch(9);
+    let path = &paths("o")[0];
+    let parameters = Parameters::of(Policy::QueueDepth);
+    let charge = start(&parameters, path.load(), OpClass::Write, 4096, 500).in_epoch(9);
     assert_eq!((charge.bytes(), charge.start_ns()), (4096, 500));
     assert_eq!((charge.op(), charge.epoch()), (OpClass::Write, 9));
     assert_eq!(charge.elapsed_ns(700), 200);
     assert_eq!(charge.elapsed_ns(400), 0);
-    assert!(size_of::<Charge>() <= 16);
-    finish(charge, &ledger);
-    assert_eq!(ledger.nr_active(), 0);
+    assert!(size_of::<Charge>() <= 24);
+    finish(charge, path.load());
+    assert!(path.is_idle());
 }
 
 #[test]
 fn a_taken_charge_can_not_be_returned_twice() {
-    let ledger = ControllerLedger::new();
-    let mut charge = start(Policy::QueueDepth, &ledger, 4096, 0);
-    finish(charge.take(), &ledger);
-    finish(charge.take(), &ledger);
-    assert_eq!(ledger.nr_active(), 0);
+    let path = &paths("o")[0];
+    let mut charge = begin(path, Policy::QueueDepth);
+    finish(charge.take(), path.load());
+    finish(charge.take(), path.load());
+    assert!(path.is_idle());
     assert_eq!(charge, Charge::NONE);
 }
 
 #[test]
-fn a_ledger_has_cache_lines_of_its_own() {
+fn q2_each_counter_has_cache_lines_of_its_own() {
     assert_eq!(align_of::<ControllerLedger>(), 128);
-    assert_eq!(size_of::<ControllerLedger>(), 128);
+    assert_eq!(size_of::<ControllerLedger>(), 3 * 128);
+    assert_eq!(align_of::<WorkerLedger>(), 128);
+    assert_eq!(size_of::<WorkerLedger>(), 2 * 128);
+    assert_eq!(align_of::<anabranch_policy::Shared>() % 128, 0);
 }

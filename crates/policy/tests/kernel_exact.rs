@@ -2,8 +2,8 @@
 
 mod support;
 
-use anabranch_policy::{Policy, Selector, start};
-use support::{load, one_at_a_time, paths, read};
+use anabranch_policy::{Policy, Selector};
+use support::{begin, load, one_at_a_time, paths, read};
 
 #[test]
 fn equal_depth_goes_to_the_first_in_the_list_or_rotates() {
@@ -38,7 +38,7 @@ fn queue_depth_under_load_levels_both_ways() {
         let mut selector = Selector::new();
         for _ in 0..11 {
             let chosen = read(&mut selector, Policy::QueueDepth, exact, &table).expect("a path");
-            let _ = start(Policy::QueueDepth, &table[chosen].controller, 4096, 0);
+            let _ = begin(&table[chosen], Policy::QueueDepth);
         }
         let depths: Vec<u32> = table.iter().map(|path| path.controller.nr_active()).collect();
         assert_eq!(depths, [5, 5, 5]);

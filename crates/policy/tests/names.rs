@@ -5,7 +5,10 @@ use anabranch_policy::{Policy, UnknownPolicy};
 #[test]
 fn every_name_parses_back() {
     let names: Vec<String> = Policy::ALL.iter().map(Policy::to_string).collect();
-    assert_eq!(names, ["numa", "round-robin", "queue-depth"]);
+    assert_eq!(
+        names,
+        ["numa", "round-robin", "queue-depth", "service-time", "queue-length", "io-affinity",]
+    );
     for policy in Policy::ALL {
         assert_eq!(policy.name().parse(), Ok(policy));
         assert_eq!(format!("{policy}\n").parse(), Ok(policy), "as echo writes it");
@@ -26,7 +29,8 @@ fn the_error_says_what_was_asked_and_what_exists() {
     let error = "fastest".parse::<Policy>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown I/O policy \"fastest\": use numa, round-robin or queue-depth"
+        "unknown I/O policy \"fastest\": use numa, round-robin, queue-depth, service-time, \
+         queue-length or io-affinity"
     );
     assert_eq!(error.name(), "fastest");
 }

@@ -48,7 +48,7 @@ fn a_choice_is_usable_and_of_the_best_class_whatever_happened_before() {
         let mut table = random.paths(8);
         let mut selector = Selector::new();
         for _ in 0..20 {
-            let policy = Policy::ALL[random.below(3)];
+            let policy = Policy::ALL[random.below(Policy::ALL.len())];
             let exact = random.below(2) == 0;
             check_choice(&table, read(&mut selector, policy, exact, &table));
             disturb(&mut random, &mut table, &mut selector);
@@ -64,7 +64,7 @@ fn a_stale_selector_never_leaves_a_shorter_list() {
         let mut selector = Selector::new();
         for _ in 0..4 {
             let table = random.paths(6);
-            let policy = Policy::ALL[random.below(3)];
+            let policy = Policy::ALL[random.below(Policy::ALL.len())];
             check_choice(&table, read(&mut selector, policy, random.below(2) == 0, &table));
         }
     }

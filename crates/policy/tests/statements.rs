@@ -2,8 +2,8 @@
 
 mod support;
 
-use anabranch_policy::{AnaRank, Charge, Policy, Selector, finish, start};
-use support::{load, one_at_a_time, paths, read};
+use anabranch_policy::{AnaRank, Charge, Policy, Selector, finish};
+use support::{begin, load, one_at_a_time, paths, read};
 
 const MODES: [bool; 2] = [false, true];
 
@@ -130,7 +130,7 @@ fn m6_queue_depth_counts_per_controller_and_returns_to_zero() {
         // Two namespaces on the same two controllers; the policy is switched in the middle.
         let policy = if (10..20).contains(&i) { Policy::RoundRobin } else { Policy::QueueDepth };
         let chosen = read(&mut heads[i % 2], policy, false, &table).expect("a path");
-        in_flight.push((chosen, start(policy, &table[chosen].controller, 4096, 0)));
+        in_flight.push((chosen, begin(&table[chosen], policy)));
     }
     let counted = in_flight.iter().filter(|(_, charge)| charge.counts()).count();
     assert_eq!(counted, 30, "commands under another policy are not counted");
@@ -138,7 +138,7 @@ fn m6_queue_depth_counts_per_controller_and_returns_to_zero() {
     assert_eq!(table[0].controller.nr_active(), 15);
     assert_eq!(table[1].controller.nr_active(), 15);
     for (chosen, charge) in in_flight {
-        finish(charge, &table[chosen].controller);
+        finish(charge, table[chosen].load());
     }
     assert_eq!(table[0].controller.nr_active(), 0);
     assert_eq!(table[1].controller.nr_active(), 0);

@@ -2,15 +2,62 @@
 #![allow(dead_code, unreachable_pub)]
 
 use anabranch_policy::{
-    AnaRank, AsCandidate, Candidate, Charge, ControllerLedger, LOCAL_DISTANCE, OpClass, Policy,
-    Selector, finish, start,
+    Affinity, AnaRank, AsCandidate, Candidate, Charge, ControllerLedger, LOCAL_DISTANCE, Load,
+    Local, NodeLatency, OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
 };
 
 pub struct Path {
     pub usable: bool,
     pub rank: AnaRank,
     pub distance: u32,
+    pub affinity: Affinity,
     pub controller: ControllerLedger,
+    /// One per worker of the controller.
+    pub workers: Vec<WorkerLedger>,
+    pub worker: u16,
+    pub queue: u16,
+    pub shared: Shared,
+    pub node: NodeLatency,
+    pub local: Local,
+}
+
+impl Path {
+    pub fn new(usable: bool, rank: AnaRank) -> Path {
+        Path {
+            usable,
+            rank,
+            distance: LOCAL_DISTANCE,
+            affinity: Affinity::Own,
+            controller: ControllerLedger::new(),
+            workers: (0..2).map(|_| WorkerLedger::new()).collect(),
+            worker: 0,
+            queue: 0,
+            shared: Shared::new(),
+            node: NodeLatency::new(),
+            local: Local::new(),
+        }
+    }
+
+    pub fn load(&self) -> Load<'_> {
+        Load {
+            controller: &self.controller,
+            workers: &self.workers,
+            worker: self.worker,
+            queue: self.queue,
+            shared: &self.shared,
+            node: &self.node,
+            local: &self.local,
+        }
+    }
+
+    /// Whether every counter of the path is back at zero.
+    pub fn is_idle(&self) -> bool {
+        let worker = |ledger: &WorkerLedger| (ledger.queue_active(), ledger.worker_active());
+        self.controller.nr_active() == 0
+            && self.controller.in_flight_bytes() == 0
+            && self.shared.nr_active() == 0
+            && self.workers.iter().all(|ledger| worker(ledger) == (0, 0))
+    }
 }
 
 impl AsCandidate for Path {
@@ -19,9 +66,15 @@ impl AsCandidate for Path {
             usable: self.usable,
             rank: self.rank,
             numa_distance: self.distance,
-            controller: &self.controller,
+            affinity: self.affinity,
+            load: self.load(),
         }
     }
+}
+
+/// A policy with the defaults of everything else.
+pub fn parameters(policy: Policy, kernel_exact: bool) -> Parameters {
+    Parameters { kernel_exact, ..Parameters::of(policy) }
 }
 
 /// One path per letter: `o` optimized, `n` non-optimized, `-` not usable.
@@ -34,17 +87,24 @@ pub fn paths(letters: &str) -> Vec<Path> {
             '-' => (false, AnaRank::Optimized),
             other => panic!("no such path: {other}"),
         };
-        let controller = ControllerLedger::new();
-        table.push(Path { usable, rank, distance: LOCAL_DISTANCE, controller });
+        table.push(Path::new(usable, rank));
     }
     table
 }
 
-/// Puts commands in flight on a path; they stay there.
+/// Puts commands of 4 KiB in flight on a path, as `queue-depth`, `queue-length` and `service-time`
+/// count them; they stay there.
 pub fn load(path: &Path, commands: u32) {
     for _ in 0..commands {
-        let _: Charge = start(Policy::QueueDepth, &path.controller, 4096, 0);
+        for policy in [Policy::QueueDepth, Policy::QueueLength, Policy::ServiceTime] {
+            let _: Charge = begin(path, policy);
+        }
     }
+}
+
+/// Starts a read of 4 KiB.
+pub fn begin(path: &Path, policy: Policy) -> Charge {
+    start(&Parameters::of(policy), path.load(), OpClass::Read, 4096, 0)
 }
 
 pub fn read(
@@ -53,7 +113,9 @@ pub fn read(
     kernel_exact: bool,
     paths: &[Path],
 ) -> Option<usize> {
-    selector.select(policy, kernel_exact, paths, OpClass::Read, 4096)
+    let parameters = parameters(policy, kernel_exact);
+    let choice = selector.select(&parameters, paths, OpClass::Read, 4096, 0)?;
+    Some(choice.index)
 }
 
 /// `count` selections in a row, each ended before the next.
@@ -67,8 +129,7 @@ pub fn one_at_a_time(
     (0..count)
         .map(|_| {
             let chosen = read(selector, policy, kernel_exact, paths).expect("a path");
-            let charge = start(policy, &paths[chosen].controller, 4096, 0);
-            finish(charge, &paths[chosen].controller);
+            finish(begin(&paths[chosen], policy), paths[chosen].load());
             chosen
         })
         .collect()

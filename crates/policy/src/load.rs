@@ -1,0 +1,23 @@
+//! Everything that commands of one path are counted in.
+
+use crate::{ControllerLedger, Local, NodeLatency, Shared, WorkerLedger};
+
+/// Where the commands of one path are charged and measured, as one worker sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// Its controller: all namespaces, all workers.
+    pub controller: &'a ControllerLedger,
+    /// Its controller, per worker.
+    pub workers: &'a [WorkerLedger],
+    /// This worker's place in `workers`.
+    pub worker: u16,
+    /// The place in `workers` of the worker whose queue pair this worker submits through; its own
+    /// unless the controller grants fewer queue pairs than there are workers.
+    pub queue: u16,
+    /// The path itself, all workers.
+    pub shared: &'a Shared,
+    /// The path itself, the workers of this worker's NUMA node.
+    pub node: &'a NodeLatency,
+    /// The path itself, this worker alone.
+    pub local: &'a Local,
+}

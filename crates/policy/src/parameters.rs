@@ -1,0 +1,31 @@
+//! What can be set about selection.
+
+use crate::{LatencyParameters, Policy, Scope};
+
+/// How a head's paths are chosen: the policy of its subsystem, and what the policies let one set.
+/// A small value that travels with the head; selection gets it by reference with every command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// The policy.
+    pub policy: Policy,
+    /// Ties, charges and resets as the kernel (or the posted series) has them.
+    pub kernel_exact: bool,
+    /// Whose commands `queue-depth` compares.
+    pub scope: Scope,
+    /// Of `latency`.
+    pub latency: LatencyParameters,
+}
+
+impl Parameters {
+    /// A policy with the defaults of everything else.
+    #[must_use]
+    pub fn of(policy: Policy) -> Parameters {
+        Parameters { policy, ..Parameters::default() }
+    }
+
+    /// The same, kernel-exact.
+    #[must_use]
+    pub fn exact(policy: Policy) -> Parameters {
+        Parameters { policy, kernel_exact: true, ..Parameters::default() }
+    }
+}
