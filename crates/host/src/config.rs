@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use anabranch_policy::Policy;
-use anabranch_proto::machine::{Endpoint, SocketOptions};
+use anabranch_proto::machine::{Endpoint, SocketOptions, WorkerId};
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
 use core::time::Duration;
@@ -31,6 +31,20 @@ pub struct HostConfig {
     pub shutdown_timeout: Duration,
     /// Seed of everything that needs chance (jitter of reconnects).
     pub seed: u64,
+}
+
+impl HostConfig {
+    /// NUMA node of a data worker.
+    #[must_use]
+    pub fn node_of(&self, worker: WorkerId) -> u32 {
+        let index = usize::from(worker.0.saturating_sub(1));
+        self.worker_nodes.get(index).copied().unwrap_or(0)
+    }
+
+    /// How many NUMA nodes to reckon with: numbers from 0 up to the highest of a worker.
+    pub(crate) fn nodes(&self) -> usize {
+        self.worker_nodes.iter().max().map_or(1, |&highest| highest as usize + 1)
+    }
 }
 
 /// Requests that one shard holds at once by default.

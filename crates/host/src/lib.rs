@@ -16,6 +16,7 @@ extern crate alloc;
 pub mod config;
 pub mod control;
 pub mod event;
+pub mod load;
 pub mod mail;
 pub mod topology;
 pub mod user;

@@ -1,11 +1,12 @@
 //! What control publishes and every shard works from: an immutable picture of controllers, heads
 //! and paths. Each change is a new picture with a higher epoch; shards replace theirs as a whole.
 
+use crate::load::{ControllerLoad, PathLoad};
 use crate::write_marks::WriteMarks;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{ControllerLedger, Policy};
+use anabranch_policy::Parameters;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
 use core::fmt;
@@ -88,7 +89,7 @@ pub struct ControllerView {
     /// ANA status keeps the path out until it sees a higher number than at that moment.
     pub ana_generation: u64,
     /// What is in flight on it, all workers.
-    pub ledger: Arc<ControllerLedger>,
+    pub load: Arc<ControllerLoad>,
 }
 
 /// A namespace head as shards and users see it.
@@ -104,11 +105,9 @@ pub struct HeadView {
     pub block_bytes: u32,
     /// The strictest limits over its paths.
     pub limits: Limits,
-    /// The I/O policy of its subsystem.
-    pub policy: Policy,
-    /// Ties, charges and resets exactly as the kernel has them.
-    pub kernel_exact: bool,
-    /// Grows when the policy changes: cached choices are dropped.
+    /// How its paths are chosen: the I/O policy of its subsystem and what can be set about it.
+    pub parameters: Parameters,
+    /// Grows when these change: cached choices are dropped.
     pub policy_epoch: u32,
     /// Paths in the order of their addition.
     pub paths: Vec<PathView>,
@@ -139,6 +138,8 @@ pub struct PathView {
     pub ready: bool,
     /// NUMA distance from each data worker, in order.
     pub distance: Vec<u32>,
+    /// What selection counts and measures; made once per path, kept in every picture.
+    pub load: Arc<PathLoad>,
     /// What a flush through this path has to cover; made once per path, kept in every picture.
     pub writes: Arc<WriteMarks>,
 }

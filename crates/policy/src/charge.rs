@@ -1,6 +1,6 @@
 //! The record of what a choice added to the load counters.
 
-use crate::{Load, OpClass, Parameters, Policy, Scope};
+use crate::{Ledgers, Load, OpClass, Parameters, Policy, Scope};
 
 /// Exactly what starting one command added, to be taken away when it ends.
 ///
@@ -149,7 +149,8 @@ pub fn start(
 /// Returns a charge to the path it was made on, whatever the policy, the path's condition and the
 /// queue pair of this worker are by now, and whether the command ended well or not.
 #[inline]
-pub fn finish(charge: Charge, load: Load<'_>) {
+pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
+    let load = ledgers.into();
     match charge.counted {
         Counted::Nothing => {}
         Counted::Controller => load.controller.commands().ended(),

@@ -100,7 +100,7 @@ pub use error::UnknownPolicy;
 pub use hist::Histogram;
 pub use latency::{LatencyParameters, Local, NodeLatency};
 pub use ledger::{ControllerLedger, MAX_RELATIVE_THROUGHPUT, Shared, WorkerLedger};
-pub use load::Load;
+pub use load::{Ledgers, Load};
 pub use name::Policy;
 pub use op::OpClass;
 pub use parameters::Parameters;

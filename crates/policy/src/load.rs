@@ -21,3 +21,25 @@ pub struct Load<'a> {
     /// The path itself, this worker alone.
     pub local: &'a Local,
 }
+
+/// The part of a [`Load`] that charges are returned to. It outlives the path: the owner of the
+/// commands keeps it while some are in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Ledgers<'a> {
+    /// Its controller: all namespaces, all workers.
+    pub controller: &'a ControllerLedger,
+    /// Its controller, per worker.
+    pub workers: &'a [WorkerLedger],
+    /// This worker's place in `workers`.
+    pub worker: u16,
+    /// The path itself, all workers.
+    pub shared: &'a Shared,
+}
+
+impl<'a> From<Load<'a>> for Ledgers<'a> {
+    #[inline]
+    fn from(load: Load<'a>) -> Ledgers<'a> {
+        let Load { controller, workers, worker, shared, .. } = load;
+        Ledgers { controller, workers, worker, shared }
+    }
+}

@@ -7,6 +7,7 @@ use crate::verb::Reply;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use anabranch_policy::Parameters;
 use anabranch_proto::machine::Buffers;
 
 impl Control {
@@ -30,8 +31,11 @@ impl Control {
                 instance,
                 identity,
                 firmware,
-                policy: self.env.config.default_policy,
-                kernel_exact: self.env.config.kernel_exact,
+                parameters: Parameters {
+                    policy: self.env.config.default_policy,
+                    kernel_exact: self.env.config.kernel_exact,
+                    ..Parameters::default()
+                },
                 policy_epoch: 0,
                 controllers: alloc::vec![id],
                 heads: Vec::new(),

@@ -13,12 +13,12 @@ use super::link::Link;
 use super::queues::QueueSet;
 use super::scan::Scan;
 use crate::config::ConnectRequest;
+use crate::load::ControllerLoad;
 use crate::topology::{Association, ControllerId, ControllerState};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::ControllerLedger;
 use anabranch_proto::machine::{Time, VerbId};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -72,7 +72,7 @@ pub(super) struct Controller {
     pub(super) scan: Scan,
     pub(super) queues: QueueSet,
     pub(super) waiters: Vec<Waiter>,
-    pub(super) ledger: Arc<ControllerLedger>,
+    pub(super) load: Arc<ControllerLoad>,
     pub(super) local: Option<SocketAddr>,
     /// Times it came back to live.
     pub(super) reconnects: u64,
@@ -87,6 +87,7 @@ impl Controller {
         (id, instance): (ControllerId, u32),
         request: ConnectRequest,
         kind: Kind,
+        data_workers: u16,
     ) -> Controller {
         Controller {
             id,
@@ -110,7 +111,7 @@ impl Controller {
             scan: Scan::default(),
             queues: QueueSet::default(),
             waiters: Vec::new(),
-            ledger: Arc::new(ControllerLedger::default()),
+            load: Arc::new(ControllerLoad::new(data_workers)),
             local: None,
             reconnects: 0,
             resets: 0,

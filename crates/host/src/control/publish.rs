@@ -130,7 +130,7 @@ impl Control {
             io_timeout: controller.request.options.io_timeout,
             command_retry_delays: controller.proven.retry_delays,
             ana_generation: controller.ana.generation(),
-            ledger: controller.ledger.clone(),
+            load: controller.load.clone(),
         }
     }
 
@@ -146,6 +146,7 @@ impl Control {
                 ready: condition.ready,
                 // The node of a TCP path's network device is not known: all are equally near.
                 distance: vec![LOCAL_DISTANCE; workers],
+                load: path.load.clone(),
                 writes: path.writes.clone(),
             }
         });
@@ -155,8 +156,7 @@ impl Control {
             blocks: head.blocks,
             block_bytes: head.block_bytes,
             limits: head.last_limits.unwrap_or_else(|| self.limits(head)),
-            policy: subsystem.policy,
-            kernel_exact: subsystem.kernel_exact,
+            parameters: subsystem.parameters,
             policy_epoch: subsystem.policy_epoch,
             paths: paths.collect(),
             queue_if_no_path: head.delayed_removal_secs > 0,

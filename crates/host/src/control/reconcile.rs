@@ -21,6 +21,7 @@ use super::env::Env;
 use super::scan::Namespace;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
+use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -188,6 +189,7 @@ impl Control {
                 namespace.block_bytes, head.block_bytes
             ));
         }
+        let nodes = self.env.config.nodes();
         let head = &mut subsystem.heads[at];
         if head.blocks != namespace.blocks && head.paths.is_empty() {
             // It has changed while the head was without a path: nobody says otherwise.
@@ -206,6 +208,7 @@ impl Control {
             blocks: namespace.blocks,
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
+            load: Arc::new(PathLoad::new(nodes)),
             writes: Arc::default(),
             shown: None,
             failovers_base: 0,

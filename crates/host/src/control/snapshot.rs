@@ -74,8 +74,8 @@ impl Control {
             model: subsystem.identity.model.clone(),
             serial: subsystem.identity.serial.clone(),
             firmware: subsystem.firmware.clone(),
-            iopolicy: subsystem.policy.to_string(),
-            kernel_exact: subsystem.kernel_exact,
+            iopolicy: subsystem.parameters.policy.to_string(),
+            kernel_exact: subsystem.parameters.kernel_exact,
             controllers: controllers
                 .filter_map(|id| self.controllers.get(id))
                 .map(|controller| self.controller_snapshot(controller))
@@ -155,7 +155,7 @@ impl Control {
             ana_state: condition.ana_state,
             ana_group: condition.ana_group,
             usable: condition.usable(),
-            queue_depth: controller.map_or(0, |controller| controller.ledger.nr_active()),
+            queue_depth: controller.map_or(0, |controller| controller.load.ledger.nr_active()),
             numa_nodes: Vec::new(),
             commands: [0; 3],
             bytes: [0; 2],

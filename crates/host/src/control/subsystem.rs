@@ -7,12 +7,13 @@
 use super::facts::Identity;
 use super::scan::Ids;
 use crate::WriteMarks;
+use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Policy;
+use anabranch_policy::Parameters;
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -26,6 +27,7 @@ pub(super) struct Path {
     pub(super) blocks: u64,
     pub(super) ana_group: u32,
     pub(super) write_protected: bool,
+    pub(super) load: Arc<PathLoad>,
     pub(super) writes: Arc<WriteMarks>,
     /// The ANA state that was last published, to tell changes.
     pub(super) shown: Option<AnaState>,
@@ -85,8 +87,7 @@ pub(super) struct Subsystem {
     pub(super) instance: u32,
     pub(super) identity: Identity,
     pub(super) firmware: String,
-    pub(super) policy: Policy,
-    pub(super) kernel_exact: bool,
+    pub(super) parameters: Parameters,
     pub(super) policy_epoch: u32,
     pub(super) controllers: Vec<ControllerId>,
     pub(super) heads: Vec<Head>,

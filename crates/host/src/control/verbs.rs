@@ -104,7 +104,9 @@ impl Control {
         let number = ControllerId(self.next_controller);
         self.next_controller += 1;
         let keep_trying = request.keep_trying;
-        let mut controller = Controller::new((number, self.free_instance()), *request, Kind::Io);
+        let workers = self.env.config.data_workers;
+        let names = (number, self.free_instance());
+        let mut controller = Controller::new(names, *request, Kind::Io, workers);
         if keep_trying {
             self.env.reply(id, Reply::Connected(controller.name()));
         } else {
@@ -140,7 +142,7 @@ impl Control {
         let number = ControllerId(self.next_discovery);
         self.next_discovery = self.next_discovery.wrapping_add(1).max(super::DISCOVERY_IDS);
         let kind = Kind::Discovery(id, DiscoveryRead::default());
-        let mut controller = Controller::new((number, self.free_instance()), *request, kind);
+        let mut controller = Controller::new((number, self.free_instance()), *request, kind, 0);
         controller.start(&mut self.env);
         self.controllers.insert(number, controller);
         Ok(())

@@ -231,11 +231,9 @@ impl Shard {
         let command = &mut self.commands[key];
         command.place = Place::Requeued;
         self.stats.paths[command.stats as usize].in_flight -= 1;
-        if let Some(charge) = command.charge.take()
-            && let Some(entry) = self.controllers[command.controller.0 as usize].as_mut()
-        {
-            anabranch_policy::finish(charge, &entry.view.ledger);
-            entry.charges -= 1;
+        if let Some(charge) = command.charge.take() {
+            let ledgers = self.stats.ledgers(command.stats, self.me.index());
+            anabranch_policy::finish(charge, ledgers);
         }
     }
 

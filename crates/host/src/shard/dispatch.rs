@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::command::{Command, Origin, Place, Work};
-use super::head::{Carrier, ControllerEntry, HeadState};
+use super::head::{Carrier, HeadState, PathState};
 use super::wire;
 use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
@@ -41,7 +41,7 @@ impl Shard {
             command.place = Place::Requeued;
             return head.requeue.push_back(&mut self.commands, key);
         }
-        match choose(head, work, prefer, avoid) {
+        match choose(head, work, prefer, avoid, now) {
             Some(path) => self.send(key, path, now),
             None if head.may_come_back(&self.controllers) => {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;
@@ -68,8 +68,8 @@ impl Shard {
         self.stats.paths[path.stats as usize].in_flight += 1;
         match path.carrier {
             Carrier::Own { slot } => {
-                if !head.view.kernel_exact {
-                    charge(command, head, &mut self.controllers);
+                if !head.view.parameters.kernel_exact {
+                    charge(command, head);
                 }
                 command.place = Place::Waiting { slot };
                 let Some(queue) = self.queues[usize::from(slot)].as_mut() else {
@@ -78,7 +78,7 @@ impl Shard {
                 queue.waiting.push_back(&mut self.commands, key);
             }
             Carrier::Peer { worker } => {
-                charge(command, head, &mut self.controllers);
+                charge(command, head);
                 command.place = Place::Carried;
                 let (sqe, data) = wire_form(command, head);
                 let controller = command.controller;
@@ -111,6 +111,7 @@ fn choose(
     work: &mut Work,
     prefer: Option<ControllerId>,
     avoid: Option<ControllerId>,
+    now: Time,
 ) -> Option<usize> {
     if let Work::Flush { only: Some(only), .. } = *work {
         match head.usable_through(only) {
@@ -126,20 +127,17 @@ fn choose(
     if let Some(path) = hidden {
         head.paths[path].usable = false;
     }
-    let (policy, exact) = (head.view.policy, head.view.kernel_exact);
-    let path = head.selector.select(policy, exact, &head.paths, work.class(), work.bytes());
+    let (class, bytes) = (work.class(), work.bytes());
+    let parameters = &head.view.parameters;
+    let choice = head.selector.select(parameters, &head.paths, class, bytes, now.ns());
     if let Some(path) = hidden {
         head.paths[path].usable = true;
     }
-    path
+    choice.map(|choice| choice.index)
 }
 
 /// A command gets its tag: the moment at which Linux charges it.
-pub(super) fn start(
-    command: &mut Command,
-    heads: &[Option<Box<HeadState>>],
-    controllers: &mut [Option<ControllerEntry>],
-) -> (Sqe, HostData) {
+pub(super) fn start(command: &mut Command, heads: &[Option<Box<HeadState>>]) -> (Sqe, HostData) {
     if let Origin::Peer { sqe, data, .. } = &command.origin {
         return (*sqe, *data);
     }
@@ -147,26 +145,29 @@ pub(super) fn start(
         unreachable!("a head stays while it has commands");
     };
     if command.charge.is_none() {
-        charge(command, head, controllers);
+        charge(command, head);
     }
     wire_form(command, head)
 }
 
-fn charge(command: &mut Command, head: &HeadState, controllers: &mut [Option<ControllerEntry>]) {
+fn charge(command: &mut Command, head: &HeadState) {
     let Origin::Own { work, .. } = &command.origin else { return };
-    let Some(entry) = controllers[command.controller.0 as usize].as_mut() else { return };
-    entry.charges += 1;
-    let started_ns = command.started.ns();
-    let charge = start_charge(head.view.policy, &entry.view.ledger, work.bytes(), started_ns);
-    command.charge = Some(charge.for_op(work.class()).in_epoch(head.view.policy_epoch as u16));
+    let Some(path) = path_of(command, head) else { return };
+    let (class, bytes, started_ns) = (work.class(), work.bytes(), command.started.ns());
+    let charge = start_charge(&head.view.parameters, path.load(), class, bytes, started_ns);
+    command.charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
+}
+
+/// The path that a command was given to.
+fn path_of<'a>(command: &Command, head: &'a HeadState) -> Option<&'a PathState> {
+    head.paths.iter().find(|path| path.view.controller == command.controller)
 }
 
 fn wire_form(command: &Command, head: &HeadState) -> (Sqe, HostData) {
     let Origin::Own { work, .. } = &command.origin else {
         unreachable!("only own commands are made here");
     };
-    let path = head.paths.iter().find(|path| path.view.controller == command.controller);
-    let Some(path) = path else {
+    let Some(path) = path_of(command, head) else {
         unreachable!("a waiting command's path is still there");
     };
     wire::form(work, path.view.nsid)

@@ -1,6 +1,7 @@
 //! A head as this shard works on it: the published view plus what only this worker knows.
 
-use super::stats::StatsTable;
+use super::stats::{Held, StatsTable};
+use crate::load::{ControllerLoad, PathLoad};
 use crate::table::List;
 use crate::topology::{
     Association, ControllerId, ControllerState, ControllerView, HeadView, PathView,
@@ -8,10 +9,25 @@ use crate::topology::{
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
-    AnaRank, AsCandidate, Candidate, ControllerLedger, LOCAL_DISTANCE, Selector,
+    Affinity, AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE, Load, Local, Selector,
 };
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
+
+/// Which worker this is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Me {
+    pub(super) id: WorkerId,
+    /// Its NUMA node.
+    pub(super) node: u16,
+}
+
+impl Me {
+    /// Its place among the data workers, from 0.
+    pub(super) fn index(self) -> u16 {
+        self.id.0.saturating_sub(1)
+    }
+}
 
 /// How this worker reaches a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +47,13 @@ pub(super) struct ControllerEntry {
     pub(super) present: bool,
     /// Our open queue pair of its present association.
     pub(super) slot: Option<u16>,
-    /// Commands that hold a charge on its ledger.
-    pub(super) charges: u32,
     /// The worker that carries our commands has lost its queue pair of this association.
     pub(super) carrier_lost: Option<Association>,
 }
 
 impl ControllerEntry {
     pub(super) fn new(view: Arc<ControllerView>) -> ControllerEntry {
-        ControllerEntry { view, present: true, slot: None, charges: 0, carrier_lost: None }
+        ControllerEntry { view, present: true, slot: None, carrier_lost: None }
     }
 
     fn carrier(&self, me: WorkerId) -> Carrier {
@@ -65,7 +79,16 @@ impl ControllerEntry {
 pub(super) struct PathState {
     pub(super) view: PathView,
     pub(super) carrier: Carrier,
-    pub(super) ledger: Arc<ControllerLedger>,
+    pub(super) controller: Arc<ControllerLoad>,
+    pub(super) load: Arc<PathLoad>,
+    /// What this worker measures.
+    pub(super) local: Local,
+    /// This worker among the data workers, from 0.
+    worker: u16,
+    /// The data worker whose queue pair this one submits through.
+    queue: u16,
+    /// NUMA node of this worker.
+    node: u16,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
     /// An ANA status came back when the controller's log had this generation: out until it grows.
@@ -74,7 +97,24 @@ pub(super) struct PathState {
     pub(super) stats: u32,
 }
 
+impl PathState {
+    /// What its commands are charged to.
+    #[inline]
+    pub(super) fn load(&self) -> Load<'_> {
+        Load {
+            controller: &self.controller.ledger,
+            workers: &self.controller.workers,
+            worker: self.worker,
+            queue: self.queue,
+            shared: &self.load.shared,
+            node: &self.load.nodes[usize::from(self.node)],
+            local: &self.local,
+        }
+    }
+}
+
 impl AsCandidate for PathState {
+    #[inline]
     fn candidate(&self) -> Candidate<'_> {
         Candidate {
             usable: self.usable,
@@ -83,7 +123,8 @@ impl AsCandidate for PathState {
                 _ => AnaRank::NonOptimized,
             },
             numa_distance: self.distance,
-            controller: &self.ledger,
+            affinity: Affinity::Unmapped,
+            load: self.load(),
         }
     }
 }
@@ -128,7 +169,7 @@ impl HeadState {
     pub(super) fn update(
         &mut self,
         view: Arc<HeadView>,
-        me: WorkerId,
+        me: Me,
         controllers: &[Option<ControllerEntry>],
         stats: &mut StatsTable,
     ) {
@@ -140,19 +181,33 @@ impl HeadState {
         if paths_changed || view.policy_epoch != self.view.policy_epoch {
             self.selector.clear_cache();
         }
-        let worker = usize::from(me.0.saturating_sub(1));
-        let old = core::mem::take(&mut self.paths);
+        let worker = me.index();
+        let mut old = core::mem::take(&mut self.paths);
         for path in &view.paths {
             let Some(entry) = entry(controllers, path.controller) else { continue };
-            let known = old.iter().find(|known| known.view.controller == path.controller);
+            let distance = path.distance.get(usize::from(worker)).copied();
+            let distance = distance.unwrap_or(LOCAL_DISTANCE);
+            // The same controller may have lost the namespace and found it again: another path.
+            let known = old.iter().position(|known| Arc::ptr_eq(&known.load, &path.load));
+            if let Some(known) = known {
+                let known = old.swap_remove(known);
+                self.paths.push(PathState { distance, view: path.clone(), ..known });
+                continue;
+            }
+            let held =
+                Held { controller: Arc::clone(&entry.view.load), path: Arc::clone(&path.load) };
             self.paths.push(PathState {
                 carrier: Carrier::None,
-                ledger: Arc::clone(&entry.view.ledger),
+                controller: Arc::clone(&held.controller),
+                load: Arc::clone(&held.path),
+                local: Local::new(),
+                worker,
+                queue: worker,
+                node: me.node.min((path.load.nodes.len() - 1) as u16),
                 usable: false,
-                ana_suspect: known.and_then(|known| known.ana_suspect),
-                distance: path.distance.get(worker).copied().unwrap_or(LOCAL_DISTANCE),
-                stats: known
-                    .map_or_else(|| stats.path(view.id, path.controller), |known| known.stats),
+                ana_suspect: None,
+                distance,
+                stats: stats.path(view.id, path.controller, held),
                 view: path.clone(),
             });
         }
@@ -162,12 +217,16 @@ impl HeadState {
     }
 
     /// Works out anew which paths may be chosen.
-    pub(super) fn rebind(&mut self, me: WorkerId, controllers: &[Option<ControllerEntry>]) {
+    pub(super) fn rebind(&mut self, me: Me, controllers: &[Option<ControllerEntry>]) {
         for (index, path) in self.paths.iter_mut().enumerate() {
             let was = path.usable;
             path.carrier = Carrier::None;
             if let Some(entry) = entry(controllers, path.view.controller) {
-                path.carrier = entry.carrier(me);
+                path.carrier = entry.carrier(me.id);
+                path.queue = match path.carrier {
+                    Carrier::Peer { worker } => worker.0.saturating_sub(1),
+                    _ => path.worker,
+                };
                 if path.ana_suspect.is_some_and(|at| entry.view.ana_generation > at) {
                     path.ana_suspect = None;
                 }

@@ -477,7 +477,7 @@ impl Shard {
 
     fn forget_controllers(&mut self) {
         for entry in &mut self.controllers {
-            if entry.as_ref().is_some_and(|e| !e.present && e.charges == 0) {
+            if entry.as_ref().is_some_and(|entry| !entry.present) {
                 *entry = None;
             }
         }

@@ -25,7 +25,7 @@ use anabranch_proto::machine::{Buffers, ConnId, Gather, Output, Time, WorkerId};
 use command::{Command, Request};
 use core::cmp::Reverse;
 use core::convert::Infallible;
-use head::{ControllerEntry, HeadState};
+use head::{ControllerEntry, HeadState, Me};
 use queue::Queue;
 use stats::StatsTable;
 
@@ -47,7 +47,7 @@ pub(crate) type ShardOutput = Output<Mail<Infallible>, Infallible, Infallible>;
 /// [`Machine`](anabranch_proto::machine::Machine); `pump` comes after the inputs and the user's
 /// submissions, before the outputs are drained.
 pub(crate) struct Shard {
-    me: WorkerId,
+    me: Me,
     workers: u16,
     topology: Arc<Topology>,
     controllers: Vec<Option<ControllerEntry>>,
@@ -83,7 +83,7 @@ impl Shard {
         // Every other shard may carry all its commands through our queue pairs.
         let commands = own_limit.saturating_mul(u32::from(config.data_workers.max(1)));
         Shard {
-            me,
+            me: Me { id: me, node: config.node_of(me).min(u32::from(u16::MAX)) as u16 },
             workers: config.data_workers + 1,
             topology: Arc::new(Topology::default()),
             controllers: Vec::new(),
@@ -155,9 +155,8 @@ impl Shard {
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
         if !queue.waiting.is_empty() {
             let heads = &self.heads;
-            let controllers = &mut self.controllers;
             queue.submit_waiting(now, &mut self.commands, slot, |command| {
-                dispatch::start(command, heads, controllers)
+                dispatch::start(command, heads)
             });
         }
         if let Some(deadline) = queue.next_deadline(&self.commands) {

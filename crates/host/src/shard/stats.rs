@@ -3,25 +3,31 @@
 
 use super::Shard;
 use super::head::HeadState;
+use crate::load::{ControllerLoad, PathLoad};
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Policy;
+use anabranch_policy::{Ledgers, Policy};
 
 #[derive(Default)]
 pub(super) struct StatsTable {
     pub(super) paths: Vec<PathStats>,
     pub(super) heads: Vec<HeadStats>,
+    /// For each of `paths`, what its commands in flight are charged to.
+    held: Vec<Held>,
+}
+
+/// The counters of a path, kept while commands are in flight on it: the path may leave before them.
+pub(super) struct Held {
+    pub(super) controller: Arc<ControllerLoad>,
+    pub(super) path: Arc<PathLoad>,
 }
 
 impl StatsTable {
     /// The entry of a path, made when it is new.
-    pub(super) fn path(&mut self, head: HeadId, controller: ControllerId) -> u32 {
-        let known = self.paths.iter().position(|p| p.head == head && p.controller == controller);
-        if let Some(index) = known {
-            return index as u32;
-        }
+    pub(super) fn path(&mut self, head: HeadId, controller: ControllerId, held: Held) -> u32 {
         let new = PathStats {
             head,
             controller,
@@ -36,7 +42,20 @@ impl StatsTable {
             latency_ns: None,
         };
         let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
-        place(&mut self.paths, free, new)
+        let index = place(&mut self.paths, free, new);
+        place(&mut self.held, free, held);
+        index
+    }
+
+    /// Where the charges of a path's commands go back to.
+    pub(super) fn ledgers(&self, index: u32, worker: u16) -> Ledgers<'_> {
+        let Held { controller, path } = &self.held[index as usize];
+        Ledgers {
+            controller: &controller.ledger,
+            workers: &controller.workers,
+            worker,
+            shared: &path.shared,
+        }
     }
 
     /// The entry of a head, made when it is new.
@@ -63,10 +82,11 @@ impl StatsTable {
     /// its entry until the next picture.
     pub(super) fn forget(&mut self, heads: &[Option<Box<HeadState>>]) {
         let head_of = |id: HeadId| heads.get(id.0 as usize).and_then(Option::as_deref);
-        for path in self.paths.iter_mut().filter(|path| path.in_flight == 0) {
-            let known = head_of(path.head).is_some_and(|head| {
-                head.paths.iter().any(|known| known.view.controller == path.controller)
-            });
+        for (path, held) in self.paths.iter_mut().zip(&self.held) {
+            let known = path.in_flight > 0
+                || head_of(path.head).is_some_and(|head| {
+                    head.paths.iter().any(|known| Arc::ptr_eq(&known.load, &held.path))
+                });
             if !known {
                 path.head = NOBODY;
             }
@@ -94,7 +114,8 @@ impl Shard {
     pub(super) fn stats_report(&mut self) -> ShardStats {
         for index in 0..self.heads.len() {
             let Some(head) = self.heads[index].as_ref() else { continue };
-            let cached = head.selector.numa_path().filter(|_| head.view.policy == Policy::Numa);
+            let cached =
+                head.selector.numa_path().filter(|_| head.view.parameters.policy == Policy::Numa);
             for (at, path) in head.paths.iter().enumerate() {
                 self.stats.paths[path.stats as usize].numa_cached = cached == Some(at);
             }
@@ -114,15 +135,19 @@ mod tests {
     #[test]
     fn entries_of_paths_and_heads_that_are_gone_are_used_again() {
         let mut stats = StatsTable::default();
-        let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0)));
+        let held = || Held {
+            controller: Arc::new(ControllerLoad::new(1)),
+            path: Arc::new(PathLoad::new(1)),
+        };
+        let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0), held()));
         stats.paths[first as usize].in_flight = 1;
         stats.forget(&[]);
-        let second = stats.path(HeadId(0), ControllerId(1));
+        let second = stats.path(HeadId(0), ControllerId(1), held());
         assert_ne!(first, second, "a command in flight still counts on the first");
         stats.paths[first as usize].in_flight = 0;
         for round in 2..100 {
             stats.forget(&[]);
-            stats.path(HeadId(round), ControllerId(round));
+            stats.path(HeadId(round), ControllerId(round), held());
             assert_eq!(stats.head(HeadId(round)), head);
         }
         assert_eq!((stats.paths.len(), stats.heads.len()), (2, 1));

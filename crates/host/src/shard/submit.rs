@@ -41,7 +41,7 @@ impl Submit for Shard {
     }
 
     fn worker(&self) -> WorkerId {
-        self.me
+        self.me.id
     }
 
     fn workers(&self) -> u16 {

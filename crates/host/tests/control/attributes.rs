@@ -133,7 +133,7 @@ fn m8_an_unknown_policy_is_refused_with_the_list_and_the_same_one_changes_nothin
     let before = rig.head("nvme0n1").unwrap().policy_epoch;
     rig.set("nvme-subsys0", "iopolicy", "round-robin\n").unwrap();
     let head = rig.head("nvme0n1").unwrap();
-    assert_eq!((head.policy, head.policy_epoch), (Policy::RoundRobin, before + 1));
+    assert_eq!((head.parameters.policy, head.policy_epoch), (Policy::RoundRobin, before + 1));
     assert_eq!(rig.event_count("iopolicy changed from queue-depth to round-robin"), 1);
 }
 

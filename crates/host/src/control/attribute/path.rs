@@ -31,13 +31,13 @@ pub(super) const TABLE: &[Attribute] = &[
         "queue_depth",
         "in flight on its controller; empty unless iopolicy is queue-depth",
         |v| {
-            let counts = v.subsystem?.policy == Policy::QueueDepth;
-            let depth = v.controller?.ledger.nr_active();
+            let counts = v.subsystem?.parameters.policy == Policy::QueueDepth;
+            let depth = v.controller?.load.ledger.nr_active();
             Some(if counts { depth.to_string() } else { String::new() })
         },
     ),
     ro(P, "numa_nodes", "nodes that use it; empty unless iopolicy is numa", |v| {
-        let cached = v.subsystem?.policy == Policy::Numa;
+        let cached = v.subsystem?.parameters.policy == Policy::Numa;
         Some(if cached { print_nodes(&nodes(v)) } else { String::new() })
     }),
     rw(

@@ -12,14 +12,14 @@ pub(super) const TABLE: &[Attribute] = &[
         S,
         "iopolicy",
         "how a path is chosen",
-        |v| Some(v.subsystem?.policy.to_string()),
+        |v| Some(v.subsystem?.parameters.policy.to_string()),
         set_policy,
     ),
     rw(
         S,
         "kernel_exact",
         "1: ties, charges and resets exactly as the kernel has them; 0: ours",
-        |v| Some(u8::from(v.subsystem?.kernel_exact).to_string()),
+        |v| Some(u8::from(v.subsystem?.parameters.kernel_exact).to_string()),
         set_kernel_exact,
     ),
     ro(S, "subsysnqn", "NQN of the subsystem", |v| Some(v.subsystem?.identity.nqn.to_string())),
@@ -38,10 +38,10 @@ fn set_policy(
     let Target::Subsystem(at) = *target else { return Ok(()) };
     let subsystem = &mut control.subsystems[at];
     // Writing the policy that is in force changes nothing, as in the kernel (M8).
-    if subsystem.policy == policy {
+    if subsystem.parameters.policy == policy {
         return Ok(());
     }
-    let from = core::mem::replace(&mut subsystem.policy, policy);
+    let from = core::mem::replace(&mut subsystem.parameters.policy, policy);
     subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
     control.env.dirty = true;
     control.env.event(HostEvent::PolicyChanged {
@@ -65,8 +65,8 @@ fn set_kernel_exact(
     };
     let Target::Subsystem(at) = *target else { return Ok(()) };
     let subsystem = &mut control.subsystems[at];
-    if subsystem.kernel_exact != exact {
-        subsystem.kernel_exact = exact;
+    if subsystem.parameters.kernel_exact != exact {
+        subsystem.parameters.kernel_exact = exact;
         subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
         control.env.dirty = true;
     }
