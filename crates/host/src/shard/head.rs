@@ -94,6 +94,7 @@ pub(super) struct PathState {
     /// An ANA status came back when the controller's log had this generation: out until it grows.
     pub(super) ana_suspect: Option<u64>,
     pub(super) distance: u32,
+    affinity: Affinity,
     pub(super) stats: u32,
 }
 
@@ -123,7 +124,7 @@ impl AsCandidate for PathState {
                 _ => AnaRank::NonOptimized,
             },
             numa_distance: self.distance,
-            affinity: Affinity::Unmapped,
+            affinity: self.affinity,
             load: self.load(),
         }
     }
@@ -207,9 +208,15 @@ impl HeadState {
                 usable: false,
                 ana_suspect: None,
                 distance,
+                affinity: Affinity::Unmapped,
                 stats: stats.path(view.id, path.controller, held),
                 view: path.clone(),
             });
+        }
+        // Without masks, each worker has one path, in turn.
+        let own = usize::from(worker) % self.paths.len().max(1);
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            path.affinity = if index == own { Affinity::Own } else { Affinity::Mapped };
         }
         self.gone = view.gone;
         self.view = view;
