@@ -41,9 +41,6 @@ static HEAP: Counting = Counting;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SUBSYSTEM: &str = "nqn.2026-01.org.anabranch:heap";
-/// Bytes that reads bring before counting begins, and while it lasts.
-const WARM_UP_BYTES: u64 = 64 << 20;
-const COUNTED_BYTES: u64 = 128 << 20;
 
 fn nqn(text: &str) -> Nqn {
     text.parse().expect("a valid NQN")
@@ -126,57 +123,93 @@ fn await_bytes(host: &Group<Worker<Load>>, more: u64) -> u64 {
     received()
 }
 
-fn operations_per_thousand_requests(shared_queue: bool, bytes: u32) -> u64 {
-    let (target, ports) = target();
-    let host = host(shared_queue);
-    for to in ports {
-        let request = ConnectRequest {
-            subsystem_nqn: nqn(SUBSYSTEM),
-            to,
-            options: ControllerOptions::default(),
-            keep_trying: false,
-        };
-        let reply = ask(&host, Verb::Connect(Box::new(request)));
-        assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
+/// A host that is connected to both ports of a target.
+struct Pair {
+    target: Group<Target>,
+    host: Group<Worker<Load>>,
+}
+
+impl Pair {
+    fn start(shared_queue: bool) -> Pair {
+        let (target, ports) = target();
+        let host = host(shared_queue);
+        for to in ports {
+            let request = ConnectRequest {
+                subsystem_nqn: nqn(SUBSYSTEM),
+                to,
+                options: ControllerOptions::default(),
+                keep_trying: false,
+            };
+            let reply = ask(&host, Verb::Connect(Box::new(request)));
+            assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
+        }
+        Pair { target, host }
     }
-    let job = Job {
-        device: "nvme0n1".into(),
-        read_percent: 50,
-        random: true,
-        sizes: vec![BlockSize { bytes, weight: 1 }],
-        depth: 16,
-        jobs: 2,
-        offset: 0,
-        size: None,
-        number_ios: None,
-        thinktime: Duration::ZERO,
-        verify: false,
-        seed: 1,
-    };
-    ask(&host, Verb::User(LoadVerb::Start(Box::new(job))));
-    let before = await_bytes(&host, WARM_UP_BYTES);
-    let operations = OPERATIONS.load(Ordering::Relaxed);
-    let after = await_bytes(&host, COUNTED_BYTES);
-    let operations = OPERATIONS.load(Ordering::Relaxed) - operations;
-    let Reply::User(LoadReply::Report(report)) = ask(&host, Verb::User(LoadVerb::Stop)) else {
-        panic!("no report");
-    };
-    assert_eq!(report.errors, 0, "{:?}", report.first_error);
-    host.stop().expect("the host ends");
-    target.stop().expect("the target ends");
-    let requests = (after - before) / u64::from(bytes);
-    println!("{operations} heap operations, {requests} reads of {bytes} bytes");
-    operations * 1000 / requests
+
+    fn set(&self, object: &str, attribute: &str, value: &str) {
+        let [object, attribute, value] = [object, attribute, value].map(str::to_owned);
+        let reply = ask(&self.host, Verb::Set { object, attribute, value });
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
+    }
+
+    /// Heap operations of the whole process per thousand reads, with as many writes beside them.
+    fn operations_per_thousand_reads(&self, sizes: &[u32], counted_bytes: u64) -> u64 {
+        let job = Job {
+            device: "nvme0n1".into(),
+            read_percent: 50,
+            random: true,
+            sizes: sizes.iter().map(|&bytes| BlockSize { bytes, weight: 1 }).collect(),
+            depth: 16,
+            jobs: 2,
+            offset: 0,
+            size: None,
+            number_ios: None,
+            thinktime: Duration::ZERO,
+            verify: false,
+            seed: 1,
+        };
+        ask(&self.host, Verb::User(LoadVerb::Start(Box::new(job))));
+        let before = await_bytes(&self.host, counted_bytes / 2);
+        let operations = OPERATIONS.load(Ordering::Relaxed);
+        let after = await_bytes(&self.host, counted_bytes);
+        let operations = OPERATIONS.load(Ordering::Relaxed) - operations;
+        let Reply::User(LoadReply::Report(report)) = ask(&self.host, Verb::User(LoadVerb::Stop))
+        else {
+            panic!("no report");
+        };
+        assert_eq!(report.errors, 0, "{:?}", report.first_error);
+        let mean = sizes.iter().map(|&bytes| u64::from(bytes)).sum::<u64>() / sizes.len() as u64;
+        let reads = (after - before) / mean;
+        println!("{operations} heap operations, {reads} reads of {sizes:?} bytes");
+        operations * 1000 / reads
+    }
+
+    fn stop(self) {
+        self.host.stop().expect("the host ends");
+        self.target.stop().expect("the target ends");
+    }
+}
+
+/// Keep Alive and timers may use it; I/O may not.
+fn check(pair: &Pair, what: &str, sizes: &[u32], counted_bytes: u64) {
+    let operations = pair.operations_per_thousand_reads(sizes, counted_bytes);
+    assert!(operations < 20, "{what}: {operations} per 1000 reads of {sizes:?} bytes");
 }
 
 /// One test: the count is of the whole process.
 #[test]
 fn steady_io_does_without_the_heap() {
     for shared_queue in [false, true] {
+        let pair = Pair::start(shared_queue);
         for bytes in [4096, 64 << 10] {
-            // Keep Alive and timers may use it; I/O may not.
-            let operations = operations_per_thousand_requests(shared_queue, bytes);
-            assert!(operations < 20, "{operations} per 1000 requests of {bytes} bytes");
+            check(&pair, "the default policy", &[bytes], 128 << 20);
         }
+        pair.stop();
     }
+    let pair = Pair::start(false);
+    for policy in Policy::ALL {
+        pair.set("nvme-subsys0", "iopolicy", policy.name());
+        check(&pair, policy.name(), &[4096, 32 << 10], 64 << 20);
+    }
+    pair.stop();
 }

@@ -6,7 +6,7 @@
 /// `O` optimized, `N` non-optimized, `I` inaccessible.
 /// The cell names the paths that are used; `-` means that I/O waits, without an error.
 ///
-/// `io-affinity` has a mask that gives path `a` to the first worker and `b` to the second.
+/// Two workers submit: `io-affinity` without masks gives `a` to the first and `b` to the second.
 const TABLE: &str = "
     policy                   kernel_exact   OO  ON  OI  NO  NN  NI  IO  IN  II
     numa                     0 1            a   a   a   b   a   a   b   b   -
