@@ -1,7 +1,7 @@
 //! What is in flight, as selection counts it: the policies' state that all workers share.
 
 use alloc::boxed::Box;
-use anabranch_policy::{ControllerLedger, NodeLatency, Shared, WorkerLedger};
+use anabranch_policy::{ControllerLedger, NodeLatency, Scope, Shared, WorkerLedger};
 
 /// The counters of one controller. They live as long as it does, over reconnects.
 #[derive(Debug)]
@@ -17,6 +17,20 @@ impl ControllerLoad {
         ControllerLoad {
             ledger: ControllerLedger::new(),
             workers: (0..data_workers).map(|_| WorkerLedger::new()).collect(),
+        }
+    }
+
+    /// Commands in flight that `queue-depth` counts in the ledger of `scope`, for a path through
+    /// this controller. What one worker compares under a scope per queue pair or worker is its own
+    /// part; this is the sum over all of them.
+    #[must_use]
+    pub fn queue_depth(&self, scope: Scope, path: &PathLoad) -> u32 {
+        let sum = |of: fn(&WorkerLedger) -> u32| self.workers.iter().map(of).sum();
+        match scope {
+            Scope::Controller => self.ledger.nr_active(),
+            Scope::Namespace => path.shared.nr_active(),
+            Scope::QueuePair | Scope::Sum => sum(WorkerLedger::queue_active),
+            Scope::Worker => sum(WorkerLedger::worker_active),
         }
     }
 }

@@ -372,7 +372,7 @@ pub struct PathSnapshot {
     pub ana_group: u32,
     /// May be chosen now.
     pub usable: bool,
-    /// Commands in flight on its controller (`queue_depth` under that policy).
+    /// Commands in flight in the ledger of `queue_depth_scope` (`queue_depth` under that policy).
     pub queue_depth: u32,
     /// Nodes whose workers have it cached under `numa`.
     pub numa_nodes: Vec<u32>,

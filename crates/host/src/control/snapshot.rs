@@ -155,7 +155,9 @@ impl Control {
             ana_state: condition.ana_state,
             ana_group: condition.ana_group,
             usable: condition.usable(),
-            queue_depth: controller.map_or(0, |controller| controller.load.ledger.nr_active()),
+            queue_depth: controller.map_or(0, |controller| {
+                controller.load.queue_depth(subsystem.parameters.scope, &path.load)
+            }),
             numa_nodes: Vec::new(),
             commands: [0; 3],
             bytes: [0; 2],

@@ -12,6 +12,7 @@ mod events;
 mod fake;
 mod fuzz;
 mod life;
+mod policies;
 mod removal;
 mod rig;
 mod sizes;

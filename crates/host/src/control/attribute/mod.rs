@@ -242,9 +242,13 @@ impl Control {
         let write = entry
             .write
             .ok_or_else(|| VerbError::Invalid(format!("{attribute} of {object} is read-only")))?;
+        let of = format!("{object} {attribute}");
         let value = value.strip_suffix('\n').unwrap_or(value);
-        write(self, &target, value, figures)
-            .map_err(|why| why.told(&format!("{object} {attribute}")))
+        // One newline may end a value, as in sysfs.
+        if value.contains('\n') {
+            return Err(Refused::from("more than one line").told(&of));
+        }
+        write(self, &target, value, figures).map_err(|why| why.told(&of))
     }
 
     /// The attributes of a controller that are options, as name and text.

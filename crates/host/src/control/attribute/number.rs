@@ -22,6 +22,15 @@ pub(super) fn parse_u32(text: &str) -> Result<u32, Refused> {
         .ok_or_else(|| Refused::OutOfRange(format!("at most {}", u32::MAX)))
 }
 
+/// A switch: `0` or `1`.
+pub(super) fn parse_bool(text: &str) -> Result<bool, Refused> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(Refused::Invalid(format!("\"{}\" is neither 0 nor 1", text.escape_debug()))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Refused, parse_u32};

@@ -2,12 +2,12 @@
 
 use super::ObjectKind::Path as P;
 use super::head::reset;
-use super::{Attribute, Dir, Figures, Refused, Target, View, ro, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, View, number, ro, rw};
 use crate::control::Control;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use anabranch_policy::Policy;
+use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Policy};
 
 pub(super) const TABLE: &[Attribute] = &[
     ro(P, "ana_state", "ANA state; shown when its controller uses ANA", |v| {
@@ -29,16 +29,35 @@ pub(super) const TABLE: &[Attribute] = &[
     ro(
         P,
         "queue_depth",
-        "in flight on its controller; empty unless iopolicy is queue-depth",
+        "commands in flight in the ledger of queue_depth_scope, all workers; empty unless iopolicy \
+         is queue-depth",
         |v| {
-            let counts = v.subsystem?.parameters.policy == Policy::QueueDepth;
-            let depth = v.controller?.load.ledger.nr_active();
-            Some(if counts { depth.to_string() } else { String::new() })
+            let depth = || Some(queue_depth(v)?.to_string());
+            under(v, Policy::QueueDepth, depth)
         },
     ),
+    ro(
+        P,
+        "in_flight_bytes",
+        "payload bytes in flight on its controller; empty unless iopolicy is service-time",
+        |v| {
+            let bytes = || Some(v.controller?.load.ledger.in_flight_bytes().to_string());
+            under(v, Policy::ServiceTime, bytes)
+        },
+    ),
+    rw(
+        P,
+        "relative_throughput",
+        "weight of its controller under service-time, 0 (standby) to 100; empty unless iopolicy is \
+         service-time, can be written under any",
+        |v| {
+            let weight = || Some(v.controller?.load.ledger.relative_throughput().to_string());
+            under(v, Policy::ServiceTime, weight)
+        },
+        set_relative_throughput,
+    ),
     ro(P, "numa_nodes", "nodes that use it; empty unless iopolicy is numa", |v| {
-        let cached = v.subsystem?.parameters.policy == Policy::Numa;
-        Some(if cached { print_nodes(&nodes(v)) } else { String::new() })
+        under(v, Policy::Numa, || Some(print_nodes(&nodes(v))))
     }),
     rw(
         P,
@@ -49,6 +68,36 @@ pub(super) const TABLE: &[Attribute] = &[
     )
     .at(Dir::Diag),
 ];
+
+/// What is shown under one policy and is an empty text under the others.
+fn under(view: &View<'_>, policy: Policy, text: impl FnOnce() -> Option<String>) -> Option<String> {
+    if view.subsystem?.parameters.policy == policy { text() } else { Some(String::new()) }
+}
+
+fn queue_depth(view: &View<'_>) -> Option<u32> {
+    let scope = view.subsystem?.parameters.scope;
+    Some(view.controller?.load.queue_depth(scope, &view.path?.load))
+}
+
+/// The weight belongs to the controller: all of its namespaces have it, over reconnects. Selection
+/// reads it with every command, so nothing needs to be told.
+fn set_relative_throughput(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let weight = number::parse_u32(value)?;
+    if weight > MAX_RELATIVE_THROUGHPUT {
+        return Err(format!("{weight} is not between 0 and {MAX_RELATIVE_THROUGHPUT}").into());
+    }
+    if let Target::Path(_, _, controller) = target
+        && let Some(controller) = control.controllers.get(controller)
+    {
+        controller.load.ledger.set_relative_throughput(weight);
+    }
+    Ok(())
+}
 
 fn failovers(view: &View<'_>) -> u64 {
     view.path_figures().map(|(_, path)| path.failovers).sum()

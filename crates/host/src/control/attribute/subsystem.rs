@@ -1,11 +1,11 @@
 //! Attributes of subsystems.
 
 use super::ObjectKind::Subsystem as S;
-use super::{Attribute, Figures, Refused, Target, ro, rw};
+use super::{Attribute, Figures, Refused, Target, number, ro, rw};
 use crate::control::Control;
 use crate::event::HostEvent;
 use alloc::string::ToString;
-use anabranch_policy::Policy;
+use anabranch_policy::{Parameters, Policy, Scope};
 
 pub(super) const TABLE: &[Attribute] = &[
     rw(
@@ -22,11 +22,49 @@ pub(super) const TABLE: &[Attribute] = &[
         |v| Some(u8::from(v.subsystem?.parameters.kernel_exact).to_string()),
         set_kernel_exact,
     ),
+    rw(
+        S,
+        "queue_depth_scope",
+        "whose commands queue-depth compares: controller, namespace, queue-pair, worker or sum",
+        |v| Some(v.subsystem?.parameters.scope.to_string()),
+        set_scope,
+    ),
     ro(S, "subsysnqn", "NQN of the subsystem", |v| Some(v.subsystem?.identity.nqn.to_string())),
     ro(S, "model", "model number", |v| Some(v.subsystem?.identity.model.clone())),
     ro(S, "serial", "serial number", |v| Some(v.subsystem?.identity.serial.clone())),
     ro(S, "firmware_rev", "firmware revision", |v| Some(v.subsystem?.firmware.clone())),
 ];
+
+/// What a change of parameters means for what the shards remember.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remembered {
+    /// Choices and measurements were made under other rules: they are dropped.
+    Drop,
+    /// It is as good as before.
+    Keep,
+}
+
+/// Changes parameters and tells the shards; writing what is there already changes nothing (M8).
+/// Answers what was there before, when that was another.
+fn change(
+    control: &mut Control,
+    target: &Target,
+    remembered: Remembered,
+    change: impl FnOnce(&mut Parameters),
+) -> Option<Parameters> {
+    let Target::Subsystem(at) = *target else { return None };
+    let subsystem = &mut control.subsystems[at];
+    let before = subsystem.parameters;
+    change(&mut subsystem.parameters);
+    if subsystem.parameters == before {
+        return None;
+    }
+    if remembered == Remembered::Drop {
+        subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
+    }
+    control.env.dirty = true;
+    Some(before)
+}
 
 fn set_policy(
     control: &mut Control,
@@ -34,21 +72,15 @@ fn set_policy(
     value: &str,
     _figures: &Figures<'_>,
 ) -> Result<(), Refused> {
-    let policy: Policy = value.parse().map_err(|error| alloc::format!("{error}"))?;
-    let Target::Subsystem(at) = *target else { return Ok(()) };
-    let subsystem = &mut control.subsystems[at];
-    // Writing the policy that is in force changes nothing, as in the kernel (M8).
-    if subsystem.parameters.policy == policy {
-        return Ok(());
+    let policy: Policy = value.parse().map_err(refused)?;
+    let before = change(control, target, Remembered::Drop, |parameters| parameters.policy = policy);
+    if let (Some(before), Target::Subsystem(at)) = (before, target) {
+        control.env.event(HostEvent::PolicyChanged {
+            subsystem: control.subsystems[*at].name(),
+            from: before.policy.to_string(),
+            to: policy.to_string(),
+        });
     }
-    let from = core::mem::replace(&mut subsystem.parameters.policy, policy);
-    subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
-    control.env.dirty = true;
-    control.env.event(HostEvent::PolicyChanged {
-        subsystem: control.subsystems[at].name(),
-        from: from.to_string(),
-        to: policy.to_string(),
-    });
     Ok(())
 }
 
@@ -58,17 +90,24 @@ fn set_kernel_exact(
     value: &str,
     _figures: &Figures<'_>,
 ) -> Result<(), Refused> {
-    let exact = match value {
-        "0" => false,
-        "1" => true,
-        _ => return Err("0 or 1".into()),
-    };
-    let Target::Subsystem(at) = *target else { return Ok(()) };
-    let subsystem = &mut control.subsystems[at];
-    if subsystem.parameters.kernel_exact != exact {
-        subsystem.parameters.kernel_exact = exact;
-        subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
-        control.env.dirty = true;
-    }
+    let exact = number::parse_bool(value)?;
+    change(control, target, Remembered::Drop, |parameters| parameters.kernel_exact = exact);
     Ok(())
+}
+
+/// Each ledger is written only under its own scope: commands in flight return their charge to the
+/// one that they were started in, and no path is remembered by how deep it was.
+fn set_scope(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let scope: Scope = value.parse().map_err(refused)?;
+    change(control, target, Remembered::Keep, |parameters| parameters.scope = scope);
+    Ok(())
+}
+
+fn refused(error: impl core::fmt::Display) -> Refused {
+    Refused::Invalid(error.to_string())
 }

@@ -1,0 +1,217 @@
+//! What can be set and seen about policies: ranges, errors, what is shown under which policy, and
+//! how far a value reaches.
+
+use crate::fake::{Fake, Space};
+use crate::rig::{NQN, Rig};
+use anabranch_host::verb::VerbError;
+use anabranch_policy::{Charge, Ledgers, Load, Local, OpClass, Scope, finish, start};
+
+const SUBSYSTEM: &str = "nvme-subsys0";
+
+/// Two namespaces, each through two controllers.
+fn two_namespaces() -> Rig {
+    let mut rig = Rig::new(2);
+    for port in 1..=2 {
+        let mut fake = Fake::new(NQN, port);
+        fake.spaces.insert(2, Space::new(0x22, 4096));
+        rig.put(port, fake);
+        rig.connect_ok(port, |_| ());
+    }
+    rig
+}
+
+fn under(rig: &mut Rig, policy: &str) {
+    rig.set(SUBSYSTEM, "iopolicy", policy).unwrap();
+}
+
+fn texts(rig: &mut Rig, objects: &[&str], attribute: &str) -> Vec<String> {
+    objects.iter().map(|object| rig.get(object, attribute).unwrap()).collect()
+}
+
+/// Starts a command of 4 KiB as worker `worker` (from 0) would.
+fn charge(rig: &Rig, (head, controller): (&str, u32), worker: u16) -> Charge {
+    with_load(rig, (head, controller), worker, |load| {
+        let parameters = rig.head(head).unwrap().parameters;
+        start(&parameters, load, OpClass::Write, 4096, 0)
+    })
+}
+
+fn give_back(rig: &Rig, path: (&str, u32), worker: u16, charge: Charge) {
+    with_load(rig, path, worker, |load| finish(charge, Ledgers::from(load)));
+}
+
+fn with_load<R>(
+    rig: &Rig,
+    (head, controller): (&str, u32),
+    worker: u16,
+    act: impl FnOnce(Load<'_>) -> R,
+) -> R {
+    let path = rig.path(head, controller).unwrap();
+    let controller = rig.controller(controller).unwrap();
+    act(Load {
+        controller: &controller.load.ledger,
+        workers: &controller.load.workers,
+        worker,
+        queue: worker,
+        shared: &path.load.shared,
+        node: &path.load.nodes[0],
+        local: &Local::new(),
+    })
+}
+
+#[test]
+fn t4_relative_throughput_is_1_at_first_and_takes_0_to_100() {
+    let mut rig = Rig::connected(1);
+    under(&mut rig, "service-time");
+    assert_eq!(rig.get("nvme0c0n1", "relative_throughput"), Ok(String::from("1")));
+    for (value, text) in
+        [("0", "0"), ("100", "100"), ("0x10", "16"), ("010", "8"), ("+7", "7"), ("42\n", "42")]
+    {
+        rig.set("nvme0c0n1", "relative_throughput", value).unwrap();
+        assert_eq!(rig.get("nvme0c0n1", "relative_throughput"), Ok(String::from(text)), "{value}");
+    }
+    for value in ["101", "256", "4294967295", "-1", "", "x", "1.5", "08", "42\n\n", "1 2", "0x"] {
+        let error = rig.set("nvme0c0n1", "relative_throughput", value).unwrap_err();
+        assert!(matches!(error, VerbError::Invalid(_)), "{value:?}: {error}");
+    }
+    let error = rig.set("nvme0c0n1", "relative_throughput", "101").unwrap_err().to_string();
+    assert!(error.contains("between 0 and 100"), "{error}");
+    for value in ["4294967296", "0x100000000", "18446744073709551616"] {
+        let error = rig.set("nvme0c0n1", "relative_throughput", value).unwrap_err();
+        assert!(matches!(error, VerbError::OutOfRange(_)), "{value}: {error}");
+    }
+    assert_eq!(rig.get("nvme0c0n1", "relative_throughput"), Ok(String::from("42")));
+}
+
+#[test]
+fn t4_relative_throughput_belongs_to_the_controller() {
+    let mut rig = two_namespaces();
+    under(&mut rig, "service-time");
+    rig.set("nvme0c1n2", "relative_throughput", "25").unwrap();
+    let paths = ["nvme0c0n1", "nvme0c0n2", "nvme0c1n1", "nvme0c1n2"];
+    assert_eq!(texts(&mut rig, &paths, "relative_throughput"), ["1", "1", "25", "25"]);
+    let weight = |id| rig.controller(id).unwrap().load.ledger.relative_throughput();
+    assert_eq!([weight(0), weight(1)], [1, 25], "what the workers select by");
+}
+
+#[test]
+fn t4_relative_throughput_can_be_written_under_any_policy() {
+    let mut rig = Rig::connected(1);
+    under(&mut rig, "round-robin");
+    rig.set("nvme0c0n1", "relative_throughput", "9").unwrap();
+    assert_eq!(rig.get("nvme0c0n1", "relative_throughput"), Ok(String::new()));
+    under(&mut rig, "service-time");
+    assert_eq!(rig.get("nvme0c0n1", "relative_throughput"), Ok(String::from("9")));
+}
+
+#[test]
+fn t5_a_weight_of_0_outlives_a_reset_and_a_loss() {
+    let mut rig = Rig::connected_twice(1);
+    under(&mut rig, "service-time");
+    rig.set("nvme0c0n1", "relative_throughput", "0").unwrap();
+    rig.set("nvme0c1n1", "relative_throughput", "4").unwrap();
+    rig.cut(1);
+    assert_eq!(rig.get("nvme0c0n1", "relative_throughput"), Ok(String::from("0")), "while down");
+    rig.set("nvme0c1n1", "relative_throughput", "5").unwrap();
+    rig.cut(2);
+    rig.advance_s(11);
+    for object in ["nvme0", "nvme1"] {
+        assert_eq!(rig.get(object, "state"), Ok(String::from("live")));
+        assert_eq!(rig.get(object, "reconnect_count"), Ok(String::from("1")));
+    }
+    let paths = ["nvme0c0n1", "nvme0c1n1"];
+    assert_eq!(texts(&mut rig, &paths, "relative_throughput"), ["0", "5"]);
+}
+
+#[test]
+fn m21_what_belongs_to_a_policy_is_empty_under_others_and_absent_on_the_device() {
+    let mut rig = Rig::connected(1);
+    for policy in anabranch_policy::Policy::ALL {
+        under(&mut rig, policy.name());
+        for (attribute, of, text) in [
+            ("queue_depth", "queue-depth", "0"),
+            ("in_flight_bytes", "service-time", "0"),
+            ("relative_throughput", "service-time", "1"),
+        ] {
+            let expected = if policy.name() == of { text } else { "" };
+            let shown = rig.get("nvme0c0n1", attribute);
+            assert_eq!(shown, Ok(String::from(expected)), "{attribute} under {policy}");
+            assert!(rig.get("nvme0n1", attribute).is_err(), "{attribute} of the device");
+            assert!(rig.set("nvme0n1", attribute, "1").is_err(), "{attribute} of the device");
+        }
+    }
+    for attribute in ["queue_depth", "in_flight_bytes"] {
+        assert!(rig.set("nvme0c0n1", attribute, "0").is_err(), "{attribute} is read-only");
+    }
+}
+
+#[test]
+fn t3_in_flight_bytes_is_of_the_controller_and_goes_back_whatever_the_policy_is_by_then() {
+    let mut rig = two_namespaces();
+    under(&mut rig, "service-time");
+    let charges = [charge(&rig, ("nvme0n1", 0), 0), charge(&rig, ("nvme0n2", 0), 1)];
+    let paths = ["nvme0c0n1", "nvme0c0n2", "nvme0c1n1"];
+    assert_eq!(texts(&mut rig, &paths, "in_flight_bytes"), ["8192", "8192", "0"]);
+    under(&mut rig, "queue-depth");
+    give_back(&rig, ("nvme0n1", 0), 0, charges[0]);
+    assert_eq!(texts(&mut rig, &paths, "queue_depth"), ["0", "0", "0"]);
+    under(&mut rig, "service-time");
+    assert_eq!(texts(&mut rig, &paths, "in_flight_bytes"), ["4096", "4096", "0"]);
+    give_back(&rig, ("nvme0n2", 0), 1, charges[1]);
+    assert_eq!(texts(&mut rig, &paths, "in_flight_bytes"), ["0", "0", "0"]);
+}
+
+#[test]
+fn queue_depth_is_that_of_the_ledger_which_is_compared() {
+    // Of three commands on controller 0, one is of the second namespace.
+    let commands = [("nvme0n1", 0), ("nvme0n1", 1), ("nvme0n2", 1)];
+    let cases = [("controller", ["3", "3", "0"]), ("namespace", ["2", "1", "0"])];
+    let per_worker = ["queue-pair", "worker", "sum"].map(|scope| (scope, ["3", "3", "0"]));
+    let mut rig = two_namespaces();
+    let paths = ["nvme0c0n1", "nvme0c0n2", "nvme0c1n1"];
+    for (scope, depths) in cases.into_iter().chain(per_worker) {
+        rig.set(SUBSYSTEM, "queue_depth_scope", scope).unwrap();
+        assert_eq!(rig.get(SUBSYSTEM, "queue_depth_scope"), Ok(String::from(scope)));
+        let charges = commands.map(|(head, worker)| charge(&rig, (head, 0), worker));
+        assert_eq!(texts(&mut rig, &paths, "queue_depth"), depths, "{scope}");
+        let snapshot = rig.snapshot();
+        let shown = &snapshot.subsystems[0].heads[0].paths[0];
+        assert_eq!(shown.queue_depth.to_string(), depths[0], "{scope} in the snapshot");
+        // Given back under another scope: to where they were taken.
+        rig.set(SUBSYSTEM, "queue_depth_scope", "controller").unwrap();
+        for ((head, worker), charge) in commands.into_iter().zip(charges) {
+            give_back(&rig, (head, 0), worker, charge);
+        }
+        for other in Scope::ALL {
+            rig.set(SUBSYSTEM, "queue_depth_scope", other.name()).unwrap();
+            assert_eq!(texts(&mut rig, &paths, "queue_depth"), ["0"; 3], "{scope}, {other}");
+        }
+    }
+}
+
+/// Attribute, a value that is refused, the value in force, another; whether remembered choices go.
+const OF_SUBSYSTEMS: [(&str, &str, &str, &str, bool); 3] = [
+    ("iopolicy", "round", "queue-depth", "numa", true),
+    ("kernel_exact", "yes", "0", "1", true),
+    ("queue_depth_scope", "hctx", "controller", "sum", false),
+];
+
+#[test]
+fn m8_writing_what_is_in_force_changes_nothing_and_nonsense_is_refused() {
+    for (name, nonsense, present, other, drops) in OF_SUBSYSTEMS {
+        let mut rig = Rig::connected(1);
+        let (epoch, before) = (rig.topology.epoch, rig.head("nvme0n1").unwrap().policy_epoch);
+        for nonsense in [nonsense, "", "\n", &format!("{present} "), &format!("{other}\n\n")] {
+            let error = rig.set(SUBSYSTEM, name, nonsense).unwrap_err();
+            assert!(matches!(error, VerbError::Invalid(_)), "{name} {nonsense:?}: {error}");
+            assert!(error.to_string().starts_with("nvme-subsys0 "), "{error}");
+        }
+        assert_eq!(rig.get(SUBSYSTEM, name), Ok(String::from(present)));
+        rig.set(SUBSYSTEM, name, present).unwrap();
+        assert_eq!(rig.topology.epoch, epoch, "{name}: nothing to tell the workers");
+        rig.set(SUBSYSTEM, name, &format!("{other}\n")).unwrap();
+        assert_eq!(rig.get(SUBSYSTEM, name), Ok(String::from(other)));
+        let after = rig.head("nvme0n1").unwrap().policy_epoch;
+        assert_eq!((rig.topology.epoch, after), (epoch + 1, before + u32::from(drops)), "{name}");
+    }
+}
