@@ -41,6 +41,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
                 hostid: serve.hostid,
                 workers: serve.workers,
                 socket: global.socket.clone(),
+                attr_fs: serve.attr_fs,
             };
             let json = global.json();
             crate::daemon::serve::run(&options, |ready| say_ready(json, ready))
@@ -92,6 +93,7 @@ fn say_ready(json: bool, ready: &Ready) {
             "controllers": asked,
             "live": live,
             "exports": ready.exports,
+            "attr_fs": ready.attr_fs,
         });
         format!("{object:#}\n")
     } else {
@@ -105,6 +107,9 @@ fn say_ready(json: bool, ready: &Ready) {
         );
         for uri in &ready.exports {
             text.push_str(&format!("export {uri}\n"));
+        }
+        if let Some(dir) = &ready.attr_fs {
+            text.push_str(&format!("attributes {}\n", dir.display()));
         }
         text
     };

@@ -1,5 +1,6 @@
 //! What runs: the control socket, configuration, the host and the target as daemons.
 
+pub mod attr_fs;
 pub mod backing;
 pub mod config;
 pub mod control;

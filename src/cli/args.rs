@@ -132,6 +132,9 @@ pub struct Serve {
     /// Data workers [default: one per allowed CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
     pub workers: Option<u16>,
+    /// Show attributes as files in this empty directory, laid out like /sys (needs FUSE)
+    #[arg(long, value_name = "DIR")]
+    pub attr_fs: Option<PathBuf>,
 }
 
 /// A device to narrow a listing to.

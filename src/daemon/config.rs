@@ -40,6 +40,8 @@ pub struct ServeConfig {
     pub fence: Fence,
     /// How long an orderly end may take.
     pub shutdown_timeout: Option<Span>,
+    /// Where the attributes stand as files: an empty directory.
+    pub attr_fs: Option<PathBuf>,
     /// What to connect to.
     #[serde(default, rename = "subsystem")]
     pub subsystems: Vec<SubsystemConfig>,

@@ -143,6 +143,14 @@ impl Host {
         &self.identity
     }
 
+    /// Asks for what is there, or changes an attribute.
+    ///
+    /// # Errors
+    /// No answer in time, or the engine has stopped.
+    pub(super) fn look(&self, verb: HostVerb) -> Result<HostReply, anabranch_rt::Error> {
+        self.group.verb(CONTROL, verb, LOOK)
+    }
+
     fn ask(&self, verb: HostVerb, limit: Duration) -> Result<HostReply, RpcError> {
         match self.group.verb(CONTROL, verb, limit) {
             Ok(Reply::Error(VerbError::Invalid(text) | VerbError::OutOfRange(text))) => {

@@ -1,5 +1,6 @@
 //! `serve`: the host in the foreground.
 
+use super::attr_fs::AttrFs;
 use super::config::{ExportConfig, ServeConfig, Source};
 use super::control::{ControlServer, Limits};
 use super::export::listen_endpoint;
@@ -34,6 +35,8 @@ pub struct ServeOptions {
     pub workers: Option<u16>,
     /// Control socket.
     pub socket: Option<PathBuf>,
+    /// Where the attributes stand as files.
+    pub attr_fs: Option<PathBuf>,
 }
 
 /// What `serve` tells when it is ready.
@@ -53,6 +56,8 @@ pub struct Ready {
     pub controllers: (usize, usize),
     /// Exports as URIs.
     pub exports: Vec<String>,
+    /// Where the attributes stand as files.
+    pub attr_fs: Option<PathBuf>,
 }
 
 /// Runs until a signal comes. `ready` is called once everything is set up.
@@ -71,6 +76,8 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
     let setup = setup(options, &config)?;
     let host = Arc::new(Host::start(&setup, log)?);
+    let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
+    let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
     let asked = connect_all(&host, &config, &source)?;
     let exports = export_all(&host, &config.exports)?;
@@ -84,12 +91,14 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         policy: setup.policy.to_string(),
         controllers: (asked, live),
         exports,
+        attr_fs: attr_fs.as_ref().map(|tree| tree.dir().to_owned()),
     });
     termination
         .wait()
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     log("ending: no new I/O is taken");
     drop(server);
+    drop(attr_fs);
     finish(&host, setup.shutdown_timeout)
 }
 

@@ -1,6 +1,6 @@
 //! What can be asked of a running host, and the answers: plain values, printed by others.
 
-use crate::attribute::{Dir, ObjectKind};
+use crate::attribute::{Attribute, Dir, ObjectKind};
 use crate::config::ConnectRequest;
 use crate::topology::ControllerState;
 use alloc::boxed::Box;
@@ -27,7 +27,12 @@ pub enum Verb<U> {
     Snapshot,
     /// Every object that has attributes, and what belongs to what.
     Objects,
-    /// Everything that an object shows.
+    /// What an object is and which attributes it shows, without their texts: costs no figures.
+    Describe {
+        /// The object.
+        object: String,
+    },
+    /// Everything that an object shows, texts included.
     Attributes {
         /// The object; all of them when there is none.
         object: Option<String>,
@@ -103,6 +108,7 @@ impl<U> Verb<U> {
             Verb::Discover(request) => Verb::Discover(request),
             Verb::Snapshot => Verb::Snapshot,
             Verb::Objects => Verb::Objects,
+            Verb::Describe { object } => Verb::Describe { object },
             Verb::Attributes { object } => Verb::Attributes { object },
             Verb::Get { object, attribute } => Verb::Get { object, attribute },
             Verb::Set { object, attribute, value } => Verb::Set { object, attribute, value },
@@ -151,6 +157,8 @@ pub enum Reply<U> {
     Snapshot(Box<HostSnapshot>),
     /// Every object that has attributes.
     Objects(Vec<Object>),
+    /// An object and which attributes it shows.
+    Description(Object, Vec<&'static Attribute>),
     /// What objects show.
     Attributes(Vec<ObjectAttributes>),
     /// An attribute's text, without newline.
@@ -178,6 +186,7 @@ impl<U> Reply<U> {
             Reply::Discovered { generation, entries } => Reply::Discovered { generation, entries },
             Reply::Snapshot(snapshot) => Reply::Snapshot(snapshot),
             Reply::Objects(objects) => Reply::Objects(objects),
+            Reply::Description(object, shows) => Reply::Description(object, shows),
             Reply::Attributes(attributes) => Reply::Attributes(attributes),
             Reply::Value(text) => Reply::Value(text),
             Reply::Raw(bytes) => Reply::Raw(bytes),

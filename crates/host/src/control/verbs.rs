@@ -39,6 +39,9 @@ impl Control {
                 self.env.reply(id, Reply::Objects(objects));
                 Ok(())
             }
+            Verb::Describe { object } => self.describe(&object).map(|(object, shows)| {
+                self.env.reply(id, Reply::Description(object, shows));
+            }),
             Verb::Attributes { object } => {
                 self.ask_stats(StatsFor::Attributes(id, object));
                 Ok(())

@@ -55,7 +55,7 @@ fn the_listing_names_every_object_with_what_it_shows_and_nothing_else() {
     assert_eq!(path.controller.as_deref(), Some("nvme0"));
     assert_eq!(path.head.as_deref(), Some("nvme0n1"));
     for shown in all {
-        let name = shown.object.name;
+        let name = shown.object.name.clone();
         for entry in attribute::all().filter(|entry| entry.object == shown.object.kind) {
             let listed = shown.attributes.iter().find(|listed| listed.name == entry.name);
             let Ok(text) = rig.get(&name, entry.name) else {
@@ -67,6 +67,13 @@ fn the_listing_names_every_object_with_what_it_shows_and_nothing_else() {
             assert_eq!((listed.dir, listed.mode), (entry.dir, entry.mode()));
             assert_eq!(listed.is_writable(), entry.is_writable());
         }
+        let object = name.clone();
+        let Reply::Description(object, shows) = rig.ask(Verb::Describe { object }) else {
+            panic!("another answer")
+        };
+        assert_eq!(object, shown.object);
+        let names = shows.iter().map(|entry| entry.name);
+        assert!(names.eq(shown.attributes.iter().map(|listed| listed.name)), "{name}");
         let object = Some(name.clone());
         let Reply::Attributes(one) = rig.ask(Verb::Attributes { object }) else {
             panic!("another answer")

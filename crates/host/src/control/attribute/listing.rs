@@ -1,18 +1,29 @@
 //! Which objects there are, what belongs to what, and everything that they show: what a tree of
 //! files is made of.
 
-use super::{Figures, MODULE, ObjectKind, Target, all};
+use super::{Attribute, Figures, MODULE, ObjectKind, Target, all};
 use crate::control::Control;
-use crate::control::subsystem::{Head, Subsystem};
+use crate::control::subsystem::Subsystem;
 use crate::verb::{Object, ObjectAttributes, ShownAttribute, VerbError};
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 impl Control {
     /// Every object that has attributes.
     pub(in crate::control) fn objects(&self) -> Vec<Object> {
         self.targets().iter().map(|target| self.object(target)).collect()
+    }
+
+    /// An object and which attributes it shows: no figures are needed for that.
+    pub(in crate::control) fn describe(
+        &self,
+        object: &str,
+    ) -> Result<(Object, Vec<&'static Attribute>), VerbError> {
+        let target = self.target(object)?;
+        let (kind, view) = (target.kind(), self.view(&target, &[]));
+        let shows = all().filter(|entry| entry.object == kind && (entry.read)(&view).is_some());
+        Ok((self.object(&target), shows.collect()))
     }
 
     /// What an object shows, or every object.
@@ -63,8 +74,7 @@ impl Control {
     fn object(&self, target: &Target) -> Object {
         let view = self.view(target, &[]);
         let subsystem = view.subsystem.map(Subsystem::name);
-        let head_name = |subsystem: &Subsystem, head: &Head| subsystem.head_name(head);
-        let head = view.subsystem.zip(view.head).map(|(of, head)| head_name(of, head));
+        let head = view.subsystem.zip(view.head).map(|(of, head)| of.head_name(head));
         let controller = match view.path {
             Some(path) => Some(format!("nvme{}", path.controller_instance)),
             None => view.controller.map(super::Controller::name),
@@ -81,6 +91,6 @@ impl Control {
                 .zip(view.subsystem)
                 .map(|((path, head), of)| of.path_name(head, path.controller_instance)),
         };
-        Object { name: name.unwrap_or_else(String::new), kind, subsystem, controller, head }
+        Object { name: name.unwrap_or_default(), kind, subsystem, controller, head }
     }
 }

@@ -99,7 +99,7 @@ impl Refused {
     }
 }
 
-/// The text of an attribute; `None` when the object does not show it.
+/// The text of an attribute; `None` when the object does not show it, whatever the figures are.
 type Read = fn(&View<'_>) -> Option<String>;
 type Write = fn(&mut Control, &Target, &str, &Figures<'_>) -> Result<(), Refused>;
 type Figures<'a> = [(WorkerId, ShardStats)];

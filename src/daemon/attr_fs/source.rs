@@ -1,0 +1,83 @@
+//! Where the tree comes from: the running host, asked each time.
+
+use super::super::front::{FrontReply, FrontVerb};
+use super::super::host::Host;
+use anabranch_host::attribute::Attribute;
+use anabranch_host::verb::{Object, Reply, Verb, VerbError};
+use anabranch_rt::Error;
+use fuser::Errno;
+use std::sync::Weak;
+
+/// What a tree asks for; errors are what a program sees.
+pub(super) trait Source: Send + Sync + 'static {
+    /// Every object.
+    fn objects(&self) -> Result<Vec<Object>, Errno>;
+    /// Which attributes an object shows.
+    fn describe(&self, object: &str) -> Result<Vec<&'static Attribute>, Errno>;
+    /// The text of an attribute, without newline.
+    fn get(&self, object: &str, attribute: &str) -> Result<String, Errno>;
+    /// Writes an attribute.
+    fn set(&self, object: &str, attribute: &str, value: &str) -> Result<(), Errno>;
+}
+
+/// Files that somebody keeps open do not keep the host.
+impl Source for Weak<Host> {
+    fn objects(&self) -> Result<Vec<Object>, Errno> {
+        match ask(self, Verb::Objects)? {
+            Reply::Objects(objects) => Ok(objects),
+            other => Err(errno(&other)),
+        }
+    }
+
+    fn describe(&self, object: &str) -> Result<Vec<&'static Attribute>, Errno> {
+        match ask(self, Verb::Describe { object: object.to_owned() })? {
+            Reply::Description(_, shows) => Ok(shows),
+            Reply::Error(VerbError::Invalid(_)) => Err(Errno::ENOENT),
+            other => Err(errno(&other)),
+        }
+    }
+
+    fn get(&self, object: &str, attribute: &str) -> Result<String, Errno> {
+        let verb = Verb::Get { object: object.to_owned(), attribute: attribute.to_owned() };
+        match ask(self, verb)? {
+            Reply::Value(text) => Ok(text),
+            // It was there when the file was found: the device has gone meanwhile.
+            Reply::Error(VerbError::Invalid(_)) => Err(Errno::ENODEV),
+            other => Err(errno(&other)),
+        }
+    }
+
+    fn set(&self, object: &str, attribute: &str, value: &str) -> Result<(), Errno> {
+        let verb = Verb::Set {
+            object: object.to_owned(),
+            attribute: attribute.to_owned(),
+            value: value.to_owned(),
+        };
+        match ask(self, verb)? {
+            Reply::Done => Ok(()),
+            Reply::Error(VerbError::Invalid(_)) if self.describe(object).is_err() => {
+                Err(Errno::ENODEV)
+            }
+            other => Err(errno(&other)),
+        }
+    }
+}
+
+fn ask(host: &Weak<Host>, verb: Verb<FrontVerb>) -> Result<Reply<FrontReply>, Errno> {
+    let host = host.upgrade().ok_or(Errno::ENODEV)?;
+    host.look(verb).map_err(|error| match error {
+        Error::NoAnswer(_) => Errno::ETIMEDOUT,
+        Error::Busy(_) => Errno::EAGAIN,
+        _ => Errno::EIO,
+    })
+}
+
+/// What an answer that does not fit says to a program.
+fn errno(reply: &Reply<FrontReply>) -> Errno {
+    match reply {
+        Reply::Error(VerbError::Invalid(_)) => Errno::EINVAL,
+        Reply::Error(VerbError::OutOfRange(_)) => Errno::ERANGE,
+        Reply::Error(VerbError::Conflict(_)) => Errno::EBUSY,
+        _ => Errno::EIO,
+    }
+}
