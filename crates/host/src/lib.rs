@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+pub mod block_stat;
 pub mod config;
 pub mod control;
 pub mod event;

@@ -1,5 +1,6 @@
 //! What the workers of a host tell each other.
 
+use crate::block_stat::BlockStat;
 use crate::topology::{Association, ControllerId, HeadId, Topology};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -259,6 +260,8 @@ pub struct PathStats {
     pub in_flight: u32,
     /// The path is the one that `numa` has cached for this worker.
     pub numa_cached: bool,
+    /// What `stat` counts.
+    pub stat: BlockStat,
     /// Latency of commands completed well, ns; nothing is kept before the first.
     pub latency_ns: Option<Box<Histogram>>,
 }
@@ -280,6 +283,8 @@ pub struct HeadStats {
     pub requeued_no_usable_path: u64,
     /// Commands that found no available path and failed (`io_fail_no_available_path_count`).
     pub failed_no_available_path: u64,
+    /// What `stat` counts.
+    pub stat: BlockStat,
     /// Latency of requests completed well, ns; nothing is kept before the first.
     pub latency_ns: Option<Box<Histogram>>,
 }

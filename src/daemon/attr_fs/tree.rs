@@ -44,8 +44,12 @@ pub(super) const ROOT: Node = Node::Fixed("");
 
 /// Directories that are always there, each with those below it.
 const FIXED: &[(&str, &[&str])] = &[
-    ("", &["block", "class", "devices", "kernel", "module"]),
+    ("", &["block", "bus", "class", "devices", "kernel", "module"]),
     ("block", &[]),
+    // There are no PCI devices here; nvme-cli complains when it cannot look for them.
+    ("bus", &["pci"]),
+    ("bus/pci", &["slots"]),
+    ("bus/pci/slots", &[]),
     ("class", &["block", "nvme", "nvme-fabrics", "nvme-subsystem"]),
     ("class/block", &[]),
     ("class/nvme", &[]),

@@ -206,6 +206,7 @@ impl Control {
             controller,
             controller_instance: instance,
             blocks: namespace.blocks,
+            used_blocks: namespace.used_blocks,
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
             load: Arc::new(PathLoad::new(nodes)),
@@ -270,6 +271,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
                 Some(now) if now.ids == ids && now.block_bytes == block_bytes => {
                     path.ana_group = now.ana_group;
                     path.write_protected = now.write_protected;
+                    path.used_blocks = now.used_blocks;
                     true
                 }
                 _ => {

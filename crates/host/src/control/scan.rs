@@ -72,6 +72,8 @@ pub(super) struct Namespace {
     pub(super) nsid: u32,
     pub(super) ids: Ids,
     pub(super) blocks: u64,
+    /// Blocks in use (NUSE) as of the scan.
+    pub(super) used_blocks: u64,
     pub(super) block_bytes: u32,
     /// May be attached to several controllers (NMIC bit 0).
     pub(super) shared: bool,

@@ -25,6 +25,8 @@ pub(super) struct Path {
     pub(super) controller_instance: u32,
     /// What that controller says the size is.
     pub(super) blocks: u64,
+    /// How many of them are in use, as of the last scan.
+    pub(super) used_blocks: u64,
     pub(super) ana_group: u32,
     pub(super) write_protected: bool,
     pub(super) load: Arc<PathLoad>,

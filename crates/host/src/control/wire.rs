@@ -235,6 +235,7 @@ pub(super) fn parse_namespace(
         nsid,
         ids,
         blocks: said.nsze,
+        used_blocks: said.nuse,
         block_bytes: said.block_bytes(),
         shared: said.is_shared(),
         ana_group: said.anagrpid,

@@ -1,5 +1,6 @@
 //! Requests and the commands that they are split into.
 
+use crate::block_stat::BlockOp;
 use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
@@ -86,6 +87,19 @@ impl Work {
             Work::Read { .. } => OpClass::Read,
             Work::Write { .. } => OpClass::Write,
             _ => OpClass::Other,
+        }
+    }
+
+    /// How `stat` counts it, and how many blocks. Compare is not a block operation.
+    pub(super) fn counted(&self) -> Option<(BlockOp, u64)> {
+        match self {
+            Work::Read { blocks, .. } => Some((BlockOp::Read, u64::from(*blocks))),
+            Work::Write { blocks, .. } | Work::WriteZeroes { blocks, .. } => {
+                Some((BlockOp::Write, u64::from(*blocks)))
+            }
+            Work::Discard { blocks, .. } => Some((BlockOp::Discard, u64::from(*blocks))),
+            Work::Flush { .. } => Some((BlockOp::Flush, 0)),
+            Work::Compare { .. } => None,
         }
     }
 

@@ -85,6 +85,10 @@ impl Shard {
         let latency_ns = now.since(command.started).as_nanos() as u64;
         stats.latency_ns.get_or_insert_default().record(latency_ns);
         if let Some(head) = self.heads[command.head.0 as usize].as_ref() {
+            if let Some((op, blocks)) = work.counted() {
+                let bytes = blocks.saturating_mul(u64::from(head.view.block_bytes));
+                stats.stat.record(op, bytes, command.started, now);
+            }
             let path = head.paths.iter().find(|path| path.view.controller == command.controller);
             match (path, work) {
                 (Some(path), Work::Flush { mark: Some(mark), .. }) => {
@@ -267,7 +271,7 @@ impl Shard {
         let Some(request) = self.requests.remove(key) else { return };
         if let Some(head) = self.head_mut(request.head) {
             head.active -= 1;
-            let stats = head.stats as usize;
+            let (stats, block_bytes) = (head.stats as usize, u64::from(head.view.block_bytes));
             let stats = &mut self.stats.heads[stats];
             match request.error {
                 Some(_) => stats.errors += 1,
@@ -280,6 +284,10 @@ impl Shard {
                     stats.requests[class] += 1;
                     if class < 2 {
                         stats.bytes[class] += u64::from(bytes);
+                    }
+                    if let Some((op, blocks)) = request.op.counted() {
+                        let bytes = blocks.saturating_mul(block_bytes);
+                        stats.stat.record(op, bytes, request.submitted, now);
                     }
                     let latency = now.since(request.submitted).as_nanos() as u64;
                     stats.latency_ns.get_or_insert_default().record(latency);

@@ -3,6 +3,7 @@
 
 use super::Shard;
 use super::head::HeadState;
+use crate::block_stat::BlockStat;
 use crate::load::{ControllerLoad, PathLoad};
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
@@ -39,6 +40,7 @@ impl StatsTable {
             uncertain_writes_resent: 0,
             in_flight: 0,
             numa_cached: false,
+            stat: BlockStat::default(),
             latency_ns: None,
         };
         let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
@@ -72,6 +74,7 @@ impl StatsTable {
             in_flight: 0,
             requeued_no_usable_path: 0,
             failed_no_available_path: 0,
+            stat: BlockStat::default(),
             latency_ns: None,
         };
         let free = self.heads.iter().position(|h| h.head == NOBODY);

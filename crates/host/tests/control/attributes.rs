@@ -3,6 +3,7 @@
 use crate::fake::Say;
 use crate::rig::{NQN, Rig};
 use anabranch_host::attribute;
+use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{HeadStats, PathStats, ShardStats, ToControl};
 use anabranch_host::topology::ControllerId;
 use anabranch_host::verb::{Reply, Verb, VerbError};
@@ -180,6 +181,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         uncertain_writes_resent: 4,
         in_flight: 0,
         numa_cached: true,
+        stat: BlockStat::default(),
         latency_ns: None,
     };
     let of_head = HeadStats {
@@ -190,6 +192,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         in_flight: 0,
         requeued_no_usable_path: 10 * times,
         failed_no_available_path: 20 * times,
+        stat: BlockStat::default(),
         latency_ns: None,
     };
     ShardStats { paths: vec![path], heads: vec![of_head] }

@@ -2,6 +2,7 @@
 
 use crate::fake::Fake;
 use crate::rig::{NQN, Rig, Shards};
+use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{HeadStats, PathStats, ShardStats};
 use anabranch_host::topology::{ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Selection, Verb};
@@ -24,6 +25,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         uncertain_writes_resent: 4,
         in_flight,
         numa_cached: true,
+        stat: BlockStat::default(),
         latency_ns: None,
     };
     let of_head = HeadStats {
@@ -34,6 +36,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         in_flight,
         requeued_no_usable_path: 10,
         failed_no_available_path: 20,
+        stat: BlockStat::default(),
         latency_ns: None,
     };
     ShardStats { paths: vec![path], heads: vec![of_head] }

@@ -44,6 +44,10 @@ pub(super) const TABLE: &[Attribute] = &[
         v.controller?.identity.as_ref()?;
         Some(v.controller?.proven.cntlid.to_string())
     }),
+    ro(C, "cntrltype", "always io: discovery controllers are not kept", |_| {
+        Some(String::from("io"))
+    }),
+    ro(C, "dctype", "always none: it is no discovery controller", |_| Some(String::from("none"))),
     ro(C, "queue_count", "queues, the admin queue included", |v| {
         Some((u32::from(v.controller?.queues.count()) + 1).to_string())
     }),

@@ -1,12 +1,11 @@
 //! Attributes of devices (heads).
 
 use super::ObjectKind::Head as H;
-use super::{Attribute, Dir, Figures, Refused, Target, View, number, ro, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, number, rw};
 use crate::control::Control;
 use crate::mail::HeadStats;
 use crate::topology::HeadId;
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 
 pub(super) const TABLE: &[Attribute] = &[
     rw(
@@ -16,21 +15,6 @@ pub(super) const TABLE: &[Attribute] = &[
         |v| Some(v.head?.delayed_removal_secs.to_string()),
         set_delayed_removal,
     ),
-    ro(H, "size", "units of 512 bytes", |v| Some((v.head?.bytes() / 512).to_string())),
-    ro(H, "nsid", "namespace identifier", |v| Some(v.head?.nsid.to_string())),
-    ro(H, "uuid", "UUID, when it has one", |v| {
-        let uuid = v.head?.ids.uuid;
-        (!uuid.is_zero()).then(|| uuid.to_string())
-    }),
-    ro(H, "nguid", "NGUID, when it has one", |v| {
-        let nguid = v.head?.ids.nguid;
-        (!nguid.is_zero()).then(|| nguid.to_string())
-    }),
-    ro(H, "eui", "EUI64, when it has one", |v| {
-        let eui64 = v.head?.ids.eui64;
-        (!eui64.is_zero()).then(|| eui64.to_string())
-    }),
-    ro(H, "wwid", "world wide identifier", wwid),
     rw(
         H,
         "io_requeue_no_usable_path_count",
@@ -102,21 +86,4 @@ fn set_delayed_removal(
         control.env.dirty = true;
     }
     Ok(())
-}
-
-/// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
-fn wwid(view: &View<'_>) -> Option<String> {
-    let (head, subsystem) = (view.head?, view.subsystem?);
-    let ids = &head.ids;
-    Some(if !ids.uuid.is_zero() {
-        format!("uuid.{}", ids.uuid)
-    } else if !ids.nguid.is_zero() {
-        format!("eui.{:x}", ids.nguid)
-    } else if !ids.eui64.is_zero() {
-        format!("eui.{:x}", ids.eui64)
-    } else {
-        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let (serial, model) = (hex(&subsystem.identity.serial), hex(&subsystem.identity.model));
-        format!("nvme.{:04x}-{serial}-{model}-{:08x}", subsystem.identity.vendor, head.nsid)
-    })
 }

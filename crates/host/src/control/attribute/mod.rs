@@ -2,6 +2,7 @@
 //! refused, in one table. Names and texts are the kernel's where it has them.
 
 mod controller;
+mod disk;
 mod duration;
 mod head;
 mod listing;
@@ -166,7 +167,8 @@ const fn rw(
 /// Every attribute there is.
 pub fn all() -> impl Iterator<Item = &'static Attribute> {
     let module = module::TABLE.iter().chain(subsystem::TABLE);
-    module.chain(controller::TABLE).chain(head::TABLE).chain(path::TABLE)
+    let disks = disk::HEAD.iter().chain(head::TABLE).chain(disk::PATH).chain(path::TABLE);
+    module.chain(controller::TABLE).chain(disks)
 }
 
 /// An object by its place in the tables.

@@ -18,11 +18,6 @@ pub(super) const TABLE: &[Attribute] = &[
         v.controller?.ana.log_bytes()?;
         Some(v.condition()?.ana_group.to_string())
     }),
-    ro(P, "nsid", "namespace identifier", |v| Some(v.head?.nsid.to_string())),
-    ro(P, "size", "units of 512 bytes, as this path says", |v| {
-        let bytes = v.path?.blocks.saturating_mul(u64::from(v.head?.block_bytes));
-        Some((bytes / 512).to_string())
-    }),
     ro(P, "usable", "1 when it may be chosen now", |v| {
         Some(u8::from(v.condition()?.usable()).to_string())
     }),

@@ -4,7 +4,7 @@ use super::ObjectKind::Subsystem as S;
 use super::{Attribute, Figures, Refused, Target, number, ro, rw};
 use crate::control::Control;
 use crate::event::HostEvent;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use anabranch_policy::{Parameters, Policy, Scope};
 
 pub(super) const TABLE: &[Attribute] = &[
@@ -30,6 +30,9 @@ pub(super) const TABLE: &[Attribute] = &[
         set_scope,
     ),
     ro(S, "subsysnqn", "NQN of the subsystem", |v| Some(v.subsystem?.identity.nqn.to_string())),
+    ro(S, "subsystype", "always nvm: discovery subsystems are not kept", |_| {
+        Some(String::from("nvm"))
+    }),
     ro(S, "model", "model number", |v| Some(v.subsystem?.identity.model.clone())),
     ro(S, "serial", "serial number", |v| Some(v.subsystem?.identity.serial.clone())),
     ro(S, "firmware_rev", "firmware revision", |v| Some(v.subsystem?.firmware.clone())),
