@@ -6,4 +6,5 @@ mod stand;
 mod ana_table;
 
 mod ana_truth;
+mod in_flight;
 mod storm;

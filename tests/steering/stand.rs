@@ -106,12 +106,16 @@ impl Stand {
     }
 
     /// Reads an attribute.
-    pub(crate) fn get(&self, object: &str, name: &str) -> String {
+    pub(crate) fn try_get(&self, object: &str, name: &str) -> Result<String, RpcError> {
         let params = json!({ "object": object, "attribute": name }).to_string();
-        match self.host.call("get", Params::from_text(&params)) {
-            Ok(value) => value["value"].as_str().expect("a text").to_owned(),
-            Err(error) => panic!("{object} {name}: {}", error.message),
-        }
+        let value = self.host.call("get", Params::from_text(&params))?;
+        Ok(value["value"].as_str().expect("a text").to_owned())
+    }
+
+    /// Reads an attribute that there is.
+    pub(crate) fn get(&self, object: &str, name: &str) -> String {
+        self.try_get(object, name)
+            .unwrap_or_else(|error| panic!("{object} {name}: {}", error.message))
     }
 
     fn target(&self, method: &str, params: &serde_json::Value) {

@@ -28,4 +28,5 @@ mod requests;
 mod shared_queue;
 mod stale_completion;
 mod statuses;
+mod steering;
 mod tag_exhaustion;
