@@ -125,7 +125,9 @@ pub fn start(
     now_ns: u64,
 ) -> Charge {
     let counted = match parameters.policy {
-        Policy::Numa | Policy::RoundRobin | Policy::IoAffinity => Counted::Nothing,
+        Policy::Numa | Policy::RoundRobin | Policy::Latency | Policy::IoAffinity => {
+            Counted::Nothing
+        }
         Policy::QueueDepth => match parameters.scope {
             Scope::Controller => Counted::Controller,
             Scope::Namespace => Counted::Path,

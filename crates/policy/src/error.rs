@@ -15,6 +15,9 @@ pub struct UnknownPolicy {
 /// How much of a wrong name is repeated in the error.
 const NAME_BYTES: usize = 32;
 
+/// The series that posted `latency` called it so up to its fifth version.
+const FIRST_NAME_OF_LATENCY: &str = "adaptive";
+
 impl UnknownPolicy {
     pub(crate) fn new(word: &str) -> UnknownPolicy {
         let end = word.floor_char_boundary(NAME_BYTES);
@@ -43,6 +46,9 @@ impl fmt::Display for UnknownPolicy {
                 _ => ", ",
             };
             write!(f, "{glue}{policy}")?;
+        }
+        if self.name() == FIRST_NAME_OF_LATENCY && !self.cut {
+            write!(f, " ({FIRST_NAME_OF_LATENCY} is now called {})", Policy::Latency)?;
         }
         Ok(())
     }

@@ -75,6 +75,7 @@
 
 mod charge;
 mod error;
+mod ewma;
 mod hist;
 mod io_affinity;
 mod latency;
@@ -83,6 +84,7 @@ mod ledger;
 mod load;
 mod name;
 mod numa;
+mod number;
 mod op;
 mod parameters;
 mod path;
@@ -90,15 +92,22 @@ mod queue_depth;
 mod queue_length;
 mod reason;
 mod round_robin;
+mod sample;
 mod scope;
 mod selector;
 mod service_time;
 mod size;
+mod weights;
 
 pub use charge::{Charge, finish, start};
 pub use error::UnknownPolicy;
+pub use ewma::{EwmaShift, InvalidShift};
 pub use hist::Histogram;
-pub use latency::{LatencyParameters, Local, NodeLatency};
+pub use latency::{
+    BatchTimeout, Group, Groups, InvalidBatchTimeout, LatencyInputs, LatencyParameters,
+    LatencyReport, LatencyStat, LatencySummary, Local, NodeLatency, SizeBucket, latency_inputs,
+    latency_report,
+};
 pub use ledger::{ControllerLedger, MAX_RELATIVE_THROUGHPUT, Shared, WorkerLedger};
 pub use load::{Ledgers, Load};
 pub use name::Policy;
@@ -106,6 +115,7 @@ pub use op::OpClass;
 pub use parameters::Parameters;
 pub use path::{Affinity, AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE};
 pub use reason::{Choice, Reason};
+pub use sample::{Sampled, compute_weights, reset_statistics, sample};
 pub use scope::{Scope, UnknownScope};
 pub use selector::Selector;
 pub use size::SizeClass;

@@ -16,6 +16,8 @@ pub enum Policy {
     QueueDepth,
     /// The path with the fewest bytes in flight for its weight.
     ServiceTime,
+    /// Bursts by measured latency. First posted under the name *adaptive*.
+    Latency,
     /// As `queue-depth`, per namespace, as device-mapper multipath has it.
     QueueLength,
     /// A fixed path per worker, as device-mapper multipath has it.
@@ -24,11 +26,12 @@ pub enum Policy {
 
 impl Policy {
     /// Every policy that exists, in the order in which texts list them.
-    pub const ALL: [Policy; 6] = [
+    pub const ALL: [Policy; 7] = [
         Policy::Numa,
         Policy::RoundRobin,
         Policy::QueueDepth,
         Policy::ServiceTime,
+        Policy::Latency,
         Policy::QueueLength,
         Policy::IoAffinity,
     ];
@@ -41,6 +44,7 @@ impl Policy {
             Policy::RoundRobin => "round-robin",
             Policy::QueueDepth => "queue-depth",
             Policy::ServiceTime => "service-time",
+            Policy::Latency => "latency",
             Policy::QueueLength => "queue-length",
             Policy::IoAffinity => "io-affinity",
         }

@@ -1,8 +1,8 @@
 //! The state of selection that belongs to one head on one worker.
 
 use crate::{
-    AsCandidate, Choice, OpClass, Parameters, Policy, io_affinity, numa, queue_depth, queue_length,
-    round_robin, service_time,
+    AsCandidate, Choice, OpClass, Parameters, Policy, io_affinity, latency, numa, queue_depth,
+    queue_length, round_robin, service_time,
 };
 
 /// What one worker remembers about one head between selections: the path it used last.
@@ -50,12 +50,13 @@ impl Selector {
             self.cached = None;
             self.policy = Some(policy);
         }
-        let _ = (op, now_ns);
+        let _ = now_ns;
         match policy {
             Policy::Numa => numa::select(self, paths),
             Policy::RoundRobin => round_robin::select(self, parameters.kernel_exact, paths),
             Policy::QueueDepth => queue_depth::select(self, parameters, paths),
             Policy::ServiceTime => service_time::select(self, parameters, paths, bytes),
+            Policy::Latency => latency::select(self, parameters, paths, op, bytes),
             Policy::QueueLength => queue_length::select(self, paths),
             Policy::IoAffinity => io_affinity::select(self, paths),
         }

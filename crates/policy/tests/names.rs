@@ -7,7 +7,15 @@ fn every_name_parses_back() {
     let names: Vec<String> = Policy::ALL.iter().map(Policy::to_string).collect();
     assert_eq!(
         names,
-        ["numa", "round-robin", "queue-depth", "service-time", "queue-length", "io-affinity",]
+        [
+            "numa",
+            "round-robin",
+            "queue-depth",
+            "service-time",
+            "latency",
+            "queue-length",
+            "io-affinity",
+        ]
     );
     for policy in Policy::ALL {
         assert_eq!(policy.name().parse(), Ok(policy));
@@ -30,9 +38,17 @@ fn the_error_says_what_was_asked_and_what_exists() {
     assert_eq!(
         error.to_string(),
         "unknown I/O policy \"fastest\": use numa, round-robin, queue-depth, service-time, \
-         queue-length or io-affinity"
+         latency, queue-length or io-affinity"
     );
     assert_eq!(error.name(), "fastest");
+}
+
+#[test]
+fn the_first_name_of_latency_is_told_the_present_one() {
+    let error = "adaptive".parse::<Policy>().unwrap_err();
+    assert!(error.to_string().ends_with(" (adaptive is now called latency)"), "{error}");
+    let error = "adaptive ".parse::<Policy>().unwrap_err();
+    assert!(!error.to_string().contains("now called"), "{error}");
 }
 
 #[test]

@@ -28,6 +28,10 @@ fn m1_only_usable_paths_are_selectable() {
 fn m2_optimized_always_beats_non_optimized() {
     for policy in Policy::ALL {
         for exact in MODES {
+            if exact && policy == Policy::Latency {
+                // Classes do not count there: statement L11.
+                continue;
+            }
             let mut selector = Selector::new();
             let mut table = paths("nno");
             table[2].distance = 90;

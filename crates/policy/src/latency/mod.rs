@@ -1,52 +1,88 @@
 //! `latency`: weights from measured latencies.
+//!
+//! Source: "nvme-multipath: introduce latency I/O policy" (Nilay Shroff, v6, May 2026), which was
+//! called *adaptive* up to v5; size buckets and averaging per node from the review of v5 (Sagi
+//! Grimberg, Nilay Shroff, December 2025 to February 2026).
+//!
+//! # State
+//!
+//! Per worker, path and [`Group`]: op class (read, write, other) and, with `size_buckets`, one of
+//! seven sizes. Reads never change the weights of writes, nor the other way round. [`Local`] keeps
+//! what one worker knows; [`NodeLatency`] takes the place of its averages with `per_node`. The path
+//! used last is the [`Selector`](crate::Selector)'s: one per worker and head, for all groups, as
+//! posted.
+//!
+//! # Samples (`sample`, `batch`)
+//!
+//! 1. A head with one path measures nothing. A command counts on the worker that submitted it.
+//! 2. Its latency is its completion time less the start noted in its charge. No time at all: not
+//!    counted. Over a second: `ignored` counts it, nothing else.
+//! 3. Other samples go into the open batch. The first sample ever closes it at once; later a
+//!    batch is closed by the first sample that comes `latency_batch_timeout` or more after the last
+//!    closing. With 0 each sample does. There is no timer: what is idle keeps its numbers.
+//! 4. A closed batch gives `average = sum / count`, and the smoothed latency becomes
+//!    `(old * (2^shift - 1) + average) >> shift`, or the average itself when there was none.
+//!
+//! # Weights (`compute`), off the I/O path
+//!
+//! 5. `score = 10^9 / smoothed`, 0 for a path not measured; `total` is the sum over all paths of
+//!    the head, usable or not. Nothing happens when it is 0.
+//! 6. `weight = score * 128 / total`, at least 1. So a slow path is still tried, and a path that was
+//!    never measured gets 1 as soon as another one was.
+//!
+//! # Selection (`select`)
+//!
+//! 7. Starting at the path used last, paths that can not be used are skipped.
+//! 8. Credit left: it is spent, the path is used. So commands go in bursts of `weight`, and within
+//!    one credit cycle, the sum of the weights, each path gets exactly its weight.
+//! 9. No credit and no weight: the path is used, to be measured.
+//! 10. No credit, but a weight: its credit becomes its weight, and the next path has its turn.
+//!
+//! By then every path has credit or no weight, so the second round ends at the first usable path,
+//! whatever the state was before.
+//!
+//! # Where integers end
+//!
+//! All divisions round down. Scores tell latencies apart by 1 % up to 10 ms and by 10 % up to
+//! 100 ms; everything from just over half a second to a second scores 1. Weights have steps of
+//! 1/128 of the whole, so two paths are never used more unequally than 127:1 (the weights 127 and
+//! 1), nor n equally slow ones beside a fast one less than n in 128 + n. The smoothed latency
+//! settles up to `2^shift - 1` ns below a latency that has grown.
+//!
+//! # Default and kernel-exact
+//!
+//! | | default | `kernel_exact` | why |
+//! | --- | --- | --- | --- |
+//! | scale of weights | 128 | 64 | the range that the series names against the one in its code |
+//! | no weight yet (9) | rotates: the next command looks at the next path | the path is used until it has a weight | at depth 32 the first burst would go to one path whole, known or not |
+//! | ANA | optimized paths first, others only when none of them is usable (`compete`: as kernel-exact) | classes do not count, all compete by weight | the rule of every other policy, and of the documentation |
+//! | statistics are forgotten (the caller's part) | policy change, path removal, capacity revalidated | a failover from the path, too | one failed command says nothing about latencies |
+//!
+//! `per_node` and `size_buckets` are parameters in both.
 
-/// What can be set about `latency`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatencyParameters {
-    /// A batch of samples is averaged when this much time has passed since the last; ns.
-    pub batch_timeout_ns: u64,
-    /// How slowly the smoothed latency follows: a batch counts 1/2^shift. 0 to 8.
-    pub ewma_shift: u8,
-    /// Statistics and weights per size of the command.
-    pub size_buckets: bool,
-    /// Latencies are averaged over the workers of a NUMA node.
-    pub per_node: bool,
-    /// Non-optimized paths compete with optimized ones by weight.
-    pub compete: bool,
-}
+mod batch;
+mod batch_timeout;
+mod compute;
+mod group;
+mod local;
+mod node;
+mod parameters;
+mod sample;
+mod select;
+mod stat;
 
-impl Default for LatencyParameters {
-    fn default() -> Self {
-        LatencyParameters {
-            batch_timeout_ns: 15_000_000_000,
-            ewma_shift: 3,
-            size_buckets: false,
-            per_node: false,
-            compete: false,
-        }
-    }
-}
+pub use batch_timeout::{BatchTimeout, InvalidBatchTimeout};
+pub(crate) use compute::compute;
+pub use group::{Group, Groups, SizeBucket};
+pub use local::Local;
+pub use node::NodeLatency;
+pub use parameters::LatencyParameters;
+pub(crate) use sample::sample;
+pub(crate) use select::select;
+pub use select::{LatencyInputs, latency_inputs};
+pub use stat::{LatencyReport, LatencyStat, LatencySummary, latency_report};
 
-/// What one worker measures and remembers about one path.
-#[derive(Debug, Default)]
-pub struct Local {}
-
-impl Local {
-    /// Nothing measured.
-    #[must_use]
-    pub const fn new() -> Self {
-        Local {}
-    }
-}
-
-/// What the workers of one NUMA node measure together about one path.
-#[derive(Debug, Default)]
-pub struct NodeLatency {}
-
-impl NodeLatency {
-    /// Nothing measured.
-    #[must_use]
-    pub const fn new() -> Self {
-        NodeLatency {}
-    }
+pub(crate) fn reset(load: crate::Load<'_>) {
+    load.local.reset();
+    load.node.reset();
 }

@@ -1,0 +1,57 @@
+//! What completions teach: for the policies that measure.
+
+use crate::latency::{self, Group};
+use crate::{AsCandidate, Charge, Load, Parameters, Policy};
+
+/// What became of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampled {
+    /// There was nothing to learn: the policy does not measure, the head has a single path, or no
+    /// time had passed.
+    Nothing,
+    /// It is taken into account.
+    Taken,
+    /// It took more than a second: it is counted, but not averaged. Worth a (rate-limited) warning.
+    TooLong,
+    /// It is taken into account, and it closed a batch: call [`compute_weights`] for this group,
+    /// soon, but not on the I/O path.
+    BatchClosed(Group),
+}
+
+/// Tells the policy how long a command took.
+///
+/// For each command that ended well and whose charge is of the present policy epoch
+/// ([`Charge::epoch`]). `load` is that of the worker that submitted it, wherever the completion came
+/// in; `paths` is how many paths the head has, usable or not.
+#[inline]
+pub fn sample(
+    parameters: &Parameters,
+    charge: Charge,
+    load: Load<'_>,
+    paths: usize,
+    now_ns: u64,
+) -> Sampled {
+    match parameters.policy {
+        Policy::Latency => latency::sample(&parameters.latency, charge, load, paths, now_ns),
+        _ => Sampled::Nothing,
+    }
+}
+
+/// Computes the weights of all paths of a head for one group, as [`Sampled::BatchClosed`] asks:
+/// from a time-out, never on the I/O path. `paths` is the whole list, as selection gets it, on the
+/// worker that sampled.
+///
+/// Weights that were asked for under an earlier policy may still be computed; they come from what
+/// is known now, so nothing happens when that was forgotten.
+pub fn compute_weights<P: AsCandidate>(parameters: &Parameters, paths: &[P], group: Group) {
+    latency::compute(parameters, paths, group);
+}
+
+/// Forgets what was measured about a path, on this worker and (as far as it is shared) its node.
+///
+/// To be called when the policy changes and, for all paths of a head, when a capacity is
+/// revalidated; kernel-exact also when a command failed over from the path. Each worker calls it
+/// when it learns of the change.
+pub fn reset_statistics(load: Load<'_>) {
+    latency::reset(load);
+}
