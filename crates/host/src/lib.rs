@@ -17,6 +17,7 @@ pub mod block_stat;
 pub mod config;
 pub mod control;
 pub mod event;
+pub mod explain;
 pub mod load;
 pub mod mail;
 pub mod topology;

@@ -1,6 +1,7 @@
 //! What the workers of a host tell each other.
 
 use crate::block_stat::BlockStat;
+use crate::explain::ShardExplain;
 use crate::topology::{Association, ControllerId, HeadId, Topology};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -59,9 +60,20 @@ pub enum ToShard {
     ReportStats {
         /// Names the answer.
         id: u64,
+        /// What besides the figures.
+        detail: Detail,
     },
     /// Take no more requests; answer `Drained` when all are answered.
     Drain,
+}
+
+/// What a shard reports besides its figures: most callers need none of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// Why the commands of this head went where they went.
+    Explain(HeadId),
 }
 
 /// Everything a shard needs to open its queue pair.
@@ -235,6 +247,8 @@ pub struct ShardStats {
     pub paths: Vec<PathStats>,
     /// Per head that was ever used.
     pub heads: Vec<HeadStats>,
+    /// When it was asked for.
+    pub explain: Option<Box<ShardExplain>>,
 }
 
 /// Per path and shard.

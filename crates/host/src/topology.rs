@@ -121,6 +121,8 @@ pub struct HeadView {
     pub frozen: u32,
     /// How often a command that failed for another reason than its path is tried again.
     pub max_retries: u8,
+    /// One in so many choices of a path is noted in full; 0 = none.
+    pub explain_sample: u32,
 }
 
 /// One path of a head.

@@ -2,6 +2,7 @@
 
 use crate::attribute::{Attribute, Dir, ObjectKind};
 use crate::config::ConnectRequest;
+use crate::explain::ExplainReport;
 use crate::topology::ControllerState;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -52,6 +53,11 @@ pub enum Verb<U> {
         attribute: String,
         /// The new value as text.
         value: String,
+    },
+    /// Why commands of a device went where they went.
+    Explain {
+        /// `nvmeXnY`.
+        device: String,
     },
     /// Read the ANA log from a controller now: raw bytes.
     AnaLog {
@@ -112,6 +118,7 @@ impl<U> Verb<U> {
             Verb::Attributes { object } => Verb::Attributes { object },
             Verb::Get { object, attribute } => Verb::Get { object, attribute },
             Verb::Set { object, attribute, value } => Verb::Set { object, attribute, value },
+            Verb::Explain { device } => Verb::Explain { device },
             Verb::AnaLog { controller } => Verb::AnaLog { controller },
             Verb::IdCtrl { controller } => Verb::IdCtrl { controller },
             Verb::IdNs { device } => Verb::IdNs { device },
@@ -161,6 +168,8 @@ pub enum Reply<U> {
     Description(Object, Vec<&'static Attribute>),
     /// What objects show.
     Attributes(Vec<ObjectAttributes>),
+    /// Why commands went where they went.
+    Explain(Box<ExplainReport>),
     /// An attribute's text, without newline.
     Value(String),
     /// Raw bytes of a log or identify structure.
@@ -188,6 +197,7 @@ impl<U> Reply<U> {
             Reply::Objects(objects) => Reply::Objects(objects),
             Reply::Description(object, shows) => Reply::Description(object, shows),
             Reply::Attributes(attributes) => Reply::Attributes(attributes),
+            Reply::Explain(report) => Reply::Explain(report),
             Reply::Value(text) => Reply::Value(text),
             Reply::Raw(bytes) => Reply::Raw(bytes),
             Reply::Done => Reply::Done,

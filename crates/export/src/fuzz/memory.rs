@@ -55,6 +55,7 @@ impl MemoryHost {
             gone: false,
             quiesced: 0,
             frozen: 0,
+            explain_sample: 0,
             max_retries: 5,
         }));
         // A period that no block size divides.

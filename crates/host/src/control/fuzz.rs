@@ -202,7 +202,7 @@ impl Driver {
             ToShard::StopQueue { controller, association } => {
                 ToControl::QueueStopped { controller, association, never_sent: 0, uncertain: 0 }
             }
-            ToShard::ReportStats { id } => ToControl::Stats { id, stats: Box::default() },
+            ToShard::ReportStats { id, .. } => ToControl::Stats { id, stats: Box::default() },
             ToShard::Drain => ToControl::Drained,
         };
         self.mail.push_back((to, answer));

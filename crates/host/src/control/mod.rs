@@ -11,6 +11,7 @@ pub mod attribute;
 mod controller;
 mod discovery;
 mod env;
+mod explain;
 mod facts;
 pub mod fuzz;
 mod inputs;

@@ -164,6 +164,7 @@ impl Control {
             quiesced: head.quiesced,
             frozen: head.frozen,
             max_retries: MAX_RETRIES,
+            explain_sample: head.explain_sample,
         }
     }
 

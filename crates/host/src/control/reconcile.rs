@@ -21,6 +21,7 @@ use super::env::Env;
 use super::scan::Namespace;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
+use crate::explain::DEFAULT_SAMPLE;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId};
 use alloc::collections::BTreeMap;
@@ -111,6 +112,7 @@ impl Control {
             remove_at: None,
             quiesced: 0,
             frozen: 0,
+            explain_sample: DEFAULT_SAMPLE,
             requeues_base: 0,
             no_path_base: 0,
             last_limits: None,

@@ -56,6 +56,8 @@ pub(super) struct Head {
     pub(super) remove_at: Option<Time>,
     pub(super) quiesced: u32,
     pub(super) frozen: u32,
+    /// One in so many choices of a path is noted in full; 0 = none.
+    pub(super) explain_sample: u32,
     /// The counters start from here since they were reset.
     pub(super) requeues_base: u64,
     pub(super) no_path_base: u64,

@@ -46,6 +46,9 @@ impl Control {
                 self.ask_stats(StatsFor::Attributes(id, object));
                 Ok(())
             }
+            Verb::Explain { device } => self.find_head_named(&device).map(|head| {
+                self.ask_stats(StatsFor::Explain(id, head));
+            }),
             Verb::Get { object, attribute } => {
                 self.ask_stats(StatsFor::Get(id, object, attribute));
                 Ok(())

@@ -2,7 +2,7 @@
 
 use super::Control;
 use super::subsystem::Head;
-use crate::mail::{ShardStats, ToShard};
+use crate::mail::{Detail, ShardStats, ToShard};
 use crate::topology::{ControllerId, HeadId};
 use crate::verb::{Reply, VerbError};
 use alloc::format;
@@ -24,6 +24,7 @@ const MAX_WAITS: usize = 1024;
 pub(super) enum StatsFor {
     Snapshot(VerbId),
     Attributes(VerbId, Option<String>),
+    Explain(VerbId, HeadId),
     Get(VerbId, String, String),
     /// Resets a counter to what it is now.
     Set(VerbId, String, String, String),
@@ -31,6 +32,16 @@ pub(super) enum StatsFor {
     InFlight(ControllerId),
     /// How many requests are unanswered when the time for draining is over.
     Shutdown(VerbId),
+}
+
+impl StatsFor {
+    /// What shards have to report besides their figures.
+    fn detail(&self) -> Detail {
+        match self {
+            StatsFor::Explain(_, head) => Detail::Explain(*head),
+            _ => Detail::None,
+        }
+    }
 }
 
 struct StatsWait {
@@ -117,14 +128,16 @@ impl Control {
         self.waits.next_id += 1;
         let waiting = self.data_workers();
         let by = self.env.now.after(STATS_LIMIT);
+        let detail = purpose.detail();
         self.waits.stats.push(StatsWait { id, by, waiting, got: Vec::new(), purpose });
-        self.env.mail_all(|| ToShard::ReportStats { id });
+        self.env.mail_all(|| ToShard::ReportStats { id, detail });
     }
 
     fn stats_busy(&mut self, purpose: &StatsFor) {
         match purpose {
             StatsFor::Snapshot(id)
             | StatsFor::Attributes(id, _)
+            | StatsFor::Explain(id, _)
             | StatsFor::Get(id, ..)
             | StatsFor::Set(id, ..) => {
                 let text = String::from("too many callers wait for figures, try again");
@@ -179,6 +192,13 @@ impl Control {
             StatsFor::Attributes(id, object) => {
                 let reply = match self.list_attributes(object.as_deref(), &got) {
                     Ok(attributes) => Reply::Attributes(attributes),
+                    Err(error) => Reply::Error(error),
+                };
+                self.env.reply(id, reply);
+            }
+            StatsFor::Explain(id, head) => {
+                let reply = match self.explain(head, &got) {
+                    Ok(report) => Reply::Explain(alloc::boxed::Box::new(report)),
                     Err(error) => Reply::Error(error),
                 };
                 self.env.reply(id, reply);

@@ -2,14 +2,16 @@
 
 use super::Shard;
 use super::command::{Command, Origin, Place, Work};
+use super::explain::About;
 use super::head::{Carrier, HeadState, PathState};
+use super::stats::StatsTable;
 use super::wire;
 use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
 use crate::topology::ControllerId;
 use crate::user::IoError;
 use alloc::boxed::Box;
-use anabranch_policy::start as start_charge;
+use anabranch_policy::{Choice, Reason, SizeClass, start as start_charge};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -41,7 +43,7 @@ impl Shard {
             command.place = Place::Requeued;
             return head.requeue.push_back(&mut self.commands, key);
         }
-        match choose(head, work, prefer, avoid, now) {
+        match choose(head, &mut self.stats, work, prefer, avoid, now) {
             Some(path) => self.send(key, path, now),
             None if head.may_come_back(&self.controllers) => {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;
@@ -106,34 +108,56 @@ impl Shard {
     }
 }
 
+/// The index of the path for this work. Each choice is counted, some are noted.
 fn choose(
     head: &mut HeadState,
+    stats: &mut StatsTable,
     work: &mut Work,
     prefer: Option<ControllerId>,
     avoid: Option<ControllerId>,
     now: Time,
 ) -> Option<usize> {
-    if let Work::Flush { only: Some(only), .. } = *work {
-        match head.usable_through(only) {
-            Some(path) if avoid != Some(only) => return Some(path),
-            // Its controller is out of reach: whichever now serves the namespace answers for it.
-            _ => *work = Work::Flush { only: None, mark: None },
-        }
-    }
-    if let Some(path) = prefer.and_then(|controller| head.usable_through(controller)) {
-        return Some(path);
-    }
     let hidden = avoid.and_then(|controller| head.usable_through(controller));
     if let Some(path) = hidden {
         head.paths[path].usable = false;
     }
-    let (class, bytes) = (work.class(), work.bytes());
-    let parameters = &head.view.parameters;
-    let choice = head.selector.select(parameters, &head.paths, class, bytes, now.ns());
+    let note = head.noted.is_due();
+    if note {
+        stats.ring.look(&head.view.parameters, &head.paths);
+    }
+    let choice = decide(head, work, prefer, now);
     if let Some(path) = hidden {
         head.paths[path].usable = true;
     }
-    choice.map(|choice| choice.index)
+    let choice = choice?;
+    head.noted.chosen();
+    let size = SizeClass::of(work.bytes());
+    stats.choices(head.paths[choice.index].stats).count(size, choice.reason);
+    if note {
+        let (op, bytes) = (work.class(), work.bytes());
+        stats.note(head, About { head: head.view.id, op, bytes, at: now }, choice);
+    }
+    Some(choice.index)
+}
+
+fn decide(
+    head: &mut HeadState,
+    work: &mut Work,
+    prefer: Option<ControllerId>,
+    now: Time,
+) -> Option<Choice> {
+    if let Work::Flush { only: Some(only), .. } = *work {
+        if let Some(index) = head.usable_through(only) {
+            return Some(Choice { index, reason: Reason::Flush });
+        }
+        // Its controller is out of reach: whichever now serves the namespace answers for it.
+        *work = Work::Flush { only: None, mark: None };
+    }
+    if let Some(index) = prefer.and_then(|controller| head.usable_through(controller)) {
+        return Some(Choice { index, reason: Reason::Retry });
+    }
+    let parameters = &head.view.parameters;
+    head.selector.select(parameters, &head.paths, work.class(), work.bytes(), now.ns())
 }
 
 /// A command gets its tag: the moment at which Linux charges it.

@@ -1,5 +1,6 @@
 //! A head as this shard works on it: the published view plus what only this worker knows.
 
+use super::explain::Countdown;
 use super::stats::{Held, StatsTable};
 use crate::load::{ControllerLoad, PathLoad};
 use crate::table::List;
@@ -135,6 +136,8 @@ pub(super) struct HeadState {
     pub(super) view: Arc<HeadView>,
     pub(super) paths: Vec<PathState>,
     pub(super) selector: Selector,
+    /// Which of its choices are noted.
+    pub(super) noted: Countdown,
     /// Commands without a path.
     pub(super) requeue: List,
     /// Requests that came while the head was frozen.
@@ -156,6 +159,7 @@ impl HeadState {
             stats: stats.head(view.id),
             paths: Vec::new(),
             selector: Selector::new(),
+            noted: Countdown::default(),
             requeue: List::default(),
             held: List::default(),
             active: 0,
@@ -218,6 +222,7 @@ impl HeadState {
         for (index, path) in self.paths.iter_mut().enumerate() {
             path.affinity = if index == own { Affinity::Own } else { Affinity::Mapped };
         }
+        self.noted.set(view.explain_sample);
         self.gone = view.gone;
         self.view = view;
         self.rebind(me, controllers);

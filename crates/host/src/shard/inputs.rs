@@ -231,8 +231,8 @@ impl Shard {
             ShardMail::Control(ToShard::StopQueue { controller, association }) => {
                 self.stop_queue(controller, association, now, bufs);
             }
-            ShardMail::Control(ToShard::ReportStats { id }) => {
-                let stats = Box::new(self.stats_report());
+            ShardMail::Control(ToShard::ReportStats { id, detail }) => {
+                let stats = Box::new(self.stats_report(detail));
                 self.tell_control(ToControl::Stats { id, stats });
             }
             ShardMail::Control(ToShard::Drain) => self.draining = true,

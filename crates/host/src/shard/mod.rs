@@ -3,6 +3,7 @@
 mod command;
 mod complete;
 mod dispatch;
+mod explain;
 mod head;
 mod inputs;
 mod issue;

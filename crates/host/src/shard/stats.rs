@@ -2,15 +2,17 @@
 //! again, so that connecting and disconnecting for ever takes no more memory.
 
 use super::Shard;
+use super::explain::{About, Ring};
 use super::head::HeadState;
 use crate::block_stat::BlockStat;
+use crate::explain::{Choices, PathChoices, ShardExplain};
 use crate::load::{ControllerLoad, PathLoad};
-use crate::mail::{HeadStats, PathStats, ShardStats};
+use crate::mail::{Detail, HeadStats, PathStats, ShardStats};
 use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Ledgers, Policy};
+use anabranch_policy::{Choice, Ledgers, Policy};
 
 #[derive(Default)]
 pub(super) struct StatsTable {
@@ -18,6 +20,10 @@ pub(super) struct StatsTable {
     pub(super) heads: Vec<HeadStats>,
     /// For each of `paths`, what its commands in flight are charged to.
     held: Vec<Held>,
+    /// For each of `paths`, why it was chosen; nothing is kept before the first time.
+    choices: Vec<Option<Box<PathChoices>>>,
+    /// Decisions that were noted.
+    pub(super) ring: Ring,
 }
 
 /// The counters of a path, kept while commands are in flight on it: the path may leave before them.
@@ -46,7 +52,33 @@ impl StatsTable {
         let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
         let index = place(&mut self.paths, free, new);
         place(&mut self.held, free, held);
+        place(&mut self.choices, free, None);
         index
+    }
+
+    /// Where choices of a path are counted.
+    #[inline]
+    pub(super) fn choices(&mut self, index: u32) -> &mut Choices {
+        &mut self.choices[index as usize].get_or_insert_default().choices
+    }
+
+    /// Notes a choice, and what there was to choose from.
+    #[cold]
+    pub(super) fn note(&mut self, head: &HeadState, about: About, choice: Choice) {
+        self.ring.note(about, head.view.parameters.policy, choice);
+        for (path, inputs) in head.paths.iter().zip(self.ring.seen()) {
+            let seen = &mut self.choices[path.stats as usize].get_or_insert_default().seen;
+            seen.decisions += 1;
+            seen.commands += u64::from(inputs.commands);
+            seen.bytes += inputs.bytes;
+        }
+    }
+
+    /// What this worker knows about the choices of one head.
+    fn explain(&self, id: HeadId) -> ShardExplain {
+        let paths = self.paths.iter().zip(&self.choices).filter(|(path, _)| path.head == id);
+        let paths = paths.filter_map(|(path, known)| Some((path.controller, known.clone()?)));
+        ShardExplain { paths: paths.collect(), samples: self.ring.of(id), noted: self.ring.noted }
     }
 
     /// Where the charges of a path's commands go back to.
@@ -114,7 +146,7 @@ fn place<T>(entries: &mut Vec<T>, free: Option<usize>, new: T) -> u32 {
 
 impl Shard {
     /// The figures since the start, with what only this moment knows filled in.
-    pub(super) fn stats_report(&mut self) -> ShardStats {
+    pub(super) fn stats_report(&mut self, detail: Detail) -> ShardStats {
         for index in 0..self.heads.len() {
             let Some(head) = self.heads[index].as_ref() else { continue };
             let cached =
@@ -127,7 +159,11 @@ impl Shard {
         }
         let paths = self.stats.paths.iter().filter(|path| path.head != NOBODY);
         let heads = self.stats.heads.iter().filter(|head| head.head != NOBODY);
-        ShardStats { paths: paths.cloned().collect(), heads: heads.cloned().collect() }
+        let explain = match detail {
+            Detail::None => None,
+            Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
+        };
+        ShardStats { paths: paths.cloned().collect(), heads: heads.cloned().collect(), explain }
     }
 }
 

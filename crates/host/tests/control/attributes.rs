@@ -195,7 +195,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         stat: BlockStat::default(),
         latency_ns: None,
     };
-    ShardStats { paths: vec![path], heads: vec![of_head] }
+    ShardStats { paths: vec![path], heads: vec![of_head], explain: None }
 }
 
 #[test]

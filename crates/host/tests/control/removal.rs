@@ -39,7 +39,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         stat: BlockStat::default(),
         latency_ns: None,
     };
-    ShardStats { paths: vec![path], heads: vec![of_head] }
+    ShardStats { paths: vec![path], heads: vec![of_head], explain: None }
 }
 
 #[test]

@@ -230,7 +230,7 @@ impl Rig {
                     self.post(to, mail);
                 }
             }
-            ToShard::ReportStats { id } => {
+            ToShard::ReportStats { id, .. } => {
                 let stats = Box::new(self.stats.get(&to.0).cloned().unwrap_or_default());
                 if obey {
                     self.post(to, ToControl::Stats { id, stats });

@@ -14,6 +14,7 @@ mod ana_table;
 mod ana_truth;
 mod data_transfer;
 mod digests;
+mod explain;
 mod failover;
 mod flush_fan_out;
 mod freeze_quiesce;

@@ -1,0 +1,201 @@
+//! Noting decisions: every choice is counted, one in so many is noted with what the policy saw.
+
+use super::head::PathState;
+use crate::explain::{CANDIDATES_MAX, Inputs, Sample};
+use crate::topology::{ControllerId, HeadId};
+use alloc::vec::Vec;
+use anabranch_policy::{AsCandidate, Choice, OpClass, Parameters, Policy, Scope};
+use anabranch_proto::machine::Time;
+
+/// Decisions that a worker keeps.
+const RING: usize = 512;
+
+const _: () =
+    assert!(RING * size_of::<Sample>() <= 256 << 10, "a worker's ring is at most 256 KiB");
+
+/// Which choices of a head are noted: the first, and every so many from there.
+#[derive(Debug, Default)]
+pub(super) struct Countdown {
+    every: u32,
+    left: u32,
+}
+
+impl Countdown {
+    /// Takes over the attribute; counting begins anew when it has changed.
+    pub(super) fn set(&mut self, every: u32) {
+        if self.every != every {
+            *self = Countdown { every, left: every.min(1) };
+        }
+    }
+
+    /// Whether the next choice is to be noted.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.left == 1
+    }
+
+    /// A choice was made.
+    #[inline]
+    pub(super) fn chosen(&mut self) {
+        // Off: both are 0 and stay so.
+        self.left = if self.left > 1 { self.left - 1 } else { self.every };
+    }
+}
+
+/// What a decision is about.
+#[derive(Clone, Copy)]
+pub(super) struct About {
+    pub(super) head: HeadId,
+    pub(super) op: OpClass,
+    pub(super) bytes: u32,
+    pub(super) at: Time,
+}
+
+/// The decisions that this worker has noted, of all heads. The memory is taken with the first.
+#[derive(Default)]
+pub(super) struct Ring {
+    samples: Vec<Sample>,
+    /// How many were ever noted.
+    pub(super) noted: u64,
+    /// What the policy is about to see, in list order.
+    inputs: Vec<(ControllerId, Inputs)>,
+}
+
+impl Ring {
+    /// Looks at the paths before one is chosen: choosing changes what there is to see.
+    #[cold]
+    pub(super) fn look(&mut self, parameters: &Parameters, paths: &[PathState]) {
+        self.inputs.clear();
+        let inputs = paths.iter().map(|path| (path.view.controller, inputs(parameters, path)));
+        self.inputs.extend(inputs);
+    }
+
+    /// Notes what was chosen from among those.
+    #[cold]
+    pub(super) fn note(&mut self, about: About, policy: Policy, choice: Choice) {
+        let inputs = &self.inputs;
+        let mut candidates = [None; CANDIDATES_MAX];
+        candidates.iter_mut().zip(inputs).for_each(|(to, &from)| *to = Some(from));
+        let chosen = inputs[choice.index];
+        if choice.index >= CANDIDATES_MAX {
+            candidates[CANDIDATES_MAX - 1] = Some(chosen);
+        }
+        let sample = Sample {
+            at: about.at,
+            head: about.head,
+            op: about.op,
+            bytes: about.bytes,
+            policy,
+            reason: choice.reason,
+            chosen: chosen.0,
+            paths: inputs.len().min(usize::from(u16::MAX)) as u16,
+            candidates,
+        };
+        if self.samples.len() < RING {
+            if self.samples.capacity() == 0 {
+                self.samples.reserve_exact(RING);
+            }
+            self.samples.push(sample);
+        } else {
+            self.samples[(self.noted % RING as u64) as usize] = sample;
+        }
+        self.noted += 1;
+    }
+
+    /// What was seen by [`Ring::look`], in list order.
+    pub(super) fn seen(&self) -> impl Iterator<Item = Inputs> {
+        self.inputs.iter().map(|&(_, inputs)| inputs)
+    }
+
+    /// What is noted of one head, oldest first.
+    pub(super) fn of(&self, head: HeadId) -> Vec<Sample> {
+        let oldest = if self.samples.len() < RING { 0 } else { self.noted % RING as u64 };
+        let (newer, older) = self.samples.split_at(oldest as usize);
+        older.iter().chain(newer).filter(|sample| sample.head == head).copied().collect()
+    }
+}
+
+fn inputs(parameters: &Parameters, path: &PathState) -> Inputs {
+    let candidate = path.candidate();
+    let load = candidate.load;
+    let queue = |worker: &anabranch_policy::WorkerLedger| worker.queue_active();
+    let commands = match (parameters.policy, parameters.scope) {
+        (Policy::QueueLength, _) | (Policy::QueueDepth, Scope::Namespace) => {
+            load.shared.nr_active()
+        }
+        (Policy::QueueDepth, Scope::QueuePair) => queue(&load.workers[usize::from(load.queue)]),
+        (Policy::QueueDepth, Scope::Worker) => {
+            load.workers[usize::from(load.worker)].worker_active()
+        }
+        (Policy::QueueDepth, Scope::Sum) => load.workers.iter().map(queue).sum(),
+        _ => load.controller.nr_active(),
+    };
+    let bytes = load.controller.in_flight_bytes();
+    Inputs { usable: candidate.usable, rank: candidate.rank, commands, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_policy::{AnaRank, Reason};
+    use anabranch_proto::machine::Time;
+
+    fn due(countdown: &mut Countdown, choices: usize) -> Vec<usize> {
+        let noted = (0..choices).filter(|_| {
+            let due = countdown.is_due();
+            countdown.chosen();
+            due
+        });
+        noted.collect()
+    }
+
+    #[test]
+    fn the_first_and_every_nth_choice_is_noted_all_with_1_none_with_0() {
+        let mut countdown = Countdown::default();
+        assert_eq!(due(&mut countdown, 100), [] as [usize; 0]);
+        countdown.set(4);
+        assert_eq!(due(&mut countdown, 10), [0, 4, 8]);
+        countdown.set(4);
+        assert_eq!(due(&mut countdown, 3), [2], "the same again changes nothing");
+        countdown.set(1);
+        assert_eq!(due(&mut countdown, 3), [0, 1, 2]);
+        countdown.set(0);
+        assert_eq!(due(&mut countdown, 5), [] as [usize; 0]);
+    }
+
+    fn note(ring: &mut Ring, number: u32, paths: u32, index: usize) {
+        let inputs = Inputs { usable: true, rank: AnaRank::Optimized, commands: 0, bytes: 0 };
+        ring.inputs = (0..paths).map(|path| (ControllerId(path), inputs)).collect();
+        let about = About {
+            head: HeadId(number % 2),
+            op: OpClass::Read,
+            bytes: number,
+            at: Time::from_ns(u64::from(number)),
+        };
+        ring.note(about, Policy::QueueDepth, Choice { index, reason: Reason::FewestCommands });
+    }
+
+    #[test]
+    fn a_full_ring_loses_the_oldest() {
+        let mut ring = Ring::default();
+        let total = RING as u32 + 10;
+        (0..total).for_each(|number| note(&mut ring, number, 2, 1));
+        assert_eq!(ring.noted, u64::from(total));
+        let numbers: Vec<u32> = ring.of(HeadId(0)).iter().map(|sample| sample.bytes).collect();
+        assert_eq!(numbers, (10..total).step_by(2).collect::<Vec<_>>());
+        assert_eq!(ring.samples.capacity(), RING);
+    }
+
+    #[test]
+    fn the_chosen_path_is_always_among_the_candidates() {
+        let mut ring = Ring::default();
+        note(&mut ring, 0, 3, 2);
+        note(&mut ring, 2, 20, 17);
+        let samples = ring.of(HeadId(0));
+        let ids = |sample: &Sample| sample.candidates().map(|(id, _)| id.0).collect::<Vec<_>>();
+        assert_eq!((samples[0].chosen, samples[0].paths), (ControllerId(2), 3));
+        assert_eq!(ids(&samples[0]), [0, 1, 2]);
+        assert_eq!((samples[1].chosen, samples[1].paths), (ControllerId(17), 20));
+        assert_eq!(ids(&samples[1]), [0, 1, 2, 3, 4, 5, 6, 17]);
+    }
+}
