@@ -10,6 +10,7 @@ use super::view::{DiscoveryLog, DiscoveryRecord, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Export, Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
+use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
@@ -216,6 +217,17 @@ impl Host {
     pub fn view(&self) -> Result<HostView, RpcError> {
         match self.ask(Verb::Snapshot, LOOK)? {
             Reply::Snapshot(snapshot) => Ok(HostView::from(*snapshot)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Why a device's commands went where they went.
+    ///
+    /// # Errors
+    /// There is no such device, or the engine does not answer.
+    pub fn explain(&self, device: &str) -> Result<ExplainReport, RpcError> {
+        match self.ask(Verb::Explain { device: device.to_owned() }, LOOK)? {
+            Reply::Explain(report) => Ok(*report),
             other => Err(unexpected(&other)),
         }
     }
