@@ -6,6 +6,7 @@ use anabranch::daemon::identity::{Identity, Places};
 use anabranch::daemon::path::PathSpec;
 use anabranch::failure::Failure;
 use anabranch::units;
+use anabranch_policy::Policy;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,7 @@ shutdown_timeout = 5
 
 [[subsystem]]
 nqn = "nqn.2026-01.org.example:a"
+iopolicy = "service-time"
 [[subsystem.path]]
 traddr = "127.0.0.1"
 trsvcid = 4420
@@ -53,6 +55,9 @@ nbd = "/run/x/nbd.sock"
     )
     .expect("all well");
     assert_eq!(config.workers, Some(2));
+    assert_eq!(config.iopolicy, Some(Policy::RoundRobin), "the default");
+    let nqn = "nqn.2026-01.org.example:a".parse().expect("an NQN");
+    assert_eq!(config.policies(), [(nqn, Policy::ServiceTime)], "of one subsystem");
     assert_eq!(config.spin.map(|span| span.0), Some(Duration::from_micros(20)));
     let paths = &config.subsystems[0].paths;
     let first = paths[0].get_ref().request("nqn.2026-01.org.example:a", true).expect("a request");
@@ -71,6 +76,11 @@ fn mistakes_name_line_and_key() {
         ("colour = 1\n", "line 1 (colour)", "unknown field"),
         ("workers = 1\nworkers = 2\n", "line 2", "duplicate"),
         ("\niopolicy = \"best\"\n", "line 2 (iopolicy)", "queue-depth"),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\niopolicy = \"best\"\npath = []\n",
+            "line 3 (iopolicy)",
+            "service-time",
+        ),
         ("\n\nfence = \"strict\"\n", "line 3 (fence)", "not there yet"),
         ("fence = \"none\"\n", "line 1 (fence)", "fast"),
         ("workers = \"two\"\n", "line 1 (workers)", "invalid type"),

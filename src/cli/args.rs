@@ -5,6 +5,7 @@ pub mod fabrics;
 pub mod target;
 
 use super::print::topology::Ranking;
+use anabranch_policy::{Policy, UnknownPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -84,9 +85,9 @@ pub enum Verb {
     IdCtrl(OneController),
     /// Identify a namespace
     IdNs(OneHead),
-    /// Read an attribute
+    /// Read an attribute, or all of an object
     Get(Get),
-    /// Write an attribute
+    /// Write an attribute; nvme_core iopolicy is the default policy (exact names)
     Set(Set),
     /// Offer devices to other programs
     Export(Export),
@@ -97,9 +98,9 @@ pub enum Verb {
 /// Options of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct Demo {
-    /// I/O policy: numa, round-robin or queue-depth
-    #[arg(long, default_value = "queue-depth", value_parser = policy)]
-    pub policy: anabranch_policy::Policy,
+    /// I/O policy
+    #[arg(long, default_value_t, value_parser = policy, help = policy_help("I/O policy"))]
+    pub policy: Policy,
     /// Seconds of load, 6 or more
     #[arg(
         long, default_value_t = 9, value_name = "N",
@@ -112,9 +113,13 @@ pub struct Demo {
 }
 
 /// Parses a policy; the error lists those that exist.
-fn policy(text: &str) -> Result<anabranch_policy::Policy, String> {
-    text.parse()
-        .map_err(|error: <anabranch_policy::Policy as std::str::FromStr>::Err| error.to_string())
+fn policy(text: &str) -> Result<Policy, String> {
+    text.parse().map_err(|error: UnknownPolicy| error.to_string())
+}
+
+/// What an option sets, and every policy.
+fn policy_help(what: &str) -> String {
+    format!("{what}: {}", Policy::ALL.map(Policy::name).join(", "))
 }
 
 /// Options of `serve`.
@@ -175,16 +180,16 @@ pub struct OneHead {
 /// Options of `get`.
 #[derive(Args, Clone, Debug)]
 pub struct Get {
-    /// nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
+    /// nvme_core, nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
     pub object: String,
-    /// The attribute, with the kernel's name
-    pub attribute: String,
+    /// The attribute, with the kernel's name [default: all that the object shows]
+    pub attribute: Option<String>,
 }
 
 /// Options of `set`.
 #[derive(Args, Clone, Debug)]
 pub struct Set {
-    /// nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
+    /// nvme_core, nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
     pub object: String,
     /// The attribute, with the kernel's name
     pub attribute: String,

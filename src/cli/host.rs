@@ -3,13 +3,13 @@
 use super::args::fabrics::{Connect, ConnectAll, Disconnect, Discover, Fabrics};
 use super::args::{ExportVerb, Get, Global, Set, ShowTopology};
 use super::client::Client;
-use super::print::{ana, discovery, identify, list, subsys, topology};
+use super::print::{ana, attributes, discovery, identify, list, subsys, topology};
 use crate::columns::columns;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
 use crate::daemon::path::Service;
 use crate::daemon::socket::Role;
-use crate::daemon::view::{DiscoveryLog, HostView};
+use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -215,7 +215,15 @@ pub(super) fn id_ns(global: &Global, device: &str) -> Result<(), Failure> {
 /// `get`.
 pub(super) fn get(global: &Global, get: &Get) -> Result<(), Failure> {
     let request = json!({ "object": get.object, "attribute": get.attribute });
-    let answer = client(global)?.call("get", request)?;
+    let mut answer = client(global)?.call("get", request)?;
+    if get.attribute.is_none() {
+        let shown: Vec<AttributeView> = read(answer["attributes"].take())?;
+        return super::print(
+            global,
+            || attributes::text(&shown),
+            || attributes::json(&get.object, &shown),
+        );
+    }
     let value = answer["value"].as_str().unwrap_or_default().to_owned();
     super::print(
         global,

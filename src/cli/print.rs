@@ -1,6 +1,7 @@
 //! What verbs print: pure functions from what the host shows to nvme-cli's text and JSON.
 
 pub mod ana;
+pub mod attributes;
 pub mod discovery;
 pub mod identify;
 pub mod list;
@@ -41,11 +42,24 @@ fn paths_of<'a>(
     })
 }
 
-/// The lines that introduce a subsystem.
+/// The lines that introduce a subsystem: nvme-cli's, and what the policy would be by default and
+/// where it was set.
 fn heading(host_nqn: &str, subsystem: &SubsystemView) -> String {
-    let indent = " ".repeat(subsystem.name.len());
+    let SubsystemView { name, nqn, iopolicy, iopolicy_default, iopolicy_set_by, .. } = subsystem;
+    let indent = " ".repeat(name.len() + 3);
     format!(
-        "{} - NQN={}\n{indent}   hostnqn={host_nqn}\n{indent}   iopolicy={}\n",
-        subsystem.name, subsystem.nqn, subsystem.iopolicy
+        "{name} - NQN={nqn}\n{indent}hostnqn={host_nqn}\n{indent}iopolicy={iopolicy}\n\
+         {indent}iopolicy_default={iopolicy_default} iopolicy_set_by={iopolicy_set_by}\n"
     )
+}
+
+/// Our additions about a subsystem.
+fn subsystem_diag(subsystem: &SubsystemView) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "iopolicy_default": subsystem.iopolicy_default,
+        "iopolicy_set_by": subsystem.iopolicy_set_by,
+        "kernel_exact": subsystem.kernel_exact,
+        "queue_depth_scope": subsystem.queue_depth_scope,
+    })
 }

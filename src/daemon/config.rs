@@ -4,6 +4,7 @@ use super::path::PathSpec;
 use crate::failure::Failure;
 use crate::units::Span;
 use anabranch_policy::Policy;
+use anabranch_proto::nvme::nqn::Nqn;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub struct ServeConfig {
     /// All workers submit through one queue pair per path.
     #[serde(default)]
     pub shared_queue: bool,
-    /// I/O policy of every subsystem at first.
+    /// Default I/O policy: what subsystems have at first that have none of their own.
     #[serde(default, deserialize_with = "policy")]
     pub iopolicy: Option<Policy>,
     /// Choices exactly as the kernel makes them.
@@ -64,6 +65,9 @@ pub enum Fence {
 pub struct SubsystemConfig {
     /// Its NQN.
     pub nqn: Spanned<String>,
+    /// Its I/O policy at first.
+    #[serde(default, deserialize_with = "policy")]
+    pub iopolicy: Option<Policy>,
     /// The paths to it.
     #[serde(rename = "path")]
     pub paths: Vec<Spanned<PathSpec>>,
@@ -173,6 +177,17 @@ impl Source {
 }
 
 impl ServeConfig {
+    /// The policies of single subsystems, by NQN.
+    #[must_use]
+    pub fn policies(&self) -> Vec<(Nqn, Policy)> {
+        let subsystems = self.subsystems.iter();
+        subsystems
+            .filter_map(|subsystem| {
+                Some((subsystem.nqn.get_ref().parse().ok()?, subsystem.iopolicy?))
+            })
+            .collect()
+    }
+
     /// Reads and parses a file.
     ///
     /// # Errors
@@ -195,9 +210,14 @@ impl ServeConfig {
         }
         for subsystem in &self.subsystems {
             let nqn = subsystem.nqn.get_ref();
-            if let Err(why) = nqn.parse::<anabranch_proto::nvme::nqn::Nqn>() {
+            if let Err(why) = nqn.parse::<Nqn>() {
                 let message = format!("nqn '{}': {why}", nqn.escape_debug());
                 return Err(source.wrong(Some(subsystem.nqn.span().start), &message));
+            }
+            let same = self.subsystems.iter().filter(|other| other.nqn.get_ref() == nqn);
+            if same.clone().any(|other| other.iopolicy != subsystem.iopolicy) {
+                let message = "this subsystem stands here twice, with different policies";
+                return Err(source.wrong(Some(subsystem.nqn.span().start), message));
             }
             if subsystem.paths.is_empty() {
                 let message = "a subsystem needs at least one [[subsystem.path]]";

@@ -6,7 +6,7 @@ use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::path::PathSpec;
 use super::rpc::{Params, RpcError};
-use super::view::{DiscoveryLog, DiscoveryRecord, HostView};
+use super::view::{AttributeView, DiscoveryLog, DiscoveryRecord, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Export, Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
@@ -17,6 +17,7 @@ use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
+use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -48,8 +49,10 @@ pub struct HostSetup {
     pub spin: Duration,
     /// One queue pair per path for all workers.
     pub shared_queue: bool,
-    /// Policy at first.
+    /// Default policy: what subsystems have at first.
     pub policy: Policy,
+    /// What single subsystems have at first instead, by NQN.
+    pub policies: Vec<(Nqn, Policy)>,
     /// Choices exactly as the kernel makes them.
     pub kernel_exact: bool,
     /// How long an orderly end may take.
@@ -72,7 +75,8 @@ impl HostSetup {
             pin: false,
             spin: Duration::ZERO,
             shared_queue: false,
-            policy: Policy::QueueDepth,
+            policy: Policy::default(),
+            policies: Vec::new(),
             kernel_exact: false,
             shutdown_timeout: Duration::from_secs(5),
             seed: super::identity::random_seed()?,
@@ -115,6 +119,7 @@ impl Host {
             data_workers: setup.workers,
             shared_queue: setup.shared_queue,
             default_policy: setup.policy,
+            policies: setup.policies.clone(),
             kernel_exact: setup.kernel_exact,
             max_requests: DEFAULT_MAX_REQUESTS,
             worker_nodes: vec![0; setup.workers.into()],
@@ -451,7 +456,7 @@ enum Which {
 #[serde(deny_unknown_fields)]
 struct Attribute {
     object: String,
-    attribute: String,
+    attribute: Option<String>,
     value: Option<String>,
 }
 
@@ -553,6 +558,29 @@ impl Host {
         }
     }
 
+    fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        let Attribute { object, attribute, value } = params.read()?;
+        match (method, attribute, value) {
+            ("get", Some(attribute), None) => self.value(Verb::Get { object, attribute }, LOOK),
+            ("get", None, None) => {
+                let object = Some(object);
+                match self.ask(Verb::Attributes { object }, LOOK)? {
+                    Reply::Attributes(objects) => {
+                        let shown = objects.into_iter().flat_map(|object| object.attributes);
+                        let shown: Vec<AttributeView> = shown.map(AttributeView::from).collect();
+                        Ok(json!({ "attributes": shown }))
+                    }
+                    other => Err(unexpected(&other)),
+                }
+            }
+            ("set", Some(attribute), Some(value)) => {
+                self.value(Verb::Set { object, attribute, value }, LOOK)
+            }
+            ("get", _, Some(_)) => Err(RpcError::invalid("params: get takes no value")),
+            _ => Err(RpcError::invalid("params: set needs an attribute and a value")),
+        }
+    }
+
     fn call_device(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
         let OneDevice { device } = params.read()?;
         let verb = match method {
@@ -618,17 +646,7 @@ impl Handler for Host {
                 };
                 Ok(json!({ "disconnected": self.disconnect(which)? }))
             }
-            "get" | "set" => {
-                let Attribute { object, attribute, value } = params.read()?;
-                match (method, value) {
-                    ("get", None) => self.value(Verb::Get { object, attribute }, LOOK),
-                    ("set", Some(value)) => {
-                        self.value(Verb::Set { object, attribute, value }, LOOK)
-                    }
-                    ("get", Some(_)) => Err(RpcError::invalid("params: get takes no value")),
-                    _ => Err(RpcError::invalid("params: set needs a value")),
-                }
-            }
+            "get" | "set" => self.call_attribute(method, params),
             "ana_log" | "id_ctrl" | "reset" => {
                 let OneController { controller } = params.read()?;
                 let verb = match method {

@@ -114,6 +114,7 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     setup.pin = config.pin;
     setup.shared_queue = config.shared_queue;
     setup.kernel_exact = config.kernel_exact;
+    setup.policies = config.policies();
     if let Some(policy) = config.iopolicy {
         setup.policy = policy;
     }

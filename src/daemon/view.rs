@@ -30,8 +30,14 @@ pub struct SubsystemView {
     pub firmware: String,
     /// The policy in force.
     pub iopolicy: String,
+    /// The default policy now.
+    pub iopolicy_default: String,
+    /// Where the policy in force was set: default, configuration or attribute.
+    pub iopolicy_set_by: String,
     /// Whether it behaves kernel-exact.
     pub kernel_exact: bool,
+    /// Whose commands `queue-depth` compares.
+    pub queue_depth_scope: String,
     /// Controllers by instance.
     pub controllers: Vec<ControllerView>,
     /// Namespace heads.
@@ -121,6 +127,10 @@ pub struct PathView {
     pub usable: bool,
     /// Commands in flight on its controller.
     pub queue_depth: u32,
+    /// Payload bytes in flight on its controller, under `service-time`.
+    pub in_flight_bytes: u64,
+    /// Weight of its controller under `service-time`.
+    pub relative_throughput: u32,
     /// Nodes that have it cached under `numa`.
     pub numa_nodes: Vec<u32>,
     /// Commands completed well: reads, writes, others.
@@ -139,6 +149,17 @@ pub struct PathView {
     pub in_flight: u64,
     /// Latency of its commands.
     pub lat_ns: LatencyView,
+}
+
+/// An attribute and its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttributeView {
+    /// Its name.
+    pub name: String,
+    /// Whether it can be written.
+    pub writable: bool,
+    /// Its text, without newline.
+    pub value: String,
 }
 
 /// A latency distribution in nanoseconds.
@@ -199,7 +220,10 @@ impl From<host::SubsystemSnapshot> for SubsystemView {
             serial: from.serial,
             firmware: from.firmware,
             iopolicy: from.iopolicy,
+            iopolicy_default: from.iopolicy_default,
+            iopolicy_set_by: from.iopolicy_source.to_string(),
             kernel_exact: from.kernel_exact,
+            queue_depth_scope: from.queue_depth_scope,
             controllers: from.controllers.into_iter().map(ControllerView::from).collect(),
             heads: from.heads.into_iter().map(HeadView::from).collect(),
         }
@@ -258,6 +282,8 @@ impl From<host::PathSnapshot> for PathView {
             ana_group: from.ana_group,
             usable: from.usable,
             queue_depth: from.queue_depth,
+            in_flight_bytes: from.in_flight_bytes,
+            relative_throughput: from.relative_throughput,
             numa_nodes: from.numa_nodes,
             commands: from.commands,
             bytes: from.bytes,
@@ -268,6 +294,12 @@ impl From<host::PathSnapshot> for PathView {
             in_flight: from.in_flight,
             lat_ns: LatencyView::from(&*from.latency_ns),
         }
+    }
+}
+
+impl From<host::ShownAttribute> for AttributeView {
+    fn from(from: host::ShownAttribute) -> Self {
+        AttributeView { name: from.name.to_owned(), writable: from.is_writable(), value: from.text }
     }
 }
 

@@ -19,8 +19,10 @@ pub struct HostConfig {
     /// All workers submit through one queue pair per controller instead of one each (for
     /// comparison with the multi-queue data plane).
     pub shared_queue: bool,
-    /// I/O policy of subsystems that are seen for the first time.
+    /// I/O policy of subsystems that are seen for the first time (`nvme_core.iopolicy`).
     pub default_policy: Policy,
+    /// The same for single subsystems, by NQN; these do not go by the default.
+    pub policies: Vec<(Nqn, Policy)>,
     /// `kernel_exact` of subsystems that are seen for the first time.
     pub kernel_exact: bool,
     /// Requests that one shard holds at once; more push back on the submitter.

@@ -302,12 +302,39 @@ pub struct SubsystemSnapshot {
     pub firmware: String,
     /// The policy in force.
     pub iopolicy: String,
+    /// The default policy: what a subsystem would get that came now.
+    pub iopolicy_default: String,
+    /// Where the policy in force was set.
+    pub iopolicy_source: PolicySource,
     /// Whether it behaves kernel-exact.
     pub kernel_exact: bool,
+    /// Whose commands `queue-depth` compares.
+    pub queue_depth_scope: String,
     /// Its controllers by instance.
     pub controllers: Vec<ControllerSnapshot>,
     /// Its heads.
     pub heads: Vec<HeadSnapshot>,
+}
+
+/// Where a subsystem's policy was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicySource {
+    /// Copied from the default policy when the subsystem was first seen.
+    Default,
+    /// Configured for this subsystem.
+    Configuration,
+    /// Written to its attribute.
+    Attribute,
+}
+
+impl fmt::Display for PolicySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PolicySource::Default => "default",
+            PolicySource::Configuration => "configuration",
+            PolicySource::Attribute => "attribute",
+        })
+    }
 }
 
 /// A controller.
@@ -393,6 +420,10 @@ pub struct PathSnapshot {
     pub usable: bool,
     /// Commands in flight in the ledger of `queue_depth_scope` (`queue_depth` under that policy).
     pub queue_depth: u32,
+    /// Payload bytes in flight on its controller (`in_flight_bytes` under `service-time`).
+    pub in_flight_bytes: u64,
+    /// Weight of its controller under `service-time`.
+    pub relative_throughput: u32,
     /// Nodes whose workers have it cached under `numa`.
     pub numa_nodes: Vec<u32>,
     /// Commands completed well: reads, writes, others.

@@ -71,7 +71,10 @@ pub struct Bench {
     #[arg(long, value_name = "HOST[/TARGET]")]
     pub cpus: Option<String>,
     /// I/O policy of a host of its own
-    #[arg(long, default_value = "queue-depth")]
+    #[arg(
+        long, default_value_t, value_parser = super::policy,
+        help = super::policy_help("I/O policy of a host of its own")
+    )]
     pub policy: anabranch_policy::Policy,
     /// Paths to the embedded target
     #[arg(

@@ -1,6 +1,6 @@
 //! `list-subsys`: subsystems and their controllers.
 
-use super::{address_details, heading, paths_of};
+use super::{address_details, heading, paths_of, subsystem_diag};
 use crate::daemon::view::{ControllerView, HostView, SubsystemView};
 use serde_json::{Map, Value, json};
 
@@ -50,7 +50,7 @@ pub fn json(host: &HostView, device: Option<&str>) -> Value {
                 "IOPolicy": subsystem.iopolicy,
                 "Type": "nvm",
                 "Paths": paths,
-                "Diag": { "schema": super::SCHEMA, "kernel_exact": subsystem.kernel_exact },
+                "Diag": subsystem_diag(subsystem),
             })
         })
         .collect();

@@ -1,6 +1,6 @@
 //! `show-topology`: heads, paths and controllers, ranked as asked.
 
-use super::{address_details, heading, paths_of};
+use super::{address_details, heading, paths_of, subsystem_diag};
 use crate::columns::columns;
 use crate::daemon::view::{ControllerView, HeadView, HostView, PathView, SubsystemView};
 use serde_json::{Map, Value, json};
@@ -130,6 +130,7 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
             object.insert("Name".to_owned(), json!(subsystem.name));
             object.insert("NQN".to_owned(), json!(subsystem.nqn));
             object.insert("IOPolicy".to_owned(), json!(subsystem.iopolicy));
+            object.insert("Diag".to_owned(), subsystem_diag(subsystem));
             match ranking {
                 Ranking::Ctrl => {
                     let controllers =
@@ -214,6 +215,8 @@ fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
             "multipath_failover_count": path.failovers,
             "uncertain_writes_resent": path.uncertain_writes_resent,
             "in_flight": path.in_flight,
+            "in_flight_bytes": path.in_flight_bytes,
+            "relative_throughput": path.relative_throughput,
             "lat_ns": path.lat_ns,
         }),
     );

@@ -3,12 +3,13 @@
 use super::Control;
 use super::subsystem::Subsystem;
 use crate::topology::ControllerId;
-use crate::verb::Reply;
+use crate::verb::{PolicySource, Reply};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use anabranch_policy::Parameters;
+use anabranch_policy::{Parameters, Policy};
 use anabranch_proto::machine::Buffers;
+use anabranch_proto::nvme::nqn::Nqn;
 
 impl Control {
     /// A controller has said who it is: it joins its subsystem, or is refused.
@@ -27,15 +28,17 @@ impl Control {
         let instance = self.subsystem_instance(id);
         let found = self.subsystems.iter_mut().find(|subsystem| subsystem.identity == identity);
         let Some(subsystem) = found else {
+            let (policy, policy_source) = self.first_policy(&identity.nqn);
             self.subsystems.push(Subsystem {
                 instance,
                 identity,
                 firmware,
                 parameters: Parameters {
-                    policy: self.env.config.default_policy,
+                    policy,
                     kernel_exact: self.env.config.kernel_exact,
                     ..Parameters::default()
                 },
+                policy_source,
                 policy_epoch: 0,
                 controllers: alloc::vec![id],
                 heads: Vec::new(),
@@ -61,6 +64,16 @@ impl Control {
             subsystem.controllers.sort_unstable();
         }
         Ok(())
+    }
+
+    /// What a subsystem has at first. The default is copied: a later change of it is for subsystems
+    /// that come later, as in the kernel.
+    pub(super) fn first_policy(&self, nqn: &Nqn) -> (Policy, PolicySource) {
+        let config = &self.env.config;
+        match config.policies.iter().find(|(of, _)| of == nqn) {
+            Some((_, policy)) => (*policy, PolicySource::Configuration),
+            None => (config.default_policy, PolicySource::Default),
+        }
     }
 
     /// A subsystem bears the number of the first controller that was asked to connect to it, as in

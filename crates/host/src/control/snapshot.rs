@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use anabranch_policy::Scope;
 use anabranch_proto::machine::WorkerId;
 
 type Figures = [(WorkerId, ShardStats)];
@@ -51,14 +52,18 @@ impl Control {
                 same.controllers.push(snapshot);
                 continue;
             }
+            let (policy, source) = self.first_policy(&controller.request.subsystem_nqn);
             subsystems.push(SubsystemSnapshot {
                 name: format!("nvme-subsys{}", controller.instance),
                 nqn,
                 model: String::new(),
                 serial: String::new(),
                 firmware: String::new(),
-                iopolicy: self.env.config.default_policy.to_string(),
+                iopolicy: policy.to_string(),
+                iopolicy_default: self.env.config.default_policy.to_string(),
+                iopolicy_source: source,
                 kernel_exact: self.env.config.kernel_exact,
+                queue_depth_scope: Scope::default().to_string(),
                 controllers: alloc::vec![snapshot],
                 heads: Vec::new(),
             });
@@ -75,7 +80,10 @@ impl Control {
             serial: subsystem.identity.serial.clone(),
             firmware: subsystem.firmware.clone(),
             iopolicy: subsystem.parameters.policy.to_string(),
+            iopolicy_default: self.env.config.default_policy.to_string(),
+            iopolicy_source: subsystem.policy_source,
             kernel_exact: subsystem.parameters.kernel_exact,
+            queue_depth_scope: subsystem.parameters.scope.to_string(),
             controllers: controllers
                 .filter_map(|id| self.controllers.get(id))
                 .map(|controller| self.controller_snapshot(controller))
@@ -148,16 +156,17 @@ impl Control {
         figures: &Figures,
     ) -> PathSnapshot {
         let condition = Condition::of(head, path, &self.controllers);
-        let controller = self.controllers.get(&path.controller);
+        let load = self.controllers.get(&path.controller).map(|controller| &controller.load);
         let mut snapshot = PathSnapshot {
             name: subsystem.path_name(head, path.controller_instance),
             controller: format!("nvme{}", path.controller_instance),
             ana_state: condition.ana_state,
             ana_group: condition.ana_group,
             usable: condition.usable(),
-            queue_depth: controller.map_or(0, |controller| {
-                controller.load.queue_depth(subsystem.parameters.scope, &path.load)
-            }),
+            queue_depth: load
+                .map_or(0, |load| load.queue_depth(subsystem.parameters.scope, &path.load)),
+            in_flight_bytes: load.map_or(0, |load| load.ledger.in_flight_bytes()),
+            relative_throughput: load.map_or(0, |load| load.ledger.relative_throughput()),
             numa_nodes: Vec::new(),
             commands: [0; 3],
             bytes: [0; 2],

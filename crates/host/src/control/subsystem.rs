@@ -9,6 +9,7 @@ use super::scan::Ids;
 use crate::WriteMarks;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits};
+use crate::verb::PolicySource;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -92,6 +93,8 @@ pub(super) struct Subsystem {
     pub(super) identity: Identity,
     pub(super) firmware: String,
     pub(super) parameters: Parameters,
+    /// Where its policy comes from.
+    pub(super) policy_source: PolicySource,
     pub(super) policy_epoch: u32,
     pub(super) controllers: Vec<ControllerId>,
     pub(super) heads: Vec<Head>,

@@ -3,8 +3,8 @@
 
 use crate::fake::{Fake, Space};
 use crate::rig::{NQN, Rig};
-use anabranch_host::verb::VerbError;
-use anabranch_policy::{Charge, Ledgers, Load, Local, OpClass, Scope, finish, start};
+use anabranch_host::verb::{PolicySource, VerbError};
+use anabranch_policy::{Charge, Ledgers, Load, Local, OpClass, Policy, Scope, finish, start};
 
 const SUBSYSTEM: &str = "nvme-subsys0";
 
@@ -126,7 +126,7 @@ fn t5_a_weight_of_0_outlives_a_reset_and_a_loss() {
 #[test]
 fn m21_what_belongs_to_a_policy_is_empty_under_others_and_absent_on_the_device() {
     let mut rig = Rig::connected(1);
-    for policy in anabranch_policy::Policy::ALL {
+    for policy in Policy::ALL {
         under(&mut rig, policy.name());
         for (attribute, of, text) in [
             ("queue_depth", "queue-depth", "0"),
@@ -187,6 +187,70 @@ fn queue_depth_is_that_of_the_ledger_which_is_compared() {
             assert_eq!(texts(&mut rig, &paths, "queue_depth"), ["0"; 3], "{scope}, {other}");
         }
     }
+}
+
+#[test]
+fn the_default_policy_is_copied_to_subsystems_that_come() {
+    let mut rig = Rig::connected(1);
+    let of = |rig: &mut Rig, subsystem: &str| {
+        let names = ["iopolicy_default", "iopolicy", "iopolicy_set_by"];
+        names.map(|name| rig.get(subsystem, name).unwrap()).join(" ")
+    };
+    assert_eq!(rig.get("nvme_core", "iopolicy"), Ok(String::from("queue-depth")));
+    rig.set("nvme_core", "iopolicy", "service-time\n").unwrap();
+    assert_eq!(rig.get("nvme_core", "iopolicy"), Ok(String::from("service-time")));
+    assert_eq!(of(&mut rig, SUBSYSTEM), "service-time queue-depth default", "it has what it had");
+
+    let other = "nqn.2024-01.test:two";
+    let mut fake = Fake::new(other, 1);
+    fake.spaces = [(1, Space::new(0x33, 100))].into();
+    rig.put(2, fake);
+    rig.connect_ok(2, |request| request.subsystem_nqn = other.parse().unwrap());
+    assert_eq!(of(&mut rig, "nvme-subsys1"), "service-time service-time default");
+    assert_eq!(rig.head("nvme1n1").unwrap().parameters.policy, Policy::ServiceTime);
+
+    // Writing what is in force says nothing new about where it comes from.
+    rig.set("nvme-subsys1", "iopolicy", "service-time").unwrap();
+    assert_eq!(of(&mut rig, "nvme-subsys1"), "service-time service-time default");
+    rig.set("nvme-subsys1", "iopolicy", "numa").unwrap();
+    assert_eq!(of(&mut rig, "nvme-subsys1"), "service-time numa attribute");
+    let snapshot = rig.snapshot();
+    let shown = &snapshot.subsystems[1];
+    assert_eq!((&*shown.iopolicy_default, &*shown.iopolicy), ("service-time", "numa"));
+    assert_eq!(shown.iopolicy_source, PolicySource::Attribute);
+}
+
+#[test]
+fn the_default_policy_takes_exact_names_only() {
+    let mut rig = Rig::connected(1);
+    for wrong in ["queue", "round-robin2", "Numa", " numa", "numa\n\n", "", "\n"] {
+        let error = rig.set("nvme_core", "iopolicy", wrong).unwrap_err();
+        assert!(matches!(error, VerbError::Invalid(_)), "{wrong:?}: {error}");
+    }
+    assert_eq!(rig.get("nvme_core", "iopolicy"), Ok(String::from("queue-depth")));
+}
+
+#[test]
+fn a_configured_subsystem_does_not_go_by_the_default() {
+    let mut config = crate::rig::config(1);
+    config.policies = vec![(NQN.parse().unwrap(), Policy::RoundRobin)];
+    let mut rig = Rig::with(config);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).refuse = true;
+    let id = rig.connect(1, |request| request.keep_trying = true);
+    assert!(rig.reply(id).is_some());
+    let shown = |rig: &mut Rig| {
+        let subsystem = rig.snapshot().subsystems.remove(0);
+        (subsystem.iopolicy, subsystem.iopolicy_default, subsystem.iopolicy_source)
+    };
+    let configured =
+        (String::from("round-robin"), String::from("queue-depth"), PolicySource::Configuration);
+    assert_eq!(shown(&mut rig), configured, "before it was ever reached");
+    rig.fake(1).refuse = false;
+    rig.advance_s(11);
+    assert_eq!(rig.head("nvme0n1").unwrap().parameters.policy, Policy::RoundRobin);
+    assert_eq!(shown(&mut rig), configured);
+    assert_eq!(rig.get(SUBSYSTEM, "iopolicy_set_by"), Ok(String::from("configuration")));
 }
 
 /// Attribute, a value that is refused, the value in force, another; whether remembered choices go.

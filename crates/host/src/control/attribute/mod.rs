@@ -91,6 +91,11 @@ impl From<&str> for Refused {
 }
 
 impl Refused {
+    /// What a parser has to say about a value.
+    fn of(error: impl fmt::Display) -> Refused {
+        Refused::Invalid(error.to_string())
+    }
+
     /// As a caller is told.
     fn told(self, of: &str) -> VerbError {
         match self {

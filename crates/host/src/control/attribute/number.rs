@@ -1,4 +1,4 @@
-//! Whole numbers as attributes take them: as the kernel's `kstrtouint` with base 0, errors included.
+//! Whole numbers as attributes take them: as `kstrtouint` with base 0, errors included.
 
 use super::Refused;
 use alloc::format;

@@ -4,6 +4,7 @@ use super::ObjectKind::Subsystem as S;
 use super::{Attribute, Figures, Refused, Target, number, ro, rw};
 use crate::control::Control;
 use crate::event::HostEvent;
+use crate::verb::PolicySource;
 use alloc::string::{String, ToString};
 use anabranch_policy::{Parameters, Policy, Scope};
 
@@ -14,6 +15,16 @@ pub(super) const TABLE: &[Attribute] = &[
         "how a path is chosen",
         |v| Some(v.subsystem?.parameters.policy.to_string()),
         set_policy,
+    ),
+    ro(S, "iopolicy_default", "the default policy now, for subsystems that come", |v| {
+        Some(v.control.env.config.default_policy.to_string())
+    }),
+    ro(
+        S,
+        "iopolicy_set_by",
+        "where iopolicy was set: default (as it was when the subsystem came), configuration or \
+         attribute",
+        |v| Some(v.subsystem?.policy_source.to_string()),
     ),
     rw(
         S,
@@ -75,9 +86,10 @@ fn set_policy(
     value: &str,
     _figures: &Figures<'_>,
 ) -> Result<(), Refused> {
-    let policy: Policy = value.parse().map_err(refused)?;
+    let policy: Policy = value.parse().map_err(Refused::of)?;
     let before = change(control, target, Remembered::Drop, |parameters| parameters.policy = policy);
     if let (Some(before), Target::Subsystem(at)) = (before, target) {
+        control.subsystems[*at].policy_source = PolicySource::Attribute;
         control.env.event(HostEvent::PolicyChanged {
             subsystem: control.subsystems[*at].name(),
             from: before.policy.to_string(),
@@ -106,11 +118,7 @@ fn set_scope(
     value: &str,
     _figures: &Figures<'_>,
 ) -> Result<(), Refused> {
-    let scope: Scope = value.parse().map_err(refused)?;
+    let scope: Scope = value.parse().map_err(Refused::of)?;
     change(control, target, Remembered::Keep, |parameters| parameters.scope = scope);
     Ok(())
-}
-
-fn refused(error: impl core::fmt::Display) -> Refused {
-    Refused::Invalid(error.to_string())
 }
