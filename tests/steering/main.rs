@@ -7,4 +7,5 @@ mod ana_table;
 
 mod ana_truth;
 mod in_flight;
+mod standby;
 mod storm;

@@ -149,6 +149,15 @@ impl Stand {
         self.target.restore(u16::try_from(port).expect("a port")).expect("a restored port");
     }
 
+    /// Waits until a controller is in this state.
+    pub(crate) fn await_state(&self, controller: &str, state: &str) {
+        self.wait("controller in that state", |stand| {
+            let controllers = stand.view().subsystems.into_iter().flat_map(|s| s.controllers);
+            let mut found = controllers.filter(|c| c.name == controller && c.state == state);
+            found.next().map(|_| ())
+        });
+    }
+
     /// Waits until every controller is live.
     pub(crate) fn await_live(&self) {
         self.wait("live controllers", |stand| {
