@@ -65,6 +65,10 @@
 //! | `round-robin`, no path remembered | goes on behind the last path used | first in list |
 //! | `queue-depth`, `service-time`, equal | rotates | first in list |
 //! | `service-time`, the command's own bytes | count | do not count |
+//! | `latency`, sum of the weights | 128 | 64 |
+//! | `latency`, path without a weight | rotates | used until it has one |
+//! | `latency`, turns of reads and writes | apart | together |
+//! | `latency`, ANA | optimized first | by weight alone |
 //! | when the charge is made (the caller's part) | at selection | when the request starts |
 //!
 //! A path that is not usable is never chosen, in either mode. (The kernel's `round-robin` does not

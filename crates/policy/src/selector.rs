@@ -19,6 +19,8 @@ pub struct Selector {
     pub(crate) cached: Option<u32>,
     /// Where the rotation stands, kept when the cache is dropped.
     pub(crate) last: Option<u32>,
+    /// Where each group of `latency` stands.
+    pub(crate) turns: latency::Turns,
     /// Under which policy `cached` was written.
     policy: Option<Policy>,
 }
@@ -27,7 +29,7 @@ impl Selector {
     /// Remembers nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Selector { cached: None, last: None, policy: None }
+        Selector { cached: None, last: None, turns: latency::Turns::new(), policy: None }
     }
 
     /// The path that the next command should take, `None` when no path is usable (then the caller
@@ -87,6 +89,7 @@ impl Selector {
             Some(last) if last as usize >= index => last.checked_sub(1),
             other => other,
         };
+        self.turns.path_removed(index);
     }
 
     /// The path that this worker is bound to under `numa` (for the attribute `numa_nodes`), `None`

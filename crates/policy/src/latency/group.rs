@@ -89,6 +89,45 @@ impl Group {
     }
 }
 
+/// Where each group's commands stand in the list of paths, for one head on one worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Turns([u32; GROUPS]);
+
+/// The group was not used yet.
+const NOWHERE: u32 = u32::MAX;
+
+impl Turns {
+    pub(crate) const fn new() -> Self {
+        Turns([NOWHERE; GROUPS])
+    }
+
+    /// The path that the group used last.
+    #[inline]
+    pub(super) fn get(&self, slot: usize) -> Option<u32> {
+        Some(self.0[slot]).filter(|&path| path != NOWHERE)
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, slot: usize, path: u32) {
+        self.0[slot] = path;
+    }
+
+    /// The path at `index` left the list and those behind it moved up by one.
+    pub(crate) fn path_removed(&mut self, index: usize) {
+        for path in &mut self.0 {
+            if *path != NOWHERE && *path as usize >= index {
+                *path = path.checked_sub(1).unwrap_or(NOWHERE);
+            }
+        }
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns::new()
+    }
+}
+
 /// A set of groups: those whose weights are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups(u32);

@@ -8,9 +8,8 @@
 //!
 //! Per worker, path and [`Group`]: op class (read, write, other) and, with `size_buckets`, one of
 //! seven sizes. Reads never change the weights of writes, nor the other way round. [`Local`] keeps
-//! what one worker knows; [`NodeLatency`] takes the place of its averages with `per_node`. The path
-//! used last is the [`Selector`](crate::Selector)'s: one per worker and head, for all groups, as
-//! posted.
+//! what one worker knows; [`NodeLatency`] takes the place of its averages with `per_node`. Which
+//! path each group used last is noted per worker and head, in the [`Selector`](crate::Selector).
 //!
 //! # Samples (`sample`, `batch`)
 //!
@@ -32,7 +31,7 @@
 //!
 //! # Selection (`select`)
 //!
-//! 7. Starting at the path used last, paths that can not be used are skipped.
+//! 7. Starting at the path that the group used last, paths that can not be used are skipped.
 //! 8. Credit left: it is spent, the path is used. So commands go in bursts of `weight`, and within
 //!    one credit cycle, the sum of the weights, each path gets exactly its weight.
 //! 9. No credit and no weight: the path is used, to be measured.
@@ -55,6 +54,7 @@
 //! | --- | --- | --- | --- |
 //! | scale of weights | 128 | 64 | the range that the series names against the one in its code |
 //! | no weight yet (9) | rotates: the next command looks at the next path | the path is used until it has a weight | at depth 32 the first burst would go to one path whole, known or not |
+//! | the path used last (7) | one per group | one for all groups | where groups share it, each moves the others on before their bursts are done or back to where they came from: with opposite weights, alternating reads and writes both end up near half and half |
 //! | ANA | optimized paths first, others only when none of them is usable (`compete`: as kernel-exact) | classes do not count, all compete by weight | the rule of every other policy, and of the documentation |
 //! | statistics are forgotten (the caller's part) | policy change, path removal, capacity revalidated | a failover from the path, too | one failed command says nothing about latencies |
 //!
@@ -73,6 +73,7 @@ mod stat;
 
 pub use batch_timeout::{BatchTimeout, InvalidBatchTimeout};
 pub(crate) use compute::compute;
+pub(crate) use group::Turns;
 pub use group::{Group, Groups, SizeBucket};
 pub use local::Local;
 pub use node::NodeLatency;

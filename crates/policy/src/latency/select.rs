@@ -12,24 +12,30 @@ pub(crate) fn select<P: AsCandidate>(
     bytes: u32,
 ) -> Option<Choice> {
     let walk = Walk::new(parameters, op, bytes);
-    let last = selector.last.map(|last| last as usize).filter(|&last| last < paths.len());
-    let at = last.unwrap_or(0);
+    // By default each group goes its own way; as posted, all share one pointer.
+    let last = if walk.exact { selector.last } else { selector.turns.get(walk.slot) };
+    let last = last.map(|last| last as usize).filter(|&last| last < paths.len());
+    let at = match last {
+        Some(last) => last,
+        None if walk.exact => 0,
+        None => selector.rotation_start(paths),
+    };
     // The burst goes on: the usual case, and one path is looked at.
     let path = paths.get(at)?.candidate();
     let may = path.usable && (!walk.classes || path.rank == AnaRank::Optimized);
     if may && walk.spend(path.load) {
-        selector.last = Some(at as u32);
+        walk.note(selector, at);
         return Some(Choice { index: at, reason: Reason::Credit });
     }
     // Without a weight it had its turn last time.
-    let had_its_turn = !walk.sticky && last.is_some() && walk.weight(path.load) == 0;
+    let had_its_turn = !walk.exact && last.is_some() && walk.weight(path.load) == 0;
     let from = match had_its_turn {
         true if at + 1 < paths.len() => at + 1,
         true => 0,
         false => at,
     };
     let chosen = walk.choose(paths, from)?;
-    selector.last = Some(chosen.index as u32);
+    walk.note(selector, chosen.index);
     Some(chosen)
 }
 
@@ -39,8 +45,8 @@ struct Walk {
     per_node: bool,
     /// Optimized paths come first.
     classes: bool,
-    /// A path without a weight is used until it has one.
-    sticky: bool,
+    /// A path without a weight is used until it has one, and all groups share a pointer.
+    exact: bool,
 }
 
 impl Walk {
@@ -50,7 +56,18 @@ impl Walk {
             slot: Group::of(&parameters.latency, op, bytes).slot(),
             per_node: parameters.latency.per_node,
             classes: !(parameters.kernel_exact || parameters.latency.compete),
-            sticky: parameters.kernel_exact,
+            exact: parameters.kernel_exact,
+        }
+    }
+
+    /// The path used last is this one.
+    #[inline]
+    fn note(&self, selector: &mut Selector, index: usize) {
+        // No head has 2^32 paths.
+        let index = index as u32;
+        selector.last = Some(index);
+        if !self.exact {
+            selector.turns.set(self.slot, index);
         }
     }
 
