@@ -12,7 +12,7 @@ use crate::topology::{
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
-use anabranch_policy::LOCAL_DISTANCE;
+use anabranch_policy::{LOCAL_DISTANCE, Parameters};
 use anabranch_proto::nvme::ana::AnaState;
 
 /// How often a command that failed for another reason than its path is tried again
@@ -156,8 +156,9 @@ impl Control {
             blocks: head.blocks,
             block_bytes: head.block_bytes,
             limits: head.last_limits.unwrap_or_else(|| self.limits(head)),
-            parameters: subsystem.parameters,
-            policy_epoch: subsystem.policy_epoch,
+            parameters: Parameters { latency: head.latency, ..subsystem.parameters },
+            // Either may change; both only grow.
+            policy_epoch: subsystem.policy_epoch.wrapping_add(head.policy_epoch),
             paths: paths.collect(),
             queue_if_no_path: head.delayed_removal_secs > 0,
             gone: false,

@@ -29,6 +29,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use anabranch_policy::LatencyParameters;
 
 /// Heads of one host; more are refused.
 const MAX_HEADS: usize = 65_536;
@@ -112,6 +113,8 @@ impl Control {
             remove_at: None,
             quiesced: 0,
             frozen: 0,
+            latency: LatencyParameters::default(),
+            policy_epoch: 0,
             explain_sample: DEFAULT_SAMPLE,
             requeues_base: 0,
             no_path_base: 0,

@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Parameters;
+use anabranch_policy::{LatencyParameters, Parameters};
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -57,6 +57,10 @@ pub(super) struct Head {
     pub(super) remove_at: Option<Time>,
     pub(super) quiesced: u32,
     pub(super) frozen: u32,
+    /// What is set about `latency`.
+    pub(super) latency: LatencyParameters,
+    /// Grows when that changes so that what was measured is worth nothing any more.
+    pub(super) policy_epoch: u32,
     /// One in so many choices of a path is noted in full; 0 = none.
     pub(super) explain_sample: u32,
     /// The counters start from here since they were reset.

@@ -7,6 +7,7 @@ use anabranch_host::verb::{PolicySource, VerbError};
 use anabranch_policy::{Charge, Ledgers, Load, Local, OpClass, Policy, Scope, finish, start};
 
 const SUBSYSTEM: &str = "nvme-subsys0";
+const HEAD: &str = "nvme0n1";
 
 /// Two namespaces, each through two controllers.
 fn two_namespaces() -> Rig {
@@ -251,6 +252,129 @@ fn a_configured_subsystem_does_not_go_by_the_default() {
     assert_eq!(rig.head("nvme0n1").unwrap().parameters.policy, Policy::RoundRobin);
     assert_eq!(shown(&mut rig), configured);
     assert_eq!(rig.get(SUBSYSTEM, "iopolicy_set_by"), Ok(String::from("configuration")));
+}
+
+/// Writes each value and reads the text that follows it.
+fn round_trips(rig: &mut Rig, attribute: &str, cases: &[(&str, &str)]) {
+    for (value, text) in cases {
+        rig.set(HEAD, attribute, value).unwrap();
+        assert_eq!(rig.get(HEAD, attribute), Ok(text.to_string()), "{attribute} {value:?}");
+    }
+}
+
+fn refuses(rig: &mut Rig, attribute: &str, invalid: &[&str], too_large: &[&str]) {
+    let before = (rig.get(HEAD, attribute), rig.topology.epoch);
+    for value in invalid {
+        let error = rig.set(HEAD, attribute, value).unwrap_err();
+        assert!(matches!(error, VerbError::Invalid(_)), "{attribute} {value:?}: {error}");
+    }
+    for value in too_large {
+        let error = rig.set(HEAD, attribute, value).unwrap_err();
+        assert!(matches!(error, VerbError::OutOfRange(_)), "{attribute} {value:?}: {error}");
+    }
+    assert_eq!((rig.get(HEAD, attribute), rig.topology.epoch), before, "{attribute}");
+}
+
+#[test]
+fn l5_latency_ewma_shift_is_3_at_first_and_takes_0_to_8() {
+    let mut rig = Rig::connected(1);
+    assert_eq!(rig.get(HEAD, "latency_ewma_shift"), Ok(String::from("3")));
+    round_trips(&mut rig, "latency_ewma_shift", &[("0", "0"), ("0x8", "8"), ("07\n", "7")]);
+    let (invalid, too_large) = (["9", "256", "264", "-1", "", "x", "3s", "08"], ["4294967296"]);
+    refuses(&mut rig, "latency_ewma_shift", &invalid, &too_large);
+    assert!(rig.set(HEAD, "latency_ewma_shift", "9").unwrap_err().to_string().contains("to 8"));
+    let shift = rig.head(HEAD).unwrap().parameters.latency.ewma_shift;
+    assert_eq!(shift.to_string(), "7", "what the workers average by");
+}
+
+#[test]
+fn l4_latency_batch_timeout_reads_back_as_it_was_written() {
+    let mut rig = Rig::connected(1);
+    let name = "latency_batch_timeout";
+    assert_eq!(rig.get(HEAD, name), Ok(String::from("15")), "seconds");
+    let cases = [
+        ("20", "20"),
+        ("0x10", "16"),
+        ("200ms", "200ms"),
+        ("50us\n", "50us"),
+        ("3s", "3s"),
+        ("4294967295", "4294967295"),
+        ("0", "0"),
+    ];
+    round_trips(&mut rig, name, &cases);
+    let invalid = ["", "ms", "-1", "1.5", "1 s", "1m", "15\n\n", "1e3", "1ns"];
+    refuses(&mut rig, name, &invalid, &["4294967296", "4294967296ms", "0x100000000us"]);
+    rig.set(HEAD, name, "250us").unwrap();
+    let timeout = rig.head(HEAD).unwrap().parameters.latency.batch_timeout;
+    assert_eq!(timeout.as_nanos(), 250_000, "what the workers go by");
+}
+
+#[test]
+fn l11_l14_variants_of_latency_are_switches_of_the_device_under_any_policy() {
+    let mut rig = two_namespaces();
+    let names = ["latency_size_buckets", "latency_per_node", "latency_ignore_ana"];
+    let of = |rig: &Rig, head: &str| {
+        let latency = rig.head(head).unwrap().parameters.latency;
+        [latency.size_buckets, latency.per_node, latency.compete]
+    };
+    for policy in ["latency", "round-robin"] {
+        under(&mut rig, policy);
+        for (index, name) in names.into_iter().enumerate() {
+            assert_eq!(rig.get(HEAD, name), Ok(String::from("0")));
+            refuses(&mut rig, name, &["2", "", "y", "-1", "on"], &[]);
+            round_trips(&mut rig, name, &[("1\n", "1")]);
+            let expected = std::array::from_fn(|at| at == index);
+            assert_eq!(of(&rig, HEAD), expected, "{name}");
+            assert_eq!(of(&rig, "nvme0n2"), [false; 3], "another device has its own");
+            rig.set(HEAD, name, "0").unwrap();
+        }
+    }
+}
+
+#[test]
+fn l10_what_was_measured_is_dropped_when_it_would_mean_something_else() {
+    let mut rig = Rig::connected(1);
+    under(&mut rig, "latency");
+    for (name, value, drops) in [
+        ("latency_size_buckets", "1", true),
+        ("latency_per_node", "1", true),
+        ("latency_ignore_ana", "1", false),
+        ("latency_ewma_shift", "1", false),
+        ("latency_batch_timeout", "1", false),
+        ("explain_sample", "1", false),
+    ] {
+        let before = rig.head(HEAD).unwrap().policy_epoch;
+        let epoch = rig.topology.epoch;
+        rig.set(HEAD, name, value).unwrap();
+        assert_eq!(rig.topology.epoch, epoch + 1, "{name} is told to the workers");
+        let after = rig.head(HEAD).unwrap().policy_epoch;
+        assert_eq!(after, before + u32::from(drops), "{name}");
+        rig.set(HEAD, name, value).unwrap();
+        assert_eq!(rig.topology.epoch, epoch + 1, "{name}: the same value has no effect");
+    }
+}
+
+#[test]
+fn what_is_set_about_latency_stays_with_the_device_over_policies_and_reconnects() {
+    let mut rig = Rig::connected_twice(1);
+    rig.set(HEAD, "latency_batch_timeout", "100ms").unwrap();
+    rig.set(HEAD, "latency_ewma_shift", "5").unwrap();
+    under(&mut rig, "latency");
+    rig.cut(1);
+    rig.cut(2);
+    rig.advance_s(11);
+    under(&mut rig, "numa");
+    assert_eq!(rig.get(HEAD, "latency_batch_timeout"), Ok(String::from("100ms")));
+    assert_eq!(rig.head(HEAD).unwrap().parameters.latency.ewma_shift.to_string(), "5");
+}
+
+#[test]
+fn explain_sample_is_one_in_64_at_first() {
+    let mut rig = Rig::connected(1);
+    assert_eq!(rig.get(HEAD, "explain_sample"), Ok(String::from("64")));
+    round_trips(&mut rig, "explain_sample", &[("1", "1"), ("0", "0"), ("0x80", "128")]);
+    refuses(&mut rig, "explain_sample", &["", "-1", "all"], &["4294967296"]);
+    assert_eq!(rig.head(HEAD).unwrap().explain_sample, 128);
 }
 
 /// Attribute, a value that is refused, the value in force, another; whether remembered choices go.

@@ -49,7 +49,29 @@ pub(super) const TABLE: &[Attribute] = &[
         },
     )
     .at(Dir::Diag),
+    rw(
+        H,
+        "explain_sample",
+        "one in so many choices of a path is noted in full, for explain; 1: all, 0: none",
+        |v| Some(v.head?.explain_sample.to_string()),
+        set_explain_sample,
+    )
+    .at(Dir::Debug),
 ];
+
+fn set_explain_sample(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let one_in = number::parse_u32(value)?;
+    if let Some(head) = head_of(control, target).filter(|head| head.explain_sample != one_in) {
+        head.explain_sample = one_in;
+        control.env.dirty = true;
+    }
+    Ok(())
+}
 
 /// Counters take nothing but 0.
 pub(super) fn reset(value: &str) -> Result<(), Refused> {
@@ -64,7 +86,7 @@ fn sum(id: HeadId, figures: &Figures<'_>, of: fn(&HeadStats) -> u64) -> u64 {
     heads.filter(|head| head.head == id).map(of).sum()
 }
 
-fn head_of<'a>(
+pub(super) fn head_of<'a>(
     control: &'a mut Control,
     target: &Target,
 ) -> Option<&'a mut crate::control::subsystem::Head> {

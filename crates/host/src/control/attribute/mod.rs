@@ -5,6 +5,7 @@ mod controller;
 mod disk;
 mod duration;
 mod head;
+mod latency;
 mod listing;
 mod module;
 mod number;
@@ -173,7 +174,7 @@ const fn rw(
 pub fn all() -> impl Iterator<Item = &'static Attribute> {
     let module = module::TABLE.iter().chain(subsystem::TABLE);
     let disks = disk::HEAD.iter().chain(head::TABLE).chain(disk::PATH).chain(path::TABLE);
-    module.chain(controller::TABLE).chain(disks)
+    module.chain(controller::TABLE).chain(disks).chain(latency::HEAD)
 }
 
 /// An object by its place in the tables.

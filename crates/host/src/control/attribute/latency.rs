@@ -1,0 +1,127 @@
+//! Attributes of the policy `latency`, in debugfs as in the series that proposes it. They belong to
+//! the device and can be set under any policy.
+
+use super::ObjectKind::Head as H;
+use super::head::head_of;
+use super::{Attribute, Dir, Figures, Refused, Target, View, number, rw};
+use crate::control::Control;
+use alloc::string::{String, ToString};
+use anabranch_policy::{BatchTimeout, EwmaShift, InvalidShift, LatencyParameters};
+
+pub(super) const HEAD: &[Attribute] = &[
+    rw(
+        H,
+        "latency_ewma_shift",
+        "how slowly a smoothed latency follows: a batch counts 1/2^shift; 0 (only the newest) to 8",
+        |v| Some(v.head?.latency.ewma_shift.to_string()),
+        set_shift,
+    )
+    .at(Dir::Debug),
+    rw(
+        H,
+        "latency_batch_timeout",
+        "how long latencies are gathered before they are averaged: whole seconds, or with us, ms, \
+         s; 0 averages at each completion",
+        |v| Some(v.head?.latency.batch_timeout.to_string()),
+        set_batch_timeout,
+    )
+    .at(Dir::Debug),
+    rw(
+        H,
+        "latency_size_buckets",
+        "1: latencies and weights per size of the command (7 sizes); 0: for all sizes",
+        |v| switch(v, |latency| latency.size_buckets),
+        |control, target, value, _| {
+            let on = number::parse_bool(value)?;
+            change(control, target, Measured::Drop, |latency| latency.size_buckets = on);
+            Ok(())
+        },
+    )
+    .at(Dir::Debug),
+    rw(
+        H,
+        "latency_per_node",
+        "1: latencies are averaged over the workers of a NUMA node; 0: each worker has its own",
+        |v| switch(v, |latency| latency.per_node),
+        |control, target, value, _| {
+            let on = number::parse_bool(value)?;
+            change(control, target, Measured::Drop, |latency| latency.per_node = on);
+            Ok(())
+        },
+    )
+    .at(Dir::Debug),
+    rw(
+        H,
+        "latency_ignore_ana",
+        "1: non-optimized paths compete by weight; 0: they are used when no optimized one can be",
+        |v| switch(v, |latency| latency.compete),
+        |control, target, value, _| {
+            let on = number::parse_bool(value)?;
+            change(control, target, Measured::Keep, |latency| latency.compete = on);
+            Ok(())
+        },
+    )
+    .at(Dir::Debug),
+];
+
+fn switch(view: &View<'_>, of: fn(&LatencyParameters) -> bool) -> Option<String> {
+    Some(u8::from(of(&view.head?.latency)).to_string())
+}
+
+/// What a change means for what was measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measured {
+    /// It has another meaning now, or stands in another place: it starts anew.
+    Drop,
+    /// It is as good as before.
+    Keep,
+}
+
+/// Changes parameters and tells the shards; writing what is there already changes nothing.
+fn change(
+    control: &mut Control,
+    target: &Target,
+    measured: Measured,
+    change: impl FnOnce(&mut LatencyParameters),
+) {
+    let Some(head) = head_of(control, target) else { return };
+    let before = head.latency;
+    change(&mut head.latency);
+    if head.latency == before {
+        return;
+    }
+    if measured == Measured::Drop {
+        head.policy_epoch = head.policy_epoch.wrapping_add(1);
+    }
+    control.env.dirty = true;
+}
+
+fn set_shift(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let shift = u8::try_from(number::parse_u32(value)?).map_err(|_| InvalidShift);
+    let shift = shift.and_then(EwmaShift::new).map_err(Refused::of)?;
+    change(control, target, Measured::Keep, |latency| latency.ewma_shift = shift);
+    Ok(())
+}
+
+fn set_batch_timeout(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let timeout: BatchTimeout = value.parse().map_err(|error| {
+        let mut units = ["us", "ms", "s"].into_iter();
+        let count = units.find_map(|unit| value.strip_suffix(unit)).unwrap_or(value);
+        match number::parse_u32(count) {
+            Err(too_large @ Refused::OutOfRange(_)) => too_large,
+            _ => Refused::of(error),
+        }
+    })?;
+    change(control, target, Measured::Keep, |latency| latency.batch_timeout = timeout);
+    Ok(())
+}
