@@ -135,7 +135,7 @@ pub fn start(
             Scope::Worker => Counted::Worker,
         },
         Policy::ServiceTime => Counted::Bytes,
-        Policy::QueueLength => Counted::Path,
+        Policy::QueueLength | Policy::HistoricalServiceTime => Counted::Path,
     };
     match counted {
         Counted::Nothing => {}

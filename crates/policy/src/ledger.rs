@@ -10,6 +10,7 @@
 //! (so other policies pay nothing), and nothing ever sets them back: each charge takes away exactly
 //! what it added, so they return to zero by themselves, over policy switches and reconnects.
 
+use crate::historical_service_time::History;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The largest weight of `service-time`.
@@ -179,21 +180,27 @@ impl WorkerLedger {
 #[derive(Debug, Default)]
 pub struct Shared {
     nr_active: Commands,
+    history: History,
 }
 
 impl Shared {
     /// Nothing in flight.
     #[must_use]
     pub const fn new() -> Self {
-        Shared { nr_active: Commands::new() }
+        Shared { nr_active: Commands::new(), history: History::new() }
     }
 
     /// Commands in flight on the path that were started under a policy that counts per namespace:
-    /// `queue-length`, or `queue-depth` with scope [`Scope::Namespace`](crate::Scope::Namespace).
+    /// `queue-length`, `historical-service-time`, or `queue-depth` with scope [`Scope::Namespace`](crate::Scope::Namespace).
     #[inline]
     #[must_use]
     pub fn nr_active(&self) -> u32 {
         self.nr_active.get()
+    }
+
+    /// What `historical-service-time` knows.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     pub(crate) fn commands(&self) -> &Commands {

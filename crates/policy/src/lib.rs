@@ -81,6 +81,9 @@ mod charge;
 mod error;
 mod ewma;
 mod hist;
+mod historical;
+mod historical_service_time;
+mod inputs;
 mod io_affinity;
 mod latency;
 mod least;
@@ -95,6 +98,7 @@ mod path;
 mod queue_depth;
 mod queue_length;
 mod reason;
+mod recency;
 mod round_robin;
 mod sample;
 mod scope;
@@ -107,6 +111,8 @@ pub use charge::{Charge, finish, start};
 pub use error::UnknownPolicy;
 pub use ewma::{EwmaShift, InvalidShift};
 pub use hist::Histogram;
+pub use historical::{BaseWeight, HistoricalParameters, InvalidBaseWeight};
+pub use inputs::{Inputs, inputs};
 pub use latency::{
     BatchTimeout, Group, Groups, InvalidBatchTimeout, LatencyInputs, LatencyParameters,
     LatencyReport, LatencyStat, LatencySummary, Local, NodeLatency, SizeBucket, latency_inputs,

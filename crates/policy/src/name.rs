@@ -20,19 +20,22 @@ pub enum Policy {
     Latency,
     /// As `queue-depth`, per namespace, as device-mapper multipath has it.
     QueueLength,
+    /// The path that is expected to be done first, as device-mapper multipath has it.
+    HistoricalServiceTime,
     /// A fixed path per worker, as device-mapper multipath has it.
     IoAffinity,
 }
 
 impl Policy {
     /// Every policy that exists, in the order in which texts list them.
-    pub const ALL: [Policy; 7] = [
+    pub const ALL: [Policy; 8] = [
         Policy::Numa,
         Policy::RoundRobin,
         Policy::QueueDepth,
         Policy::ServiceTime,
         Policy::Latency,
         Policy::QueueLength,
+        Policy::HistoricalServiceTime,
         Policy::IoAffinity,
     ];
 
@@ -46,6 +49,7 @@ impl Policy {
             Policy::ServiceTime => "service-time",
             Policy::Latency => "latency",
             Policy::QueueLength => "queue-length",
+            Policy::HistoricalServiceTime => "historical-service-time",
             Policy::IoAffinity => "io-affinity",
         }
     }

@@ -1,6 +1,6 @@
 //! What can be set about selection.
 
-use crate::{LatencyParameters, Policy, Scope};
+use crate::{HistoricalParameters, LatencyParameters, Policy, Scope};
 
 /// How a head's paths are chosen: the policy of its subsystem, and what the policies let one set.
 /// A small value that travels with the head; selection gets it by reference with every command.
@@ -14,6 +14,8 @@ pub struct Parameters {
     pub scope: Scope,
     /// Of `latency`.
     pub latency: LatencyParameters,
+    /// Of `historical-service-time`.
+    pub historical: HistoricalParameters,
 }
 
 impl Parameters {

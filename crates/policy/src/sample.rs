@@ -1,5 +1,6 @@
 //! What completions teach: for the policies that measure.
 
+use crate::historical_service_time;
 use crate::latency::{self, Group};
 use crate::{AsCandidate, Charge, Load, Parameters, Policy};
 
@@ -33,6 +34,9 @@ pub fn sample(
 ) -> Sampled {
     match parameters.policy {
         Policy::Latency => latency::sample(&parameters.latency, charge, load, paths, now_ns),
+        Policy::HistoricalServiceTime => {
+            historical_service_time::sample(parameters.historical, charge, load, now_ns)
+        }
         _ => Sampled::Nothing,
     }
 }
@@ -54,4 +58,5 @@ pub fn compute_weights<P: AsCandidate>(parameters: &Parameters, paths: &[P], gro
 /// when it learns of the change.
 pub fn reset_statistics(load: Load<'_>) {
     latency::reset(load);
+    load.shared.history().reset();
 }

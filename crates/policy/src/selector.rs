@@ -1,8 +1,8 @@
 //! The state of selection that belongs to one head on one worker.
 
 use crate::{
-    AsCandidate, Choice, OpClass, Parameters, Policy, io_affinity, latency, numa, queue_depth,
-    queue_length, round_robin, service_time,
+    AsCandidate, Choice, OpClass, Parameters, Policy, historical_service_time, io_affinity,
+    latency, numa, queue_depth, queue_length, recency::Recency, round_robin, service_time,
 };
 
 /// What one worker remembers about one head between selections: the path it used last.
@@ -21,6 +21,8 @@ pub struct Selector {
     pub(crate) last: Option<u32>,
     /// Where each group of `latency` stands.
     pub(crate) turns: latency::Turns,
+    /// The order of use, of the policies that know it.
+    pub(crate) recency: Recency,
     /// Under which policy `cached` was written.
     policy: Option<Policy>,
 }
@@ -29,7 +31,13 @@ impl Selector {
     /// Remembers nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Selector { cached: None, last: None, turns: latency::Turns::new(), policy: None }
+        Selector {
+            cached: None,
+            last: None,
+            turns: latency::Turns::new(),
+            recency: Recency::new(),
+            policy: None,
+        }
     }
 
     /// The path that the next command should take, `None` when no path is usable (then the caller
@@ -50,9 +58,9 @@ impl Selector {
         let policy = parameters.policy;
         if self.policy != Some(policy) {
             self.cached = None;
+            self.recency = Recency::new();
             self.policy = Some(policy);
         }
-        let _ = now_ns;
         match policy {
             Policy::Numa => numa::select(self, paths),
             Policy::RoundRobin => round_robin::select(self, parameters.kernel_exact, paths),
@@ -60,6 +68,9 @@ impl Selector {
             Policy::ServiceTime => service_time::select(self, parameters, paths, bytes),
             Policy::Latency => latency::select(self, parameters, paths, op, bytes),
             Policy::QueueLength => queue_length::select(self, paths),
+            Policy::HistoricalServiceTime => {
+                historical_service_time::select(self, parameters.historical, paths, now_ns)
+            }
             Policy::IoAffinity => io_affinity::select(self, paths),
         }
     }
@@ -84,6 +95,7 @@ impl Selector {
             Some(cached) if cached as usize > index => Some(cached - 1),
             other => other,
         };
+        self.recency.removed(index);
         // The rotation goes on with the path that took the place of the removed one.
         self.last = match self.last {
             Some(last) if last as usize >= index => last.checked_sub(1),

@@ -87,6 +87,7 @@ fn q2_a_policy_writes_only_the_counter_that_it_reads() {
         (scoped(Scope::Worker), &["worker"]),
         (Parameters::of(Policy::ServiceTime), &["bytes"]),
         (Parameters::of(Policy::QueueLength), &["path"]),
+        (Parameters::of(Policy::HistoricalServiceTime), &["path"]),
     ] {
         let path = &paths("o")[0];
         let charge = start(&parameters, path.load(), OpClass::Write, 512, 0);
