@@ -17,8 +17,11 @@ tools=(
   cc:gcc jq:jq python3:python3 fio:fio nbdinfo:libnbd-bin nbdcopy:libnbd-bin qemu-img:qemu-utils
   qemu-io:qemu-utils tshark:tshark dumpcap:wireshark-common
   qemu-system-x86_64:qemu-system-x86 depmod:kmod cpio:cpio xz:xz-utils
+  nvme:nvme-cli fusermount3:fuse3
 )
-e2e=(demo mistakes shutdown nbd-clients fio-nbd-cuts wire-tshark idle linux-host linux-target)
+e2e=(
+  demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts wire-tshark idle linux-host linux-target
+)
 parts=(packages format lints build tests "${e2e[@]}")
 
 run_packages() {

@@ -127,6 +127,9 @@ fn why(error: &io::Error) -> String {
         return "there is no /dev/fuse: load the module 'fuse' (in a container: pass the device)"
             .to_owned();
     }
+    if error.kind() == io::ErrorKind::PermissionDenied && !geteuid().is_root() {
+        return "this user may not open /dev/fuse (its mode is 0666 on most systems)".to_owned();
+    }
     let on_path = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());

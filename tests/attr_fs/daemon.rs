@@ -1,0 +1,122 @@
+//! The daemon and its mount: where it cannot be, how it ends, and what is left when it is killed.
+
+use crate::stand::{Place, errno, has_fuse};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(place: &Path, config: &str) -> Command {
+    let file = place.join("serve.toml");
+    fs::write(&file, config).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command
+        .args(["serve", "-o", "json", "--workers", "1", "--socket"])
+        .arg(place.join("host.sock"))
+        .arg("--config")
+        .arg(file)
+        .args(["--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:0c0ffee0-0000-4000-8000-000000000007"])
+        .args(["--hostid", "0c0ffee0-0000-4000-8000-000000000007"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn config(dir: &Path) -> String {
+    format!("attr_fs = {:?}\n", dir.to_str().expect("text"))
+}
+
+/// A daemon that has said that it is ready.
+fn ready(place: &Path, config: &str) -> (Daemon, Value) {
+    let mut child = serve(place, config).spawn().expect("it starts");
+    let stdout = child.stdout.take().expect("a pipe");
+    let daemon = Daemon(child);
+    let mut values = serde_json::Deserializer::from_reader(stdout).into_iter();
+    let said = values.next().expect("it says that it is ready").expect("JSON");
+    (daemon, said)
+}
+
+fn refused(place: &Path, dir: &Path) -> String {
+    let Output { status, stderr, .. } =
+        serve(place, &config(dir)).output().expect("it runs and ends");
+    assert_eq!(status.code(), Some(1));
+    String::from_utf8(stderr).expect("text")
+}
+
+/// A place with an empty directory for the tree.
+fn place() -> (Place, PathBuf) {
+    let place = Place::new();
+    let dir = place.dir("sys");
+    (place, dir)
+}
+
+#[test]
+fn a_directory_that_will_not_do_is_named_with_the_reason() {
+    let (place, dir) = place();
+    let at = |name: &str| dir.join(name);
+    fs::write(at("file"), "").expect("a file");
+    for (dir, why) in [
+        (at("none"), "there is no such directory"),
+        (at("file"), "it is not a directory"),
+        (dir.clone(), "the directory is not empty"),
+    ] {
+        let said = refused(place.path(), &dir);
+        let wanted = format!("cannot mount the attribute tree on {}: {why}", dir.display());
+        assert!(said.contains(&wanted), "{said}");
+    }
+    fs::remove_file(at("file")).expect("it goes");
+}
+
+#[test]
+fn the_tree_goes_with_the_daemon_even_if_files_are_open() {
+    if !has_fuse() {
+        return;
+    }
+    let (place, dir) = place();
+    let (mut daemon, said) = ready(place.path(), &config(&dir));
+    assert_eq!(said["attr_fs"].as_str(), dir.to_str());
+    let parameter = dir.join("module/nvme_core/parameters/multipath");
+    assert_eq!(fs::read_to_string(&parameter).expect("it reads"), "Y\n");
+    let open = File::open(&parameter).expect("it opens");
+    let pid = Pid::from_child(&daemon.0);
+    kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(daemon.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 0, "unmounted");
+    assert!(open.read_at(&mut [0; 8], 0).is_err(), "nobody answers");
+}
+
+#[test]
+fn a_killed_daemon_leaves_a_mount_that_the_next_one_names_with_the_remedy() {
+    if !has_fuse() {
+        return;
+    }
+    let (place, dir) = place();
+    let (mut daemon, _) = ready(place.path(), &config(&dir));
+    daemon.0.kill().expect("it runs");
+    daemon.0.wait().expect("it ends");
+    assert_eq!(errno(fs::read_dir(&dir)), Errno::NOTCONN.raw_os_error());
+    let said = refused(place.path(), &dir);
+    assert!(said.contains(&format!("fusermount3 -u {}", dir.display())), "{said}");
+    let unmounted = Command::new("umount").arg(&dir).status().expect("umount");
+    let unmounted = unmounted.success()
+        || Command::new("fusermount3").arg("-u").arg(&dir).status().expect("it runs").success();
+    assert!(unmounted);
+    let (daemon, _) = ready(place.path(), &config(&dir));
+    assert!(dir.join("class/nvme").is_dir());
+    kill_process(Pid::from_child(&daemon.0), Signal::TERM).expect("it runs");
+    let mut daemon = daemon;
+    assert_eq!(daemon.0.wait().expect("it ends").code(), Some(0));
+}
