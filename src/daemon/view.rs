@@ -1,154 +1,219 @@
 //! What a running host shows, as it travels over the control socket. Printers work from this.
 
+use anabranch_host::topology::ControllerState;
 use anabranch_host::verb as host;
 use anabranch_policy::Histogram;
+use anabranch_proto::nvme::ana::AnaState;
 use serde::{Deserialize, Serialize};
 
-/// Everything there is to see.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostView {
-    /// Host NQN.
-    pub host_nqn: String,
-    /// Host identifier.
-    pub host_id: String,
-    /// Subsystems by instance.
-    pub subsystems: Vec<SubsystemView>,
+/// A value of the host as clients get it.
+trait Show<T> {
+    fn show(self) -> T;
 }
 
-/// A subsystem.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SubsystemView {
-    /// `nvme-subsysN`.
-    pub name: String,
-    /// Its NQN.
-    pub nqn: String,
-    /// Model number.
-    pub model: String,
-    /// Serial number.
-    pub serial: String,
-    /// Firmware revision.
-    pub firmware: String,
-    /// The policy in force.
-    pub iopolicy: String,
-    /// The default policy now.
-    pub iopolicy_default: String,
-    /// Where the policy in force was set: default, configuration or attribute.
-    pub iopolicy_set_by: String,
-    /// Whether it behaves kernel-exact.
-    pub kernel_exact: bool,
-    /// Whose commands `queue-depth` compares.
-    pub queue_depth_scope: String,
-    /// Controllers by instance.
-    pub controllers: Vec<ControllerView>,
-    /// Namespace heads.
-    pub heads: Vec<HeadView>,
+impl<T> Show<T> for T {
+    fn show(self) -> T {
+        self
+    }
 }
 
-/// A controller.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ControllerView {
-    /// `nvmeN`.
-    pub name: String,
-    /// `tcp`.
-    pub transport: String,
-    /// Address.
-    pub traddr: String,
-    /// Port.
-    pub trsvcid: String,
-    /// The host address asked for.
-    pub host_traddr: Option<String>,
-    /// The host address in use.
-    pub src_addr: Option<String>,
-    /// Its state, the kernel's word.
-    pub state: String,
-    /// Controller identifier.
-    pub cntlid: Option<u16>,
-    /// I/O queues in use.
-    pub io_queues: u16,
-    /// Commands at once per I/O queue.
-    pub queue_size: u16,
-    /// Times it came back to live.
-    pub reconnects: u64,
-    /// Resets.
-    pub resets: u64,
-    /// Why it was last lost or could not connect.
-    pub last_error: Option<String>,
-    /// Options in force, as attribute name and text.
-    pub options: Vec<(String, String)>,
+impl Show<String> for host::PolicySource {
+    fn show(self) -> String {
+        self.to_string()
+    }
 }
 
-/// A namespace head.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HeadView {
-    /// `nvmeXnY`.
-    pub name: String,
-    /// NSID of its first path.
-    pub nsid: u32,
-    /// UUID.
-    pub uuid: Option<String>,
-    /// NGUID.
-    pub nguid: Option<String>,
-    /// EUI64.
-    pub eui64: Option<String>,
-    /// Blocks.
-    pub blocks: u64,
-    /// Bytes per block.
-    pub block_bytes: u32,
-    /// Requests completed well: reads, writes, others.
-    pub requests: [u64; 3],
-    /// Bytes read, written.
-    pub bytes: [u64; 2],
-    /// Requests that failed to the user.
-    pub errors: u64,
-    /// Requests in flight or waiting.
-    pub in_flight: u64,
-    /// Commands that waited for a usable path.
-    pub requeued_no_usable_path: u64,
-    /// Commands that failed for want of an available path.
-    pub failed_no_available_path: u64,
-    /// Latency of requests.
-    pub lat_ns: LatencyView,
-    /// Its paths in order.
-    pub paths: Vec<PathView>,
+impl Show<String> for ControllerState {
+    fn show(self) -> String {
+        self.to_string()
+    }
 }
 
-/// A path.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PathView {
-    /// `nvmeXcYnZ`.
-    pub name: String,
-    /// `nvmeN`.
-    pub controller: String,
-    /// ANA state, the kernel's word.
-    pub ana_state: String,
-    /// ANA group, 0 without ANA.
-    pub ana_group: u32,
-    /// May be chosen now.
-    pub usable: bool,
-    /// Commands in flight on its controller.
-    pub queue_depth: u32,
-    /// Payload bytes in flight on its controller, under `service-time`.
-    pub in_flight_bytes: u64,
-    /// Weight of its controller under `service-time`.
-    pub relative_throughput: u32,
-    /// Nodes that have it cached under `numa`.
-    pub numa_nodes: Vec<u32>,
-    /// Commands completed well: reads, writes, others.
-    pub commands: [u64; 3],
-    /// Bytes read, written.
-    pub bytes: [u64; 2],
-    /// Commands that ended with an error.
-    pub errors: u64,
-    /// Commands tried again on it.
-    pub retries: u64,
-    /// Commands that left it for another path.
-    pub failovers: u64,
-    /// Writes whose outcome was unknown when they were sent again elsewhere.
-    pub uncertain_writes_resent: u64,
-    /// Commands in flight.
-    pub in_flight: u64,
-    /// Latency of its commands.
-    pub lat_ns: LatencyView,
+impl Show<String> for AnaState {
+    fn show(self) -> String {
+        self.to_string()
+    }
+}
+
+impl Show<LatencyView> for Box<Histogram> {
+    fn show(self) -> LatencyView {
+        LatencyView::from(&*self)
+    }
+}
+
+/// Structures for clients, each with the fields of one of the host's snapshots; `= name` says where
+/// a field comes from that is called otherwise there.
+macro_rules! views {
+    ($(
+        $(#[$doc:meta])*
+        $view:ident shows $snapshot:ident {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty $(= $source:ident)?,)*
+        }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct $view {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        impl From<host::$snapshot> for $view {
+            fn from(from: host::$snapshot) -> Self {
+                $view { $($field: Show::show(views!(@from from $field $($source)?)),)* }
+            }
+        }
+
+        impl Show<Vec<$view>> for Vec<host::$snapshot> {
+            fn show(self) -> Vec<$view> {
+                self.into_iter().map($view::from).collect()
+            }
+        }
+    )* };
+    (@from $from:ident $field:ident) => { $from.$field };
+    (@from $from:ident $field:ident $source:ident) => { $from.$source };
+}
+
+views! {
+    /// Everything there is to see.
+    HostView shows HostSnapshot {
+        /// Host NQN.
+        host_nqn: String,
+        /// Host identifier.
+        host_id: String,
+        /// Subsystems by instance.
+        subsystems: Vec<SubsystemView>,
+    }
+
+    /// A subsystem.
+    SubsystemView shows SubsystemSnapshot {
+        /// `nvme-subsysN`.
+        name: String,
+        /// Its NQN.
+        nqn: String,
+        /// Model number.
+        model: String,
+        /// Serial number.
+        serial: String,
+        /// Firmware revision.
+        firmware: String,
+        /// The policy in force.
+        iopolicy: String,
+        /// The default policy now.
+        iopolicy_default: String,
+        /// Where the policy in force was set: default, configuration or attribute.
+        iopolicy_set_by: String = iopolicy_source,
+        /// Whether it behaves kernel-exact.
+        kernel_exact: bool,
+        /// Whose commands `queue-depth` compares.
+        queue_depth_scope: String,
+        /// Controllers by instance.
+        controllers: Vec<ControllerView>,
+        /// Namespace heads.
+        heads: Vec<HeadView>,
+    }
+
+    /// A controller.
+    ControllerView shows ControllerSnapshot {
+        /// `nvmeN`.
+        name: String,
+        /// `tcp`.
+        transport: String,
+        /// Address.
+        traddr: String,
+        /// Port.
+        trsvcid: String,
+        /// The host address asked for.
+        host_traddr: Option<String>,
+        /// The host address in use.
+        src_addr: Option<String>,
+        /// Its state, the kernel's word.
+        state: String,
+        /// Controller identifier.
+        cntlid: Option<u16>,
+        /// I/O queues in use.
+        io_queues: u16,
+        /// Commands at once per I/O queue.
+        queue_size: u16,
+        /// Times it came back to live.
+        reconnects: u64,
+        /// Resets.
+        resets: u64,
+        /// Why it was last lost or could not connect.
+        last_error: Option<String>,
+        /// Options in force, as attribute name and text.
+        options: Vec<(String, String)>,
+    }
+
+    /// A namespace head.
+    HeadView shows HeadSnapshot {
+        /// `nvmeXnY`.
+        name: String,
+        /// NSID of its first path.
+        nsid: u32,
+        /// UUID.
+        uuid: Option<String>,
+        /// NGUID.
+        nguid: Option<String>,
+        /// EUI64.
+        eui64: Option<String>,
+        /// Blocks.
+        blocks: u64,
+        /// Bytes per block.
+        block_bytes: u32,
+        /// Requests completed well: reads, writes, others.
+        requests: [u64; 3],
+        /// Bytes read, written.
+        bytes: [u64; 2],
+        /// Requests that failed to the user.
+        errors: u64,
+        /// Requests in flight or waiting.
+        in_flight: u64,
+        /// Commands that waited for a usable path.
+        requeued_no_usable_path: u64,
+        /// Commands that failed for want of an available path.
+        failed_no_available_path: u64,
+        /// Latency of requests.
+        lat_ns: LatencyView = latency_ns,
+        /// Its paths in order.
+        paths: Vec<PathView>,
+    }
+
+    /// A path.
+    PathView shows PathSnapshot {
+        /// `nvmeXcYnZ`.
+        name: String,
+        /// `nvmeN`.
+        controller: String,
+        /// ANA state, the kernel's word.
+        ana_state: String,
+        /// ANA group, 0 without ANA.
+        ana_group: u32,
+        /// May be chosen now.
+        usable: bool,
+        /// Commands in flight on its controller.
+        queue_depth: u32,
+        /// Payload bytes in flight on its controller, under `service-time`.
+        in_flight_bytes: u64,
+        /// Weight of its controller under `service-time`.
+        relative_throughput: u32,
+        /// Nodes that have it cached under `numa`.
+        numa_nodes: Vec<u32>,
+        /// Commands completed well: reads, writes, others.
+        commands: [u64; 3],
+        /// Bytes read, written.
+        bytes: [u64; 2],
+        /// Commands that ended with an error.
+        errors: u64,
+        /// Commands tried again on it.
+        retries: u64,
+        /// Commands that left it for another path.
+        failovers: u64,
+        /// Writes whose outcome was unknown when they were sent again elsewhere.
+        uncertain_writes_resent: u64,
+        /// Commands in flight.
+        in_flight: u64,
+        /// Latency of its commands.
+        lat_ns: LatencyView = latency_ns,
+    }
 }
 
 /// An attribute and its text.
@@ -197,102 +262,6 @@ impl From<&Histogram> for LatencyView {
             p99: from.percentile(99),
             p999: from.per_mille(999),
             max: from.max(),
-        }
-    }
-}
-
-impl From<host::HostSnapshot> for HostView {
-    fn from(from: host::HostSnapshot) -> Self {
-        HostView {
-            host_nqn: from.host_nqn,
-            host_id: from.host_id,
-            subsystems: from.subsystems.into_iter().map(SubsystemView::from).collect(),
-        }
-    }
-}
-
-impl From<host::SubsystemSnapshot> for SubsystemView {
-    fn from(from: host::SubsystemSnapshot) -> Self {
-        SubsystemView {
-            name: from.name,
-            nqn: from.nqn,
-            model: from.model,
-            serial: from.serial,
-            firmware: from.firmware,
-            iopolicy: from.iopolicy,
-            iopolicy_default: from.iopolicy_default,
-            iopolicy_set_by: from.iopolicy_source.to_string(),
-            kernel_exact: from.kernel_exact,
-            queue_depth_scope: from.queue_depth_scope,
-            controllers: from.controllers.into_iter().map(ControllerView::from).collect(),
-            heads: from.heads.into_iter().map(HeadView::from).collect(),
-        }
-    }
-}
-
-impl From<host::ControllerSnapshot> for ControllerView {
-    fn from(from: host::ControllerSnapshot) -> Self {
-        ControllerView {
-            name: from.name,
-            transport: from.transport,
-            traddr: from.traddr,
-            trsvcid: from.trsvcid,
-            host_traddr: from.host_traddr,
-            src_addr: from.src_addr,
-            state: from.state.to_string(),
-            cntlid: from.cntlid,
-            io_queues: from.io_queues,
-            queue_size: from.queue_size,
-            reconnects: from.reconnects,
-            resets: from.resets,
-            last_error: from.last_error,
-            options: from.options,
-        }
-    }
-}
-
-impl From<host::HeadSnapshot> for HeadView {
-    fn from(from: host::HeadSnapshot) -> Self {
-        HeadView {
-            name: from.name,
-            nsid: from.nsid,
-            uuid: from.uuid,
-            nguid: from.nguid,
-            eui64: from.eui64,
-            blocks: from.blocks,
-            block_bytes: from.block_bytes,
-            requests: from.requests,
-            bytes: from.bytes,
-            errors: from.errors,
-            in_flight: from.in_flight,
-            requeued_no_usable_path: from.requeued_no_usable_path,
-            failed_no_available_path: from.failed_no_available_path,
-            lat_ns: LatencyView::from(&*from.latency_ns),
-            paths: from.paths.into_iter().map(PathView::from).collect(),
-        }
-    }
-}
-
-impl From<host::PathSnapshot> for PathView {
-    fn from(from: host::PathSnapshot) -> Self {
-        PathView {
-            name: from.name,
-            controller: from.controller,
-            ana_state: from.ana_state.to_string(),
-            ana_group: from.ana_group,
-            usable: from.usable,
-            queue_depth: from.queue_depth,
-            in_flight_bytes: from.in_flight_bytes,
-            relative_throughput: from.relative_throughput,
-            numa_nodes: from.numa_nodes,
-            commands: from.commands,
-            bytes: from.bytes,
-            errors: from.errors,
-            retries: from.retries,
-            failovers: from.failovers,
-            uncertain_writes_resent: from.uncertain_writes_resent,
-            in_flight: from.in_flight,
-            lat_ns: LatencyView::from(&*from.latency_ns),
         }
     }
 }
