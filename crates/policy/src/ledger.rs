@@ -118,6 +118,12 @@ impl ControllerLedger {
         &self.nr_active
     }
 
+    /// More than commands of a test can have in flight.
+    #[cfg(test)]
+    pub(crate) fn set_in_flight_bytes(&self, bytes: u64) {
+        self.in_flight.0.store(bytes, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn bytes_started(&self, bytes: u32) {
         self.in_flight.0.fetch_add(u64::from(bytes), Ordering::Relaxed);

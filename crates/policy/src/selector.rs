@@ -23,6 +23,8 @@ pub struct Selector {
     pub(crate) turns: latency::Turns,
     /// The order of use, of the policies that know it.
     pub(crate) recency: Recency,
+    /// Selections of `io-affinity` while this worker had no path of its own.
+    pub(crate) affinity_misses: u64,
     /// Under which policy `cached` was written.
     policy: Option<Policy>,
 }
@@ -36,6 +38,7 @@ impl Selector {
             last: None,
             turns: latency::Turns::new(),
             recency: Recency::new(),
+            affinity_misses: 0,
             policy: None,
         }
     }
@@ -112,6 +115,13 @@ impl Selector {
             Some(Policy::Numa) => self.cached.map(|cached| cached as usize),
             _ => None,
         }
+    }
+
+    /// How many commands this worker placed under `io-affinity` (or found no path for) while no path
+    /// of the head was assigned to it. Never goes back to 0.
+    #[must_use]
+    pub fn affinity_misses(&self) -> u64 {
+        self.affinity_misses
     }
 
     /// The remembered path as a position in `paths`.

@@ -1,20 +1,43 @@
 //! `service-time`: the path with the least to do for its weight.
 //!
-//! Source: "nvme-multipath: add service-time I/O policy" (Guixin Liu, 2026), after device-mapper's
-//! `drivers/md/dm-ps-service-time.c`.
+//! Source: "nvme-multipath: add service-time I/O policy" (Guixin Liu, June 2026), after
+//! device-mapper's `drivers/md/dm-ps-service-time.c`.
 //!
-//! 1. The service time of a path is its controller's payload bytes in flight, plus the bytes of
-//!    this command, over its weight (`relative_throughput`, 0 to 100). Compared by cross
-//!    multiplication in 128 bits, so nothing is rounded and nothing overflows.
-//! 2. Equal service times: the higher weight. Equal weights, too: ties rotate.
-//! 3. Classes: optimized before non-optimized; but any path of weight 0 (standby) comes after all
-//!    others: optimized, non-optimized, standby optimized, standby non-optimized.
+//! # State
 //!
-//! Kernel-exact differs as the posted patch does: the bytes of the command do not count, the first
-//! path in the list wins ties, also among standby paths.
+//! Per controller, for all its namespaces and all workers: payload bytes in flight
+//! ([`ControllerLedger::in_flight_bytes`](crate::ControllerLedger::in_flight_bytes)), charged when a
+//! command starts and given back when it ends, whatever came between; and its weight
+//! (`relative_throughput`, 0 to 100, 1 unless set), which a reconnect does not touch.
+//!
+//! # Selection
+//!
+//! 1. The service time of a path is `(bytes in flight + bytes of this command) / weight`. The
+//!    smaller one wins, compared by cross multiplication in 128 bits: nothing is rounded, nothing
+//!    overflows.
+//! 2. Equal service times: the higher weight.
+//! 3. Equal weights, too: the path that this worker used least recently, as in device-mapper.
+//! 4. Classes: optimized before non-optimized. But weight 0 means standby, and any standby path comes
+//!    after all others: optimized, non-optimized, standby optimized, standby non-optimized.
+//! 5. Standby paths among each other: fewer bytes in flight, then as 3.
+//!
+//! # Default and kernel-exact
+//!
+//! | | default | `kernel_exact` (as posted) | why |
+//! | --- | --- | --- | --- |
+//! | bytes of this command (1) | count, as in device-mapper | do not count | weights 4 and 1, one command in flight on the first: by what is in flight the next goes to the idle second path and takes four times as long; by when it will be done it goes to the first, until three are in flight |
+//! | equal in all (3) | least recently used, as in device-mapper | first in the list | all links are exercised, also one command at a time |
+//! | standby paths (5) | compared by bytes, as in device-mapper | first in the list | two standby paths carry twice as much as one |
+//!
+//! Mistakes of the posted patch that are made in neither mode: it compares in 64 bits but returns
+//! the difference as an `int`, so from 2 GiB in flight on the sign may be wrong; beyond 2^57 bytes it
+//! cuts seven bits off; a reconnect makes weight 0 a 1 and sets bytes that are in flight to 0.
 
-use crate::least::least;
+use crate::least::first;
 use crate::{AnaRank, AsCandidate, Candidate, Choice, Parameters, Reason, Selector};
+
+#[cfg(test)]
+mod tests;
 
 /// What is compared.
 #[derive(Clone, Copy)]
@@ -24,6 +47,7 @@ struct Key {
     bytes: u64,
 }
 
+/// Added to the class of a path of weight 0.
 const STANDBY: u8 = 2;
 
 #[inline]
@@ -33,25 +57,34 @@ pub(crate) fn select<P: AsCandidate>(
     paths: &[P],
     bytes: u32,
 ) -> Option<Choice> {
-    let exact = parameters.kernel_exact;
-    let incoming = if exact { 0 } else { u64::from(bytes) };
-    let key = |path: &Candidate<'_>| {
-        let weight = path.load.controller.relative_throughput();
-        let class = u8::from(path.rank == AnaRank::NonOptimized);
-        if weight == 0 {
-            // Standby paths are not compared with each other: the first one found is as good.
-            return Key { class: STANDBY + class, weight, bytes: 0 };
-        }
-        let bytes = path.load.controller.in_flight_bytes().saturating_add(incoming);
-        Key { class, weight, bytes }
-    };
-    let (index, key) = least(selector, exact, paths, key, less, |_| false)?;
+    let (index, key) = if parameters.kernel_exact {
+        let key = |path: &Candidate<'_>| match Key::of(path, 0) {
+            // Not compared with each other: the first one found is as good.
+            key if key.weight == 0 => Key { bytes: 0, ..key },
+            key => key,
+        };
+        first(selector, paths, key, less)
+    } else {
+        selector.recency.choose(paths, |path| Key::of(path, bytes), less)
+    }?;
     let reason = match key.class {
         0 => Reason::LeastServiceTime,
         1 => Reason::NoOptimized,
         _ => Reason::Standby,
     };
     Some(Choice { index, reason })
+}
+
+impl Key {
+    #[inline]
+    fn of(path: &Candidate<'_>, incoming: u32) -> Key {
+        let controller = path.load.controller;
+        let weight = controller.relative_throughput();
+        let class = u8::from(path.rank == AnaRank::NonOptimized);
+        let class = if weight == 0 { STANDBY + class } else { class };
+        let bytes = controller.in_flight_bytes().saturating_add(u64::from(incoming));
+        Key { class, weight, bytes }
+    }
 }
 
 /// Whether `a` is strictly better than `b`.
