@@ -20,6 +20,18 @@ impl ControllerLoad {
         }
     }
 
+    /// What is charged to this controller and one of its paths.
+    #[must_use]
+    pub fn charged(&self, path: &PathLoad) -> Charged {
+        Charged {
+            controller: self.ledger.nr_active(),
+            path: path.shared.nr_active(),
+            queue_pairs: self.workers.iter().map(WorkerLedger::queue_active).sum(),
+            workers: self.workers.iter().map(WorkerLedger::worker_active).sum(),
+            bytes: self.ledger.in_flight_bytes(),
+        }
+    }
+
     /// Commands in flight that `queue-depth` counts in the ledger of `scope`, for a path through
     /// this controller. What one worker compares under a scope per queue pair or worker is its own
     /// part; this is the sum over all of them.
@@ -33,6 +45,22 @@ impl ControllerLoad {
             Scope::Worker => sum(WorkerLedger::worker_active),
         }
     }
+}
+
+/// Everything that the commands of one path are charged to, under whatever policy, as of now. When
+/// its controller is idle all of it is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Commands on the controller.
+    pub controller: u32,
+    /// Commands on the path.
+    pub path: u32,
+    /// Commands on the controller's queue pairs.
+    pub queue_pairs: u32,
+    /// Commands on the controller, by worker.
+    pub workers: u32,
+    /// Bytes on the controller.
+    pub bytes: u64,
 }
 
 /// The counters and measurements of one path. Made when it joins its head.

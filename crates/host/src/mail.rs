@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Histogram;
+use anabranch_policy::{Histogram, LatencyReport};
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Endpoint, SocketOptions};
 use anabranch_proto::nvme::fabrics::ConnectCommand;
@@ -72,6 +72,8 @@ pub enum ToShard {
 pub enum Detail {
     /// Nothing.
     None,
+    /// What policies have measured.
+    Latency,
     /// Why the commands of this head went where they went.
     Explain(HeadId),
 }
@@ -278,6 +280,8 @@ pub struct PathStats {
     pub stat: BlockStat,
     /// Latency of commands completed well, ns; nothing is kept before the first.
     pub latency_ns: Option<Box<Histogram>>,
+    /// What the policy `latency` knows, when it was asked for. (Not of a path that has left.)
+    pub latency: Option<Box<LatencyReport>>,
 }
 
 /// Per head and shard.

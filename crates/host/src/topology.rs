@@ -6,7 +6,7 @@ use crate::write_marks::WriteMarks;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Parameters;
+use anabranch_policy::{Affinity, Parameters};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
 use core::fmt;
@@ -107,7 +107,8 @@ pub struct HeadView {
     pub limits: Limits,
     /// How its paths are chosen: the I/O policy of its subsystem and what can be set about it.
     pub parameters: Parameters,
-    /// Grows when these change: cached choices are dropped.
+    /// Grows with changes of these after which cached choices and measurements are worth nothing
+    /// any more: they are dropped.
     pub policy_epoch: u32,
     /// Paths in the order of their addition.
     pub paths: Vec<PathView>,
@@ -140,6 +141,8 @@ pub struct PathView {
     pub ready: bool,
     /// NUMA distance from each data worker, in order.
     pub distance: Vec<u32>,
+    /// For each data worker, in order: whether the path is assigned to it, for `io-affinity`.
+    pub affinity: Vec<Affinity>,
     /// What selection counts and measures; made once per path, kept in every picture.
     pub load: Arc<PathLoad>,
     /// What a flush through this path has to cover; made once per path, kept in every picture.

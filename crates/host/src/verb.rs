@@ -3,6 +3,7 @@
 use crate::attribute::{Attribute, Dir, ObjectKind};
 use crate::config::ConnectRequest;
 use crate::explain::ExplainReport;
+use crate::load::Charged;
 use crate::topology::ControllerState;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -424,6 +425,8 @@ pub struct PathSnapshot {
     pub in_flight_bytes: u64,
     /// Weight of its controller under `service-time`.
     pub relative_throughput: u32,
+    /// What its commands, or those of its controller, are charged to.
+    pub charged: Charged,
     /// Nodes whose workers have it cached under `numa`.
     pub numa_nodes: Vec<u32>,
     /// Commands completed well: reads, writes, others.

@@ -5,6 +5,7 @@
 //! [`Topology`](crate::topology::Topology) for the shards ([`publish`]), at most one per input.
 
 mod admission;
+mod affinity;
 mod ana;
 mod async_event;
 pub mod attribute;

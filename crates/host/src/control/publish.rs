@@ -1,6 +1,7 @@
 //! The picture that shards work from.
 
 use super::Control;
+use super::affinity;
 use super::controller::Controller;
 use super::facts::Facts;
 use super::subsystem::{Head, Path, Subsystem};
@@ -136,7 +137,8 @@ impl Control {
 
     fn head_view(&self, subsystem: &Subsystem, head: &Head) -> HeadView {
         let workers = usize::from(self.env.config.data_workers);
-        let paths = head.paths.iter().map(|path| {
+        let affinity = affinity::of_paths(head, &self.env.config);
+        let paths = head.paths.iter().zip(affinity).map(|(path, affinity)| {
             let condition = Condition::of(head, path, &self.controllers);
             PathView {
                 controller: path.controller,
@@ -146,6 +148,7 @@ impl Control {
                 ready: condition.ready,
                 // The node of a TCP path's network device is not known: all are equally near.
                 distance: vec![LOCAL_DISTANCE; workers],
+                affinity,
                 load: path.load.clone(),
                 writes: path.writes.clone(),
             }

@@ -217,6 +217,7 @@ impl Control {
             load: Arc::new(PathLoad::new(nodes)),
             writes: Arc::default(),
             shown: None,
+            io_affinity: None,
             failovers_base: 0,
         });
         self.env.event(HostEvent::PathAdded { path, head: name });

@@ -10,6 +10,7 @@ use crate::WriteMarks;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits};
 use crate::verb::PolicySource;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -34,6 +35,8 @@ pub(super) struct Path {
     pub(super) writes: Arc<WriteMarks>,
     /// The ANA state that was last published, to tell changes.
     pub(super) shown: Option<AnaState>,
+    /// The data workers, from 0, that it belongs to under `io-affinity`; `None` until that is set.
+    pub(super) io_affinity: Option<BTreeSet<u16>>,
     /// `multipath_failover_count` starts from here since it was reset.
     pub(super) failovers_base: u64,
 }

@@ -39,6 +39,8 @@ impl StatsFor {
     fn detail(&self) -> Detail {
         match self {
             StatsFor::Explain(_, head) => Detail::Explain(*head),
+            StatsFor::Attributes(..) => Detail::Latency,
+            StatsFor::Get(_, _, attribute) if attribute == "latency_stat" => Detail::Latency,
             _ => Detail::None,
         }
     }

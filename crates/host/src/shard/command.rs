@@ -150,8 +150,10 @@ pub(super) struct Command {
     pub(super) head: HeadId,
     /// The path chosen last.
     pub(super) controller: ControllerId,
-    /// Its statistics entry.
+    /// Its statistics entry, which stands for that path while the command is on it.
     pub(super) stats: u32,
+    /// Where in its head's list the path stood when it was chosen.
+    pub(super) path: u32,
     pub(super) place: Place,
     /// What was added to the chosen controller's ledger, to be given back.
     pub(super) charge: Option<Charge>,

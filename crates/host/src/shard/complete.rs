@@ -6,6 +6,7 @@ use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
 use crate::table::Key;
 use crate::topology::ControllerId;
 use crate::user::{Done, IoError, RequestOp};
+use anabranch_policy::Charge;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::status::Status;
@@ -31,9 +32,9 @@ impl Shard {
             self.answer_peer(key, worker, token, outcome);
             return;
         }
-        self.leave_path(key);
+        let charge = self.leave_path(key);
         if status.is_success() {
-            self.succeeded(key, now, bufs);
+            self.succeeded(key, charge, now, bufs);
         } else {
             self.failed(key, status, now, bufs);
         }
@@ -69,7 +70,7 @@ impl Shard {
         self.fail_over(key, None, now, bufs);
     }
 
-    fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+    fn succeeded(&mut self, key: Key, charge: Option<Charge>, now: Time, bufs: &mut dyn Buffers) {
         let command = &self.commands[key];
         let Origin::Own { work, .. } = &command.origin else { return };
         let stats = &mut self.stats.paths[command.stats as usize];
@@ -84,12 +85,15 @@ impl Shard {
         }
         let latency_ns = now.since(command.started).as_nanos() as u64;
         stats.latency_ns.get_or_insert_default().record(latency_ns);
-        if let Some(head) = self.heads[command.head.0 as usize].as_ref() {
+        let mut due = None;
+        if let Some(head) = self.heads[command.head.0 as usize].as_mut() {
             if let Some((op, blocks)) = work.counted() {
                 let bytes = blocks.saturating_mul(u64::from(head.view.block_bytes));
                 stats.stat.record(op, bytes, command.started, now);
             }
-            let path = head.paths.iter().find(|path| path.view.controller == command.controller);
+            due = charge.and_then(|charge| head.measure(command, charge, now));
+            // Also when it is another path by now: what a controller has not made durable is owed.
+            let path = head.path_of(command).or_else(|| head.through(command.controller));
             match (path, work) {
                 (Some(path), Work::Flush { mark: Some(mark), .. }) => {
                     path.view.writes.flushed(*mark);
@@ -102,6 +106,9 @@ impl Shard {
                 }
                 _ => {}
             }
+        }
+        if let Some(head) = due {
+            self.weights_due(head, now);
         }
         self.end_command(key, Ok(()), now, bufs);
     }
@@ -171,6 +178,9 @@ impl Shard {
                 head.paths.iter().position(|path| path.view.controller == controller)
             {
                 head.selector.forget_path(index);
+                if head.view.parameters.kernel_exact {
+                    anabranch_policy::reset_statistics(head.paths[index].load());
+                }
             }
             head.paths.len()
         });
@@ -231,14 +241,14 @@ impl Shard {
     }
 
     /// A command is with its path no longer: the charge goes back, to the part that made it.
-    pub(super) fn leave_path(&mut self, key: Key) {
+    pub(super) fn leave_path(&mut self, key: Key) -> Option<Charge> {
         let command = &mut self.commands[key];
         command.place = Place::Requeued;
         self.stats.paths[command.stats as usize].in_flight -= 1;
-        if let Some(charge) = command.charge.take() {
-            let ledgers = self.stats.ledgers(command.stats, self.me.index());
-            anabranch_policy::finish(charge, ledgers);
-        }
+        let charge = command.charge.take()?;
+        let ledgers = self.stats.ledgers(command.stats, self.me.index());
+        anabranch_policy::finish(charge, ledgers);
+        Some(charge)
     }
 
     /// A command is over for good.

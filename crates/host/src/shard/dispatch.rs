@@ -66,12 +66,13 @@ impl Shard {
         let path = &head.paths[index];
         command.controller = path.view.controller;
         command.stats = path.stats;
+        command.path = index as u32;
         command.started = now;
         self.stats.paths[path.stats as usize].in_flight += 1;
         match path.carrier {
             Carrier::Own { slot } => {
                 if !head.view.parameters.kernel_exact {
-                    charge(command, head);
+                    charge(command, (head, path), now);
                 }
                 command.place = Place::Waiting { slot };
                 let Some(queue) = self.queues[usize::from(slot)].as_mut() else {
@@ -80,9 +81,9 @@ impl Shard {
                 queue.waiting.push_back(&mut self.commands, key);
             }
             Carrier::Peer { worker } => {
-                charge(command, head);
+                charge(command, (head, path), now);
                 command.place = Place::Carried;
-                let (sqe, data) = wire_form(command, head);
+                let (sqe, data) = wire_form(command, path);
                 let controller = command.controller;
                 let association = self.controllers[controller.0 as usize]
                     .as_ref()
@@ -161,38 +162,37 @@ fn decide(
 }
 
 /// A command gets its tag: the moment at which Linux charges it.
-pub(super) fn start(command: &mut Command, heads: &[Option<Box<HeadState>>]) -> (Sqe, HostData) {
+pub(super) fn start(
+    command: &mut Command,
+    heads: &[Option<Box<HeadState>>],
+    now: Time,
+) -> (Sqe, HostData) {
     if let Origin::Peer { sqe, data, .. } = &command.origin {
         return (*sqe, *data);
     }
     let Some(head) = heads[command.head.0 as usize].as_deref() else {
         unreachable!("a head stays while it has commands");
     };
+    let Some(path) = head.path_of(command) else {
+        unreachable!("commands without a tag leave a path when it goes");
+    };
     if command.charge.is_none() {
-        charge(command, head);
+        charge(command, (head, path), now);
     }
-    wire_form(command, head)
+    wire_form(command, path)
 }
 
-fn charge(command: &mut Command, head: &HeadState) {
+/// `now` is when its time begins to count: it was given to the path, or kernel-exact it has its tag.
+fn charge(command: &mut Command, (head, path): (&HeadState, &PathState), now: Time) {
     let Origin::Own { work, .. } = &command.origin else { return };
-    let Some(path) = path_of(command, head) else { return };
-    let (class, bytes, started_ns) = (work.class(), work.bytes(), command.started.ns());
-    let charge = start_charge(&head.view.parameters, path.load(), class, bytes, started_ns);
+    let (class, bytes) = (work.class(), work.bytes());
+    let charge = start_charge(&head.view.parameters, path.load(), class, bytes, now.ns());
     command.charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
 }
 
-/// The path that a command was given to.
-fn path_of<'a>(command: &Command, head: &'a HeadState) -> Option<&'a PathState> {
-    head.paths.iter().find(|path| path.view.controller == command.controller)
-}
-
-fn wire_form(command: &Command, head: &HeadState) -> (Sqe, HostData) {
+fn wire_form(command: &Command, path: &PathState) -> (Sqe, HostData) {
     let Origin::Own { work, .. } = &command.origin else {
         unreachable!("only own commands are made here");
-    };
-    let Some(path) = path_of(command, head) else {
-        unreachable!("a waiting command's path is still there");
     };
     wire::form(work, path.view.nsid)
 }

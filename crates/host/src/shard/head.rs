@@ -1,5 +1,6 @@
 //! A head as this shard works on it: the published view plus what only this worker knows.
 
+use super::command::Command;
 use super::explain::Countdown;
 use super::stats::{Held, StatsTable};
 use crate::load::{ControllerLoad, PathLoad};
@@ -7,10 +8,12 @@ use crate::table::List;
 use crate::topology::{
     Association, ControllerId, ControllerState, ControllerView, HeadView, PathView,
 };
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
-    Affinity, AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE, Load, Local, Selector,
+    Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Load, Local, Selector,
+    reset_statistics,
 };
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
@@ -83,7 +86,7 @@ pub(super) struct PathState {
     pub(super) controller: Arc<ControllerLoad>,
     pub(super) load: Arc<PathLoad>,
     /// What this worker measures.
-    pub(super) local: Local,
+    local: Box<Local>,
     /// This worker among the data workers, from 0.
     worker: u16,
     /// The data worker whose queue pair this one submits through.
@@ -138,6 +141,8 @@ pub(super) struct HeadState {
     pub(super) selector: Selector,
     /// Which of its choices are noted.
     pub(super) noted: Countdown,
+    /// Weights that have to be computed.
+    pub(super) weights_due: Groups,
     /// Commands without a path.
     pub(super) requeue: List,
     /// Requests that came while the head was frozen.
@@ -160,6 +165,7 @@ impl HeadState {
             paths: Vec::new(),
             selector: Selector::new(),
             noted: Countdown::default(),
+            weights_due: Groups::NONE,
             requeue: List::default(),
             held: List::default(),
             active: 0,
@@ -178,25 +184,18 @@ impl HeadState {
         controllers: &[Option<ControllerEntry>],
         stats: &mut StatsTable,
     ) {
-        let paths_changed =
-            self.paths.len() != view.paths.len()
-                || self.paths.iter().zip(&view.paths).any(|(a, b)| {
-                    a.view.controller != b.controller || a.view.ana_state != b.ana_state
-                });
-        if paths_changed || view.policy_epoch != self.view.policy_epoch {
-            self.selector.clear_cache();
-        }
+        self.forget_what_is_over(&view);
         let worker = me.index();
         let mut old = core::mem::take(&mut self.paths);
         for path in &view.paths {
             let Some(entry) = entry(controllers, path.controller) else { continue };
             let distance = path.distance.get(usize::from(worker)).copied();
             let distance = distance.unwrap_or(LOCAL_DISTANCE);
-            // The same controller may have lost the namespace and found it again: another path.
+            let affinity = path.affinity.get(usize::from(worker)).copied().unwrap_or_default();
             let known = old.iter().position(|known| Arc::ptr_eq(&known.load, &path.load));
             if let Some(known) = known {
                 let known = old.swap_remove(known);
-                self.paths.push(PathState { distance, view: path.clone(), ..known });
+                self.paths.push(PathState { distance, affinity, view: path.clone(), ..known });
                 continue;
             }
             let held =
@@ -205,27 +204,66 @@ impl HeadState {
                 carrier: Carrier::None,
                 controller: Arc::clone(&held.controller),
                 load: Arc::clone(&held.path),
-                local: Local::new(),
+                local: Box::default(),
                 worker,
                 queue: worker,
                 node: me.node.min((path.load.nodes.len() - 1) as u16),
                 usable: false,
                 ana_suspect: None,
                 distance,
-                affinity: Affinity::Unmapped,
+                affinity,
                 stats: stats.path(view.id, path.controller, held),
                 view: path.clone(),
             });
-        }
-        // Without masks, each worker has one path, in turn.
-        let own = usize::from(worker) % self.paths.len().max(1);
-        for (index, path) in self.paths.iter_mut().enumerate() {
-            path.affinity = if index == own { Affinity::Own } else { Affinity::Mapped };
         }
         self.noted.set(view.explain_sample);
         self.gone = view.gone;
         self.view = view;
         self.rebind(me, controllers);
+    }
+
+    /// Drops what was remembered and measured under conditions that the new picture ends.
+    fn forget_what_is_over(&mut self, view: &HeadView) {
+        // The same controller may have lost the namespace and found it again: another path.
+        let stays =
+            |old: &PathState| view.paths.iter().any(|new| Arc::ptr_eq(&old.load, &new.load));
+        for index in (0..self.paths.len()).rev() {
+            if !stays(&self.paths[index]) {
+                self.selector.path_removed(index);
+                self.paths.remove(index);
+            }
+        }
+        let paths_changed = self.paths.len() != view.paths.len()
+            || self.paths.iter().zip(&view.paths).any(|(a, b)| a.view.ana_state != b.ana_state);
+        let measured_otherwise =
+            view.policy_epoch != self.view.policy_epoch || view.blocks != self.view.blocks;
+        if paths_changed || measured_otherwise {
+            self.selector.clear_cache();
+        }
+        if measured_otherwise {
+            self.paths.iter().for_each(|path| reset_statistics(path.load()));
+        }
+    }
+
+    /// The path that a command of this worker is on; `None` when it has left.
+    #[inline]
+    pub(super) fn path_of(&self, command: &Command) -> Option<&PathState> {
+        let path = self.paths.get(command.path as usize);
+        match path.filter(|path| path.stats == command.stats) {
+            Some(path) => Some(path),
+            None => self.moved(command.stats),
+        }
+    }
+
+    /// The list has changed since the path was chosen.
+    #[cold]
+    fn moved(&self, stats: u32) -> Option<&PathState> {
+        self.paths.iter().find(|path| path.stats == stats)
+    }
+
+    /// The path through a controller.
+    pub(super) fn through(&self, controller: ControllerId) -> Option<&PathState> {
+        self.paths.iter().find(|path| path.view.controller == controller)
     }
 
     /// Works out anew which paths may be chosen.

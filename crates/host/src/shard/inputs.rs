@@ -342,6 +342,7 @@ impl Shard {
             head,
             controller,
             stats: u32::MAX,
+            path: u32::MAX,
             place: Place::Requeued,
             charge: None,
             started: now,
@@ -439,6 +440,7 @@ impl Shard {
                 .get_or_insert_with(|| Box::new(HeadState::new(Arc::clone(view), stats)));
             head.update(Arc::clone(view), self.me, &self.controllers, stats);
         }
+        self.weights_due.reserve(self.heads.len());
         for head in self.heads.iter_mut().flatten() {
             if head.gone {
                 head.rebind(self.me, &self.controllers);
@@ -510,6 +512,7 @@ impl Shard {
             self.delayed.pop();
             self.try_again(key, until, now, bufs);
         }
+        self.compute_weights();
         for slot in 0..self.queues.len() {
             let Some(queue) = self.queues[slot].as_mut() else { continue };
             match queue.next_deadline(&self.commands) {
@@ -577,7 +580,11 @@ impl Shard {
 /// worker does not know may be newer than its picture.
 fn has_lost_its_path(command: &Command, heads: &[Option<Box<HeadState>>]) -> bool {
     heads.get(command.head.0 as usize).and_then(Option::as_ref).is_some_and(|head| {
-        head.gone || head.paths.iter().all(|path| path.view.controller != command.controller)
+        let has_path = match command.origin {
+            Origin::Own { .. } => head.path_of(command).is_some(),
+            Origin::Peer { .. } => head.through(command.controller).is_some(),
+        };
+        head.gone || !has_path
     })
 }
 

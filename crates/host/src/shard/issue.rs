@@ -126,6 +126,7 @@ impl Shard {
             head,
             controller: ControllerId(u32::MAX),
             stats: u32::MAX,
+            path: u32::MAX,
             place: Place::Requeued,
             charge: None,
             started: now,

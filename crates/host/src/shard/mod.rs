@@ -7,6 +7,7 @@ mod explain;
 mod head;
 mod inputs;
 mod issue;
+mod measure;
 mod queue;
 mod quiesce;
 mod stats;
@@ -67,6 +68,8 @@ pub(crate) struct Shard {
     outputs: VecDeque<ShardOutput>,
     dones: VecDeque<Done>,
     stats: StatsTable,
+    /// Heads with weights to compute at the next time-out, by index.
+    weights_due: Vec<u32>,
     /// No timer is due before this; it may be earlier than any.
     wake: Option<Time>,
     draining: bool,
@@ -99,6 +102,7 @@ impl Shard {
             outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),
             dones: VecDeque::with_capacity(requests as usize),
             stats: StatsTable::default(),
+            weights_due: Vec::new(),
             wake: None,
             draining: false,
             drained_reported: false,
@@ -157,7 +161,7 @@ impl Shard {
         if !queue.waiting.is_empty() {
             let heads = &self.heads;
             queue.submit_waiting(now, &mut self.commands, slot, |command| {
-                dispatch::start(command, heads)
+                dispatch::start(command, heads, now)
             });
         }
         if let Some(deadline) = queue.next_deadline(&self.commands) {

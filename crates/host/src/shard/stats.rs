@@ -12,7 +12,7 @@ use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Choice, Ledgers, Policy};
+use anabranch_policy::{Choice, Ledgers, Policy, latency_report};
 
 #[derive(Default)]
 pub(super) struct StatsTable {
@@ -46,6 +46,7 @@ impl StatsTable {
             uncertain_writes_resent: 0,
             in_flight: 0,
             numa_cached: false,
+            latency: None,
             stat: BlockStat::default(),
             latency_ns: None,
         };
@@ -151,8 +152,12 @@ impl Shard {
             let Some(head) = self.heads[index].as_ref() else { continue };
             let cached =
                 head.selector.numa_path().filter(|_| head.view.parameters.policy == Policy::Numa);
+            let parameters = &head.view.parameters;
             for (at, path) in head.paths.iter().enumerate() {
-                self.stats.paths[path.stats as usize].numa_cached = cached == Some(at);
+                let stats = &mut self.stats.paths[path.stats as usize];
+                stats.numa_cached = cached == Some(at);
+                let latency = || Box::new(latency_report(parameters, path.load()));
+                stats.latency = (detail == Detail::Latency).then(latency);
             }
             let waiting = head.active + head.held.len();
             self.stats.heads[head.stats as usize].in_flight = waiting;
@@ -160,7 +165,7 @@ impl Shard {
         let paths = self.stats.paths.iter().filter(|path| path.head != NOBODY);
         let heads = self.stats.heads.iter().filter(|head| head.head != NOBODY);
         let explain = match detail {
-            Detail::None => None,
+            Detail::None | Detail::Latency => None,
             Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
         };
         ShardStats { paths: paths.cloned().collect(), heads: heads.cloned().collect(), explain }

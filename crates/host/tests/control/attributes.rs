@@ -183,6 +183,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         numa_cached: true,
         stat: BlockStat::default(),
         latency_ns: None,
+        latency: None,
     };
     let of_head = HeadStats {
         head,

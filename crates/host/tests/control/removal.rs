@@ -27,6 +27,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         numa_cached: true,
         stat: BlockStat::default(),
         latency_ns: None,
+        latency: None,
     };
     let of_head = HeadStats {
         head,

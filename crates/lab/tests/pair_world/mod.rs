@@ -5,6 +5,7 @@ mod setup;
 
 use anabranch_host::Worker;
 use anabranch_host::config::{ControllerOptions, HostConfig};
+use anabranch_host::load::Charged;
 use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb};
 use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_lab::rng::Rng;
@@ -385,7 +386,7 @@ fn check_snapshot(snapshot: &HostSnapshot) -> Outcome {
             outcome.requeued += head.requeued_no_usable_path;
             for path in &head.paths {
                 assert_eq!(path.in_flight, 0, "{}", path.name);
-                assert_eq!(path.queue_depth, 0, "every charge came back: {}", path.name);
+                assert_eq!(path.charged, Charged::default(), "charges came back: {}", path.name);
                 outcome.failovers += path.failovers;
                 outcome.retries += path.retries;
                 outcome.uncertain_writes_resent += path.uncertain_writes_resent;

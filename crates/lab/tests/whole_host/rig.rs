@@ -5,6 +5,7 @@ use crate::setup;
 use crate::wire::{Pdu, Wire};
 use anabranch_host::Worker;
 use anabranch_host::config::{ControllerOptions, HostConfig};
+use anabranch_host::load::Charged;
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{
     ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, Reply, Verb,
@@ -272,6 +273,7 @@ impl Rig {
                 assert_eq!(head.in_flight, 0, "{}", head.name);
                 for path in head.paths {
                     assert_eq!((path.in_flight, path.queue_depth), (0, 0), "{}", path.name);
+                    assert_eq!(path.charged, Charged::default(), "{}", path.name);
                 }
             }
         }

@@ -1,0 +1,44 @@
+//! `io-affinity`: each worker has its path.
+
+use crate::rig::{Rig, Setup, reads};
+use crate::wire::Pdu;
+use anabranch_policy::Policy;
+use anabranch_proto::nvme::AnaState;
+use std::collections::BTreeSet;
+
+/// The ports that the I/O of one worker uses.
+fn ports(rig: &mut Rig, worker: u16) -> BTreeSet<u16> {
+    let before = rig.seen(Pdu::is_io).len();
+    let names = rig.submit_to(worker, "nvme0n1", reads(12));
+    rig.succeed(&names);
+    rig.seen(Pdu::is_io).split_off(before).iter().map(|pdu| pdu.port).collect()
+}
+
+#[test]
+fn without_masks_each_worker_has_a_path_in_turn() {
+    let mut setup = Setup::new(2, 3);
+    setup.host.default_policy = Policy::IoAffinity;
+    let mut rig = setup.connect();
+    for (worker, port) in [(1, 0), (2, 1), (3, 0)] {
+        assert_eq!(ports(&mut rig, worker), BTreeSet::from([port]), "worker {worker}");
+    }
+    rig.finish();
+}
+
+#[test]
+fn without_masks_a_worker_whose_path_fails_uses_another() {
+    let mut setup = Setup::new(3, 2);
+    setup.host.default_policy = Policy::IoAffinity;
+    let mut rig = setup.connect();
+    for port in [0, 1] {
+        rig.ana(port, AnaState::Inaccessible);
+        rig.run(crate::rig::MS * 10);
+    }
+    // The third path belongs to nobody in particular.
+    assert_eq!(ports(&mut rig, 1), BTreeSet::from([2]));
+    assert_eq!(ports(&mut rig, 2), BTreeSet::from([2]));
+    rig.ana(1, AnaState::Optimized);
+    rig.run(crate::rig::MS * 10);
+    assert_eq!(ports(&mut rig, 2), BTreeSet::from([1]), "and goes back");
+    rig.finish();
+}
