@@ -74,6 +74,27 @@ const ROWS: &[Row] = &[
     ),
     row(H, "io_requeue_no_usable_path_count", &["0"], COUNTER),
     row(H, "io_fail_no_available_path_count", &["0"], COUNTER),
+    row(
+        H,
+        "latency_ewma_shift",
+        &["0", "8", "3"],
+        &[("9", Errno::INVAL), ("256", Errno::INVAL), ("4294967296", Errno::RANGE)],
+    ),
+    row(
+        H,
+        "latency_batch_timeout",
+        &["0", "250ms", "50us", "4294967295", "15"],
+        &[("-1", Errno::INVAL), ("1h", Errno::INVAL), ("4294967296", Errno::RANGE)],
+    ),
+    row(H, "latency_size_buckets", &["1", "0"], BOOL),
+    row(H, "latency_per_node", &["1", "0"], BOOL),
+    row(H, "latency_ignore_ana", &["1", "0"], BOOL),
+    row(
+        H,
+        "explain_sample",
+        &["0", "1", "64"],
+        &[("-1", Errno::INVAL), ("all", Errno::INVAL), ("4294967296", Errno::RANGE)],
+    ),
     Row {
         object: P,
         name: "relative_throughput",
