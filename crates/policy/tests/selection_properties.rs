@@ -2,7 +2,7 @@
 
 mod support;
 
-use anabranch_policy::{AnaRank, Policy, Selector};
+use anabranch_policy::{Affinity, AnaRank, Policy, Selector};
 use support::{Path, Random, read};
 
 #[cfg(not(miri))]
@@ -10,16 +10,32 @@ const ROUNDS: usize = 4000;
 #[cfg(miri)]
 const ROUNDS: usize = 40;
 
-/// No usable path exists, or the one chosen is usable, and optimized if any is.
+/// The class of a path: the smaller, the better.
+fn class(path: &Path, policy: Policy, exact: bool) -> (bool, AnaRank) {
+    match policy {
+        // Standby paths come after all others.
+        Policy::ServiceTime => (path.controller.relative_throughput() == 0, path.rank),
+        // Kernel-exact, `latency` knows no ANA classes.
+        Policy::Latency if exact => (false, AnaRank::Optimized),
+        _ => (false, path.rank),
+    }
+}
+
+/// Whether a policy may use a path at all.
+fn may(path: &Path, policy: Policy) -> bool {
+    let mapped = policy != Policy::IoAffinity || path.affinity != Affinity::Unmapped;
+    path.usable && mapped
+}
+
+/// No usable path exists, or the one chosen is usable, and of the best class that is.
 fn check_choice(table: &[Path], policy: Policy, exact: bool, chosen: Option<usize>) {
-    let best = table.iter().filter(|path| path.usable).map(|path| path.rank).min();
-    // Kernel-exact, `latency` knows no ANA classes.
-    let classes = !(exact && policy == Policy::Latency);
+    let usable = table.iter().filter(|path| may(path, policy));
+    let best = usable.map(|path| class(path, policy, exact)).min();
     match (chosen, best) {
         (None, None) => {}
         (Some(chosen), Some(best)) => {
-            assert!(table[chosen].usable, "chose an unusable path");
-            assert!(!classes || table[chosen].rank == best, "an optimized path was passed over");
+            assert!(may(&table[chosen], policy), "chose an unusable path");
+            assert_eq!(class(&table[chosen], policy, exact), best, "passed over a better class");
         }
         (chosen, best) => panic!("chose {chosen:?} where the best was {best:?}"),
     }
@@ -28,7 +44,7 @@ fn check_choice(table: &[Path], policy: Policy, exact: bool, chosen: Option<usiz
 /// One random thing that happens to a table between two commands.
 fn disturb(random: &mut Random, table: &mut Vec<Path>, selector: &mut Selector) {
     let index = random.below(table.len());
-    match random.below(10) {
+    match random.below(12) {
         0 => table[index].usable = !table[index].usable,
         1 => table[index].rank = AnaRank::Optimized,
         2 => table[index].rank = AnaRank::NonOptimized,
@@ -39,6 +55,11 @@ fn disturb(random: &mut Random, table: &mut Vec<Path>, selector: &mut Selector) 
             selector.path_removed(index);
         }
         6 => table.append(&mut random.paths(1)),
+        7 => table[index].controller.set_relative_throughput(random.below(3) as u32),
+        8 => {
+            use Affinity::{Mapped, Node, Own, Unmapped};
+            table[index].affinity = [Own, Node, Mapped, Unmapped][random.below(4)];
+        }
         _ => {}
     }
 }
