@@ -3,8 +3,9 @@
 # Linux kernel on either side of the wire.
 #
 #   ./test.sh              all parts, about 20 minutes on two cores
-#   ./test.sh PART...      only these: packages format lints build tests, or a script's name below
-#                          tests/e2e without its ending (fio-nbd-cuts, linux-target, ...)
+#   ./test.sh PART...      only these: packages format lints build tests instructions, or a
+#                          script's name below tests/e2e without its ending (fio-nbd-cuts,
+#                          linux-target, ...)
 #
 # A part that fails does not keep the others from running; the summary at the end has them all.
 # A part that this machine cannot run says why and stands in the summary as NOT RUN.
@@ -17,12 +18,12 @@ tools=(
   cc:gcc jq:jq python3:python3 fio:fio nbdinfo:libnbd-bin nbdcopy:libnbd-bin qemu-img:qemu-utils
   qemu-io:qemu-utils tshark:tshark dumpcap:wireshark-common
   qemu-system-x86_64:qemu-system-x86 depmod:kmod cpio:cpio xz:xz-utils
-  nvme:nvme-cli fusermount3:fuse3
+  nvme:nvme-cli fusermount3:fuse3 valgrind:valgrind
 )
 e2e=(
   demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts wire-tshark idle linux-host linux-target
 )
-parts=(packages format lints build tests "${e2e[@]}")
+parts=(packages format lints build tests instructions "${e2e[@]}")
 
 run_packages() {
   local tool missing=()
@@ -47,6 +48,15 @@ run_format() { cargo fmt --all --check; }
 run_lints() { cargo clippy --workspace --all-targets --quiet -- -D warnings; }
 run_build() { cargo build --workspace --quiet && cargo test --workspace --no-run --quiet; }
 run_tests() { cargo test --workspace --no-fail-fast --quiet; }
+run_instructions() { # instructions per selection and per command, against their snapshot
+  if ! command -v valgrind >/dev/null; then
+    echo "no valgrind, which counts them"
+    return 77
+  fi
+  # Flags of the caller's would count something else.
+  env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS \
+    cargo bench --quiet -p anabranch-policy --bench selection -- instructions
+}
 
 wanted=("${parts[@]}")
 if [ $# -gt 0 ]; then

@@ -1,0 +1,61 @@
+//! Two workers at once.
+
+use crate::case::Case;
+use crate::rounds::{BLOCKS_OF_TWO, COMMANDS, Times};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Both must have run together for this share of a block, or it says nothing about contention.
+const TOGETHER: f64 = 0.8;
+
+/// How often a round is tried. Each try starts a thread anew, so that the system may put it
+/// elsewhere.
+const TRIES: usize = 8;
+
+/// One round of two workers: the median over the blocks in which both ran at the same time. On a
+/// machine whose processors are taken there may be none, then the round counts for nothing.
+pub(crate) fn round(times: &mut Times, pair: &mut [Case; 2]) {
+    let mut tries = (0..TRIES).map(|_| valid_blocks(pair));
+    if let Some(valid) = tries.find(|valid| !valid.is_empty()) {
+        times.push(valid[valid.len() / 2]);
+    }
+}
+
+/// What the blocks say in which both ran together, least first.
+fn valid_blocks([one, two]: &mut [Case; 2]) -> Vec<f64> {
+    let origin = Instant::now();
+    let arrived = AtomicUsize::new(0);
+    let (one, two) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| blocks(two, &arrived, origin));
+        let mine = blocks(one, &arrived, origin);
+        (mine, other.join().expect("the other worker ends"))
+    });
+    let mut valid: Vec<f64> = one.into_iter().zip(two).filter_map(both).collect();
+    valid.sort_by(f64::total_cmp);
+    valid
+}
+
+/// When one worker's blocks began and ended, in nanoseconds since `origin`.
+fn blocks(case: &mut Case, arrived: &AtomicUsize, origin: Instant) -> [(f64, f64); BLOCKS_OF_TWO] {
+    std::array::from_fn(|block| {
+        arrived.fetch_add(1, Ordering::SeqCst);
+        let mut spins = 0_u32;
+        while arrived.load(Ordering::SeqCst) < 2 * (block + 1) {
+            spins += 1;
+            if spins.is_multiple_of(1 << 14) {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        let begin = origin.elapsed();
+        case.commands(COMMANDS);
+        (begin.as_nanos() as f64, origin.elapsed().as_nanos() as f64)
+    })
+}
+
+/// The mean of both workers' nanoseconds per command, if they ran together.
+fn both((one, two): ((f64, f64), (f64, f64))) -> Option<f64> {
+    let (a, b) = (one.1 - one.0, two.1 - two.0);
+    let together = one.1.min(two.1) - one.0.max(two.0);
+    (together >= TOGETHER * a.max(b)).then_some((a + b) / 2.0 / f64::from(COMMANDS))
+}
