@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{AnaRank, OpClass, Policy, Reason, SizeClass};
+use anabranch_policy::{Inputs, OpClass, Policy, Reason, SizeClass};
 use anabranch_proto::machine::{Time, WorkerId};
 
 /// One in how many choices is noted in full unless the attribute `explain_sample` says otherwise.
@@ -16,19 +16,6 @@ pub const CANDIDATES_MAX: usize = 8;
 
 /// Decisions in one report at most, the newest.
 pub const DECISIONS_MAX: usize = 4096;
-
-/// What stands for one path in a decision: what the policy compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inputs {
-    /// The path could be chosen.
-    pub usable: bool,
-    /// Its ANA state.
-    pub rank: AnaRank,
-    /// Commands in flight, as the policy counts them.
-    pub commands: u32,
-    /// Bytes in flight, under `service-time`.
-    pub bytes: u64,
-}
 
 /// How often each reason sent commands of each size to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +59,7 @@ pub struct Seen {
     pub decisions: u64,
     /// Commands in flight, as the policy in force counted them.
     pub commands: u64,
-    /// Bytes in flight under `service-time`.
+    /// Payload bytes in flight under `service-time`, without those of the command to be placed.
     pub bytes: u64,
 }
 

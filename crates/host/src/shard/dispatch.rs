@@ -122,9 +122,10 @@ fn choose(
     if let Some(path) = hidden {
         head.paths[path].usable = false;
     }
+    let about = About { head: head.view.id, op: work.class(), bytes: work.bytes(), at: now };
     let note = head.noted.is_due();
     if note {
-        stats.ring.look(&head.view.parameters, &head.paths);
+        stats.ring.look(&head.view.parameters, &head.paths, about);
     }
     let choice = decide(head, work, prefer, now);
     if let Some(path) = hidden {
@@ -132,11 +133,10 @@ fn choose(
     }
     let choice = choice?;
     head.noted.chosen();
-    let size = SizeClass::of(work.bytes());
+    let size = SizeClass::of(about.bytes);
     stats.choices(head.paths[choice.index].stats).count(size, choice.reason);
     if note {
-        let (op, bytes) = (work.class(), work.bytes());
-        stats.note(head, About { head: head.view.id, op, bytes, at: now }, choice);
+        stats.note(head, about, choice);
     }
     Some(choice.index)
 }

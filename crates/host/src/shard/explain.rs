@@ -1,14 +1,14 @@
 //! Noting decisions: every choice is counted, one in so many is noted with what the policy saw.
 
 use super::head::PathState;
-use crate::explain::{CANDIDATES_MAX, Inputs, Sample};
+use crate::explain::{CANDIDATES_MAX, Sample};
 use crate::topology::{ControllerId, HeadId};
 use alloc::vec::Vec;
-use anabranch_policy::{AsCandidate, Choice, OpClass, Parameters, Policy, Scope};
+use anabranch_policy::{AsCandidate, Choice, Inputs, OpClass, Parameters, Policy, inputs};
 use anabranch_proto::machine::Time;
 
 /// Decisions that a worker keeps.
-const RING: usize = 512;
+const RING: usize = 256;
 
 const _: () =
     assert!(RING * size_of::<Sample>() <= 256 << 10, "a worker's ring is at most 256 KiB");
@@ -58,27 +58,41 @@ pub(super) struct Ring {
     /// How many were ever noted.
     pub(super) noted: u64,
     /// What the policy is about to see, in list order.
-    inputs: Vec<(ControllerId, Inputs)>,
+    found: Vec<Found>,
+}
+
+/// A path just before a choice.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    path: ControllerId,
+    pub(super) inputs: Inputs,
+    /// Payload bytes in flight.
+    pub(super) bytes: u64,
 }
 
 impl Ring {
     /// Looks at the paths before one is chosen: choosing changes what there is to see.
     #[cold]
-    pub(super) fn look(&mut self, parameters: &Parameters, paths: &[PathState]) {
-        self.inputs.clear();
-        let inputs = paths.iter().map(|path| (path.view.controller, inputs(parameters, path)));
-        self.inputs.extend(inputs);
+    pub(super) fn look(&mut self, parameters: &Parameters, paths: &[PathState], about: About) {
+        let About { op, bytes, at, .. } = about;
+        self.found.clear();
+        self.found.extend(paths.iter().map(|path| Found {
+            path: path.view.controller,
+            inputs: inputs(parameters, path.candidate(), op, bytes, at.ns()),
+            bytes: path.load().controller.in_flight_bytes(),
+        }));
     }
 
     /// Notes what was chosen from among those.
     #[cold]
     pub(super) fn note(&mut self, about: About, policy: Policy, choice: Choice) {
-        let inputs = &self.inputs;
+        let found = &self.found;
+        let candidate = |found: &Found| Some((found.path, found.inputs));
         let mut candidates = [None; CANDIDATES_MAX];
-        candidates.iter_mut().zip(inputs).for_each(|(to, &from)| *to = Some(from));
-        let chosen = inputs[choice.index];
+        candidates.iter_mut().zip(found).for_each(|(to, from)| *to = candidate(from));
+        let chosen = &found[choice.index];
         if choice.index >= CANDIDATES_MAX {
-            candidates[CANDIDATES_MAX - 1] = Some(chosen);
+            candidates[CANDIDATES_MAX - 1] = candidate(chosen);
         }
         let sample = Sample {
             at: about.at,
@@ -87,8 +101,8 @@ impl Ring {
             bytes: about.bytes,
             policy,
             reason: choice.reason,
-            chosen: chosen.0,
-            paths: inputs.len().min(usize::from(u16::MAX)) as u16,
+            chosen: chosen.path,
+            paths: found.len().min(usize::from(u16::MAX)) as u16,
             candidates,
         };
         if self.samples.len() < RING {
@@ -102,9 +116,9 @@ impl Ring {
         self.noted += 1;
     }
 
-    /// What was seen by [`Ring::look`], in list order.
-    pub(super) fn seen(&self) -> impl Iterator<Item = Inputs> {
-        self.inputs.iter().map(|&(_, inputs)| inputs)
+    /// What [`Ring::look`] has found, in list order.
+    pub(super) fn found(&self) -> &[Found] {
+        &self.found
     }
 
     /// What is noted of one head, oldest first.
@@ -113,25 +127,6 @@ impl Ring {
         let (newer, older) = self.samples.split_at(oldest as usize);
         older.iter().chain(newer).filter(|sample| sample.head == head).copied().collect()
     }
-}
-
-fn inputs(parameters: &Parameters, path: &PathState) -> Inputs {
-    let candidate = path.candidate();
-    let load = candidate.load;
-    let queue = |worker: &anabranch_policy::WorkerLedger| worker.queue_active();
-    let commands = match (parameters.policy, parameters.scope) {
-        (Policy::QueueLength, _) | (Policy::QueueDepth, Scope::Namespace) => {
-            load.shared.nr_active()
-        }
-        (Policy::QueueDepth, Scope::QueuePair) => queue(&load.workers[usize::from(load.queue)]),
-        (Policy::QueueDepth, Scope::Worker) => {
-            load.workers[usize::from(load.worker)].worker_active()
-        }
-        (Policy::QueueDepth, Scope::Sum) => load.workers.iter().map(queue).sum(),
-        _ => load.controller.nr_active(),
-    };
-    let bytes = load.controller.in_flight_bytes();
-    Inputs { usable: candidate.usable, rank: candidate.rank, commands, bytes }
 }
 
 #[cfg(test)]
@@ -164,8 +159,20 @@ mod tests {
     }
 
     fn note(ring: &mut Ring, number: u32, paths: u32, index: usize) {
-        let inputs = Inputs { usable: true, rank: AnaRank::Optimized, commands: 0, bytes: 0 };
-        ring.inputs = (0..paths).map(|path| (ControllerId(path), inputs)).collect();
+        let inputs = Inputs {
+            usable: true,
+            rank: AnaRank::Optimized,
+            commands: Some(0),
+            bytes: None,
+            weight: None,
+            credit: None,
+            latency_ns: None,
+            stale_ns: None,
+            distance: None,
+            affinity: None,
+        };
+        let found = |path| Found { path: ControllerId(path), inputs, bytes: 0 };
+        ring.found = (0..paths).map(found).collect();
         let about = About {
             head: HeadId(number % 2),
             op: OpClass::Read,

@@ -67,11 +67,11 @@ impl StatsTable {
     #[cold]
     pub(super) fn note(&mut self, head: &HeadState, about: About, choice: Choice) {
         self.ring.note(about, head.view.parameters.policy, choice);
-        for (path, inputs) in head.paths.iter().zip(self.ring.seen()) {
+        for (path, found) in head.paths.iter().zip(self.ring.found()) {
             let seen = &mut self.choices[path.stats as usize].get_or_insert_default().seen;
             seen.decisions += 1;
-            seen.commands += u64::from(inputs.commands);
-            seen.bytes += inputs.bytes;
+            seen.commands += u64::from(found.inputs.commands.unwrap_or(0));
+            seen.bytes += found.bytes;
         }
     }
 

@@ -10,7 +10,7 @@ use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb};
 use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::{LinkTimes, StreamId, World};
-use anabranch_policy::Policy;
+use anabranch_policy::{Policy, Scope};
 use anabranch_proto::machine::VerbId;
 use anabranch_proto::nvme::{AnaState, Uuid};
 use anabranch_target::config::{NamespaceConfig, PortConfig};
@@ -72,6 +72,7 @@ struct Plan {
     options: ControllerOptions,
     policy: Policy,
     kernel_exact: bool,
+    scope: Scope,
     depth: u32,
     faults: u64,
     kind: Faults,
@@ -113,6 +114,7 @@ impl Plan {
             block_bytes: if rng.percent(50) { 512 } else { 4096 },
             policy: Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize],
             kernel_exact: rng.percent(25),
+            scope: Scope::ALL[rng.below(Scope::ALL.len() as u64) as usize],
             depth: if administration && rng.percent(50) { 60 } else { 1 + rng.below(4) as u32 },
             faults: rng.below(if administration { 14 } else { 8 }),
             kind,
@@ -175,6 +177,12 @@ pub(crate) fn run_seed(seed: u64, kind: Faults, loud: bool) -> Outcome {
         let reply = world.host_answer(id, PATIENCE).expect("connect is answered");
         assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
     }
+    let id = world.host_verb(Verb::Set {
+        object: "nvme-subsys0".into(),
+        attribute: "queue_depth_scope".into(),
+        value: plan.scope.to_string(),
+    });
+    plan.asked.push(id);
     let start = LoadVerb::Start(Box::new(job(&mut plan, seed)));
     let id = world.host_verb(Verb::User(start));
     let reply = world.host_answer(id, PATIENCE).expect("start is answered");
@@ -202,7 +210,10 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     if plan.kind == Faults::Administration && plan.rng.percent(60) {
         return administer(world, plan, port, loud);
     }
-    let draw = plan.rng.below(11);
+    if plan.rng.percent(30) {
+        return retune(world, plan, loud);
+    }
+    let draw = plan.rng.below(10);
     if loud {
         println!("{:>12} ns  fault {draw} (port {port})", world.now().ns());
     }
@@ -221,7 +232,7 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
         7 => {
             world.target_verb(0, TargetVerb::Restore { port });
         }
-        8 | 9 => {
+        _ => {
             let states = [
                 AnaState::Optimized,
                 AnaState::NonOptimized,
@@ -231,15 +242,47 @@ fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
             let state = states[plan.rng.below(4) as usize];
             world.target_verb(0, TargetVerb::Ana { port, group: 1, state });
         }
-        _ => {
-            let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
-            world.host_verb(Verb::Set {
-                object: "nvme-subsys0".into(),
-                attribute: "iopolicy".into(),
-                value: policy.to_string(),
-            });
-        }
     }
+}
+
+/// Another policy, or something that can be set about one: at any moment.
+fn retune(world: &mut Pair, plan: &mut Plan, loud: bool) {
+    let rng = &mut plan.rng;
+    let subsystem = || String::from("nvme-subsys0");
+    let device = || String::from("nvme0n1");
+    let switch = |rng: &mut Rng| rng.below(2).to_string();
+    let (object, attribute, value) = match rng.below(15) {
+        0..=4 => {
+            let policy = Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize];
+            (subsystem(), "iopolicy", policy.to_string())
+        }
+        5 | 6 => {
+            let scope = Scope::ALL[rng.below(Scope::ALL.len() as u64) as usize];
+            (subsystem(), "queue_depth_scope", scope.to_string())
+        }
+        7 => (subsystem(), "kernel_exact", switch(rng)),
+        8 | 9 => {
+            let path = format!("nvme0c{}n1", rng.below(u64::from(plan.ports)));
+            let weight = [0, 1, 4, 100][rng.below(4) as usize];
+            (path, "relative_throughput", weight.to_string())
+        }
+        10 => {
+            let timeout = ["0", "50us", "3ms", "15"][rng.below(4) as usize];
+            (device(), "latency_batch_timeout", timeout.to_owned())
+        }
+        11 => (device(), "latency_ewma_shift", rng.below(9).to_string()),
+        12 => (device(), "latency_size_buckets", switch(rng)),
+        13 => {
+            let name = ["latency_per_node", "latency_ignore_ana"][rng.below(2) as usize];
+            (device(), name, switch(rng))
+        }
+        _ => (device(), "explain_sample", [0, 1, 5][rng.below(3) as usize].to_string()),
+    };
+    if loud {
+        println!("{:>12} ns  {object} {attribute} = {value}", world.now().ns());
+    }
+    let attribute = attribute.to_owned();
+    plan.asked.push(world.host_verb(Verb::Set { object, attribute, value }));
 }
 
 fn stream_fault(world: &mut Pair, plan: &mut Plan, stream: StreamId, draw: u64) {
@@ -352,6 +395,8 @@ fn finish(world: &mut Pair, plan: &mut Plan) -> Outcome {
         }
         Faults::Administration => {}
     }
+    let explain = Verb::Explain { device: "nvme0n1".into() };
+    plan.asked.push(world.host_verb(explain));
     for id in plan.asked.drain(..) {
         world.host_answer(id, PATIENCE).expect("every verb is answered");
     }

@@ -7,6 +7,7 @@ mod script;
 mod setup;
 mod wire;
 
+mod accounting;
 mod adversary;
 mod all_paths_down;
 mod ana_follow;
