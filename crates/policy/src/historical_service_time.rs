@@ -33,6 +33,8 @@
 //! Of equal paths the one used least recently by this worker wins: it is where the original has it,
 //! at the head of a list to whose tail each chosen path goes.
 //!
+//! What decided is what told the chosen path from the last one that it was compared with.
+//!
 //! # Default and kernel-exact
 //!
 //! The same. Both differ from the original in this: commands that failed teach nothing (there a

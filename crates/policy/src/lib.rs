@@ -54,8 +54,10 @@
 //!
 //! # Default and kernel-exact
 //!
-//! The rules are those of Linux native multipath (`drivers/nvme/host/multipath.c`). Where the
-//! kernel lets the first path in the list win a tie, our default rotates instead; the attribute
+//! The rules are those of Linux native multipath (`drivers/nvme/host/multipath.c`), and of
+//! device-mapper's selectors (`drivers/md/dm-ps-*.c`) for `queue-length`,
+//! `historical-service-time` and `io-affinity`, which are the same in both modes. Where the kernel
+//! lets the first path in the list win a tie, our default rotates instead; the attribute
 //! `kernel_exact` of a subsystem restores the kernel's choice. Each policy's page says where the
 //! two differ; where it says nothing they are the same.
 //!
@@ -63,8 +65,10 @@
 //! | --- | --- | --- |
 //! | `numa`, equal distance | first in list | first in list |
 //! | `round-robin`, no path remembered | goes on behind the last path used | first in list |
-//! | `queue-depth`, `service-time`, equal | rotates | first in list |
+//! | `queue-depth`, equal | goes on behind the last path used | first in list |
+//! | `service-time`, equal | least recently used | first in list |
 //! | `service-time`, the command's own bytes | count | do not count |
+//! | `service-time`, standby paths | compared by bytes | first in list |
 //! | `latency`, sum of the weights | 128 | 64 |
 //! | `latency`, path without a weight | rotates | used until it has one |
 //! | `latency`, turns of reads and writes | apart | together |
@@ -125,7 +129,7 @@ pub use op::OpClass;
 pub use parameters::Parameters;
 pub use path::{Affinity, AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE};
 pub use reason::{Choice, Reason};
-pub use sample::{Sampled, compute_weights, reset_statistics, sample};
+pub use sample::{Sampled, compute_weights, failed_over, reset_statistics, sample};
 pub use scope::{Scope, UnknownScope};
 pub use selector::Selector;
 pub use size::SizeClass;

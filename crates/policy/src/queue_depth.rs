@@ -4,17 +4,34 @@
 //! Song, Ewan Milne, John Meneghini), and the measurements of Uday Shankar (2023) that settled for
 //! one atomic counter per controller ([`crate::ControllerLedger`]).
 //!
+//! # Selection
+//!
 //! 1. All usable paths are looked at. The smallest depth is kept apart for optimized and for
 //!    non-optimized paths; strictly smaller, so the first one seen wins a tie.
 //! 2. An optimized path with nothing in flight ends the scan at once.
 //! 3. Any optimized path, however deep, beats every non-optimized one.
 //!
-//! Default and kernel-exact differ in where the scan starts. The kernel starts at the head of the
+//! # Default and kernel-exact
+//!
+//! They differ in where the scan starts. The kernel starts at the head of the
 //! list, so at queue depth 1 all I/O takes the first optimized path. By default it starts behind
 //! the path used last by this worker, so ties rotate and all links are exercised.
 //!
-//! What counts is the [`Scope`]: by default the controller, so that another namespace of the same
-//! controller and another worker add to the same depth.
+//! # State
+//!
+//! What counts is the [`Scope`]; each has a counter of its own, on cache lines of its own, that is
+//! written only by commands started under it (and `sum` adds up what `queue-pair` counts).
+//!
+//! | scope | counts | sees | reads per path |
+//! | --- | --- | --- | --- |
+//! | `controller` (kernel) | per controller | all namespaces, all workers | 1 |
+//! | `namespace` | per path | all workers | 1 |
+//! | `queue-pair` | per queue pair | whoever submits through the one that this worker uses | 1 |
+//! | `worker` | per worker and controller | this worker's commands, all namespaces | 1 |
+//! | `sum` (Ewan Milne, 2023) | per queue pair | all of the controller's, added up | one per queue |
+//!
+//! A scope that is changed under load starts from what was started under it before: commands in
+//! flight stay where they were charged.
 
 use crate::least::fewest;
 use crate::{AsCandidate, Candidate, Choice, Parameters, Scope, Selector};

@@ -22,6 +22,8 @@ pub enum Reason {
     /// `round-robin`: its turn.
     Turn,
     /// `queue-depth`, `queue-length`: no path has fewer commands in flight.
+    /// `historical-service-time`: the times do not decide (they are within the threshold, or the
+    /// faster path's time is stale), and it has fewer commands in flight.
     FewestCommands,
     /// `service-time`: no path has less to do for its weight.
     LeastServiceTime,
@@ -33,7 +35,8 @@ pub enum Reason {
     Unmeasured,
     /// `historical-service-time`: expected to be done first.
     LeastHistoricalTime,
-    /// `historical-service-time`: not used for so long that it is looked at again.
+    /// `historical-service-time`: idle, and of the idle paths the one whose time is stale for the
+    /// longest, or will be first.
     Stale,
     /// `io-affinity`: assigned to this worker.
     OwnWorker,

@@ -51,12 +51,19 @@ pub fn compute_weights<P: AsCandidate>(parameters: &Parameters, paths: &[P], gro
     latency::compute(parameters, paths, group);
 }
 
-/// Forgets what was measured about a path, on this worker and (as far as it is shared) its node.
+/// Forgets what was measured about a path, on this worker and as far as it is shared.
 ///
 /// To be called when the policy changes and, for all paths of a head, when a capacity is
-/// revalidated; kernel-exact also when a command failed over from the path. Each worker calls it
-/// when it learns of the change.
+/// revalidated. Each worker calls it when it learns of the change.
 pub fn reset_statistics(load: Load<'_>) {
     latency::reset(load);
     load.shared.history().reset();
+}
+
+/// A command failed over from this path: kernel-exact, `latency` forgets what it measured there.
+/// (Device-mapper's selectors forget nothing when a path fails.)
+pub fn failed_over(parameters: &Parameters, load: Load<'_>) {
+    if parameters.kernel_exact && parameters.policy == Policy::Latency {
+        latency::reset(load);
+    }
 }

@@ -306,6 +306,12 @@ fn a_reset_forgets_the_history() {
     teach(path, 100 * US, MS);
     anabranch_policy::reset_statistics(path.load());
     assert_eq!((history_ns(path), seen(path, 7).stale_ns), (1, Some(7)));
+    // A failover is none, in either mode.
+    teach(path, 100 * US, MS);
+    for parameters in [hst(), Parameters::exact(Policy::HistoricalServiceTime)] {
+        anabranch_policy::failed_over(&parameters, path.load());
+        assert_eq!(history_ns(path), 100 * US);
+    }
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 mod support;
 
-use anabranch_policy::{Policy, Selector};
-use support::{begin, load, one_at_a_time, paths, read};
+use anabranch_policy::{
+    AsCandidate, OpClass, Policy, Selector, failed_over, inputs, sample, start,
+};
+use support::{begin, load, one_at_a_time, parameters, paths, read};
 
 #[test]
 fn equal_depth_goes_to_the_first_in_the_list_or_rotates() {
@@ -82,4 +84,21 @@ fn numa_is_the_same_in_both() {
             }
         }
     }
+}
+
+#[test]
+fn a_failover_forgets_latencies_when_kernel_exact_and_under_that_policy_alone() {
+    let path = &paths("o")[0];
+    let latency_ns = |exact| {
+        let parameters = parameters(Policy::Latency, exact);
+        inputs(&parameters, path.candidate(), OpClass::Read, 4096, 0).latency_ns
+    };
+    let measured = parameters(Policy::Latency, true);
+    let charge = start(&measured, path.load(), OpClass::Read, 4096, 0);
+    sample(&measured, charge, path.load(), 2, 5_000);
+    failed_over(&parameters(Policy::Latency, false), path.load());
+    failed_over(&parameters(Policy::QueueDepth, true), path.load());
+    assert_eq!(latency_ns(true), Some(5_000));
+    failed_over(&measured, path.load());
+    assert_eq!(latency_ns(true), Some(0));
 }

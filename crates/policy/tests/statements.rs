@@ -178,3 +178,46 @@ fn m8_an_unknown_policy_is_refused_and_the_same_policy_changes_nothing() {
         assert_eq!(read(&mut selector, Policy::Numa, exact, &table), Some(0));
     }
 }
+
+#[test]
+fn m9_a_switch_drops_the_cache_and_leaves_charges_alone() {
+    for exact in MODES {
+        for (from, to) in Policy::ALL.into_iter().flat_map(|from| Policy::ALL.map(|to| (from, to)))
+        {
+            let table = paths("oo");
+            let mut selector = Selector::new();
+            let chosen = read(&mut selector, from, exact, &table).expect("a path");
+            let charge = begin(&table[chosen], from);
+            let under_to = read(&mut selector, to, exact, &table).expect("a path");
+            let other = begin(&table[under_to], to);
+            finish(charge, table[chosen].load());
+            finish(other, table[under_to].load());
+            assert!(table.iter().all(support::Path::is_idle), "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn m9_the_order_of_use_starts_over_with_a_switch() {
+    for policy in [Policy::QueueLength, Policy::HistoricalServiceTime, Policy::ServiceTime] {
+        let table = paths("ooo");
+        let mut selector = Selector::new();
+        assert_eq!(one_at_a_time(&mut selector, policy, false, &table, 2), [0, 1]);
+        read(&mut selector, Policy::Numa, false, &table);
+        assert_eq!(one_at_a_time(&mut selector, policy, false, &table, 2), [0, 1]);
+    }
+}
+
+#[test]
+fn m21_the_path_of_numa_is_known_under_numa_alone() {
+    for exact in MODES {
+        for policy in Policy::ALL {
+            let mut selector = Selector::new();
+            assert_eq!(selector.numa_path(), None);
+            let chosen = read(&mut selector, policy, exact, &paths("-o"));
+            assert_eq!(chosen, Some(1));
+            let shown = (policy == Policy::Numa).then_some(1);
+            assert_eq!(selector.numa_path(), shown, "{policy}");
+        }
+    }
+}

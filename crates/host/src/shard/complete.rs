@@ -178,9 +178,8 @@ impl Shard {
                 head.paths.iter().position(|path| path.view.controller == controller)
             {
                 head.selector.forget_path(index);
-                if head.view.parameters.kernel_exact {
-                    anabranch_policy::reset_statistics(head.paths[index].load());
-                }
+                let load = head.paths[index].load();
+                anabranch_policy::failed_over(&head.view.parameters, load);
             }
             head.paths.len()
         });

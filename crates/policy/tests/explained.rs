@@ -1,0 +1,158 @@
+//! What explain shows: the reason of a choice, what was compared, the size class.
+
+mod support;
+
+use anabranch_policy::{
+    Affinity, AnaRank, AsCandidate, Inputs, OpClass, Parameters, Policy, Reason, Scope, Selector,
+    SizeClass, inputs, start,
+};
+use std::collections::HashSet;
+use support::{Path, parameters, paths};
+
+const NOTHING: Inputs = Inputs {
+    usable: true,
+    rank: AnaRank::Optimized,
+    commands: None,
+    bytes: None,
+    weight: None,
+    credit: None,
+    latency_ns: None,
+    stale_ns: None,
+    distance: None,
+    affinity: None,
+};
+
+fn seen(parameters: &Parameters, path: &Path) -> Inputs {
+    inputs(parameters, path.candidate(), OpClass::Read, 4096, 1_000)
+}
+
+#[test]
+fn inputs_are_what_the_policy_compares_and_nothing_else() {
+    for exact in [false, true] {
+        let mut path = Path::new(true, AnaRank::Optimized);
+        path.distance = 21;
+        path.affinity = Affinity::Node;
+        path.controller.set_relative_throughput(7);
+        for (policy, commands) in
+            [(Policy::QueueDepth, 1), (Policy::ServiceTime, 2), (Policy::QueueLength, 3)]
+        {
+            for _ in 0..commands {
+                let parameters = parameters(policy, exact);
+                let _: anabranch_policy::Charge =
+                    start(&parameters, path.load(), OpClass::Read, 1000, 0);
+            }
+        }
+        for (policy, expected) in [
+            (Policy::Numa, Inputs { distance: Some(21), ..NOTHING }),
+            (Policy::RoundRobin, NOTHING),
+            (Policy::QueueDepth, Inputs { commands: Some(1), ..NOTHING }),
+            (
+                Policy::ServiceTime,
+                Inputs {
+                    // The command's own 4 KiB count by default.
+                    bytes: Some(if exact { 2000 } else { 6096 }),
+                    weight: Some(7),
+                    ..NOTHING
+                },
+            ),
+            (
+                Policy::Latency,
+                Inputs { weight: Some(0), credit: Some(0), latency_ns: Some(0), ..NOTHING },
+            ),
+            (Policy::QueueLength, Inputs { commands: Some(3), ..NOTHING }),
+            (
+                Policy::HistoricalServiceTime,
+                Inputs { commands: Some(3), latency_ns: Some(1), stale_ns: Some(1_000), ..NOTHING },
+            ),
+            (Policy::IoAffinity, Inputs { affinity: Some(Affinity::Node), ..NOTHING }),
+        ] {
+            assert_eq!(seen(&parameters(policy, exact), &path), expected, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn inputs_of_queue_depth_follow_its_scope() {
+    let mut path = Path::new(false, AnaRank::NonOptimized);
+    path.queue = 1;
+    for (commands, scope) in (1..).zip(Scope::ALL) {
+        for _ in 0..commands {
+            let parameters = Parameters { scope, ..Parameters::of(Policy::QueueDepth) };
+            let _: anabranch_policy::Charge = start(&parameters, path.load(), OpClass::Read, 0, 0);
+        }
+    }
+    // The sum and the queue pair share their counters; the first worker's queue has none.
+    for (scope, commands) in Scope::ALL.into_iter().zip([1, 2, 8, 4, 8]) {
+        let parameters = Parameters { scope, ..Parameters::of(Policy::QueueDepth) };
+        let expected = Inputs {
+            usable: false,
+            rank: AnaRank::NonOptimized,
+            commands: Some(commands),
+            ..NOTHING
+        };
+        assert_eq!(seen(&parameters, &path), expected, "{scope}");
+    }
+}
+
+#[test]
+fn each_policy_says_why() {
+    for exact in [false, true] {
+        for (policy, first, second) in [
+            (Policy::Numa, Reason::Nearest, Reason::Remembered),
+            (Policy::RoundRobin, Reason::Turn, Reason::Turn),
+            (Policy::QueueDepth, Reason::FewestCommands, Reason::FewestCommands),
+            (Policy::ServiceTime, Reason::LeastServiceTime, Reason::LeastServiceTime),
+            (Policy::Latency, Reason::Unmeasured, Reason::Unmeasured),
+            (Policy::QueueLength, Reason::FewestCommands, Reason::FewestCommands),
+            (Policy::HistoricalServiceTime, Reason::Stale, Reason::Stale),
+            (Policy::IoAffinity, Reason::OwnWorker, Reason::OwnWorker),
+        ] {
+            let parameters = parameters(policy, exact);
+            let reason = |selector: &mut Selector, table: &[Path]| {
+                let choice = selector.select(&parameters, table, OpClass::Read, 4096, 1);
+                choice.expect("a path").reason
+            };
+            let mut selector = Selector::new();
+            let table = paths("noo");
+            assert_eq!(reason(&mut selector, &table), first, "{policy}");
+            assert_eq!(reason(&mut selector, &table), second, "{policy}");
+            // Kernel-exact, latency knows no classes.
+            let expected = match policy {
+                Policy::Latency if exact => Reason::Unmeasured,
+                _ => Reason::NoOptimized,
+            };
+            let mut selector = Selector::new();
+            let table = paths("n-n");
+            for _ in 0..3 {
+                assert_eq!(reason(&mut selector, &table), expected, "{policy}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reasons_are_numbered_in_order_and_have_names_of_their_own() {
+    let names: HashSet<&str> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+    assert_eq!(names.len(), Reason::ALL.len());
+    for (index, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(reason.index(), index);
+        assert_eq!(format!("[{reason:>22}]"), format!("[{:>22}]", reason.name()));
+    }
+}
+
+#[test]
+fn size_classes_are_powers_of_two_from_4_to_256_kib() {
+    let bounds = [4, 8, 16, 32, 64, 128, 256_u32];
+    for (class, kib) in bounds.into_iter().enumerate() {
+        let most = kib << 10;
+        assert_eq!(SizeClass::of(most).index(), class);
+        assert_eq!(SizeClass::of(most - 1).index(), class);
+        assert_eq!(SizeClass::of(most + 1).index(), class + 1);
+    }
+    assert_eq!(SizeClass::of(0).index(), 0);
+    assert_eq!(SizeClass::of(1).index(), 0);
+    assert_eq!(SizeClass::of(u32::MAX).index(), SizeClass::COUNT - 1);
+    let names: Vec<&str> = SizeClass::all().map(SizeClass::name).collect();
+    assert_eq!(names, ["<=4k", "8k", "16k", "32k", "64k", "128k", "256k", ">256k"]);
+    assert!(SizeClass::all().map(SizeClass::index).eq(0..SizeClass::COUNT));
+}
