@@ -8,12 +8,15 @@ use anabranch_rt::Error;
 use fuser::Errno;
 use std::sync::Weak;
 
+/// An object and the attributes that it shows.
+pub(super) type Description = (Object, Vec<&'static Attribute>);
+
 /// What a tree asks for; errors are what a program sees.
 pub(super) trait Source: Send + Sync + 'static {
     /// Every object.
     fn objects(&self) -> Result<Vec<Object>, Errno>;
-    /// Which attributes an object shows.
-    fn describe(&self, object: &str) -> Result<Vec<&'static Attribute>, Errno>;
+    /// An object, and which attributes it shows; `ENOENT` when there is none.
+    fn describe(&self, object: &str) -> Result<Description, Errno>;
     /// The text of an attribute, without newline.
     fn get(&self, object: &str, attribute: &str) -> Result<String, Errno>;
     /// Writes an attribute.
@@ -29,9 +32,9 @@ impl Source for Weak<Host> {
         }
     }
 
-    fn describe(&self, object: &str) -> Result<Vec<&'static Attribute>, Errno> {
+    fn describe(&self, object: &str) -> Result<Description, Errno> {
         match ask(self, Verb::Describe { object: object.to_owned() })? {
-            Reply::Description(_, shows) => Ok(shows),
+            Reply::Description(object, shows) => Ok((object, shows)),
             Reply::Error(VerbError::Invalid(_)) => Err(Errno::ENOENT),
             other => Err(errno(&other)),
         }

@@ -3,7 +3,7 @@
 //! Objects have one real place each, as in sysfs; everything else that leads to them is a link.
 
 use super::source::Source;
-use anabranch_host::attribute::{Dir, MODULE, ObjectKind};
+use anabranch_host::attribute::{Attribute, Dir, ObjectKind};
 use anabranch_host::verb::Object;
 use fuser::Errno;
 
@@ -13,11 +13,11 @@ pub(super) enum Node {
     /// A directory that is always there, by its path.
     Fixed(&'static str),
     /// The directory of an object.
-    Object(String, ObjectKind),
+    Object(Box<Object>),
     /// A directory of some attributes of an object.
     Group(String, Dir),
     /// The links of a device to its paths.
-    Multipath(String),
+    Multipath(Box<Object>),
     /// A symbolic link and where it leads.
     Link(String),
     /// An attribute.
@@ -66,42 +66,100 @@ const FIXED: &[(&str, &[&str])] = &[
     ("module", &[]),
 ];
 
+/// Those that hold objects, or links to them.
+const HOLD_OBJECTS: &[&str] = &[
+    "block",
+    "class/block",
+    "class/nvme",
+    "class/nvme-subsystem",
+    CONTROLLERS,
+    SUBSYSTEMS,
+    "kernel/debug/block",
+    "module",
+];
+
 /// Where controllers and subsystems really are.
 const CONTROLLERS: &str = "devices/virtual/nvme-fabrics/ctl";
 const SUBSYSTEMS: &str = "devices/virtual/nvme-subsystem";
 
 /// Everything in a directory.
-pub(super) fn children(node: &Node, source: &dyn Source) -> Result<Vec<Child>, Errno> {
-    match node {
-        Node::Fixed(path) => fixed(path, source),
-        Node::Object(name, kind) => object(name, *kind, source),
-        Node::Group(name, dir) => files(name, *dir, source),
-        Node::Multipath(head) => {
-            let from = format!("{}/multipath", home(&find(&source.objects()?, head)?));
-            let objects = source.objects()?;
-            let paths = objects.iter().filter(|o| is_path(o) && o.head.as_ref() == Some(head));
-            Ok(paths.map(|path| link(&path.name, &from, &home(path))).collect())
-        }
+pub(super) fn children(dir: &Node, source: &dyn Source) -> Result<Vec<Child>, Errno> {
+    let mut children = own(dir, source)?;
+    if holds_objects(dir) {
+        let objects = source.objects()?;
+        children.extend(objects.iter().filter_map(|object| entry(dir, object)));
+    }
+    Ok(children)
+}
+
+/// What has this name in a directory. Of objects only the one that is so called is asked for:
+/// looking something up costs the same however many there are.
+pub(super) fn child(dir: &Node, name: &str, source: &dyn Source) -> Result<Node, Errno> {
+    let own = own(dir, source)?.into_iter().find(|child| child.name == name);
+    if let Some(child) = own {
+        return Ok(child.node);
+    }
+    if !holds_objects(dir) {
+        return Err(Errno::ENOENT);
+    }
+    let (object, _) = source.describe(name)?;
+    entry(dir, &object).map(|child| child.node).ok_or(Errno::ENOENT)
+}
+
+/// What a directory holds besides objects.
+fn own(dir: &Node, source: &dyn Source) -> Result<Vec<Child>, Errno> {
+    match dir {
+        Node::Fixed(path) => Ok(fixed(path)),
+        Node::Object(object) => of_object(object, source),
+        Node::Group(name, dir) => Ok(files(name, *dir, &source.describe(name)?.1)),
+        Node::Multipath(_) => Ok(Vec::new()),
         Node::Link(_) | Node::File(_) => Err(Errno::ENOTDIR),
     }
 }
 
-/// What has this name in a directory.
-pub(super) fn child(node: &Node, name: &str, source: &dyn Source) -> Result<Node, Errno> {
-    let child = children(node, source)?.into_iter().find(|child| child.name == name);
-    child.map(|child| child.node).ok_or(Errno::ENOENT)
+fn holds_objects(dir: &Node) -> bool {
+    match dir {
+        Node::Fixed(path) => HOLD_OBJECTS.contains(path),
+        Node::Object(object) => {
+            matches!(object.kind, ObjectKind::Subsystem | ObjectKind::Controller)
+        }
+        Node::Multipath(_) => true,
+        Node::Group(..) | Node::Link(_) | Node::File(_) => false,
+    }
 }
 
-fn is_path(object: &Object) -> bool {
-    object.kind == ObjectKind::Path
-}
-
-fn is_block(object: &Object) -> bool {
-    matches!(object.kind, ObjectKind::Head | ObjectKind::Path)
-}
-
-fn find(objects: &[Object], name: &str) -> Result<Object, Errno> {
-    objects.iter().find(|object| object.name == name).cloned().ok_or(Errno::ENOENT)
+/// How an object stands in a directory, if it does.
+fn entry(dir: &Node, object: &Object) -> Option<Child> {
+    use ObjectKind::{Controller, Head, Module, Path, Subsystem};
+    let name = object.name.as_str();
+    let linked = |from: &str| Some(link(name, from, &home(object)));
+    let real = || Some(directory(name, Node::Object(Box::new(object.clone()))));
+    match dir {
+        Node::Fixed(path) => match (*path, object.kind) {
+            ("block" | "class/block", Head | Path) => linked(path),
+            ("class/nvme", Controller) | ("class/nvme-subsystem", Subsystem) => linked(path),
+            (CONTROLLERS, Controller) | (SUBSYSTEMS, Subsystem) | ("module", Module) => real(),
+            ("kernel/debug/block", Head | Path) => {
+                Some(directory(name, Node::Group(name.to_owned(), Dir::Debug)))
+            }
+            _ => None,
+        },
+        Node::Object(this) => {
+            let mine = |part: &Option<String>| part.as_ref() == Some(&this.name);
+            match (this.kind, object.kind) {
+                (Subsystem, Controller) if mine(&object.subsystem) => linked(&home(this)),
+                (Subsystem, Head) if mine(&object.subsystem) => real(),
+                (Controller, Path) if mine(&object.controller) => real(),
+                _ => None,
+            }
+        }
+        Node::Multipath(head)
+            if object.kind == Path && object.head.as_ref() == Some(&head.name) =>
+        {
+            linked(&format!("{}/multipath", home(head)))
+        }
+        _ => None,
+    }
 }
 
 /// Where an object really is.
@@ -131,7 +189,7 @@ fn directory(name: &str, node: Node) -> Child {
     Child { name: name.to_owned(), node }
 }
 
-fn fixed(path: &'static str, source: &dyn Source) -> Result<Vec<Child>, Errno> {
+fn fixed(path: &str) -> Vec<Child> {
     let below = FIXED.iter().find(|(fixed, _)| *fixed == path).map_or(&[][..], |(_, below)| below);
     let whole = |name: &str| match path {
         "" => name.to_owned(),
@@ -142,101 +200,54 @@ fn fixed(path: &'static str, source: &dyn Source) -> Result<Vec<Child>, Errno> {
         .iter()
         .filter_map(|name| Some(directory(name, Node::Fixed(known(name)?.0))))
         .collect();
-    let of_kind = |kind: ObjectKind| move |object: &Object| object.kind == kind;
-    let links = |wanted: &dyn Fn(&Object) -> bool| -> Result<Vec<Child>, Errno> {
-        let objects = source.objects()?;
-        let wanted = objects.iter().filter(|object| wanted(object));
-        Ok(wanted.map(|object| link(&object.name, path, &home(object))).collect())
-    };
-    let directories = |kind: ObjectKind| -> Result<Vec<Child>, Errno> {
-        let objects = source.objects()?.into_iter().filter(of_kind(kind));
-        let node = |object: Object| Child {
-            name: object.name.clone(),
-            node: Node::Object(object.name, object.kind),
-        };
-        Ok(objects.map(node).collect())
-    };
-    children.extend(match path {
-        "block" | "class/block" => links(&is_block)?,
-        "class/nvme" => links(&of_kind(ObjectKind::Controller))?,
-        "class/nvme-fabrics" => vec![link("ctl", path, CONTROLLERS)],
-        "class/nvme-subsystem" => links(&of_kind(ObjectKind::Subsystem))?,
-        CONTROLLERS => directories(ObjectKind::Controller)?,
-        SUBSYSTEMS => directories(ObjectKind::Subsystem)?,
-        "kernel/debug/block" => {
-            let disks = source.objects()?.into_iter().filter(is_block);
-            disks
-                .map(|disk| directory(&disk.name, Node::Group(disk.name.clone(), Dir::Debug)))
-                .collect()
-        }
-        "module" => vec![directory(MODULE, Node::Object(MODULE.to_owned(), ObjectKind::Module))],
-        _ => Vec::new(),
-    });
-    Ok(children)
+    if path == "class/nvme-fabrics" {
+        children.push(link("ctl", path, CONTROLLERS));
+    }
+    children
 }
 
 /// The attributes of an object that stand in one place.
-fn files(name: &str, dir: Dir, source: &dyn Source) -> Result<Vec<Child>, Errno> {
-    let shown = source.describe(name)?.into_iter().filter(|attribute| attribute.dir == dir);
-    let file = |attribute: &'static anabranch_host::attribute::Attribute| {
-        let (mode, dir) = (attribute.mode(), attribute.dir);
-        let node =
-            Node::File(File { object: name.to_owned(), attribute: attribute.name, mode, dir });
-        Child { name: attribute.name.to_owned(), node }
+fn files(name: &str, dir: Dir, shown: &[&'static Attribute]) -> Vec<Child> {
+    let file = |attribute: &&'static Attribute| {
+        let (attribute, mode) = (attribute.name, attribute.mode());
+        let node = Node::File(File { object: name.to_owned(), attribute, mode, dir });
+        Child { name: attribute.to_owned(), node }
     };
-    Ok(shown.map(file).collect())
+    shown.iter().filter(|attribute| attribute.dir == dir).map(file).collect()
 }
 
 /// Directories of an object that hold some of its attributes.
 const GROUPS: &[(&str, Dir)] =
     &[("queue", Dir::Queue), ("diag", Dir::Diag), ("parameters", Dir::Parameters)];
 
-fn object(name: &str, kind: ObjectKind, source: &dyn Source) -> Result<Vec<Child>, Errno> {
-    let mut children = files(name, Dir::Device, source)?;
-    let shown = source.describe(name)?;
+/// Attributes, their groups, and links to what the object belongs to.
+fn of_object(this: &Object, source: &dyn Source) -> Result<Vec<Child>, Errno> {
+    let name = this.name.as_str();
+    let (_, shown) = source.describe(name)?;
+    let mut children = files(name, Dir::Device, &shown);
     for (group, dir) in GROUPS {
         if shown.iter().any(|attribute| attribute.dir == *dir) {
             children.push(directory(group, Node::Group(name.to_owned(), *dir)));
         }
     }
-    if kind == ObjectKind::Module {
-        return Ok(children);
-    }
-    let objects = source.objects()?;
-    let this = find(&objects, name)?;
-    let from = home(&this);
-    let to = |name: &str, to: &str| link(name, &from, to);
-    let below =
-        |object: &Object| directory(&object.name, Node::Object(object.name.clone(), object.kind));
-    let mine = Some(name);
-    let of_subsystem = |o: &&Object| o.subsystem.as_deref() == mine;
-    match kind {
+    let from = home(this);
+    let mut to = |name: &str, to: &str| children.push(link(name, &from, to));
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    match this.kind {
         ObjectKind::Module => {}
-        ObjectKind::Subsystem => {
-            let of_it = objects.iter().filter(of_subsystem);
-            children.extend(of_it.filter_map(|o| match o.kind {
-                ObjectKind::Controller => Some(to(&o.name, &home(o))),
-                ObjectKind::Head => Some(below(o)),
-                _ => None,
-            }));
-            children.push(to("subsystem", "class/nvme-subsystem"));
-        }
+        ObjectKind::Subsystem => to("subsystem", "class/nvme-subsystem"),
         ObjectKind::Controller => {
-            let paths = objects.iter().filter(|o| is_path(o) && o.controller.as_deref() == mine);
-            children.extend(paths.map(below));
-            children.push(to("device", CONTROLLERS));
-            children.push(to("subsystem", "class/nvme"));
+            to("device", CONTROLLERS);
+            to("subsystem", "class/nvme");
         }
         ObjectKind::Head => {
-            children.push(directory("multipath", Node::Multipath(name.to_owned())));
-            let subsystem = this.subsystem.as_deref().unwrap_or_default();
-            children.push(to("device", &format!("{SUBSYSTEMS}/{subsystem}")));
-            children.push(to("subsystem", "class/block"));
+            to("device", &format!("{SUBSYSTEMS}/{}", part(&this.subsystem)));
+            to("subsystem", "class/block");
+            children.push(directory("multipath", Node::Multipath(Box::new(this.clone()))));
         }
         ObjectKind::Path => {
-            let controller = this.controller.as_deref().unwrap_or_default();
-            children.push(to("device", &format!("{CONTROLLERS}/{controller}")));
-            children.push(to("subsystem", "class/block"));
+            to("device", &format!("{CONTROLLERS}/{}", part(&this.controller)));
+            to("subsystem", "class/block");
         }
     }
     Ok(children)

@@ -8,10 +8,12 @@ mod head;
 mod latency;
 mod listing;
 mod module;
+mod name;
 mod number;
 mod path;
 mod subsystem;
 
+use self::name::Name;
 use super::Control;
 use super::controller::Controller;
 use super::publish::Condition;
@@ -271,28 +273,39 @@ impl Control {
     }
 
     fn target(&self, object: &str) -> Result<Target, VerbError> {
-        if object == MODULE {
-            return Ok(Target::Module);
-        }
-        for (at, subsystem) in self.subsystems.iter().enumerate() {
-            if subsystem.name() == object {
-                return Ok(Target::Subsystem(at));
-            }
-            for (index, head) in subsystem.heads.iter().enumerate().filter(|(_, h)| h.visible) {
-                if subsystem.head_name(head) == object {
-                    return Ok(Target::Head(at, index));
-                }
-                let is_it =
-                    |path: &&Path| subsystem.path_name(head, path.controller_instance) == object;
-                if let Some(path) = head.paths.iter().find(is_it) {
-                    return Ok(Target::Path(at, index, path.controller));
-                }
-            }
-        }
-        self.find_controller(object).map(Target::Controller).map_err(|_| {
+        Name::parse(object).and_then(|name| self.target_of(name)).ok_or_else(|| {
             let forms = "objects are nvme_core, nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
             VerbError::Invalid(format!("there is no {object} ({forms})"))
         })
+    }
+
+    fn target_of(&self, name: Name) -> Option<Target> {
+        let subsystem = |instance: u32| {
+            let at = self.subsystems.iter().position(|known| known.instance == instance)?;
+            Some((at, &self.subsystems[at]))
+        };
+        let head = |instance: u32, namespace: u32| {
+            let (at, of) = subsystem(instance)?;
+            let is_it = |head: &Head| head.visible && head.instance == namespace;
+            let index = of.heads.iter().position(is_it)?;
+            Some((at, index, &of.heads[index]))
+        };
+        match name {
+            Name::Module => Some(Target::Module),
+            Name::Subsystem(instance) => Some(Target::Subsystem(subsystem(instance)?.0)),
+            Name::Controller(instance) => {
+                let mut known = self.controllers.values().filter(|c| !c.is_discovery());
+                known.find(|c| c.instance == instance).map(|c| Target::Controller(c.id))
+            }
+            Name::Head(instance, namespace) => {
+                head(instance, namespace).map(|(at, index, _)| Target::Head(at, index))
+            }
+            Name::Path(instance, controller, namespace) => {
+                let (at, index, head) = head(instance, namespace)?;
+                let path = head.paths.iter().find(|p| p.controller_instance == controller)?;
+                Some(Target::Path(at, index, path.controller))
+            }
+        }
     }
 
     fn view<'a>(&'a self, target: &Target, figures: &'a Figures<'a>) -> View<'a> {
