@@ -13,6 +13,9 @@ use measured::{Head, MS, READ, SECOND, WRITE, mode, prompt, reads_group, scale};
 
 const MODES: [bool; 2] = [false, true];
 
+/// Miri is slow.
+const LONG: bool = !cfg!(miri);
+
 #[test]
 fn l1_selections_follow_the_weights_within_one_credit_cycle() {
     // Latencies 1 : 3, so three quarters against one; scores 300 and 100.
@@ -29,7 +32,7 @@ fn l1_selections_follow_the_weights_within_one_credit_cycle() {
 #[test]
 fn l1_the_ratio_of_the_weights_is_that_of_the_latencies() {
     for exact in MODES {
-        for ratio in 1..200_u64 {
+        for ratio in (1..200_u64).step_by(if LONG { 1 } else { 37 }) {
             let head = Head::measured("oo", mode(exact), &[10_000, 10_000 * ratio]);
             let scale = u64::from(scale(exact));
             // scale * r / (1 + r), rounded down; scores of 10^5 and 10^5 / r.
@@ -174,7 +177,7 @@ fn l6_reads_do_not_change_the_weights_of_writes() {
             head.compute();
             let stats = |head: &Head| [0, 1].map(|i| head.stat_of(i, other, SizeBucket::FIRST));
             let before = stats(&head);
-            for round in 1..50 {
+            for round in 1..if LONG { 50 } else { 5 } {
                 head.complete(0, op, round * MS);
                 head.complete(1, op, MS);
                 head.compute();
@@ -423,7 +426,7 @@ fn opposites(size_buckets: bool, exact: bool) -> Head {
         ..LatencyParameters::default()
     };
     head.parameters = Parameters { latency, ..head.parameters };
-    for _ in 0..200 {
+    for _ in 0..if LONG { 200 } else { 50 } {
         for (path, bytes, latency_ns) in
             [(0, 16 << 10, MS), (0, 64 << 10, 9 * MS), (1, 16 << 10, 9 * MS), (1, 64 << 10, MS)]
         {
@@ -474,7 +477,7 @@ fn l14_twin_by_default_each_group_follows_its_weights_whatever_the_others_do() {
 fn l14_kernel_exact_groups_share_a_pointer_and_so_disturb_each_other() {
     // Weights of 57 : 6 and 6 : 57, and yet neither group gets three quarters of what it likes.
     let mut head = opposites(true, true);
-    let rounds = 20 * weights_of(&head, 4096).iter().sum::<u32>();
+    let rounds = if LONG { 20 } else { 4 } * weights_of(&head, 4096).iter().sum::<u32>();
     let used = alternate(&mut head, rounds);
     assert!(used[0][0] < rounds * 3 / 4 && used[1][1] < rounds * 3 / 4, "{used:?}");
     // Alone, each follows its weights.
