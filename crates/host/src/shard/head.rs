@@ -112,7 +112,7 @@ impl PathState {
             worker: self.worker,
             queue: self.queue,
             shared: &self.load.shared,
-            node: &self.load.nodes[usize::from(self.node)],
+            node: self.load.node(self.node),
             local: &self.local,
         }
     }

@@ -124,7 +124,7 @@ impl Case {
         for _ in 0..count {
             let rows = black_box(self.rows.as_slice());
             let (parameters, now_ns) = (&self.parameters, self.now_ns);
-            self.explain.before(parameters, rows, OpClass::Read, BYTES);
+            self.explain.before(parameters, rows, OpClass::Read, BYTES, now_ns);
             let choice = self.selector.select(parameters, rows, OpClass::Read, BYTES, now_ns);
             let choice = choice.expect("every path is usable");
             self.explain.after(choice, OpClass::Read, BYTES, now_ns);

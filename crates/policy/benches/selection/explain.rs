@@ -5,8 +5,7 @@
 
 use crate::row::Row;
 use anabranch_policy::{
-    AsCandidate, Choice, LatencyInputs, OpClass, Parameters, Policy, Reason, SizeClass,
-    latency_inputs,
+    AsCandidate, Choice, Inputs, OpClass, Parameters, Reason, SizeClass, inputs,
 };
 
 /// One choice in so many is noted.
@@ -20,9 +19,6 @@ const CANDIDATES: usize = 8;
 
 /// Choices by size class and reason.
 type Counters = [[u64; Reason::ALL.len()]; SizeClass::COUNT];
-
-/// What the policy is about to see of a path.
-type Inputs = (bool, u32, u64, LatencyInputs);
 
 /// When, what, where to and why, and the inputs of the first candidates.
 type Sample = (u64, OpClass, u32, Choice, [Option<Inputs>; CANDIDATES]);
@@ -55,9 +51,10 @@ impl Explain {
         rows: &[Row],
         op: OpClass,
         bytes: u32,
+        now_ns: u64,
     ) {
         if self.left == 1 {
-            self.look(parameters, rows, op, bytes);
+            self.look(parameters, rows, op, bytes, now_ns);
         }
     }
 
@@ -74,17 +71,17 @@ impl Explain {
     }
 
     #[cold]
-    fn look(&mut self, parameters: &Parameters, rows: &[Row], op: OpClass, bytes: u32) {
+    fn look(
+        &mut self,
+        parameters: &Parameters,
+        rows: &[Row],
+        op: OpClass,
+        bytes: u32,
+        now_ns: u64,
+    ) {
         self.inputs.clear();
-        self.inputs.extend(rows.iter().map(|row| {
-            let path = row.candidate();
-            let latency = match parameters.policy {
-                Policy::Latency => latency_inputs(parameters, path.load, op, bytes),
-                _ => LatencyInputs::default(),
-            };
-            let ledger = path.load.controller;
-            (path.usable, ledger.nr_active(), ledger.in_flight_bytes(), latency)
-        }));
+        let inputs = rows.iter().map(|row| inputs(parameters, row.candidate(), op, bytes, now_ns));
+        self.inputs.extend(inputs);
     }
 
     #[cold]

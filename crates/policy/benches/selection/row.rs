@@ -28,6 +28,9 @@ impl Common {
     }
 }
 
+/// Stands for a node that does not exist.
+static NOWHERE: NodeLatency = NodeLatency::new();
+
 /// One path as one worker has it.
 pub(crate) struct Row {
     common: Common,
@@ -65,7 +68,7 @@ impl Row {
             worker: self.worker,
             queue: self.queue,
             shared: &self.common.path.0,
-            node: &self.common.path.1[usize::from(self.node)],
+            node: self.common.path.1.get(usize::from(self.node)).unwrap_or(&NOWHERE),
             local: &self.local,
         }
     }
