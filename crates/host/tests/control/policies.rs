@@ -369,6 +369,25 @@ fn what_is_set_about_latency_stays_with_the_device_over_policies_and_reconnects(
 }
 
 #[test]
+fn parameters_of_historical_service_time_are_numbers_in_their_ranges() {
+    let mut rig = Rig::connected(1);
+    let of = |rig: &Rig| {
+        let historical = rig.head(HEAD).unwrap().parameters.historical;
+        (historical.base_weight.get(), historical.threshold_multiplier)
+    };
+    assert_eq!(of(&rig), (972, 0));
+    for (name, value) in [("hst_base_weight", "0x3ff"), ("hst_threshold_multiplier", "4294967295")]
+    {
+        rig.set(SUBSYSTEM, name, value).unwrap();
+        let error = rig.set(SUBSYSTEM, name, "4294967296").unwrap_err();
+        assert!(matches!(error, VerbError::OutOfRange(_)), "{name}: {error}");
+    }
+    assert_eq!(of(&rig), (1023, u32::MAX), "what the workers go by");
+    let error = rig.set(SUBSYSTEM, "hst_base_weight", "1024").unwrap_err().to_string();
+    assert!(error.contains("1023"), "{error}");
+}
+
+#[test]
 fn explain_sample_is_one_in_64_at_first() {
     let mut rig = Rig::connected(1);
     assert_eq!(rig.get(HEAD, "explain_sample"), Ok(String::from("64")));
@@ -378,10 +397,12 @@ fn explain_sample_is_one_in_64_at_first() {
 }
 
 /// Attribute, a value that is refused, the value in force, another; whether remembered choices go.
-const OF_SUBSYSTEMS: [(&str, &str, &str, &str, bool); 3] = [
+const OF_SUBSYSTEMS: [(&str, &str, &str, &str, bool); 5] = [
     ("iopolicy", "round", "queue-depth", "numa", true),
     ("kernel_exact", "yes", "0", "1", true),
     ("queue_depth_scope", "hctx", "controller", "sum", false),
+    ("hst_base_weight", "1024", "972", "1023", false),
+    ("hst_threshold_multiplier", "-1", "0", "2", false),
 ];
 
 #[test]

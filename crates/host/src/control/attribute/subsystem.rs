@@ -6,7 +6,7 @@ use crate::control::Control;
 use crate::event::HostEvent;
 use crate::verb::PolicySource;
 use alloc::string::{String, ToString};
-use anabranch_policy::{Parameters, Policy, Scope};
+use anabranch_policy::{BaseWeight, InvalidBaseWeight, Parameters, Policy, Scope};
 
 pub(super) const TABLE: &[Attribute] = &[
     rw(
@@ -39,6 +39,29 @@ pub(super) const TABLE: &[Attribute] = &[
         "whose commands queue-depth compares: controller, namespace, queue-pair, worker or sum",
         |v| Some(v.subsystem?.parameters.scope.to_string()),
         set_scope,
+    ),
+    rw(
+        S,
+        "hst_base_weight",
+        "historical-service-time: how much of the history a short service time leaves, in 1/1024; \
+         0 to 1023",
+        |v| Some(v.subsystem?.parameters.historical.base_weight.to_string()),
+        set_base_weight,
+    ),
+    rw(
+        S,
+        "hst_threshold_multiplier",
+        "historical-service-time: paths whose histories differ by no more than this factor are \
+         told apart by their commands in flight; 0: always by history",
+        |v| Some(v.subsystem?.parameters.historical.threshold_multiplier.to_string()),
+        |control, target, value, _| {
+            let factor = number::parse_u32(value)?;
+            let set = |parameters: &mut Parameters| {
+                parameters.historical.threshold_multiplier = factor;
+            };
+            change(control, target, Remembered::Keep, set);
+            Ok(())
+        },
     ),
     ro(S, "subsysnqn", "NQN of the subsystem", |v| Some(v.subsystem?.identity.nqn.to_string())),
     ro(S, "subsystype", "always nvm: discovery subsystems are not kept", |_| {
@@ -120,5 +143,20 @@ fn set_scope(
 ) -> Result<(), Refused> {
     let scope: Scope = value.parse().map_err(Refused::of)?;
     change(control, target, Remembered::Keep, |parameters| parameters.scope = scope);
+    Ok(())
+}
+
+/// What was measured before stays: the next service times count by the new weight.
+fn set_base_weight(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let weight = u16::try_from(number::parse_u32(value)?).map_err(|_| InvalidBaseWeight);
+    let weight = weight.and_then(BaseWeight::new).map_err(Refused::of)?;
+    change(control, target, Remembered::Keep, |parameters| {
+        parameters.historical.base_weight = weight;
+    });
     Ok(())
 }
