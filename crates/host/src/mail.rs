@@ -301,6 +301,8 @@ pub struct HeadStats {
     pub requeued_no_usable_path: u64,
     /// Commands that found no available path and failed (`io_fail_no_available_path_count`).
     pub failed_no_available_path: u64,
+    /// Choices under `io-affinity` while no path belonged to this worker.
+    pub affinity_misses: u64,
     /// What `stat` counts.
     pub stat: BlockStat,
     /// Latency of requests completed well, ns; nothing is kept before the first.

@@ -12,19 +12,25 @@ use anabranch_proto::machine::WorkerId;
 /// As long as no path of the head has a set of its own, worker *w* has path *w mod paths*, and when
 /// that one fails it may use every other. Once some path has one, the others belong to nobody.
 pub(super) fn of_paths(head: &Head, config: &HostConfig) -> Vec<Vec<Affinity>> {
+    let unset = is_unset(head);
+    let paths = 0..head.paths.len();
+    paths.map(|index| to_workers(&workers_of(head, index, config), unset, config)).collect()
+}
+
+fn is_unset(head: &Head) -> bool {
+    head.paths.iter().all(|path| path.io_affinity.is_none())
+}
+
+/// The data workers, from 0, that a path of a head belongs to.
+pub(super) fn workers_of(head: &Head, index: usize, config: &HostConfig) -> BTreeSet<u16> {
     let paths = head.paths.len();
-    let unset = head.paths.iter().all(|path| path.io_affinity.is_none());
-    let of_path = |index: usize| {
-        let path = &head.paths[index];
-        let default = || (0..config.data_workers).filter(|&w| usize::from(w) % paths == index);
-        let workers: BTreeSet<u16> = match &path.io_affinity {
-            Some(workers) => workers.iter().copied().filter(|&w| w < config.data_workers).collect(),
-            None if unset => default().collect(),
-            None => BTreeSet::new(),
-        };
-        to_workers(&workers, unset, config)
-    };
-    (0..paths).map(of_path).collect()
+    match &head.paths[index].io_affinity {
+        Some(workers) => workers.iter().copied().filter(|&w| w < config.data_workers).collect(),
+        None if is_unset(head) => {
+            (0..config.data_workers).filter(|&w| usize::from(w) % paths == index).collect()
+        }
+        None => BTreeSet::new(),
+    }
 }
 
 /// How each data worker stands to a path that belongs to `workers`.

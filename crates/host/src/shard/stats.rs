@@ -107,6 +107,7 @@ impl StatsTable {
             in_flight: 0,
             requeued_no_usable_path: 0,
             failed_no_available_path: 0,
+            affinity_misses: 0,
             stat: BlockStat::default(),
             latency_ns: None,
         };
@@ -159,8 +160,9 @@ impl Shard {
                 let latency = || Box::new(latency_report(parameters, path.load()));
                 stats.latency = (detail == Detail::Latency).then(latency);
             }
-            let waiting = head.active + head.held.len();
-            self.stats.heads[head.stats as usize].in_flight = waiting;
+            let stats = &mut self.stats.heads[head.stats as usize];
+            stats.in_flight = head.active + head.held.len();
+            stats.affinity_misses = head.selector.affinity_misses();
         }
         let paths = self.stats.paths.iter().filter(|path| path.head != NOBODY);
         let heads = self.stats.heads.iter().filter(|head| head.head != NOBODY);

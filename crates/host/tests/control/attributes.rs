@@ -169,7 +169,8 @@ fn m21_queue_depth_and_numa_nodes_show_under_their_policy_only() {
     }
 }
 
-fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
+/// One worker's figures about the device and its first path.
+pub(crate) fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
     let path = PathStats {
         head,
         controller: ControllerId(0),
@@ -193,6 +194,7 @@ fn stats(head: anabranch_host::topology::HeadId, times: u64) -> ShardStats {
         in_flight: 0,
         requeued_no_usable_path: 10 * times,
         failed_no_available_path: 20 * times,
+        affinity_misses: 4,
         stat: BlockStat::default(),
         latency_ns: None,
     };
@@ -210,6 +212,7 @@ fn m22_counters_are_summed_over_workers_and_can_be_reset() {
     ];
     rig.stats.insert(1, stats(head, 1));
     rig.stats.insert(2, stats(head, 1));
+    assert_eq!(rig.get("nvme0n1", "io_affinity_map_misses"), Ok("8".to_string()));
     for (object, name, value) in counters {
         assert_eq!(rig.get(object, name), Ok(value.to_string()));
         assert!(rig.set(object, name, "5").is_err(), "only 0");

@@ -1,10 +1,17 @@
 //! What can be set and seen about policies: ranges, errors, what is shown under which policy, and
 //! how far a value reaches.
 
+use crate::attributes::stats;
 use crate::fake::{Fake, Space};
 use crate::rig::{NQN, Rig};
+use anabranch_host::mail::{PathStats, ShardStats};
+use anabranch_host::topology::ControllerId;
 use anabranch_host::verb::{PolicySource, VerbError};
-use anabranch_policy::{Charge, Ledgers, Load, Local, OpClass, Policy, Scope, finish, start};
+use anabranch_policy::{
+    Affinity, AnaRank, Candidate, Charge, LOCAL_DISTANCE, LatencyReport, Ledgers, Load, Local,
+    OpClass, Policy, Sampled, Scope, SizeBucket, compute_weights, finish, latency_report, sample,
+    start,
+};
 
 const SUBSYSTEM: &str = "nvme-subsys0";
 const HEAD: &str = "nvme0n1";
@@ -385,6 +392,137 @@ fn parameters_of_historical_service_time_are_numbers_in_their_ranges() {
     assert_eq!(of(&rig), (1023, u32::MAX), "what the workers go by");
     let error = rig.set(SUBSYSTEM, "hst_base_weight", "1024").unwrap_err().to_string();
     assert!(error.contains("1023"), "{error}");
+}
+
+/// Data of one worker about two paths: reads took 1 and 3 us, the weights are due to that.
+fn measured(rig: &Rig) -> [LatencyReport; 2] {
+    let parameters = rig.head(HEAD).unwrap().parameters;
+    let locals = [Local::new(), Local::new()];
+    let paths = [0, 1].map(|id| (rig.path(HEAD, id).unwrap(), rig.controller(id).unwrap()));
+    let candidates = [0, 1].map(|at| Candidate {
+        usable: true,
+        rank: AnaRank::Optimized,
+        numa_distance: LOCAL_DISTANCE,
+        affinity: Affinity::Own,
+        load: Load {
+            controller: &paths[at].1.load.ledger,
+            workers: &paths[at].1.load.workers,
+            worker: 0,
+            queue: 0,
+            shared: &paths[at].0.load.shared,
+            node: &paths[at].0.load.nodes[0],
+            local: &locals[at],
+        },
+    });
+    for (candidate, taken_ns) in candidates.iter().zip([1_000, 3_000]) {
+        let charge = start(&parameters, candidate.load, OpClass::Read, 4096, 0);
+        let sampled = sample(&parameters, charge, candidate.load, 2, taken_ns);
+        if let Sampled::BatchClosed(group) = sampled {
+            compute_weights(&parameters, &candidates, group);
+        }
+        finish(charge, Ledgers::from(candidate.load));
+    }
+    let too_long = start(&parameters, candidates[1].load, OpClass::Other, 0, 0);
+    assert_eq!(sample(&parameters, too_long, candidates[1].load, 2, 1 << 31), Sampled::TooLong);
+    finish(too_long, Ledgers::from(candidates[1].load));
+    candidates.map(|candidate| latency_report(&parameters, candidate.load))
+}
+
+fn told(rig: &mut Rig, worker: u16, reports: [LatencyReport; 2]) {
+    let head = rig.head(HEAD).unwrap().id;
+    let path = |(id, report)| PathStats {
+        controller: ControllerId(id),
+        latency: Some(Box::new(report)),
+        ..stats(head, 1).paths.remove(0)
+    };
+    let paths = [0, 1].into_iter().zip(reports).map(path).collect();
+    rig.stats.insert(worker, ShardStats { paths, ..ShardStats::default() });
+}
+
+#[test]
+fn l12_latency_stat_has_the_columns_of_the_series_on_device_and_path() {
+    let mut rig = Rig::connected_twice(2);
+    under(&mut rig, "latency");
+    let none = "0 0 0 0 0 0 0";
+    let nothing = format!("{none} {none} {none}");
+    let empty = format!(
+        "nvme0c0n1:\ncpu 0 : {nothing}\ncpu 1 : {nothing}\n\
+         nvme0c1n1:\ncpu 0 : {nothing}\ncpu 1 : {nothing}"
+    );
+    assert_eq!(rig.get(HEAD, "latency_stat"), Ok(empty));
+    assert_eq!(rig.get("nvme0c0n1", "latency_stat"), Ok(["0"; 12].join(" ")));
+
+    // weight credit score smoothed_ns selected samples ignored; reads, writes, others.
+    let reports = measured(&rig);
+    told(&mut rig, 2, reports);
+    let ignored = "0 0 0 0 0 0 1";
+    let text = format!(
+        "nvme0c0n1:\ncpu 0 : {nothing}\ncpu 1 : 96 0 1000000 1000 0 1 0 {none} {none}\n\
+         nvme0c1n1:\ncpu 0 : {nothing}\ncpu 1 : 31 0 333333 3000 0 1 0 {none} {ignored}"
+    );
+    assert_eq!(rig.get(HEAD, "latency_stat"), Ok(text));
+    // weight selected samples ignored; workers without a weight do not count in its mean.
+    told(&mut rig, 1, reports);
+    let path = rig.get("nvme0c1n1", "latency_stat");
+    assert_eq!(path, Ok(String::from("31 0 2 0 0 0 0 0 0 0 0 2")));
+    assert!(rig.set(HEAD, "latency_stat", "0").is_err(), "read-only");
+}
+
+#[test]
+fn l12_with_size_buckets_each_size_has_a_line() {
+    let mut rig = Rig::connected_twice(1);
+    under(&mut rig, "latency");
+    rig.set(HEAD, "latency_size_buckets", "1").unwrap();
+    let reports = measured(&rig);
+    told(&mut rig, 1, reports);
+    let text = rig.get(HEAD, "latency_stat").unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2 * (1 + SizeBucket::COUNT));
+    assert!(lines[1].starts_with("cpu 0 <=16k : 96 0 1000000 1000 0 1 0 "), "{text}");
+    assert!(lines[2].starts_with("cpu 0 32k : 0 0 0 0 0 0 0 "), "{text}");
+    assert_eq!(lines[8], "nvme0c1n1:");
+    let text = rig.get("nvme0c0n1", "latency_stat").unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), SizeBucket::COUNT);
+    assert_eq!(lines[0], "<=16k : 96 0 1 0 0 0 0 0 0 0 0 0");
+    assert_eq!(lines[6], ">512k : 0 0 0 0 0 0 0 0 0 0 0 0");
+}
+
+#[test]
+fn d5_io_affinity_is_a_bitmap_of_workers_per_path() {
+    use Affinity::{Mapped, Own, Unmapped};
+    let mut config = crate::rig::config(4);
+    config.worker_nodes = vec![0, 0, 1, 1];
+    let mut rig = Rig::with(config);
+    for port in 1..=2 {
+        rig.put(port, Fake::new(NQN, port));
+        rig.connect_ok(port, |_| ());
+    }
+    let of = |rig: &Rig| [0, 1].map(|id| rig.path(HEAD, id).unwrap().affinity);
+    let paths = ["nvme0c0n1", "nvme0c1n1"];
+    assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["5", "a"], "the workers in turn");
+    let [first, second] = of(&rig);
+    assert_eq!((first[0], first[2], second[1], second[3]), (Own, Own, Own, Own));
+    for value in ["", "0", "0x1", "g", "-1", "1,"] {
+        let error = rig.set(paths[1], "io_affinity", value).unwrap_err();
+        assert!(matches!(error, VerbError::Invalid(_)), "{value:?}: {error}");
+    }
+    let error = rig.set(paths[1], "io_affinity", "10").unwrap_err();
+    assert!(matches!(&error, VerbError::OutOfRange(text) if text.contains("0 to 3")), "{error}");
+    assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["5", "a"]);
+
+    rig.set(paths[1], "io_affinity", "3\n").unwrap();
+    assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["0", "3"], "without one: nobody's");
+    assert_eq!(of(&rig), [vec![Unmapped; 4], vec![Own, Own, Mapped, Mapped]]);
+    rig.set(paths[0], "io_affinity", "0C").unwrap();
+    assert_eq!(of(&rig)[0], [Mapped, Mapped, Own, Own]);
+    let epoch = rig.topology.epoch;
+    rig.set(paths[0], "io_affinity", "c").unwrap();
+    assert_eq!(rig.topology.epoch, epoch, "the same value has no effect");
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["c", "3"], "over a reconnect");
+    assert!(rig.get(HEAD, "io_affinity").is_err(), "absent on the device");
 }
 
 #[test]

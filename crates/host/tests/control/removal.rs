@@ -37,6 +37,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         in_flight,
         requeued_no_usable_path: 10,
         failed_no_available_path: 20,
+        affinity_misses: 4,
         stat: BlockStat::default(),
         latency_ns: None,
     };

@@ -1,7 +1,7 @@
 //! Attributes of devices (heads).
 
 use super::ObjectKind::Head as H;
-use super::{Attribute, Dir, Figures, Refused, Target, number, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, number, ro, rw};
 use crate::control::Control;
 use crate::mail::HeadStats;
 use crate::topology::HeadId;
@@ -57,6 +57,13 @@ pub(super) const TABLE: &[Attribute] = &[
         set_explain_sample,
     )
     .at(Dir::Debug),
+    ro(
+        H,
+        "io_affinity_map_misses",
+        "choices under io-affinity by workers that no path belonged to",
+        |v| Some(sum(v.head?.id, v.figures, |head| head.affinity_misses).to_string()),
+    )
+    .at(Dir::Diag),
 ];
 
 fn set_explain_sample(

@@ -1,12 +1,18 @@
 //! Attributes of the policy `latency`, in debugfs as in the series that proposes it. They belong to
 //! the device and can be set under any policy.
 
-use super::ObjectKind::Head as H;
+use super::ObjectKind::{Head as H, Path as P};
 use super::head::head_of;
-use super::{Attribute, Dir, Figures, Refused, Target, View, number, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, View, number, ro, rw};
 use crate::control::Control;
+use crate::control::subsystem::{Head, Path};
+use alloc::format;
 use alloc::string::{String, ToString};
-use anabranch_policy::{BatchTimeout, EwmaShift, InvalidShift, LatencyParameters};
+use alloc::vec::Vec;
+use anabranch_policy::{
+    BatchTimeout, EwmaShift, InvalidShift, LatencyParameters, LatencyReport, LatencySummary,
+    OpClass, SizeBucket,
+};
 
 pub(super) const HEAD: &[Attribute] = &[
     rw(
@@ -62,7 +68,77 @@ pub(super) const HEAD: &[Attribute] = &[
         },
     )
     .at(Dir::Debug),
+    ro(
+        H,
+        "latency_stat",
+        "per path a line with its name, then a line per data worker; for reads, writes and others: \
+         weight credit score smoothed_ns selected samples ignored; with latency_size_buckets a \
+         line per worker and size",
+        stat_of_head,
+    )
+    .at(Dir::Debug),
 ];
+
+pub(super) const PATH: &[Attribute] = &[ro(
+    P,
+    "latency_stat",
+    "for reads, writes and others: weight (mean over the workers that have one) selected samples \
+     ignored (sums over all workers); with latency_size_buckets a line per size",
+    |v| Some(stat_of_path(v.head?, &reports(v, v.path?)?)),
+)
+.at(Dir::Debug)];
+
+/// What each data worker knows about a path, in order.
+fn reports(view: &View<'_>, path: &Path) -> Option<Vec<LatencyReport>> {
+    let head = view.head?.id;
+    let of_worker = |worker: u16| {
+        let shards = view.figures.iter().filter(|(from, _)| from.0 == worker);
+        let paths = shards.flat_map(|(_, stats)| &stats.paths);
+        let mut known = paths.filter(|p| p.head == head && p.controller == path.controller);
+        // A path that has left and come back stands there twice; one of the two is measured.
+        known.find_map(|path| path.latency.as_deref().copied()).unwrap_or_default()
+    };
+    Some((1..=view.control.env.config.data_workers).map(of_worker).collect())
+}
+
+/// The size classes that are told apart, with what stands before the colon of their lines.
+fn sizes(head: &Head) -> Vec<(SizeBucket, String)> {
+    if head.latency.size_buckets {
+        SizeBucket::all().map(|bucket| (bucket, format!("{} ", bucket.name()))).collect()
+    } else {
+        alloc::vec![(SizeBucket::FIRST, String::new())]
+    }
+}
+
+/// Reads, writes and others, with a space between.
+fn columns<T: ToString>(of: impl Fn(OpClass) -> T) -> String {
+    OpClass::ALL.map(|op| of(op).to_string()).join(" ")
+}
+
+fn stat_of_head(view: &View<'_>) -> Option<String> {
+    let (subsystem, head) = (view.subsystem?, view.head?);
+    let mut lines = Vec::new();
+    for path in &head.paths {
+        lines.push(format!("{}:", subsystem.path_name(head, path.controller_instance)));
+        for (worker, report) in reports(view, path)?.iter().enumerate() {
+            for (bucket, size) in sizes(head) {
+                let columns = columns(|op| report.stat(op, bucket));
+                lines.push(format!("cpu {worker} {size}: {columns}"));
+            }
+        }
+    }
+    Some(lines.join("\n"))
+}
+
+fn stat_of_path(head: &Head, reports: &[LatencyReport]) -> String {
+    let line = |(bucket, size): (SizeBucket, String)| {
+        let columns = columns(|op| -> LatencySummary {
+            reports.iter().map(|report| report.stat(op, bucket)).collect()
+        });
+        if size.is_empty() { columns } else { format!("{size}: {columns}") }
+    };
+    sizes(head).into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
 
 fn switch(view: &View<'_>, of: fn(&LatencyParameters) -> bool) -> Option<String> {
     Some(u8::from(of(&view.head?.latency)).to_string())

@@ -7,6 +7,7 @@ mod duration;
 mod head;
 mod latency;
 mod listing;
+mod mask;
 mod module;
 mod name;
 mod number;
@@ -176,7 +177,7 @@ const fn rw(
 pub fn all() -> impl Iterator<Item = &'static Attribute> {
     let module = module::TABLE.iter().chain(subsystem::TABLE);
     let disks = disk::HEAD.iter().chain(head::TABLE).chain(disk::PATH).chain(path::TABLE);
-    module.chain(controller::TABLE).chain(disks).chain(latency::HEAD)
+    module.chain(controller::TABLE).chain(disks).chain(latency::HEAD).chain(latency::PATH)
 }
 
 /// An object by its place in the tables.

@@ -2,8 +2,9 @@
 
 use super::ObjectKind::Path as P;
 use super::head::reset;
-use super::{Attribute, Dir, Figures, Refused, Target, View, number, ro, rw};
+use super::{Attribute, Dir, Figures, Refused, Target, View, mask, number, ro, rw};
 use crate::control::Control;
+use crate::control::affinity::workers_of;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -56,6 +57,18 @@ pub(super) const TABLE: &[Attribute] = &[
     }),
     rw(
         P,
+        "io_affinity",
+        "data workers that it belongs to under io-affinity, a hexadecimal bitmap; until one is \
+         written the workers have the paths in turn, after that a path without belongs to nobody",
+        |v| {
+            let (head, path, config) = (v.head?, v.path?, &v.control.env.config);
+            let index = head.paths.iter().position(|other| core::ptr::eq(other, path))?;
+            Some(mask::print(&workers_of(head, index, config), config.data_workers))
+        },
+        set_affinity,
+    ),
+    rw(
+        P,
         "multipath_failover_count",
         "commands that left it for another path; writing 0 resets it",
         |v| Some(failovers(v).saturating_sub(v.path?.failovers_base).to_string()),
@@ -90,6 +103,24 @@ fn set_relative_throughput(
         && let Some(controller) = control.controllers.get(controller)
     {
         controller.load.ledger.set_relative_throughput(weight);
+    }
+    Ok(())
+}
+
+/// Belongs to the path, as in device-mapper: it is set anew for one that was removed and added.
+fn set_affinity(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    _figures: &Figures<'_>,
+) -> Result<(), Refused> {
+    let workers = mask::parse(value, control.env.config.data_workers)?;
+    if let Target::Path(at, head, controller) = *target
+        && let Some(path) = control.subsystems[at].heads[head].path_mut(controller)
+        && path.io_affinity.as_ref() != Some(&workers)
+    {
+        path.io_affinity = Some(workers);
+        control.env.dirty = true;
     }
     Ok(())
 }
