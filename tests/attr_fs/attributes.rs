@@ -61,6 +61,18 @@ const ROWS: &[Row] = &[
         &["namespace", "queue-pair", "worker", "sum", "controller"],
         &[("host", Errno::INVAL)],
     ),
+    row(
+        S,
+        "hst_base_weight",
+        &["0", "1023", "972"],
+        &[("1024", Errno::INVAL), ("-1", Errno::INVAL), ("4294967296", Errno::RANGE)],
+    ),
+    row(
+        S,
+        "hst_threshold_multiplier",
+        &["2", "4294967295", "0"],
+        &[("-1", Errno::INVAL), ("x", Errno::INVAL), ("4294967296", Errno::RANGE)],
+    ),
     row(C, "reconnect_delay", &["2", "0.5", "10"], NOT_0),
     row(C, "ctrl_loss_tmo", &["off", "1", "600"], SECONDS),
     row(C, "fast_io_fail_tmo", &["5", "off"], SECONDS),
@@ -102,6 +114,12 @@ const ROWS: &[Row] = &[
         good: &["0", "100", "4", "1"],
         bad: &[("101", Errno::INVAL), ("-1", Errno::INVAL), ("4294967296", Errno::RANGE)],
     },
+    row(
+        P,
+        "io_affinity",
+        &["3", "2", "1"],
+        &[("0", Errno::INVAL), ("0x1", Errno::INVAL), ("80000000", Errno::RANGE)],
+    ),
     row(P, "multipath_failover_count", &["0"], COUNTER),
 ];
 
