@@ -17,6 +17,8 @@ fn statements() -> BTreeSet<String> {
         .chain(ids('M', (1..=22).collect()))
         .chain(ids('L', (1..=14).collect()))
         .chain(ids('T', (1..=5).collect()))
+        .chain(ids('Q', (1..=4).collect()))
+        .chain(ids('D', (1..=5).collect()))
         .chain(ids('C', (1..=68).chain(72..=73).collect()))
         .collect()
 }
