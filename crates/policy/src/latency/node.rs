@@ -195,3 +195,56 @@ impl Default for Batches {
         Batches([const { Batch::new() }; GROUPS])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchTimeout, Local};
+
+    const SLOT: usize = 0;
+
+    /// Each batch that is brought is closed, and replaces what was known.
+    fn prompt() -> LatencyParameters {
+        LatencyParameters {
+            batch_timeout: BatchTimeout::from_secs(0),
+            ewma_shift: crate::EwmaShift::new(0).unwrap(),
+            ..LatencyParameters::default()
+        }
+    }
+
+    #[test]
+    fn who_finds_the_seat_taken_brings_its_samples_next_time() {
+        let (node, local) = (NodeLatency::new(), Local::new());
+        let own = local.samples(SLOT);
+        let seat = &node.batches.0[SLOT].seat;
+        seat.store(TAKEN, Ordering::Relaxed);
+        for latency_ns in [100, 200] {
+            own.add(latency_ns);
+            assert!(!node.bring(SLOT, own, &prompt(), 5));
+        }
+        assert_eq!(node.smoothed_ns(SLOT), 0);
+        seat.store(0, Ordering::Relaxed);
+        own.add(600);
+        assert!(node.bring(SLOT, own, &prompt(), 6));
+        assert_eq!(node.smoothed_ns(SLOT), 300, "the mean of all three");
+        own.add(50);
+        assert!(node.bring(SLOT, own, &prompt(), 6));
+        assert_eq!(node.smoothed_ns(SLOT), 50, "nothing is brought twice");
+    }
+
+    #[test]
+    fn who_has_the_seat_empties_the_batch_for_a_reset() {
+        let (node, local) = (NodeLatency::new(), Local::new());
+        local.samples(SLOT).add(100);
+        assert!(node.bring(SLOT, local.samples(SLOT), &prompt(), 5));
+        let batch = &node.batches.0[SLOT];
+        batch.seat.store(TAKEN, Ordering::Relaxed);
+        node.reset();
+        node.reset();
+        batch.set(700, 7, 5);
+        batch.leave();
+        assert_eq!(batch.seat.load(Ordering::Relaxed), 0);
+        assert_eq!((batch.sum_ns.load(Ordering::Relaxed), node.smoothed_ns(SLOT)), (0, 0));
+        assert_eq!(batch.closed_ns.load(Ordering::Relaxed), NEVER);
+    }
+}
