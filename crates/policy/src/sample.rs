@@ -22,8 +22,8 @@ pub enum Sampled {
 /// Tells the policy how long a command took.
 ///
 /// For each command that ended well and whose charge is of the present policy epoch
-/// ([`Charge::epoch`]). `load` is that of the worker that submitted it, wherever the completion came
-/// in; `paths` is how many paths the head has, usable or not.
+/// ([`Charge::epoch`]). `load` is that of the worker that submitted it, wherever the completion
+/// came in; `paths` is how many paths the head has, usable or not.
 #[inline]
 pub fn sample(
     parameters: &Parameters,

@@ -397,8 +397,8 @@ fn l13_selection_writes_nothing_that_is_shared_and_computes_no_weight() {
 
 #[test]
 fn l13_what_selection_touches_without_size_buckets_is_one_cache_line() {
-    assert_eq!(align_of::<Local>(), 64);
-    assert_eq!(size_of::<Local>(), 21 * 64);
+    assert_eq!(align_of::<Local>(), 128);
+    assert_eq!(size_of::<Local>(), 1408);
     // Weights that selection reads are not on the lines that completions write.
     assert_eq!(align_of::<NodeLatency>(), 128);
     assert_eq!(size_of::<NodeLatency>(), 1024);

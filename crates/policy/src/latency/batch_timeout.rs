@@ -7,8 +7,8 @@ use core::str::FromStr;
 /// How long samples are gathered before they are averaged. 15 s unless set; 0 closes a batch at
 /// each completion.
 ///
-/// The series takes whole seconds. Here a unit may follow, for what is shorter, and what was written
-/// is what is read: `15` reads back as `15`, `200ms` as `200ms`.
+/// The series takes whole seconds. Here a unit may follow, for what is shorter, and what was
+/// written is what is read: `15` reads back as `15`, `200ms` as `200ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchTimeout {
     count: u32,

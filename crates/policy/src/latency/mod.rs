@@ -26,8 +26,8 @@
 //!
 //! 5. `score = 10^9 / smoothed`, 0 for a path not measured; `total` is the sum over all paths of
 //!    the head, usable or not. Nothing happens when it is 0.
-//! 6. `weight = score * 128 / total`, at least 1. So a slow path is still tried, and a path that was
-//!    never measured gets 1 as soon as another one was.
+//! 6. `weight = score * 128 / total`, at least 1. So a slow path is still tried, and a path that
+//!    was never measured gets 1 as soon as another one was.
 //!
 //! # Selection (`select`)
 //!
@@ -50,15 +50,26 @@
 //!
 //! # Default and kernel-exact
 //!
-//! | | default | `kernel_exact` | why |
-//! | --- | --- | --- | --- |
-//! | scale of weights | 128 | 64 | the range that the series names against the one in its code |
-//! | no weight yet (9) | rotates: the next command looks at the next path | the path is used until it has a weight | at depth 32 the first burst would go to one path whole, known or not |
-//! | the path used last (7) | one per group | one for all groups | where groups share it, each moves the others on before their bursts are done or back to where they came from: with opposite weights, alternating reads and writes both end up near half and half |
-//! | ANA | optimized paths first, others only when none of them is usable (`compete`: as kernel-exact) | classes do not count, all compete by weight | the rule of every other policy, and of the documentation |
-//! | statistics are forgotten (the caller's part) | policy change, path removal, capacity revalidated | a failover from the path, too | one failed command says nothing about latencies |
+//! Kernel-exact is the policy as posted. What the default does otherwise, and why:
 //!
-//! `per_node` and `size_buckets` are parameters in both.
+//! - **Scale** of the weights: 128, the range that the series names; as posted 64, the number in
+//!   its code.
+//! - **No weight yet** (9): paths rotate, the next command looks at the next path. As posted the
+//!   path is used until it has a weight: at depth 32 a first burst goes to one path whole, the
+//!   slowest as likely as any, and so does everything when a path joins.
+//! - **The path used last** (7): one per group; as posted one for all groups. Groups that share it
+//!   move each other on before their bursts are done, or back to where they came from: small and
+//!   large reads in turn, with weights of 9 : 1 and 1 : 9, both end up near half and half.
+//! - **ANA**: optimized paths first, others only when none of them is usable: the rule of every
+//!   other policy and of the kernel's documentation. As posted, and with `compete`, classes do not
+//!   count.
+//! - **A failover** does not reset the statistics of its path (the caller's part: [`failed_over`]
+//!   and [`reset_statistics`]): one failed command says nothing about latencies. As posted it does.
+//!
+//! `per_node` and `size_buckets` can be set in both.
+//!
+//! [`failed_over`]: crate::failed_over
+//! [`reset_statistics`]: crate::reset_statistics
 
 mod batch;
 mod batch_timeout;
