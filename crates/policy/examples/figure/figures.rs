@@ -2,8 +2,8 @@
 
 use crate::support::{Path, begin, one_at_a_time, paths};
 use anabranch_policy::{
-    Affinity, AnaRank, Charge, LatencyInputs, OpClass, Parameters, Policy, Sampled, Selector,
-    compute_weights, finish, latency_inputs, sample, start,
+    Affinity, AnaRank, AsCandidate, Charge, LatencyInputs, OpClass, Parameters, Policy, Sampled,
+    Selector, compute_weights, finish, inputs, latency_inputs, sample, start,
 };
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -19,6 +19,7 @@ pub(crate) const ALL: &[(&str, Figure)] = &[
     ("service-time", service_time),
     ("latency", latency),
     ("queue-length", queue_length),
+    ("historical-service-time", historical_service_time),
     ("io-affinity", io_affinity),
 ];
 
@@ -325,6 +326,62 @@ fn queue_length() -> String {
         }
     }
     out
+}
+
+/// Six reads always in flight on two paths that do one thing at a time: A in 1 ms each, B in 4 ms.
+fn historical_service_time() -> String {
+    const IN_FLIGHT: usize = 6;
+    const SERVICE_NS: [u64; 2] = [1_000_000, 4_000_000];
+    /// Choices that are played before the first one shown, and those shown.
+    const BEFORE: usize = 200;
+    const SHOWN: usize = 10;
+    let parameters = Parameters::of(Policy::HistoricalServiceTime);
+    let table = paths("oo");
+    let mut selector = Selector::new();
+    // Commands in flight with the time at which each ends, and when each path is free.
+    let mut queues: [VecDeque<(u64, Charge)>; 2] = Default::default();
+    let mut free_ns = [0; 2];
+    let mut now_ns = 1;
+    let mut out = String::new();
+    line(&mut out, &format!("{:<11}{:<28}{:<28}{:<9}why", "time", "A", "B", "goes to"));
+    let mut taken = Vec::new();
+    for command in 0..BEFORE + SHOWN {
+        if command >= IN_FLIGHT {
+            let end = |path: &usize| queues[*path].front().map_or(u64::MAX, |&(end, _)| end);
+            let path = [0, 1].into_iter().min_by_key(end).expect("two paths");
+            let (end, charge) = queues[path].pop_front().expect("a command in flight");
+            now_ns = end;
+            sample(&parameters, charge, table[path].load(), table.len(), now_ns);
+            finish(charge, table[path].load());
+        }
+        let seen = [0, 1].map(|path: usize| expected(&parameters, &table[path], now_ns));
+        let choice = selector.select(&parameters, &table, OpClass::Read, 4096, now_ns);
+        let choice = choice.expect("a path");
+        let load = table[choice.index].load();
+        let charge = start(&parameters, load, OpClass::Read, 4096, now_ns);
+        free_ns[choice.index] = free_ns[choice.index].max(now_ns) + SERVICE_NS[choice.index];
+        queues[choice.index].push_back((free_ns[choice.index], charge));
+        if command >= BEFORE {
+            let time = format!("{} ms", now_ns / 1_000_000);
+            let name = NAMES[choice.index];
+            let reason = choice.reason;
+            line(&mut out, &format!("{time:<11}{:<28}{:<28}{name:<9}{reason}", seen[0], seen[1]));
+            taken.push(choice.index);
+        }
+    }
+    let to_a = taken.iter().filter(|&&path| path == 0).count();
+    let _ = writeln!(out, "\n{to_a} of {} to A, {} to B", taken.len(), taken.len() - to_a);
+    out
+}
+
+/// What `historical-service-time` compares, as a formula with its result.
+fn expected(parameters: &Parameters, path: &Path, now_ns: u64) -> String {
+    let inputs = inputs(parameters, path.candidate(), OpClass::Read, 4096, now_ns);
+    let (commands, history_ns) =
+        inputs.commands.zip(inputs.latency_ns).expect("this policy compares both");
+    let ms = |ns: u64| format!("{}.{:02}", ns / 1_000_000, ns / 10_000 % 100);
+    let product = (1 + u64::from(commands)) * history_ns;
+    format!("(1+{commands}) * {} = {} ms", ms(history_ns), ms(product))
 }
 
 /// Four workers on two nodes, a mask per path.
