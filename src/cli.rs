@@ -59,6 +59,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Get(get) => host::get(global, &get),
         Verb::Set(set) => host::set(global, &set),
         Verb::Export(export) => host::export(global, export.verb),
+        Verb::Explain(explain) => host::explain(global, &explain),
         Verb::Bench(bench) => crate::bench::run(global, &bench),
     }
 }

@@ -5,9 +5,12 @@ pub mod fabrics;
 pub mod target;
 
 use super::print::topology::Ranking;
+use crate::daemon::explain::DEFAULT_SAMPLES;
+use anabranch_host::explain::DECISIONS_MAX;
 use anabranch_policy::{Policy, UnknownPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// NVMe/TCP multipath host in user space: one block device over many paths.
 #[derive(Debug, Parser)]
@@ -91,6 +94,8 @@ pub enum Verb {
     Set(Set),
     /// Offer devices to other programs
     Export(Export),
+    /// Why a device's I/O went where it went: what each path got, and the last decisions
+    Explain(Explain),
     /// Put load on a device and measure
     Bench(bench::Bench),
 }
@@ -196,6 +201,30 @@ pub struct Set {
     /// The new value
     #[arg(allow_hyphen_values = true)]
     pub value: String,
+}
+
+/// Options of `explain`.
+#[derive(Args, Clone, Debug)]
+pub struct Explain {
+    /// The device, such as nvme0n1
+    #[arg(value_name = "DEVICE")]
+    pub device: String,
+    /// How many of the last noted decisions to show
+    #[arg(
+        long, default_value_t = DEFAULT_SAMPLES, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(0..=DECISIONS_MAX as i64)
+    )]
+    pub samples: u32,
+    /// Count for so long from now on, such as 5s [default: since the paths joined]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub interval: Option<Duration>,
+}
+
+/// Parses the time to count for.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = crate::units::time(text)?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(3600);
+    if range.contains(&time) { Ok(time) } else { Err("use 1ms to 1h".to_owned()) }
 }
 
 /// `export add`, `list`, `rm`.

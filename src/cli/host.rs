@@ -1,10 +1,11 @@
 //! The verbs of a running host.
 
 use super::args::fabrics::{Connect, ConnectAll, Disconnect, Discover, Fabrics};
-use super::args::{ExportVerb, Get, Global, Set, ShowTopology};
+use super::args::{Explain, ExportVerb, Get, Global, Set, ShowTopology};
 use super::client::Client;
-use super::print::{ana, attributes, discovery, identify, list, subsys, topology};
+use super::print::{ana, attributes, discovery, explain, identify, list, subsys, topology};
 use crate::columns::columns;
+use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
 use crate::daemon::path::Service;
@@ -237,6 +238,24 @@ pub(super) fn set(global: &Global, set: &Set) -> Result<(), Failure> {
     let request = json!({ "object": set.object, "attribute": set.attribute, "value": set.value });
     client(global)?.call("set", request.clone())?;
     super::print(global, String::new, || request)
+}
+
+/// `explain`: since the paths joined, or for an interval from now on.
+pub(super) fn explain(global: &Global, args: &Explain) -> Result<(), Failure> {
+    // A connection for each look: the control socket does not wait for silent clients.
+    let look = |samples: u32| -> Result<ExplainView, Failure> {
+        let request = json!({ "device": args.device, "samples": samples });
+        read(client(global)?.call("explain", request)?)
+    };
+    let view = match args.interval {
+        None => look(args.samples)?,
+        Some(interval) => {
+            let before = look(0)?;
+            std::thread::sleep(interval);
+            look(args.samples)?.since(&before)
+        }
+    };
+    super::print(global, || explain::text(&view, args.samples), || json!(view))
 }
 
 /// `export add`, `list`, `rm`.

@@ -1,6 +1,7 @@
 //! A running host: its workers, and what the control socket may ask of it.
 
 use super::control::Handler;
+use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::{clear_stale, listen_endpoint};
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
@@ -474,6 +475,13 @@ struct OneDevice {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ExplainParams {
+    device: String,
+    samples: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ExportParams {
     device: String,
     nbd: String,
@@ -658,6 +666,19 @@ impl Handler for Host {
             }
             "id_ns" | "quiesce" | "unquiesce" | "freeze" | "unfreeze" => {
                 self.call_device(method, params)
+            }
+            "explain" => {
+                let ExplainParams { device, samples } = params.read()?;
+                let samples = samples.unwrap_or(DEFAULT_SAMPLES) as usize;
+                let report = self.explain(&device).map_err(|error| match error.code {
+                    RpcError::INVALID_PARAMS => RpcError::invalid(format!(
+                        "{}: 'anabranch list' shows those that exist",
+                        error.message
+                    )),
+                    _ => error,
+                })?;
+                let view = ExplainView::new(report, &self.view()?, samples);
+                serde_json::to_value(view).map_err(|error| RpcError::failed(error.to_string()))
             }
             _ if method.starts_with("export_") => self.call_export(method, params),
             _ => self.call_bench(method, params),

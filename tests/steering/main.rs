@@ -6,6 +6,7 @@ mod stand;
 mod ana_table;
 
 mod ana_truth;
+mod explain;
 mod in_flight;
 mod standby;
 mod storm;

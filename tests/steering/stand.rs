@@ -1,6 +1,7 @@
 //! An embedded target with shaped ports and a host that is connected to all of them.
 
 use anabranch::daemon::control::Handler;
+use anabranch::daemon::explain::ExplainView;
 use anabranch::daemon::host::{Host, HostSetup};
 use anabranch::daemon::identity::Identity;
 use anabranch::daemon::path::{PathSpec, Service};
@@ -8,9 +9,10 @@ use anabranch::daemon::rpc::{Params, RpcError};
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use anabranch::daemon::view::{HeadView, HostView, PathView};
 use anabranch::units::Span;
+use anabranch_host::explain::DECISIONS_MAX;
 use anabranch_lab::load::{BlockSize, Job, LoadReport};
 use anabranch_proto::machine::Endpoint;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -110,6 +112,18 @@ impl Stand {
         let params = json!({ "object": object, "attribute": name }).to_string();
         let value = self.host.call("get", Params::from_text(&params))?;
         Ok(value["value"].as_str().expect("a text").to_owned())
+    }
+
+    /// Calls a method of the control socket.
+    pub(crate) fn call(&self, method: &str, params: &str) -> Result<Value, RpcError> {
+        self.host.call(method, Params::from_text(params))
+    }
+
+    /// Why the head's commands went where they went, with every decision that is still noted.
+    pub(crate) fn explain(&self) -> ExplainView {
+        let params = json!({ "device": HEAD, "samples": DECISIONS_MAX }).to_string();
+        let answer = self.call("explain", &params).unwrap_or_else(|e| panic!("{}", e.message));
+        serde_json::from_value(answer).expect("the documented shape")
     }
 
     /// Reads an attribute that there is.

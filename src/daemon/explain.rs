@@ -1,0 +1,319 @@
+//! Why a device's commands went where they went, as it travels over the control socket. The shape
+//! is a contract: `docs/EXPLAIN.md` describes it.
+
+use super::view::{HostView, PathView};
+use anabranch_host::explain as host;
+use anabranch_policy::{Affinity, AnaRank, Inputs, OpClass, Policy, Reason, SizeClass};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The version of the shape.
+pub const SCHEMA: u32 = 1;
+
+/// Decisions in an answer unless the caller says how many.
+pub const DEFAULT_SAMPLES: u32 = 10;
+
+/// Everything about one device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExplainView {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `nvmeXnY`.
+    pub device: String,
+    /// `nvme-subsysN`.
+    pub subsystem: String,
+    /// The policy in force.
+    pub iopolicy: String,
+    /// The default policy now.
+    pub iopolicy_default: String,
+    /// Where the policy in force was set: default, configuration or attribute.
+    pub iopolicy_set_by: String,
+    /// Whether it behaves kernel-exact.
+    pub kernel_exact: bool,
+    /// One in so many choices of each worker is noted; 0 = none.
+    pub explain_sample: u32,
+    /// When this was true, by the host's clock.
+    pub at_ns: u64,
+    /// The counts are those of so long a time until then; without it, those since each path
+    /// joined.
+    pub interval_ns: Option<u64>,
+    /// Choices: the sum over the paths.
+    pub commands: u64,
+    /// The paths in order.
+    pub paths: Vec<PathExplain>,
+    /// Decisions that were noted, of all devices, since the host started (in the interval).
+    pub noted: u64,
+    /// The newest of this device, the oldest first.
+    pub samples: Vec<Sample>,
+}
+
+/// One path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathExplain {
+    /// `nvmeXcYnZ`.
+    pub path: String,
+    /// It may be chosen now.
+    pub usable: bool,
+    /// ANA state, the kernel's word.
+    pub ana_state: String,
+    /// It left before the interval was over, and its counts with it.
+    pub left: bool,
+    /// How often it was chosen.
+    pub commands: u64,
+    /// The same by size and reason; those that did not occur are not listed.
+    pub choices: Vec<Choices>,
+    /// Bytes of commands that ended well: reads.
+    pub read_bytes: u64,
+    /// Bytes of commands that ended well: writes.
+    pub written_bytes: u64,
+    /// What noted decisions found in flight on it.
+    pub seen: Seen,
+}
+
+/// How often a path was chosen for one reason by commands of one size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choices {
+    /// The size class, by the largest size in it.
+    pub size: String,
+    /// The reason.
+    pub reason: String,
+    /// How often.
+    pub commands: u64,
+}
+
+/// Sums over noted decisions; divided by their number, the mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Decisions.
+    pub decisions: u64,
+    /// Commands in flight, as the policy in force counted them.
+    pub commands: u64,
+    /// Bytes in flight, under `service-time`.
+    pub bytes: u64,
+}
+
+/// One decision that was noted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// How long before [`ExplainView::at_ns`].
+    pub before_ns: u64,
+    /// The worker, from 1.
+    pub worker: u16,
+    /// `read`, `write` or `other`.
+    pub op: String,
+    /// Payload of the command.
+    pub bytes: u32,
+    /// The policy in force then.
+    pub iopolicy: String,
+    /// What decided.
+    pub reason: String,
+    /// The path that was chosen; `#N` when its controller is gone.
+    pub path: String,
+    /// How many paths the device had.
+    pub paths: u16,
+    /// At most 8 of them, the chosen one always.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A path as a decision found it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// As [`Sample::path`].
+    pub path: String,
+    /// It could be chosen.
+    pub usable: bool,
+    /// `optimized` or `non-optimized`; without meaning when not usable.
+    pub ana_state: String,
+    /// What the policy compared, by name; units stand last.
+    pub inputs: Map<String, Value>,
+}
+
+impl ExplainView {
+    /// Puts together what the engine tells about the device's choices and about the device.
+    #[must_use]
+    pub fn new(report: host::ExplainReport, view: &HostView, samples: usize) -> ExplainView {
+        let found = view.subsystems.iter().find_map(|subsystem| {
+            let head = subsystem.heads.iter().find(|head| head.name == report.device)?;
+            Some((subsystem, head))
+        });
+        let path_view = |name: &str| {
+            found.and_then(|(_, head)| head.paths.iter().find(|path| path.name == name))
+        };
+        let paths: Vec<PathExplain> =
+            report.paths.iter().map(|path| PathExplain::new(path, path_view(&path.name))).collect();
+        let newest = report.decisions.len().saturating_sub(samples);
+        let at = report.at.ns();
+        let subsystem = found.map(|(subsystem, _)| subsystem);
+        ExplainView {
+            schema: SCHEMA,
+            subsystem: subsystem.map(|s| s.name.clone()).unwrap_or_default(),
+            iopolicy: report.policy.to_string(),
+            iopolicy_default: subsystem.map(|s| s.iopolicy_default.clone()).unwrap_or_default(),
+            iopolicy_set_by: subsystem.map(|s| s.iopolicy_set_by.clone()).unwrap_or_default(),
+            kernel_exact: report.kernel_exact,
+            explain_sample: report.explain_sample,
+            at_ns: at,
+            interval_ns: None,
+            commands: paths.iter().map(|path| path.commands).sum(),
+            paths,
+            noted: report.noted,
+            samples: report.decisions[newest..].iter().map(|d| Sample::new(d, at)).collect(),
+            device: report.device,
+        }
+    }
+
+    /// What happened since `before`, exactly: counts are differences, samples those taken since.
+    #[must_use]
+    pub fn since(self, before: &ExplainView) -> ExplainView {
+        let interval_ns = self.at_ns.saturating_sub(before.at_ns);
+        let earlier = |name: &str| before.paths.iter().find(|path| path.path == name);
+        let mut paths: Vec<PathExplain> = Vec::new();
+        for path in self.paths {
+            let then = earlier(&path.path);
+            paths.push(match then {
+                // Counts never fall while a path lives: it has left and joined again.
+                Some(then) if then.commands <= path.commands => path.since(then),
+                _ => path,
+            });
+        }
+        for gone in &before.paths {
+            if !paths.iter().any(|path| path.path == gone.path) {
+                let path = gone.path.clone();
+                paths.push(PathExplain { path, left: true, ..PathExplain::default() });
+            }
+        }
+        let samples = self.samples.into_iter().filter(|sample| sample.before_ns <= interval_ns);
+        ExplainView {
+            interval_ns: Some(interval_ns),
+            commands: paths.iter().map(|path| path.commands).sum(),
+            paths,
+            noted: self.noted.saturating_sub(before.noted),
+            samples: samples.collect(),
+            ..self
+        }
+    }
+}
+
+impl PathExplain {
+    fn new(from: &host::PathExplain, view: Option<&PathView>) -> PathExplain {
+        let mut choices = Vec::new();
+        for size in SizeClass::all() {
+            for reason in Reason::ALL {
+                let commands = from.choices.of(size, reason);
+                if commands > 0 {
+                    let (size, reason) = (size.name().to_owned(), reason.name().to_owned());
+                    choices.push(Choices { size, reason, commands });
+                }
+            }
+        }
+        let [read_bytes, written_bytes] = view.map(|view| view.bytes).unwrap_or_default();
+        PathExplain {
+            path: from.name.to_string(),
+            usable: from.usable,
+            ana_state: view.map(|view| view.ana_state.clone()).unwrap_or_default(),
+            left: false,
+            commands: from.choices.total(),
+            choices,
+            read_bytes,
+            written_bytes,
+            seen: Seen {
+                decisions: from.seen.decisions,
+                commands: from.seen.commands,
+                bytes: from.seen.bytes,
+            },
+        }
+    }
+
+    fn since(self, before: &PathExplain) -> PathExplain {
+        let then = |now: &Choices| {
+            let same =
+                before.choices.iter().find(|c| (&c.size, &c.reason) == (&now.size, &now.reason));
+            same.map_or(0, |choices| choices.commands)
+        };
+        let mut choices = Vec::new();
+        for now in &self.choices {
+            let commands = now.commands.saturating_sub(then(now));
+            if commands > 0 {
+                choices.push(Choices { commands, ..now.clone() });
+            }
+        }
+        let less = u64::saturating_sub;
+        PathExplain {
+            commands: less(self.commands, before.commands),
+            choices,
+            read_bytes: less(self.read_bytes, before.read_bytes),
+            written_bytes: less(self.written_bytes, before.written_bytes),
+            seen: Seen {
+                decisions: less(self.seen.decisions, before.seen.decisions),
+                commands: less(self.seen.commands, before.seen.commands),
+                bytes: less(self.seen.bytes, before.seen.bytes),
+            },
+            ..self
+        }
+    }
+}
+
+impl Sample {
+    fn new(from: &host::Decision, at_ns: u64) -> Sample {
+        let op = match from.op {
+            OpClass::Read => "read",
+            OpClass::Write => "write",
+            OpClass::Other => "other",
+        };
+        let candidates = from.candidates.iter().map(|contender| Candidate {
+            path: contender.path.to_string(),
+            usable: contender.inputs.usable,
+            ana_state: match contender.inputs.rank {
+                AnaRank::Optimized => "optimized".to_owned(),
+                AnaRank::NonOptimized => "non-optimized".to_owned(),
+            },
+            inputs: named(from.policy, &contender.inputs),
+        });
+        Sample {
+            before_ns: at_ns.saturating_sub(from.at.ns()),
+            worker: from.worker.0,
+            op: op.to_owned(),
+            bytes: from.bytes,
+            iopolicy: from.policy.to_string(),
+            reason: from.reason.name().to_owned(),
+            path: from.path.to_string(),
+            paths: from.paths,
+            candidates: candidates.collect(),
+        }
+    }
+}
+
+/// What the policy looked at, by name.
+fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
+    // Every field is given a name: a new one does not compile until it has.
+    let Inputs {
+        usable: _,
+        rank: _,
+        commands,
+        bytes,
+        weight,
+        credit,
+        latency_ns,
+        stale_ns,
+        distance,
+        affinity,
+    } = *from;
+    let weight_name = if policy == Policy::ServiceTime { "relative_throughput" } else { "weight" };
+    let affinity = affinity.map(|affinity| match affinity {
+        Affinity::Own => "own worker",
+        Affinity::Node => "same node",
+        Affinity::Mapped => "other worker",
+        Affinity::Unmapped => "nobody",
+    });
+    let all = [
+        ("in_flight_commands", commands.map(Value::from)),
+        ("load_bytes", bytes.map(Value::from)),
+        (weight_name, weight.map(Value::from)),
+        ("credit", credit.map(Value::from)),
+        ("latency_ns", latency_ns.map(Value::from)),
+        ("stale_ns", stale_ns.map(Value::from)),
+        ("numa_distance", distance.map(Value::from)),
+        ("affinity", affinity.map(Value::from)),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
