@@ -112,6 +112,25 @@ loss_and_return() {
   host disconnect -d nvme1
   equals "$(inside nvme list-subsys | grep -c -- '+- ')" 1 "controllers"
 }
+# As another user than root, who mounts through fusermount3.
+another_user() {
+  local as=(setpriv --reuid 65534 --regid 65534 --clear-groups env "HOME=$work/user")
+  install -d -o 65534 -g 65534 "$work/user" "$work/user/sys"
+  chmod o+x "$work"
+  if ! "${as[@]}" test -w /dev/fuse || ! "${as[@]}" test -x "$ANABRANCH"; then
+    echo "not run: another user may not open /dev/fuse, or not run $ANABRANCH"
+    return
+  fi
+  "${as[@]}" "$ANABRANCH" serve --socket "$work/user/host.sock" -o json \
+    --attr-fs "$work/user/sys" >user.json 2>user.log &
+  within 10 jq -e .attr_fs user.json
+  local parameter=$work/user/sys/module/nvme_core/parameters/iopolicy
+  "${as[@]}" sh -euc "echo numa >$parameter; test \$(cat $parameter) = numa"
+  if ls "$work/user/sys"; then return 1; fi # root is somebody else
+  kill $!
+  wait $!
+  equals "$(ls -A "$work/user/sys")" '' "the directory after the end"
+}
 ends() {
   terminate serve
   equals "$(ls -A "$work/sys")" '' "the directory after the end"
@@ -125,4 +144,5 @@ step "list: from /sys alone where this version does so" list_devices
 step "LIBNVME_SYSFS_PATH where this version has it" by_environment
 step "a script over /sys reads and sets attributes" script_over_sys
 step "a lost controller, and one that goes" loss_and_return
+step "another user's tree" another_user
 must "the tree goes with the daemon" ends

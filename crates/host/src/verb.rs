@@ -239,7 +239,8 @@ pub struct Object {
     pub name: String,
     /// What it is.
     pub kind: ObjectKind,
-    /// The subsystem that it is or belongs to; a controller that was never admitted has none.
+    /// The subsystem that it is or belongs to. A controller that was never admitted stands with
+    /// the others of its NQN, and has none when there are no others.
     pub subsystem: Option<String>,
     /// The controller that it is, or that a path leads through.
     pub controller: Option<String>,

@@ -86,6 +86,23 @@ fn the_listing_names_every_object_with_what_it_shows_and_nothing_else() {
 }
 
 #[test]
+fn a_controller_that_was_never_admitted_is_listed_with_the_others_of_its_nqn() {
+    let subsystem = |rig: &mut Rig, name: &str| {
+        let object = name.to_string();
+        match rig.ask(Verb::Describe { object }) {
+            Reply::Description(object, _) => object.subsystem,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut rig = Rig::new(1);
+    rig.connect(2, |request| request.keep_trying = true);
+    assert_eq!(subsystem(&mut rig, "nvme0"), None, "nobody knows it");
+    let mut rig = Rig::connected(1);
+    rig.connect(2, |request| request.keep_trying = true);
+    assert_eq!(subsystem(&mut rig, "nvme1").as_deref(), Some("nvme-subsys0"));
+}
+
+#[test]
 fn a_number_that_does_not_fit_is_out_of_range_and_nonsense_is_invalid() {
     let mut rig = Rig::connected(1);
     let set = |rig: &mut Rig, value| rig.set("nvme0n1", "delayed_removal_secs", value);

@@ -73,7 +73,12 @@ impl Control {
 
     fn object(&self, target: &Target) -> Object {
         let view = self.view(target, &[]);
-        let subsystem = view.subsystem.map(Subsystem::name);
+        // A controller that has never said who it is stands with the others of its NQN.
+        let by_nqn = || {
+            let nqn = &view.controller?.request.subsystem_nqn;
+            self.subsystems.iter().find(|subsystem| subsystem.identity.nqn == *nqn)
+        };
+        let subsystem = view.subsystem.or_else(by_nqn).map(Subsystem::name);
         let head = view.subsystem.zip(view.head).map(|(of, head)| of.head_name(head));
         let controller = match view.path {
             Some(path) => Some(format!("nvme{}", path.controller_instance)),
