@@ -13,7 +13,7 @@
 //!    one is, the more it replaces what was known. A path starts with a history of 1 ns.
 //! 3. The history is *stale* after `finish + paths * history`; `paths` is how many of its class were
 //!    usable when it was chosen last. A path that was never measured is stale.
-//! 4. Outstanding: the commands of all workers on the path ([`Shared::nr_active`]).
+//! 4. Outstanding: the commands of all workers on the path (`Shared::nr_active`).
 //!
 //! # Selection
 //!

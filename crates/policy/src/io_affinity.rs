@@ -2,7 +2,7 @@
 //!
 //! Source: device-mapper multipath, `drivers/md/dm-ps-io-affinity.c` (Mike Christie, 2020): each path
 //! names CPUs, here workers, by a mask. What a mask says about a path is
-//! [`Affinity`](crate::Affinity), worked out by the caller when masks or paths change.
+//! [`Affinity`], worked out by the caller when masks or paths change.
 //!
 //! 1. A usable path that is assigned to this worker.
 //! 2. Else one that is assigned to a worker of the same NUMA node.
