@@ -220,5 +220,6 @@ fn q2_each_counter_has_cache_lines_of_its_own() {
     assert_eq!(size_of::<ControllerLedger>(), 3 * 128);
     assert_eq!(align_of::<WorkerLedger>(), 128);
     assert_eq!(size_of::<WorkerLedger>(), 2 * 128);
-    assert_eq!(align_of::<anabranch_policy::Shared>() % 128, 0);
+    assert_eq!(align_of::<anabranch_policy::Shared>(), 128);
+    assert_eq!(size_of::<anabranch_policy::Shared>(), 2 * 128);
 }
