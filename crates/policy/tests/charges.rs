@@ -3,7 +3,7 @@
 mod support;
 
 use anabranch_policy::{
-    Charge, ControllerLedger, Ledgers, Load, OpClass, Parameters, Policy, Scope, Selector,
+    Charge, ControllerLedger, Ledgers, Load, OpClass, Parameters, Policy, Scope, Selector, Shared,
     WorkerLedger, finish, sample, start,
 };
 use std::cell::RefCell;
@@ -149,15 +149,17 @@ fn q2_a_policy_writes_only_the_counter_that_it_reads() {
 #[test]
 fn counters_return_to_zero_when_several_workers_share_a_controller() {
     let controllers = [ControllerLedger::new(), ControllerLedger::new()];
+    let shared = [Shared::new(), Shared::new()];
     let workers: Vec<WorkerLedger> = (0..4).map(|_| WorkerLedger::new()).collect();
     let commands = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|scope| {
         for worker in 0..4 {
-            let (controllers, workers) = (&controllers, &workers);
+            let (controllers, shared, workers) = (&controllers, &shared, &workers);
             scope.spawn(move || {
                 let path = &paths("o")[0];
-                let load = |i: usize| anabranch_policy::Load {
+                let load = |i: usize| Load {
                     controller: &controllers[i % 2],
+                    shared: &shared[i % 2],
                     workers,
                     worker,
                     // Two workers share each queue pair.
@@ -167,7 +169,10 @@ fn counters_return_to_zero_when_several_workers_share_a_controller() {
                 let mut held = [Charge::NONE; 8];
                 for i in 0..commands {
                     let slot = &mut held[i % 8];
-                    finish(slot.take(), load(i));
+                    let ended = slot.take();
+                    finish(ended, load(i));
+                    let learned = Parameters::of(Policy::HistoricalServiceTime);
+                    sample(&learned, ended, load(i), 2, i as u64);
                     let at = i / 100 + usize::from(worker);
                     let parameters = Parameters {
                         scope: Scope::ALL[at % Scope::ALL.len()],
@@ -184,6 +189,9 @@ fn counters_return_to_zero_when_several_workers_share_a_controller() {
     });
     for controller in &controllers {
         assert_eq!((controller.nr_active(), controller.in_flight_bytes()), (0, 0));
+    }
+    for path in &shared {
+        assert_eq!(path.nr_active(), 0);
     }
     for worker in &workers {
         assert_eq!((worker.queue_active(), worker.worker_active()), (0, 0));
@@ -220,6 +228,6 @@ fn q2_each_counter_has_cache_lines_of_its_own() {
     assert_eq!(size_of::<ControllerLedger>(), 3 * 128);
     assert_eq!(align_of::<WorkerLedger>(), 128);
     assert_eq!(size_of::<WorkerLedger>(), 2 * 128);
-    assert_eq!(align_of::<anabranch_policy::Shared>(), 128);
-    assert_eq!(size_of::<anabranch_policy::Shared>(), 2 * 128);
+    assert_eq!(align_of::<Shared>(), 128);
+    assert_eq!(size_of::<Shared>(), 2 * 128);
 }
