@@ -100,6 +100,17 @@ fn each_scope_sees_the_commands_that_it_names() {
 }
 
 #[test]
+fn a_worker_without_a_queue_pair_of_its_own_compares_those_that_it_uses() {
+    // I submit through the queue pair of another worker.
+    let me = (0, 0, 1);
+    for (scope, owner, mine) in [(Scope::QueuePair, true, false), (Scope::Worker, false, true)] {
+        // The owner of that queue pair, and I when I still had one of my own.
+        assert_eq!(sees(scope, (0, 1, 1), me), owner, "{scope}");
+        assert_eq!(sees(scope, (0, 0, 0), me), mine, "{scope}");
+    }
+}
+
+#[test]
 fn a_scope_changed_under_load_returns_what_it_took() {
     let mut random = Random::seeded();
     let rounds = if cfg!(miri) { 5 } else { 200 };
