@@ -5,11 +5,11 @@
 //! without it there are fewer, each as soon as the load has moved on.
 
 use crate::stand::{HEAD, SUBSYSTEM, Stand, WORKERS};
+use crate::tunables::{Change, counters};
 use anabranch::daemon::identity::random_seed;
 
 use anabranch_lab::load::{BlockSize, Job};
 use anabranch_lab::rng::Rng;
-use anabranch_policy::{Policy, Scope};
 use std::time::{Duration, Instant};
 
 /// Changes of the ordinary run.
@@ -47,72 +47,6 @@ fn job(seed: u64) -> Job {
     }
 }
 
-/// Who has an attribute.
-#[derive(Clone, Copy)]
-enum Of {
-    Subsystem,
-    Head,
-    Path,
-}
-
-/// What is written.
-#[derive(Clone, Copy)]
-enum Value {
-    One(&'static [&'static str]),
-    UpTo(u64),
-}
-
-/// What may change, besides the policy.
-const TUNABLES: &[(Of, &str, Value)] = &[
-    (Of::Subsystem, "kernel_exact", Value::UpTo(1)),
-    (
-        Of::Subsystem,
-        "queue_depth_scope",
-        Value::One(&["controller", "namespace", "queue-pair", "worker", "sum"]),
-    ),
-    (Of::Subsystem, "hst_base_weight", Value::UpTo(1023)),
-    (Of::Subsystem, "hst_threshold_multiplier", Value::UpTo(10)),
-    (Of::Path, "relative_throughput", Value::UpTo(100)),
-    (Of::Path, "relative_throughput", Value::One(&["0", "1"])),
-    (Of::Path, "io_affinity", Value::One(&["1", "2", "3"])),
-    (Of::Head, "latency_ewma_shift", Value::UpTo(8)),
-    (Of::Head, "latency_batch_timeout", Value::One(&["0", "1ms", "20ms", "15"])),
-    (Of::Head, "latency_size_buckets", Value::UpTo(1)),
-    (Of::Head, "latency_per_node", Value::UpTo(1)),
-    (Of::Head, "latency_ignore_ana", Value::UpTo(1)),
-    (Of::Head, "explain_sample", Value::One(&["0", "1", "64"])),
-];
-
-fn object(of: Of, port: u64) -> String {
-    match of {
-        Of::Subsystem => SUBSYSTEM.to_owned(),
-        Of::Head => HEAD.to_owned(),
-        Of::Path => format!("nvme0c{port}n1"),
-    }
-}
-
-/// Those that there are.
-fn tunables(stand: &Stand) -> Vec<(Of, &'static str, Value)> {
-    let known = |of, name| stand.try_get(&object(of, 0), name).is_ok();
-    TUNABLES.iter().copied().filter(|&(of, name, _)| known(of, name)).collect()
-}
-
-/// One change, drawn: half of them are of the policy.
-fn change(stand: &Stand, tunables: &[(Of, &str, Value)], rng: &mut Rng) {
-    let mut draw = |count: usize| rng.below(count as u64) as usize;
-    if draw(2) == 0 {
-        let policy = Policy::ALL[draw(Policy::ALL.len())];
-        return stand.set(SUBSYSTEM, "iopolicy", policy.name());
-    }
-    let (of, name, value) = tunables[draw(tunables.len())];
-    let object = object(of, draw(SHAPES.len()) as u64);
-    let value = match value {
-        Value::One(words) => words[draw(words.len())].to_owned(),
-        Value::UpTo(most) => draw(most as usize + 1).to_string(),
-    };
-    stand.set(&object, name, &value);
-}
-
 /// Cuts a port whose path has commands in flight, or restores the one that is cut.
 fn cut_or_restore(stand: &Stand, cut: &mut Option<usize>, rng: &mut Rng) {
     if let Some(port) = cut.take() {
@@ -128,21 +62,19 @@ fn cut_or_restore(stand: &Stand, cut: &mut Option<usize>, rng: &mut Rng) {
     *cut = Some(port);
 }
 
+fn set(stand: &Stand, change: &Change) {
+    stand.set(&change.object, change.attribute, &change.value);
+}
+
 /// Every counter that any policy reads says that nothing is in flight.
 fn counters_are_zero(stand: &Stand) {
-    let zero = |name: &str, what: &str| {
+    for (changes, attribute) in counters(SUBSYSTEM) {
+        changes.iter().for_each(|change| set(stand, change));
         for path in stand.paths() {
             assert_eq!(path.in_flight, 0, "{}", path.name);
-            assert_eq!(stand.get(&path.name, name), "0", "{} {name}, {what}", path.name);
+            assert_eq!(stand.get(&path.name, attribute), "0", "{} {changes:?}", path.name);
         }
-    };
-    stand.set(SUBSYSTEM, "iopolicy", "queue-depth");
-    for scope in Scope::ALL {
-        stand.set(SUBSYSTEM, "queue_depth_scope", scope.name());
-        zero("queue_depth", scope.name());
     }
-    stand.set(SUBSYSTEM, "iopolicy", "service-time");
-    zero("in_flight_bytes", "service-time");
 }
 
 #[test]
@@ -153,7 +85,6 @@ fn a_storm_of_changes_under_load_loses_nothing() {
     println!("ANABRANCH_SEED={seed} ANABRANCH_STORM={changes}");
     let mut rng = Rng::new(seed);
     let stand = Stand::new(&SHAPES, 32);
-    let tunables = tunables(&stand);
     stand.start(&job(rng.next_u64()));
     let begin = Instant::now();
     let mut cut = None;
@@ -164,7 +95,7 @@ fn a_storm_of_changes_under_load_loses_nothing() {
         stand.wait("progress of the load", |stand| {
             (Instant::now() >= tick && stand.moved_on(count)).then_some(())
         });
-        change(&stand, &tunables, &mut rng);
+        set(&stand, &Change::draw(&mut rng, SHAPES.len() as u64));
         if index % CUTS == 0 {
             cut_or_restore(&stand, &mut cut, &mut rng);
             cuts += u64::from(cut.is_some());
