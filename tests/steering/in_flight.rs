@@ -1,19 +1,20 @@
-//! What is in flight on two paths: `service-time` holds bytes in the ratio of the weights.
+//! What is in flight on two paths, on average over all selections: `service-time` holds bytes in the
+//! ratio of the weights, `queue-depth` holds commands level.
 
-use crate::stand::{SUBSYSTEM, Stand, WORKERS, reads};
+use crate::stand::{HEAD, SUBSYSTEM, Stand, WORKERS, reads};
+use anabranch_host::explain::Seen;
 
 const SMALL: u32 = 4 << 10;
 const LARGE: u32 = 128 << 10;
-/// Reads at once on each worker.
-const DEPTH: u32 = 128;
-/// How often it is looked, and how many reads end in between.
-const LOOKS: u64 = 200;
-const BETWEEN: u64 = 10;
+/// Selections of a run that count, at least.
+const COUNTED: u64 = 3000;
 const PATHS: [&str; 2] = ["nvme0c0n1", "nvme0c1n1"];
 
-/// A size of reads, or a mix of two, and rates at which a run is short.
+/// A size of reads, or a mix of two; rates at which a run is short; and so many reads at once on
+/// each worker that the ones which end together are few among them.
 struct Load {
     sizes: &'static [u32],
+    depth: u32,
     unequal: [&'static str; 2],
     equal: [&'static str; 2],
 }
@@ -21,37 +22,62 @@ struct Load {
 const LOADS: [Load; 2] = [
     Load {
         sizes: &[SMALL],
-        unequal: ["rate=160mbit", "rate=40mbit"],
-        equal: ["rate=100mbit", "rate=100mbit"],
+        depth: 512,
+        unequal: ["rate=80mbit", "rate=20mbit"],
+        equal: ["rate=50mbit", "rate=50mbit"],
     },
     Load {
         sizes: &[SMALL, LARGE],
-        unequal: ["rate=1600mbit", "rate=400mbit"],
-        equal: ["rate=1gbit", "rate=1gbit"],
+        depth: 256,
+        unequal: ["rate=800mbit", "rate=200mbit"],
+        equal: ["rate=500mbit", "rate=500mbit"],
     },
 ];
 
-/// Bytes in flight on the first path over those on the second, their means.
-fn ratio(policy: &str, shapes: [&str; 2], sizes: &[u32], weights: [u32; 2]) -> f64 {
-    let stand = Stand::new(&shapes, 512);
-    stand.set(SUBSYSTEM, "iopolicy", policy);
-    for (path, weight) in PATHS.into_iter().zip(weights) {
-        stand.set(path, "relative_throughput", &weight.to_string());
-    }
-    let filled = 2 * u64::from(DEPTH) * WORKERS;
-    stand.start(&reads(sizes, DEPTH, None));
-    stand.await_requests(filled);
-    let mut sums = [0; 2];
-    for look in 1..=LOOKS {
-        stand.await_requests(filled + look * BETWEEN);
-        for (sum, path) in sums.iter_mut().zip(PATHS) {
-            let in_flight = stand.get(path, "in_flight_bytes");
-            *sum += in_flight.parse::<u64>().expect("a number of bytes");
+/// What the two paths had in flight, added up over all selections of a run.
+struct Course {
+    commands: [u64; 2],
+    bytes: [u64; 2],
+    /// Selections of each path.
+    carried: [u64; 2],
+}
+
+impl Course {
+    /// A run under a policy, with these weights of the two paths. The reads that fill the paths at
+    /// first, and those that leave them empty in the end, do not count.
+    fn run(policy: &str, shapes: [&str; 2], load: &Load, weights: [u32; 2]) -> Course {
+        let stand = Stand::new(&shapes, 1024);
+        stand.set(SUBSYSTEM, "iopolicy", policy);
+        stand.set(HEAD, "explain_sample", "1");
+        for (path, weight) in PATHS.into_iter().zip(weights) {
+            stand.set(path, "relative_throughput", &weight.to_string());
+        }
+        stand.start(&reads(load.sizes, load.depth, None));
+        stand.await_requests(2 * u64::from(load.depth) * WORKERS);
+        let (seen, completed) = (stand.seen(), stand.completed());
+        let after = stand.wait("so many selections", |stand| {
+            let after = stand.seen();
+            (after[0].decisions >= seen[0].decisions + COUNTED).then_some(after)
+        });
+        let completed_after = stand.completed();
+        stand.stop();
+        stand.finish();
+        let more = |of: fn(&Seen) -> u64| [0, 1].map(|path| of(&after[path]) - of(&seen[path]));
+        Course {
+            commands: more(|seen| seen.commands),
+            bytes: more(|seen| seen.bytes),
+            carried: [0, 1].map(|path| completed_after[path] - completed[path]),
         }
     }
-    stand.stop();
-    stand.finish();
-    sums[0] as f64 / sums[1] as f64
+}
+
+fn ratio([a, b]: [u64; 2]) -> f64 {
+    a as f64 / b as f64
+}
+
+fn assert_near(ratio: f64, wanted: f64, what: &str) {
+    println!("{what}: {ratio:.3}");
+    assert!((wanted * 0.95..wanted * 1.05).contains(&ratio), "{what}: {ratio}, not {wanted}");
 }
 
 #[test]
@@ -59,10 +85,23 @@ fn t1_bytes_in_flight_stand_in_the_ratio_of_the_weights() {
     for load in LOADS {
         for shapes in [load.unequal, load.equal] {
             for (weights, wanted) in [([4, 1], 4.0), ([1, 1], 1.0)] {
-                let ratio = ratio("service-time", shapes, load.sizes, weights);
-                let within = (wanted * 0.95..wanted * 1.05).contains(&ratio);
-                assert!(within, "{weights:?} on {shapes:?} with {:?}: {ratio}", load.sizes);
+                let course = Course::run("service-time", shapes, &load, weights);
+                let what = format!("{weights:?} on {shapes:?} with {:?} bytes", load.sizes);
+                assert_near(ratio(course.bytes), wanted, &what);
             }
         }
+    }
+}
+
+#[test]
+fn t1_equal_weights_and_sizes_are_as_queue_depth() {
+    let load = &LOADS[0];
+    for shapes in [load.unequal, load.equal] {
+        let by_commands = Course::run("queue-depth", shapes, load, [1, 1]);
+        let by_bytes = Course::run("service-time", shapes, load, [1, 1]);
+        assert_near(ratio(by_commands.commands), 1.0, &format!("commands on {shapes:?}"));
+        assert_near(ratio(by_bytes.bytes), 1.0, &format!("bytes on {shapes:?}"));
+        let [a, b] = [&by_commands, &by_bytes].map(|course| ratio(course.carried));
+        assert_near(a / b, 1.0, &format!("carried {a}, {b} on {shapes:?}"));
     }
 }

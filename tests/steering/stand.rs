@@ -9,7 +9,7 @@ use anabranch::daemon::rpc::{Params, RpcError};
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use anabranch::daemon::view::{HeadView, HostView, PathView};
 use anabranch::units::Span;
-use anabranch_host::explain::DECISIONS_MAX;
+use anabranch_host::explain::{DECISIONS_MAX, Seen};
 use anabranch_lab::load::{BlockSize, Job, LoadReport};
 use anabranch_proto::machine::Endpoint;
 use serde_json::{Value, json};
@@ -184,6 +184,13 @@ impl Stand {
     /// Everything there is to see.
     pub(crate) fn view(&self) -> HostView {
         self.host.view().expect("a view")
+    }
+
+    /// What noted decisions have found on each path so far, by port.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        let mut paths = self.host.explain(HEAD).expect("a report").paths;
+        paths.sort_by(|a, b| a.name.cmp(&b.name));
+        paths.iter().map(|path| path.seen).collect()
     }
 
     /// The head.

@@ -29,6 +29,12 @@ const TUNABLES: &[(Of, &str, Value)] = &[
     ),
     (Of::Path, "relative_throughput", Value::UpTo(100)),
     (Of::Path, "relative_throughput", Value::One(&["0", "1"])),
+    (Of::Head, "latency_ewma_shift", Value::UpTo(8)),
+    (Of::Head, "latency_batch_timeout", Value::One(&["0", "1ms", "20ms", "15"])),
+    (Of::Head, "latency_size_buckets", Value::UpTo(1)),
+    (Of::Head, "latency_per_node", Value::UpTo(1)),
+    (Of::Head, "latency_ignore_ana", Value::UpTo(1)),
+    (Of::Head, "explain_sample", Value::One(&["0", "1", "64"])),
 ];
 
 /// An attribute is to be written.
