@@ -10,5 +10,6 @@ mod tunables;
 mod ana_truth;
 mod explain;
 mod in_flight;
+mod size_buckets;
 mod standby;
 mod storm;
