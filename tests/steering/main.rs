@@ -4,7 +4,6 @@ mod stand;
 
 #[path = "../../crates/lab/tests/whole_host/ana_table.rs"]
 mod ana_table;
-#[path = "../../crates/lab/tests/whole_host/tunables.rs"]
 mod tunables;
 
 mod ana_truth;

@@ -1,5 +1,4 @@
 //! What can be changed about the choice of paths while I/O runs, and where its counters are read.
-//! Storms in virtual time and over real TCP draw from this.
 
 use anabranch_lab::rng::Rng;
 use anabranch_policy::{Policy, Scope};
