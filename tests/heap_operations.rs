@@ -208,6 +208,9 @@ fn steady_io_does_without_the_heap() {
         pair.stop();
     }
     let pair = Pair::start(false);
+    pair.set("nvme0n1", "latency_size_buckets", "1");
+    pair.set("nvme0n1", "latency_batch_timeout", "1ms");
+    pair.set("nvme0n1", "explain_sample", "1");
     for policy in Policy::ALL {
         pair.set("nvme-subsys0", "iopolicy", policy.name());
         check(&pair, policy.name(), &[4096, 32 << 10], 64 << 20);

@@ -9,6 +9,7 @@ mod tunables;
 mod ana_truth;
 mod explain;
 mod in_flight;
+mod latency_weights;
 mod size_buckets;
 mod standby;
 mod storm;
