@@ -113,7 +113,9 @@ pub(crate) fn run() {
     for scope in Scope::ALL {
         let (few, many) = (QUEUES[0], QUEUES[QUEUES.len() - 1]);
         if let Some((few_ns, many_ns)) = select(scope, few).zip(select(scope, many)) {
-            println!("  {:11} {:5.2}", scope.name(), (many_ns - few_ns) / (many - few) as f64);
+            let hundredths = (100.0 * (many_ns - few_ns) / (many - few) as f64).round();
+            // Plus zero: no minus before a zero.
+            println!("  {:11} {:5.2}", scope.name(), hundredths / 100.0 + 0.0);
         }
     }
     published(&lines);

@@ -8,6 +8,9 @@ use std::time::Instant;
 /// Both must have run together for this share of a block, or it says nothing about contention.
 const TOGETHER: f64 = 0.8;
 
+/// So many of those make a round.
+const ENOUGH: usize = 12;
+
 /// How often a round is tried. Each try starts a thread anew, so that the system may put it
 /// elsewhere.
 const TRIES: usize = 8;
@@ -15,13 +18,20 @@ const TRIES: usize = 8;
 /// One round of two workers: the median over the blocks in which both ran at the same time. On a
 /// machine whose processors are taken there may be none, then the round counts for nothing.
 pub(crate) fn round(times: &mut Times, pair: &mut [Case; 2]) {
-    let mut tries = (0..TRIES).map(|_| valid_blocks(pair));
-    if let Some(valid) = tries.find(|valid| !valid.is_empty()) {
-        times.push(valid[valid.len() / 2]);
+    let mut valid = Vec::new();
+    for _ in 0..TRIES {
+        valid.extend(valid_blocks(pair));
+        if valid.len() >= ENOUGH {
+            break;
+        }
+    }
+    valid.sort_by(f64::total_cmp);
+    if let Some(&median) = valid.get(valid.len() / 2) {
+        times.push(median);
     }
 }
 
-/// What the blocks say in which both ran together, least first.
+/// What the blocks of one try say in which both ran together.
 fn valid_blocks([one, two]: &mut [Case; 2]) -> Vec<f64> {
     let origin = Instant::now();
     let arrived = AtomicUsize::new(0);
@@ -30,9 +40,7 @@ fn valid_blocks([one, two]: &mut [Case; 2]) -> Vec<f64> {
         let mine = blocks(one, &arrived, origin);
         (mine, other.join().expect("the other worker ends"))
     });
-    let mut valid: Vec<f64> = one.into_iter().zip(two).filter_map(both).collect();
-    valid.sort_by(f64::total_cmp);
-    valid
+    one.into_iter().zip(two).filter_map(both).collect()
 }
 
 /// When one worker's blocks began and ended, in nanoseconds since `origin`.
