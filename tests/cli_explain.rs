@@ -184,6 +184,21 @@ No decision to show (none is noted: 'anabranch set nvme0n1 explain_sample 64')
 }
 
 #[test]
+fn what_the_policy_does_not_count_is_not_called_0() {
+    let mut one = path("nvme0c0n1", "optimized", &[("<=4k", "turn", 1)]);
+    one.seen.decisions = 4;
+    let mut view = device(vec![one]);
+    for (policy, mean) in
+        [("round-robin", "not counted"), ("queue-depth", "0.0 commands"), ("service-time", "0 B")]
+    {
+        view.iopolicy = policy.into();
+        let printed = explain::text(&view, 0);
+        let row = printed.lines().find(|line| line.starts_with("nvme0c0n1")).expect("a row");
+        assert!(row.ends_with(&format!("  {mean}")), "{policy}: {row}");
+    }
+}
+
+#[test]
 fn every_reason_and_input_is_a_sentence() {
     use anabranch_policy::Reason;
     for reason in Reason::ALL {
@@ -197,12 +212,12 @@ fn every_reason_and_input_is_a_sentence() {
     view.samples[0].candidates.truncate(1);
     let inputs = json!({
         "weight": 96, "credit": 3, "latency_ns": 1_250_000, "stale_ns": 0, "numa_distance": 10,
-        "affinity": "own worker",
+        "affinity": "this worker",
     });
     view.samples[0].candidates[0] = candidate("nvme0c0n1", true, &inputs);
     let printed = explain::text(&view, 1);
-    let line = "optimized, weight 96, credit 3, latency 1.25 ms, not stale, numa distance 10, of \
-                own worker\n    and 2 more\n";
+    let line = "optimized, weight 96, credit 3, latency 1.25 ms, not stale, numa distance 10, \
+                assigned to this worker\n    and 2 more\n";
     assert!(printed.ends_with(line), "{printed}");
 }
 

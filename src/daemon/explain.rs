@@ -299,10 +299,11 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         affinity,
     } = *from;
     let weight_name = if policy == Policy::ServiceTime { "relative_throughput" } else { "weight" };
+    let known_name = if policy == Policy::Latency { "latency_ns" } else { "history_ns" };
     let affinity = affinity.map(|affinity| match affinity {
-        Affinity::Own => "own worker",
-        Affinity::Node => "same node",
-        Affinity::Mapped => "other worker",
+        Affinity::Own => "this worker",
+        Affinity::Node => "a worker of this node",
+        Affinity::Mapped => "a worker of another node",
         Affinity::Unmapped => "nobody",
     });
     let all = [
@@ -310,7 +311,7 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         ("load_bytes", bytes.map(Value::from)),
         (weight_name, weight.map(Value::from)),
         ("credit", credit.map(Value::from)),
-        ("latency_ns", latency_ns.map(Value::from)),
+        (known_name, latency_ns.map(Value::from)),
         ("stale_ns", stale_ns.map(Value::from)),
         ("numa_distance", distance.map(Value::from)),
         ("affinity", affinity.map(Value::from)),

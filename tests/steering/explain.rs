@@ -74,6 +74,13 @@ fn x4_counts_add_up_to_the_stat_of_the_paths() {
         assert!(sample.candidates.iter().any(|c| c.path == sample.path && c.usable));
     }
     assert_eq!(both.device, HEAD);
+    for sample in both.samples.iter().filter(|sample| sample.iopolicy == "service-time") {
+        for (candidate, weight) in sample.candidates.iter().zip([4, 1]) {
+            assert_eq!(candidate.inputs["relative_throughput"], weight);
+            let load = candidate.inputs["load_bytes"].as_u64().expect("bytes");
+            assert!(load >= u64::from(sample.bytes), "its own bytes count: {sample:?}");
+        }
+    }
     stand.finish();
 }
 

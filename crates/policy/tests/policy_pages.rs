@@ -4,6 +4,7 @@
 mod figures;
 mod support;
 
+use anabranch_policy::Policy;
 use std::fs;
 use std::path::PathBuf;
 
@@ -32,10 +33,39 @@ fn every_figure_is_what_the_code_does() {
 }
 
 #[test]
-fn the_guide_has_every_page() {
+fn every_policy_has_a_figure_a_page_and_a_place_in_the_guide() {
     let (_, guide) = page("README");
-    for (name, _) in figures::ALL {
+    for policy in Policy::ALL {
+        let name = policy.name();
+        assert!(figures::ALL.iter().any(|(known, _)| *known == name), "{name} has no figure");
         let link = format!("[`{name}`]({name}.md)");
         assert!(guide.contains(&link), "docs/policies/README.md does not have {link}");
+        let (_, text) = page(name);
+        for part in [
+            "Rule",
+            "Formula",
+            "State",
+            "Parameters",
+            "Figure",
+            "When to use",
+            "When not",
+            "Deviations",
+            "Source",
+        ] {
+            assert!(text.contains(&format!("\n## {part}\n")), "{name}.md has no \"{part}\"");
+        }
+    }
+    let default = format!("[`{0}`]({0}.md) (DEFAULT)", Policy::default());
+    assert!(guide.contains(&default), "the guide does not say {default}");
+}
+
+#[test]
+fn pages_have_lines_of_at_most_100_columns_but_for_tables() {
+    for name in figures::ALL.iter().map(|(name, _)| *name).chain(["README"]) {
+        let (_, text) = page(name);
+        for (number, line) in (1..).zip(text.lines()) {
+            let short = line.chars().count() <= 100 || line.starts_with('|');
+            assert!(short, "docs/policies/{name}.md:{number}");
+        }
     }
 }

@@ -66,7 +66,7 @@ fn path_table(view: &ExplainView) -> String {
             percent(path.commands, view.commands),
             size_text(moved(path)),
             percent(moved(path), bytes),
-            in_flight(path),
+            in_flight(path, &view.iopolicy),
         ]
     });
     let rows = rightwards(&[2, 3, 4, 5], rows.collect());
@@ -81,18 +81,26 @@ fn unusable(path: &PathExplain) -> String {
     }
 }
 
-fn in_flight(path: &PathExplain) -> String {
+/// The mean over samples, in what the policy counts; also what an earlier one has counted.
+fn in_flight(path: &PathExplain, iopolicy: &str) -> String {
     let seen = &path.seen;
     if seen.decisions == 0 {
         return "-".to_owned();
     }
-    let tenths = u128::from(seen.commands) * 10 / u128::from(seen.decisions);
-    let commands = format!("{}.{} commands", tenths / 10, tenths % 10);
-    match seen.bytes / seen.decisions {
-        0 => commands,
-        bytes if seen.commands == 0 => size_text(bytes),
-        bytes => format!("{commands}, {}", size_text(bytes)),
+    let (counts_bytes, counts_commands) = match iopolicy {
+        "service-time" => (true, false),
+        "queue-depth" | "queue-length" | "historical-service-time" => (false, true),
+        _ => (false, false),
+    };
+    let mut parts = Vec::new();
+    if counts_commands || seen.commands > 0 {
+        let tenths = u128::from(seen.commands) * 10 / u128::from(seen.decisions);
+        parts.push(format!("{}.{} commands", tenths / 10, tenths % 10));
     }
+    if counts_bytes || seen.bytes > 0 {
+        parts.push(size_text(seen.bytes / seen.decisions));
+    }
+    if parts.is_empty() { "not counted".to_owned() } else { parts.join(", ") }
 }
 
 /// One row per size, path and reason that occurred.
@@ -191,7 +199,7 @@ fn input(name: &str, value: &Value) -> String {
         }
         "load_bytes" => format!("{} to carry", size_text(number)),
         "stale_ns" if number == 0 => "not stale".to_owned(),
-        "affinity" => format!("of {}", value.as_str().unwrap_or_default()),
+        "affinity" => format!("assigned to {}", value.as_str().unwrap_or_default()),
         _ => {
             let words = name.replace('_', " ");
             match words.strip_suffix(" ns") {
