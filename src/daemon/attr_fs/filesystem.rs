@@ -13,8 +13,9 @@ use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// The kernel keeps nothing: the next look sees what is there then.
-const TTL: Duration = Duration::ZERO;
+/// How long the kernel may keep directories that are always there. Of the rest it keeps nothing:
+/// the next look sees what is there then.
+const FIXED_TTL: Duration = Duration::from_secs(60);
 /// What every attribute's size is said to be, as in sysfs.
 const FILE_BYTES: u64 = 4096;
 
@@ -70,13 +71,13 @@ impl<S: Source> AttributeTree<S> {
         }
     }
 
-    fn find(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
+    fn find(&self, parent: INodeNo, name: &OsStr) -> Result<(Duration, FileAttr), Errno> {
         let name = name.to_str().ok_or(Errno::ENOENT)?;
         let node = tree::child(&self.node(parent)?, name, &self.source)?;
         let ino = Nodes::number(parent.0, name);
-        let attr = self.attr(ino, &node);
+        let found = (ttl(&node), self.attr(ino, &node));
         lock(&self.nodes).looked_up(ino, node)?;
-        Ok(attr)
+        Ok(found)
     }
 
     fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
@@ -92,6 +93,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn ttl(node: &Node) -> Duration {
+    if matches!(node, Node::Fixed(_)) { FIXED_TTL } else { Duration::ZERO }
+}
+
 fn kind(node: &Node) -> FileType {
     match node {
         Node::File(_) => FileType::RegularFile,
@@ -103,7 +108,7 @@ fn kind(node: &Node) -> FileType {
 impl<S: Source> Filesystem for AttributeTree<S> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.find(parent, name) {
-            Ok(attr) => reply.entry(&TTL, &attr, Generation(0)),
+            Ok((ttl, attr)) => reply.entry(&ttl, &attr, Generation(0)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -114,7 +119,7 @@ impl<S: Source> Filesystem for AttributeTree<S> {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.node(ino) {
-            Ok(node) => reply.attr(&TTL, &self.attr(ino.0, &node)),
+            Ok(node) => reply.attr(&ttl(&node), &self.attr(ino.0, &node)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -142,7 +147,7 @@ impl<S: Source> Filesystem for AttributeTree<S> {
             return reply.error(Errno::EPERM);
         }
         match self.node(ino) {
-            Ok(node) => reply.attr(&TTL, &self.attr(ino.0, &node)),
+            Ok(node) => reply.attr(&ttl(&node), &self.attr(ino.0, &node)),
             Err(errno) => reply.error(errno),
         }
     }
