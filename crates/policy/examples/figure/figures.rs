@@ -389,8 +389,11 @@ fn io_affinity() -> String {
     const NODE: [u8; 4] = [0, 0, 1, 1];
     const MASKS: [u8; 3] = [0b0011, 0b0100, 0];
     let mut out = String::new();
-    let masks: Vec<String> =
-        MASKS.iter().zip(NAMES).map(|(mask, name)| format!("{name} {mask:#x}")).collect();
+    let mask = |(mask, name): (&u8, char)| match mask {
+        0 => format!("{name} none"),
+        mask => format!("{name} {mask:x}"),
+    };
+    let masks: Vec<String> = MASKS.iter().zip(NAMES).map(mask).collect();
     let _ = writeln!(out, "masks: {}", masks.join(", "));
     out.push_str(
         "nodes: 0 has workers 0 and 1, 1 has workers 2 and 3
