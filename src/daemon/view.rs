@@ -47,7 +47,7 @@ macro_rules! views {
     ($(
         $(#[$doc:meta])*
         $view:ident shows $snapshot:ident {
-            $($(#[$field_doc:meta])* $field:ident: $type:ty $(= $source:ident)?,)*
+            $($(#[$field_doc:meta])* $field:ident: $type:ty $(= $($source:ident).+)?,)*
         }
     )*) => { $(
         $(#[$doc])*
@@ -58,7 +58,7 @@ macro_rules! views {
 
         impl From<host::$snapshot> for $view {
             fn from(from: host::$snapshot) -> Self {
-                $view { $($field: Show::show(views!(@from from $field $($source)?)),)* }
+                $view { $($field: Show::show(views!(@from from $field $($($source).+)?)),)* }
             }
         }
 
@@ -69,7 +69,7 @@ macro_rules! views {
         }
     )* };
     (@from $from:ident $field:ident) => { $from.$field };
-    (@from $from:ident $field:ident $source:ident) => { $from.$source };
+    (@from $from:ident $field:ident $($source:ident).+) => { $from.$($source).+ };
 }
 
 views! {
@@ -192,7 +192,7 @@ views! {
         /// Commands in flight on its controller.
         queue_depth: u32,
         /// Payload bytes in flight on its controller, under `service-time`.
-        in_flight_bytes: u64,
+        in_flight_bytes: u64 = charged.bytes,
         /// Weight of its controller under `service-time`.
         relative_throughput: u32,
         /// Nodes that have it cached under `numa`.

@@ -37,12 +37,12 @@ impl ControllerLoad {
     /// part; this is the sum over all of them.
     #[must_use]
     pub fn queue_depth(&self, scope: Scope, path: &PathLoad) -> u32 {
-        let sum = |of: fn(&WorkerLedger) -> u32| self.workers.iter().map(of).sum();
+        let charged = self.charged(path);
         match scope {
-            Scope::Controller => self.ledger.nr_active(),
-            Scope::Namespace => path.shared.nr_active(),
-            Scope::QueuePair | Scope::Sum => sum(WorkerLedger::queue_active),
-            Scope::Worker => sum(WorkerLedger::worker_active),
+            Scope::Controller => charged.controller,
+            Scope::Namespace => charged.path,
+            Scope::QueuePair | Scope::Sum => charged.queue_pairs,
+            Scope::Worker => charged.workers,
         }
     }
 }

@@ -422,8 +422,6 @@ pub struct PathSnapshot {
     pub usable: bool,
     /// Commands in flight in the ledger of `queue_depth_scope` (`queue_depth` under that policy).
     pub queue_depth: u32,
-    /// Payload bytes in flight on its controller (`in_flight_bytes` under `service-time`).
-    pub in_flight_bytes: u64,
     /// Weight of its controller under `service-time`.
     pub relative_throughput: u32,
     /// What its commands, or those of its controller, are charged to.

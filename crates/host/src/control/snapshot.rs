@@ -165,7 +165,6 @@ impl Control {
             usable: condition.usable(),
             queue_depth: load
                 .map_or(0, |load| load.queue_depth(subsystem.parameters.scope, &path.load)),
-            in_flight_bytes: load.map_or(0, |load| load.ledger.in_flight_bytes()),
             relative_throughput: load.map_or(0, |load| load.ledger.relative_throughput()),
             charged: load.map(|load| load.charged(&path.load)).unwrap_or_default(),
             numa_nodes: Vec::new(),

@@ -19,7 +19,7 @@ pub(super) fn parse_u32(text: &str) -> Result<u32, Refused> {
     digits
         .chars()
         .try_fold(0_u32, |sum, c| sum.checked_mul(radix)?.checked_add(digit(c)?))
-        .ok_or_else(|| Refused::OutOfRange(format!("at most {}", u32::MAX)))
+        .ok_or_else(|| Refused::OutOfRange(format!("{text} does not fit 32 bits")))
 }
 
 /// A switch: `0` or `1`.
