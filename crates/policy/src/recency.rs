@@ -68,8 +68,8 @@ impl Recency {
     fn used(&mut self, place: usize, away: u64) {
         let order = &mut self.order[..usize::from(self.len)];
         if away == 0 {
-            // A rotation by one. The library's, for any distance, costs as much as all the rest of a
-            // choice between two paths.
+            // A rotation by one. The library's, for any distance, costs as much as all the rest of
+            // a choice between two paths.
             let used = order[place];
             order.copy_within(place + 1.., place);
             order[order.len() - 1] = used;

@@ -3,8 +3,8 @@
 //! Plain callgrind instead of a harness crate: one package of the distribution, nothing to install
 //! in the right version beside the crate, and the same cases as the timed tables.
 //!
-//! The counters are zeroed where [`selections`] and [`commands`] begin and dumped where they end, so
-//! part k of the output is the count of call k.
+//! The counters are zeroed where [`selections`] and [`commands`] begin and dumped where they end,
+//! so part k of the output is the count of call k.
 
 use crate::case::{Case, busy};
 use crate::snapshot::Count;

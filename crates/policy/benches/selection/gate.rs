@@ -56,7 +56,8 @@ pub(crate) fn run(missing: Missing) -> ExitCode {
         println!("the snapshot is of {}, this is {now}: that may be all", snapshot.compiler);
     }
     fail(
-        "If this is meant, refresh the snapshot and say why in the commit:\n  cargo bench -p anabranch-policy --bench selection -- refresh",
+        "If this is meant, refresh the snapshot and say why in the commit:\n  \
+         cargo bench -p anabranch-policy --bench selection -- refresh",
     )
 }
 
