@@ -151,10 +151,12 @@ fn counters_return_to_zero_when_several_workers_share_a_controller() {
     let controllers = [ControllerLedger::new(), ControllerLedger::new()];
     let shared = [Shared::new(), Shared::new()];
     let workers: Vec<WorkerLedger> = (0..4).map(|_| WorkerLedger::new()).collect();
-    let commands = if cfg!(miri) { 50 } else { 20_000 };
+    let commands = if cfg!(miri) { 50 } else { 500_000 };
+    let all_there = std::sync::Barrier::new(4);
     std::thread::scope(|scope| {
         for worker in 0..4 {
-            let (controllers, shared, workers) = (&controllers, &shared, &workers);
+            let (controllers, shared, workers, all_there) =
+                (&controllers, &shared, &workers, &all_there);
             scope.spawn(move || {
                 let path = &paths("o")[0];
                 let load = |i: usize| Load {
@@ -167,13 +169,15 @@ fn counters_return_to_zero_when_several_workers_share_a_controller() {
                     ..path.load()
                 };
                 let mut held = [Charge::NONE; 8];
+                all_there.wait();
                 for i in 0..commands {
                     let slot = &mut held[i % 8];
                     let ended = slot.take();
                     finish(ended, load(i));
                     let learned = Parameters::of(Policy::HistoricalServiceTime);
                     sample(&learned, ended, load(i), 2, i as u64);
-                    let at = i / 100 + usize::from(worker);
+                    // All write the same counters at about the same time.
+                    let at = i / 2000;
                     let parameters = Parameters {
                         scope: Scope::ALL[at % Scope::ALL.len()],
                         ..Parameters::of(Policy::ALL[at % Policy::ALL.len()])

@@ -68,6 +68,18 @@ fn a_path_starts_with_one_nanosecond_and_follows_its_samples() {
 }
 
 #[test]
+fn the_history_is_rounded_to_the_nearest() {
+    let path = &paths("o")[0];
+    let mut at_ns = 0;
+    for _ in 0..8 {
+        end_at(&hst(), path, begin_at(path, at_ns), at_ns + 45);
+        at_ns += 45;
+    }
+    // 16386/1024; rounded down each time it would be 16381/1024.
+    assert_eq!(history_ns(path), 16);
+}
+
+#[test]
 fn commands_at_the_same_time_count_one_after_the_other() {
     let at_once = Parameters {
         historical: HistoricalParameters {
@@ -181,6 +193,18 @@ fn a_deep_path_is_compared_in_whole_nanoseconds() {
     let expected = (1 + depth(&table[0])) * 100 < (1 + depth(&table[1])) * 50;
     assert!(expected && depth(&table[1]) >= 1024);
     assert_eq!(choose(&mut Selector::new(), &hst(), &table, 1000).index, 0);
+    // 1 ns and 1.9 ns, 1500 and 1400 commands: the fraction counts for nothing.
+    let table = paths("oo");
+    teach(&table[0], 1, 1000);
+    let mut parameters = hst();
+    parameters.historical.base_weight = BaseWeight::new(563).unwrap();
+    end_at(&parameters, &table[1], begin_at(&table[1], 997), 1000);
+    for (path, commands) in table.iter().zip([1500, 1400]) {
+        for _ in 0..commands {
+            let _: Charge = begin_at(path, 1000);
+        }
+    }
+    assert_eq!(choose(&mut Selector::new(), &hst(), &table, 1000).index, 1);
 }
 
 #[test]
