@@ -26,8 +26,8 @@ pub(super) fn print(members: &BTreeSet<u16>, workers: u16) -> String {
     text
 }
 
-/// The reverse; a group may have fewer digits. Nonsense and the empty set are invalid, a worker that
-/// does not exist is out of range.
+/// The reverse; a group may have fewer digits. Nonsense and the empty set are invalid, a worker
+/// that does not exist is out of range.
 pub(super) fn parse(text: &str, workers: u16) -> Result<BTreeSet<u16>, Refused> {
     let nonsense = || {
         let text = text.escape_debug();
