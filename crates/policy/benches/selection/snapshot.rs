@@ -56,8 +56,8 @@ impl Snapshot {
     pub(crate) fn text(&self) -> String {
         let mut text = String::from(
             "# Instructions per selection and per command, counted by callgrind: 1024 reads of \
-             4 KiB, every\n# path busy, 8 queue pairs per controller. Refresh deliberately, and say \
-             why:\n\
+             4 KiB, every\n# path busy, 8 queue pairs per controller. Refresh deliberately, and \
+             say why:\n\
              #   cargo bench -p anabranch-policy --bench selection -- refresh\n",
         );
         let _ = writeln!(text, "# compiler: {}", self.compiler);
