@@ -1,5 +1,5 @@
-//! What is in flight on two paths, on average over all selections: `service-time` holds bytes in the
-//! ratio of the weights, `queue-depth` holds commands level.
+//! What is in flight on two paths, on average over all selections: `service-time` holds bytes in
+//! the ratio of the weights, `queue-depth` holds commands level.
 
 use crate::stand::{HEAD, SUBSYSTEM, Stand, WORKERS, reads};
 use anabranch_host::explain::Seen;

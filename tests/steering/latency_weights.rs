@@ -1,5 +1,5 @@
-//! `latency`: weights are what the formula makes of the measured latencies, and selections follow the
-//! weights.
+//! `latency`: weights are what the formula makes of the measured latencies, and selections follow
+//! the weights.
 
 use crate::size_buckets::settle;
 use crate::stand::{HEAD, SUBSYSTEM, Stand, WORKERS, reads};

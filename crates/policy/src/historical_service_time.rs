@@ -1,7 +1,7 @@
 //! `historical-service-time`: the path that is expected to be done first.
 //!
-//! Source: device-mapper multipath, `drivers/md/dm-ps-historical-service-time.c` (Khazhismel Kumykov,
-//! 2020).
+//! Source: device-mapper multipath, `drivers/md/dm-ps-historical-service-time.c` (Khazhismel
+//! Kumykov, 2020).
 //!
 //! # State, per path, shared by all workers ([`History`])
 //!
@@ -11,8 +11,8 @@
 //!    nearest. `w` is `base_weight^(n+1)` for a service time in the n-th bucket of 2^24 ns (17 ms),
 //!    and 0 in the last of the 64 (over a second). So short samples are smoothed, and the longer
 //!    one is, the more it replaces what was known. A path starts with a history of 1 ns.
-//! 3. The history is *stale* after `finish + paths * history`; `paths` is how many of its class were
-//!    usable when it was chosen last. A path that was never measured is stale.
+//! 3. The history is *stale* after `finish + paths * history`; `paths` is how many of its class
+//!    were usable when it was chosen last. A path that was never measured is stale.
 //! 4. Outstanding: the commands of all workers on the path (`Shared::nr_active`).
 //!
 //! # Selection
@@ -22,9 +22,9 @@
 //!
 //! 5. When the longer history is at most `threshold_multiplier` times the shorter one: the one with
 //!    fewer outstanding. (0, the default: histories are always compared, unless both are 0.)
-//! 6. An idle path that is stale is preferred to a loaded one, so that what stalled once gets a probe
-//!    when its time is over, without any other trigger. Of two idle ones the one that is stale
-//!    first, stale or not.
+//! 6. An idle path that is stale is preferred to a loaded one, so that what stalled once gets a
+//!    probe when its time is over, without any other trigger. Of two idle ones the one that is
+//!    stale first, stale or not.
 //! 7. The smaller `(1 + outstanding) * history`. From 1024 outstanding, histories are cut to whole
 //!    nanoseconds for that.
 //! 8. But when the winner of 7 is stale (and then loaded), it gets no more than its share: the one

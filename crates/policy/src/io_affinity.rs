@@ -1,8 +1,8 @@
 //! `io-affinity`: each worker has its path.
 //!
-//! Source: device-mapper multipath, `drivers/md/dm-ps-io-affinity.c` (Mike Christie, 2020): each path
-//! names CPUs, here workers, by a mask. What a mask says about a path is
-//! [`Affinity`], worked out by the caller when masks or paths change.
+//! Source: device-mapper multipath, `drivers/md/dm-ps-io-affinity.c` (Mike Christie, 2020): each
+//! path names CPUs, here workers, by a mask. What a mask says about a path is [`Affinity`], worked
+//! out by the caller when masks or paths change.
 //!
 //! 1. A usable path that is assigned to this worker.
 //! 2. Else one that is assigned to a worker of the same NUMA node.
@@ -17,10 +17,10 @@
 //! [`Selector::affinity_misses`](crate::Selector::affinity_misses).
 //!
 //! Default and kernel-exact are the same. Both differ from the original where several paths name a
-//! worker. There the later ones are not mapped to it, and when the first has failed, the path of the
-//! lowest-numbered CPU of the node is taken; here the next one that names the worker is, and then
-//! the first of the list in each class: a second path on the same worker is a spare that someone
-//! chose.
+//! worker. There the later ones are not mapped to it, and when the first has failed, the path of
+//! the lowest-numbered CPU of the node is taken; here the next one that names the worker is, and
+//! then the first of the list in each class: a second path on the same worker is a spare that
+//! someone chose.
 
 use crate::{Affinity, AnaRank, AsCandidate, Choice, Reason, Selector};
 

@@ -197,7 +197,8 @@ impl Shared {
     }
 
     /// Commands in flight on the path that were started under a policy that counts per namespace:
-    /// `queue-length`, `historical-service-time`, or `queue-depth` with scope [`Scope::Namespace`](crate::Scope::Namespace).
+    /// `queue-length`, `historical-service-time`, or `queue-depth` with scope
+    /// [`Scope::Namespace`](crate::Scope::Namespace).
     #[inline]
     #[must_use]
     pub fn nr_active(&self) -> u32 {

@@ -19,7 +19,8 @@
 //! // Two paths of one namespace, each through a controller of its own.
 //! let controllers = [ControllerLedger::new(), ControllerLedger::new()];
 //! let workers = [[WorkerLedger::new()], [WorkerLedger::new()]];
-//! let (shared, nodes) = ([Shared::new(), Shared::new()], [NodeLatency::new(), NodeLatency::new()]);
+//! let shared = [Shared::new(), Shared::new()];
+//! let nodes = [NodeLatency::new(), NodeLatency::new()];
 //! let local = [Local::new(), Local::new()];
 //! let paths = [0, 1].map(|i| Candidate {
 //!     usable: true,

@@ -28,7 +28,7 @@
 //! | `namespace` | per path | all workers | 1 |
 //! | `queue-pair` | per queue pair | whoever submits through the one that this worker uses | 1 |
 //! | `worker` | per worker and controller | this worker's commands, all namespaces | 1 |
-//! | `sum` (Ewan Milne, 2023) | per queue pair | all of the controller's, added up | one per queue |
+//! | `sum` (E. Milne, 2023) | per queue pair | all of the controller's, added up | one per queue |
 //!
 //! A scope that is changed under load starts from what was started under it before: commands in
 //! flight stay where they were charged.

@@ -1,8 +1,8 @@
 //! The paths of a head in the order in which one worker used them.
 //!
-//! Device-mapper's selectors keep their paths in a list and move the chosen one to its tail, so that
-//! of equal paths the least recently used one wins; a path that joins, or comes back after it had
-//! failed, gets in at the tail. This is that list, as positions in the head's list.
+//! Device-mapper's selectors keep their paths in a list and move the chosen one to its tail, so
+//! that of equal paths the least recently used one wins; a path that joins, or comes back after it
+//! had failed, gets in at the tail. This is that list, as positions in the head's list.
 
 use crate::{AsCandidate, Candidate};
 

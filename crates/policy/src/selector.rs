@@ -117,8 +117,8 @@ impl Selector {
         }
     }
 
-    /// How many commands this worker placed under `io-affinity` (or found no path for) while no path
-    /// of the head was assigned to it. Never goes back to 0.
+    /// How many commands this worker placed under `io-affinity` (or found no path for) while no
+    /// path of the head was assigned to it. Never goes back to 0.
     #[must_use]
     pub fn affinity_misses(&self) -> u64 {
         self.affinity_misses

@@ -6,8 +6,8 @@
 //! # State
 //!
 //! Per controller, for all its namespaces and all workers: payload bytes in flight
-//! ([`ControllerLedger::in_flight_bytes`](crate::ControllerLedger::in_flight_bytes)), charged when a
-//! command starts and given back when it ends, whatever came between; and its weight
+//! ([`ControllerLedger::in_flight_bytes`](crate::ControllerLedger::in_flight_bytes)), charged when
+//! a command starts and given back when it ends, whatever came between; and its weight
 //! (`relative_throughput`, 0 to 100, 1 unless set), which a reconnect does not touch.
 //!
 //! # Selection
@@ -17,21 +17,26 @@
 //!    overflows.
 //! 2. Equal service times: the higher weight.
 //! 3. Equal weights, too: the path that this worker used least recently, as in device-mapper.
-//! 4. Classes: optimized before non-optimized. But weight 0 means standby, and any standby path comes
-//!    after all others: optimized, non-optimized, standby optimized, standby non-optimized.
+//! 4. Classes: optimized before non-optimized. But weight 0 means standby, and any standby path
+//!    comes after all others: optimized, non-optimized, standby optimized, standby non-optimized.
 //! 5. Standby paths among each other: fewer bytes in flight, then as 3.
 //!
 //! # Default and kernel-exact
 //!
-//! | | default | `kernel_exact` (as posted) | why |
-//! | --- | --- | --- | --- |
-//! | bytes of this command (1) | count, as in device-mapper | do not count | weights 4 and 1, one command in flight on the first: by what is in flight the next goes to the idle second path and takes four times as long; by when it will be done it goes to the first, until three are in flight |
-//! | equal in all (3) | least recently used, as in device-mapper | first in the list | all links are exercised, also one command at a time |
-//! | standby paths (5) | compared by bytes, as in device-mapper | first in the list | two standby paths carry twice as much as one |
+//! | | default, as in device-mapper | `kernel_exact`, as posted |
+//! | --- | --- | --- |
+//! | bytes of this command (1) | count | do not count |
+//! | equal in all (3) | least recently used | first in the list |
+//! | standby paths (5) | compared by bytes | first in the list |
+//!
+//! Why: with weights 4 and 1 and one command in flight on the first path, bytes in flight alone
+//! send the next one to the idle second path, where it takes four times as long; by when it will be
+//! done, it goes to the first until three are in flight. Ties that rotate exercise all links, also
+//! one command at a time. Two standby paths carry twice as much as one.
 //!
 //! Mistakes of the posted patch that are made in neither mode: it compares in 64 bits but returns
-//! the difference as an `int`, so from 2 GiB in flight on the sign may be wrong; beyond 2^57 bytes it
-//! cuts seven bits off; a reconnect makes weight 0 a 1 and sets bytes that are in flight to 0.
+//! the difference as an `int`, so from 2 GiB in flight on the sign may be wrong; beyond 2^57 bytes
+//! it cuts seven bits off; a reconnect makes weight 0 a 1 and sets bytes that are in flight to 0.
 
 use crate::least::first;
 use crate::{AnaRank, AsCandidate, Candidate, Choice, Parameters, Reason, Selector};

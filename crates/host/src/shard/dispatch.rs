@@ -182,7 +182,8 @@ pub(super) fn start(
     wire_form(command, path)
 }
 
-/// `now` is when its time begins to count: it was given to the path, or kernel-exact it has its tag.
+/// `now` is when its time begins to count: it was given to the path, or kernel-exact it has its
+/// tag.
 fn charge(command: &mut Command, (head, path): (&HeadState, &PathState), now: Time) {
     let Origin::Own { work, .. } = &command.origin else { return };
     let (class, bytes) = (work.class(), work.bytes());
