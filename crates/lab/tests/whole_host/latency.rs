@@ -54,7 +54,7 @@ const READ: Op = Op::Read { lba: 0, blocks: 1 };
 const WRITE: Op = Op::Write { lba: 0, blocks: 1, fill: 1 };
 
 #[test]
-fn l9_a_credit_cycle_gives_each_path_its_weight() {
+fn l8_a_slow_path_is_tried_once_in_a_while() {
     for kernel_exact in [false, true] {
         let mut rig = latency(kernel_exact, 1, 20 * MS);
         // Each path is measured once (kernel-exact: the first until it has a weight).
@@ -71,7 +71,7 @@ fn l9_a_credit_cycle_gives_each_path_its_weight() {
 }
 
 #[test]
-fn l4_reads_teach_nothing_about_writes() {
+fn l6_reads_teach_nothing_about_writes() {
     let mut rig = latency(false, 1, 20 * MS);
     one_by_one(&mut rig, READ, 50);
     let before = chosen(&mut rig, Reason::Unmeasured);
@@ -82,13 +82,42 @@ fn l4_reads_teach_nothing_about_writes() {
 }
 
 #[test]
-fn workers_learn_by_themselves() {
+fn l7_workers_learn_by_themselves() {
     let mut rig = latency(false, 2, 20 * MS);
     one_by_one(&mut rig, READ, 50);
     let before: u64 = chosen(&mut rig, Reason::Unmeasured).iter().sum();
     let names = rig.submit_to(2, "nvme0n1", [READ, READ]);
     rig.succeed(&names);
     assert_eq!(chosen(&mut rig, Reason::Unmeasured).iter().sum::<u64>(), before + 2);
+    rig.finish();
+}
+
+#[test]
+fn l7_a_sample_counts_where_the_command_was_submitted_although_another_worker_carried_it() {
+    let mut setup = Setup::new(2, 2);
+    setup.host.default_policy = Policy::Latency;
+    setup.host.shared_queue = true;
+    let mut rig = setup.connect();
+    let read = |rig: &mut Rig, worker: u16| {
+        let before: u64 = chosen(rig, Reason::Unmeasured).iter().sum();
+        let names = rig.submit_to(worker, "nvme0n1", [READ, READ]);
+        rig.succeed(&names);
+        chosen(rig, Reason::Unmeasured).iter().sum::<u64>() - before
+    };
+    assert_eq!([read(&mut rig, 2), read(&mut rig, 2)], [2, 0], "the second worker has weights");
+    assert_eq!([read(&mut rig, 1), read(&mut rig, 1)], [2, 0], "the carrier has learned nothing");
+    rig.finish();
+}
+
+#[test]
+fn l9_a_device_with_one_path_never_has_weights() {
+    let mut setup = Setup::new(1, 1);
+    setup.host.default_policy = Policy::Latency;
+    let mut rig = setup.connect();
+    one_by_one(&mut rig, READ, 20);
+    let report = explain(&mut rig);
+    let unmeasured = report.paths[0].choices.of(SizeClass::of(512), Reason::Unmeasured);
+    assert_eq!((unmeasured, report.paths[0].choices.total()), (20, 20));
     rig.finish();
 }
 
@@ -125,7 +154,7 @@ fn one_failover(rig: &mut Rig) {
 }
 
 #[test]
-fn l7_a_policy_switch_forgets_what_was_measured() {
+fn l10_a_policy_switch_forgets_what_was_measured() {
     for kernel_exact in [false, true] {
         assert!(unmeasured_after(kernel_exact, switch_away_and_back) > 0, "{kernel_exact}");
         assert_eq!(unmeasured_after(kernel_exact, |_| {}), 0, "{kernel_exact}");
@@ -133,7 +162,7 @@ fn l7_a_policy_switch_forgets_what_was_measured() {
 }
 
 #[test]
-fn l7_a_failover_forgets_what_was_measured_kernel_exact() {
+fn l10_a_failover_forgets_what_was_measured_kernel_exact() {
     let mut rig = latency(true, 1, 5 * MS);
     one_by_one(&mut rig, READ, 200);
     let stat = |rig: &mut Rig| chosen(rig, Reason::Unmeasured).iter().sum::<u64>();
@@ -148,12 +177,12 @@ fn l7_a_failover_forgets_what_was_measured_kernel_exact() {
 }
 
 #[test]
-fn l7_twin_by_default_a_failover_forgets_nothing() {
+fn l10_twin_by_default_a_failover_forgets_nothing() {
     assert_eq!(unmeasured_after(false, one_failover), 0);
 }
 
 #[test]
-fn l7_a_path_that_came_back_under_the_same_controller_keeps_what_was_measured() {
+fn l10_a_path_that_came_back_under_the_same_controller_keeps_what_was_measured() {
     let reset = |rig: &mut Rig| {
         rig.ask(Verb::Reset { controller: "nvme1".into() });
         rig.wait_live(1);
@@ -162,7 +191,7 @@ fn l7_a_path_that_came_back_under_the_same_controller_keeps_what_was_measured() 
 }
 
 #[test]
-fn l7_a_namespace_that_left_and_came_back_is_measured_anew() {
+fn l10_a_namespace_that_left_and_came_back_is_measured_anew() {
     let again = |rig: &mut Rig| {
         rig.set("nvme0n1", "delayed_removal_secs", "10");
         let subsystem = setup::subsystem();
@@ -176,7 +205,7 @@ fn l7_a_namespace_that_left_and_came_back_is_measured_anew() {
 }
 
 #[test]
-fn samples_of_the_time_before_a_switch_are_not_taken() {
+fn l10_samples_of_the_time_before_a_switch_are_not_taken() {
     let mut rig = latency(false, 1, 50 * MS);
     let names = rig.submit(reads(8));
     rig.run(MS);
@@ -190,7 +219,7 @@ fn samples_of_the_time_before_a_switch_are_not_taken() {
 }
 
 #[test]
-fn weights_are_there_right_after_the_completion_that_closed_the_batch() {
+fn l2_weights_are_there_right_after_the_completion_that_closed_the_batch() {
     let mut rig = latency(false, 1, Duration::ZERO);
     rig.io(writes(2, 1));
     let unmeasured = chosen(&mut rig, Reason::Unmeasured);
