@@ -36,7 +36,7 @@ pub struct BlockStat {
 impl BlockStat {
     /// An operation has ended well.
     pub(crate) fn record(&mut self, op: BlockOp, bytes: u64, started: Time, now: Time) {
-        let ns = |since: Time| u64::try_from(now.since(since).as_nanos()).unwrap_or(u64::MAX);
+        let ns = |since: Time| now.ns().saturating_sub(since.ns());
         let at = op as usize;
         self.count[at] += 1;
         self.bytes[at] = self.bytes[at].saturating_add(bytes);

@@ -1,6 +1,7 @@
 //! What is in flight, as selection counts it: the policies' state that all workers share.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use anabranch_policy::{ControllerLedger, NodeLatency, Scope, Shared, WorkerLedger};
 
 /// The counters of one controller. They live as long as it does, over reconnects.
@@ -69,27 +70,14 @@ pub struct PathLoad {
     /// All workers.
     pub shared: Shared,
     /// One per NUMA node.
-    pub nodes: Box<[NodeLatency]>,
+    pub nodes: Box<[Arc<NodeLatency>]>,
 }
-
-/// Stands for a node that does not exist.
-static NOWHERE: NodeLatency = NodeLatency::new();
 
 impl PathLoad {
     pub(crate) fn new(nodes: usize) -> PathLoad {
         PathLoad {
             shared: Shared::new(),
-            nodes: (0..nodes.max(1)).map(|_| NodeLatency::new()).collect(),
+            nodes: (0..nodes.max(1)).map(|_| Arc::new(NodeLatency::new())).collect(),
         }
-    }
-
-    /// What the workers of one NUMA node measure together.
-    ///
-    /// Selection asks for it with every path it looks at, and most policies do not use it. An index
-    /// that is checked can not be left out, and the check reads one more line of each path: a fifth
-    /// of what a scan by `queue-depth` takes. This can be left out.
-    #[inline]
-    pub(crate) fn node(&self, node: u16) -> &NodeLatency {
-        self.nodes.get(usize::from(node)).unwrap_or(&NOWHERE)
     }
 }

@@ -19,6 +19,15 @@ pub enum Sampled {
     BatchClosed(Group),
 }
 
+impl Policy {
+    /// Whether it learns from completions: for others [`sample`] has nothing to do.
+    #[inline]
+    #[must_use]
+    pub const fn measures(self) -> bool {
+        matches!(self, Policy::Latency | Policy::HistoricalServiceTime)
+    }
+}
+
 /// Tells the policy how long a command took.
 ///
 /// For each command that ended well and whose charge is of the present policy epoch

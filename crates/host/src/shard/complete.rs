@@ -83,7 +83,7 @@ impl Shard {
         if class < 2 {
             stats.bytes[class] += bytes;
         }
-        let latency_ns = now.since(command.started).as_nanos() as u64;
+        let latency_ns = now.ns().saturating_sub(command.started.ns());
         stats.latency_ns.get_or_insert_default().record(latency_ns);
         let mut due = None;
         if let Some(head) = self.heads[command.head.0 as usize].as_mut() {
@@ -91,21 +91,10 @@ impl Shard {
                 let bytes = blocks.saturating_mul(u64::from(head.view.block_bytes));
                 stats.stat.record(op, bytes, command.started, now);
             }
-            due = charge.and_then(|charge| head.measure(command, charge, now));
-            // Also when it is another path by now: what a controller has not made durable is owed.
-            let path = head.path_of(command).or_else(|| head.through(command.controller));
-            match (path, work) {
-                (Some(path), Work::Flush { mark: Some(mark), .. }) => {
-                    path.view.writes.flushed(*mark);
-                }
-                (Some(path), Work::Write { fua: false, .. })
-                | (Some(path), Work::WriteZeroes { fua: false, .. })
-                    if head.view.limits.volatile_write_cache =>
-                {
-                    path.view.writes.acknowledge();
-                }
-                _ => {}
+            if let Some(charge) = charge {
+                due = head.measure(command, charge, now);
             }
+            head.durable(command, work);
         }
         if let Some(head) = due {
             self.weights_due(head, now);
@@ -240,6 +229,7 @@ impl Shard {
     }
 
     /// A command is with its path no longer: the charge goes back, to the part that made it.
+    #[inline]
     pub(super) fn leave_path(&mut self, key: Key) -> Option<Charge> {
         let command = &mut self.commands[key];
         command.place = Place::Requeued;
@@ -298,7 +288,7 @@ impl Shard {
                         let bytes = blocks.saturating_mul(block_bytes);
                         stats.stat.record(op, bytes, request.submitted, now);
                     }
-                    let latency = now.since(request.submitted).as_nanos() as u64;
+                    let latency = now.ns().saturating_sub(request.submitted.ns());
                     stats.latency_ns.get_or_insert_default().record(latency);
                 }
             }

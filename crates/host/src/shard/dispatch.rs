@@ -118,6 +118,29 @@ fn choose(
     avoid: Option<ControllerId>,
     now: Time,
 ) -> Option<usize> {
+    let (op, bytes) = (work.class(), work.bytes());
+    let bound = prefer.is_some() || avoid.is_some() || matches!(work, Work::Flush { .. });
+    let choice = if bound || head.noted.is_due() {
+        choose_with_care(head, stats, work, (prefer, avoid), now)?
+    } else {
+        let HeadState { view, selector, paths, .. } = head;
+        selector.select(&view.parameters, paths, op, bytes, now.ns())?
+    };
+    head.noted.chosen();
+    let choices = stats.choices(head.paths[choice.index].stats);
+    choices.count(SizeClass::of(bytes), choice.reason);
+    Some(choice.index)
+}
+
+/// The same where there is more to do than to ask the policy.
+#[cold]
+fn choose_with_care(
+    head: &mut HeadState,
+    stats: &mut StatsTable,
+    work: &mut Work,
+    (prefer, avoid): (Option<ControllerId>, Option<ControllerId>),
+    now: Time,
+) -> Option<Choice> {
     let hidden = avoid.and_then(|controller| head.usable_through(controller));
     if let Some(path) = hidden {
         head.paths[path].usable = false;
@@ -131,14 +154,10 @@ fn choose(
     if let Some(path) = hidden {
         head.paths[path].usable = true;
     }
-    let choice = choice?;
-    head.noted.chosen();
-    let size = SizeClass::of(about.bytes);
-    stats.choices(head.paths[choice.index].stats).count(size, choice.reason);
-    if note {
+    if let (true, Some(choice)) = (note, choice) {
         stats.note(head, about, choice);
     }
-    Some(choice.index)
+    choice
 }
 
 fn decide(

@@ -1,6 +1,6 @@
 //! A head as this shard works on it: the published view plus what only this worker knows.
 
-use super::command::Command;
+use super::command::{Command, Work};
 use super::explain::Countdown;
 use super::stats::{Held, StatsTable};
 use crate::load::{ControllerLoad, PathLoad};
@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
-    Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Load, Local, Selector,
-    reset_statistics,
+    Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Load, Local, NodeLatency,
+    Selector, reset_statistics,
 };
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
@@ -91,8 +91,9 @@ pub(super) struct PathState {
     worker: u16,
     /// The data worker whose queue pair this one submits through.
     queue: u16,
-    /// NUMA node of this worker.
-    node: u16,
+    /// What the workers of this one's NUMA node measure together. Kept apart: a checked index could
+    /// not be left out where a policy does not look at it.
+    node: Arc<NodeLatency>,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
     /// An ANA status came back when the controller's log had this generation: out until it grows.
@@ -112,7 +113,7 @@ impl PathState {
             worker: self.worker,
             queue: self.queue,
             shared: &self.load.shared,
-            node: self.load.node(self.node),
+            node: &self.node,
             local: &self.local,
         }
     }
@@ -200,6 +201,7 @@ impl HeadState {
             }
             let held =
                 Held { controller: Arc::clone(&entry.view.load), path: Arc::clone(&path.load) };
+            let node = usize::from(me.node).min(path.load.nodes.len() - 1);
             self.paths.push(PathState {
                 carrier: Carrier::None,
                 controller: Arc::clone(&held.controller),
@@ -207,7 +209,7 @@ impl HeadState {
                 local: Box::default(),
                 worker,
                 queue: worker,
-                node: me.node.min((path.load.nodes.len() - 1) as u16),
+                node: Arc::clone(&path.load.nodes[node]),
                 usable: false,
                 ana_suspect: None,
                 distance,
@@ -259,6 +261,24 @@ impl HeadState {
     #[cold]
     fn moved(&self, stats: u32) -> Option<&PathState> {
         self.paths.iter().find(|path| path.stats == stats)
+    }
+
+    /// Notes what a command that ended well means for flushes: what a controller has not made
+    /// durable is owed to it, also when its path is another one by now.
+    #[inline]
+    pub(super) fn durable(&self, command: &Command, work: &Work) {
+        let owed = match *work {
+            Work::Read { .. } => return,
+            Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => !fua,
+            _ => false,
+        };
+        let path = self.path_of(command).or_else(|| self.through(command.controller));
+        let Some(PathState { view, .. }) = path else { return };
+        if let Work::Flush { mark: Some(mark), .. } = *work {
+            view.writes.flushed(mark);
+        } else if owed && self.view.limits.volatile_write_cache {
+            view.writes.acknowledge();
+        }
     }
 
     /// The path through a controller.

@@ -12,11 +12,12 @@ impl HeadState {
     #[inline]
     pub(super) fn measure(&mut self, command: &Command, charge: Charge, now: Time) -> Option<u32> {
         // What was started under other rules says nothing about these.
-        if charge.epoch() != self.view.policy_epoch as u16 {
+        let parameters = &self.view.parameters;
+        if !parameters.policy.measures() || charge.epoch() != self.view.policy_epoch as u16 {
             return None;
         }
         let load = self.path_of(command)?.load();
-        match sample(&self.view.parameters, charge, load, self.paths.len(), now.ns()) {
+        match sample(parameters, charge, load, self.paths.len(), now.ns()) {
             Sampled::BatchClosed(group) => {
                 let first = self.weights_due.is_empty();
                 self.weights_due.insert(group);
