@@ -38,6 +38,14 @@ pub(crate) struct Stand {
 impl Stand {
     /// A port per shape (`KEY=V,…`); port N is controller `nvmeN`.
     pub(crate) fn new(shapes: &[&str], queue_size: u16) -> Stand {
+        Stand::connected(shapes, |_| PathSpec {
+            queue_size: Some(queue_size),
+            ..PathSpec::default()
+        })
+    }
+
+    /// The same, with options of each port's path.
+    pub(crate) fn connected(shapes: &[&str], options: impl Fn(usize) -> PathSpec) -> Stand {
         let port = |shape: &&str| PortSpec {
             listen: "127.0.0.1:0".to_owned(),
             shape: (*shape).to_owned(),
@@ -61,19 +69,18 @@ impl Stand {
         };
         let host = Host::start(&setup, tell).expect("the host starts");
         let stand = Stand { host, target, news };
-        stand.connect(queue_size);
+        stand.connect(options);
         stand
     }
 
-    fn connect(&self, queue_size: u16) {
-        for listener in self.target.listeners().expect("listeners") {
+    fn connect(&self, options: impl Fn(usize) -> PathSpec) {
+        for (port, listener) in self.target.listeners().expect("listeners").iter().enumerate() {
             let Endpoint::Tcp(address) = listener else { panic!("{listener} is not TCP") };
             let path = PathSpec {
                 traddr: address.ip().to_string(),
                 trsvcid: Some(Service(address.port())),
-                queue_size: Some(queue_size),
                 reconnect_delay: Some(Span(Duration::from_millis(20))),
-                ..PathSpec::default()
+                ..options(port)
             };
             let nqn = self.target.nqns()[0].as_str();
             self.host.connect(path.request(nqn, false).expect("a path")).expect("connected");

@@ -7,6 +7,7 @@
 use crate::stand::{HEAD, SUBSYSTEM, Stand, WORKERS};
 use crate::tunables::{Change, counters};
 use anabranch::daemon::identity::random_seed;
+use anabranch::daemon::path::PathSpec;
 
 use anabranch_lab::load::{BlockSize, Job};
 use anabranch_lab::rng::Rng;
@@ -47,6 +48,16 @@ fn job(seed: u64) -> Job {
     }
 }
 
+/// The workers share one queue pair of the last path, and have to wait for its tags.
+fn options(port: usize) -> PathSpec {
+    let shared = port == SHAPES.len() - 1;
+    PathSpec {
+        queue_size: Some(if shared { 16 } else { 32 }),
+        nr_io_queues: shared.then_some(1),
+        ..PathSpec::default()
+    }
+}
+
 /// Cuts a port whose path has commands in flight, or restores the one that is cut.
 fn cut_or_restore(stand: &Stand, cut: &mut Option<usize>, rng: &mut Rng) {
     if let Some(port) = cut.take() {
@@ -84,7 +95,7 @@ fn a_storm_of_changes_under_load_loses_nothing() {
     let changes = given.unwrap_or(CHANGES);
     println!("ANABRANCH_SEED={seed} ANABRANCH_STORM={changes}");
     let mut rng = Rng::new(seed);
-    let stand = Stand::new(&SHAPES, 32);
+    let stand = Stand::connected(&SHAPES, options);
     for path in stand.paths() {
         // From the first mask on, a path without one is used by nobody.
         stand.set(&path.name, "io_affinity", "3");
