@@ -86,6 +86,8 @@ struct Plan {
     /// that number came back, or it was made smaller. Until the host has heard of it (and nothing
     /// says when a stalled path does), its commands meet the new one.
     data_dropped: bool,
+    /// Paths may belong to nobody, so that `io-affinity` finds none.
+    masks_written: bool,
 }
 
 impl Plan {
@@ -123,6 +125,7 @@ impl Plan {
             quiesced: 0,
             frozen: 0,
             data_dropped: false,
+            masks_written: false,
             options,
             rng,
         }
@@ -251,7 +254,7 @@ fn retune(world: &mut Pair, plan: &mut Plan, loud: bool) {
     let subsystem = || String::from("nvme-subsys0");
     let device = || String::from("nvme0n1");
     let switch = |rng: &mut Rng| rng.below(2).to_string();
-    let (object, attribute, value) = match rng.below(15) {
+    let (object, attribute, value) = match rng.below(18) {
         0..=4 => {
             let policy = Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize];
             (subsystem(), "iopolicy", policy.to_string())
@@ -275,6 +278,13 @@ fn retune(world: &mut Pair, plan: &mut Plan, loud: bool) {
         13 => {
             let name = ["latency_per_node", "latency_ignore_ana"][rng.below(2) as usize];
             (device(), name, switch(rng))
+        }
+        14 => (subsystem(), "hst_base_weight", [0, 512, 1023][rng.below(3) as usize].to_string()),
+        15 => (subsystem(), "hst_threshold_multiplier", rng.below(3).to_string()),
+        16 => {
+            let path = format!("nvme0c{}n1", rng.below(u64::from(plan.ports)));
+            plan.masks_written = true;
+            (path, "io_affinity", format!("{:x}", rng.below(4)))
         }
         _ => (device(), "explain_sample", [0, 1, 5][rng.below(3) as usize].to_string()),
     };
@@ -349,6 +359,13 @@ fn heal(world: &mut Pair, plan: &mut Plan) {
         if plan.kind == Faults::Administration {
             plan.asked.push(world.host_verb(connect(plan, index)));
         }
+    }
+    if plan.masks_written {
+        plan.asked.push(world.host_verb(Verb::Set {
+            object: "nvme-subsys0".into(),
+            attribute: "iopolicy".into(),
+            value: Policy::RoundRobin.to_string(),
+        }));
     }
     let device = || String::from("nvme0n1");
     for _ in 0..plan.quiesced {
