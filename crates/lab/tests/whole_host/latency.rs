@@ -205,6 +205,16 @@ fn l10_a_namespace_that_left_and_came_back_is_measured_anew() {
 }
 
 #[test]
+fn l10_a_capacity_that_changed_forgets_what_was_measured() {
+    let grow = |rig: &mut Rig| {
+        let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
+        rig.target(anabranch_target::TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
+        rig.run(SECOND);
+    };
+    assert!(unmeasured_after(false, grow) > 0);
+}
+
+#[test]
 fn l10_samples_of_the_time_before_a_switch_are_not_taken() {
     let mut rig = latency(false, 1, 50 * MS);
     let names = rig.submit(reads(8));
