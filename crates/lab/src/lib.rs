@@ -4,4 +4,5 @@
 pub mod bare;
 pub mod load;
 pub mod rng;
+pub mod scenario;
 pub mod sim;

@@ -1,0 +1,16 @@
+//! What an experiment is: links, target, load, and what is compared on them.
+//!
+//! [`Scenario`] and what it holds are plain, checked values, integers throughout: times are
+//! nanoseconds, rates are bits per second, sizes are bytes.
+
+mod job;
+mod limits;
+mod model;
+mod path;
+mod variant;
+
+pub use job::{Arrival, BlockSize, Burner, BurnerMode, Job, Mix, Order, PerOp, Sizes};
+pub use limits::*;
+pub use model::{Distribution, Hosts, Problem, Published, Run, Scenario, Target};
+pub use path::{Alteration, AnaState, Brownout, Change, Path, PathState};
+pub use variant::{SHORT_BATCH, Variant, standard_variants};

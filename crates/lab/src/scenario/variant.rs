@@ -1,0 +1,70 @@
+//! What is compared: policies and how they are set.
+
+use super::model::{Problem, Run, check_name, fail};
+use super::path::Path;
+use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Parameters, Policy};
+
+/// The window of `latency` in short cells, where its own 15 s would never end.
+pub const SHORT_BATCH: &str = "200ms";
+
+/// Cells below this length are short: one minute, four windows of 15 s.
+const SHORT_NS: u64 = 60_000_000_000;
+
+/// A policy, set in one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Unique in the scenario; the standard ones have the policy's name.
+    pub name: String,
+    /// The policy and its parameters.
+    pub parameters: Parameters,
+    /// `relative_throughput` of each path, in the paths' order.
+    pub weights: Vec<u32>,
+}
+
+impl Variant {
+    /// A policy as it comes.
+    #[must_use]
+    pub fn plain(policy: Policy, paths: usize) -> Variant {
+        let name = policy.name().to_owned();
+        Variant { name, parameters: Parameters::of(policy), weights: vec![1; paths] }
+    }
+
+    /// Checks the variant against the number of paths.
+    ///
+    /// # Errors
+    /// Names the key and its limit.
+    pub fn check(&self, paths: usize) -> Result<(), Problem> {
+        check_name("name", &self.name)?;
+        if self.weights.len() != paths {
+            return fail("weights", "must list one weight per path");
+        }
+        if self.weights.iter().any(|w| *w > MAX_RELATIVE_THROUGHPUT) {
+            return fail("weights", format!("each lies between 0 and {MAX_RELATIVE_THROUGHPUT}"));
+        }
+        Ok(())
+    }
+}
+
+/// What every scenario compares: each policy as it comes (`latency` with a window of
+/// [`SHORT_BATCH`] when the run is shorter than a minute), and `service-time tuned`, with the
+/// weights of the paths.
+#[must_use]
+pub fn standard_variants(paths: &[Path], run: &Run) -> Vec<Variant> {
+    let short = run.ramp_ns.saturating_add(run.window_ns) < SHORT_NS;
+    let mut variants: Vec<Variant> = Policy::ALL
+        .into_iter()
+        .map(|policy| {
+            let mut variant = Variant::plain(policy, paths.len());
+            if short && let Ok(batch) = SHORT_BATCH.parse() {
+                variant.parameters.latency.batch_timeout = batch;
+            }
+            variant
+        })
+        .collect();
+    variants.push(Variant {
+        name: "service-time tuned".to_owned(),
+        parameters: Parameters::of(Policy::ServiceTime),
+        weights: paths.iter().map(|path| path.weight).collect(),
+    });
+    variants
+}
