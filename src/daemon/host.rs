@@ -19,9 +19,11 @@ use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use anabranch_proto::nvme::nqn::Nqn;
+use anabranch_rt::topology::Topology;
 use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Verbs that only look at what is there.
@@ -114,6 +116,16 @@ impl Host {
         setup: &HostSetup,
         log: impl Fn(Event<FrontEvent>) + Send + Sync + 'static,
     ) -> Result<Host, Failure> {
+        let runtime = Config {
+            cpus: setup.cpus.clone(),
+            pin: setup.pin,
+            spin: setup.spin,
+            ..Config::named(setup.name)
+        };
+        let refused = |error| Failure::failed(format!("cannot start the host: {error}"));
+        // Worker 0 is the control worker.
+        let nodes = runtime.nodes(usize::from(setup.workers) + 1, &Topology::read(Path::new("/")));
+        let worker_nodes = nodes.map_err(refused)?.split_off(1);
         let config = HostConfig {
             host_nqn: setup.identity.nqn.clone(),
             host_id: setup.identity.id,
@@ -123,20 +135,14 @@ impl Host {
             policies: setup.policies.clone(),
             kernel_exact: setup.kernel_exact,
             max_requests: DEFAULT_MAX_REQUESTS,
-            worker_nodes: vec![0; setup.workers.into()],
+            worker_nodes,
             shutdown_timeout: setup.shutdown_timeout,
             seed: setup.seed,
         };
         let workers =
             Worker::group(&config, |_| Front::new(Nbd::new(NbdConfig::default()), Load::new()));
-        let runtime = Config {
-            cpus: setup.cpus.clone(),
-            pin: setup.pin,
-            spin: setup.spin,
-            ..Config::named(setup.name)
-        };
         let group = Group::start(runtime, workers, Box::new(move |_, event| log(event)))
-            .map_err(|error| Failure::failed(format!("cannot start the host: {error}")))?;
+            .map_err(refused)?;
         Ok(Host {
             group,
             identity: setup.identity.clone(),

@@ -27,7 +27,8 @@ pub struct HostConfig {
     pub kernel_exact: bool,
     /// Requests that one shard holds at once; more push back on the submitter.
     pub max_requests: u32,
-    /// NUMA node of each data worker, in order (all 0 on a one-node machine).
+    /// NUMA node of each data worker, in order: 0 on a one-node machine, and for workers that are
+    /// not bound to one node.
     pub worker_nodes: Vec<u32>,
     /// How long an orderly shutdown of a controller may take (`shutdown_timeout`, 5 s).
     pub shutdown_timeout: Duration,

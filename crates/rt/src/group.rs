@@ -4,7 +4,7 @@ use crate::driver::Uring;
 use crate::mailbox::Mailbox;
 use crate::memory::{Pool, Regions};
 use crate::stats::Counters;
-use crate::topology::CpuSet;
+use crate::topology::{CpuSet, Topology};
 use crate::worker::{EventSink, Place, Post, Shared, Worker};
 use crate::{Config, Error, Stats, clock};
 use anabranch_proto::machine::{FileId, Machine, WorkerId};
@@ -214,6 +214,22 @@ fn place<M: Machine>(config: &Config) -> Result<Place<M>, Error> {
         .map_err(|source| Error::System { what: "make a mailbox", source })?;
     let counters = Arc::new(Counters::default());
     Ok(Place { mailbox, counters, verbs: AtomicUsize::new(0) })
+}
+
+impl Config {
+    /// The NUMA node of each of so many workers: where all of its CPUs lie in one. A worker that may
+    /// run on several nodes counts as one of node 0: where it is changes all the time.
+    ///
+    /// # Errors
+    /// A CPU is named that this process may not use.
+    pub fn nodes(&self, workers: usize, topology: &Topology) -> Result<Vec<u32>, Error> {
+        let node = |cpus: &Option<CpuSet>| {
+            let mut nodes = cpus.iter().flat_map(CpuSet::iter).map(|cpu| topology.node_of(cpu));
+            let first = nodes.next().flatten()?;
+            nodes.all(|other| other == Some(first)).then_some(first)
+        };
+        Ok(cpus(self, workers)?.iter().map(|cpus| node(cpus).unwrap_or(0)).collect())
+    }
 }
 
 /// The CPU set of each worker; `None` leaves the thread's set alone.

@@ -2,7 +2,8 @@
 
 mod support;
 
-use anabranch_rt::topology::{CpuSet, LOCAL_DISTANCE, REMOTE_DISTANCE, Topology};
+use anabranch_rt::Config;
+use anabranch_rt::topology::{CpuSet, LOCAL_DISTANCE, Node, REMOTE_DISTANCE, Topology};
 use std::path::Path;
 use support::Dir;
 
@@ -65,4 +66,30 @@ fn a_machine_without_nodes() {
     let topology = Topology::read(&dir.0);
     assert_eq!(topology.node_of(5), Some(0));
     assert_eq!(topology.distance(0, 0), LOCAL_DISTANCE);
+}
+
+#[test]
+fn a_worker_has_a_node_when_all_its_cpus_lie_in_one() {
+    let allowed: Vec<usize> = CpuSet::allowed().expect("readable").iter().collect();
+    let (first, others) = allowed.split_first().expect("a CPU");
+    let node = |id, cpus: &[usize]| Node {
+        id,
+        cpus: CpuSet::of(cpus.iter().copied()),
+        distances: Vec::new(),
+    };
+    let topology = Topology { nodes: vec![node(3, &[*first]), node(5, others)] };
+    let free = Config::default();
+    assert_eq!(free.nodes(2, &topology).expect("allowed"), [0, 0], "they may run anywhere");
+    let bound = Config { pin: true, ..Config::default() };
+    let nodes = bound.nodes(allowed.len() + 1, &topology).expect("allowed");
+    let expected: Vec<u32> =
+        std::iter::once(3).chain(others.iter().map(|_| 5)).chain([3]).collect();
+    assert_eq!(nodes, expected, "one CPU each, in turn");
+    let named = Config { cpus: Some(vec![*first]), ..Config::default() };
+    assert_eq!(named.nodes(2, &topology).expect("allowed"), [3, 3]);
+    let everywhere = Config { cpus: Some(allowed.clone()), ..Config::default() };
+    let expected = if others.is_empty() { 3 } else { 0 };
+    assert_eq!(everywhere.nodes(1, &topology).expect("allowed"), [expected]);
+    let wrong = Config { cpus: Some(vec![99_999]), ..Config::default() };
+    assert!(wrong.nodes(1, &topology).is_err());
 }

@@ -21,8 +21,7 @@ type Figures = [(WorkerId, ShardStats)];
 impl Control {
     /// NUMA node of a data worker.
     pub(super) fn node_of(&self, worker: WorkerId) -> u32 {
-        let index = usize::from(worker.0.saturating_sub(1));
-        self.env.config.worker_nodes.get(index).copied().unwrap_or(0)
+        self.env.config.node_of(worker)
     }
 
     pub(super) fn snapshot(&self, figures: &Figures) -> HostSnapshot {
