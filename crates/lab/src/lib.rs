@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bare;
+pub mod light;
 pub mod load;
 pub mod rng;
 pub mod scenario;

@@ -1,0 +1,181 @@
+//! What happens to paths while a run goes on.
+
+use super::events::What;
+use super::ledgers::rank;
+use super::port::{Condition, bytes_in, bytes_out};
+use super::sim::Sim;
+use super::slots::{List, Stage};
+use crate::scenario::{Alteration, AnaState, PathState};
+use anabranch_policy::failed_over;
+use anabranch_target::link::Shape;
+
+impl Sim<'_> {
+    pub(super) fn change(&mut self, index: usize) {
+        let scenario = self.cell.scenario;
+        let change = &scenario.changes[index];
+        let path = change.path;
+        match &change.what {
+            Alteration::Shape(shape) => self.reshape(path, shape),
+            Alteration::Brownout(brownout) => self.ports[path].brownout = *brownout,
+            Alteration::Ana(ana) => self.set_ana(path, *ana),
+            Alteration::State(PathState::Up) => self.bring_up(path),
+            Alteration::State(PathState::Cut) => self.cut(path),
+            Alteration::State(PathState::Silent) => {
+                let port = &mut self.ports[path];
+                if port.condition == Condition::Up {
+                    port.condition = Condition::Silent;
+                    port.spell += 1;
+                    let at = self.now.saturating_add(scenario.hosts.detect_ns);
+                    self.events.plan(at, What::Detect, path as u32, port.spell);
+                }
+            }
+        }
+    }
+
+    /// Hosts notice a silence, unless it was over before.
+    pub(super) fn detect(&mut self, path: usize, spell: u32) {
+        let port = &self.ports[path];
+        if port.condition == Condition::Silent && port.spell == spell {
+            self.cut(path);
+        }
+    }
+
+    /// New links; what waited for the old ones goes by the new ones, in the same order.
+    fn reshape(&mut self, path: usize, shape: &Shape) {
+        let mut waiting: Vec<(u64, u32)> = (0..self.slots.len() as u32)
+            .filter(|&slot| self.is_on_link(slot, path))
+            .map(|slot| (self.slots[slot as usize].leaves_ns, slot))
+            .collect();
+        waiting.sort_unstable();
+        for &(_, slot) in &waiting {
+            self.take_off_link(slot);
+        }
+        self.ports[path].reshape(shape, self.now);
+        for (_, slot) in waiting {
+            match self.slots[slot as usize].stage {
+                Stage::Inbound => self.command_departs(slot),
+                _ => self.reply_departs(slot),
+            }
+        }
+    }
+
+    fn is_on_link(&self, slot: u32, path: usize) -> bool {
+        let entry = &self.slots[slot as usize];
+        entry.is_on_path(path)
+            && matches!(entry.stage, Stage::Inbound | Stage::Outbound)
+            && entry.leaves_ns > self.now
+    }
+
+    /// What is planned for it does not happen, and the link has not carried it.
+    fn take_off_link(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        entry.generation += 1;
+        let port = &mut self.ports[usize::from(entry.path)];
+        match entry.stage {
+            Stage::Inbound => port.inbound.bytes -= bytes_in(entry.op, entry.bytes),
+            _ => port.outbound.bytes -= bytes_out(entry.op, entry.bytes),
+        }
+    }
+
+    fn set_ana(&mut self, path: usize, ana: AnaState) {
+        self.ports[path].ana = ana;
+        self.tell_hosts(path);
+    }
+
+    fn bring_up(&mut self, path: usize) {
+        let port = &mut self.ports[path];
+        port.spell += 1;
+        match std::mem::replace(&mut port.condition, Condition::Up) {
+            Condition::Up => {}
+            Condition::Silent => {
+                // Nobody has noticed: what was held goes on.
+                let held = std::mem::take(&mut port.held);
+                for (what, slot, generation) in held {
+                    if self.slots[slot as usize].generation != generation {
+                        continue;
+                    }
+                    match what {
+                        What::Arrive => self.enter(slot),
+                        What::Executed => self.reply_departs(slot),
+                        _ => self.complete(slot),
+                    }
+                }
+            }
+            Condition::Cut => {
+                port.fresh_links(self.now);
+                self.tell_hosts(path);
+            }
+        }
+    }
+
+    /// The connections of a path are gone: its commands are dispatched again, the path is out.
+    fn cut(&mut self, path: usize) {
+        if self.ports[path].condition == Condition::Cut {
+            return;
+        }
+        let mut lost = false;
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].is_on_path(path) {
+                lost = true;
+                self.lose(slot, path);
+            }
+        }
+        let port = &mut self.ports[path];
+        port.condition = Condition::Cut;
+        port.spell += 1;
+        port.held.clear();
+        port.fresh_links(self.now);
+        for worker in &mut self.workers {
+            worker.queues[path].free = self.cell.scenario.hosts.queue_depth;
+            worker.queues[path].waiting = List::EMPTY;
+        }
+        self.tell_hosts(path);
+        if !lost {
+            return;
+        }
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].stage == Stage::Lost {
+                self.dispatch(slot);
+            }
+        }
+    }
+
+    fn lose(&mut self, slot: u32, path: usize) {
+        if self.is_on_link(slot, path) {
+            self.take_off_link(slot);
+        }
+        let entry = &mut self.slots[slot as usize];
+        entry.generation += 1;
+        entry.stage = Stage::Lost;
+        let worker = &mut self.workers[entry.worker as usize];
+        let load = worker.paths[path].load;
+        anabranch_policy::finish(entry.charge.take(), load);
+        worker.selector.forget_path(path);
+        failed_over(&self.cell.variant.parameters, load);
+        self.books.commands_lost += 1;
+        self.ports[path].in_flight.down(self.now);
+    }
+
+    /// All workers learn what a path is worth now, and try again what waits for a path.
+    fn tell_hosts(&mut self, path: usize) {
+        let (usable, rank) = (self.ports[path].is_usable(), rank(self.ports[path].ana));
+        for worker in &mut self.workers {
+            worker.paths[path].usable = usable;
+            worker.paths[path].rank = rank;
+            if usable {
+                worker.selector.clear_cache();
+            } else {
+                worker.selector.forget_path(path);
+            }
+        }
+        if !usable {
+            return;
+        }
+        for worker in 0..self.workers.len() {
+            let mut list = std::mem::replace(&mut self.workers[worker].requeue, List::EMPTY);
+            while let Some(slot) = list.pop(&self.slots) {
+                self.dispatch(slot);
+            }
+        }
+    }
+}

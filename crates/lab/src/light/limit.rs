@@ -1,0 +1,345 @@
+//! What is physically possible on the links, the target and the load of a cell, whatever the
+//! policy.
+//!
+//! Three bounds, the lowest is the limit:
+//!
+//! 1. **Links.** Per direction the rates of all paths, with the headers that the load puts on
+//!    them. Congestion takes its share of the time away.
+//! 2. **Target.** Its servers over the mean service time.
+//! 3. **Load.** What is offered by an open loop; in a closed loop, what the open requests can
+//!    bring: they fill the paths by base delay, the nearest first, each up to rate times delay.
+//!    This bound takes requests as the load's mean request: where sizes or classes differ widely, a
+//!    policy that sorts them by path may exceed it a little.
+//!
+//! Paths count that may be used: up, and optimized unless none is. A path that is silent counts as
+//! down from the start of its silence.
+
+use super::cell::Cell;
+use super::draw::kinds;
+use super::port::{bytes_in, bytes_out};
+use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
+use anabranch_policy::OpClass;
+use anabranch_target::link::Shape;
+use core::fmt;
+use core::time::Duration;
+
+const SECOND_NS: u128 = 1_000_000_000;
+/// Without a bound.
+const ENDLESS: u128 = 1 << 96;
+
+/// The limit of a cell at one time, or over a span of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Requests per second of all hosts.
+    pub iops: u64,
+    /// Payload per second of all hosts.
+    pub bytes_per_second: u64,
+    /// What sets it.
+    pub bound: Bound,
+}
+
+/// What sets a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The links from the hosts to the target.
+    LinksIn,
+    /// The links from the target to the hosts.
+    LinksOut,
+    /// The target's servers.
+    Target,
+    /// The requests that the load keeps open.
+    OpenRequests,
+    /// The tags of the queue pairs.
+    Tags,
+    /// The requests that the load asks for: an open loop, or a rate.
+    Offered,
+    /// No path may be used.
+    NoPath,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bound::LinksIn => "the sum of the links to the target",
+            Bound::LinksOut => "the sum of the links to the hosts",
+            Bound::Target => "the target's servers",
+            Bound::OpenRequests => "too few open requests for the delay of the paths",
+            Bound::Tags => "too few tags for the delay of the paths",
+            Bound::Offered => "the load asks for no more",
+            Bound::NoPath => "no path is usable",
+        })
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib_s = self.bytes_per_second >> 20;
+        write!(f, "{} IOPS, {mib_s} MiB/s: {}", self.iops, self.bound)
+    }
+}
+
+/// The load, and its mean request: bytes in thousandths.
+struct Load {
+    payload_milli: u128,
+    /// On a link to the target.
+    in_milli: u128,
+    /// On a link to a host.
+    out_milli: u128,
+    service_ns: u128,
+    /// Classes and sizes with their shares in millionths.
+    kinds: Vec<(OpClass, u32, u128)>,
+    /// Requests per second that all hosts ask for.
+    offered: u128,
+    /// Requests that closed loops keep open, on all hosts.
+    open: u128,
+    /// Queue pairs per path that the load reaches times their tags.
+    tags: u128,
+}
+
+impl Load {
+    /// Jobs weigh by their open requests, open loops by their rate. With both in one cell only links
+    /// and target bind.
+    fn of(cell: Cell<'_>) -> Load {
+        let scenario = cell.scenario;
+        let hosts = u128::from(scenario.hosts.count);
+        let (mut poisson, mut rated, mut open, mut pairs) = (0, 0u128, 0, 0);
+        let mut all: Vec<(OpClass, u32, u128)> = Vec::new();
+        let mut total = 0;
+        for job in &scenario.jobs {
+            let clones = u128::from(job.clones) * hosts;
+            let weight = match job.arrival {
+                Arrival::Closed => {
+                    open += clones * u128::from(job.depth);
+                    rated = rated.saturating_add(clones.saturating_mul(rate_of_clone(job)));
+                    clones * u128::from(job.depth)
+                }
+                Arrival::Poisson { iops } => {
+                    poisson += u128::from(iops) * hosts;
+                    u128::from(iops) * hosts
+                }
+            };
+            total += weight;
+            all.extend(
+                kinds(job).into_iter().map(|(op, n, ppm)| (op, n, weight * u128::from(ppm))),
+            );
+            let named = if job.workers.is_empty() { cell.workers() } else { job.workers.len() };
+            pairs += clones.min(named as u128 * hosts);
+        }
+        for (_, _, share) in &mut all {
+            *share /= total.max(1);
+        }
+        let mean = |value: &dyn Fn(OpClass, u32) -> u64| -> u128 {
+            let of = |&(op, n, share): &(OpClass, u32, u128)| u128::from(value(op, n)) * share;
+            all.iter().map(of).sum::<u128>() / 1000
+        };
+        let (closed_only, open_only) = (poisson == 0, open == 0);
+        Load {
+            payload_milli: mean(&|_, bytes| bytes.into()),
+            in_milli: mean(&bytes_in),
+            out_milli: mean(&bytes_out),
+            service_ns: mean(&|op, _| cell.service_ns(op)) / 1000,
+            offered: match (closed_only, open_only) {
+                (true, _) => rated.min(ENDLESS),
+                (false, true) => poisson,
+                (false, false) => ENDLESS,
+            },
+            open: if closed_only { open } else { ENDLESS },
+            tags: pairs.min(cell.workers() as u128 * hosts)
+                * u128::from(scenario.hosts.queue_depth),
+            kinds: all,
+        }
+    }
+}
+
+const MILLION: u128 = 1_000_000;
+
+/// Requests per second that a clone allows itself (`rate_iops`, `rate`, `thinktime`).
+fn rate_of_clone(job: &Job) -> u128 {
+    let all = kinds(job);
+    let mut each = ENDLESS;
+    for op in OpClass::ALL {
+        let of_class = all.iter().filter(|(class, _, _)| *class == op);
+        let (mut share, mut bytes) = (0u128, 0u128);
+        for (_, size, part) in of_class {
+            share += u128::from(*part);
+            bytes += u128::from(*part) * u128::from(*size);
+        }
+        for (rate, part) in [(*job.rate_iops.of(op), share), (*job.rate_bytes.of(op), bytes)] {
+            if let Some(most) = rate.and_then(|rate| (u128::from(rate) * MILLION).checked_div(part))
+            {
+                each = each.min(most);
+            }
+        }
+    }
+    let thought = (u128::from(job.depth) * SECOND_NS).checked_div(u128::from(job.thinktime_ns));
+    each.min(thought.unwrap_or(ENDLESS))
+}
+
+/// Bits a second of one direction over a long time; none is without limit.
+fn rate_of(rate: Option<u64>, shape: &Shape) -> u128 {
+    let Some(rate) = rate else { return ENDLESS };
+    let rate = u128::from(rate);
+    match shape.on_off {
+        Some(o) if !o.off.is_zero() => rate * o.on.as_nanos() / (o.on + o.off).as_nanos().max(1),
+        _ => rate,
+    }
+}
+
+/// Requests a second that a direction of this rate carries.
+fn carries(rate: u128, bytes_milli: u128) -> u128 {
+    if rate >= ENDLESS { ENDLESS } else { rate * 1000 / (8 * bytes_milli).max(1) }
+}
+
+/// A path's part in the closed-loop bound.
+struct Reach {
+    /// How long the mean request takes when nothing else is there.
+    base_ns: u128,
+    /// Requests a second that its links carry.
+    iops: u128,
+}
+
+fn reach(path: &Path, load: &Load) -> Reach {
+    let shape = &path.shape;
+    let (rate_in, rate_out) = (rate_of(shape.rate_in, shape), rate_of(shape.rate_out, shape));
+    let mut base_ns = shape.delay.as_nanos() + load.service_ns;
+    for (rate, bytes_milli) in [(shape.rate_in, load.in_milli), (shape.rate_out, load.out_milli)] {
+        if let Some(rate) = rate {
+            base_ns += bytes_milli * 8 * SECOND_NS / 1000 / u128::from(rate.max(1));
+        }
+    }
+    for &(_, bytes, share) in &load.kinds {
+        base_ns += shape.large_delay(bytes.into()).as_nanos() * share / MILLION;
+    }
+    if let Some(brownout) = path.brownout {
+        base_ns += u128::from(brownout.percent) * u128::from(brownout.delay_ns()) / 100;
+    }
+    let iops = carries(rate_in, load.in_milli).min(carries(rate_out, load.out_milli));
+    Reach { base_ns: base_ns.max(1), iops }
+}
+
+/// The limit with these paths.
+fn limit(cell: Cell<'_>, load: &Load, paths: &[&Path]) -> Limit {
+    if paths.is_empty() {
+        return Limit { iops: 0, bytes_per_second: 0, bound: Bound::NoPath };
+    }
+    let sum = |rates: &dyn Fn(&Path) -> u128| {
+        paths.iter().map(|path| rates(path)).fold(0u128, u128::saturating_add).min(ENDLESS)
+    };
+    let links_in = sum(&|path| rate_of(path.shape.rate_in, &path.shape));
+    let links_out = sum(&|path| rate_of(path.shape.rate_out, &path.shape));
+    let target = &cell.scenario.target;
+    let servers = match (target.servers, target.per_path) {
+        (None, _) => ENDLESS,
+        (Some(servers), true) => u128::from(servers) * paths.len() as u128,
+        (Some(servers), false) => servers.into(),
+    };
+    let target = if servers >= ENDLESS || load.service_ns == 0 {
+        ENDLESS
+    } else {
+        servers * SECOND_NS / load.service_ns
+    };
+    let mut reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load)).collect();
+    reaches.sort_by_key(|reach| reach.base_ns);
+    let bounds = [
+        (carries(links_in, load.in_milli), Bound::LinksIn),
+        (carries(links_out, load.out_milli), Bound::LinksOut),
+        (target, Bound::Target),
+        (filled(&reaches, load.open, ENDLESS), Bound::OpenRequests),
+        (filled(&reaches, ENDLESS, load.tags), Bound::Tags),
+        (load.offered, Bound::Offered),
+    ];
+    let (iops, bound) = bounds.into_iter().min_by_key(|(iops, _)| *iops).unwrap_or(bounds[0]);
+    let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    Limit {
+        iops: narrow(iops),
+        bytes_per_second: narrow(iops.saturating_mul(load.payload_milli) / 1000),
+        bound,
+    }
+}
+
+/// Paths by base delay, nearest first, each filled up to rate times delay and at most `each`
+/// commands, as far as `open` requests go. Without a bound when that fills all of them.
+fn filled(reaches: &[Reach], open: u128, each: u128) -> u128 {
+    let (mut left, mut iops, mut full) = (open, 0u128, true);
+    for reach in reaches {
+        let holds = reach.iops.saturating_mul(reach.base_ns) / SECOND_NS;
+        let most = left.min(each);
+        if most >= holds || most >= ENDLESS {
+            iops = iops.saturating_add(reach.iops);
+            left = left.saturating_sub(holds);
+        } else {
+            full = false;
+            iops = iops.saturating_add(most * SECOND_NS / reach.base_ns);
+            left -= most;
+        }
+    }
+    if full { ENDLESS } else { iops.min(ENDLESS) }
+}
+
+/// From when on which limit holds: at 0, and at every change (from the start of the run). In order
+/// of time.
+#[must_use]
+pub fn limits(cell: Cell<'_>) -> Vec<(u64, Limit)> {
+    let load = Load::of(cell);
+    let mut paths: Vec<(Path, bool)> =
+        cell.paths().iter().map(|path| (path.clone(), true)).collect();
+    let mut found = vec![(0, limit(cell, &load, &usable(&paths)))];
+    for (index, change) in cell.scenario.changes.iter().enumerate() {
+        let (path, up) = &mut paths[change.path];
+        match &change.what {
+            Alteration::Shape(shape) => path.shape = shape.clone(),
+            Alteration::Brownout(brownout) => path.brownout = *brownout,
+            Alteration::Ana(ana) => path.ana = *ana,
+            Alteration::State(state) => *up = *state == PathState::Up,
+        }
+        let (at, limit) = (cell.change_ns(index), limit(cell, &load, &usable(&paths)));
+        match found.last_mut() {
+            Some(last) if last.0 == at => last.1 = limit,
+            _ => found.push((at, limit)),
+        }
+    }
+    found
+}
+
+fn usable(paths: &[(Path, bool)]) -> Vec<&Path> {
+    let of = |ana: AnaState| {
+        paths.iter().filter(move |(path, up)| *up && path.ana == ana).map(|(path, _)| path)
+    };
+    let optimized: Vec<&Path> = of(AnaState::Optimized).collect();
+    if optimized.is_empty() { of(AnaState::NonOptimized).collect() } else { optimized }
+}
+
+/// The limit of the measured window: the mean of the limits that hold in it, by time; the bound is
+/// that which holds for the longest.
+#[must_use]
+pub fn limit_of_window(cell: Cell<'_>) -> Limit {
+    let limits = limits(cell);
+    let (begin, end) = (cell.scenario.run.ramp_ns, cell.end_ns());
+    let (mut iops, mut bytes) = (0u128, 0u128);
+    let mut bounds: Vec<(Bound, u64)> = Vec::new();
+    for (index, (from, limit)) in limits.iter().enumerate() {
+        let until = limits.get(index + 1).map_or(end, |next| next.0).min(end);
+        let time = until.saturating_sub((*from).max(begin));
+        iops += u128::from(limit.iops) * u128::from(time);
+        bytes += u128::from(limit.bytes_per_second) * u128::from(time);
+        match bounds.iter_mut().find(|(bound, _)| *bound == limit.bound) {
+            Some((_, sum)) => *sum += time,
+            None => bounds.push((limit.bound, time)),
+        }
+    }
+    let span = u128::from(cell.scenario.run.window_ns.max(1));
+    let narrow = |value: u128| u64::try_from(value / span).unwrap_or(u64::MAX);
+    let longest = bounds.into_iter().rev().max_by_key(|(_, time)| *time);
+    Limit {
+        iops: narrow(iops),
+        bytes_per_second: narrow(bytes),
+        bound: longest.map_or(Bound::NoPath, |(bound, _)| bound),
+    }
+}
+
+/// How long the mean request takes on a path that has nothing else to do.
+#[must_use]
+pub fn base_delay(cell: Cell<'_>, path: usize) -> Duration {
+    let ns = reach(&cell.paths()[path], &Load::of(cell)).base_ns;
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}

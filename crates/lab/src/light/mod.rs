@@ -1,0 +1,62 @@
+//! The light simulation: the policies, as they run in production, on a model of queue pairs and
+//! links.
+//!
+//! Real here is `policy`: one [`Selector`](anabranch_policy::Selector) per worker of each host,
+//! charges, samples and weights, in the tables that the host allocates. Real is
+//! [`Link`](anabranch_target::link::Link), the target's own model of its links, and what commands
+//! and replies take of them. The rest is a model:
+//!
+//! - A request is one command. It takes a tag of its worker's queue pair on the path, or waits for
+//!   one in that queue pair's list. Hosts take no time.
+//! - The inbound link carries commands with what they write, first come, first served. Delay,
+//!   jitter, delay by size and brownouts follow, for each command by itself, as in the target's
+//!   shaper. (The shaper also shares a port between connections by turns; here it serves them in
+//!   the order in which they come.)
+//! - The target's servers execute: first come, first served, shared or per path.
+//! - The outbound link carries replies with what was read.
+//! - *Cut*: what is on the path is lost and at once dispatched again, the path is out until it is
+//!   up. *Silent*: nothing comes through until the hosts notice, which is a cut then. A silence
+//!   that ends before that goes unnoticed: what was held goes on.
+//! - An ANA state that changes is known to all hosts at once; what is on the path ends well.
+//! - Weights of `latency` are computed right after the completion that makes them due.
+//!
+//! Everything is an integer, chance comes from the seed, what happens at the same nanosecond
+//! happens in the order in which it was planned: the same [`Cell`] gives the same
+//! [`Figures::hash`] on every machine. Each run keeps [`Books`]. Nothing is allocated per request
+//! (an open loop allocates when more requests are open than ever before).
+//!
+//! Not in the model: the CPU time of hosts (and with it burners), splitting of requests, flushes,
+//! several namespaces.
+
+mod adapt;
+mod cell;
+mod change;
+mod draw;
+mod events;
+mod figures;
+mod ledgers;
+mod level;
+mod limit;
+mod port;
+mod record;
+mod sim;
+mod slots;
+mod station;
+
+use crate::scenario::Problem;
+pub use adapt::{Adaptation, adaptations, jain_ppm};
+pub use cell::Cell;
+pub use draw::{FRACTION, exponential, exponential_ns};
+pub use figures::{Books, Figures, LinkFigures, PathFigures, SERIES_NS, Series};
+pub use limit::{Bound, Limit, base_delay, limit_of_window, limits};
+pub use port::{COMMAND_BYTES, DATA_HEADER_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
+
+/// Runs one cell.
+///
+/// # Errors
+/// It can not be run: see [`Cell::check`].
+pub fn run(cell: Cell<'_>) -> Result<Figures, Problem> {
+    cell.check()?;
+    let ledgers = ledgers::Ledgers::new(cell);
+    Ok(sim::Sim::new(cell, &ledgers).run(&ledgers))
+}

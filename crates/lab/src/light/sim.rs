@@ -1,0 +1,464 @@
+//! The run: one command's way, from its start to its reply.
+
+use super::cell::Cell;
+use super::draw;
+use super::events::{Event, Events, What};
+use super::figures::{Books, Figures, SERIES_NS};
+use super::ledgers::Ledgers;
+use super::level::Level;
+use super::port::{Condition, Port, bytes_in, bytes_out};
+use super::record::Record;
+use super::slots::{List, NONE, Slot, Stage};
+use super::station::Station;
+use crate::rng::Rng;
+use crate::scenario::{Arrival, Distribution, Job};
+use anabranch_policy::{
+    Candidate, OpClass, Sampled, Selector, compute_weights, finish, sample, start,
+};
+
+/// The most requests that an open loop may leave open, beside those of closed loops.
+const MAX_OPEN: u64 = 2_000_000;
+
+/// One worker of one host: what it knows about the paths, and its queue pairs.
+pub(super) struct Worker<'a> {
+    pub(super) selector: Selector,
+    pub(super) paths: Vec<Candidate<'a>>,
+    pub(super) queues: Vec<Queue>,
+    /// Requests that found no usable path.
+    pub(super) requeue: List,
+    host: u32,
+}
+
+/// A queue pair.
+#[derive(Clone, Copy)]
+pub(super) struct Queue {
+    /// Tags.
+    pub(super) free: u32,
+    /// Commands without one.
+    pub(super) waiting: List,
+}
+
+/// A thread of a job.
+struct Thread {
+    rng: Rng,
+    job: u32,
+    worker: u32,
+    /// When the next read, write, other may start (`rate`).
+    due_ns: [u64; 3],
+}
+
+impl Thread {
+    /// When a request may start that would like to now.
+    #[inline]
+    fn next_ns(&mut self, job: &Job, op: OpClass, bytes: u32, now: u64) -> u64 {
+        // Nobody thinks before the first request.
+        let at = if now == 0 { 0 } else { now + job.thinktime_ns };
+        let (iops, rate) = (*job.rate_iops.of(op), *job.rate_bytes.of(op));
+        if iops.is_none() && rate.is_none() {
+            return at;
+        }
+        let due = &mut self.due_ns[op as usize];
+        let at = at.max(*due);
+        let pause = |amount: u64, rate: Option<u64>| {
+            (amount * 1_000_000_000).checked_div(rate.unwrap_or(0)).unwrap_or(0)
+        };
+        // What was missed is caught up, as fio does it.
+        *due = due.saturating_add(pause(1, iops).max(pause(bytes.into(), rate)));
+        at
+    }
+}
+
+/// Where the requests of an open loop come from: one per host and job.
+struct Source {
+    rng: Rng,
+    per_second: u64,
+    /// The next request, with 32 fraction bits of a nanosecond.
+    next: u128,
+    first_thread: u32,
+    threads: u32,
+    turn: u32,
+}
+
+/// All that a run changes.
+pub(super) struct Sim<'a> {
+    pub(super) cell: Cell<'a>,
+    pub(super) now: u64,
+    pub(super) events: Events,
+    pub(super) slots: Vec<Slot>,
+    /// Free slots of open loops.
+    free: List,
+    pub(super) workers: Vec<Worker<'a>>,
+    pub(super) ports: Vec<Port>,
+    /// One, or one per path.
+    stations: Vec<Station>,
+    threads: Vec<Thread>,
+    sources: Vec<Source>,
+    service: Rng,
+    open: Level,
+    record: Record,
+    pub(super) books: Books,
+}
+
+impl<'a> Sim<'a> {
+    pub(super) fn new(cell: Cell<'a>, ledgers: &'a Ledgers) -> Sim<'a> {
+        let mut rng = Rng::new(cell.seed);
+        let ports: Vec<Port> = cell
+            .paths()
+            .iter()
+            .map(|path| Port::new(path, [rng.next_u64(), rng.next_u64(), rng.next_u64()]))
+            .collect();
+        let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
+        let queue = Queue { free: hosts.queue_depth, waiting: List::EMPTY };
+        let mut workers = Vec::new();
+        for host in 0..hosts.count {
+            for worker in 0..cell.workers() {
+                workers.push(Worker {
+                    selector: Selector::new(),
+                    paths: ledgers.candidates(cell, host as usize, worker),
+                    queues: vec![queue; cell.paths().len()],
+                    requeue: List::EMPTY,
+                    host,
+                });
+            }
+        }
+        let service = rng.split();
+        let mut sim = Sim {
+            cell,
+            now: 0,
+            events: Events::default(),
+            slots: Vec::new(),
+            free: List::EMPTY,
+            workers,
+            ports,
+            stations: Vec::new(),
+            threads: Vec::new(),
+            sources: Vec::new(),
+            service,
+            open: Level::default(),
+            record: Record::new(cell),
+            books: Books::default(),
+        };
+        sim.add_load(&mut rng);
+        let stations = if target.per_path { cell.paths().len() } else { 1 };
+        let slots = sim.slots.len();
+        sim.stations = (0..stations).map(|_| Station::new(target, slots)).collect();
+        // One event per request and a few others.
+        sim.events = Events::with_capacity(slots + cell.scenario.changes.len() + 64);
+        sim
+    }
+
+    /// The threads of all hosts, each with a chain of draws of its own: what it asks for does not
+    /// depend on the policy.
+    fn add_load(&mut self, rng: &mut Rng) {
+        let workers = self.cell.workers() as u32;
+        for host in 0..self.cell.scenario.hosts.count {
+            let mut turn = 0;
+            for (job, load) in self.cell.scenario.jobs.iter().enumerate() {
+                let first_thread = self.threads.len() as u32;
+                for thread in 0..load.clones {
+                    let worker = match load.workers.as_slice() {
+                        [] => turn % workers,
+                        some => some[thread as usize % some.len()],
+                    };
+                    turn += 1;
+                    let (job, worker) = (job as u32, host * workers + worker);
+                    self.threads.push(Thread { rng: rng.split(), job, worker, due_ns: [0; 3] });
+                    if load.arrival == Arrival::Closed {
+                        let slot = Slot::new(self.threads.len() as u32 - 1, worker);
+                        self.slots.extend((0..load.depth).map(|_| slot.clone()));
+                    }
+                }
+                if let Arrival::Poisson { iops } = load.arrival {
+                    self.sources.push(Source {
+                        rng: rng.split(),
+                        per_second: iops,
+                        next: 0,
+                        first_thread,
+                        threads: load.clones,
+                        turn: 0,
+                    });
+                }
+            }
+        }
+    }
+
+    /// From the first request to the end of the window.
+    pub(super) fn run(mut self, ledgers: &Ledgers) -> Figures {
+        let cell = self.cell;
+        self.events.plan(cell.scenario.run.ramp_ns, What::Measure, 0, 0);
+        self.events.plan(cell.end_ns(), What::End, 0, 0);
+        for index in 0..cell.scenario.changes.len() {
+            self.events.plan(cell.change_ns(index), What::Change, index as u32, 0);
+        }
+        self.events.plan(SERIES_NS, What::Window, 0, 0);
+        for slot in 0..self.slots.len() as u32 {
+            self.next_request(slot);
+        }
+        for source in 0..self.sources.len() as u32 {
+            self.plan_arrival(source);
+        }
+        while let Some(event) = self.events.next() {
+            self.now = event.at_ns;
+            match event.what() {
+                What::Replied => self.replied(event),
+                What::Arrive => self.arrive(event),
+                What::Executed => self.executed(event),
+                What::Start => self.start(event.slot),
+                What::Intended => self.intended(event.slot),
+                What::Change => self.change(event.slot as usize),
+                What::Detect => self.detect(event.slot as usize, event.generation),
+                What::Window => {
+                    self.record.end_window(self.now, &self.ports);
+                    self.events.plan(self.now + SERIES_NS, What::Window, 0, 0);
+                }
+                What::Measure => self.record.begin(self.now, &self.ports),
+                What::End => break,
+            }
+        }
+        self.end(ledgers)
+    }
+
+    /// Draws what the thread of this slot does next, and starts it now or when it may.
+    fn next_request(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let thread = &mut self.threads[entry.thread as usize];
+        let job = &self.cell.scenario.jobs[thread.job as usize];
+        (entry.op, entry.bytes) = draw::request(job, &mut thread.rng);
+        let at = match job.arrival {
+            Arrival::Closed => thread.next_ns(job, entry.op, entry.bytes, self.now),
+            Arrival::Poisson { .. } => self.now,
+        };
+        if at > self.now {
+            self.events.plan(at, What::Start, slot, 0);
+        } else {
+            self.start(slot);
+        }
+    }
+
+    /// A request begins.
+    fn start(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        entry.start_ns = self.now;
+        self.books.requests_started += 1;
+        self.books.bytes_started += u64::from(entry.bytes);
+        self.open.up(self.now);
+        self.dispatch(slot);
+    }
+
+    fn plan_arrival(&mut self, index: u32) {
+        let source = &mut self.sources[index as usize];
+        let gap = u128::from(draw::exponential(&mut source.rng)) * 1_000_000_000;
+        source.next += gap / u128::from(source.per_second);
+        let at = (source.next >> draw::FRACTION) as u64;
+        self.events.plan(at, What::Intended, index, 0);
+    }
+
+    /// A request of an open loop is meant to start now.
+    fn intended(&mut self, index: u32) {
+        let source = &mut self.sources[index as usize];
+        let thread = source.first_thread + source.turn;
+        source.turn = (source.turn + 1) % source.threads;
+        let worker = self.threads[thread as usize].worker;
+        let slot = match self.free.pop(&self.slots) {
+            Some(slot) => {
+                let entry = &mut self.slots[slot as usize];
+                (entry.thread, entry.worker) = (thread, worker);
+                Some(slot)
+            }
+            None if (self.slots.len() as u64) < MAX_OPEN => {
+                self.slots.push(Slot::new(thread, worker));
+                Some(self.slots.len() as u32 - 1)
+            }
+            None => None,
+        };
+        match slot {
+            Some(slot) => self.next_request(slot),
+            None => self.books.requests_refused += 1,
+        }
+        self.plan_arrival(index);
+    }
+
+    /// Chooses a path; without one the request waits until there is.
+    pub(super) fn dispatch(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let worker = &mut self.workers[entry.worker as usize];
+        let parameters = &self.cell.variant.parameters;
+        let choice =
+            worker.selector.select(parameters, &worker.paths, entry.op, entry.bytes, self.now);
+        let Some(choice) = choice else {
+            entry.stage = Stage::Requeued;
+            return worker.requeue.push(&mut self.slots, slot);
+        };
+        let path = choice.index;
+        entry.path = path as u16;
+        if !parameters.kernel_exact {
+            let load = worker.paths[path].load;
+            entry.charge = start(parameters, load, entry.op, entry.bytes, self.now);
+        }
+        self.books.commands_started += 1;
+        self.ports[path].in_flight.up(self.now);
+        let queue = &mut worker.queues[path];
+        if queue.free == 0 {
+            entry.stage = Stage::Waiting;
+            return queue.waiting.push(&mut self.slots, slot);
+        }
+        queue.free -= 1;
+        self.send(slot);
+    }
+
+    /// A command has its tag.
+    fn send(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let parameters = &self.cell.variant.parameters;
+        if parameters.kernel_exact {
+            let load = self.workers[entry.worker as usize].paths[usize::from(entry.path)].load;
+            entry.charge = start(parameters, load, entry.op, entry.bytes, self.now);
+        }
+        self.command_departs(slot);
+    }
+
+    /// The inbound link takes a command.
+    pub(super) fn command_departs(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let port = &mut self.ports[usize::from(entry.path)];
+        let extra = port.extra_ns(entry.bytes);
+        let (leaves, at) = port.inbound.depart(self.now, bytes_in(entry.op, entry.bytes));
+        (entry.stage, entry.leaves_ns) = (Stage::Inbound, leaves);
+        self.events.plan(at + extra, What::Arrive, slot, entry.generation);
+    }
+
+    /// Whether what was planned for a command happens: it was not lost, its path not silent.
+    fn is_due(&mut self, event: Event) -> bool {
+        let entry = &self.slots[event.slot as usize];
+        if entry.generation != event.generation {
+            return false;
+        }
+        let port = &mut self.ports[usize::from(entry.path)];
+        if port.condition == Condition::Up {
+            return true;
+        }
+        port.held.push((event.what(), event.slot, event.generation));
+        false
+    }
+
+    pub(super) fn arrive(&mut self, event: Event) {
+        if self.is_due(event) {
+            self.enter(event.slot);
+        }
+    }
+
+    /// A command is at the target.
+    pub(super) fn enter(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        entry.stage = Stage::Served;
+        let station = usize::from(entry.path).min(self.stations.len() - 1);
+        let generation = entry.generation;
+        if self.stations[station].enter(slot, generation) {
+            self.execute(station, slot, generation);
+        }
+    }
+
+    fn execute(&mut self, station: usize, slot: u32, generation: u32) {
+        let mut time = self.cell.service_ns(self.slots[slot as usize].op);
+        if self.cell.scenario.target.distribution == Distribution::Exponential {
+            time = draw::exponential_ns(&mut self.service, time);
+        }
+        let at = self.now + time;
+        self.events.plan_at_station(at, What::Executed, station, slot, generation);
+    }
+
+    /// A server is free again, whatever has become of the command.
+    fn executed(&mut self, event: Event) {
+        let station = event.station();
+        if self.is_due(event) {
+            self.reply_departs(event.slot);
+        }
+        while let Some((slot, generation)) = self.stations[station].next() {
+            if self.slots[slot as usize].generation == generation {
+                self.execute(station, slot, generation);
+                break;
+            }
+        }
+    }
+
+    /// The outbound link takes a reply.
+    pub(super) fn reply_departs(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let port = &mut self.ports[usize::from(entry.path)];
+        let (leaves, at) = port.outbound.depart(self.now, bytes_out(entry.op, entry.bytes));
+        (entry.stage, entry.leaves_ns) = (Stage::Outbound, leaves);
+        self.events.plan(at, What::Replied, slot, entry.generation);
+    }
+
+    fn replied(&mut self, event: Event) {
+        if self.is_due(event) {
+            self.complete(event.slot);
+        }
+    }
+
+    /// A command has ended well: so has its request.
+    pub(super) fn complete(&mut self, slot: u32) {
+        let now = self.now;
+        let entry = &mut self.slots[slot as usize];
+        let path = usize::from(entry.path);
+        let worker = &mut self.workers[entry.worker as usize];
+        let parameters = &self.cell.variant.parameters;
+        let (charge, load) = (entry.charge.take(), worker.paths[path].load);
+        finish(charge, load);
+        if parameters.policy.measures()
+            && let Sampled::BatchClosed(group) =
+                sample(parameters, charge, load, worker.paths.len(), now)
+        {
+            compute_weights(parameters, &worker.paths, group);
+        }
+        entry.stage = Stage::Idle;
+        let (latency, bytes, host) = (now - entry.start_ns, entry.bytes, worker.host);
+        self.books.requests_ended += 1;
+        self.books.bytes_ended += u64::from(bytes);
+        self.books.latency_ns += latency;
+        self.books.commands_ended += 1;
+        self.open.down(now);
+        self.ports[path].in_flight.down(now);
+        self.record.ended(path, host as usize, bytes, latency);
+        self.free_tag(slot);
+        let job = self.threads[self.slots[slot as usize].thread as usize].job as usize;
+        match self.cell.scenario.jobs[job].arrival {
+            Arrival::Closed => self.next_request(slot),
+            Arrival::Poisson { .. } => self.free.push(&mut self.slots, slot),
+        }
+    }
+
+    /// The tag of a command goes to the one that waits for it the longest.
+    fn free_tag(&mut self, slot: u32) {
+        let entry = &self.slots[slot as usize];
+        let queue = &mut self.workers[entry.worker as usize].queues[usize::from(entry.path)];
+        match queue.waiting.pop(&self.slots) {
+            Some(next) => self.send(next),
+            None => queue.free += 1,
+        }
+    }
+
+    /// Closes the books: what is open is counted, and its charges are returned.
+    fn end(mut self, ledgers: &Ledgers) -> Figures {
+        let now = self.now;
+        for index in 0..self.slots.len() {
+            let entry = &mut self.slots[index];
+            if entry.stage == Stage::Idle {
+                continue;
+            }
+            self.books.requests_open += 1;
+            self.books.bytes_open += u64::from(entry.bytes);
+            self.books.open_ns += now - entry.start_ns;
+            if entry.stage != Stage::Requeued {
+                self.books.commands_open += 1;
+                let path = usize::from(entry.path);
+                finish(entry.charge.take(), self.workers[entry.worker as usize].paths[path].load);
+            }
+        }
+        self.books.in_flight_ns = self.open.area(now);
+        (self.books.charged_commands, self.books.charged_bytes) = ledgers.charged();
+        self.record.end(now, &self.ports, self.books)
+    }
+}
+
+const _: () = assert!(NONE as u64 > MAX_OPEN);

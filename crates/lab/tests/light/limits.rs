@@ -1,0 +1,132 @@
+//! The physical limit, and what binds.
+
+use super::rig::*;
+use anabranch_lab::light::{Bound, Cell, Limit, base_delay, limit_of_window, limits};
+use anabranch_lab::scenario::{Alteration, AnaState, Mix, PathState, PerOp, Scenario, Target};
+use anabranch_policy::Policy;
+use anabranch_target::link::OnOff;
+use std::time::Duration;
+
+fn limit(scenario: &Scenario) -> Limit {
+    let variant = plain(Policy::QueueDepth, scenario.paths.len());
+    limit_of_window(Cell { scenario, variant: &variant, seed: 1 })
+}
+
+fn base() -> Scenario {
+    let us = Duration::from_micros;
+    let paths = vec![path("a", 2000 * MBIT, us(100)), path("b", 500 * MBIT, us(100))];
+    scenario(paths, vec![reads(4096, 128, 4)])
+}
+
+#[test]
+fn links_bind_in_the_direction_of_the_load_with_their_headers() {
+    let mut scenario = base();
+    let found = limit(&scenario);
+    assert_eq!(found.bound, Bound::LinksOut);
+    assert_eq!(found.iops, 2500 * MBIT / (8 * (4096 + 48)));
+    assert_eq!(found.bytes_per_second, found.iops * 4096);
+    assert!(found.to_string().ends_with("the sum of the links to the hosts"), "{found}");
+    scenario.jobs[0].mix = Mix { read: 0, write: 100, trim: 0 };
+    let found = limit(&scenario);
+    assert_eq!((found.bound, found.iops), (Bound::LinksIn, 2500 * MBIT / (8 * (4096 + 72))));
+    // Congestion takes away its share.
+    let (on, off) = (Duration::from_millis(30), Duration::from_millis(10));
+    for path in &mut scenario.paths {
+        path.shape.on_off = Some(OnOff { on, off });
+    }
+    assert_eq!(limit(&scenario).iops, 1875 * MBIT / (8 * (4096 + 72)));
+}
+
+#[test]
+fn the_target_binds() {
+    let mut scenario = base();
+    scenario.target = Target { servers: Some(2), read_ns: 100_000, ..Target::default() };
+    let found = limit(&scenario);
+    assert_eq!((found.iops, found.bound), (20_000, Bound::Target));
+    scenario.target.per_path = true;
+    assert_eq!(limit(&scenario).iops, 40_000);
+}
+
+#[test]
+fn far_paths_are_bound_by_what_is_open() {
+    let ms = Duration::from_millis;
+    // 12,065 a second each. The near path holds 12 in flight, the rest of 32 goes to the far one.
+    let rate = 400 * MBIT;
+    let paths = vec![path("far", rate, ms(10)), path("near", rate, ms(1))];
+    let mut scenario = scenario(paths, vec![reads(4096, 32, 1)]);
+    scenario.target.read_ns = 0;
+    let found = limit(&scenario);
+    assert_eq!(found.bound, Bound::OpenRequests);
+    let full = rate / (8 * (4096 + 48));
+    assert!((full + 1500..full + 2000).contains(&found.iops), "{found}");
+    // And no policy gets past it, nor is it far away for the best one.
+    let variant = plain(Policy::QueueDepth, 2);
+    let best = Policy::ALL
+        .into_iter()
+        .map(|policy| run_policy(&scenario, policy).iops())
+        .max()
+        .expect("policies");
+    assert!(best <= found.iops, "{best} of {found}");
+    assert!(best * 100 >= found.iops * 90, "{best} of {found}");
+    let near = base_delay(Cell { scenario: &scenario, variant: &variant, seed: 1 }, 1);
+    // 1 ms, 72 bytes one way and 4144 the other at 50 bytes per microsecond.
+    assert_eq!(near, Duration::from_nanos(1_000_000 + 1440 + 82_880));
+    scenario.hosts.queue_depth = 4;
+    scenario.jobs[0].depth = 512;
+    assert_eq!(limit(&scenario).bound, Bound::Tags);
+}
+
+#[test]
+fn loads_that_ask_for_less_bind() {
+    let mut scenario = base();
+    scenario.jobs = vec![arrivals(1000), arrivals(500)];
+    let found = limit(&scenario);
+    assert_eq!((found.iops, found.bound), (1500, Bound::Offered));
+    scenario.jobs = vec![reads(4096, 8, 4)];
+    scenario.jobs[0].rate_iops = PerOp::all(Some(100));
+    let found = limit(&scenario);
+    assert_eq!((found.iops, found.bound), (400, Bound::Offered));
+    let figures = run_policy(&scenario, Policy::QueueDepth);
+    assert!((395..=404).contains(&figures.iops()), "{}", figures.iops());
+    scenario.jobs[0].rate_iops = PerOp::default();
+    scenario.jobs[0].rate_bytes = PerOp::all(Some(4096 * 250));
+    assert_eq!(limit(&scenario).iops, 1000);
+    assert!((990..=1004).contains(&run_policy(&scenario, Policy::RoundRobin).iops()));
+}
+
+#[test]
+fn limits_follow_changes() {
+    let mut scenario = base();
+    let state = |at, to| change(at, 0, Alteration::State(to));
+    scenario.changes = vec![
+        state(300, PathState::Silent),
+        change(600, 1, Alteration::Ana(AnaState::Inaccessible)),
+        change(600, 1, Alteration::Ana(AnaState::NonOptimized)),
+        state(750, PathState::Up),
+    ];
+    let variant = plain(Policy::QueueDepth, 2);
+    let cell = Cell { scenario: &scenario, variant: &variant, seed: 1 };
+    let each = 8 * (4096 + 48);
+    let (all, a, b) = (2500 * MBIT / each, 2000 * MBIT / each, 500 * MBIT / each);
+    let found: Vec<_> = limits(cell).iter().map(|(at, limit)| (at / MS, limit.iops)).collect();
+    assert_eq!(found, [(0, all), (400, b), (700, b), (850, a)]);
+    let expected = (all * 300 + b * 450 + a * 150) / 900;
+    assert_eq!(limit(&scenario).iops, expected);
+    scenario.changes =
+        vec![state(0, PathState::Cut), change(0, 1, Alteration::State(PathState::Cut))];
+    assert_eq!(limit(&scenario).bound, Bound::NoPath);
+}
+
+#[test]
+fn nobody_gets_past_the_limit() {
+    for jobs in [vec![mixed(16, 4)], vec![reads(131_072, 4, 4)], vec![reads(4096, 1, 1)]] {
+        let scenario = Scenario { jobs, ..base() };
+        let most = limit(&scenario).bytes_per_second;
+        for policy in Policy::ALL {
+            let found = run_policy(&scenario, policy).bytes_per_second();
+            // What was under way when the window began ends in it.
+            let slack = 64 * 131_072;
+            assert!(found <= most + slack, "{policy}: {found} of {most}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The light simulation against closed forms, its own books, and what is known of the policies.
+
+mod books;
+mod limits;
+mod paths;
+mod policies;
+mod queues;
+mod repeat;
+mod rig;

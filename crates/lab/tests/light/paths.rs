@@ -1,0 +1,124 @@
+//! Paths that fail, fall silent, slow down and return.
+
+use super::rig::*;
+use anabranch_lab::light::{Cell, adaptations, jain_ppm};
+use anabranch_lab::scenario::{Alteration, Hosts, PathState, Scenario};
+use anabranch_policy::Policy;
+use anabranch_target::link::Shape;
+use std::time::Duration;
+
+fn two() -> Scenario {
+    let delay = Duration::from_micros(50);
+    let paths = vec![path("a", 1000 * MBIT, delay), path("b", 1000 * MBIT, delay)];
+    scenario(paths, vec![reads(16_384, 16, 4)])
+}
+
+fn state(at_ms: u64, path: usize, state: PathState) -> anabranch_lab::scenario::Change {
+    change(at_ms, path, Alteration::State(state))
+}
+
+#[test]
+fn a_cut_path_carries_nothing_and_its_commands_go_elsewhere() {
+    let changes = vec![state(200, 0, PathState::Cut), state(600, 0, PathState::Up)];
+    let scenario = Scenario { changes, ..two() };
+    for policy in Policy::ALL {
+        let figures = run_policy(&scenario, policy);
+        // Cut from 300 to 700 ms of the run: windows 6 to 13.
+        for window in 6..14 {
+            let [a, b] = *figures.series.bytes_of(window) else { panic!("two paths") };
+            assert_eq!(a, 0, "{policy}, window {window}");
+            assert!(b > 5_000_000, "{policy}, window {window}: {b}");
+            assert_eq!(figures.series.in_flight_milli[window * 2], 0, "{policy}");
+        }
+        assert!(figures.series.bytes_of(16)[0] > 0 || policy == Policy::Numa, "{policy}");
+        let lost = figures.books.commands_lost;
+        assert!((1..=64).contains(&lost), "{policy}: {lost} lost");
+        // Nothing takes longer than a full queue on one path.
+        assert!(figures.latency.max() < 30 * MS, "{policy}: {} ns", figures.latency.max());
+    }
+}
+
+#[test]
+fn without_any_path_requests_wait_for_one() {
+    let both = |at, to| [state(at, 0, to), state(at, 1, to)];
+    let changes = [both(200, PathState::Cut), both(500, PathState::Up)].concat();
+    let figures = run_policy(&Scenario { changes, ..two() }, Policy::RoundRobin);
+    assert!(figures.series.requests[6..12].iter().all(|&requests| requests == 0));
+    let longest = figures.latency.max();
+    assert!((300 * MS..330 * MS).contains(&longest), "longest {longest} ns");
+    assert_eq!(figures.books.requests_open, 64);
+}
+
+#[test]
+fn silence_holds_what_is_on_the_path_until_it_is_noticed() {
+    let mut scenario = Scenario { changes: vec![state(200, 0, PathState::Silent)], ..two() };
+    scenario.hosts = Hosts { detect_ns: 300 * MS, ..Hosts::default() };
+    for policy in [Policy::QueueDepth, Policy::RoundRobin, Policy::ServiceTime] {
+        let figures = run_policy(&scenario, policy);
+        assert!(figures.books.commands_lost > 0, "{policy}");
+        let longest = figures.latency.max();
+        assert!((300 * MS..330 * MS).contains(&longest), "{policy}: longest {longest} ns");
+    }
+    // Round-robin gives every second command to the silent path, so everything ends up there.
+    let figures = run_policy(&scenario, Policy::RoundRobin);
+    assert!(figures.series.requests[7..11].iter().all(|&requests| requests == 0));
+}
+
+#[test]
+fn silence_that_ends_before_it_is_noticed_loses_nothing() {
+    let changes = vec![state(200, 0, PathState::Silent), state(300, 0, PathState::Up)];
+    for policy in Policy::ALL {
+        let figures = run_policy(&Scenario { changes: changes.clone(), ..two() }, policy);
+        assert_eq!(figures.books.commands_lost, 0, "{policy}");
+        let longest = figures.latency.max();
+        assert!((99 * MS..130 * MS).contains(&longest), "{policy}: longest {longest} ns");
+    }
+}
+
+#[test]
+fn the_time_to_adapt_is_that_of_the_last_window_below_85_percent() {
+    let slower = Shape { rate_out: Some(100 * MBIT), ..two().paths[0].shape.clone() };
+    let changes = vec![
+        change(200, 0, Alteration::Shape(slower)),
+        change(600, 0, Alteration::Shape(two().paths[0].shape.clone())),
+    ];
+    let scenario = Scenario { changes, ..two() };
+    let adapt = |policy| {
+        let variant = plain(policy, 2);
+        let figures = run_variant(&scenario, &variant, 1);
+        adaptations(Cell { scenario: &scenario, variant: &variant, seed: 1 }, &figures)
+    };
+    let found = adapt(Policy::QueueDepth);
+    assert_eq!(found.iter().map(|one| one.at_ns).collect::<Vec<_>>(), [300 * MS, 700 * MS]);
+    assert!(found.iter().all(|one| one.took_ns.is_some_and(|ns| ns <= 50 * MS)), "{found:?}");
+    assert!(found[0].limit_bytes_per_second * 18 < found[1].limit_bytes_per_second * 10);
+    // Round-robin never gets there while one path is slow, and at once when it is not.
+    let found = adapt(Policy::RoundRobin);
+    assert_eq!((found[0].took_ns, found[1].took_ns.is_some()), (None, true), "{found:?}");
+}
+
+#[test]
+fn a_slower_link_slows_down_what_waits_for_it() {
+    // One path, 64 requests of 16 KiB: 8 ms of work at 1 Gbit/s, 84 ms at 100 Mbit/s.
+    let only = path("only", 1000 * MBIT, Duration::from_micros(50));
+    let mut scenario = scenario(vec![only], vec![reads(16_384, 16, 4)]);
+    let slower = Shape { rate_out: Some(100 * MBIT), ..scenario.paths[0].shape.clone() };
+    scenario.changes = vec![change(200, 0, Alteration::Shape(slower))];
+    let figures = run_policy(&scenario, Policy::QueueDepth);
+    let after: u64 = figures.series.bytes[6..].iter().sum();
+    // 0.7 s of 100 Mbit/s, the one under way when it slowed down counted in.
+    assert!(after <= 100 * MBIT / 8 * 7 / 10 + 16_384, "{after} bytes");
+    assert!(after >= 100 * MBIT / 8 * 69 / 100, "{after} bytes");
+}
+
+#[test]
+fn hosts_share_evenly() {
+    let mut scenario = two();
+    scenario.hosts.count = 20;
+    for policy in Policy::ALL {
+        let figures = run_policy(&scenario, policy);
+        assert_eq!(figures.hosts.len(), 20);
+        let jain = jain_ppm(&figures.hosts);
+        assert!(jain > 990_000, "{policy}: {jain}");
+    }
+}
