@@ -97,8 +97,8 @@ struct Load {
 }
 
 impl Load {
-    /// Jobs weigh by their open requests, open loops by their rate. With both in one cell only links
-    /// and target bind.
+    /// Jobs weigh by their open requests, open loops by their rate. With both in one cell only the
+    /// links and the target bind.
     fn of(cell: Cell<'_>) -> Load {
         let scenario = cell.scenario;
         let hosts = u128::from(scenario.hosts.count);
