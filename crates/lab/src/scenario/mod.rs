@@ -3,14 +3,19 @@
 //! [`Scenario`] and what it holds are plain, checked values, integers throughout: times are
 //! nanoseconds, rates are bits per second, sizes are bytes.
 
+pub mod file;
+pub mod fio;
 mod job;
 mod limits;
+mod mistake;
 mod model;
 mod path;
 mod variant;
 
+pub use fio::Notice;
 pub use job::{Arrival, BlockSize, Burner, BurnerMode, Job, Mix, Order, PerOp, Sizes};
 pub use limits::*;
+pub use mistake::Mistake;
 pub use model::{Distribution, Hosts, Problem, Published, Run, Scenario, Target};
 pub use path::{Alteration, AnaState, Brownout, Change, Path, PathState};
 pub use variant::{SHORT_BATCH, Variant, standard_variants};

@@ -1,0 +1,195 @@
+//! `[[job]]`, `[load]`, `[[variant]]`, `[[published]]`.
+
+use super::super::fio::{self, Made, OPTIONS, Words};
+use super::super::limits::{MAX_JOBS, MAX_PUBLISHED, MAX_VARIANTS};
+use super::super::mistake::{Mistake, did_you_mean, shorten};
+use super::super::{Arrival, Burner, Hosts, Job, Notice, Path, Published, Target, Variant};
+use super::table::Table;
+use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Parameters};
+use std::path::{Component, Path as FilePath};
+
+type Load = (Vec<Job>, Vec<Burner>, Vec<Notice>);
+
+pub(super) fn jobs(
+    root: &Table<'_>,
+    target: &Target,
+    hosts: &Hosts,
+    dir: Option<&FilePath>,
+) -> Result<Load, Mistake> {
+    if let Some(table) = root.table("load", &["file"])? {
+        if root.has("job") {
+            return Err(root.fail("load", "excludes [[job]]; leave one of them out"));
+        }
+        return job_file(&table, target, hosts, dir);
+    }
+    let mut known = OPTIONS.to_vec();
+    known.push("poisson_iops");
+    let (mut jobs, mut burners, mut notices) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, table) in root.tables("job", &known, MAX_JOBS)?.into_iter().enumerate() {
+        let name = table.word("name")?.unwrap_or_else(|| format!("job{}", index + 1));
+        match job(&table, &name, &mut notices)? {
+            Made::Job(job) => {
+                table.checked(job.check(target, hosts))?;
+                jobs.push(*job);
+            }
+            Made::Burner(burner) => {
+                table.checked(burner.check())?;
+                burners.push(burner);
+            }
+        }
+    }
+    if jobs.is_empty() {
+        let text = "there is none; write [[job]] and rw = \"randread\", or [load] and a file";
+        return Err(root.fail("job", text));
+    }
+    Ok((jobs, burners, notices))
+}
+
+fn job(table: &Table<'_>, name: &str, notices: &mut Vec<Notice>) -> Result<Made, Mistake> {
+    let mut words = Words::default();
+    // Without a word about an engine, requests are asynchronous.
+    words.default_engine("io_uring");
+    for key in table.keys() {
+        if ["runtime", "timeout", "ramp_time", "time_based"].contains(&key) {
+            return Err(table.fail(key, "belongs to [run]: ramp and window"));
+        }
+        if key == "poisson_iops" {
+            let iops = table.must(key, table.number(key)?)?;
+            if table.has("iodepth") || table.has("numjobs") {
+                let text = "is an open loop: iodepth and numjobs do not matter; leave them out";
+                return Err(table.fail(key, text));
+            }
+            words.set_arrival(Arrival::Poisson { iops });
+            continue;
+        }
+        let value = table.word(key)?;
+        match words.set(key, value.as_deref()) {
+            Ok(None) => {}
+            Ok(Some(text)) => {
+                notices.push(Notice { line: table.line_of(key), key: key.to_owned(), text });
+            }
+            Err(text) => return Err(table.fail(key, text)),
+        }
+    }
+    let (made, notice) = words.make(name).map_err(|(key, text)| table.fail(key, text))?;
+    if let Some(text) = notice {
+        notices.push(Notice { line: table.line, key: "iodepth".to_owned(), text });
+    }
+    Ok(made)
+}
+
+/// A job file beside the scenario.
+fn job_file(
+    table: &Table<'_>,
+    target: &Target,
+    hosts: &Hosts,
+    dir: Option<&FilePath>,
+) -> Result<Load, Mistake> {
+    let name = table.must("file", table.word("file")?)?;
+    let path = FilePath::new(&name);
+    if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+        let text = "must be a relative path below the scenario's directory: \"jobs/mail.fio\"";
+        return Err(table.fail("file", text));
+    }
+    let Some(dir) = dir else {
+        return Err(table.fail("file", "a scenario without a directory cannot name a job file"));
+    };
+    let file = fio::read(&dir.join(path))?;
+    for job in &file.jobs {
+        job.check(target, hosts).map_err(|problem| {
+            let job = shorten(&job.name);
+            table.fail("file", format!("[{job}] {}: {}", problem.key, problem.text))
+        })?;
+    }
+    for burner in &file.burners {
+        table.checked(burner.check())?;
+    }
+    Ok((file.jobs, file.burners, file.notices))
+}
+
+pub(super) fn variants(
+    root: &Table<'_>,
+    paths: &[Path],
+    all: &mut Vec<Variant>,
+) -> Result<(), Mistake> {
+    let known = [
+        "name",
+        "policy",
+        "weights",
+        "kernel_exact",
+        "queue_depth_scope",
+        "latency_batch_timeout",
+        "latency_ewma_shift",
+        "latency_size_buckets",
+        "latency_per_node",
+        "latency_compete",
+        "hst_base_weight",
+        "hst_threshold_multiplier",
+    ];
+    for table in root.tables("variant", &known, MAX_VARIANTS)? {
+        let name = table.must("name", table.word("name")?)?;
+        let mut p = Parameters::of(table.must("policy", table.parsed("policy")?)?);
+        // The standard one's window is the default of the cell.
+        if let Some(standard) = all.first() {
+            p.latency = standard.parameters.latency;
+        }
+        p.kernel_exact = table.flag("kernel_exact")?.unwrap_or(p.kernel_exact);
+        p.scope = table.parsed("queue_depth_scope")?.unwrap_or(p.scope);
+        let latency = &mut p.latency;
+        latency.batch_timeout =
+            table.parsed("latency_batch_timeout")?.unwrap_or(latency.batch_timeout);
+        latency.ewma_shift = table.parsed("latency_ewma_shift")?.unwrap_or(latency.ewma_shift);
+        latency.size_buckets = table.flag("latency_size_buckets")?.unwrap_or(latency.size_buckets);
+        latency.per_node = table.flag("latency_per_node")?.unwrap_or(latency.per_node);
+        latency.compete = table.flag("latency_compete")?.unwrap_or(latency.compete);
+        let hst = &mut p.historical;
+        hst.base_weight = table.parsed("hst_base_weight")?.unwrap_or(hst.base_weight);
+        hst.threshold_multiplier =
+            table.number("hst_threshold_multiplier")?.unwrap_or(hst.threshold_multiplier);
+        let variant = Variant { name, parameters: p, weights: weights(&table, paths)? };
+        table.checked(variant.check(paths.len()))?;
+        if all.iter().any(|other| other.name == variant.name) {
+            let text = format!("there is already a variant {}", variant.name);
+            return Err(table.fail("name", text));
+        }
+        all.push(variant);
+    }
+    Ok(())
+}
+
+/// `weights = { fast = 4, slow = 1 }`; paths that are not named have 1.
+fn weights(table: &Table<'_>, paths: &[Path]) -> Result<Vec<u32>, Mistake> {
+    let mut weights = vec![1; paths.len()];
+    let Some(named) = table.any_table("weights")? else { return Ok(weights) };
+    let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
+    for key in named.keys() {
+        let Some(index) = names.iter().position(|name| *name == key) else {
+            let near = did_you_mean(key, &names);
+            return Err(named.fail(key, format!("there is no path {}{near}", shorten(key))));
+        };
+        weights[index] = named.must(key, named.number(key)?)?;
+        if weights[index] > MAX_RELATIVE_THROUGHPUT {
+            let text = format!("a weight lies between 0 and {MAX_RELATIVE_THROUGHPUT}");
+            return Err(named.fail(key, text));
+        }
+    }
+    Ok(weights)
+}
+
+pub(super) fn published(root: &Table<'_>) -> Result<Vec<Published>, Mistake> {
+    let known = ["policy", "iops", "mib_s", "read_mib_s", "write_mib_s", "mean", "stdev"];
+    let mut rows = Vec::new();
+    for table in root.tables("published", &known, MAX_PUBLISHED)? {
+        let row = Published {
+            policy: table.must("policy", table.word("policy")?)?,
+            iops: table.number("iops")?,
+            bytes_s: table.mib_s("mib_s")?,
+            read_bytes_s: table.mib_s("read_mib_s")?,
+            write_bytes_s: table.mib_s("write_mib_s")?,
+            mean_ns: table.time("mean")?,
+            stdev_ns: table.time("stdev")?,
+        };
+        rows.push(row);
+    }
+    Ok(rows)
+}

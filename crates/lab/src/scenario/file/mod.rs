@@ -1,0 +1,97 @@
+//! Scenario files: TOML to checked values.
+//!
+//! Every key is checked; what is wrong is one sentence with file, line, key, limit and remedy. All
+//! of them are on the page `scenarios/README.md`.
+
+mod changes;
+mod load;
+mod parts;
+mod table;
+mod units;
+
+use super::limits::MAX_FILE_BYTES;
+use super::mistake::{Mistake, read_text};
+use super::variant::standard_variants;
+use super::{Notice, Scenario};
+use std::path::Path;
+use table::{Source, Table};
+use toml::de::DeTable;
+
+/// A scenario, and what its reader should know about its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The scenario; [`Scenario::check`] holds.
+    pub scenario: Scenario,
+    /// Options of jobs that do something else than in fio.
+    pub notices: Vec<Notice>,
+}
+
+/// Reads a scenario file, and the job file that it may name.
+///
+/// # Errors
+/// It cannot be read, is too large, or the first mistake in it.
+pub fn read(path: &Path) -> Result<Loaded, Mistake> {
+    let text = read_text(path)?;
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    parse_in(&text, &path.display().to_string(), &name.unwrap_or_default(), path.parent())
+}
+
+/// Reads the text of a scenario file; `file` is its name for messages. It cannot name a job file.
+///
+/// # Errors
+/// The first mistake.
+pub fn parse(text: &str, file: &str) -> Result<Loaded, Mistake> {
+    let name = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    parse_in(text, file, &name.unwrap_or_default(), None)
+}
+
+fn parse_in(text: &str, file: &str, name: &str, dir: Option<&Path>) -> Result<Loaded, Mistake> {
+    let source = Source::new(file, text);
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(source.fail(0, "", format!("has more than {MAX_FILE_BYTES} bytes")));
+    }
+    let root = DeTable::parse(text).map_err(|error| table::syntax(&source, &error))?;
+    let known = [
+        "title",
+        "source",
+        "run",
+        "host",
+        "target",
+        "path",
+        "change",
+        "job",
+        "load",
+        "published",
+        "variant",
+    ];
+    let root = Table::new(&source, 0, root.get_ref(), &known)?;
+    let run = parts::run(&root)?;
+    let hosts = parts::hosts(&root)?;
+    let target = parts::target(&root)?;
+    let paths = parts::paths(&root)?;
+    let changes = changes::read(&root, &run, &paths)?;
+    let (jobs, burners, notices) = load::jobs(&root, &target, &hosts, dir)?;
+    let mut variants = standard_variants(&paths, &run);
+    load::variants(&root, &paths, &mut variants)?;
+    let published = load::published(&root)?;
+    let scenario = Scenario {
+        name: name.to_owned(),
+        title: root.must("title", root.word("title")?)?,
+        source: root.word("source")?.unwrap_or_default(),
+        run,
+        hosts,
+        target,
+        paths,
+        changes,
+        jobs,
+        burners,
+        variants,
+        published,
+    };
+    // What concerns several parts at once; all else has been refused above, with its line.
+    scenario.check().map_err(|problem| {
+        let line = ["job", "load"].into_iter().map(|key| root.line_of(key)).max().unwrap_or(0);
+        source.fail(line, problem.key, problem.text)
+    })?;
+    Ok(Loaded { scenario, notices })
+}
