@@ -17,7 +17,9 @@ pub struct Figures {
     pub bytes: u64,
     /// How long they took, from when they were meant to start.
     pub latency: Histogram,
-    /// In the order of the setup.
+    /// The same of reads, writes and others.
+    pub classes: [ClassFigures; 3],
+    /// In the order of the scenario.
     pub paths: Vec<PathFigures>,
     /// Payload of each host.
     pub hosts: Vec<u64>,
@@ -25,6 +27,23 @@ pub struct Figures {
     pub series: Series,
     /// Of the whole run, ramp included.
     pub books: Books,
+}
+
+/// The figures of reads, of writes, or of others.
+#[derive(Clone, Debug, Default)]
+pub struct ClassFigures {
+    /// Payload of those that ended; their number is that of the latencies.
+    pub bytes: u64,
+    /// How long they took.
+    pub latency: Histogram,
+}
+
+impl ClassFigures {
+    /// How many ended.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.latency.count()
+    }
 }
 
 /// The figures of one path.
@@ -170,16 +189,25 @@ impl Hash {
     }
 }
 
+impl Hash {
+    fn add_latency(&mut self, latency: &Histogram) {
+        self.add(&[latency.count(), latency.sum(), latency.stdev(), latency.min(), latency.max()]);
+        self.add(&[10, 100, 250, 500, 750, 900, 990, 999].map(|part| latency.per_mille(part)));
+    }
+}
+
 impl Figures {
     /// A number that stands for all figures: equal runs have equal ones, on every machine.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let mut hash = Hash(0xcbf2_9ce4_8422_2325);
-        let latency = &self.latency;
         hash.add(&[self.window_ns, self.requests, self.bytes]);
-        hash.add(&[latency.count(), latency.sum(), latency.stdev(), latency.min()]);
-        hash.add(&[latency.max(), self.paths.len() as u64, self.hosts.len() as u64]);
-        hash.add(&[10, 100, 250, 500, 750, 900, 990, 999].map(|part| latency.per_mille(part)));
+        hash.add(&[self.paths.len() as u64, self.hosts.len() as u64]);
+        hash.add_latency(&self.latency);
+        for class in &self.classes {
+            hash.add(&[class.bytes]);
+            hash.add_latency(&class.latency);
+        }
         for path in &self.paths {
             hash.add(&[path.commands, path.bytes, path.in_flight_milli]);
             hash.add(&path.links.map(|link| link.bytes));

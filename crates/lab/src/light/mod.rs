@@ -47,9 +47,11 @@ use crate::scenario::Problem;
 pub use adapt::{Adaptation, adaptations, jain_ppm};
 pub use cell::Cell;
 pub use draw::{FRACTION, exponential, exponential_ns};
-pub use figures::{Books, Figures, LinkFigures, PathFigures, SERIES_NS, Series};
+pub use figures::{Books, ClassFigures, Figures, LinkFigures, PathFigures, SERIES_NS, Series};
 pub use limit::{Bound, Limit, base_delay, limit_of_window, limits};
 pub use port::{COMMAND_BYTES, DATA_HEADER_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Runs one cell.
 ///
@@ -59,4 +61,39 @@ pub fn run(cell: Cell<'_>) -> Result<Figures, Problem> {
     cell.check()?;
     let ledgers = ledgers::Ledgers::new(cell);
     Ok(sim::Sim::new(cell, &ledgers).run(&ledgers))
+}
+
+/// Runs cells, on so many threads at a time; `done` is told the place of each as it ends, on the
+/// thread that ran it. What comes back is in the order of the cells, however many threads there
+/// are.
+///
+/// # Errors
+/// The first cell in that order that can not be run.
+pub fn run_all(
+    cells: &[Cell<'_>],
+    threads: usize,
+    done: &(dyn Fn(usize, &Figures) + Sync),
+) -> Result<Vec<Figures>, Problem> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Figures, Problem>>>> =
+        cells.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, cells.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(place) else { return };
+                    let result = run(*cell);
+                    if let Ok(figures) = &result {
+                        done(place, figures);
+                    }
+                    let mut slot = results[place].lock().unwrap_or_else(PoisonError::into_inner);
+                    *slot = Some(result);
+                }
+            });
+        }
+    });
+    // A thread that panics has passed that on at the end of the scope: no place is empty.
+    let results = results.into_iter().map(Mutex::into_inner);
+    results.filter_map(|slot| slot.unwrap_or_else(PoisonError::into_inner)).collect()
 }

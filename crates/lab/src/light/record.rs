@@ -1,16 +1,24 @@
 //! What is written down while a run goes on.
 
 use super::cell::Cell;
-use super::figures::{Books, Figures, PathFigures, SERIES_NS, Series};
+use super::figures::{Books, ClassFigures, Figures, PathFigures, SERIES_NS, Series};
 use super::port::Port;
-use anabranch_policy::Histogram;
+use anabranch_policy::{Histogram, OpClass};
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) path: usize,
+    pub(super) host: usize,
+    pub(super) op: OpClass,
+    pub(super) bytes: u32,
+}
 
 #[derive(Debug)]
 pub(super) struct Record {
     measuring: bool,
     began_ns: u64,
-    latency: Histogram,
-    bytes: u64,
+    classes: [ClassFigures; 3],
     hosts: Vec<u64>,
     paths: Vec<PathFigures>,
     /// In-flight integrals when the measurement began.
@@ -32,8 +40,7 @@ impl Record {
         Record {
             measuring: false,
             began_ns: 0,
-            latency: Histogram::new(),
-            bytes: 0,
+            classes: Default::default(),
             hosts: vec![0; cell.scenario.hosts.count as usize],
             paths: vec![PathFigures::default(); paths],
             areas: vec![0; paths],
@@ -57,14 +64,16 @@ impl Record {
 
     /// A request has ended.
     #[inline]
-    pub(super) fn ended(&mut self, path: usize, host: usize, bytes: u32, latency_ns: u64) {
-        let bytes = u64::from(bytes);
+    pub(super) fn ended(&mut self, ended: Ended, latency_ns: u64) {
+        let Ended { path, host, op, .. } = ended;
+        let bytes = u64::from(ended.bytes);
         self.window_bytes[path] += bytes;
         self.window_requests += 1;
         self.window_latency_ns += latency_ns;
         if self.measuring {
-            self.latency.record(latency_ns);
-            self.bytes += bytes;
+            let class = &mut self.classes[op as usize];
+            class.latency.record(latency_ns);
+            class.bytes += bytes;
             self.hosts[host] += bytes;
             self.paths[path].commands += 1;
             self.paths[path].bytes += bytes;
@@ -99,11 +108,16 @@ impl Record {
                 (link.bytes, link.busy_ns) = (direction.bytes, direction.busy_ns);
             }
         }
+        let mut latency = Histogram::new();
+        for class in &self.classes {
+            latency.merge(&class.latency);
+        }
         Figures {
             window_ns: now - self.began_ns,
-            requests: self.latency.count(),
-            bytes: self.bytes,
-            latency: self.latency,
+            requests: latency.count(),
+            bytes: self.classes.iter().map(|class| class.bytes).sum(),
+            latency,
+            classes: self.classes,
             paths: self.paths,
             hosts: self.hosts,
             series: self.series,

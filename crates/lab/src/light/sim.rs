@@ -7,7 +7,7 @@ use super::figures::{Books, Figures, SERIES_NS};
 use super::ledgers::Ledgers;
 use super::level::Level;
 use super::port::{Condition, Port, bytes_in, bytes_out};
-use super::record::Record;
+use super::record::{Ended, Record};
 use super::slots::{List, NONE, Slot, Stage};
 use super::station::Station;
 use crate::rng::Rng;
@@ -412,14 +412,15 @@ impl<'a> Sim<'a> {
             compute_weights(parameters, &worker.paths, group);
         }
         entry.stage = Stage::Idle;
-        let (latency, bytes, host) = (now - entry.start_ns, entry.bytes, worker.host);
+        let (latency, op, bytes) = (now - entry.start_ns, entry.op, entry.bytes);
+        let host = worker.host as usize;
         self.books.requests_ended += 1;
         self.books.bytes_ended += u64::from(bytes);
         self.books.latency_ns += latency;
         self.books.commands_ended += 1;
         self.open.down(now);
         self.ports[path].in_flight.down(now);
-        self.record.ended(path, host as usize, bytes, latency);
+        self.record.ended(Ended { path, host, op, bytes }, latency);
         self.free_tag(slot);
         let job = self.threads[self.slots[slot as usize].thread as usize].job as usize;
         match self.cell.scenario.jobs[job].arrival {

@@ -120,6 +120,10 @@ fn what_is_measured_adds_up_over_paths_and_hosts() {
     let paths =
         figures.paths.iter().fold((0, 0), |sum, path| (sum.0 + path.commands, sum.1 + path.bytes));
     assert_eq!(paths, (figures.requests, figures.bytes));
+    let classes = figures.classes.each_ref().map(|class| (class.requests(), class.bytes));
+    assert_eq!(classes.iter().fold((0, 0), |sum, (n, bytes)| (sum.0 + n, sum.1 + bytes)), paths);
+    assert!(classes.iter().all(|(requests, _)| *requests > 0), "{classes:?}");
+    assert_eq!(classes[2].1, 0, "trims move nothing");
     assert_eq!(figures.hosts.iter().sum::<u64>(), figures.bytes);
     assert_eq!(figures.latency.count(), figures.requests);
     let series = &figures.series;

@@ -1,9 +1,10 @@
 //! One seed, one result, on every machine.
 
 use super::rig::*;
-use anabranch_lab::light::{Cell, run};
+use anabranch_lab::light::{Cell, Figures, run, run_all};
 use anabranch_lab::scenario::{Brownout, Distribution, Scenario, Target};
 use anabranch_policy::Policy;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 fn small() -> Scenario {
@@ -33,7 +34,7 @@ fn a_small_cell_has_the_figures_it_always_had() {
     // A change of the model or of `queue-depth` changes them: then these are written anew.
     let figures = run_policy(&small(), Policy::QueueDepth);
     let found = (figures.requests, figures.latency.mean(), figures.hash());
-    assert_eq!(found, (8777, 4_331_363, 0x2712_1d42_a9a6_8483));
+    assert_eq!(found, (8777, 4_331_363, 0x5a43_e811_53a8_3af7));
 }
 
 #[test]
@@ -53,4 +54,28 @@ fn commands_that_take_no_time_are_refused_with_a_remedy() {
     assert!(problem.to_string().contains("give it a rate"), "{problem}");
     let wrong = plain(Policy::Numa, 3);
     assert!(run(Cell { scenario: &scenario, variant: &wrong, seed: 1 }).is_err());
+}
+
+#[test]
+fn cells_give_the_same_on_any_number_of_threads() {
+    let scenario = small();
+    let variants: Vec<_> = Policy::ALL.into_iter().map(|policy| plain(policy, 2)).collect();
+    let cells: Vec<_> =
+        variants.iter().map(|variant| Cell { scenario: &scenario, variant, seed: 9 }).collect();
+    let hashes = |threads| {
+        let told = AtomicU64::new(0);
+        let done = |place: usize, _: &Figures| {
+            told.fetch_or(1 << place, Ordering::Relaxed);
+        };
+        let figures = run_all(&cells, threads, &done).expect("cells that can be run");
+        assert_eq!(told.into_inner(), (1 << cells.len()) - 1);
+        figures.iter().map(|figures| figures.hash()).collect::<Vec<_>>()
+    };
+    let one = hashes(1);
+    assert_eq!(one.len(), Policy::ALL.len());
+    assert_eq!(one, hashes(3));
+    assert_eq!(one[2], run(cells[2]).expect("a cell that can be run").hash());
+    let wrong = plain(Policy::Numa, 3);
+    let cells = [cells[0], Cell { variant: &wrong, ..cells[0] }];
+    assert!(run_all(&cells, 2, &|_, _| ()).is_err());
 }
