@@ -84,6 +84,10 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
     if word.chars().count() > 40 {
         return String::new();
     }
+    let begun = |name: &&&str| word.len() >= 3 && name.starts_with(word);
+    if let Some(name) = known.iter().find(begun) {
+        return format!("; did you mean {name}?");
+    }
     let near = known.iter().map(|name| (distance(word, name), *name)).min();
     match near {
         Some((d, name)) if d <= 2 || d * 3 <= name.len() => format!("; did you mean {name}?"),

@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod fio;
+pub mod fuzz;
 mod job;
 mod limits;
 mod mistake;

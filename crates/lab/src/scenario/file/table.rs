@@ -94,7 +94,18 @@ impl<'a> Table<'a> {
 
     /// A check's problem, at the line of its key.
     pub(super) fn checked(&self, check: Result<(), Problem>) -> Result<(), Mistake> {
-        check.map_err(|problem| self.fail(problem.key, problem.text))
+        // The other spellings of what checks name.
+        let others: &[&str] = match check.as_ref().map_err(|problem| problem.key) {
+            Err("rate_in" | "rate_out") => &["rate"],
+            Err("bs") => &["blocksize", "bssplit", "bsrange", "blocksize_range"],
+            _ => &[],
+        };
+        check.map_err(|problem| {
+            let other = others.iter().copied().find(|other| self.has(other));
+            let key =
+                if self.has(problem.key) { problem.key } else { other.unwrap_or(problem.key) };
+            self.fail(key, problem.text)
+        })
     }
 
     pub(super) fn must<T>(&self, key: &str, value: Option<T>) -> Result<T, Mistake> {
