@@ -1,5 +1,6 @@
 //! Every scenario and job file of the repository is read, and says what it is.
 
+use anabranch_lab::light;
 use anabranch_lab::scenario::{file, fio};
 use anabranch_policy::OpClass;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,10 @@ fn every_scenario_is_read_and_keeps_its_own_checks() {
         let loaded = file::read(&path).unwrap_or_else(|mistake| panic!("{mistake}"));
         let scenario = loaded.scenario;
         assert_eq!(scenario.check(), Ok(()), "{}", path.display());
+        for variant in &scenario.variants {
+            let cell = light::Cell { scenario: &scenario, variant, seed: 1 };
+            assert_eq!(cell.check(), Ok(()), "{}: {}", path.display(), variant.name);
+        }
         assert!(!scenario.title.is_empty() && !scenario.source.is_empty(), "{}", path.display());
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("# "), "{}: says in a comment what it shows", path.display());
