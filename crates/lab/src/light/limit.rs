@@ -4,7 +4,7 @@
 //! Three bounds, the lowest is the limit:
 //!
 //! 1. **Links.** Per direction the rates of all paths, with the headers that the load puts on
-//!    them. Congestion takes its share of the time away.
+//!    them. Congestion takes the time away in which it is there.
 //! 2. **Target.** Its servers over the mean service time.
 //! 3. **Load.** What is offered by an open loop; in a closed loop, what the open requests can
 //!    bring: they fill the paths by base delay, the nearest first, each up to rate times delay.
@@ -19,7 +19,6 @@ use super::draw::kinds;
 use super::port::{bytes_in, bytes_out};
 use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
 use anabranch_policy::OpClass;
-use anabranch_target::link::Shape;
 use core::fmt;
 use core::time::Duration;
 
@@ -175,13 +174,56 @@ fn rate_of_clone(job: &Job) -> u128 {
     each.min(thought.unwrap_or(ENDLESS))
 }
 
-/// Bits a second of one direction over a long time; none is without limit.
-fn rate_of(rate: Option<u64>, shape: &Shape) -> u128 {
-    let Some(rate) = rate else { return ENDLESS };
-    let rate = u128::from(rate);
-    match shape.on_off {
-        Some(o) if !o.off.is_zero() => rate * o.on.as_nanos() / (o.on + o.off).as_nanos().max(1),
-        _ => rate,
+/// A path and its condition over a span of time.
+#[derive(Clone)]
+struct Spell {
+    path: Path,
+    up: bool,
+    /// When its links began: from then on congestion comes and goes.
+    since_ns: u64,
+    /// Of the time, the part in which its links carry, in millionths.
+    carrying: u128,
+}
+
+impl Spell {
+    fn new(path: &Path) -> Spell {
+        Spell { path: path.clone(), up: true, since_ns: 0, carrying: MILLION }
+    }
+
+    fn change(&mut self, to: &Alteration, now_ns: u64) {
+        match to {
+            Alteration::Shape(shape) => {
+                (self.path.shape, self.since_ns) = (shape.clone(), now_ns);
+            }
+            Alteration::Brownout(brownout) => self.path.brownout = *brownout,
+            Alteration::Ana(ana) => self.path.ana = *ana,
+            Alteration::State(state) => {
+                let up = *state == PathState::Up;
+                if up && !self.up {
+                    self.since_ns = now_ns;
+                }
+                self.up = up;
+            }
+        }
+    }
+
+    /// The same over this span.
+    fn over(mut self, from_ns: u64, until_ns: u64) -> Spell {
+        if let Some(on_off) = self.path.shape.on_off {
+            let (on, off) = (on_off.on.as_nanos().max(1), on_off.off.as_nanos());
+            let carried = |at_ns: u64| {
+                let at = u128::from(at_ns.saturating_sub(self.since_ns));
+                at / (on + off) * on + (at % (on + off)).min(on)
+            };
+            let span = u128::from(until_ns.saturating_sub(from_ns)).max(1);
+            self.carrying = carried(until_ns).saturating_sub(carried(from_ns)) * MILLION / span;
+        }
+        self
+    }
+
+    /// Bits a second of one direction; none is without limit.
+    fn rate_of(&self, rate: Option<u64>) -> u128 {
+        rate.map_or(ENDLESS, |rate| u128::from(rate) * self.carrying / MILLION)
     }
 }
 
@@ -198,9 +240,9 @@ struct Reach {
     iops: u128,
 }
 
-fn reach(path: &Path, load: &Load) -> Reach {
-    let shape = &path.shape;
-    let (rate_in, rate_out) = (rate_of(shape.rate_in, shape), rate_of(shape.rate_out, shape));
+fn reach(spell: &Spell, load: &Load) -> Reach {
+    let (path, shape) = (&spell.path, &spell.path.shape);
+    let (rate_in, rate_out) = (spell.rate_of(shape.rate_in), spell.rate_of(shape.rate_out));
     let mut base_ns = shape.delay.as_nanos() + load.service_ns;
     for (rate, bytes_milli) in [(shape.rate_in, load.in_milli), (shape.rate_out, load.out_milli)] {
         if let Some(rate) = rate {
@@ -218,15 +260,15 @@ fn reach(path: &Path, load: &Load) -> Reach {
 }
 
 /// The limit with these paths.
-fn limit(cell: Cell<'_>, load: &Load, paths: &[&Path]) -> Limit {
+fn limit(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Limit {
     if paths.is_empty() {
         return Limit { iops: 0, bytes_per_second: 0, bound: Bound::NoPath };
     }
-    let sum = |rates: &dyn Fn(&Path) -> u128| {
+    let sum = |rates: &dyn Fn(&Spell) -> u128| {
         paths.iter().map(|path| rates(path)).fold(0u128, u128::saturating_add).min(ENDLESS)
     };
-    let links_in = sum(&|path| rate_of(path.shape.rate_in, &path.shape));
-    let links_out = sum(&|path| rate_of(path.shape.rate_out, &path.shape));
+    let links_in = sum(&|path| path.rate_of(path.path.shape.rate_in));
+    let links_out = sum(&|path| path.rate_of(path.path.shape.rate_out));
     let target = &cell.scenario.target;
     let servers = match (target.servers, target.per_path) {
         (None, _) => ENDLESS,
@@ -280,32 +322,40 @@ fn filled(reaches: &[Reach], open: u128, each: u128) -> u128 {
 /// of time.
 #[must_use]
 pub fn limits(cell: Cell<'_>) -> Vec<(u64, Limit)> {
-    let load = Load::of(cell);
-    let mut paths: Vec<(Path, bool)> =
-        cell.paths().iter().map(|path| (path.clone(), true)).collect();
-    let mut found = vec![(0, limit(cell, &load, &usable(&paths)))];
-    for (index, change) in cell.scenario.changes.iter().enumerate() {
-        let (path, up) = &mut paths[change.path];
-        match &change.what {
-            Alteration::Shape(shape) => path.shape = shape.clone(),
-            Alteration::Brownout(brownout) => path.brownout = *brownout,
-            Alteration::Ana(ana) => path.ana = *ana,
-            Alteration::State(state) => *up = *state == PathState::Up,
-        }
-        let (at, limit) = (cell.change_ns(index), limit(cell, &load, &usable(&paths)));
-        match found.last_mut() {
-            Some(last) if last.0 == at => last.1 = limit,
-            _ => found.push((at, limit)),
-        }
-    }
-    found
+    spans(cell, 0).into_iter().map(|(from, _, limit)| (from, limit)).collect()
 }
 
-fn usable(paths: &[(Path, bool)]) -> Vec<&Path> {
-    let of = |ana: AnaState| {
-        paths.iter().filter(move |(path, up)| *up && path.ana == ana).map(|(path, _)| path)
-    };
-    let optimized: Vec<&Path> = of(AnaState::Optimized).collect();
+/// The limits between changes, from `begin_ns` on: from when, until when, which.
+fn spans(cell: Cell<'_>, begin_ns: u64) -> Vec<(u64, u64, Limit)> {
+    let load = Load::of(cell);
+    let changes = &cell.scenario.changes;
+    let mut paths: Vec<Spell> = cell.paths().iter().map(Spell::new).collect();
+    let mut found = Vec::new();
+    let (mut from, mut index) = (0, 0);
+    loop {
+        while index < changes.len() && cell.change_ns(index) == from {
+            let path = &mut paths[changes[index].path];
+            path.change(&changes[index].what, from);
+            index += 1;
+        }
+        let next = if index < changes.len() { cell.change_ns(index) } else { cell.end_ns() };
+        let until = next.min(cell.end_ns());
+        if until > begin_ns {
+            let begin = from.max(begin_ns);
+            let spells: Vec<Spell> =
+                paths.iter().map(|path| path.clone().over(begin, until)).collect();
+            found.push((begin, until, limit(cell, &load, &usable(&spells))));
+        }
+        if index == changes.len() {
+            return found;
+        }
+        from = next;
+    }
+}
+
+fn usable(paths: &[Spell]) -> Vec<&Spell> {
+    let of = |ana: AnaState| paths.iter().filter(move |one| one.up && one.path.ana == ana);
+    let optimized: Vec<&Spell> = of(AnaState::Optimized).collect();
     if optimized.is_empty() { of(AnaState::NonOptimized).collect() } else { optimized }
 }
 
@@ -313,13 +363,10 @@ fn usable(paths: &[(Path, bool)]) -> Vec<&Path> {
 /// that which holds for the longest.
 #[must_use]
 pub fn limit_of_window(cell: Cell<'_>) -> Limit {
-    let limits = limits(cell);
-    let (begin, end) = (cell.scenario.run.ramp_ns, cell.end_ns());
     let (mut iops, mut bytes) = (0u128, 0u128);
     let mut bounds: Vec<(Bound, u64)> = Vec::new();
-    for (index, (from, limit)) in limits.iter().enumerate() {
-        let until = limits.get(index + 1).map_or(end, |next| next.0).min(end);
-        let time = until.saturating_sub((*from).max(begin));
+    for (from, until, limit) in spans(cell, cell.scenario.run.ramp_ns) {
+        let time = until - from;
         iops += u128::from(limit.iops) * u128::from(time);
         bytes += u128::from(limit.bytes_per_second) * u128::from(time);
         match bounds.iter_mut().find(|(bound, _)| *bound == limit.bound) {
@@ -340,6 +387,6 @@ pub fn limit_of_window(cell: Cell<'_>) -> Limit {
 /// How long the mean request takes on a path that has nothing else to do.
 #[must_use]
 pub fn base_delay(cell: Cell<'_>, path: usize) -> Duration {
-    let ns = reach(&cell.paths()[path], &Load::of(cell)).base_ns;
+    let ns = reach(&Spell::new(&cell.paths()[path]), &Load::of(cell)).base_ns;
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }

@@ -29,12 +29,16 @@ fn links_bind_in_the_direction_of_the_load_with_their_headers() {
     scenario.jobs[0].mix = Mix { read: 0, write: 100, trim: 0 };
     let found = limit(&scenario);
     assert_eq!((found.bound, found.iops), (Bound::LinksIn, 2500 * MBIT / (8 * (4096 + 72))));
-    // Congestion takes away its share.
-    let (on, off) = (Duration::from_millis(30), Duration::from_millis(10));
-    for path in &mut scenario.paths {
-        path.shape.on_off = Some(OnOff { on, off });
+    // Congestion takes away its share: of the window, which is 100 to 1000 ms.
+    for (on, off, of_900) in [(30, 20, 540), (200, 10_000, 100), (50, 500, 50)] {
+        let (on, off) = (Duration::from_millis(on), Duration::from_millis(off));
+        for path in &mut scenario.paths {
+            path.shape.on_off = Some(OnOff { on, off });
+        }
+        let expected = 2500 * MBIT * of_900 / 900 / (8 * (4096 + 72));
+        let found = limit(&scenario).iops;
+        assert!(found.abs_diff(expected) <= 1, "{on:?}, {off:?}: {found}, not {expected}");
     }
-    assert_eq!(limit(&scenario).iops, 1875 * MBIT / (8 * (4096 + 72)));
 }
 
 #[test]
