@@ -217,8 +217,8 @@ fn place<M: Machine>(config: &Config) -> Result<Place<M>, Error> {
 }
 
 impl Config {
-    /// The NUMA node of each of so many workers: where all of its CPUs lie in one. A worker that may
-    /// run on several nodes counts as one of node 0: where it is changes all the time.
+    /// The NUMA node of each of so many workers, where all of its CPUs lie in one. A worker that
+    /// may run on several nodes counts as one of node 0: where it is changes all the time.
     ///
     /// # Errors
     /// A CPU is named that this process may not use.
