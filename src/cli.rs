@@ -5,6 +5,7 @@ pub mod client;
 pub mod print;
 
 mod host;
+mod lab;
 mod target;
 
 use crate::daemon::serve::{Ready, ServeOptions};
@@ -60,6 +61,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Set(set) => host::set(global, &set),
         Verb::Export(export) => host::export(global, export.verb),
         Verb::Explain(explain) => host::explain(global, &explain),
+        Verb::Lab(lab) => lab::run(global, &lab),
         Verb::Bench(bench) => crate::bench::run(global, &bench),
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod fabrics;
+pub mod lab;
 pub mod target;
 
 use super::print::topology::Ranking;
@@ -96,6 +97,8 @@ pub enum Verb {
     Export(Export),
     /// Why a device's I/O went where it went: what each path got, and the last decisions
     Explain(Explain),
+    /// Compare policies on described links and load
+    Lab(lab::Lab),
     /// Put load on a device and measure
     Bench(bench::Bench),
 }

@@ -1,0 +1,50 @@
+//! `lab list` and `lab run`: the library is listed, a table is printed, the same seeds print it
+//! again.
+
+use std::process::{Command, Output};
+
+fn lab(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.arg("lab").args(args).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_library_is_listed() {
+    let output = lab(&["list"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let listed = text(&output.stdout);
+    assert!(listed.contains("\nservice-time-mixed "), "{listed}");
+}
+
+#[test]
+fn a_run_is_a_table_and_the_same_again_in_json() {
+    let file = "scenarios/service-time-mixed.toml";
+    let output = lab(&["run", file, "--runs", "1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for line in ["light simulation, 1 runs", "\nservice-time tuned ", "\npublished: "] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+    let json = || lab(&["run", file, "--runs", "2", "--policies", "latency,numa", "-o", "json"]);
+    let (first, second) = (json().stdout, json().stdout);
+    assert_eq!(first, second);
+    let value: serde_json::Value = serde_json::from_slice(&first).expect("JSON alone");
+    let names: Vec<_> =
+        value[0]["variants"].as_array().unwrap().iter().map(|v| &v["name"]).collect();
+    assert_eq!(names, ["numa", "latency"], "in the scenario's order");
+}
+
+#[test]
+fn mistakes_are_usage() {
+    let output = lab(&["run", "scenarios/none.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("scenarios/none.toml: cannot be read"));
+    let output = lab(&["run", "scenarios/path-fails.toml", "--policies", "fastest"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no variant \"fastest\"; there are numa"));
+}
