@@ -31,9 +31,12 @@ fn a_run_is_a_table_and_the_same_again_in_json() {
         assert!(table.contains(line), "{line}: {table}");
     }
     let json = || lab(&["run", file, "--runs", "2", "--policies", "latency,numa", "-o", "json"]);
+    let all = lab(&["run", file, "--runs", "1", "--policies", "all", "--mode", "light"]);
+    assert_eq!(text(&all.stdout), table, "all of them is the default");
     let (first, second) = (json().stdout, json().stdout);
     assert_eq!(first, second);
     let value: serde_json::Value = serde_json::from_slice(&first).expect("JSON alone");
+    assert_eq!(value[0]["mode"], "light");
     let names: Vec<_> =
         value[0]["variants"].as_array().unwrap().iter().map(|v| &v["name"]).collect();
     assert_eq!(names, ["numa", "latency"], "in the scenario's order");

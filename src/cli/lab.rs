@@ -1,7 +1,7 @@
 //! `lab list` and `lab run`.
 
 use super::args::Global;
-use super::args::lab::{Lab, LabVerb};
+use super::args::lab::{Lab, LabVerb, Mode};
 use crate::columns::columns;
 use crate::failure::Failure;
 use anabranch_lab::light::{self, Cell, Figures};
@@ -15,7 +15,7 @@ use std::thread::available_parallelism;
 pub(super) fn run(global: &Global, lab: &Lab) -> Result<(), Failure> {
     match &lab.verb {
         LabVerb::List { dir } => list(global, dir),
-        LabVerb::Run { files, policies, runs } => {
+        LabVerb::Run { files, policies, runs, mode: Mode::Light } => {
             let mut results = Vec::new();
             for path in files {
                 let mut loaded = read(path)?;
@@ -54,7 +54,7 @@ fn list(global: &Global, dir: &Path) -> Result<(), Failure> {
     )
 }
 
-/// All runs of one variant together.
+/// All runs of one variant together: medians of what is per second, latencies of all requests.
 struct Row<'a> {
     variant: &'a Variant,
     bytes_s: u64,
@@ -64,6 +64,8 @@ struct Row<'a> {
 
 fn simulate(global: &Global, loaded: &Loaded, names: &[String]) -> Result<Value, Failure> {
     let scenario = &loaded.scenario;
+    // A list, or the word.
+    let names = if names == ["all"] { &[] } else { names };
     if let Some(name) = names.iter().find(|n| scenario.variants.iter().all(|v| v.name != **n)) {
         let known: Vec<_> = scenario.variants.iter().map(|v| v.name.as_str()).collect();
         let known = known.join(", ");
@@ -118,13 +120,18 @@ fn simulate(global: &Global, loaded: &Loaded, names: &[String]) -> Result<Value,
 fn sum<'a>(variant: &'a Variant, runs: &[Figures]) -> Row<'a> {
     let mut latency = Histogram::new();
     runs.iter().for_each(|figures| latency.merge(&figures.latency));
-    let n = (runs.len() as u64).max(1);
     Row {
         variant,
-        bytes_s: runs.iter().map(Figures::bytes_per_second).sum::<u64>() / n,
-        iops: runs.iter().map(Figures::iops).sum::<u64>() / n,
+        bytes_s: median(runs.iter().map(Figures::bytes_per_second).collect()),
+        iops: median(runs.iter().map(Figures::iops).collect()),
         latency,
     }
+}
+
+/// The middle one; of an even number the lower of the two.
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
 fn text(loaded: &Loaded, cell: Cell<'_>, rows: &[Row<'_>], limit: u64) -> String {
@@ -132,7 +139,8 @@ fn text(loaded: &Loaded, cell: Cell<'_>, rows: &[Row<'_>], limit: u64) -> String
     let run = scenario.run;
     let ms = |ns: u64| ns / 1_000_000;
     let mut text = format!(
-        "{}: {}\nlight simulation, {} runs of {} ms after {} ms; limit {} MiB/s\n",
+        "{}: {}\nlight simulation, {} runs of {} ms after {} ms: medians of throughput, \
+         latencies of all runs; limit {} MiB/s\n",
         scenario.name,
         scenario.title,
         run.runs,
