@@ -1,6 +1,9 @@
 //! In steady state no I/O allocates or frees heap memory: not in the host, not in the target, not
 //! in what runs them, and not in the load.
 
+#[path = "support/heap.rs"]
+mod heap;
+
 use anabranch_host::config::{ConnectRequest, ControllerOptions, DEFAULT_MAX_REQUESTS, HostConfig};
 use anabranch_host::verb::{Reply, Verb};
 use anabranch_host::{Event, Worker};
@@ -11,33 +14,8 @@ use anabranch_proto::nvme::{Nqn, Uuid};
 use anabranch_rt::{Config, Group};
 use anabranch_target::config::{BackendConfig, NamespaceConfig, PortConfig, SubsystemConfig};
 use anabranch_target::{Target, TargetConfig, TargetEvent};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-
-/// Counts heap operations of all threads.
-struct Counting;
-
-static OPERATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SUBSYSTEM: &str = "nqn.2026-01.org.anabranch:heap";
@@ -171,9 +149,9 @@ impl Pair {
         };
         ask(&self.host, Verb::User(LoadVerb::Start(Box::new(job))));
         let before = await_bytes(&self.host, counted_bytes / 2);
-        let operations = OPERATIONS.load(Ordering::Relaxed);
+        let operations = heap::operations();
         let after = await_bytes(&self.host, counted_bytes);
-        let operations = OPERATIONS.load(Ordering::Relaxed) - operations;
+        let operations = heap::operations() - operations;
         let Reply::User(LoadReply::Report(report)) = ask(&self.host, Verb::User(LoadVerb::Stop))
         else {
             panic!("no report");

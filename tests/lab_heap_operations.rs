@@ -1,34 +1,13 @@
 //! The light simulation allocates nothing per I/O: a long run has no more heap operations than a
 //! short one.
 
+#[path = "support/heap.rs"]
+mod heap;
+
 use anabranch_lab::light::{Cell, run};
 use anabranch_lab::scenario::{Hosts, Job, Path, Run, Scenario, Target, Variant};
 use anabranch_policy::Policy;
 use anabranch_target::link::Shape;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-struct Counting;
-
-static OPERATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
 
 fn scenario(window_ms: u64) -> Scenario {
     let path = |name: &str, rate: u64| {
@@ -53,11 +32,11 @@ fn scenario(window_ms: u64) -> Scenario {
 
 /// Heap operations and I/Os of a run.
 fn count(scenario: &Scenario, variant: &Variant) -> (u64, u64) {
-    let before = OPERATIONS.load(Ordering::Relaxed);
+    let before = heap::operations();
     let figures = run(Cell { scenario, variant, seed: 1 }).expect("a cell that can be run");
     let ios = figures.books.requests_ended;
     drop(figures);
-    (OPERATIONS.load(Ordering::Relaxed) - before, ios)
+    (heap::operations() - before, ios)
 }
 
 #[test]

@@ -1,38 +1,16 @@
 //! In steady state nothing on the way of an I/O allocates or frees heap memory.
 
+#[path = "../../../tests/support/heap.rs"]
+mod heap;
+
 use anabranch_proto::machine::{
     BufRef, Buffers, ConnId, Endpoint, Gather, Input, ListenerId, Machine, Output, SocketOptions,
     Time, VerbId, WorkerId,
 };
 use anabranch_rt::{Config, Group};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-
-/// Counts heap operations of all threads.
-struct Counting;
-
-static OPERATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
 
 const CONN: ConnId = ConnId::opened(0);
 const SMALL: usize = 72;
@@ -215,9 +193,9 @@ fn play(large: bool, balls: usize, rounds: u64) -> (u64, f64) {
 }
 
 fn heap_of(f: impl FnOnce() -> u64) -> u64 {
-    let before = OPERATIONS.load(Ordering::Relaxed);
+    let before = heap::operations();
     f();
-    OPERATIONS.load(Ordering::Relaxed) - before
+    heap::operations() - before
 }
 
 /// One test, so that nothing else runs in the process.
