@@ -1,9 +1,14 @@
 //! Simulate, load, measure, check.
 #![forbid(unsafe_code)]
 
+pub mod adapt;
 pub mod bare;
+pub mod cell;
+pub mod figures;
 pub mod light;
+pub mod limit;
 pub mod load;
+pub mod result;
 pub mod rng;
 pub mod scenario;
 pub mod sim;

@@ -142,6 +142,15 @@ impl Histogram {
         self.max
     }
 
+    /// The buckets that are not empty, in order: the value that stands for one, and how many values
+    /// it has (fewer than were recorded, when buckets were halved).
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let all = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        all.map(|(bucket, &count)| {
+            (middle_of(bucket).clamp(self.min(), self.max), u64::from(count))
+        })
+    }
+
     /// The value below or at which `percent` hundredths of all values lie. See
     /// [`Histogram::per_mille`].
     #[must_use]

@@ -68,7 +68,7 @@ pub(super) fn request(job: &Job, rng: &mut Rng) -> (OpClass, u32) {
 }
 
 /// Every class and size that [`request`] draws for a job, with its share in millionths.
-pub(super) fn kinds(job: &Job) -> Vec<(OpClass, u32, u64)> {
+pub(crate) fn kinds(job: &Job) -> Vec<(OpClass, u32, u64)> {
     let mut all = Vec::new();
     for op in OpClass::ALL {
         // Of 100; ten thousand times that are millionths.

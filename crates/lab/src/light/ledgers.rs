@@ -1,6 +1,6 @@
 //! Everything that policies count in and measure with: the same tables that the host allocates.
 
-use super::cell::Cell;
+use crate::cell::Cell;
 use crate::scenario::AnaState;
 use anabranch_policy::{
     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Load, Local, NodeLatency,

@@ -28,27 +28,26 @@
 //! Not in the model: the CPU time of hosts (and with it burners), splitting of requests, flushes,
 //! several namespaces.
 
-mod adapt;
-mod cell;
 mod change;
 mod draw;
 mod events;
-mod figures;
 mod ledgers;
 mod level;
-mod limit;
 mod port;
 mod record;
 mod sim;
 mod slots;
 mod station;
 
+pub use crate::adapt::{Adaptation, adaptations, jain_ppm};
+pub use crate::cell::Cell;
+pub use crate::figures::{
+    Books, ClassFigures, Cpu, Figures, LinkFigures, PathFigures, SERIES_NS, Series,
+};
+pub use crate::limit::{Bound, Limit, base_delay, limit_of_window, limits};
 use crate::scenario::Problem;
-pub use adapt::{Adaptation, adaptations, jain_ppm};
-pub use cell::Cell;
+pub(crate) use draw::kinds;
 pub use draw::{FRACTION, exponential, exponential_ns};
-pub use figures::{Books, ClassFigures, Figures, LinkFigures, PathFigures, SERIES_NS, Series};
-pub use limit::{Bound, Limit, base_delay, limit_of_window, limits};
 pub use port::{COMMAND_BYTES, DATA_HEADER_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,24 +1,33 @@
 //! What is written down while a run goes on.
 
-use super::cell::Cell;
-use super::figures::{Books, ClassFigures, Figures, PathFigures, SERIES_NS, Series};
 use super::port::Port;
-use anabranch_policy::{Histogram, OpClass};
+use crate::cell::Cell;
+use crate::figures::{Books, ClassFigures, Figures, PathFigures, SERIES_NS, Series};
+use anabranch_policy::OpClass;
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) path: usize,
     pub(super) host: usize,
+    pub(super) job: usize,
     pub(super) op: OpClass,
     pub(super) bytes: u32,
+}
+
+/// What ended on a path in the present window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    bytes: u64,
+    requests: u64,
+    latency_ns: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Record {
     measuring: bool,
     began_ns: u64,
-    classes: [ClassFigures; 3],
+    jobs: Vec<[ClassFigures; 3]>,
     hosts: Vec<u64>,
     paths: Vec<PathFigures>,
     /// In-flight integrals when the measurement began.
@@ -27,10 +36,8 @@ pub(super) struct Record {
     /// The same when the present window began.
     window_areas: Vec<u64>,
     window_began_ns: u64,
-    /// Of the present window: bytes per path, requests, the sum of their latencies.
-    window_bytes: Vec<u64>,
-    window_requests: u64,
-    window_latency_ns: u64,
+    /// Of the present window, per path.
+    window: Vec<Window>,
 }
 
 impl Record {
@@ -40,16 +47,14 @@ impl Record {
         Record {
             measuring: false,
             began_ns: 0,
-            classes: Default::default(),
+            jobs: cell.scenario.jobs.iter().map(|_| Default::default()).collect(),
             hosts: vec![0; cell.scenario.hosts.count as usize],
             paths: vec![PathFigures::default(); paths],
             areas: vec![0; paths],
             series: Series::with_capacity(paths, windows),
             window_areas: vec![0; paths],
             window_began_ns: 0,
-            window_bytes: vec![0; paths],
-            window_requests: 0,
-            window_latency_ns: 0,
+            window: vec![Window::default(); paths],
         }
     }
 
@@ -65,13 +70,14 @@ impl Record {
     /// A request has ended.
     #[inline]
     pub(super) fn ended(&mut self, ended: Ended, latency_ns: u64) {
-        let Ended { path, host, op, .. } = ended;
+        let Ended { path, host, job, op, .. } = ended;
         let bytes = u64::from(ended.bytes);
-        self.window_bytes[path] += bytes;
-        self.window_requests += 1;
-        self.window_latency_ns += latency_ns;
+        let window = &mut self.window[path];
+        window.bytes += bytes;
+        window.requests += 1;
+        window.latency_ns += latency_ns;
         if self.measuring {
-            let class = &mut self.classes[op as usize];
+            let class = &mut self.jobs[job][op as usize];
             class.latency.record(latency_ns);
             class.bytes += bytes;
             self.hosts[host] += bytes;
@@ -82,14 +88,18 @@ impl Record {
 
     pub(super) fn end_window(&mut self, now: u64, ports: &[Port]) {
         let time = now - self.window_began_ns;
+        let (mut requests, mut latency_ns) = (0, 0);
         for (path, port) in ports.iter().enumerate() {
             let area = port.in_flight.area(now);
             let before = std::mem::replace(&mut self.window_areas[path], area);
             self.series.in_flight_milli.push(milli(area - before, time));
-            self.series.bytes.push(std::mem::take(&mut self.window_bytes[path]));
+            let window = std::mem::take(&mut self.window[path]);
+            self.series.bytes.push(window.bytes);
+            let mean = window.latency_ns.checked_div(window.requests).unwrap_or(0);
+            self.series.path_mean_ns.push(mean);
+            requests += window.requests;
+            latency_ns += window.latency_ns;
         }
-        let requests = std::mem::take(&mut self.window_requests);
-        let latency_ns = std::mem::take(&mut self.window_latency_ns);
         self.series.requests.push(requests);
         self.series.mean_ns.push(latency_ns.checked_div(requests).unwrap_or(0));
         self.window_began_ns = now;
@@ -108,21 +118,9 @@ impl Record {
                 (link.bytes, link.busy_ns) = (direction.bytes, direction.busy_ns);
             }
         }
-        let mut latency = Histogram::new();
-        for class in &self.classes {
-            latency.merge(&class.latency);
-        }
-        Figures {
-            window_ns: now - self.began_ns,
-            requests: latency.count(),
-            bytes: self.classes.iter().map(|class| class.bytes).sum(),
-            latency,
-            classes: self.classes,
-            paths: self.paths,
-            hosts: self.hosts,
-            series: self.series,
-            books,
-        }
+        let Record { jobs, paths, hosts, series, .. } = self;
+        let window_ns = now - self.began_ns;
+        Figures { paths, hosts, series, books, ..Figures::of_jobs(window_ns, jobs) }
     }
 }
 

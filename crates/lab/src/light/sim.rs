@@ -1,15 +1,15 @@
 //! The run: one command's way, from its start to its reply.
 
-use super::cell::Cell;
 use super::draw;
 use super::events::{Event, Events, What};
-use super::figures::{Books, Figures, SERIES_NS};
 use super::ledgers::Ledgers;
 use super::level::Level;
 use super::port::{Condition, Port, bytes_in, bytes_out};
 use super::record::{Ended, Record};
 use super::slots::{List, NONE, Slot, Stage};
 use super::station::Station;
+use crate::cell::Cell;
+use crate::figures::{Books, Figures, SERIES_NS};
 use crate::rng::Rng;
 use crate::scenario::{Arrival, Distribution, Job};
 use anabranch_policy::{
@@ -420,9 +420,9 @@ impl<'a> Sim<'a> {
         self.books.commands_ended += 1;
         self.open.down(now);
         self.ports[path].in_flight.down(now);
-        self.record.ended(Ended { path, host, op, bytes }, latency);
-        self.free_tag(slot);
         let job = self.threads[self.slots[slot as usize].thread as usize].job as usize;
+        self.record.ended(Ended { path, host, job, op, bytes }, latency);
+        self.free_tag(slot);
         match self.cell.scenario.jobs[job].arrival {
             Arrival::Closed => self.next_request(slot),
             Arrival::Poisson { .. } => self.free.push(&mut self.slots, slot),

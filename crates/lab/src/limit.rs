@@ -14,9 +14,9 @@
 //! Paths count that may be used: up, and optimized unless none is. A path that is silent counts as
 //! down from the start of its silence.
 
-use super::cell::Cell;
-use super::draw::kinds;
-use super::port::{bytes_in, bytes_out};
+use crate::cell::Cell;
+use crate::light::kinds;
+use crate::light::{bytes_in, bytes_out};
 use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
 use anabranch_policy::OpClass;
 use core::fmt;

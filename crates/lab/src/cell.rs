@@ -28,12 +28,12 @@ impl Cell<'_> {
     }
 
     /// How many workers a host has.
-    pub(super) fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         self.scenario.hosts.nodes.len()
     }
 
     /// The mean service time of a class.
-    pub(super) fn service_ns(&self, op: OpClass) -> u64 {
+    pub(crate) fn service_ns(&self, op: OpClass) -> u64 {
         let target = &self.scenario.target;
         match op {
             OpClass::Read => target.read_ns,
@@ -43,7 +43,7 @@ impl Cell<'_> {
     }
 
     /// When the change of this number happens, from the start of the run.
-    pub(super) fn change_ns(&self, index: usize) -> u64 {
+    pub(crate) fn change_ns(&self, index: usize) -> u64 {
         self.scenario.run.ramp_ns.saturating_add(self.scenario.changes[index].at_ns)
     }
 
@@ -89,7 +89,7 @@ impl Cell<'_> {
     }
 
     /// The paths as they are at the start.
-    pub(super) fn paths(&self) -> &[Path] {
+    pub(crate) fn paths(&self) -> &[Path] {
         &self.scenario.paths
     }
 }

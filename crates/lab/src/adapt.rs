@@ -1,8 +1,8 @@
 //! How soon the load flows again after a change, and how evenly hosts share.
 
-use super::cell::Cell;
-use super::figures::{Figures, SERIES_NS};
-use super::limit::limits;
+use crate::cell::Cell;
+use crate::figures::{Figures, SERIES_NS};
+use crate::limit::limits;
 
 /// What counts as adapted, in hundredths of the limit.
 const GOOD_PERCENT: u128 = 85;

@@ -5,7 +5,7 @@ use anabranch_policy::Histogram;
 /// The length of a window of the time series.
 pub const SERIES_NS: u64 = 50_000_000;
 
-/// The figures of one cell. Without other mention they are of the measured window: what ended from
+/// The figures of one cell, however it was run. Without other mention they are of the measured window: what ended from
 /// its start on and before its end.
 #[derive(Clone, Debug)]
 pub struct Figures {
@@ -15,18 +15,38 @@ pub struct Figures {
     pub requests: u64,
     /// Their payload.
     pub bytes: u64,
+    /// Requests that failed; they are in no other figure.
+    pub errors: u64,
     /// How long they took, from when they were meant to start.
     pub latency: Histogram,
+    /// From when they were meant to start until the host had taken them. Empty in the light
+    /// simulation, where hosts take no time.
+    pub submission: Histogram,
     /// The same of reads, writes and others.
     pub classes: [ClassFigures; 3],
+    /// The same for each job of the scenario, all its clones on all hosts together.
+    pub jobs: Vec<[ClassFigures; 3]>,
     /// In the order of the scenario.
     pub paths: Vec<PathFigures>,
     /// Payload of each host.
     pub hosts: Vec<u64>,
     /// Of the whole run, ramp included.
     pub series: Series,
+    /// Of live runs.
+    pub cpu: Option<Cpu>,
     /// Of the whole run, ramp included.
     pub books: Books,
+}
+
+/// What the processors did in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Time of the hosts' workers in user mode.
+    pub user_ns: u64,
+    /// Time of the hosts' workers in the kernel.
+    pub system_ns: u64,
+    /// The part of the whole machine's time that was idle, in millionths.
+    pub idle_ppm: u64,
 }
 
 /// The figures of reads, of writes, or of others.
@@ -71,12 +91,14 @@ pub struct LinkFigures {
 /// Whole windows of [`SERIES_NS`] since the run began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// Paths per window in the two lists that have an entry for each.
+    /// Paths per window in the three lists that have an entry for each.
     pub paths: usize,
     /// Payload per window and path.
     pub bytes: Vec<u64>,
     /// Mean commands in flight per window and path, in thousandths.
     pub in_flight_milli: Vec<u64>,
+    /// Mean latency of what ended, per window and path; 0 when there was nothing.
+    pub path_mean_ns: Vec<u64>,
     /// Requests that ended, per window.
     pub requests: Vec<u64>,
     /// Their mean latency, per window; 0 when there were none.
@@ -84,11 +106,12 @@ pub struct Series {
 }
 
 impl Series {
-    pub(super) fn with_capacity(paths: usize, windows: usize) -> Series {
+    pub(crate) fn with_capacity(paths: usize, windows: usize) -> Series {
         Series {
             paths,
             bytes: Vec::with_capacity(paths * windows),
             in_flight_milli: Vec::with_capacity(paths * windows),
+            path_mean_ns: Vec::with_capacity(paths * windows),
             requests: Vec::with_capacity(windows),
             mean_ns: Vec::with_capacity(windows),
         }
@@ -197,6 +220,35 @@ impl Hash {
 }
 
 impl Figures {
+    /// What the jobs' figures say of the whole; paths, hosts, series and books are still empty.
+    #[must_use]
+    pub fn of_jobs(window_ns: u64, jobs: Vec<[ClassFigures; 3]>) -> Figures {
+        let mut classes: [ClassFigures; 3] = Default::default();
+        let mut latency = Histogram::new();
+        for job in &jobs {
+            for (sum, class) in classes.iter_mut().zip(job) {
+                sum.bytes += class.bytes;
+                sum.latency.merge(&class.latency);
+                latency.merge(&class.latency);
+            }
+        }
+        Figures {
+            window_ns,
+            requests: latency.count(),
+            bytes: classes.iter().map(|class| class.bytes).sum(),
+            errors: 0,
+            latency,
+            submission: Histogram::new(),
+            classes,
+            jobs,
+            paths: Vec::new(),
+            hosts: Vec::new(),
+            series: Series::default(),
+            cpu: None,
+            books: Books::default(),
+        }
+    }
+
     /// A number that stands for all figures: equal runs have equal ones, on every machine.
     #[must_use]
     pub fn hash(&self) -> u64 {

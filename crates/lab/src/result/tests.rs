@@ -1,0 +1,60 @@
+use super::{CellResult, Circumstances, Mode, SCHEMA};
+use crate::cell::Cell;
+use crate::light;
+use crate::scenario::{Alteration, AnaState, Change, Scenario, file};
+
+fn scenario() -> Scenario {
+    let text = r#"
+        title = "Small"
+        [run]
+        ramp = "100ms"
+        window = "300ms"
+        [[path]]
+        name = "fast"
+        rate = "400mbit"
+        [[path]]
+        name = "slow"
+        rate = "100mbit"
+        [[job]]
+        rw = "randrw"
+        bs = "4k"
+        iodepth = 16
+    "#;
+    let mut scenario = file::parse(text, "small.toml").expect("a scenario").scenario;
+    let what = Alteration::Ana(AnaState::Inaccessible);
+    scenario.changes = vec![Change { at_ns: 100_000_000, path: 1, what }];
+    scenario
+}
+
+fn result(scenario: &Scenario, seed: u64) -> CellResult {
+    let cell = Cell { scenario, variant: &scenario.variants[2], seed };
+    let figures = light::run(cell).expect("a cell that can be run");
+    CellResult::new(cell, &figures, &Circumstances::simulated(Mode::Light))
+}
+
+#[test]
+fn a_file_says_what_the_figures_say_and_can_be_read_back() {
+    let scenario = scenario();
+    let result = result(&scenario, 7);
+    assert_eq!((result.schema, result.run), (SCHEMA, 7));
+    let total = &result.total;
+    assert!(total.requests > 100, "{}", total.requests);
+    assert_eq!(total.latency.buckets.iter().map(|(_, n)| n).sum::<u64>(), total.requests);
+    let job = &result.jobs[0];
+    assert_eq!(job.read.bytes + job.write.bytes + job.trim.bytes, total.bytes);
+    assert_eq!(result.paths.iter().map(|path| path.bytes).sum::<u64>(), total.bytes);
+    assert_eq!(result.series.paths.len(), 2);
+    assert_eq!(result.series.requests.len(), 8);
+    assert_eq!(result.changes[0].what, "inaccessible");
+    assert_eq!(result.adaptations.len(), 1);
+    let text = serde_json::to_string(&result).expect("plain data");
+    assert_eq!(serde_json::from_str::<CellResult>(&text).expect("its own text"), result);
+}
+
+#[test]
+fn one_seed_gives_one_text() {
+    let scenario = scenario();
+    let text = |seed| serde_json::to_string(&result(&scenario, seed)).expect("plain data");
+    assert_eq!(text(3), text(3));
+    assert_ne!(text(3), text(4));
+}
