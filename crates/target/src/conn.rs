@@ -79,6 +79,8 @@ pub(crate) enum Stage {
     Held,
     /// Data is on its way into this buffer.
     Transfer(BufRef),
+    /// Takes its time at a server, or waits for one.
+    Served,
     /// A file operation runs.
     Disk,
     /// In the outbound pipe, or waiting for a buffer behind it.
@@ -97,6 +99,8 @@ pub(crate) struct Entry {
     pub(crate) data: Option<BufRef>,
     /// The transport could not read the data right: answer with this, do not execute.
     pub(crate) verdict: Option<Status>,
+    /// It has taken its time at a server.
+    pub(crate) served: bool,
 }
 
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use crate::ana_group::AnaGroups;
 use crate::config::PortConfig;
+use crate::service::Brownout;
 use crate::shaper::Shaper;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Endpoint, ListenerId, SystemError, Time};
@@ -48,6 +49,7 @@ pub(crate) struct Port {
     pub(crate) listener: Listener,
     pub(crate) fault: PortFault,
     pub(crate) shaper: Shaper,
+    pub(crate) brownout: Option<Brownout>,
     pub(crate) ana: AnaGroups,
     /// Commands that a stall caught between arrival and execution: connection, its generation,
     /// slot.
@@ -69,6 +71,7 @@ impl Port {
             listener: Listener::Idle,
             fault: PortFault::None,
             shaper: Shaper::new(config.shape, now),
+            brownout: None,
             ana: AnaGroups::new(&config.ana),
             held: Vec::new(),
             touched: false,

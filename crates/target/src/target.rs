@@ -1,7 +1,7 @@
 //! The engine: everything that one target is, and how inputs go through it.
 //!
 //! The parts are in the folder: `lifecycle` (connections, controllers, listeners), `command`
-//! (arrival, shaping, execution, answers), `data` (namespaces' blocks), `disk` (file operations),
+//! (arrival, shaping, execution, answers), `serve` (service times), `data` (namespaces' blocks), `disk` (file operations),
 //! `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`.
 
 mod admin;
@@ -10,6 +10,7 @@ mod connect;
 mod data;
 mod disk;
 mod lifecycle;
+mod serve;
 mod timer;
 mod verbs;
 
@@ -18,6 +19,7 @@ use crate::conn::{Conns, SlotId};
 use crate::controller::Controller;
 use crate::port::Port;
 use crate::rng::Rng;
+use crate::service::Stations;
 use crate::subsystem::Subsystem;
 use crate::verb::{TargetError, TargetEvent, TargetReply, TargetVerb};
 use alloc::collections::VecDeque;
@@ -51,6 +53,8 @@ pub struct Target {
     disk: DiskTable,
     /// Commands that wait for a buffer, in order.
     waiting: VecDeque<Ticket>,
+    /// Where commands take their time, if they do.
+    stations: Option<Stations<Ticket>>,
     outputs: VecDeque<TargetOutput>,
     rng: Rng,
     /// When connections and controllers are looked at again for what has run out of time.
@@ -83,6 +87,7 @@ impl Target {
             conns: Conns::default(),
             disk: DiskTable::default(),
             waiting: VecDeque::new(),
+            stations: None,
             outputs: VecDeque::with_capacity(OUTPUTS),
             rng: Rng::new(seed),
             next_check: None,

@@ -2,6 +2,7 @@
 
 use crate::config::NamespaceConfig;
 use crate::link::Shape;
+use crate::service::{Brownout, Service};
 use crate::status::TargetStatus;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -29,6 +30,17 @@ pub enum TargetVerb {
         /// The new shape.
         shape: Shape,
     },
+    /// Let a share of a port's commands take longer, or no longer; what is on its way stays as it
+    /// is.
+    Brownout {
+        /// The port.
+        port: u16,
+        /// Which share, and how much longer.
+        brownout: Option<Brownout>,
+    },
+    /// Give commands of I/O queues times to execute, or none. What takes its time or waits for a
+    /// server at this moment is executed at once.
+    Service(Option<Service>),
     /// Reset a port's connections, refuse new ones, drop what was not yet executed.
     Cut {
         /// The port.

@@ -3,7 +3,7 @@
 mod common;
 
 use anabranch_proto::machine::{ConnId, Time};
-use anabranch_target::TargetVerb;
+use anabranch_target::{Brownout, Service, TargetVerb};
 use common::*;
 use std::time::Duration;
 
@@ -185,4 +185,90 @@ fn a_shape_can_change_while_commands_wait() {
     rig.advance(ms(60_000));
     assert_eq!(rig.now.since(Time::ZERO).as_secs(), 61);
     rig.assert_no_leak();
+}
+
+fn service(servers: Option<u32>, per_port: bool) -> TargetVerb {
+    let (read, write, other) = (ms(2), ms(4), ms(1));
+    let exponential = false;
+    TargetVerb::Service(Some(Service { servers, read, write, other, exponential, per_port }))
+}
+
+#[test]
+fn commands_take_their_service_time_and_admin_commands_none() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    rig.ok(service(Some(1), false));
+    let small = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
+    let capsule = latency(&mut rig, queue, |rig| rig.start_out(queue, write(0, 1), &[1; 4096]));
+    let data = vec![1; 1 << 20];
+    let asked = latency(&mut rig, queue, |rig| rig.start_out(queue, write(0, 256), &data));
+    let alive = anabranch_proto::nvme::aer::keep_alive();
+    let admin = latency(&mut rig, admin, |rig| rig.start(admin, alive, 0));
+    assert_eq!((small, capsule, asked, admin), (ms(2), ms(4), ms(4), Duration::ZERO));
+    rig.ok(TargetVerb::Service(None));
+    let small = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
+    assert_eq!(small, Duration::ZERO);
+}
+
+#[test]
+fn ports_share_servers_or_have_their_own() {
+    for (per_port, wanted) in [(false, 500), (true, 1000)] {
+        let mut rig = Rig::new(config());
+        let (_, first) = rig.controller(0);
+        let (_, second) = rig.controller(1);
+        rig.ok(service(Some(1), per_port));
+        let start = |rig: &mut Rig, conn| rig.start(conn, read(0, 1), 4096);
+        let counts = closed_loop(&mut rig, &[(first, 4), (second, 4)], ms(1000), start);
+        let sum: u64 = counts.iter().sum();
+        assert!(sum.abs_diff(wanted) <= 2, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_stall_holds_what_has_taken_its_time() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    rig.ok(service(Some(1), false));
+    let cids = [0, 1].map(|lba| rig.start(queue, read(lba, 1), 4096));
+    rig.advance(ms(1));
+    rig.ok(TargetVerb::Stall { port: 0 });
+    rig.advance(ms(20));
+    assert!(cids.iter().all(|&cid| rig.poll(queue, cid).is_none()));
+    rig.ok(TargetVerb::Restore { port: 0 });
+    rig.advance(ms(20));
+    assert!(cids.iter().all(|&cid| rig.poll(queue, cid).is_some()));
+}
+
+#[test]
+fn a_brownout_slows_its_share() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    let brownout = Some(Brownout { percent: 10, delay: ms(50) });
+    rig.ok(TargetVerb::Brownout { port: 0, brownout });
+    let mut slow = 0;
+    for _ in 0..1000 {
+        let time = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
+        assert!([Duration::ZERO, ms(50)].contains(&time), "{time:?}");
+        slow += u32::from(time > Duration::ZERO);
+    }
+    // The standard deviation is below 10.
+    assert!((60..140).contains(&slow), "{slow} of 1000");
+    rig.ok(TargetVerb::Brownout { port: 0, brownout: None });
+    let time = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
+    assert_eq!(time, Duration::ZERO);
+}
+
+#[test]
+fn service_and_brownouts_out_of_bounds_are_refused() {
+    let mut rig = Rig::new(config());
+    let long = Duration::from_secs(61);
+    for verb in [
+        service(Some(0), false),
+        service(Some(65_537), false),
+        TargetVerb::Brownout { port: 0, brownout: Some(Brownout { percent: 0, delay: ms(1) }) },
+        TargetVerb::Brownout { port: 0, brownout: Some(Brownout { percent: 1, delay: long }) },
+        TargetVerb::Brownout { port: 9, brownout: None },
+    ] {
+        rig.verb(verb).unwrap_err();
+    }
 }

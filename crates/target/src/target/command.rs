@@ -2,6 +2,7 @@
 
 use super::{Target, Ticket};
 use crate::conn::{Answer, AnswerData, Entry, Role, SlotId, Stage};
+use crate::service::Work;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{BufRef, Buffers, Output, Time};
 use anabranch_proto::nvme::opcode::Direction;
@@ -23,6 +24,8 @@ pub(super) enum Step {
     Wait,
     /// So many bytes must come from the host first.
     Transfer(u32),
+    /// It takes its time at a server first.
+    Serve(Work),
     /// An asynchronous event request was kept.
     Parked,
     /// A file operation was started; it owns the command's data.
@@ -50,7 +53,7 @@ impl Target {
                     }
                     let stage = Stage::Inbound;
                     conn.entries[usize::from(id)] =
-                        Some(Entry { slot, sqe, stage, data, verdict: None });
+                        Some(Entry { slot, sqe, stage, data, verdict: None, served: false });
                     self.arrived(now, place, id, bufs);
                 }
                 QueueEvent::DataReady { slot } => {
@@ -73,7 +76,7 @@ impl Target {
     /// A command is here: it goes through the inbound link with its data.
     fn arrived(&mut self, now: Time, place: u32, slot: SlotId, bufs: &mut dyn Buffers) {
         let Some(conn) = self.conns.get_mut(place) else { return };
-        let (port, controller) = (conn.port, conn.controller());
+        let (port, role, controller) = (conn.port, conn.role, conn.controller());
         let Some(entry) = conn.entry(slot) else { return };
         let moved = entry.sqe.sgl().length();
         let bytes = match entry.sqe.direction() {
@@ -89,7 +92,12 @@ impl Target {
         let port = &mut self.ports[port];
         port.commands += 1;
         port.bytes_in += u64::from(bytes);
-        let extra = port.shaper.shape.large_delay(moved.into());
+        let mut extra = port.shaper.shape.large_delay(moved.into());
+        if let (Some(brownout), Role::Io(_)) = (port.brownout, role)
+            && self.rng.below(100) < u64::from(brownout.percent)
+        {
+            extra = extra.saturating_add(brownout.delay);
+        }
         if !stalled && extra.is_zero() && port.shaper.inbound.is_transparent() {
             self.run(now, place, slot, bufs);
         } else {
@@ -177,6 +185,7 @@ impl Target {
                     self.announce(place);
                 }
             },
+            Step::Serve(work) => self.serve(now, Ticket { place, generation, slot }, work),
             Step::Parked => self.set_stage(place, slot, Stage::Parked),
             Step::Disk => {
                 if let Some(entry) = self.conns.get_mut(place).and_then(|c| c.entry(slot)) {

@@ -44,6 +44,9 @@ impl Target {
         {
             return self.io_refused(at, &sqe, Status::DATA_SGL_LENGTH_INVALID.with_dnr());
         }
+        if let Some(step) = self.service_due(place, slot, plan) {
+            return step;
+        }
         let answer = match self.namespace_of(at, sqe.nsid()) {
             Some(Namespace { backend: Backend::Memory(_), .. }) => {
                 match self.on_memory(place, at, &sqe, plan, data, bufs) {

@@ -41,6 +41,15 @@ impl Target {
         match verb {
             TargetVerb::Ana { port, group, state } => self.set_ana(now, port, group, state, bufs),
             TargetVerb::Shape { port, shape } => self.set_shape(now, port, shape),
+            TargetVerb::Brownout { port, brownout } => {
+                let at = self.port_at(port)?;
+                if let Some(problem) = brownout.and_then(|brownout| brownout.problem()) {
+                    return Err(TargetError::OutOfBounds(problem.to_string()));
+                }
+                self.ports[at].brownout = brownout;
+                Ok(TargetReply::Done)
+            }
+            TargetVerb::Service(service) => self.set_service(now, service, bufs),
             TargetVerb::Cut { port } => self.cut(now, port, bufs),
             TargetVerb::Stall { port } => self.stall(port),
             TargetVerb::Restore { port } => self.restore(now, port, bufs),
