@@ -101,6 +101,7 @@ impl Load {
     fn of(cell: Cell<'_>) -> Load {
         let scenario = cell.scenario;
         let hosts = u128::from(scenario.hosts.count);
+        let queues = cell.variant.queues(&scenario.hosts);
         let (mut poisson, mut rated, mut open, mut pairs) = (0, 0u128, 0, 0);
         let mut all: Vec<(OpClass, u32, u128)> = Vec::new();
         let mut total = 0;
@@ -121,8 +122,7 @@ impl Load {
             all.extend(
                 kinds(job).into_iter().map(|(op, n, ppm)| (op, n, weight * u128::from(ppm))),
             );
-            let named = if job.workers.is_empty() { cell.workers() } else { job.workers.len() };
-            pairs += clones.min(named as u128 * hosts);
+            pairs += clones.min(u128::from(queues_of(job, queues)) * hosts);
         }
         for (_, _, share) in &mut all {
             *share /= total.max(1);
@@ -143,11 +143,21 @@ impl Load {
                 (false, false) => ENDLESS,
             },
             open: if closed_only { open } else { ENDLESS },
-            tags: pairs.min(cell.workers() as u128 * hosts)
-                * u128::from(scenario.hosts.queue_depth),
+            tags: pairs.min(u128::from(queues) * hosts) * u128::from(scenario.hosts.queue_depth),
             kinds: all,
         }
     }
+}
+
+/// How many of a host's queue pairs on a path the job's clones can use.
+fn queues_of(job: &Job, queues: u32) -> u32 {
+    if job.workers.is_empty() {
+        return queues;
+    }
+    let mut used: Vec<u32> = job.workers.iter().map(|worker| worker % queues).collect();
+    used.sort_unstable();
+    used.dedup();
+    used.len() as u32
 }
 
 const MILLION: u128 = 1_000_000;

@@ -247,3 +247,21 @@ fn changes_are_written_out_in_the_order_of_time() {
     assert_eq!(shape.rate_in, Some(1_000_000_000), "what nobody changed stays");
     assert_eq!(scenario.changes[4].what, Alteration::State(PathState::Cut));
 }
+
+#[test]
+fn queue_pairs_are_at_most_the_workers() {
+    added("[host]\nio_queues = 5", "x.toml:8: io_queues: 5 is out of range; use 1 to 4");
+    added(
+        "[[variant]]\nname = \"a\"\npolicy = \"numa\"\nio_queues = 5",
+        "x.toml:10: io_queues: each host has 4 workers; use 0 to 4",
+    );
+    let text = format!(
+        "{GOOD}[host]\nio_queues = 1\n[[variant]]\nname = \"a\"\npolicy = \"numa\"\nio_queues = 0\n"
+    );
+    let scenario = file::parse(&text, "x.toml").unwrap().scenario;
+    let queues = |name: &str| {
+        let variant = scenario.variants.iter().find(|variant| variant.name == name).unwrap();
+        variant.queues(&scenario.hosts)
+    };
+    assert_eq!((queues("numa"), queues("a")), (1, 4), "0 is one per worker, said or not");
+}

@@ -125,9 +125,9 @@ impl Sim<'_> {
         port.spell += 1;
         port.held.clear();
         port.fresh_links(self.now);
-        for worker in &mut self.workers {
-            worker.queues[path].free = self.cell.scenario.hosts.queue_depth;
-            worker.queues[path].waiting = List::EMPTY;
+        for queue in self.queues.iter_mut().skip(path).step_by(self.ports.len()) {
+            queue.free = self.cell.scenario.hosts.queue_depth;
+            queue.waiting = List::EMPTY;
         }
         self.tell_hosts(path);
         if !lost {

@@ -64,6 +64,7 @@ impl Ledgers {
     ) -> Vec<Candidate<'a>> {
         let node = cell.scenario.hosts.nodes[worker];
         let place = self.nodes.binary_search(&node).unwrap_or(0);
+        let queues = cell.variant.queues(&cell.scenario.hosts);
         let paths = cell.paths().iter().enumerate();
         paths
             .map(|(index, path)| {
@@ -77,7 +78,7 @@ impl Ledgers {
                         controller: &controller.ledger,
                         workers: &controller.workers,
                         worker: worker as u16,
-                        queue: worker as u16,
+                        queue: (worker as u32 % queues) as u16,
                         shared: &controller.shared,
                         node: &controller.nodes[place],
                         local: &controller.locals[worker],

@@ -7,7 +7,7 @@
 //! and replies take of them. The rest is a model:
 //!
 //! - A request is one command. It takes a tag of its worker's queue pair on the path, or waits for
-//!   one in that queue pair's list. Hosts take no time.
+//!   one in that queue pair's list; workers may share queue pairs. Hosts take no time.
 //! - The inbound link carries commands with what they write, first come, first served. Delay,
 //!   jitter, delay by size and brownouts follow, for each command by itself, as in the target's
 //!   shaper. (The shaper also shares a port between connections by turns; here it serves them in

@@ -19,17 +19,18 @@ use anabranch_policy::{
 /// The most requests that an open loop may leave open, beside those of closed loops.
 const MAX_OPEN: u64 = 2_000_000;
 
-/// One worker of one host: what it knows about the paths, and its queue pairs.
+/// One worker of one host: what it knows about the paths, and which queue pairs it uses.
 pub(super) struct Worker<'a> {
     pub(super) selector: Selector,
     pub(super) paths: Vec<Candidate<'a>>,
-    pub(super) queues: Vec<Queue>,
+    /// The first of its queue pairs, one per path.
+    queues: u32,
     /// Requests that found no usable path.
     pub(super) requeue: List,
     host: u32,
 }
 
-/// A queue pair.
+/// A queue pair; several workers may share one.
 #[derive(Clone, Copy)]
 pub(super) struct Queue {
     /// Tags.
@@ -88,6 +89,8 @@ pub(super) struct Sim<'a> {
     /// Free slots of open loops.
     free: List,
     pub(super) workers: Vec<Worker<'a>>,
+    /// Host by host, path by path for each set of queue pairs.
+    pub(super) queues: Vec<Queue>,
     pub(super) ports: Vec<Port>,
     /// One, or one per path.
     stations: Vec<Station>,
@@ -108,19 +111,21 @@ impl<'a> Sim<'a> {
             .map(|path| Port::new(path, [rng.next_u64(), rng.next_u64(), rng.next_u64()]))
             .collect();
         let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
-        let queue = Queue { free: hosts.queue_depth, waiting: List::EMPTY };
+        let queues_per_host = cell.variant.queues(hosts);
         let mut workers = Vec::new();
         for host in 0..hosts.count {
             for worker in 0..cell.workers() {
                 workers.push(Worker {
                     selector: Selector::new(),
                     paths: ledgers.candidates(cell, host as usize, worker),
-                    queues: vec![queue; cell.paths().len()],
+                    queues: (host * queues_per_host + worker as u32 % queues_per_host)
+                        * cell.paths().len() as u32,
                     requeue: List::EMPTY,
                     host,
                 });
             }
         }
+        let pairs = (hosts.count * queues_per_host) as usize * cell.paths().len();
         let service = rng.split();
         let mut sim = Sim {
             cell,
@@ -129,6 +134,7 @@ impl<'a> Sim<'a> {
             slots: Vec::new(),
             free: List::EMPTY,
             workers,
+            queues: vec![Queue { free: hosts.queue_depth, waiting: List::EMPTY }; pairs],
             ports,
             stations: Vec::new(),
             threads: Vec::new(),
@@ -297,7 +303,7 @@ impl<'a> Sim<'a> {
         }
         self.books.commands_started += 1;
         self.ports[path].in_flight.up(self.now);
-        let queue = &mut worker.queues[path];
+        let queue = &mut self.queues[worker.queues as usize + path];
         if queue.free == 0 {
             entry.stage = Stage::Waiting;
             return queue.waiting.push(&mut self.slots, slot);
@@ -432,7 +438,8 @@ impl<'a> Sim<'a> {
     /// The tag of a command goes to the one that waits for it the longest.
     fn free_tag(&mut self, slot: u32) {
         let entry = &self.slots[slot as usize];
-        let queue = &mut self.workers[entry.worker as usize].queues[usize::from(entry.path)];
+        let first = self.workers[entry.worker as usize].queues as usize;
+        let queue = &mut self.queues[first + usize::from(entry.path)];
         match queue.waiting.pop(&self.slots) {
             Some(next) => self.send(next),
             None => queue.free += 1,

@@ -81,10 +81,13 @@ impl Run {
 pub struct Hosts {
     /// Number of hosts, each with a controller per path.
     pub count: u32,
-    /// Data workers per host, each with a queue pair per path.
+    /// Data workers per host.
     pub workers: u32,
     /// The NUMA node of each worker.
     pub nodes: Vec<u32>,
+    /// Queue pairs per path, at most one per worker; `None` is one per worker. With fewer, workers
+    /// share: worker `w` uses queue pair `w` modulo their number.
+    pub io_queues: Option<u32>,
     /// Tags of a queue pair; further commands wait for one.
     pub queue_depth: u32,
     /// How long a path is silent until its host gives it up.
@@ -98,6 +101,7 @@ impl Default for Hosts {
             count: 1,
             workers: 4,
             nodes: vec![0; 4],
+            io_queues: None,
             queue_depth: 128,
             detect_ns: 1_000_000_000,
         }
@@ -119,6 +123,9 @@ impl Hosts {
         }
         if self.nodes.iter().any(|node| *node >= MAX_NODES) {
             return fail("nodes", format!("each must be below {MAX_NODES}"));
+        }
+        if let Some(queues) = self.io_queues {
+            within("io_queues", queues, 1, self.workers)?;
         }
         within("queue_depth", self.queue_depth, 1, MAX_QUEUE_DEPTH)?;
         if self.detect_ns > MAX_RUNTIME_NS {
@@ -207,7 +214,7 @@ impl Target {
 /// A row of somebody else's table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// The row's name: a policy, or what the source calls it.
+    /// The row's name: a variant's, with `, host 2` behind it where the source has a row per host.
     pub policy: String,
     /// Requests per second.
     pub iops: Option<u64>,
@@ -221,6 +228,28 @@ pub struct Published {
     pub mean_ns: Option<u64>,
     /// Standard deviation of the latency.
     pub stdev_ns: Option<u64>,
+    /// Lowest latency.
+    pub min_ns: Option<u64>,
+    /// Highest latency.
+    pub max_ns: Option<u64>,
+    /// CPU time in user space, in millionths of one CPU per thread, as fio counts it.
+    pub cpu_user_ppm: Option<u64>,
+    /// CPU time in the kernel, likewise.
+    pub cpu_system_ppm: Option<u64>,
+}
+
+impl Published {
+    /// The variant that the row is about.
+    #[must_use]
+    pub fn variant(&self) -> &str {
+        self.policy.split_once(", host ").map_or(&self.policy, |(variant, _)| variant)
+    }
+
+    /// The host that the row is about, counted from 1; all of them when `None`.
+    #[must_use]
+    pub fn host(&self) -> Option<u32> {
+        self.policy.split_once(", host ").and_then(|(_, host)| host.parse().ok())
+    }
 }
 
 /// Why a value cannot be: the key at fault, and a sentence with the limit.
@@ -291,6 +320,10 @@ impl Scenario {
         count("variant", self.variants.len(), 1, MAX_VARIANTS + standard)?;
         for (index, variant) in self.variants.iter().enumerate() {
             variant.check(self.paths.len())?;
+            if variant.io_queues.is_some_and(|queues| queues > self.hosts.workers) {
+                let text = format!("must not exceed the {} workers", self.hosts.workers);
+                return fail("io_queues", text);
+            }
             if self.variants[..index].iter().any(|other| other.name == variant.name) {
                 return fail("name", format!("two variants are called {:?}", variant.name));
             }

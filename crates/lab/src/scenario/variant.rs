@@ -1,6 +1,6 @@
 //! What is compared: policies and how they are set.
 
-use super::model::{Problem, Run, check_name, fail};
+use super::model::{Hosts, Problem, Run, check_name, fail};
 use super::path::Path;
 use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Parameters, Policy};
 
@@ -19,6 +19,8 @@ pub struct Variant {
     pub parameters: Parameters,
     /// `relative_throughput` of each path, in the paths' order.
     pub weights: Vec<u32>,
+    /// Queue pairs per path; `None` is what [`Hosts::io_queues`] says.
+    pub io_queues: Option<u32>,
 }
 
 impl Variant {
@@ -26,7 +28,18 @@ impl Variant {
     #[must_use]
     pub fn plain(policy: Policy, paths: usize) -> Variant {
         let name = policy.name().to_owned();
-        Variant { name, parameters: Parameters::of(policy), weights: vec![1; paths] }
+        Variant {
+            name,
+            parameters: Parameters::of(policy),
+            weights: vec![1; paths],
+            io_queues: None,
+        }
+    }
+
+    /// How many queue pairs each host has on each path: 1 to the number of its workers.
+    #[must_use]
+    pub fn queues(&self, hosts: &Hosts) -> u32 {
+        self.io_queues.or(hosts.io_queues).unwrap_or(hosts.workers).clamp(1, hosts.workers.max(1))
     }
 
     /// Checks the variant against the number of paths.
@@ -37,6 +50,9 @@ impl Variant {
         check_name("name", &self.name)?;
         if self.weights.len() != paths {
             return fail("weights", "must list one weight per path");
+        }
+        if self.io_queues == Some(0) {
+            return fail("io_queues", "must be at least 1");
         }
         if self.weights.iter().any(|w| *w > MAX_RELATIVE_THROUGHPUT) {
             return fail("weights", format!("each lies between 0 and {MAX_RELATIVE_THROUGHPUT}"));
@@ -65,6 +81,7 @@ pub fn standard_variants(paths: &[Path], run: &Run) -> Vec<Variant> {
         name: "service-time tuned".to_owned(),
         parameters: Parameters::of(Policy::ServiceTime),
         weights: paths.iter().map(|path| path.weight).collect(),
+        io_queues: None,
     });
     variants
 }

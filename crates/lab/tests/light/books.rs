@@ -9,7 +9,7 @@ use anabranch_target::link::{Large, OnOff, Shape};
 use std::time::Duration;
 
 /// Three paths on which everything happens that can happen.
-fn eventful() -> Scenario {
+pub(crate) fn eventful() -> Scenario {
     let us = Duration::from_micros;
     let fast = path("fast", 2000 * MBIT, us(100));
     let mut slow = path("slow", 500 * MBIT, us(300));
@@ -41,8 +41,14 @@ fn eventful() -> Scenario {
         change(650, 0, Alteration::Ana(AnaState::Optimized)),
         change(700, 2, state(PathState::Silent)),
     ];
-    let hosts =
-        Hosts { count: 2, workers: 3, nodes: vec![0, 0, 1], queue_depth: 8, detect_ns: 60 * MS };
+    let hosts = Hosts {
+        count: 2,
+        workers: 3,
+        nodes: vec![0, 0, 1],
+        io_queues: None,
+        queue_depth: 8,
+        detect_ns: 60 * MS,
+    };
     let target =
         Target { servers: Some(24), distribution: Distribution::Exponential, ..Target::default() };
     let jobs = vec![mixed(16, 4), arrivals(3000)];

@@ -8,3 +8,4 @@ mod policies;
 mod queues;
 mod repeat;
 mod rig;
+mod shared_queues;

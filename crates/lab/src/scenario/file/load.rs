@@ -110,12 +110,14 @@ fn job_file(
 pub(super) fn variants(
     root: &Table<'_>,
     paths: &[Path],
+    hosts: &Hosts,
     all: &mut Vec<Variant>,
 ) -> Result<(), Mistake> {
     let known = [
         "name",
         "policy",
         "weights",
+        "io_queues",
         "kernel_exact",
         "queue_depth_scope",
         "latency_batch_timeout",
@@ -146,7 +148,14 @@ pub(super) fn variants(
         hst.base_weight = table.parsed("hst_base_weight")?.unwrap_or(hst.base_weight);
         hst.threshold_multiplier =
             table.number("hst_threshold_multiplier")?.unwrap_or(hst.threshold_multiplier);
-        let variant = Variant { name, parameters: p, weights: weights(&table, paths)? };
+        // 0 is one per worker, whatever [host] says.
+        let io_queues = table.number("io_queues")?.map(|n| if n == 0 { hosts.workers } else { n });
+        if io_queues.is_some_and(|queues| queues > hosts.workers) {
+            let text = format!("each host has {} workers; use 0 to {0}", hosts.workers);
+            return Err(table.fail("io_queues", text));
+        }
+        let weights = weights(&table, paths)?;
+        let variant = Variant { name, parameters: p, weights, io_queues };
         table.checked(variant.check(paths.len()))?;
         if all.iter().any(|other| other.name == variant.name) {
             let text = format!("there is already a variant {}", variant.name);
@@ -177,7 +186,19 @@ fn weights(table: &Table<'_>, paths: &[Path]) -> Result<Vec<u32>, Mistake> {
 }
 
 pub(super) fn published(root: &Table<'_>) -> Result<Vec<Published>, Mistake> {
-    let known = ["policy", "iops", "mib_s", "read_mib_s", "write_mib_s", "mean", "stdev"];
+    let known = [
+        "policy",
+        "iops",
+        "mib_s",
+        "read_mib_s",
+        "write_mib_s",
+        "mean",
+        "stdev",
+        "min",
+        "max",
+        "cpu_user",
+        "cpu_system",
+    ];
     let mut rows = Vec::new();
     for table in root.tables("published", &known, MAX_PUBLISHED)? {
         let row = Published {
@@ -188,6 +209,10 @@ pub(super) fn published(root: &Table<'_>) -> Result<Vec<Published>, Mistake> {
             write_bytes_s: table.mib_s("write_mib_s")?,
             mean_ns: table.time("mean")?,
             stdev_ns: table.time("stdev")?,
+            min_ns: table.time("min")?,
+            max_ns: table.time("max")?,
+            cpu_user_ppm: table.percent("cpu_user")?,
+            cpu_system_ppm: table.percent("cpu_system")?,
         };
         rows.push(row);
     }

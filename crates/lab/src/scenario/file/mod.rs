@@ -72,7 +72,7 @@ fn parse_in(text: &str, file: &str, name: &str, dir: Option<&Path>) -> Result<Lo
     let changes = changes::read(&root, &run, &paths)?;
     let (jobs, burners, notices) = load::jobs(&root, &target, &hosts, dir)?;
     let mut variants = standard_variants(&paths, &run);
-    load::variants(&root, &paths, &mut variants)?;
+    load::variants(&root, &paths, &hosts, &mut variants)?;
     let published = load::published(&root)?;
     let scenario = Scenario {
         name: name.to_owned(),

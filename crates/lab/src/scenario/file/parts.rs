@@ -19,13 +19,15 @@ pub(super) fn run(root: &Table<'_>) -> Result<Run, Mistake> {
 
 pub(super) fn hosts(root: &Table<'_>) -> Result<Hosts, Mistake> {
     let mut hosts = Hosts::default();
-    let known = ["count", "workers", "nodes", "queue_depth", "detect"];
+    let known = ["count", "workers", "nodes", "io_queues", "queue_depth", "detect"];
     let Some(table) = root.table("host", &known)? else { return Ok(hosts) };
     hosts.count = table.number("count")?.unwrap_or(hosts.count);
     hosts.workers = table.number("workers")?.unwrap_or(hosts.workers);
     // Checked again below; here it keeps the list of nodes short.
     let workers = hosts.workers.min(MAX_WORKERS) as usize;
     hosts.nodes = table.numbers("nodes")?.unwrap_or_else(|| vec![0; workers]);
+    // 0 is what holds when it is left out.
+    hosts.io_queues = table.number("io_queues")?.filter(|queues: &u32| *queues > 0);
     hosts.queue_depth = table.number("queue_depth")?.unwrap_or(hosts.queue_depth);
     hosts.detect_ns = table.time("detect")?.unwrap_or(hosts.detect_ns);
     table.checked(hosts.check())?;

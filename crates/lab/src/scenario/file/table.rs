@@ -145,6 +145,11 @@ impl<'a> Table<'a> {
         self.with(key, units::mib_s)
     }
 
+    /// Percent as tables print it, in millionths.
+    pub(super) fn percent(&self, key: &str) -> Read<u64> {
+        self.with(key, units::percent)
+    }
+
     pub(super) fn number<T: FromStr>(&self, key: &str) -> Read<T> {
         self.with(key, |word| {
             word.parse().map_err(|_| format!("{} is no whole number in range", shorten(word)))

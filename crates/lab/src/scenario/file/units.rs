@@ -76,3 +76,9 @@ pub(super) fn mib_s(value: &str) -> Result<u64, String> {
     scaled(value, &[("", 1 << 20)])
         .ok_or_else(|| format!("{} is no number of MiB/s; write 56 or 56.5", shorten(value)))
 }
+
+/// Percent as tables print it (`12.58`), in millionths.
+pub(super) fn percent(value: &str) -> Result<u64, String> {
+    scaled(value, &[("", 10_000), ("%", 10_000)])
+        .ok_or_else(|| format!("{} is no percentage; write 12.58", shorten(value)))
+}
