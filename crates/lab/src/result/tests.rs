@@ -3,7 +3,7 @@ use crate::cell::Cell;
 use crate::light;
 use crate::scenario::{Alteration, AnaState, Change, Scenario, file};
 
-fn scenario() -> Scenario {
+pub(super) fn scenario() -> Scenario {
     let text = r#"
         title = "Small"
         [run]
@@ -26,7 +26,7 @@ fn scenario() -> Scenario {
     scenario
 }
 
-fn result(scenario: &Scenario, seed: u64) -> CellResult {
+pub(super) fn result(scenario: &Scenario, seed: u64) -> CellResult {
     let cell = Cell { scenario, variant: &scenario.variants[2], seed };
     let figures = light::run(cell).expect("a cell that can be run");
     CellResult::new(cell, &figures, &Circumstances::simulated(Mode::Light))

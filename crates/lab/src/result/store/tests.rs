@@ -1,0 +1,130 @@
+use super::{Key, Length, Session, Store, StoreError};
+use crate::result::{CellResult, Mode, tests};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory of its own for each test, gone at its end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let name = format!("anabranch-store-{name}-{}", std::process::id());
+        Dir(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        // What is left in the directory for temporary files harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn cell(run: u64) -> CellResult {
+    tests::result(&tests::scenario(), run)
+}
+
+fn length(cell: &CellResult) -> Length {
+    let CellResult { ramp_ns, window_ns, scale_permille, .. } = *cell;
+    Length { ramp_ns, window_ns, scale_permille }
+}
+
+#[test]
+fn what_was_put_is_found_listed_in_order_and_read() {
+    let dir = Dir::new("put");
+    let store = Store::create(&dir.0).expect("a directory");
+    let cells = [10, 9, 1].map(cell);
+    for one in &cells {
+        store.put(one, "{}").expect("written");
+    }
+    let (key, length) = (Key::of(&cells[0]), length(&cells[0]));
+    assert_eq!(store.find(&key, length).expect("readable"), Some(cells[0].clone()));
+    let other = Key { run: 11, ..key };
+    assert_eq!(store.find(&other, length).expect("nothing there"), None);
+    let names: Vec<_> = store.cells().expect("cells");
+    let ends: Vec<_> = names.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    assert_eq!(ends, ["1.json", "9.json", "10.json"]);
+    assert_eq!(store.read(&names[1]).expect("readable"), cells[1]);
+    let fio = dir.0.join("fio").join(Key::of(&cells[1]).path());
+    assert_eq!(fs::read_to_string(fio).expect("beside it"), "{}");
+}
+
+#[test]
+fn another_length_is_not_taken_for_the_same_cell() {
+    let dir = Dir::new("length");
+    let store = Store::create(&dir.0).expect("a directory");
+    let one = cell(1);
+    store.put(&one, "{}").expect("written");
+    let longer = Length { window_ns: 1_000_000_000, ..length(&one) };
+    let error = store.find(&Key::of(&one), longer).expect_err("another window").to_string();
+    assert!(error.contains("a window of 300000000ns and is to have 1000000000ns"), "{error}");
+    assert!(error.contains("--out"), "{error}");
+}
+
+#[test]
+fn damaged_foreign_and_misplaced_files_are_named() {
+    let dir = Dir::new("damaged");
+    let store = Store::create(&dir.0).expect("a directory");
+    let one = cell(1);
+    store.put(&one, "{}").expect("written");
+    let path = store.cell_path(&Key::of(&one));
+    let text = fs::read_to_string(&path).expect("there");
+    let told = |text: &str| {
+        fs::write(&path, text).expect("writable");
+        let error = store.read(&path).expect_err("not what it should be").to_string();
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        error
+    };
+    assert!(told(&text[..text.len() / 2]).contains("is damaged: EOF"));
+    assert!(told("").contains("delete it and run the same command again"));
+    assert!(told(&text.replacen("\"schema\":1", "\"schema\":2", 1)).contains("has schema 2"));
+    assert!(told(&text.replacen("\"run\":1", "\"run\":2", 1)).contains("run 2"));
+    assert!(told(&text.replacen("\"errors\"", "\"mistakes\"", 1)).contains("mistakes"));
+    // Nothing that begins with a dot is taken for a result.
+    fs::write(&path, &text).expect("writable");
+    fs::write(path.with_file_name(".2.json.77"), "half").expect("writable");
+    assert_eq!(store.cells().expect("cells"), [path]);
+}
+
+#[test]
+fn a_scenario_is_kept_verbatim_and_not_replaced() {
+    let dir = Dir::new("scenario");
+    let store = Store::create(&dir.0).expect("a directory");
+    let job = (Path::new("jobs/a.fio"), "[a]\n");
+    for _ in 0..2 {
+        store.keep_scenario("one", "title = 1\n", Some(job)).expect("kept");
+    }
+    let read = |name: &str| fs::read_to_string(dir.0.join("scenarios").join(name)).expect("kept");
+    assert_eq!((read("one.toml").as_str(), read("jobs/a.fio").as_str()), ("title = 1\n", "[a]\n"));
+    let error = store.keep_scenario("one", "title = 2\n", None).expect_err("another text");
+    assert!(error.to_string().contains("is another text"), "{error}");
+    let outside = (Path::new("../../b.fio"), "[b]\n");
+    store.keep_scenario("two", "", Some(outside)).expect("kept");
+    assert_eq!(read("jobs/b.fio"), "[b]\n");
+}
+
+#[test]
+fn one_writes_at_a_time_and_each_is_remembered() {
+    let dir = Dir::new("sessions");
+    let store = Store::create(&dir.0).expect("a directory");
+    assert!(matches!(Store::create(&dir.0), Err(StoreError::InUse(_))));
+    let mut session = Session::begin(vec!["anabranch".to_owned(), "lab".to_owned()]);
+    session.end(3, 4);
+    store.add_session(session.clone()).expect("written");
+    store.add_session(session.clone()).expect("written");
+    assert_eq!(store.environment().expect("readable").sessions, [session.clone(), session]);
+    drop(store);
+    let store = Store::create(&dir.0).expect("free again");
+    assert!(matches!(store.cells(), Err(StoreError::Empty(_))));
+}
+
+#[test]
+fn reading_needs_results() {
+    let dir = Dir::new("reading");
+    assert!(matches!(Store::open(&dir.0), Err(StoreError::System { .. })));
+    fs::create_dir_all(&dir.0).expect("a directory");
+    assert!(matches!(Store::open(&dir.0), Err(StoreError::Empty(_))));
+    let key =
+        Key { scenario: "../up".to_owned(), mode: Mode::Sim, variant: "a b".to_owned(), run: 3 };
+    assert_eq!(key.path(), Path::new("%2E.%2Fup/sim/a+b/3.json"));
+}
