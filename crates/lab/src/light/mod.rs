@@ -45,9 +45,9 @@ pub use crate::figures::{
     Books, ClassFigures, Cpu, Figures, LinkFigures, PathFigures, SERIES_NS, Series,
 };
 pub use crate::limit::{Bound, Limit, base_delay, limit_of_window, limits};
+pub use crate::pace::{FRACTION, exponential, exponential_ns};
 use crate::scenario::Problem;
 pub(crate) use draw::kinds;
-pub use draw::{FRACTION, exponential, exponential_ns};
 pub use port::{COMMAND_BYTES, DATA_HEADER_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

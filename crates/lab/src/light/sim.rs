@@ -1,6 +1,5 @@
 //! The run: one command's way, from its start to its reply.
 
-use super::draw;
 use super::events::{Event, Events, What};
 use super::ledgers::Ledgers;
 use super::level::Level;
@@ -10,11 +9,10 @@ use super::slots::{List, NONE, Slot, Stage};
 use super::station::Station;
 use crate::cell::Cell;
 use crate::figures::{Books, Figures, SERIES_NS};
+use crate::pace::{self, Chains, Source, Thread};
 use crate::rng::Rng;
-use crate::scenario::{Arrival, Distribution, Job};
-use anabranch_policy::{
-    Candidate, OpClass, Sampled, Selector, compute_weights, finish, sample, start,
-};
+use crate::scenario::{Arrival, Distribution};
+use anabranch_policy::{Candidate, Sampled, Selector, compute_weights, finish, sample, start};
 
 /// The most requests that an open loop may leave open, beside those of closed loops.
 const MAX_OPEN: u64 = 2_000_000;
@@ -37,47 +35,6 @@ pub(super) struct Queue {
     pub(super) free: u32,
     /// Commands without one.
     pub(super) waiting: List,
-}
-
-/// A thread of a job.
-struct Thread {
-    rng: Rng,
-    job: u32,
-    worker: u32,
-    /// When the next read, write, other may start (`rate`).
-    due_ns: [u64; 3],
-}
-
-impl Thread {
-    /// When a request may start that would like to now.
-    #[inline]
-    fn next_ns(&mut self, job: &Job, op: OpClass, bytes: u32, now: u64) -> u64 {
-        // Nobody thinks before the first request.
-        let at = if now == 0 { 0 } else { now + job.thinktime_ns };
-        let (iops, rate) = (*job.rate_iops.of(op), *job.rate_bytes.of(op));
-        if iops.is_none() && rate.is_none() {
-            return at;
-        }
-        let due = &mut self.due_ns[op as usize];
-        let at = at.max(*due);
-        let pause = |amount: u64, rate: Option<u64>| {
-            (amount * 1_000_000_000).checked_div(rate.unwrap_or(0)).unwrap_or(0)
-        };
-        // What was missed is caught up, as fio does it.
-        *due = due.saturating_add(pause(1, iops).max(pause(bytes.into(), rate)));
-        at
-    }
-}
-
-/// Where the requests of an open loop come from: one per host and job.
-struct Source {
-    rng: Rng,
-    per_second: u64,
-    /// The next request, with 32 fraction bits of a nanosecond.
-    next: u128,
-    first_thread: u32,
-    threads: u32,
-    turn: u32,
 }
 
 /// All that a run changes.
@@ -104,11 +61,12 @@ pub(super) struct Sim<'a> {
 
 impl<'a> Sim<'a> {
     pub(super) fn new(cell: Cell<'a>, ledgers: &'a Ledgers) -> Sim<'a> {
-        let mut rng = Rng::new(cell.seed);
+        let mut chains = Chains::new(cell.seed, cell.paths().len());
         let ports: Vec<Port> = cell
             .paths()
             .iter()
-            .map(|path| Port::new(path, [rng.next_u64(), rng.next_u64(), rng.next_u64()]))
+            .zip(&chains.ports)
+            .map(|(path, seeds)| Port::new(path, *seeds))
             .collect();
         let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
         let queues_per_host = cell.variant.queues(hosts);
@@ -126,7 +84,6 @@ impl<'a> Sim<'a> {
             }
         }
         let pairs = (hosts.count * queues_per_host) as usize * cell.paths().len();
-        let service = rng.split();
         let mut sim = Sim {
             cell,
             now: 0,
@@ -139,12 +96,12 @@ impl<'a> Sim<'a> {
             stations: Vec::new(),
             threads: Vec::new(),
             sources: Vec::new(),
-            service,
+            service: chains.service,
             open: Level::default(),
             record: Record::new(cell),
             books: Books::default(),
         };
-        sim.add_load(&mut rng);
+        sim.add_load(&mut chains.load);
         let stations = if target.per_path { cell.paths().len() } else { 1 };
         let slots = sim.slots.len();
         sim.stations = (0..stations).map(|_| Station::new(target, slots)).collect();
@@ -157,33 +114,22 @@ impl<'a> Sim<'a> {
     /// depend on the policy.
     fn add_load(&mut self, rng: &mut Rng) {
         let workers = self.cell.workers() as u32;
+        let jobs = &self.cell.scenario.jobs;
         for host in 0..self.cell.scenario.hosts.count {
-            let mut turn = 0;
-            for (job, load) in self.cell.scenario.jobs.iter().enumerate() {
-                let first_thread = self.threads.len() as u32;
-                for thread in 0..load.clones {
-                    let worker = match load.workers.as_slice() {
-                        [] => turn % workers,
-                        some => some[thread as usize % some.len()],
-                    };
-                    turn += 1;
-                    let (job, worker) = (job as u32, host * workers + worker);
-                    self.threads.push(Thread { rng: rng.split(), job, worker, due_ns: [0; 3] });
-                    if load.arrival == Arrival::Closed {
-                        let slot = Slot::new(self.threads.len() as u32 - 1, worker);
-                        self.slots.extend((0..load.depth).map(|_| slot.clone()));
-                    }
+            let first = self.threads.len() as u32;
+            let load = pace::load_of_host(jobs, workers, rng);
+            for mut thread in load.threads {
+                thread.worker += host * workers;
+                let job = &jobs[thread.job as usize];
+                if job.arrival == Arrival::Closed {
+                    let slot = Slot::new(self.threads.len() as u32, thread.worker);
+                    self.slots.extend((0..job.depth).map(|_| slot.clone()));
                 }
-                if let Arrival::Poisson { iops } = load.arrival {
-                    self.sources.push(Source {
-                        rng: rng.split(),
-                        per_second: iops,
-                        next: 0,
-                        first_thread,
-                        threads: load.clones,
-                        turn: 0,
-                    });
-                }
+                self.threads.push(thread);
+            }
+            for mut source in load.sources {
+                source.first_thread += first;
+                self.sources.push(source);
             }
         }
     }
@@ -229,7 +175,7 @@ impl<'a> Sim<'a> {
         let entry = &mut self.slots[slot as usize];
         let thread = &mut self.threads[entry.thread as usize];
         let job = &self.cell.scenario.jobs[thread.job as usize];
-        (entry.op, entry.bytes) = draw::request(job, &mut thread.rng);
+        (entry.op, entry.bytes) = pace::request(job, &mut thread.rng);
         let at = match job.arrival {
             Arrival::Closed => thread.next_ns(job, entry.op, entry.bytes, self.now),
             Arrival::Poisson { .. } => self.now,
@@ -252,18 +198,13 @@ impl<'a> Sim<'a> {
     }
 
     fn plan_arrival(&mut self, index: u32) {
-        let source = &mut self.sources[index as usize];
-        let gap = u128::from(draw::exponential(&mut source.rng)) * 1_000_000_000;
-        source.next += gap / u128::from(source.per_second);
-        let at = (source.next >> draw::FRACTION) as u64;
+        let at = self.sources[index as usize].next_ns();
         self.events.plan(at, What::Intended, index, 0);
     }
 
     /// A request of an open loop is meant to start now.
     fn intended(&mut self, index: u32) {
-        let source = &mut self.sources[index as usize];
-        let thread = source.first_thread + source.turn;
-        source.turn = (source.turn + 1) % source.threads;
+        let thread = self.sources[index as usize].next_thread();
         let worker = self.threads[thread as usize].worker;
         let slot = match self.free.pop(&self.slots) {
             Some(slot) => {
@@ -367,7 +308,7 @@ impl<'a> Sim<'a> {
     fn execute(&mut self, station: usize, slot: u32, generation: u32) {
         let mut time = self.cell.service_ns(self.slots[slot as usize].op);
         if self.cell.scenario.target.distribution == Distribution::Exponential {
-            time = draw::exponential_ns(&mut self.service, time);
+            time = pace::exponential_ns(&mut self.service, time);
         }
         let at = self.now + time;
         self.events.plan_at_station(at, What::Executed, station, slot, generation);
