@@ -1,6 +1,6 @@
 //! One mistake in a file: where, what, and what would be right.
 
-use super::limits::MAX_FILE_BYTES;
+use super::limits::{MAX_FILE_BYTES, MAX_NAME};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl fmt::Display for Mistake {
 impl std::error::Error for Mistake {}
 
 /// Text from a file on a terminal: no control characters.
-struct Shown<'a>(&'a str);
+pub(super) struct Shown<'a>(pub(super) &'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,6 +93,21 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
         Some((d, name)) if d <= 2 || d * 3 <= name.len() => format!("; did you mean {name}?"),
         _ => String::new(),
     }
+}
+
+/// The names that are near to a word or contain it, the nearest first, at most `most`.
+pub(super) fn nearest(word: &str, known: &[String], most: usize) -> Vec<String> {
+    if word.chars().count() > MAX_NAME {
+        return Vec::new();
+    }
+    let within = |name: &str| word.len() >= 3 && name.contains(word);
+    let far = |name: &&String| (!within(name), distance(word, name));
+    let mut near: Vec<&String> = known
+        .iter()
+        .filter(|name| within(name) || distance(word, name) * 3 <= name.chars().count())
+        .collect();
+    near.sort_by_key(far);
+    near.into_iter().take(most).cloned().collect()
 }
 
 /// Letters to insert, remove or replace (Levenshtein).

@@ -4,15 +4,18 @@
 //! nanoseconds, rates are bits per second, sizes are bytes.
 
 pub mod file;
+mod find;
 pub mod fio;
 pub mod fuzz;
 mod job;
+pub mod library;
 mod limits;
 mod mistake;
 mod model;
 mod path;
 mod variant;
 
+pub use find::{Found, find};
 pub use fio::Notice;
 pub use job::{Arrival, BlockSize, Burner, BurnerMode, Job, Mix, Order, PerOp, Sizes};
 pub use limits::*;

@@ -1,48 +1,59 @@
 //! `[[job]]`, `[load]`, `[[variant]]`, `[[published]]`.
 
-use super::super::fio::{self, Made, OPTIONS, Words};
+use super::super::fio::{self, JobFile, Made, OPTIONS, Words};
 use super::super::limits::{MAX_JOBS, MAX_PUBLISHED, MAX_VARIANTS};
-use super::super::mistake::{Mistake, did_you_mean, shorten};
-use super::super::{Arrival, Burner, Hosts, Job, Notice, Path, Published, Target, Variant};
+use super::super::mistake::{Mistake, did_you_mean, read_text, shorten};
+use super::super::{
+    Arrival, Burner, Hosts, Job, Notice, Path, Published, Target, Variant, library,
+};
 use super::table::Table;
+use super::{Beside, Text};
 use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Parameters};
 use std::path::{Component, Path as FilePath};
 
-type Load = (Vec<Job>, Vec<Burner>, Vec<Notice>);
+/// What a scenario runs.
+#[derive(Default)]
+pub(super) struct Load {
+    pub(super) jobs: Vec<Job>,
+    pub(super) burners: Vec<Burner>,
+    pub(super) notices: Vec<Notice>,
+    /// The job file, if it came from one.
+    pub(super) file: Option<Text>,
+}
 
 pub(super) fn jobs(
     root: &Table<'_>,
     target: &Target,
     hosts: &Hosts,
-    dir: Option<&FilePath>,
+    beside: Beside<'_>,
 ) -> Result<Load, Mistake> {
     if let Some(table) = root.table("load", &["file"])? {
         if root.has("job") {
             return Err(root.fail("load", "excludes [[job]]; leave one of them out"));
         }
-        return job_file(&table, target, hosts, dir);
+        return job_file(&table, target, hosts, beside);
     }
     let mut known = OPTIONS.to_vec();
     known.push("poisson_iops");
-    let (mut jobs, mut burners, mut notices) = (Vec::new(), Vec::new(), Vec::new());
+    let mut load = Load::default();
     for (index, table) in root.tables("job", &known, MAX_JOBS)?.into_iter().enumerate() {
         let name = table.word("name")?.unwrap_or_else(|| format!("job{}", index + 1));
-        match job(&table, &name, &mut notices)? {
+        match job(&table, &name, &mut load.notices)? {
             Made::Job(job) => {
                 table.checked(job.check(target, hosts))?;
-                jobs.push(*job);
+                load.jobs.push(*job);
             }
             Made::Burner(burner) => {
                 table.checked(burner.check())?;
-                burners.push(burner);
+                load.burners.push(burner);
             }
         }
     }
-    if jobs.is_empty() {
+    if load.jobs.is_empty() {
         let text = "there is none; write [[job]] and rw = \"randread\", or [load] and a file";
         return Err(root.fail("job", text));
     }
-    Ok((jobs, burners, notices))
+    Ok(load)
 }
 
 fn job(table: &Table<'_>, name: &str, notices: &mut Vec<Notice>) -> Result<Made, Mistake> {
@@ -66,14 +77,14 @@ fn job(table: &Table<'_>, name: &str, notices: &mut Vec<Notice>) -> Result<Made,
         match words.set(key, value.as_deref()) {
             Ok(None) => {}
             Ok(Some(text)) => {
-                notices.push(Notice { line: table.line_of(key), key: key.to_owned(), text });
+                notices.push(table.notice(key, text));
             }
             Err(text) => return Err(table.fail(key, text)),
         }
     }
     let (made, notice) = words.make(name).map_err(|(key, text)| table.fail(key, text))?;
     if let Some(text) = notice {
-        notices.push(Notice { line: table.line, key: "iodepth".to_owned(), text });
+        notices.push(table.notice("iodepth", text));
     }
     Ok(made)
 }
@@ -83,7 +94,7 @@ fn job_file(
     table: &Table<'_>,
     target: &Target,
     hosts: &Hosts,
-    dir: Option<&FilePath>,
+    beside: Beside<'_>,
 ) -> Result<Load, Mistake> {
     let name = table.must("file", table.word("file")?)?;
     let path = FilePath::new(&name);
@@ -91,10 +102,23 @@ fn job_file(
         let text = "must be a relative path below the scenario's directory: \"jobs/mail.fio\"";
         return Err(table.fail("file", text));
     }
-    let Some(dir) = dir else {
-        return Err(table.fail("file", "a scenario without a directory cannot name a job file"));
+    // Slashes, as the library has them.
+    let name = path.components().map(|part| part.as_os_str().to_string_lossy());
+    let name = name.collect::<Vec<_>>().join("/");
+    let (text, shown) = match beside {
+        Beside::Nothing => {
+            return Err(table.fail("file", "a scenario without a directory cannot name a job file"));
+        }
+        Beside::Dir(dir) => {
+            let path = dir.join(path);
+            (read_text(&path)?, path.display().to_string())
+        }
+        Beside::Library => match library::job_file(&name) {
+            Some(text) => (text.to_owned(), name.clone()),
+            None => return Err(table.fail("file", "is no job file of the library")),
+        },
     };
-    let file = fio::read(&dir.join(path))?;
+    let file = fio::parse(&text, &shown)?;
     for job in &file.jobs {
         job.check(target, hosts).map_err(|problem| {
             let job = shorten(&job.name);
@@ -104,7 +128,8 @@ fn job_file(
     for burner in &file.burners {
         table.checked(burner.check())?;
     }
-    Ok((file.jobs, file.burners, file.notices))
+    let JobFile { jobs, burners, notices, .. } = file;
+    Ok(Load { jobs, burners, notices, file: Some(Text { name, text }) })
 }
 
 pub(super) fn variants(

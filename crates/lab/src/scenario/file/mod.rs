@@ -12,7 +12,7 @@ mod units;
 use super::limits::MAX_FILE_BYTES;
 use super::mistake::{Mistake, read_text};
 use super::variant::standard_variants;
-use super::{Notice, Scenario};
+use super::{Notice, Scenario, library};
 use std::path::Path;
 use table::{Source, Table};
 use toml::de::DeTable;
@@ -24,6 +24,28 @@ pub struct Loaded {
     pub scenario: Scenario,
     /// Options of jobs that do something else than in fio.
     pub notices: Vec<Notice>,
+    /// What was read: the scenario, and the job file that it names.
+    pub texts: Vec<Text>,
+}
+
+/// A file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Below the scenario's directory: `mixed.toml`, `jobs/mixed.fio`.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// Where a scenario's job file is looked for.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    /// Nowhere.
+    Nothing,
+    /// In this directory.
+    Dir(&'a Path),
+    /// In the program.
+    Library,
 }
 
 /// Reads a scenario file, and the job file that it may name.
@@ -33,7 +55,21 @@ pub struct Loaded {
 pub fn read(path: &Path) -> Result<Loaded, Mistake> {
     let text = read_text(path)?;
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    parse_in(&text, &path.display().to_string(), &name.unwrap_or_default(), path.parent())
+    let beside = path.parent().map_or(Beside::Nothing, Beside::Dir);
+    parse_in(&text, &path.display().to_string(), &name.unwrap_or_default(), beside)
+}
+
+/// Reads a scenario of the [`library`].
+///
+/// # Errors
+/// There is none of this name.
+pub fn read_library(name: &str) -> Result<Loaded, Mistake> {
+    let file = format!("{name}.toml");
+    let Some(text) = library::text(name) else {
+        let text = "is no scenario of the library; `anabranch lab list` names all".to_owned();
+        return Err(Mistake { file, line: 0, key: String::new(), text });
+    };
+    parse_in(text, &file, name, Beside::Library)
 }
 
 /// Reads the text of a scenario file; `file` is its name for messages. It cannot name a job file.
@@ -42,10 +78,10 @@ pub fn read(path: &Path) -> Result<Loaded, Mistake> {
 /// The first mistake.
 pub fn parse(text: &str, file: &str) -> Result<Loaded, Mistake> {
     let name = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    parse_in(text, file, &name.unwrap_or_default(), None)
+    parse_in(text, file, &name.unwrap_or_default(), Beside::Nothing)
 }
 
-fn parse_in(text: &str, file: &str, name: &str, dir: Option<&Path>) -> Result<Loaded, Mistake> {
+fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Loaded, Mistake> {
     let source = Source::new(file, text);
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(source.fail(0, "", format!("has more than {MAX_FILE_BYTES} bytes")));
@@ -70,7 +106,8 @@ fn parse_in(text: &str, file: &str, name: &str, dir: Option<&Path>) -> Result<Lo
     let target = parts::target(&root)?;
     let paths = parts::paths(&root)?;
     let changes = changes::read(&root, &run, &paths)?;
-    let (jobs, burners, notices) = load::jobs(&root, &target, &hosts, dir)?;
+    let load::Load { jobs, burners, notices, file: job_file } =
+        load::jobs(&root, &target, &hosts, beside)?;
     let mut variants = standard_variants(&paths, &run);
     load::variants(&root, &paths, &hosts, &mut variants)?;
     let published = load::published(&root)?;
@@ -93,5 +130,7 @@ fn parse_in(text: &str, file: &str, name: &str, dir: Option<&Path>) -> Result<Lo
         let line = ["job", "load"].into_iter().map(|key| root.line_of(key)).max().unwrap_or(0);
         source.fail(line, problem.key, problem.text)
     })?;
-    Ok(Loaded { scenario, notices })
+    let mut texts = vec![Text { name: format!("{name}.toml"), text: text.to_owned() }];
+    texts.extend(job_file);
+    Ok(Loaded { scenario, notices, texts })
 }

@@ -1,7 +1,7 @@
 //! A TOML table with positions, read key by key.
 
-use super::super::Problem;
 use super::super::mistake::{Mistake, did_you_mean, shorten};
+use super::super::{Notice, Problem};
 use super::units;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -90,6 +90,11 @@ impl<'a> Table<'a> {
 
     pub(super) fn fail(&self, key: &str, text: impl Into<String>) -> Mistake {
         self.source.fail(self.line_of(key), key, text)
+    }
+
+    pub(super) fn notice(&self, key: &str, text: String) -> Notice {
+        let (file, line) = (self.source.name.to_owned(), self.line_of(key));
+        Notice { file, line, key: shorten(key), text }
     }
 
     /// A check's problem, at the line of its key.

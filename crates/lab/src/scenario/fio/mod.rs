@@ -18,7 +18,8 @@ pub(super) use words::{Made, OPTIONS, Words};
 
 use super::job::{Burner, Job};
 use super::limits::{MAX_FILE_BYTES, MAX_JOBS};
-use super::mistake::{Mistake, read_text, shorten};
+use super::mistake::{Mistake, Shown, read_text, shorten};
+use std::fmt;
 use std::path::Path;
 
 /// What a job file asks for.
@@ -39,12 +40,20 @@ pub struct JobFile {
 /// Something that a reader of the file should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
+    /// The file, as the caller named it.
+    pub file: String,
     /// Counted from 1.
     pub line: usize,
     /// The option.
     pub key: String,
     /// What becomes of it.
     pub text: String,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, Shown(&self.key), Shown(&self.text))
+    }
 }
 
 /// Reads a job file.
@@ -94,6 +103,10 @@ impl Parser<'_> {
         Mistake { file: self.file.to_owned(), line, key: shorten(key), text }
     }
 
+    fn notice(&self, line: usize, key: &str, text: String) -> Notice {
+        Notice { file: self.file.to_owned(), line, key: shorten(key), text }
+    }
+
     fn line(&mut self, number: usize, line: &str) -> Result<(), Mistake> {
         let line = line.split([';', '#']).next().unwrap_or("").trim();
         if line.is_empty() {
@@ -120,8 +133,8 @@ impl Parser<'_> {
             _ => (key, None),
         };
         if let Some(text) = notice {
-            let (key, text) = (key.to_owned(), text.to_owned());
-            self.out.notices.push(Notice { line: number, key, text });
+            let notice = self.notice(number, key, text.to_owned());
+            self.out.notices.push(notice);
         }
         let words = match &mut self.at {
             Some(Section { job: Some((_, words)), .. }) => words,
@@ -133,7 +146,7 @@ impl Parser<'_> {
         };
         match words.set(known, value) {
             Ok(Some(text)) => {
-                let notice = Notice { line: number, key: key.to_owned(), text };
+                let notice = self.notice(number, key, text);
                 self.out.notices.push(notice);
                 Ok(())
             }
@@ -171,20 +184,20 @@ impl Parser<'_> {
         let (made, notice) = words
             .make(&name)
             .map_err(|(key, text)| self.fail(line, key, format!("[{}] {text}", shorten(&name))))?;
-        let out = &mut self.out;
-        let mut say = |text: String| {
-            out.notices.push(Notice { line, key: format!("[{}]", shorten(&name)), text });
-        };
+        let section = format!("[{}]", shorten(&name));
         if let Some(text) = notice {
-            say(text);
+            let notice = self.notice(line, &section, text);
+            self.out.notices.push(notice);
         }
         match made {
-            Made::Burner(burner) => out.burners.push(burner),
+            Made::Burner(burner) => self.out.burners.push(burner),
             Made::Job(job) => {
                 if ends {
-                    say("the job goes on to the end of the window, as with time_based".to_owned());
+                    let text = "the job goes on to the end of the window, as with time_based";
+                    let notice = self.notice(line, &section, text.to_owned());
+                    self.out.notices.push(notice);
                 }
-                out.jobs.push(*job);
+                self.out.jobs.push(*job);
             }
         }
         Ok(())
