@@ -20,7 +20,7 @@ pub struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file)?;
+        write!(f, "{}:", Shown(&self.file))?;
         if self.line > 0 {
             write!(f, "{}:", self.line)?;
         }

@@ -52,7 +52,14 @@ pub struct Notice {
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.file, self.line, Shown(&self.key), Shown(&self.text))
+        write!(
+            f,
+            "{}:{}: {}: {}",
+            Shown(&self.file),
+            self.line,
+            Shown(&self.key),
+            Shown(&self.text)
+        )
     }
 }
 
