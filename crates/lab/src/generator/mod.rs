@@ -7,6 +7,7 @@
 //!
 //! Everything is sized before the first request: in steady state nothing is allocated per request.
 
+mod assemble;
 mod figures;
 mod front;
 mod lanes;
@@ -16,6 +17,7 @@ mod runner;
 mod slots;
 mod stamp;
 
+pub use assemble::assemble;
 pub use figures::{HostFigures, PathSample, Window};
 pub use front::{Generator, GeneratorEvent, GeneratorMail, GeneratorReply, GeneratorVerb};
 pub use plan::{Payload, Plan};
