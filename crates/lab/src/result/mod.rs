@@ -1,11 +1,16 @@
 //! What runs leave behind, as data that other programs read.
 
 mod cell;
+pub mod csv;
 pub mod environment;
+pub mod fio;
 mod slug;
 pub mod stats;
 pub mod store;
+pub mod summary;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use cell::*;
+pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, sure, times};

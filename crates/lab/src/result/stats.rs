@@ -54,14 +54,6 @@ pub struct Interval {
     pub confidence_ppm: u64,
 }
 
-impl Interval {
-    /// Whether a ratio of one lies in it: then there is no difference to speak of.
-    #[must_use]
-    pub const fn contains_one(&self) -> bool {
-        self.low_ppm <= ONE_PPM && ONE_PPM <= self.high_ppm
-    }
-}
-
 /// Ratios of pairs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,14 +90,21 @@ impl Paired {
     /// What can be said of the values against their bases.
     #[must_use]
     pub fn difference(&self) -> Difference {
+        self.beyond(0)
+    }
+
+    /// The same, where ratios this near to 1, in millionths, count as 1.
+    #[must_use]
+    pub fn beyond(&self, tolerance_ppm: u64) -> Difference {
+        let (low, high) =
+            (ONE_PPM.saturating_sub(tolerance_ppm), ONE_PPM.saturating_add(tolerance_ppm));
+        let within = |ratio: u64| low <= ratio && ratio <= high;
         match self.interval {
-            _ if self.pairs > 0 && self.min_ppm == ONE_PPM && self.max_ppm == ONE_PPM => {
-                Difference::None
-            }
+            _ if self.pairs > 0 && within(self.min_ppm) && within(self.max_ppm) => Difference::None,
             None => Difference::Unknown,
-            Some(interval) if interval.contains_one() => Difference::None,
-            Some(interval) if interval.low_ppm > ONE_PPM => Difference::More,
-            Some(_) => Difference::Less,
+            Some(interval) if interval.low_ppm > high => Difference::More,
+            Some(interval) if interval.high_ppm < low => Difference::Less,
+            Some(_) => Difference::None,
         }
     }
 }

@@ -78,8 +78,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::OtherSchema { path, found } => write!(
                 f,
-                "{}: has schema {found}, this version reads {SCHEMA}; use the version that wrote it, or run it \
-                 again into another directory",
+                "{}: has schema {found}, this version reads {SCHEMA}; use the version that wrote \
+                 it, or run it again into another directory",
                 path.display()
             ),
             StoreError::Conflict { path, text } => {

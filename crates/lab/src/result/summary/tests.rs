@@ -1,0 +1,134 @@
+use super::{Builder, Row, Summary, Table};
+use crate::cell::Cell;
+use crate::light;
+use crate::result::stats::Difference;
+use crate::result::{AdaptationResult, CellResult, Circumstances, CpuResult, Mode, tests};
+use crate::scenario::Scenario;
+
+fn cells(scenario: &Scenario, runs: u64) -> Vec<CellResult> {
+    let all =
+        scenario.variants.iter().flat_map(|variant| (1..=runs).map(move |run| (variant, run)));
+    all.map(|(variant, seed)| {
+        let cell = Cell { scenario, variant, seed };
+        let figures = light::run(cell).expect("a cell that can be run");
+        CellResult::new(cell, &figures, &Circumstances::simulated(Mode::Light))
+    })
+    .collect()
+}
+
+fn summary(cells: &[CellResult]) -> Summary {
+    let mut builder = Builder::default();
+    cells.iter().for_each(|cell| builder.add(cell).expect("fits"));
+    builder.finish()
+}
+
+fn row<'a>(table: &'a Table, name: &str) -> &'a Row {
+    table.rows.iter().find(|row| row.variant == name).expect("a row")
+}
+
+#[test]
+fn a_table_says_the_same_in_whatever_order_cells_come() {
+    let scenario = tests::scenario();
+    let mut cells = cells(&scenario, 6);
+    let first = summary(&cells);
+    cells.reverse();
+    assert_eq!(summary(&cells), first);
+    let text = serde_json::to_string(&first).expect("plain data");
+    assert_eq!(serde_json::from_str::<Summary>(&text).expect("its own text"), first);
+    let [table] = first.tables.as_slice() else { panic!("one table") };
+    assert_eq!((table.rows.len(), table.hosts, table.changes), (scenario.variants.len(), 1, 1));
+    let names: Vec<_> = table.rows.iter().map(|row| row.variant.as_str()).collect();
+    let tuned = names.iter().position(|name| *name == "service-time tuned").expect("a row");
+    assert_eq!(names[tuned - 1], "service-time", "beside its policy");
+    let best = row(table, &table.verdict.best);
+    assert!(table.rows.iter().all(|row| row.bytes_s <= best.bytes_s));
+    assert_eq!((best.of_best_ppm, best.to_best_is), (1_000_000, Difference::None));
+    // A path of 400 and one of 100 Mbit/s: round-robin keeps the fast one waiting.
+    let turns = row(table, "round-robin");
+    assert_eq!(turns.to_best_is, Difference::Less);
+    assert_eq!(turns.to_best.interval.expect("six runs").confidence_ppm, 968_750);
+    assert_eq!(turns.shares.iter().map(|share| share.share_ppm).sum::<u64>().div_ceil(10), 100_000);
+}
+
+#[test]
+fn the_figures_of_a_row_are_those_of_its_runs() {
+    let scenario = tests::scenario();
+    let mut cells = cells(&scenario, 3);
+    cells.retain(|cell| cell.variant == "numa");
+    for (cell, (bytes_s, took)) in cells.iter_mut().zip([(70, Some(5)), (50, None), (90, Some(8))])
+    {
+        cell.total.bytes_s = bytes_s;
+        cell.limit.bytes_s = 100;
+        cell.total.requests = 10;
+        cell.cpu = Some(CpuResult { user_ns: 3000, system_ns: 6000, idle_ppm: 100 * bytes_s });
+        cell.cpu_bound = cell.run == 2;
+        cell.errors = cell.run;
+        cell.adaptations = vec![AdaptationResult { at_ns: 0, limit_bytes_s: 1, took_ns: took }];
+    }
+    let all = summary(&cells);
+    let row = row(&all.tables[0], "numa");
+    assert_eq!((row.bytes_s, row.of_limit_ppm), (70, 700_000));
+    let cpu = row.cpu.expect("figures of processors");
+    assert_eq!((cpu.user_ns_per_request, cpu.system_ns_per_request), (300, 600));
+    assert_eq!((cpu.user_ppm, cpu.system_ppm, cpu.idle_ppm), (10, 20, 5000));
+    assert_eq!((row.adapt_median_ns, row.adapt_worst_ns, row.never_adapted), (Some(8), None, 1));
+    assert_eq!((row.errors, row.cpu_bound), (6, true));
+    assert_eq!(all.tables[0].verdict.text, "only numa was run: there is nothing to compare");
+}
+
+#[test]
+fn the_verdict_claims_no_more_than_the_interval() {
+    let scenario = tests::scenario();
+    let cells = cells(&scenario, 6);
+    let verdict = |figures: &dyn Fn(&CellResult) -> (u64, u64), runs: u64| {
+        let mut cells = cells.clone();
+        cells.retain(|cell| {
+            ["numa", "round-robin", "queue-depth"].contains(&cell.variant.as_str())
+                && cell.run <= runs
+        });
+        for cell in &mut cells {
+            (cell.total.bytes_s, cell.total.latency.p99_ns) = figures(cell);
+        }
+        summary(&cells).tables[0].verdict.clone()
+    };
+    let clear = |cell: &CellResult| match cell.variant.as_str() {
+        "queue-depth" => (1100 + cell.run, 10),
+        "numa" => (1000, 10),
+        _ => (500, 10),
+    };
+    assert_eq!(
+        verdict(&clear, 6).text,
+        "best: queue-depth, 1.104 x numa in throughput (95 % interval 1.101 to 1.106)"
+    );
+    assert_eq!(
+        verdict(&clear, 1).text,
+        "best: queue-depth, 1.101 x numa in throughput (1 run: no interval)"
+    );
+    let equal = |cell: &CellResult| match (cell.variant.as_str(), cell.run) {
+        ("queue-depth", 1) => (999, 100),
+        ("queue-depth", _) => (1001, 100),
+        ("numa", _) => (1000, 50),
+        _ => (500, 10),
+    };
+    let found = verdict(&equal, 6);
+    assert_eq!(
+        (found.is, found.equal),
+        (Difference::None, vec!["queue-depth".into(), "numa".into()])
+    );
+    let calmest = found.calmest.expect("two equal rows");
+    assert_eq!(calmest.ratio.pairs, 6);
+    assert!(found.text.starts_with("no difference in throughput between queue-depth, numa; "));
+}
+
+#[test]
+fn cells_of_another_length_or_twice_are_refused() {
+    let scenario = tests::scenario();
+    let one = tests::result(&scenario, 1);
+    let mut builder = Builder::default();
+    builder.add(&one).expect("the first");
+    assert_eq!(builder.add(&one), Err("is there twice".to_owned()));
+    let mut other = tests::result(&scenario, 2);
+    other.window_ns += 1;
+    assert!(builder.add(&other).expect_err("another window").contains("window"));
+    assert_eq!(Builder::default().finish().tables, []);
+}

@@ -1,0 +1,139 @@
+//! One sentence: which variant is best, by how much, and how sure that is.
+
+use super::stats::{Difference, Paired};
+use super::summary::{Row, RunFigures, paired};
+use serde::{Deserialize, Serialize};
+
+/// Ratios of percentiles are not told apart within this: two buckets of a histogram.
+pub const PERCENTILE_PPM: u64 = 60_000;
+
+/// Which variant is best.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// The row with the highest median of throughput; empty when there are no rows.
+    pub best: String,
+    /// The next one; nothing with one row.
+    pub next: Option<String>,
+    /// Throughput of the best over that of the next, run by run.
+    pub ratio: Option<Paired>,
+    /// What that ratio says.
+    pub is: Difference,
+    /// The rows whose throughput does not differ from the best one's, that one included.
+    pub equal: Vec<String>,
+    /// Of those, where there are several, the row with the lowest 99th percentile of latency.
+    pub calmest: Option<Calmest>,
+    /// All this as a sentence.
+    pub text: String,
+}
+
+/// The row with the lowest 99th percentile, among rows of equal throughput.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calmest {
+    /// The variant.
+    pub variant: String,
+    /// The next lowest of those rows.
+    pub next: String,
+    /// Its percentile over the next one's, run by run.
+    pub ratio: Paired,
+    /// What that ratio says beyond [`PERCENTILE_PPM`].
+    pub is: Difference,
+}
+
+impl Verdict {
+    pub(super) fn of(rows: &[Row]) -> Verdict {
+        // Stable: of equal rows the first.
+        let mut sorted: Vec<&Row> = rows.iter().collect();
+        sorted.sort_by_key(|row| std::cmp::Reverse(row.bytes_s));
+        let Some((best, others)) = sorted.split_first() else {
+            return Verdict {
+                best: String::new(),
+                next: None,
+                ratio: None,
+                is: Difference::Unknown,
+                equal: Vec::new(),
+                calmest: None,
+                text: "there is nothing to compare".to_owned(),
+            };
+        };
+        let next = others.first();
+        let ratio = next.map(|next| paired(best, next, |run| run.bytes_s));
+        let is = ratio.as_ref().map_or(Difference::Unknown, Paired::difference);
+        let same = |row: &&&Row| row.to_best_is == Difference::None || row.variant == best.variant;
+        let equal: Vec<&Row> = sorted.iter().filter(same).copied().collect();
+        let calmest = calmest(&equal);
+        let mut verdict = Verdict {
+            best: best.variant.clone(),
+            next: next.map(|next| next.variant.clone()),
+            ratio,
+            is,
+            equal: equal.iter().map(|row| row.variant.clone()).collect(),
+            calmest,
+            text: String::new(),
+        };
+        verdict.text = verdict.sentence(rows.len());
+        verdict
+    }
+
+    fn sentence(&self, rows: usize) -> String {
+        let (Some(next), Some(ratio)) = (&self.next, &self.ratio) else {
+            return format!("only {} was run: there is nothing to compare", self.best);
+        };
+        let best = &self.best;
+        if self.is != Difference::None {
+            let by = times(ratio.median_ppm);
+            return format!("best: {best}, {by} x {next} in throughput ({})", sure(ratio));
+        }
+        let all = self.equal.len() == rows;
+        let names = if all { "all of them".to_owned() } else { self.equal.join(", ") };
+        let mut text = format!("no difference in throughput between {names}");
+        if let Some(Calmest { variant, next, ratio, is }) = &self.calmest {
+            let by = times(ratio.median_ppm);
+            text.push_str(&match is {
+                Difference::Less => {
+                    format!(
+                        "; of these {variant} has the lowest p99, {by} x {next} ({})",
+                        sure(ratio)
+                    )
+                }
+                Difference::Unknown => format!(
+                    "; of these {variant} had the lowest p99, {by} x {next} ({})",
+                    sure(ratio)
+                ),
+                _ => format!("; nor in p99 between {variant} and {next}, the lowest of these"),
+            });
+        }
+        text
+    }
+}
+
+/// Of rows of equal throughput the one whose 99th percentile is lowest.
+fn calmest(equal: &[&Row]) -> Option<Calmest> {
+    let mut sorted = equal.to_vec();
+    sorted.sort_by_key(|row| row.completion.p99_ns);
+    let [first, second, ..] = sorted.as_slice() else { return None };
+    let ratio = paired(first, second, |run: &RunFigures| run.p99_ns);
+    let is = ratio.beyond(PERCENTILE_PPM);
+    Some(Calmest { variant: first.variant.clone(), next: second.variant.clone(), ratio, is })
+}
+
+/// How sure a median is, in words.
+#[must_use]
+pub fn sure(paired: &Paired) -> String {
+    match (paired.interval, paired.pairs) {
+        (Some(interval), _) => {
+            format!("95 % interval {} to {}", times(interval.low_ppm), times(interval.high_ppm))
+        }
+        (None, 0) => "no run in common".to_owned(),
+        (None, 1) => "1 run: no interval".to_owned(),
+        (None, pairs) => format!("{pairs} runs, fewer than 6: no interval"),
+    }
+}
+
+/// A ratio with three decimals, rounded.
+#[must_use]
+pub fn times(ppm: u64) -> String {
+    let milli = ppm.saturating_add(500) / 1000;
+    format!("{}.{:03}", milli / 1000, milli % 1000)
+}
