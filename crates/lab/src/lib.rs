@@ -8,6 +8,7 @@ pub mod figures;
 pub mod generator;
 pub mod light;
 pub mod limit;
+pub mod live;
 pub mod load;
 pub mod pace;
 pub mod result;

@@ -1,0 +1,177 @@
+//! A session: one scenario's target and hosts, set up once, and its cells on them.
+
+use super::LiveError;
+use super::fit::{Fitted, WHOLE, fit, scale};
+use super::stand::Stand;
+use super::{ceiling, propose};
+use crate::cell::Cell;
+use crate::figures::Figures;
+use crate::result::{Ceiling, Circumstances, Mode};
+use crate::scenario::{Scenario, Variant};
+
+/// How live runs are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// The part of the scenario's rates that is used, in thousandths: 1 to 1000. Measured and
+    /// chosen so that links bind and not the CPU when `None`.
+    pub scale_permille: Option<u32>,
+    /// Links are shaped by the kernel, between network namespaces of our own, instead of by the
+    /// target. Needs root.
+    pub kernel_shaping: bool,
+}
+
+/// A scenario set up live: one target with a port per path, and the hosts, connected to all of it.
+///
+/// Cells run on it one after the other. Run 1 of all variants, then run 2 of all variants and so
+/// on, each in the order that [`order`] gives: then what drifts on the machine strikes all alike.
+///
+/// Dropping it ends every thread; [`Session::end`] also tells what went wrong with that.
+pub struct Session {
+    /// As it is run: fitted and scaled.
+    scenario: Scenario,
+    permille: u32,
+    notes: Vec<String>,
+    stand: Stand,
+}
+
+impl Session {
+    /// Fits the scenario to this machine, starts target and hosts, connects, and settles the scale.
+    ///
+    /// # Errors
+    /// The scenario or an option is out of bounds, or the system refuses something. Nothing is left
+    /// behind.
+    pub fn new(scenario: &Scenario, options: &LiveOptions) -> Result<Session, LiveError> {
+        scenario.check()?;
+        if let Some(permille) = options.scale_permille
+            && !(1..=WHOLE).contains(&permille)
+        {
+            let why = format!("{permille} is out of range; use 1 to {WHOLE}");
+            return Err(LiveError::Option { name: "scale", why });
+        }
+        if options.kernel_shaping {
+            let why = "kernel shaping is not built in".to_owned();
+            return Err(LiveError::Option { name: "kernel-shaping", why });
+        }
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let Fitted { scenario, mut notes } = fit(scenario, cpus);
+        let mut stand = Stand::set_up(&scenario)?;
+        let permille = match options.scale_permille {
+            Some(permille) => permille,
+            None => propose::permille(&mut stand, &scenario, cpus, &mut notes)?,
+        };
+        let scenario = scale(&scenario, permille);
+        if permille != WHOLE {
+            notes.push(format!(
+                "rates are {} of the scenario's, so that links bind and not this machine's CPUs",
+                percent(permille)
+            ));
+        }
+        Ok(Session { scenario, permille, notes, stand })
+    }
+
+    /// The scenario as it is run: limits are computed on this one.
+    #[must_use]
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// The part of the scenario's rates that is used, in thousandths.
+    #[must_use]
+    pub fn scale(&self) -> u32 {
+        self.permille
+    }
+
+    /// What a reader of the figures must know: what is other than in the scenario, and what the
+    /// ceilings do not keep.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What the file of each cell says about the session.
+    #[must_use]
+    pub fn circumstances(&self, ceilings: &[Ceiling]) -> Circumstances {
+        Circumstances {
+            mode: Mode::Live,
+            scale_permille: self.permille,
+            ceilings: ceilings.to_vec(),
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// Measures each path alone, all others inaccessible: what it carries of the scenario's own mix
+    /// at enough depth, and how long one small read takes. A path that is off by more than 3 % of
+    /// its rate or 1 ms of its delay leaves a note.
+    ///
+    /// # Errors
+    /// A measurement did not come about; the text names the path.
+    pub fn ceilings(&mut self) -> Result<Vec<Ceiling>, LiveError> {
+        let mut found = Vec::new();
+        for path in 0..self.scenario.paths.len() {
+            let name = &self.scenario.paths[path].name;
+            let (ceiling, notes) = ceiling::measure(&mut self.stand, &self.scenario, path)
+                .map_err(|error| LiveError::failed(format!("path {name} alone"), error))?;
+            self.notes.extend(notes);
+            found.push(ceiling);
+        }
+        Ok(found)
+    }
+
+    /// One cell; `run`, from 1, is its seed.
+    ///
+    /// # Errors
+    /// It was not completed; the text names the cell. The session can go on with another cell if
+    /// paths and hosts come back in order.
+    pub fn run(&mut self, variant: &Variant, run: u64) -> Result<Figures, LiveError> {
+        let cell = Cell { scenario: &self.scenario, variant, seed: run };
+        let checked = variant.check(self.scenario.paths.len()).map_err(LiveError::from);
+        let begun = checked.and_then(|()| self.stand.begin_as(&self.scenario, variant));
+        let ran = begun.and_then(|()| self.stand.run(cell));
+        ran.map(|measured| measured.figures).map_err(|error| LiveError::Cell {
+            scenario: self.scenario.name.clone(),
+            variant: variant.name.clone(),
+            run,
+            why: error.to_string(),
+        })
+    }
+
+    /// Ends hosts and target in order.
+    ///
+    /// # Errors
+    /// Something did not end well; its threads are ended all the same.
+    pub fn end(self) -> Result<(), LiveError> {
+        self.stand.strike()
+    }
+}
+
+/// In which order `variants` variants have their turn in a run: each run begins with another one.
+pub fn order(variants: usize, run: u64) -> impl Iterator<Item = usize> {
+    let first = run.saturating_sub(1) % (variants.max(1) as u64);
+    // Below `variants`.
+    let first = first as usize;
+    (0..variants).map(move |place| (first + place) % variants)
+}
+
+fn percent(permille: u32) -> String {
+    match permille % 10 {
+        0 => format!("{} %", permille / 10),
+        tenth => format!("{}.{tenth} %", permille / 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_is_first_in_turn() {
+        let orders: Vec<Vec<usize>> = (1..=4).map(|run| order(3, run).collect()).collect();
+        assert_eq!(orders, [vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1], vec![0, 1, 2]]);
+        assert_eq!(order(0, 1).count(), 0);
+    }
+
+    #[test]
+    fn scales_are_said_in_percent() {
+        assert_eq!([50, 5, 1000].map(percent), ["5 %", "0.5 %", "100 %"]);
+    }
+}

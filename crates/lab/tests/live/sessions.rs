@@ -1,0 +1,73 @@
+//! Sessions: what they refuse, what they measure first, what they leave behind.
+
+use super::rig::{MS, scenario, session, threads, turn};
+use anabranch_lab::live::{LiveError, LiveOptions, Session};
+use anabranch_lab::scenario::Run;
+
+#[test]
+fn each_path_has_a_ceiling_and_the_scenario_is_back_afterwards() {
+    let _turn = turn();
+    let mut scenario = scenario();
+    scenario.run = Run { ramp_ns: 50 * MS, window_ns: 100 * MS, runs: 1 };
+    let mut session = session(&scenario);
+    let ceilings = session.ceilings().unwrap_or_else(|error| panic!("{error}"));
+    let names: Vec<&str> = ceilings.iter().map(|ceiling| ceiling.path.as_str()).collect();
+    assert_eq!(names, ["fast", "slow"]);
+    for ceiling in &ceilings {
+        assert!(ceiling.bytes_s > 0 && ceiling.delay_ns > 0, "{ceiling:?}");
+    }
+    // Of the links, 20 and 80 Mbit/s in both directions; PDU headers take their part.
+    let asked: Vec<u64> = ceilings.iter().map(|ceiling| ceiling.asked_bytes_s).collect();
+    assert_eq!(asked[0] / asked[1], 4, "{asked:?}");
+    let circumstances = session.circumstances(&ceilings);
+    assert_eq!(circumstances.scale_permille, 1000);
+    assert_eq!(circumstances.ceilings, ceilings);
+    let figures = session.run(&scenario.variants[0], 1).unwrap_or_else(|error| panic!("{error}"));
+    assert!(figures.paths.iter().all(|path| path.bytes > 0), "{:?}", figures.paths);
+    session.end().unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn without_a_scale_one_is_found_and_said() {
+    let _turn = turn();
+    let mut scenario = scenario();
+    // More than any machine carries.
+    for path in &mut scenario.paths {
+        path.shape.rate_out = path.shape.rate_out.map(|rate| rate * 10_000);
+        path.shape.rate_in = None;
+    }
+    let session = Session::new(&scenario, &LiveOptions::default());
+    let session = session.unwrap_or_else(|error| panic!("{error}"));
+    assert!((1..1000).contains(&session.scale()), "{}", session.scale());
+    let rate = u64::from(session.scale()) * 800_000_000;
+    assert_eq!(session.scenario().paths[0].shape.rate_out, Some(rate));
+    assert!(session.notes().iter().any(|note| note.contains("of the scenario's")));
+    session.end().unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn nothing_is_left_of_a_session_however_it_ends() {
+    let _turn = turn();
+    let scenario = scenario();
+    let ended = session(&scenario);
+    assert!(threads().len() >= 4, "target, control and data workers: {:?}", threads());
+    ended.end().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(threads(), Vec::<String>::new(), "after an orderly end");
+    drop(session(&scenario));
+    assert_eq!(threads(), Vec::<String>::new(), "after a drop");
+}
+
+#[test]
+fn what_is_out_of_bounds_is_refused_before_anything_starts() {
+    let _turn = turn();
+    for permille in [0, 1001] {
+        let options = LiveOptions { scale_permille: Some(permille), ..LiveOptions::default() };
+        let error = Session::new(&scenario(), &options).err().expect("out of range");
+        assert!(matches!(error, LiveError::Option { name: "scale", .. }), "{error:?}");
+    }
+    let mut none = scenario();
+    none.paths.clear();
+    let error = Session::new(&none, &LiveOptions::default()).err().expect("no path");
+    assert!(matches!(error, LiveError::Scenario(_)), "{error:?}");
+    assert_eq!(threads(), Vec::<String>::new());
+}
