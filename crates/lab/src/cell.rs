@@ -1,6 +1,6 @@
 //! What one run is made of.
 
-use crate::scenario::{Alteration, Arrival, Path, Problem, Scenario, Variant};
+use crate::scenario::{Alteration, Arrival, Path, Problem, Scenario, Stolen, Variant};
 use anabranch_policy::OpClass;
 use anabranch_target::link::Shape;
 
@@ -78,12 +78,15 @@ impl Cell<'_> {
         Err(Problem { key: "rate", text: text.to_owned() })
     }
 
-    /// What the scenario asks for and the light simulation leaves out, in sentences for its reader.
+    /// What the scenario asks for and simulations do otherwise, in sentences for its reader.
     #[must_use]
     pub fn left_out(&self) -> Vec<&'static str> {
         let mut found = Vec::new();
-        if !self.scenario.burners.is_empty() {
-            found.push("CPU load is left out: in the light simulation hosts take no time");
+        if Stolen::is_less_than_asked(self.scenario) {
+            found.push(
+                "burners take less than they ask for: at most 95 % of a worker's time, and 3 ms at \
+                 a stretch",
+            );
         }
         found
     }

@@ -97,7 +97,7 @@ impl Sim<'_> {
                     match what {
                         What::Arrive => self.enter(slot),
                         What::Executed => self.reply_departs(slot),
-                        _ => self.complete(slot),
+                        _ => self.receive(slot),
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl Sim<'_> {
         }
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].stage == Stage::Lost {
-                self.dispatch(slot);
+                self.submit(slot);
             }
         }
     }
@@ -174,7 +174,7 @@ impl Sim<'_> {
         for worker in 0..self.workers.len() {
             let mut list = std::mem::replace(&mut self.workers[worker].requeue, List::EMPTY);
             while let Some(slot) = list.pop(&self.slots) {
-                self.dispatch(slot);
+                self.submit(slot);
             }
         }
     }

@@ -12,6 +12,10 @@ pub(super) enum What {
     Executed,
     /// The reply of a command reaches the host.
     Replied,
+    /// The host handles that reply: it had no CPU for it before.
+    Handled,
+    /// The host dispatches a request, likewise.
+    Dispatch,
     /// A thread's next request starts, in this slot.
     Start,
     /// A request of an open loop: `slot` is the job's place.
@@ -28,10 +32,12 @@ pub(super) enum What {
     End,
 }
 
-const WHATS: [What; 10] = [
+const WHATS: [What; 12] = [
     What::Arrive,
     What::Executed,
     What::Replied,
+    What::Handled,
+    What::Dispatch,
     What::Start,
     What::Intended,
     What::Change,

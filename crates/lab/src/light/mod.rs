@@ -7,7 +7,9 @@
 //! and replies take of them. The rest is a model:
 //!
 //! - A request is one command. It takes a tag of its worker's queue pair on the path, or waits for
-//!   one in that queue pair's list; workers may share queue pairs. Hosts take no time.
+//!   one in that queue pair's list; workers may share queue pairs. Hosts take no time,
+//!   but burners take stretches of a worker's: what it would handle or submit then, it does at the
+//!   end of the stretch.
 //! - The inbound link carries commands with what they write, first come, first served. Delay,
 //!   jitter, delay by size and brownouts follow, for each command by itself, as in the target's
 //!   shaper. (The shaper also shares a port between connections by turns; here it serves them in
@@ -25,7 +27,7 @@
 //! [`Figures::hash`] on every machine. Each run keeps [`Books`]. Nothing is allocated per request
 //! (an open loop allocates when more requests are open than ever before).
 //!
-//! Not in the model: the CPU time of hosts (and with it burners), splitting of requests, flushes,
+//! Not in the model: the CPU time of hosts, splitting of requests, flushes,
 //! several namespaces.
 
 mod change;

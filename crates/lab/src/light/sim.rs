@@ -11,7 +11,7 @@ use crate::cell::Cell;
 use crate::figures::{Books, Figures, SERIES_NS};
 use crate::pace::{self, Chains, Source, Thread};
 use crate::rng::Rng;
-use crate::scenario::{Arrival, Distribution};
+use crate::scenario::{Arrival, Distribution, Stolen};
 use anabranch_policy::{Candidate, Sampled, Selector, compute_weights, finish, sample, start};
 
 /// The most requests that an open loop may leave open, beside those of closed loops.
@@ -26,6 +26,8 @@ pub(super) struct Worker<'a> {
     /// Requests that found no usable path.
     pub(super) requeue: List,
     host: u32,
+    /// What burners take of its time.
+    stolen: Stolen,
 }
 
 /// A queue pair; several workers may share one.
@@ -70,6 +72,7 @@ impl<'a> Sim<'a> {
             .collect();
         let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
         let queues_per_host = cell.variant.queues(hosts);
+        let stolen = Stolen::of_workers(cell.scenario, cell.seed);
         let mut workers = Vec::new();
         for host in 0..hosts.count {
             for worker in 0..cell.workers() {
@@ -80,6 +83,7 @@ impl<'a> Sim<'a> {
                         * cell.paths().len() as u32,
                     requeue: List::EMPTY,
                     host,
+                    stolen: stolen.get(workers.len()).copied().unwrap_or_default(),
                 });
             }
         }
@@ -153,6 +157,8 @@ impl<'a> Sim<'a> {
             self.now = event.at_ns;
             match event.what() {
                 What::Replied => self.replied(event),
+                What::Handled => self.handled(event),
+                What::Dispatch => self.dispatch(event.slot),
                 What::Arrive => self.arrive(event),
                 What::Executed => self.executed(event),
                 What::Start => self.start(event.slot),
@@ -194,7 +200,18 @@ impl<'a> Sim<'a> {
         self.books.requests_started += 1;
         self.books.bytes_started += u64::from(entry.bytes);
         self.open.up(self.now);
-        self.dispatch(slot);
+        self.submit(slot);
+    }
+
+    /// The worker dispatches a request as soon as it has the CPU.
+    pub(super) fn submit(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let at = self.workers[entry.worker as usize].stolen.free_at(self.now);
+        if at == self.now {
+            return self.dispatch(slot);
+        }
+        entry.stage = Stage::Delayed;
+        self.events.plan(at, What::Dispatch, slot, 0);
     }
 
     fn plan_arrival(&mut self, index: u32) {
@@ -339,12 +356,28 @@ impl<'a> Sim<'a> {
 
     fn replied(&mut self, event: Event) {
         if self.is_due(event) {
+            self.receive(event.slot);
+        }
+    }
+
+    /// A reply is at the host: the worker handles it as soon as it has the CPU.
+    pub(super) fn receive(&mut self, slot: u32) {
+        let entry = &self.slots[slot as usize];
+        let at = self.workers[entry.worker as usize].stolen.free_at(self.now);
+        if at == self.now {
+            return self.complete(slot);
+        }
+        self.events.plan(at, What::Handled, slot, entry.generation);
+    }
+
+    fn handled(&mut self, event: Event) {
+        if self.slots[event.slot as usize].generation == event.generation {
             self.complete(event.slot);
         }
     }
 
     /// A command has ended well: so has its request.
-    pub(super) fn complete(&mut self, slot: u32) {
+    fn complete(&mut self, slot: u32) {
         let now = self.now;
         let entry = &mut self.slots[slot as usize];
         let path = usize::from(entry.path);
@@ -398,7 +431,7 @@ impl<'a> Sim<'a> {
             self.books.requests_open += 1;
             self.books.bytes_open += u64::from(entry.bytes);
             self.books.open_ns += now - entry.start_ns;
-            if entry.stage != Stage::Requeued {
+            if !matches!(entry.stage, Stage::Requeued | Stage::Delayed) {
                 self.books.commands_open += 1;
                 let path = usize::from(entry.path);
                 finish(entry.charge.take(), self.workers[entry.worker as usize].paths[path].load);

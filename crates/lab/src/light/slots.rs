@@ -10,6 +10,8 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) enum Stage {
     /// Nowhere: the slot is free, or its thread does something else.
     Idle,
+    /// Burners have its worker's CPU.
+    Delayed,
     /// No path is usable.
     Requeued,
     /// Its path is chosen; no tag is free there.

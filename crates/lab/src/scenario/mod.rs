@@ -13,6 +13,7 @@ mod limits;
 mod mistake;
 mod model;
 mod path;
+mod stolen;
 mod variant;
 
 pub use find::{Found, find};
@@ -22,4 +23,5 @@ pub use limits::*;
 pub use mistake::Mistake;
 pub use model::{Distribution, Hosts, Problem, Published, Run, Scenario, Target};
 pub use path::{Alteration, AnaState, Brownout, Change, Path, PathState};
+pub use stolen::{MAX_STOLEN_PPM, MAX_STRETCH_NS, Stolen};
 pub use variant::{SHORT_BATCH, Variant, standard_variants};

@@ -1,6 +1,7 @@
 //! The light simulation against closed forms, its own books, and what is known of the policies.
 
 mod books;
+mod burners;
 mod library;
 mod limits;
 mod paths;
