@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::String;
-use anabranch_proto::machine::Time;
 
 /// How Linux groups operations in `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,22 +28,9 @@ pub struct BlockStat {
     /// How long some operation was in flight. Summed over workers it is the longest: they overlap
     /// in an unknown way, so it is what is certain.
     pub busy_ns: u64,
-    /// When the last one ended.
-    last: Time,
 }
 
 impl BlockStat {
-    /// An operation has ended well.
-    pub(crate) fn record(&mut self, op: BlockOp, bytes: u64, started: Time, now: Time) {
-        let ns = |since: Time| now.ns().saturating_sub(since.ns());
-        let at = op as usize;
-        self.count[at] += 1;
-        self.bytes[at] = self.bytes[at].saturating_add(bytes);
-        self.latency_ns[at] = self.latency_ns[at].saturating_add(ns(started));
-        self.busy_ns = self.busy_ns.saturating_add(ns(started.max(self.last)));
-        self.last = now;
-    }
-
     /// Together with those of another worker.
     #[must_use]
     pub fn with(mut self, other: &BlockStat) -> BlockStat {
@@ -84,30 +70,4 @@ impl BlockStat {
 
 fn ms(ns: u64) -> u64 {
     ns / 1_000_000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BlockOp, BlockStat};
-    use alloc::vec::Vec;
-    use anabranch_proto::machine::Time;
-
-    const fn at_ms(ms: u64) -> Time {
-        Time::from_ns(ms * 1_000_000)
-    }
-
-    #[test]
-    fn a_line_has_linuxs_17_fields() {
-        let mut stat = BlockStat::default();
-        stat.record(BlockOp::Read, 4096, at_ms(10), at_ms(12));
-        stat.record(BlockOp::Write, 1024, at_ms(11), at_ms(14));
-        stat.record(BlockOp::Discard, 1 << 20, at_ms(20), at_ms(21));
-        stat.record(BlockOp::Flush, 0, at_ms(30), at_ms(35));
-        let other = BlockStat { busy_ns: 1_000_000, ..stat };
-        let line = stat.with(&other).line(7);
-        let fields: Vec<u64> =
-            line.split_whitespace().map(|field| field.parse().expect("a number")).collect();
-        // Busy: 10-12, 12-14, 20-21, 30-35.
-        assert_eq!(fields, [2, 0, 16, 4, 2, 0, 4, 6, 7, 10, 22, 2, 0, 4096, 2, 2, 10]);
-    }
 }

@@ -56,28 +56,37 @@ impl<T> Table<T> {
         self.len
     }
 
-    /// Takes a value in, or gives it back when the table is full.
-    pub(crate) fn insert(&mut self, value: T) -> Result<Key, T> {
+    /// Makes an entry, in its place, or `None` when the table is full.
+    #[inline]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<Key> {
         let index = if self.free != NONE {
             let index = self.free;
             self.free = self.slots[index as usize].next;
             index
-        } else if self.slots.len() < self.capacity as usize {
-            self.slots.push(Slot { generation: 0, next: NONE, prev: NONE, value: None });
-            (self.slots.len() - 1) as u32
         } else {
-            return Err(value);
+            self.grow()?
         };
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) & ((1 << Key::GENERATION_BITS) - 1);
         slot.next = NONE;
         slot.prev = NONE;
-        slot.value = Some(value);
+        slot.value = Some(make());
         self.len += 1;
-        Ok(Key { index, generation: slot.generation })
+        Some(Key { index, generation: slot.generation })
+    }
+
+    /// A slot that was never used.
+    #[cold]
+    fn grow(&mut self) -> Option<u32> {
+        if self.slots.len() == self.capacity as usize {
+            return None;
+        }
+        self.slots.push(Slot { generation: 0, next: NONE, prev: NONE, value: None });
+        Some((self.slots.len() - 1) as u32)
     }
 
     /// Takes an entry out. It must not be on a list.
+    #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation != key.generation {
@@ -90,16 +99,19 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
         if slot.generation == key.generation { slot.value.as_ref() } else { None }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
+    #[inline]
     fn key_at(&self, index: u32) -> Key {
         Key { index, generation: self.slots[index as usize].generation }
     }
@@ -107,12 +119,14 @@ impl<T> Table<T> {
 
 impl<T> core::ops::Index<Key> for Table<T> {
     type Output = T;
+    #[inline]
     fn index(&self, key: Key) -> &T {
         self.get(key).expect("the key names an entry")
     }
 }
 
 impl<T> core::ops::IndexMut<Key> for Table<T> {
+    #[inline]
     fn index_mut(&mut self, key: Key) -> &mut T {
         self.get_mut(key).expect("the key names an entry")
     }
@@ -141,6 +155,7 @@ impl List {
         self.len == 0
     }
 
+    #[inline]
     pub(crate) fn push_back<T>(&mut self, table: &mut Table<T>, key: Key) {
         let slot = &mut table.slots[key.index as usize];
         debug_assert!(slot.value.is_some() && slot.next == NONE && slot.prev == NONE);
@@ -154,10 +169,12 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn front<T>(&self, table: &Table<T>) -> Option<Key> {
         (self.head != NONE).then(|| table.key_at(self.head))
     }
 
+    #[inline]
     pub(crate) fn pop_front<T>(&mut self, table: &mut Table<T>) -> Option<Key> {
         let key = self.front(table)?;
         self.unlink(table, key);
@@ -165,6 +182,7 @@ impl List {
     }
 
     /// Takes an entry of this list off it.
+    #[inline]
     pub(crate) fn unlink<T>(&mut self, table: &mut Table<T>, key: Key) {
         let slot = &mut table.slots[key.index as usize];
         let (prev, next) = (slot.prev, slot.next);
@@ -193,10 +211,10 @@ mod tests {
     #[test]
     fn a_slot_used_again_has_another_key_and_the_old_key_finds_nothing() {
         let mut table: Table<u8> = Table::new(1);
-        let first = table.insert(1).unwrap();
-        assert_eq!(table.insert(2), Err(2), "full");
+        let first = table.insert_with(|| 1).unwrap();
+        assert_eq!(table.insert_with(|| 2), None, "full");
         assert_eq!(table.remove(first), Some(1));
-        let second = table.insert(3).unwrap();
+        let second = table.insert_with(|| 3).unwrap();
         assert_ne!(first, second);
         assert_eq!(table.get(first), None);
         assert_eq!(table.remove(first), None);
@@ -207,7 +225,7 @@ mod tests {
     fn lists_keep_order_and_lose_entries_from_the_middle() {
         let mut table: Table<u8> = Table::new(4);
         let mut list = List::default();
-        let keys: Vec<Key> = (0..4).map(|v| table.insert(v).unwrap()).collect();
+        let keys: Vec<Key> = (0..4).map(|v| table.insert_with(|| v).unwrap()).collect();
         keys.iter().for_each(|&key| list.push_back(&mut table, key));
         list.unlink(&mut table, keys[2]);
         let mut order = Vec::new();

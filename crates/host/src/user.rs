@@ -1,6 +1,5 @@
 //! The seam between a shard and whatever submits requests on it.
 
-use crate::block_stat::BlockOp;
 use crate::topology::{HeadId, HeadView};
 use alloc::sync::Arc;
 use anabranch_proto::machine::{BufRef, Buffers, ConnId, Gather, Input, Output, Time, WorkerId};
@@ -135,20 +134,6 @@ pub enum RequestOp {
         /// How many.
         blocks: u64,
     },
-}
-
-impl RequestOp {
-    /// How `stat` counts it, and how many blocks. Compare is not a block operation.
-    pub(crate) fn counted(&self) -> Option<(BlockOp, u64)> {
-        match self {
-            RequestOp::Read { blocks, .. } => Some((BlockOp::Read, u64::from(*blocks))),
-            RequestOp::Write { blocks, .. } => Some((BlockOp::Write, u64::from(*blocks))),
-            RequestOp::WriteZeroes { blocks, .. } => Some((BlockOp::Write, *blocks)),
-            RequestOp::Discard { blocks, .. } => Some((BlockOp::Discard, *blocks)),
-            RequestOp::Flush => Some((BlockOp::Flush, 0)),
-            RequestOp::Compare { .. } => None,
-        }
-    }
 }
 
 /// A request has ended.

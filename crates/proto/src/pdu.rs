@@ -26,6 +26,7 @@ pub use r2t::R2t;
 pub use term::TermReq;
 
 use crate::error::ProtocolError;
+use alloc::boxed::Box;
 
 /// Which end of a connection one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,14 +45,15 @@ pub const HEAD_MAX: usize = 256;
 pub const COMMON_HEADER_BYTES: usize = 8;
 
 /// Any PDU, without its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pdu {
     /// Initialize Connection Request.
     IcReq(IcReq),
     /// Initialize Connection Response.
     IcResp(IcResp),
-    /// Terminate Connection Request, either direction.
-    TermReq(TermReq),
+    /// Terminate Connection Request, either direction. Boxed: it is twice as long as any other, and
+    /// comes once per connection at most.
+    TermReq(Box<TermReq>),
     /// Command capsule.
     CapsuleCmd(CapsuleCmd),
     /// Response capsule.
@@ -69,11 +71,14 @@ impl Pdu {
     ///
     /// # Errors
     /// When a field holds what its PDU can never hold.
+    #[inline]
     pub fn parse(view: &View<'_>) -> Result<Pdu, ProtocolError> {
         Ok(match view.common().kind() {
             PduType::IcReq => Pdu::IcReq(IcReq::parse(view)?),
             PduType::IcResp => Pdu::IcResp(IcResp::parse(view)?),
-            PduType::H2cTermReq | PduType::C2hTermReq => Pdu::TermReq(TermReq::parse(view)),
+            PduType::H2cTermReq | PduType::C2hTermReq => {
+                Pdu::TermReq(Box::new(TermReq::parse(view)))
+            }
             PduType::CapsuleCmd => Pdu::CapsuleCmd(CapsuleCmd::parse(view)),
             PduType::CapsuleResp => Pdu::CapsuleResp(CapsuleResp::parse(view)),
             PduType::H2cData => Pdu::H2cData(H2cData::parse(view)?),

@@ -18,15 +18,16 @@
 //! ```
 //!
 //! It can stop and go on at every byte, gives the same steps however the bytes are cut (data comes
-//! in other pieces, of course), keeps at most one head (256 bytes), and never allocates: lengths on
-//! the wire are compared, not believed. A head that lies in the input in one piece is parsed there.
+//! in other pieces, of course), keeps at most one head (256 bytes), and allocates nothing but the
+//! last PDU of a connection, a Terminate Connection Request: lengths on the wire are compared, not
+//! believed. A head that lies in the input in one piece is parsed there.
 
 use crate::digest::{Crc32c, DIGEST_BYTES};
 use crate::error::{Fes, ProtocolError, Rule};
 use crate::pdu::{COMMON_HEADER_BYTES, CommonHeader, Format, HEAD_MAX, Pdu, PduType, Role, View};
 
 /// What comes next in the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// The head of a PDU. When it carries data, `Data` steps and one `DataEnd` follow before the
     /// next `Pdu`.
@@ -47,6 +48,8 @@ pub enum Step<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
+    /// A PDU begins here.
+    Between,
     /// Collecting a head; `common` is known once eight bytes are there.
     Head { have: usize, common: Option<CommonHeader> },
     /// Data of a PDU.
@@ -87,7 +90,7 @@ impl Stream {
             format: Format::default(),
             capsule_data_limit: Self::CAPSULE_DATA_DEFAULT,
             set_up: false,
-            state: State::Head { have: 0, common: None },
+            state: State::Between,
             head: [0; HEAD_MAX],
             header_bytes: 0,
             digest: Crc32c::new(),
@@ -126,13 +129,15 @@ impl Stream {
     ///
     /// # Errors
     /// Once, at the first thing that is wrong; all further input is swallowed.
+    #[inline]
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, ProtocolError> {
         let result = match self.state {
-            State::Head { have, common } => self.next_head(have, common, input),
+            State::Between => self.next_head(input),
+            State::Head { have, common } => self.collect(have, common, input),
             State::Data { done, len } => Ok(self.next_data(done, len, input)),
             State::Digest { have, bytes } => Ok(self.next_digest(have, bytes, input)),
             State::DataEnd => {
-                self.state = State::Head { have: 0, common: None };
+                self.state = State::Between;
                 Ok(Some(Step::DataEnd { intact: true }))
             }
             State::Ended => {
@@ -164,27 +169,31 @@ impl Stream {
         self.state = State::Ended;
     }
 
-    fn next_head<'a>(
-        &mut self,
-        have: usize,
-        common: Option<CommonHeader>,
-        input: &mut &'a [u8],
-    ) -> Result<Option<Step<'a>>, ProtocolError> {
-        if have == 0
-            && let Some(first) = input.first_chunk()
-        {
+    #[inline]
+    fn next_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, ProtocolError> {
+        if let Some(first) = input.first_chunk() {
             let common = self.start(first)?;
-            let len = common.head_bytes() as usize;
-            if let Some((head, rest)) = input.split_at_checked(len) {
+            if let Some((head, rest)) = input.split_at_checked(common.head_bytes() as usize) {
                 *input = rest;
-                let header = usize::from(common.kind().header_bytes());
-                self.head[..header].copy_from_slice(&head[..header]);
+                self.keep(common.kind(), head);
                 let view = View::new(common, head, self.format)?;
                 let pdu = Pdu::parse(&view)?;
                 return Ok(Some(self.begin(common, pdu)));
             }
         }
-        self.collect(have, common, input)
+        self.collect(0, None, input)
+    }
+
+    /// Keeps the header at the start of `head`. Known lengths are copied without a call.
+    #[inline]
+    fn keep(&mut self, kind: PduType, head: &[u8]) {
+        let header = usize::from(kind.header_bytes());
+        let (to, from) = (&mut self.head, head);
+        match header {
+            24 => to[..24].copy_from_slice(&from[..24]),
+            72 => to[..72].copy_from_slice(&from[..72]),
+            _ => to[..header].copy_from_slice(&from[..header]),
+        }
     }
 
     /// The slow way: a head that comes in several pieces.
@@ -219,6 +228,7 @@ impl Stream {
     }
 
     /// Checks a common header as far as it can be without the rest of the PDU.
+    #[inline]
     fn start(&mut self, first: &[u8; COMMON_HEADER_BYTES]) -> Result<CommonHeader, ProtocolError> {
         self.head[..COMMON_HEADER_BYTES].copy_from_slice(first);
         self.header_bytes = COMMON_HEADER_BYTES as u8;
@@ -245,16 +255,18 @@ impl Stream {
         Ok(common)
     }
 
+    #[inline]
     fn begin(&mut self, common: CommonHeader, pdu: Pdu) -> Step<'static> {
         self.state = match (common.kind(), common.data_bytes()) {
             (PduType::H2cTermReq | PduType::C2hTermReq, _) => State::Ended,
-            (_, 0) => State::Head { have: 0, common: None },
+            (_, 0) => State::Between,
             (_, len) => State::Data { done: 0, len },
         };
         self.set_up |= matches!(pdu, Pdu::IcReq(_) | Pdu::IcResp(_));
         Step::Pdu(pdu)
     }
 
+    #[inline]
     fn advance(&mut self, done: u32, len: u32, bytes: &[u8]) {
         if self.format.data_digest {
             self.digest.update(bytes);
@@ -269,6 +281,7 @@ impl Stream {
         };
     }
 
+    #[inline]
     fn next_data<'a>(&mut self, done: u32, len: u32, input: &mut &'a [u8]) -> Option<Step<'a>> {
         if input.is_empty() {
             return None;
@@ -295,7 +308,7 @@ impl Stream {
             self.state = State::Digest { have, bytes };
             return None;
         }
-        self.state = State::Head { have: 0, common: None };
+        self.state = State::Between;
         let intact = self.digest.take() == u32::from_le_bytes(bytes);
         Some(Step::DataEnd { intact })
     }

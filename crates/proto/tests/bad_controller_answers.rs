@@ -84,7 +84,8 @@ impl Rig {
             let view = View::of(rest, Role::Controller, self.format).expect("good").expect("whole");
             let pdu = Pdu::parse(&view).expect("good");
             let head = view.common().head_bytes() as usize;
-            sent.push((pdu, rest[head..head + pdu.data_bytes() as usize].to_vec()));
+            let data = rest[head..head + pdu.data_bytes() as usize].to_vec();
+            sent.push((pdu, data));
             rest = &rest[view.common().plen() as usize..];
         }
         sent

@@ -67,7 +67,7 @@ fn field(receiver: Role, format: Format, bytes: &[u8], offset: u32) {
 }
 
 /// The bytes of `pdu`, changed by `change`, with the header digest made right again, and with data.
-fn with(pdu: Pdu, format: Format, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+fn with(pdu: &Pdu, format: Format, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = pdu.emit(format).as_bytes().to_vec();
     change(&mut bytes);
     let header = match bytes[0] {
@@ -124,7 +124,7 @@ fn what_is_changed_below_is_valid_unchanged() {
             let mut stream = Stream::new(receiver);
             feed(&mut stream, &set_up(receiver), usize::MAX).expect("set-up is fine");
             stream.set_format(format);
-            let bytes = with(pdu, format, |_| {});
+            let bytes = with(&pdu, format, |_| {});
             assert_eq!(feed(&mut stream, &bytes, usize::MAX), Ok(1), "{pdu}");
         }
     }
@@ -134,7 +134,7 @@ fn what_is_changed_below_is_valid_unchanged() {
 fn c1_c6_the_first_pdu_initializes() {
     for (receiver, pdu) in all() {
         let mut stream = Stream::new(receiver);
-        let error = feed(&mut stream, &with(pdu, PLAIN, |_| {}), 1).expect_err("must be refused");
+        let error = feed(&mut stream, &with(&pdu, PLAIN, |_| {}), 1).expect_err("must be refused");
         assert_eq!(error.fes, Fes::SEQUENCE);
     }
 }
@@ -200,7 +200,7 @@ fn c14_unknown_types_and_wrong_directions() {
                 Role::Controller => matches!(code, 1 | 3 | 5 | 7 | 9),
             };
             if other || code == 8 || code > 9 {
-                field(receiver, PLAIN, &with(pdu, PLAIN, |bytes| bytes[0] = code), 0);
+                field(receiver, PLAIN, &with(&pdu, PLAIN, |bytes| bytes[0] = code), 0);
             }
         }
     }
@@ -212,7 +212,7 @@ fn c15_hlen_must_fit_the_type() {
         for format in [PLAIN, HEADER] {
             let right = pdu.emit(format).as_bytes()[2];
             for hlen in [0, 1, 8, right - 1, right + 1, 128, 255] {
-                field(receiver, format, &with(pdu, format, |bytes| bytes[2] = hlen), 2);
+                field(receiver, format, &with(&pdu, format, |bytes| bytes[2] = hlen), 2);
             }
         }
     }
@@ -224,24 +224,24 @@ fn c16_plen_must_hold_the_rest() {
         for format in [PLAIN, HEADER, BOTH] {
             let head = pdu.emit(format).as_bytes().len() as u32;
             for plen in [0, 1, 8, 23, head - 1] {
-                field(receiver, format, &with(pdu, format, |bytes| put_u32(bytes, 4, plen)), 4);
+                field(receiver, format, &with(&pdu, format, |bytes| put_u32(bytes, 4, plen)), 4);
             }
         }
     }
     for pdu in [response(), ask()] {
-        field(Role::Host, PLAIN, &with(pdu, PLAIN, |bytes| put_u32(bytes, 4, 28)), 4);
-        field(Role::Host, PLAIN, &with(pdu, PLAIN, |bytes| put_u32(bytes, 4, u32::MAX)), 4);
+        field(Role::Host, PLAIN, &with(&pdu, PLAIN, |bytes| put_u32(bytes, 4, 28)), 4);
+        field(Role::Host, PLAIN, &with(&pdu, PLAIN, |bytes| put_u32(bytes, 4, u32::MAX)), 4);
     }
     let huge = |bytes: &mut Vec<u8>| put_u32(bytes, 4, u32::MAX);
-    field(Role::Controller, PLAIN, &with(command(64), PLAIN, huge), 4);
+    field(Role::Controller, PLAIN, &with(&command(64), PLAIN, huge), 4);
     // DATAL says less than PLEN.
-    field(Role::Host, PLAIN, &with(read_data(64), PLAIN, huge), 16);
-    field(Role::Controller, PLAIN, &with(write_data(64), PLAIN, huge), 16);
+    field(Role::Host, PLAIN, &with(&read_data(64), PLAIN, huge), 16);
+    field(Role::Controller, PLAIN, &with(&write_data(64), PLAIN, huge), 16);
     let limit = Stream::CAPSULE_DATA_DEFAULT;
-    field(Role::Controller, PLAIN, &with(command(limit + 1), PLAIN, |_| {}), 4);
+    field(Role::Controller, PLAIN, &with(&command(limit + 1), PLAIN, |_| {}), 4);
     // No data at all, and only a digest where data should be.
-    field(Role::Host, PLAIN, &with(read_data(64), PLAIN, |bytes| put_u32(bytes, 4, 24)), 4);
-    field(Role::Host, BOTH, &with(read_data(64), BOTH, |bytes| put_u32(bytes, 4, 32)), 4);
+    field(Role::Host, PLAIN, &with(&read_data(64), PLAIN, |bytes| put_u32(bytes, 4, 24)), 4);
+    field(Role::Host, BOTH, &with(&read_data(64), BOTH, |bytes| put_u32(bytes, 4, 32)), 4);
 }
 
 #[test]
@@ -255,27 +255,27 @@ fn c17_data_starts_where_it_may() {
         for pdo in [0, 1, 20, 23, 70, 71, 73, 74, 255] {
             let head = pdu.emit(PLAIN).as_bytes().len();
             if usize::from(pdo) != head && (usize::from(pdo) < head || pdo % 4 != 0) {
-                field(receiver, PLAIN, &with(pdu, PLAIN, |bytes| bytes[3] = pdo), 3);
+                field(receiver, PLAIN, &with(&pdu, PLAIN, |bytes| bytes[3] = pdo), 3);
             }
         }
-        field(receiver, PLAIN, &with(pdu, PLAIN, |bytes| bytes[3] = 252), 3);
+        field(receiver, PLAIN, &with(&pdu, PLAIN, |bytes| bytes[3] = 252), 3);
         let aligned = pdu.emit(coarse).as_bytes()[3];
-        field(receiver, coarse, &with(pdu, coarse, |bytes| bytes[3] = aligned - 4), 3);
+        field(receiver, coarse, &with(&pdu, coarse, |bytes| bytes[3] = aligned - 4), 3);
     }
     for pdu in [response(), ask()] {
-        field(Role::Host, PLAIN, &with(pdu, PLAIN, |bytes| bytes[3] = 24), 3);
+        field(Role::Host, PLAIN, &with(&pdu, PLAIN, |bytes| bytes[3] = 24), 3);
     }
-    field(Role::Controller, PLAIN, &with(command(0), PLAIN, |bytes| bytes[3] = 72), 3);
+    field(Role::Controller, PLAIN, &with(&command(0), PLAIN, |bytes| bytes[3] = 72), 3);
 }
 
 #[test]
 fn c18_digest_flags_are_as_negotiated() {
     for (receiver, pdu) in all() {
-        field(receiver, PLAIN, &with(pdu, PLAIN, |bytes| bytes[1] |= 1), 1);
-        field(receiver, PLAIN, &with(pdu, PLAIN, |bytes| bytes[1] |= 2), 1);
-        field(receiver, HEADER, &with(pdu, HEADER, |bytes| bytes[1] &= !1), 1);
+        field(receiver, PLAIN, &with(&pdu, PLAIN, |bytes| bytes[1] |= 1), 1);
+        field(receiver, PLAIN, &with(&pdu, PLAIN, |bytes| bytes[1] |= 2), 1);
+        field(receiver, HEADER, &with(&pdu, HEADER, |bytes| bytes[1] &= !1), 1);
         if pdu.data_bytes() > 0 {
-            field(receiver, BOTH, &with(pdu, BOTH, |bytes| bytes[1] &= !2), 1);
+            field(receiver, BOTH, &with(&pdu, BOTH, |bytes| bytes[1] &= !2), 1);
         }
     }
 }
@@ -285,7 +285,7 @@ fn c19_a_wrong_header_digest_ends_the_stream() {
     for (receiver, pdu) in all() {
         let header = pdu.emit(PLAIN).as_bytes().len();
         for bit in [0, 7, 31] {
-            let mut bytes = with(pdu, HEADER, |_| {});
+            let mut bytes = with(&pdu, HEADER, |_| {});
             bytes[header + bit / 8] ^= 1 << (bit % 8);
             let received = u32::from_le_bytes(bytes[header..header + 4].try_into().expect("four"));
             let error = refused(receiver, HEADER, &bytes, Fes::HEADER_DIGEST, received);
@@ -337,20 +337,20 @@ fn c22_what_we_send_is_bounded() {
 fn c47_c55_lengths_and_offsets_of_data() {
     for (receiver, pdu) in [(Role::Host, read_data(64)), (Role::Controller, write_data(64))] {
         for length in [0, 63, 65, u32::MAX] {
-            field(receiver, PLAIN, &with(pdu, PLAIN, |bytes| put_u32(bytes, 16, length)), 16);
+            field(receiver, PLAIN, &with(&pdu, PLAIN, |bytes| put_u32(bytes, 16, length)), 16);
         }
         for offset in [u32::MAX, u32::MAX - 63] {
-            let bytes = with(pdu, PLAIN, |bytes| put_u32(bytes, 12, offset));
+            let bytes = with(&pdu, PLAIN, |bytes| put_u32(bytes, 12, offset));
             refused(receiver, PLAIN, &bytes, Fes::OUT_OF_RANGE, 0);
         }
     }
     let success_alone = |bytes: &mut Vec<u8>| bytes[1] = 0b1000;
-    field(Role::Host, PLAIN, &with(read_data(64), PLAIN, success_alone), 1);
+    field(Role::Host, PLAIN, &with(&read_data(64), PLAIN, success_alone), 1);
 }
 
 #[test]
 fn c57_lengths_and_offsets_of_r2t() {
-    field(Role::Host, PLAIN, &with(ask(), PLAIN, |bytes| put_u32(bytes, 16, 0)), 16);
-    let wraps = with(ask(), PLAIN, |bytes| put_u32(bytes, 12, u32::MAX - 511));
+    field(Role::Host, PLAIN, &with(&ask(), PLAIN, |bytes| put_u32(bytes, 16, 0)), 16);
+    let wraps = with(&ask(), PLAIN, |bytes| put_u32(bytes, 12, u32::MAX - 511));
     refused(Role::Host, PLAIN, &wraps, Fes::OUT_OF_RANGE, 0);
 }

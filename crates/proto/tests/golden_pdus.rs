@@ -154,7 +154,8 @@ fn term_req() {
     let mut head = vec![0x02, 0, 24, 0, 32, 0, 0, 0, 1, 0, 2, 0, 0, 0];
     head.resize(24, 0);
     head.extend(offending);
-    check(Pdu::TermReq(TermReq::new(Role::Host, &error, &offending)), PLAIN, &head);
+    let short = TermReq::new(Role::Host, &error, &offending);
+    check(Pdu::TermReq(Box::new(short)), PLAIN, &head);
 
     // 152 bytes in all, however long the offending header is.
     let error = error.with_fes(Fes::HEADER_DIGEST, 0xdead_beef);

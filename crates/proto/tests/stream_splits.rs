@@ -23,7 +23,7 @@ fn format(receiver: Role, header_digest: bool, data_digest: bool, alignment: u8)
     (pdu, Format { header_digest, data_digest, alignment })
 }
 
-fn append(wire: &mut Vec<u8>, pdu: Pdu, format: Format, spoil_digest: bool) -> Vec<u8> {
+fn append(wire: &mut Vec<u8>, pdu: &Pdu, format: Format, spoil_digest: bool) -> Vec<u8> {
     wire.extend(pdu.emit(format).as_bytes());
     let len = pdu.data_bytes();
     let data: Vec<u8> = (0..len).map(|i| (i * 31 + wire.len() as u32) as u8).collect();
@@ -54,7 +54,7 @@ fn stream_of(receiver: Role, set_up: Pdu, format: Format) -> (Vec<u8>, Seen) {
     let mut seen = vec![(set_up, Vec::new(), None)];
     for (i, pdu) in pdus.into_iter().enumerate() {
         let spoil = i == 2 && format.data_digest;
-        let data = append(&mut wire, pdu, format, spoil);
+        let data = append(&mut wire, &pdu, format, spoil);
         let intact = (!data.is_empty()).then_some(!spoil);
         seen.push((pdu, data, intact));
     }
@@ -122,7 +122,7 @@ fn a_thousand_pdus_in_one_piece() {
     let mut wire = set_up.emit(Format::default()).as_bytes().to_vec();
     for i in 0..1000 {
         let cqe = Cqe { cid: i, ..Cqe::default() };
-        append(&mut wire, Pdu::CapsuleResp(CapsuleResp { cqe }), format, false);
+        append(&mut wire, &Pdu::CapsuleResp(CapsuleResp { cqe }), format, false);
     }
     let (mut stream, mut seen) = (Stream::new(Role::Host), Seen::new());
     pull(&mut stream, format, &wire, &mut seen);
@@ -136,7 +136,7 @@ fn data_received_elsewhere_counts_like_data_that_passed_through() {
         let pdu =
             Pdu::C2hData(C2hData { cid: 3, offset: 0, length: 100, last: true, success: true });
         let mut wire = set_up.emit(Format::default()).as_bytes().to_vec();
-        let data = append(&mut wire, pdu, format, spoil);
+        let data = append(&mut wire, &pdu, format, spoil);
         let start = wire.len() - 104;
         for taken in [0, 1, 50, 99] {
             for placed in [1, 100 - taken] {

@@ -1,6 +1,5 @@
 //! Requests and the commands that they are split into.
 
-use crate::block_stat::BlockOp;
 use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
@@ -24,6 +23,8 @@ pub(super) struct Request {
     pub(super) listed: bool,
     /// The first error of its commands.
     pub(super) error: Option<IoError>,
+    /// What it adds to its head's figures is recorded.
+    pub(super) recorded: bool,
 }
 
 impl Request {
@@ -36,6 +37,18 @@ impl Request {
             RequestOp::WriteZeroes { blocks, .. } | RequestOp::Discard { blocks, .. } => blocks,
             RequestOp::Flush => 1,
         }
+    }
+
+    /// Whether a command that is with its path since `started` and ends now stands for the request:
+    /// it is all of it, and took as long.
+    #[inline]
+    pub(super) fn is_all_in(&self, work: &Work, started: Time) -> bool {
+        let same = match (self.op, work) {
+            (RequestOp::Read { blocks, .. }, Work::Read { blocks: all, .. })
+            | (RequestOp::Write { blocks, .. }, Work::Write { blocks: all, .. }) => blocks == *all,
+            _ => false,
+        };
+        same && !self.listed && self.submitted == started
     }
 
     /// Whether nothing more will be issued: everything was, or an error makes the rest pointless.
@@ -87,19 +100,6 @@ impl Work {
             Work::Read { .. } => OpClass::Read,
             Work::Write { .. } => OpClass::Write,
             _ => OpClass::Other,
-        }
-    }
-
-    /// How `stat` counts it, and how many blocks. Compare is not a block operation.
-    pub(super) fn counted(&self) -> Option<(BlockOp, u64)> {
-        match self {
-            Work::Read { blocks, .. } => Some((BlockOp::Read, u64::from(*blocks))),
-            Work::Write { blocks, .. } | Work::WriteZeroes { blocks, .. } => {
-                Some((BlockOp::Write, u64::from(*blocks)))
-            }
-            Work::Discard { blocks, .. } => Some((BlockOp::Discard, u64::from(*blocks))),
-            Work::Flush { .. } => Some((BlockOp::Flush, 0)),
-            Work::Compare { .. } => None,
         }
     }
 

@@ -1,11 +1,14 @@
 //! What becomes of a command that has ended: success, retry, failover or an error to the user.
 
 use super::Shard;
-use super::command::{Origin, Place, Work};
+use super::command::{Command, Origin, Place, Work};
+use super::head::Me;
+use super::stats::StatsTable;
+use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
 use crate::table::Key;
 use crate::topology::ControllerId;
-use crate::user::{Done, IoError, RequestOp};
+use crate::user::{Done, IoError};
 use anabranch_policy::Charge;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Output, Time};
@@ -32,10 +35,10 @@ impl Shard {
             self.answer_peer(key, worker, token, outcome);
             return;
         }
-        let charge = self.leave_path(key);
         if status.is_success() {
-            self.succeeded(key, charge, now, bufs);
+            self.succeeded(key, now, bufs);
         } else {
+            self.leave_path(key);
             self.failed(key, status, now, bufs);
         }
     }
@@ -70,33 +73,25 @@ impl Shard {
         self.fail_over(key, None, now, bufs);
     }
 
-    fn succeeded(&mut self, key: Key, charge: Option<Charge>, now: Time, bufs: &mut dyn Buffers) {
-        let command = &self.commands[key];
-        let Origin::Own { work, .. } = &command.origin else { return };
-        let stats = &mut self.stats.paths[command.stats as usize];
-        let (class, bytes) = match work {
-            Work::Read { .. } => (0, u64::from(work.bytes())),
-            Work::Write { .. } => (1, u64::from(work.bytes())),
-            _ => (2, 0),
+    fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let Some(command) = self.commands.get_mut(key) else { return };
+        let charge = leave_path(command, &mut self.stats, self.me);
+        let Origin::Own { request, work } = &command.origin else { return };
+        let Some(head) = self.heads[command.head.0 as usize].as_deref_mut() else {
+            unreachable!("a head stays while it has commands");
         };
-        stats.commands[class] += 1;
-        if class < 2 {
-            stats.bytes[class] += bytes;
-        }
-        let latency_ns = now.ns().saturating_sub(command.started.ns());
-        stats.latency_ns.get_or_insert_default().record(latency_ns);
-        let mut due = None;
-        if let Some(head) = self.heads[command.head.0 as usize].as_mut() {
-            if let Some((op, blocks)) = work.counted() {
-                let bytes = blocks.saturating_mul(u64::from(head.view.block_bytes));
-                stats.stat.record(op, bytes, command.started, now);
+        let ended = Ended::command(work, head.view.block_bytes, command.started, now);
+        match self.requests.get_mut(*request) {
+            Some(request) if request.is_all_in(work, command.started) => {
+                request.recorded = true;
+                self.stats.whole_ended(head.stats, command.stats, &ended);
             }
-            if let Some(charge) = charge {
-                due = head.measure(command, charge, now);
-            }
-            head.durable(command, work);
+            _ => self.stats.paths[command.stats as usize].ended(&ended),
         }
-        if let Some(head) = due {
+        head.durable(command, work);
+        if let Some(charge) = charge
+            && let Some(head) = head.measure(command, charge, now)
+        {
             self.weights_due(head, now);
         }
         self.end_command(key, Ok(()), now, bufs);
@@ -228,16 +223,9 @@ impl Shard {
         }
     }
 
-    /// A command is with its path no longer: the charge goes back, to the part that made it.
-    #[inline]
-    pub(super) fn leave_path(&mut self, key: Key) -> Option<Charge> {
-        let command = &mut self.commands[key];
-        command.place = Place::Requeued;
-        self.stats.paths[command.stats as usize].in_flight -= 1;
-        let charge = command.charge.take()?;
-        let ledgers = self.stats.ledgers(command.stats, self.me.index());
-        anabranch_policy::finish(charge, ledgers);
-        Some(charge)
+    /// A command is with its path no longer.
+    pub(super) fn leave_path(&mut self, key: Key) {
+        leave_path(&mut self.commands[key], &mut self.stats, self.me);
     }
 
     /// A command is over for good.
@@ -270,30 +258,27 @@ impl Shard {
         let Some(request) = self.requests.remove(key) else { return };
         if let Some(head) = self.head_mut(request.head) {
             head.active -= 1;
-            let (stats, block_bytes) = (head.stats as usize, u64::from(head.view.block_bytes));
-            let stats = &mut self.stats.heads[stats];
-            match request.error {
-                Some(_) => stats.errors += 1,
-                None => {
-                    let (class, bytes) = match request.op {
-                        RequestOp::Read { buf, .. } => (0, buf.len()),
-                        RequestOp::Write { buf, .. } => (1, buf.len()),
-                        _ => (2, 0),
-                    };
-                    stats.requests[class] += 1;
-                    if class < 2 {
-                        stats.bytes[class] += u64::from(bytes);
-                    }
-                    if let Some((op, blocks)) = request.op.counted() {
-                        let bytes = blocks.saturating_mul(block_bytes);
-                        stats.stat.record(op, bytes, request.submitted, now);
-                    }
-                    let latency = now.ns().saturating_sub(request.submitted.ns());
-                    stats.latency_ns.get_or_insert_default().record(latency);
-                }
+            let stats = head.stats as usize;
+            if request.error.is_some() {
+                self.stats.heads[stats].errors += 1;
+            } else if !request.recorded {
+                let block_bytes = head.view.block_bytes;
+                let ended = Ended::request(&request.op, block_bytes, request.submitted, now);
+                self.stats.heads[stats].ended(&ended);
             }
         }
         let result = request.error.map_or(Ok(()), Err);
         self.dones.push_back(Done { head: request.head, tag: request.tag, result });
     }
+}
+
+/// A command is with its path no longer: the charge goes back, to the part that made it.
+#[inline]
+fn leave_path(command: &mut Command, stats: &mut StatsTable, me: Me) -> Option<Charge> {
+    command.place = Place::Requeued;
+    let entry = &mut stats.paths[command.stats as usize];
+    entry.in_flight -= 1;
+    let charge = command.charge.take()?;
+    anabranch_policy::finish(charge, entry.ledgers(me.index()));
+    Some(charge)
 }

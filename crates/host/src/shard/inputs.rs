@@ -67,7 +67,7 @@ impl Shard {
         }
         let progress = queue.progress(bufs);
         self.act_on(slot, progress, now, bufs);
-        while let Some(queue) = self.queue_of(conn) {
+        while let Some(queue) = self.queues[usize::from(slot)].as_mut() {
             if queue.phase == Phase::Closing {
                 return;
             }
@@ -75,12 +75,10 @@ impl Shard {
                 None => return,
                 Some(Err(progress)) => self.act_on(slot, progress, now, bufs),
                 Some(Ok((key, done))) => {
-                    if self.commands.get(key).is_none() {
-                        continue;
+                    if self.commands.get(key).is_some() {
+                        queue.flying.unlink(&mut self.commands, key);
+                        self.answered(key, done.status, done.result, now, bufs);
                     }
-                    let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
-                    queue.flying.unlink(&mut self.commands, key);
-                    self.answered(key, done.status, done.result, now, bufs);
                 }
             }
         }
@@ -354,7 +352,7 @@ impl Shard {
         let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads));
         let taken = slot.and_then(|slot| {
             let queue = self.queues[slot].as_mut()?;
-            let key = self.commands.insert(command).ok()?;
+            let key = self.commands.insert_with(|| command)?;
             self.commands[key].place = Place::Waiting { slot: slot as u16 };
             let list = if is_quiesced(&self.heads, head) {
                 &mut queue.set_aside

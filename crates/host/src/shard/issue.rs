@@ -58,13 +58,12 @@ impl Shard {
 
     /// Issues one request as a whole, unless it has to wait.
     fn issue_request(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
-        let head_id = self.requests[key].head;
-        if matches!(self.requests[key].op, RequestOp::Flush) {
-            return self.issue_flush(key, now, bufs);
-        }
         loop {
             let request = &mut self.requests[key];
-            let Some(head) = self.heads[head_id.0 as usize].as_ref() else {
+            if matches!(request.op, RequestOp::Flush) {
+                return self.issue_flush(key, now, bufs);
+            }
+            let Some(head) = self.heads[request.head.0 as usize].as_ref() else {
                 request.error = Some(IoError::Gone);
                 self.issued(key, now);
                 return Outcome::Issued;
@@ -72,13 +71,18 @@ impl Shard {
             if self.own_commands == self.own_limit {
                 return Outcome::NoRoom;
             }
-            match next_work(request, &head.view, bufs) {
-                Next::Made(work) => self.add_command(key, work, now, bufs),
-                Next::Later => return Outcome::NoBuffer,
-                Next::Complete => {
-                    self.issued(key, now);
-                    return Outcome::Issued;
+            let complete = match next_work(request, &head.view, bufs) {
+                Next::Made(work) => {
+                    let complete = request.is_issued();
+                    self.add_command(key, work, now, bufs);
+                    complete
                 }
+                Next::Later => return Outcome::NoBuffer,
+                Next::Complete => true,
+            };
+            if complete {
+                self.issued(key, now);
+                return Outcome::Issued;
             }
         }
     }
@@ -119,10 +123,13 @@ impl Shard {
         Some((path.view.controller, path.view.writes.pending()?))
     }
 
-    fn add_command(&mut self, request: Key, work: Work, now: Time, bufs: &mut dyn Buffers) {
-        let head = self.requests[request].head;
-        let command = Command {
-            origin: Origin::Own { request, work },
+    fn add_command(&mut self, key: Key, work: Work, now: Time, bufs: &mut dyn Buffers) {
+        let request = &mut self.requests[key];
+        request.outstanding += 1;
+        let head = request.head;
+        self.own_commands += 1;
+        let command = || Command {
+            origin: Origin::Own { request: key, work },
             head,
             controller: ControllerId(u32::MAX),
             stats: u32::MAX,
@@ -134,9 +141,7 @@ impl Shard {
             retries: 0,
             failovers: 0,
         };
-        self.requests[request].outstanding += 1;
-        self.own_commands += 1;
-        let Ok(key) = self.commands.insert(command) else {
+        let Some(key) = self.commands.insert_with(command) else {
             unreachable!("room was checked before the command was made");
         };
         self.dispatch(key, None, None, now, bufs);
@@ -145,8 +150,9 @@ impl Shard {
     /// A request leaves the issue list; it may have ended already.
     fn issued(&mut self, key: Key, now: Time) {
         self.issue.unlink(&mut self.requests, key);
-        self.requests[key].listed = false;
-        if self.requests[key].outstanding == 0 {
+        let request = &mut self.requests[key];
+        request.listed = false;
+        if request.outstanding == 0 {
             self.finish_request(key, now);
         }
     }

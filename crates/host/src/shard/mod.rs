@@ -12,6 +12,7 @@ mod queue;
 mod quiesce;
 mod stats;
 mod submit;
+mod tally;
 mod wire;
 
 use crate::config::HostConfig;
@@ -197,6 +198,10 @@ impl Shard {
 
     fn tell_control(&mut self, mail: ToControl) {
         self.outputs.push_back(Output::Mail { to: WorkerId(0), mail: Mail::ToControl(mail) });
+    }
+
+    fn head(&self, id: HeadId) -> Option<&HeadState> {
+        self.heads.get(id.0 as usize)?.as_deref()
     }
 
     fn head_mut(&mut self, id: HeadId) -> Option<&mut HeadState> {

@@ -4,7 +4,7 @@
 use super::Shard;
 use super::explain::{About, Ring};
 use super::head::HeadState;
-use crate::block_stat::BlockStat;
+use super::tally::{Busy, Ended, Tally};
 use crate::explain::{Choices, PathChoices, ShardExplain};
 use crate::load::{ControllerLoad, PathLoad};
 use crate::mail::{Detail, HeadStats, PathStats, ShardStats};
@@ -16,14 +16,42 @@ use anabranch_policy::{Choice, Ledgers, Policy, latency_report};
 
 #[derive(Default)]
 pub(super) struct StatsTable {
-    pub(super) paths: Vec<PathStats>,
-    pub(super) heads: Vec<HeadStats>,
-    /// For each of `paths`, what its commands in flight are charged to.
-    held: Vec<Held>,
-    /// For each of `paths`, why it was chosen; nothing is kept before the first time.
-    choices: Vec<Option<Box<PathChoices>>>,
+    pub(super) paths: Vec<PathEntry>,
+    pub(super) heads: Vec<HeadEntry>,
     /// Decisions that were noted.
     pub(super) ring: Ring,
+}
+
+/// What is counted on one path.
+pub(super) struct PathEntry {
+    head: HeadId,
+    controller: ControllerId,
+    pub(super) errors: u64,
+    pub(super) retries: u64,
+    pub(super) failovers: u64,
+    pub(super) uncertain_writes_resent: u64,
+    pub(super) in_flight: u32,
+    busy: Busy,
+    /// Commands that were a whole request and took as long: the head's figures are read from here
+    /// as well. Nothing is kept before the first.
+    whole: Option<Box<Tally>>,
+    /// All others.
+    others: Option<Box<Tally>>,
+    /// Why it was chosen; nothing is kept before the first time.
+    choices: Option<Box<PathChoices>>,
+    held: Held,
+}
+
+/// What is counted on one head.
+pub(super) struct HeadEntry {
+    head: HeadId,
+    pub(super) errors: u64,
+    pub(super) requeued_no_usable_path: u64,
+    pub(super) failed_no_available_path: u64,
+    busy: Busy,
+    /// Requests that no single command stands for: they were split, held or sent again. And those
+    /// of paths that have left.
+    own: Option<Box<Tally>>,
 }
 
 /// The counters of a path, kept while commands are in flight on it: the path may leave before them.
@@ -32,59 +60,18 @@ pub(super) struct Held {
     pub(super) path: Arc<PathLoad>,
 }
 
-impl StatsTable {
-    /// The entry of a path, made when it is new.
-    pub(super) fn path(&mut self, head: HeadId, controller: ControllerId, held: Held) -> u32 {
-        let new = PathStats {
-            head,
-            controller,
-            commands: [0; 3],
-            bytes: [0; 2],
-            errors: 0,
-            retries: 0,
-            failovers: 0,
-            uncertain_writes_resent: 0,
-            in_flight: 0,
-            numa_cached: false,
-            latency: None,
-            stat: BlockStat::default(),
-            latency_ns: None,
-        };
-        let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
-        let index = place(&mut self.paths, free, new);
-        place(&mut self.held, free, held);
-        place(&mut self.choices, free, None);
-        index
-    }
-
-    /// Where choices of a path are counted.
+impl PathEntry {
+    /// A command has ended well that does not stand for its request.
     #[inline]
-    pub(super) fn choices(&mut self, index: u32) -> &mut Choices {
-        &mut self.choices[index as usize].get_or_insert_default().choices
+    pub(super) fn ended(&mut self, ended: &Ended) {
+        self.busy.record(ended);
+        self.others.get_or_insert_default().record(ended);
     }
 
-    /// Notes a choice, and what there was to choose from.
-    #[cold]
-    pub(super) fn note(&mut self, head: &HeadState, about: About, choice: Choice) {
-        self.ring.note(about, head.view.parameters.policy, choice);
-        for (path, found) in head.paths.iter().zip(self.ring.found()) {
-            let seen = &mut self.choices[path.stats as usize].get_or_insert_default().seen;
-            seen.decisions += 1;
-            seen.commands += u64::from(found.inputs.commands.unwrap_or(0));
-            seen.bytes += found.bytes;
-        }
-    }
-
-    /// What this worker knows about the choices of one head.
-    fn explain(&self, id: HeadId) -> ShardExplain {
-        let paths = self.paths.iter().zip(&self.choices).filter(|(path, _)| path.head == id);
-        let paths = paths.filter_map(|(path, known)| Some((path.controller, known.clone()?)));
-        ShardExplain { paths: paths.collect(), samples: self.ring.of(id), noted: self.ring.noted }
-    }
-
-    /// Where the charges of a path's commands go back to.
-    pub(super) fn ledgers(&self, index: u32, worker: u16) -> Ledgers<'_> {
-        let Held { controller, path } = &self.held[index as usize];
+    /// Where the charges of its commands go back to.
+    #[inline]
+    pub(super) fn ledgers(&self, worker: u16) -> Ledgers<'_> {
+        let Held { controller, path } = &self.held;
         Ledgers {
             controller: &controller.ledger,
             workers: &controller.workers,
@@ -93,23 +80,127 @@ impl StatsTable {
         }
     }
 
+    fn report(&self) -> PathStats {
+        let tally = sum([&self.whole, &self.others]);
+        PathStats {
+            head: self.head,
+            controller: self.controller,
+            commands: tally.counts(),
+            bytes: tally.bytes(),
+            errors: self.errors,
+            retries: self.retries,
+            failovers: self.failovers,
+            uncertain_writes_resent: self.uncertain_writes_resent,
+            in_flight: self.in_flight,
+            numa_cached: false,
+            latency: None,
+            stat: tally.stat(self.busy),
+            latency_ns: tally.latency_ns(),
+        }
+    }
+}
+
+impl HeadEntry {
+    /// A request has ended well that no single command stands for.
+    pub(super) fn ended(&mut self, ended: &Ended) {
+        self.busy.record(ended);
+        self.own.get_or_insert_default().record(ended);
+    }
+
+    fn report(&self, paths: &[PathEntry]) -> HeadStats {
+        let paths = paths.iter().filter(|path| path.head == self.head).map(|path| &path.whole);
+        let tally = sum(paths.chain([&self.own]));
+        HeadStats {
+            head: self.head,
+            requests: tally.counts(),
+            bytes: tally.bytes(),
+            errors: self.errors,
+            in_flight: 0,
+            requeued_no_usable_path: self.requeued_no_usable_path,
+            failed_no_available_path: self.failed_no_available_path,
+            affinity_misses: 0,
+            stat: tally.stat(self.busy),
+            latency_ns: tally.latency_ns(),
+        }
+    }
+}
+
+fn sum<'a>(tallies: impl IntoIterator<Item = &'a Option<Box<Tally>>>) -> Tally {
+    let mut sum = Tally::default();
+    tallies.into_iter().flatten().for_each(|tally| sum.merge(tally));
+    sum
+}
+
+impl StatsTable {
+    /// The entry of a path, made when it is new.
+    pub(super) fn path(&mut self, head: HeadId, controller: ControllerId, held: Held) -> u32 {
+        let new = PathEntry {
+            head,
+            controller,
+            errors: 0,
+            retries: 0,
+            failovers: 0,
+            uncertain_writes_resent: 0,
+            in_flight: 0,
+            busy: Busy::default(),
+            whole: None,
+            others: None,
+            choices: None,
+            held,
+        };
+        let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
+        place(&mut self.paths, free, new)
+    }
+
+    /// A command has ended well that was a whole request, of a head, on a path, and took as long:
+    /// one record for both.
+    #[inline]
+    pub(super) fn whole_ended(&mut self, head: u32, path: u32, ended: &Ended) {
+        self.heads[head as usize].busy.record(ended);
+        let path = &mut self.paths[path as usize];
+        path.busy.record(ended);
+        path.whole.get_or_insert_default().record(ended);
+    }
+
+    /// Where choices of a path are counted.
+    #[inline]
+    pub(super) fn choices(&mut self, index: u32) -> &mut Choices {
+        &mut self.paths[index as usize].choices.get_or_insert_default().choices
+    }
+
+    /// Notes a choice, and what there was to choose from.
+    #[cold]
+    pub(super) fn note(&mut self, head: &HeadState, about: About, choice: Choice) {
+        self.ring.note(about, head.view.parameters.policy, choice);
+        for (path, found) in head.paths.iter().zip(self.ring.found()) {
+            let choices = &mut self.paths[path.stats as usize].choices;
+            let seen = &mut choices.get_or_insert_default().seen;
+            seen.decisions += 1;
+            seen.commands += u64::from(found.inputs.commands.unwrap_or(0));
+            seen.bytes += found.bytes;
+        }
+    }
+
+    /// What this worker knows about the choices of one head.
+    fn explain(&self, id: HeadId) -> ShardExplain {
+        let paths = self.paths.iter().filter(|path| path.head == id);
+        let paths = paths.filter_map(|path| Some((path.controller, path.choices.clone()?)));
+        ShardExplain { paths: paths.collect(), samples: self.ring.of(id), noted: self.ring.noted }
+    }
+
     /// The entry of a head, made when it is new.
     pub(super) fn head(&mut self, head: HeadId) -> u32 {
         let known = self.heads.iter().position(|h| h.head == head);
         if let Some(index) = known {
             return index as u32;
         }
-        let new = HeadStats {
+        let new = HeadEntry {
             head,
-            requests: [0; 3],
-            bytes: [0; 2],
             errors: 0,
-            in_flight: 0,
             requeued_no_usable_path: 0,
             failed_no_available_path: 0,
-            affinity_misses: 0,
-            stat: BlockStat::default(),
-            latency_ns: None,
+            busy: Busy::default(),
+            own: None,
         };
         let free = self.heads.iter().position(|h| h.head == NOBODY);
         place(&mut self.heads, free, new)
@@ -119,14 +210,19 @@ impl StatsTable {
     /// its entry until the next picture.
     pub(super) fn forget(&mut self, heads: &[Option<Box<HeadState>>]) {
         let head_of = |id: HeadId| heads.get(id.0 as usize).and_then(Option::as_deref);
-        for (path, held) in self.paths.iter_mut().zip(&self.held) {
+        for path in &mut self.paths {
             let known = path.in_flight > 0
                 || head_of(path.head).is_some_and(|head| {
-                    head.paths.iter().any(|known| Arc::ptr_eq(&known.load, &held.path))
+                    head.paths.iter().any(|known| Arc::ptr_eq(&known.load, &path.held.path))
                 });
-            if !known {
-                path.head = NOBODY;
+            if known {
+                continue;
             }
+            let head = self.heads.iter_mut().find(|head| head.head == path.head);
+            if let (Some(head), Some(whole)) = (head, path.whole.take()) {
+                head.own.get_or_insert_default().merge(&whole);
+            }
+            path.head = NOBODY;
         }
         for entry in self.heads.iter_mut().filter(|entry| head_of(entry.head).is_none()) {
             entry.head = NOBODY;
@@ -148,29 +244,43 @@ fn place<T>(entries: &mut Vec<T>, free: Option<usize>, new: T) -> u32 {
 
 impl Shard {
     /// The figures since the start, with what only this moment knows filled in.
-    pub(super) fn stats_report(&mut self, detail: Detail) -> ShardStats {
-        for index in 0..self.heads.len() {
-            let Some(head) = self.heads[index].as_ref() else { continue };
-            let cached =
-                head.selector.numa_path().filter(|_| head.view.parameters.policy == Policy::Numa);
-            let parameters = &head.view.parameters;
-            for (at, path) in head.paths.iter().enumerate() {
-                let stats = &mut self.stats.paths[path.stats as usize];
-                stats.numa_cached = cached == Some(at);
-                let latency = || Box::new(latency_report(parameters, path.load()));
-                stats.latency = (detail == Detail::Latency).then(latency);
-            }
-            let stats = &mut self.stats.heads[head.stats as usize];
-            stats.in_flight = head.active + head.held.len();
-            stats.affinity_misses = head.selector.affinity_misses();
-        }
-        let paths = self.stats.paths.iter().filter(|path| path.head != NOBODY);
-        let heads = self.stats.heads.iter().filter(|head| head.head != NOBODY);
-        let explain = match detail {
-            Detail::None | Detail::Latency => None,
-            Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
+    pub(super) fn stats_report(&self, detail: Detail) -> ShardStats {
+        let StatsTable { paths, heads, .. } = &self.stats;
+        let path = |path: &PathEntry| {
+            let mut stats = path.report();
+            self.add_to_path(&mut stats, path, detail);
+            stats
         };
-        ShardStats { paths: paths.cloned().collect(), heads: heads.cloned().collect(), explain }
+        let head = |head: &HeadEntry| {
+            let mut stats = head.report(paths);
+            if let Some(head) = self.head(head.head) {
+                stats.in_flight = head.active + head.held.len();
+                stats.affinity_misses = head.selector.affinity_misses();
+            }
+            stats
+        };
+        ShardStats {
+            paths: paths.iter().filter(|path| path.head != NOBODY).map(path).collect(),
+            heads: heads.iter().filter(|head| head.head != NOBODY).map(head).collect(),
+            explain: match detail {
+                Detail::None | Detail::Latency => None,
+                Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
+            },
+        }
+    }
+
+    /// What the head knows about a path that is still its own.
+    fn add_to_path(&self, stats: &mut PathStats, entry: &PathEntry, detail: Detail) {
+        let Some(head) = self.head(entry.head) else { return };
+        let mut paths = head.paths.iter().enumerate();
+        let own = paths.find(|(_, path)| Arc::ptr_eq(&path.load, &entry.held.path));
+        let Some((index, path)) = own else { return };
+        let parameters = &head.view.parameters;
+        stats.numa_cached =
+            parameters.policy == Policy::Numa && head.selector.numa_path() == Some(index);
+        if detail == Detail::Latency {
+            stats.latency = Some(Box::new(latency_report(parameters, path.load())));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ impl Submit for Shard {
         let head = self.heads.get_mut(index).and_then(Option::as_mut);
         let head = head.filter(|head| !head.gone).ok_or(Refused::UnknownHead)?;
         check(&head.view, &request.op)?;
-        let entry = Entry {
+        let entry = || Entry {
             head: request.head,
             op: request.op,
             tag: request.tag,
@@ -25,8 +25,9 @@ impl Submit for Shard {
             outstanding: 0,
             listed: true,
             error: None,
+            recorded: false,
         };
-        let key = self.requests.insert(entry).map_err(|_| Refused::Full)?;
+        let key = self.requests.insert_with(entry).ok_or(Refused::Full)?;
         if head.view.frozen > 0 {
             head.held.push_back(&mut self.requests, key);
         } else {

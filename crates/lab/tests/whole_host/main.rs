@@ -17,6 +17,7 @@ mod data_transfer;
 mod digests;
 mod explain;
 mod failover;
+mod figures;
 mod flush_fan_out;
 mod freeze_quiesce;
 mod io_affinity;

@@ -36,7 +36,8 @@ impl CapsuleCmd {
     pub fn emit(&self, format: Format) -> Head {
         let mut head = Head::start(PduType::CapsuleCmd);
         head.put(AT_ENTRY, self.sqe.as_bytes());
-        head.seal(0, self.in_capsule_bytes, format)
+        head.seal(0, self.in_capsule_bytes, format);
+        head
     }
 }
 
@@ -52,6 +53,7 @@ impl CapsuleResp {
     pub fn emit(&self, format: Format) -> Head {
         let mut head = Head::start(PduType::CapsuleResp);
         head.put(AT_ENTRY, &self.cqe.to_bytes());
-        head.seal(0, 0, format)
+        head.seal(0, 0, format);
+        head
     }
 }

@@ -87,7 +87,8 @@ impl H2cData {
         let mut head = Head::start(PduType::H2cData);
         put_range(&mut head, self.cid, self.offset, self.length);
         head.put(AT_TTAG as usize, &self.ttag.to_le_bytes());
-        head.seal(if self.last { FLAG_LAST } else { 0 }, self.length, format)
+        head.seal(if self.last { FLAG_LAST } else { 0 }, self.length, format);
+        head
     }
 }
 
@@ -113,6 +114,7 @@ impl C2hData {
         put_range(&mut head, self.cid, self.offset, self.length);
         let last = if self.last { FLAG_LAST } else { 0 };
         let success = if self.success { FLAG_SUCCESS } else { 0 };
-        head.seal(last | success, self.length, format)
+        head.seal(last | success, self.length, format);
+        head
     }
 }

@@ -49,6 +49,7 @@ pub enum PduType {
 impl PduType {
     /// The type with this code.
     #[must_use]
+    #[inline]
     pub const fn from_code(code: u8) -> Option<PduType> {
         Some(match code {
             0 => PduType::IcReq,
@@ -82,6 +83,7 @@ impl PduType {
 
     /// The one that may send it.
     #[must_use]
+    #[inline]
     pub const fn sender(self) -> Role {
         match self {
             PduType::IcReq | PduType::H2cTermReq | PduType::CapsuleCmd | PduType::H2cData => {
@@ -93,6 +95,7 @@ impl PduType {
 
     /// HLEN: the length of its header in bytes, digest not included.
     #[must_use]
+    #[inline]
     pub const fn header_bytes(self) -> u8 {
         match self {
             PduType::IcReq | PduType::IcResp => 128,
@@ -154,6 +157,7 @@ impl CommonHeader {
     /// # Errors
     /// Fatal error status 1 with the offset of the field that is wrong. A malformed Terminate
     /// Connection Request blames nobody and must not be answered ([`Blame::Reported`]).
+    #[inline]
     pub fn parse(
         bytes: &[u8; COMMON_HEADER_BYTES],
         receiver: Role,
@@ -190,10 +194,12 @@ impl CommonHeader {
         Ok(header)
     }
 
+    #[cold]
     fn error(&self, field: &'static str, value: u32, rule: Rule, limit: u32) -> ProtocolError {
         ProtocolError::new(self.kind.name(), field, value.into(), rule, limit.into())
     }
 
+    #[inline]
     fn check_hlen(&self, hlen: u8) -> Result<(), ProtocolError> {
         let right = self.kind.header_bytes();
         if hlen == right {
@@ -203,6 +209,7 @@ impl CommonHeader {
         Err(if self.is_term_req() { error.blaming(Blame::Reported) } else { error })
     }
 
+    #[inline]
     fn check_flags(&self, format: Format) -> Result<(), ProtocolError> {
         let header = self.flags & FLAG_HDGST != 0;
         if header != format.header_digest {
@@ -220,6 +227,7 @@ impl CommonHeader {
         Ok(())
     }
 
+    #[inline]
     fn check_plen(&self, right: u32) -> Result<(), ProtocolError> {
         if self.plen == right {
             return Ok(());
@@ -227,6 +235,7 @@ impl CommonHeader {
         Err(self.error("PLEN", self.plen, Rule::MustBe, right).at(AT_PLEN))
     }
 
+    #[inline]
     fn check_no_data(&self) -> Result<(), ProtocolError> {
         if self.pdo == 0 {
             return Ok(());
@@ -245,6 +254,7 @@ impl CommonHeader {
     }
 
     /// A type that carries data: PDO and PLEN against each other.
+    #[inline]
     fn check_data(&mut self, format: Format) -> Result<(), ProtocolError> {
         let header = u32::from(self.kind.header_bytes()) + format.header_digest_bytes();
         if self.kind == PduType::CapsuleCmd && self.plen == header {
@@ -331,6 +341,7 @@ impl<'a> View<'a> {
     ///
     /// # Panics
     /// When `head` is shorter than `common.head_bytes()`: the caller's mistake.
+    #[inline]
     pub fn new(
         common: CommonHeader,
         head: &'a [u8],
@@ -381,21 +392,25 @@ impl<'a> View<'a> {
         self.bytes
     }
 
+    #[inline]
     pub(super) fn array_at<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut out = [0; N];
         out.copy_from_slice(&self.bytes[at..at + N]);
         out
     }
 
+    #[inline]
     pub(super) fn u16_at(&self, at: usize) -> u16 {
         u16::from_le_bytes(self.array_at(at))
     }
 
+    #[inline]
     pub(super) fn u32_at(&self, at: usize) -> u32 {
         u32::from_le_bytes(self.array_at(at))
     }
 
     /// An error about a field of this PDU at byte `at` of its header.
+    #[cold]
     pub(super) fn error(
         &self,
         field: &'static str,
@@ -423,6 +438,7 @@ impl Head {
     }
 
     /// A head of `kind` whose fields behind the common header are still zero.
+    #[inline]
     pub(super) const fn start(kind: PduType) -> Head {
         let mut bytes = [0; TERM_REQ_MAX as usize];
         bytes[0] = kind as u8;
@@ -430,24 +446,25 @@ impl Head {
         Head { bytes, len: kind.header_bytes() as u16 }
     }
 
+    #[inline]
     pub(super) fn put(&mut self, at: usize, value: &[u8]) {
         self.bytes[at..at + value.len()].copy_from_slice(value);
     }
 
     /// Ends a PDU that has neither digests nor data besides `extra` bytes already put behind its
     /// header.
-    pub(super) fn seal_plain(mut self, extra: u16) -> Head {
+    pub(super) fn seal_plain(&mut self, extra: u16) {
         self.len += extra;
         let plen = u32::from(self.len);
         self.put(4, &plen.to_le_bytes());
-        self
     }
 
     /// Fills flags, PDO, PLEN and the header digest for a PDU that carries `data_bytes`.
     ///
     /// # Panics
     /// When PLEN overflows: the caller's mistake, data is bounded long before.
-    pub(super) fn seal(mut self, flags: u8, data_bytes: u32, format: Format) -> Head {
+    #[inline]
+    pub(super) fn seal(&mut self, flags: u8, data_bytes: u32, format: Format) {
         let header = usize::from(self.len);
         let mut flags = flags;
         let mut end = u32::from(self.len);
@@ -472,7 +489,6 @@ impl Head {
             self.put(header, &digest.to_le_bytes());
         }
         self.len = end as u16;
-        self
     }
 }
 

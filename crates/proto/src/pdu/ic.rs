@@ -67,7 +67,8 @@ fn emit(kind: PduType, alignment: u8, digests: u8, limit: u32) -> Head {
     head.put(AT_PFV as usize, &PFV.to_le_bytes());
     head.put(AT_ALIGNMENT as usize, &[alignment, digests]);
     head.put(AT_LIMIT as usize, &limit.to_le_bytes());
-    head.seal_plain(0)
+    head.seal_plain(0);
+    head
 }
 
 impl IcReq {

@@ -58,6 +58,7 @@ impl R2t {
         head.put(AT_TTAG as usize, &self.ttag.to_le_bytes());
         head.put(AT_R2TO as usize, &self.offset.to_le_bytes());
         head.put(AT_R2TL as usize, &self.length.to_le_bytes());
-        head.seal(0, 0, format)
+        head.seal(0, 0, format);
+        head
     }
 }

@@ -103,7 +103,8 @@ impl TermReq {
         head.put(AT_FES, &self.fes.0.to_le_bytes());
         head.put(AT_FEI, &self.fei.to_le_bytes());
         head.put(HEADER_BYTES, self.offending());
-        head.seal_plain(u16::from(self.offending_bytes))
+        head.seal_plain(u16::from(self.offending_bytes));
+        head
     }
 }
 
