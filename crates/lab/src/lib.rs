@@ -11,6 +11,7 @@ pub mod limit;
 pub mod live;
 pub mod load;
 pub mod pace;
+pub mod reproduction;
 pub mod result;
 pub mod rng;
 pub mod scenario;
