@@ -4,6 +4,7 @@
 pub mod adapt;
 pub mod bare;
 pub mod cell;
+pub mod engine;
 pub mod figures;
 pub mod generator;
 pub mod light;
