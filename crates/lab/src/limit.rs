@@ -11,14 +11,15 @@
 //!    This bound takes requests as the load's mean request: where sizes or classes differ widely, a
 //!    policy that sorts them by path may exceed it a little.
 //!
-//! Paths count that may be used: up, and optimized unless none is. A path that is silent counts as
-//! down from the start of its silence.
+//! Paths count that may be used: up, and optimized unless none is. Where a variant of the scenario
+//! lets others compete, or has paths of weight 0, non-optimized ones count as well, for all
+//! variants. A path that is silent counts as down from the start of its silence.
 
 use crate::cell::Cell;
 use crate::light::kinds;
 use crate::light::{bytes_in, bytes_out};
 use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
-use anabranch_policy::OpClass;
+use anabranch_policy::{OpClass, Policy};
 use core::fmt;
 use core::time::Duration;
 
@@ -354,7 +355,7 @@ fn spans(cell: Cell<'_>, begin_ns: u64) -> Vec<(u64, u64, Limit)> {
             let begin = from.max(begin_ns);
             let spells: Vec<Spell> =
                 paths.iter().map(|path| path.clone().over(begin, until)).collect();
-            found.push((begin, until, limit(cell, &load, &usable(&spells))));
+            found.push((begin, until, limit(cell, &load, &usable(cell, &spells))));
         }
         if index == changes.len() {
             return found;
@@ -363,10 +364,24 @@ fn spans(cell: Cell<'_>, begin_ns: u64) -> Vec<(u64, u64, Limit)> {
     }
 }
 
-fn usable(paths: &[Spell]) -> Vec<&Spell> {
+/// What counts: see the top of this file.
+fn usable<'a>(cell: Cell<'_>, paths: &'a [Spell]) -> Vec<&'a Spell> {
     let of = |ana: AnaState| paths.iter().filter(move |one| one.up && one.path.ana == ana);
-    let optimized: Vec<&Spell> = of(AnaState::Optimized).collect();
-    if optimized.is_empty() { of(AnaState::NonOptimized).collect() } else { optimized }
+    let mut found: Vec<&Spell> = of(AnaState::Optimized).collect();
+    if found.is_empty() || states_compete(cell) {
+        found.extend(of(AnaState::NonOptimized));
+    }
+    found
+}
+
+/// Whether a variant of the scenario may use a non-optimized path beside or before an optimized
+/// one. All variants are measured by the same limit.
+fn states_compete(cell: Cell<'_>) -> bool {
+    cell.scenario.variants.iter().any(|variant| match variant.parameters.policy {
+        Policy::Latency => variant.parameters.latency.compete,
+        Policy::ServiceTime => variant.weights.contains(&0),
+        _ => false,
+    })
 }
 
 /// The limit of the measured window: the mean of the limits that hold in it, by time; the bound is

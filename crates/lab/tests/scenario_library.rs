@@ -33,7 +33,11 @@ fn every_scenario_is_read_and_keeps_its_own_checks() {
         assert!(text.starts_with("# "), "{}: says in a comment what it shows", path.display());
         for row in &scenario.published {
             let some = [row.iops, row.bytes_s, row.read_bytes_s, row.write_bytes_s];
-            assert!(some.iter().any(Option::is_some), "{}: {row:?}", path.display());
+            let any = some.iter().any(Option::is_some) || !row.commands.is_empty();
+            let known = scenario.variants.iter().any(|variant| variant.name == row.variant());
+            assert!(known, "{}: no variant {}", path.display(), row.variant());
+            assert!(row.host().is_none_or(|host| (1..=scenario.hosts.count).contains(&host)));
+            assert!(any, "{}: {row:?}", path.display());
         }
     }
 }

@@ -232,6 +232,16 @@ pub struct Published {
     pub min_ns: Option<u64>,
     /// Highest latency.
     pub max_ns: Option<u64>,
+    /// Mean time until a request is submitted.
+    pub submission_mean_ns: Option<u64>,
+    /// Its standard deviation.
+    pub submission_stdev_ns: Option<u64>,
+    /// The shortest one.
+    pub submission_min_ns: Option<u64>,
+    /// The longest one.
+    pub submission_max_ns: Option<u64>,
+    /// Commands of each path; empty where the source has none.
+    pub commands: Vec<u64>,
     /// CPU time in user space, in millionths of one CPU per thread, as fio counts it.
     pub cpu_user_ppm: Option<u64>,
     /// CPU time in the kernel, likewise.

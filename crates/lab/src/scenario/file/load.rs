@@ -210,7 +210,17 @@ fn weights(table: &Table<'_>, paths: &[Path]) -> Result<Vec<u32>, Mistake> {
     Ok(weights)
 }
 
-pub(super) fn published(root: &Table<'_>) -> Result<Vec<Published>, Mistake> {
+/// One count per path.
+fn commands(table: &Table<'_>, paths: usize) -> Result<Vec<u64>, Mistake> {
+    let counts = table.numbers("commands")?.unwrap_or_default();
+    if !counts.is_empty() && counts.len() != paths {
+        let text = format!("lists {} paths of {paths}; list one count per path", counts.len());
+        return Err(table.fail("commands", text));
+    }
+    Ok(counts.into_iter().map(u64::from).collect())
+}
+
+pub(super) fn published(root: &Table<'_>, paths: usize) -> Result<Vec<Published>, Mistake> {
     let known = [
         "policy",
         "iops",
@@ -221,6 +231,11 @@ pub(super) fn published(root: &Table<'_>) -> Result<Vec<Published>, Mistake> {
         "stdev",
         "min",
         "max",
+        "submission_mean",
+        "submission_stdev",
+        "submission_min",
+        "submission_max",
+        "commands",
         "cpu_user",
         "cpu_system",
     ];
@@ -236,6 +251,11 @@ pub(super) fn published(root: &Table<'_>) -> Result<Vec<Published>, Mistake> {
             stdev_ns: table.time("stdev")?,
             min_ns: table.time("min")?,
             max_ns: table.time("max")?,
+            submission_mean_ns: table.time("submission_mean")?,
+            submission_stdev_ns: table.time("submission_stdev")?,
+            submission_min_ns: table.time("submission_min")?,
+            submission_max_ns: table.time("submission_max")?,
+            commands: commands(&table, paths)?,
             cpu_user_ppm: table.percent("cpu_user")?,
             cpu_system_ppm: table.percent("cpu_system")?,
         };

@@ -110,7 +110,7 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
         load::jobs(&root, &target, &hosts, beside)?;
     let mut variants = standard_variants(&paths, &run);
     load::variants(&root, &paths, &hosts, &mut variants)?;
-    let published = load::published(&root)?;
+    let published = load::published(&root, paths.len())?;
     let scenario = Scenario {
         name: name.to_owned(),
         title: root.must("title", root.word("title")?)?,
