@@ -34,7 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         scenario.changes.retain(|change| change.at_ns < window_ns);
     }
     let wanted: Vec<String> = args.collect();
-    let options = LiveOptions { scale_permille, ..LiveOptions::default() };
+    // An environment variable, so that the arguments stay few.
+    let kernel_shaping = std::env::var_os("KERNEL_SHAPING").is_some();
+    let options = LiveOptions { scale_permille, kernel_shaping };
     let mut session = Session::new(&scenario, &options)?;
     println!("scale {} permille", session.scale());
     for ceiling in session.ceilings()? {

@@ -26,6 +26,7 @@ mod ports;
 mod propose;
 mod session;
 mod stand;
+mod wires;
 
 pub use error::LiveError;
 pub use session::{LiveOptions, Session, order};

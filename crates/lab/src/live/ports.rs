@@ -1,6 +1,7 @@
 //! The embedded target: a shaped port per path, one namespace in memory.
 
 use super::LiveError;
+use super::wires::{self, Side, Wires};
 use crate::scenario::{self, AnaState, Brownout, Distribution, PathState, Scenario};
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::{AnaState as WireState, Nqn};
@@ -11,7 +12,7 @@ use anabranch_target::config::{
 use anabranch_target::link::Shape;
 use anabranch_target::{Service, Target, TargetReply, TargetStatus, TargetVerb};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// How long a verb may take.
@@ -38,6 +39,8 @@ pub(super) fn wire_state(state: AnaState) -> WireState {
 pub(super) struct Ports {
     group: Group<Target>,
     addresses: Vec<SocketAddr>,
+    /// Links of the kernel that the rates are given to.
+    wires: Option<Wires>,
 }
 
 impl Ports {
@@ -46,14 +49,21 @@ impl Ports {
         scenario: &Scenario,
         thread: &str,
         pool_bytes: usize,
+        wires: Option<Wires>,
     ) -> Result<Ports, LiveError> {
         let what = || "start the target".to_owned();
-        let target = Target::new(config(scenario)?, 1);
+        let target = Target::new(config(scenario, wires.is_some())?, 1);
         let target = target.map_err(|error| LiveError::failed(what(), error))?;
         let runtime = Config { pool_bytes, ..Config::named(thread) };
-        let group = Group::start(runtime, vec![target], Box::new(|_, _| {}))
-            .map_err(|error| LiveError::failed(what(), error))?;
-        let mut ports = Ports { group, addresses: Vec::new() };
+        let start = || {
+            Group::start(runtime, vec![target], Box::new(|_, _| {}))
+                .map_err(|error| LiveError::failed(what(), error))
+        };
+        let group = match &wires {
+            Some(wires) => wires.inside(Side::Target, start)?,
+            None => start()?,
+        };
+        let mut ports = Ports { group, addresses: Vec::new(), wires };
         ports.addresses = ports.listening()?;
         Ok(ports)
     }
@@ -86,6 +96,17 @@ impl Ports {
         &self.addresses
     }
 
+    /// Runs `work` where hosts can reach the ports; threads that it starts can, too.
+    pub(super) fn among_hosts<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, LiveError> + Send,
+    ) -> Result<T, LiveError> {
+        match &self.wires {
+            Some(wires) => wires.inside(Side::Hosts, work),
+            None => work(),
+        }
+    }
+
     fn status(&self) -> Result<TargetStatus, LiveError> {
         match self.ask(TargetVerb::Status)? {
             TargetReply::Status(status) => Ok(*status),
@@ -103,7 +124,11 @@ impl Ports {
     }
 
     pub(super) fn shape(&self, path: usize, shape: &Shape) -> Result<(), LiveError> {
-        self.ask(TargetVerb::Shape { port: number(path), shape: shape.clone() }).map(|_| ())
+        if let Some(wires) = &self.wires {
+            wires.rates(path, shape.rate_in, shape.rate_out)?;
+        }
+        let shape = own_part(shape, self.wires.is_some());
+        self.ask(TargetVerb::Shape { port: number(path), shape }).map(|_| ())
     }
 
     pub(super) fn ana(&self, path: usize, state: AnaState) -> Result<(), LiveError> {
@@ -157,7 +182,16 @@ fn number(path: usize) -> u16 {
     u16::try_from(path).unwrap_or(u16::MAX)
 }
 
-fn config(scenario: &Scenario) -> Result<TargetConfig, LiveError> {
+/// What the target does of a shape.
+fn own_part(shape: &Shape, wired: bool) -> Shape {
+    let mut shape = shape.clone();
+    if wired {
+        (shape.rate_in, shape.rate_out) = (None, None);
+    }
+    shape
+}
+
+fn config(scenario: &Scenario, wired: bool) -> Result<TargetConfig, LiveError> {
     let nqn: Nqn =
         SUBSYSTEM.parse().map_err(|error| LiveError::failed("name the subsystem", error))?;
     let namespace = NamespaceConfig {
@@ -175,15 +209,17 @@ fn config(scenario: &Scenario) -> Result<TargetConfig, LiveError> {
         namespaces: vec![namespace],
         allowed_hosts: Vec::new(),
     };
-    let port = |path: &crate::scenario::Path| {
-        let mut port = PortConfig::new(Endpoint::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
-        port.shape = path.shape.clone();
+    let port = |(at, path): (usize, &scenario::Path)| {
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let address = if wired { wires::address(at, Side::Target) } else { local };
+        let mut port = PortConfig::new(Endpoint::Tcp(SocketAddr::new(address, 0)));
+        port.shape = own_part(&path.shape, wired);
         port.ana = BTreeMap::from([(ANA_GROUP, wire_state(path.ana))]);
         port
     };
     let mut config = TargetConfig {
         subsystems: vec![subsystem],
-        ports: scenario.paths.iter().map(port).collect(),
+        ports: scenario.paths.iter().enumerate().map(port).collect(),
         ..TargetConfig::default()
     };
     let queues = u16::try_from(scenario.hosts.workers).unwrap_or(u16::MAX);

@@ -3,7 +3,7 @@
 use super::LiveError;
 use super::ceiling::unbridled;
 use super::fit::{WHOLE, scale};
-use super::stand::{Stand, at_once};
+use super::stand::{Measured, Stand, at_once};
 use crate::cell::Cell;
 use crate::limit::limit_of_window;
 use crate::scenario::{AnaState, Run, Scenario, Variant};
@@ -12,55 +12,96 @@ use anabranch_target::link::Shape;
 
 /// How the machine is measured.
 const PROBE: Run = Run { ramp_ns: 100_000_000, window_ns: 400_000_000, runs: 1 };
-/// Of what host and target do together at full speed, links may ask this much, in hundredths.
-/// Shaped requests cost more than those of a full queue: fewer of them share a system call.
-const SHARE_PERCENT: u64 = 30;
+/// Of the CPUs' time host and target may need this much together, in hundredths.
+const TOGETHER_PERCENT: u128 = 45;
+/// The target has one thread: of one CPU it may need this much, in hundredths.
+const TARGET_PERCENT: u128 = 55;
 /// What is proposed, the largest that fits.
 const STEPS: [u32; 12] = [WHOLE, 500, 250, 200, 100, 50, 25, 20, 10, 5, 2, 1];
 
-/// Measures the scenario's own requests without any shaping, and chooses.
+/// The machine, and what a request costs on it.
+struct Machine<'a> {
+    scenario: &'a Scenario,
+    variant: Variant,
+    cpus: u64,
+}
+
+/// CPU time per request, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Cost {
+    together: u128,
+    target: u128,
+}
+
+/// Measures what the scenario's requests cost, and chooses: first without any shaping, which is the
+/// cheapest (many requests share a system call), then shaped by each proposal, until one fits.
 pub(super) fn permille(
     stand: &mut Stand,
     scenario: &Scenario,
     cpus: usize,
-    notes: &mut Vec<String>,
 ) -> Result<u32, LiveError> {
-    let probe = probe(scenario);
-    let variant = Variant::plain(Policy::RoundRobin, scenario.paths.len());
-    stand.begin_as(&probe, &variant)?;
-    let measured = stand.run(Cell { scenario: &probe, variant: &variant, seed: 1 })?;
-    let window = u128::from(measured.figures.window_ns.max(1)) * cpus as u128;
-    // What all CPUs would do, had they nothing else to do.
-    let busy = u128::from(measured.used_ns).clamp(1, window);
-    let whole = u128::from(measured.figures.iops()) * window / busy;
-    let burnt: u64 =
-        scenario.burners.iter().map(|b| u64::from(b.load_percent) * u64::from(b.clones)).sum();
-    let burnt = burnt.saturating_mul(u64::from(scenario.hosts.count));
-    let free = (100 * cpus as u64).saturating_sub(burnt);
-    let most = whole * u128::from(free) / (100 * cpus as u128) * u128::from(SHARE_PERCENT) / 100;
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
-    let asks = |permille: u32| {
-        let scaled = scale(scenario, permille);
-        limit_of_window(Cell { scenario: &scaled, variant: &variant, seed: 1 }).iops
-    };
-    let fits = STEPS.into_iter().find(|step| asks(*step) <= most);
-    notes.push(format!(
-        "host and target together do {} of these requests a second here without shaping",
-        measured.figures.iops()
-    ));
-    Ok(fits.unwrap_or(1))
+    let variant = Variant::plain(Policy::QueueDepth, scenario.paths.len());
+    let machine = Machine { scenario, variant, cpus: cpus.max(1) as u64 };
+    let mut cost = machine.cost(stand, unshaped(scenario))?;
+    for step in STEPS {
+        if !machine.fits(step, cost) {
+            continue;
+        }
+        cost = machine.cost(stand, shaped(scenario, step))?;
+        if machine.fits(step, cost) {
+            return Ok(step);
+        }
+    }
+    // Nothing fits: the cells will say that the CPU binds.
+    Ok(1)
 }
 
-fn probe(scenario: &Scenario) -> Scenario {
-    let mut probe = scenario.clone();
+impl Machine<'_> {
+    fn cost(&self, stand: &mut Stand, probe: Scenario) -> Result<Cost, LiveError> {
+        stand.begin_as(&probe, &self.variant)?;
+        let cell = Cell { scenario: &probe, variant: &self.variant, seed: 1 };
+        let Measured { figures, hosts_ns, target_ns } = stand.run(cell)?;
+        let requests = u128::from(figures.requests.max(1));
+        let (hosts, target) = (u128::from(hosts_ns), u128::from(target_ns));
+        Ok(Cost { together: (hosts + target) / requests, target: target / requests })
+    }
+
+    /// Whether there is CPU time enough for what the links of this scale carry.
+    fn fits(&self, permille: u32, cost: Cost) -> bool {
+        const SECOND_NS: u128 = 1_000_000_000;
+        let scaled = scale(self.scenario, permille);
+        let cell = Cell { scenario: &scaled, variant: &self.variant, seed: 1 };
+        let iops = u128::from(limit_of_window(cell).iops);
+        let burners = self.scenario.burners.iter();
+        let burnt: u64 = burners.map(|b| u64::from(b.load_percent) * u64::from(b.clones)).sum();
+        let burnt = burnt.saturating_mul(u64::from(self.scenario.hosts.count));
+        let free = u128::from((100 * self.cpus).saturating_sub(burnt));
+        let together = free * SECOND_NS / 100 * TOGETHER_PERCENT / 100;
+        let target = SECOND_NS * TARGET_PERCENT / 100;
+        iops.saturating_mul(cost.together) <= together && iops.saturating_mul(cost.target) <= target
+    }
+}
+
+/// The scenario's links of this scale; nothing changes, comes and goes or burns.
+fn shaped(scenario: &Scenario, permille: u32) -> Scenario {
+    let mut probe = scale(scenario, permille);
     probe.run = PROBE;
     probe.changes.clear();
     probe.burners.clear();
+    for path in &mut probe.paths {
+        path.brownout = None;
+        path.shape.on_off = None;
+    }
+    probe
+}
+
+/// The scenario's requests as fast as host and target can.
+fn unshaped(scenario: &Scenario) -> Scenario {
+    let mut probe = shaped(scenario, WHOLE);
     probe.target = at_once(&scenario.target);
     probe.jobs.iter_mut().for_each(unbridled);
     for path in &mut probe.paths {
         path.shape = Shape::default();
-        path.brownout = None;
         path.ana = AnaState::Optimized;
     }
     probe

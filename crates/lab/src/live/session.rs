@@ -15,8 +15,9 @@ pub struct LiveOptions {
     /// The part of the scenario's rates that is used, in thousandths: 1 to 1000. Measured and
     /// chosen so that links bind and not the CPU when `None`.
     pub scale_permille: Option<u32>,
-    /// Links are shaped by the kernel, between network namespaces of our own, instead of by the
-    /// target. Needs root.
+    /// The kernel holds links to their rates (`tc tbf` on veth pairs between network namespaces of
+    /// our own) instead of the target; delays, congestion and faults stay with the target. Needs
+    /// root, and the commands `ip` and `tc`.
     pub kernel_shaping: bool,
 }
 
@@ -48,16 +49,19 @@ impl Session {
             let why = format!("{permille} is out of range; use 1 to {WHOLE}");
             return Err(LiveError::Option { name: "scale", why });
         }
-        if options.kernel_shaping {
-            let why = "kernel shaping is not built in".to_owned();
-            return Err(LiveError::Option { name: "kernel-shaping", why });
-        }
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let Fitted { scenario, mut notes } = fit(scenario, cpus);
-        let mut stand = Stand::set_up(&scenario)?;
+        let mut stand = Stand::set_up(&scenario, options.kernel_shaping)?;
+        if options.kernel_shaping {
+            notes.push(
+                "rates are the kernel's (tc tbf on veth pairs): it counts Ethernet, IP and TCP \
+                 headers too"
+                    .to_owned(),
+            );
+        }
         let permille = match options.scale_permille {
             Some(permille) => permille,
-            None => propose::permille(&mut stand, &scenario, cpus, &mut notes)?,
+            None => propose::permille(&mut stand, &scenario, cpus)?,
         };
         let scenario = scale(&scenario, permille);
         if permille != WHOLE {

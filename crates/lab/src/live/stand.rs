@@ -5,6 +5,7 @@ use super::burn::Burners;
 use super::cpu::{Names, Reading};
 use super::host::{DEVICE, LiveHost, open_requests};
 use super::ports::{Ports, wire_state};
+use super::wires::Wires;
 use crate::cell::Cell;
 use crate::figures::{Cpu, Figures, SERIES_NS};
 use crate::generator::{HostFigures, PathSample, Plan, assemble};
@@ -37,8 +38,10 @@ pub(super) struct Stand {
 /// What the processors did while a load was measured.
 pub(super) struct Measured {
     pub(super) figures: Figures,
-    /// Time of hosts' and target's threads over the window.
-    pub(super) used_ns: u64,
+    /// CPU time of the hosts' threads over the window.
+    pub(super) hosts_ns: u64,
+    /// CPU time of the target's.
+    pub(super) target_ns: u64,
 }
 
 /// By host, path and time.
@@ -53,19 +56,21 @@ enum Step {
 
 impl Stand {
     /// Starts the target, then each host and its controllers. On an error nothing is left.
-    pub(super) fn set_up(scenario: &Scenario) -> Result<Stand, LiveError> {
+    pub(super) fn set_up(scenario: &Scenario, wired: bool) -> Result<Stand, LiveError> {
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         // The kernel shows 15 characters.
         let name = |what: &str| format!("lab{session}{what}");
         let names = Names { hosts: name("h"), target: name("t") };
         let open = open_bytes(scenario);
         let all = open.saturating_mul(u64::from(scenario.hosts.count));
-        let ports = Ports::start(scenario, &names.target, pool(all))?;
+        let wires = wired.then(|| Wires::set_up(session, scenario.paths.len())).transpose()?;
+        let ports = Ports::start(scenario, &names.target, pool(all), wires)?;
         let mut stand = Stand { ports, hosts: Vec::new(), names, burner_name: name("b") };
         for host in 0..scenario.hosts.count {
             let thread = format!("{}{host}", stand.names.hosts);
             let addresses = stand.ports.addresses();
-            let host = LiveHost::start(scenario, host, &thread, pool(open), addresses)?;
+            let start = || LiveHost::start(scenario, host, &thread, pool(open), addresses);
+            let host = stand.ports.among_hosts(start)?;
             stand.hosts.push(host);
         }
         stand.settle(scenario)?;
@@ -124,9 +129,9 @@ impl Stand {
             system_ns: used.hosts.system_ns(),
             idle_ppm: used.idle_ppm(),
         };
-        let used_ns = used.hosts.sum() + used.target.sum();
+        let (hosts_ns, target_ns) = (used.hosts.sum(), used.target.sum());
         let figures = assemble(cell, begin, &figures, &samples, Some(cpu));
-        Ok(Measured { figures, used_ns })
+        Ok(Measured { figures, hosts_ns, target_ns })
     }
 
     fn start(

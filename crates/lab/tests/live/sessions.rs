@@ -71,3 +71,44 @@ fn what_is_out_of_bounds_is_refused_before_anything_starts() {
     assert!(matches!(error, LiveError::Scenario(_)), "{error:?}");
     assert_eq!(threads(), Vec::<String>::new());
 }
+
+/// Network namespaces of this process.
+fn namespaces() -> Vec<String> {
+    let ours = format!("anabranch-lab-{}-", std::process::id());
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&ours)).collect()
+}
+
+/// Making one is what a container without the right to does not let us.
+fn can_make_namespaces() -> bool {
+    let name = format!("anabranch-lab-{}-probe", std::process::id());
+    let ip = |what| std::process::Command::new("ip").args(["netns", what, &name]).output();
+    let made = ip("add").is_ok_and(|output| output.status.success());
+    made && ip("delete").is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn the_kernel_can_shape_the_links() {
+    let _turn = turn();
+    let scenario = scenario();
+    let options = LiveOptions { scale_permille: Some(1000), kernel_shaping: true };
+    let session = Session::new(&scenario, &options);
+    if !can_make_namespaces() {
+        let text = session.err().expect("nothing to run it on").to_string();
+        assert!(text.starts_with("kernel shaping: ip netns add"), "{text}");
+        eprintln!("not tested: this user cannot make network namespaces");
+        return;
+    }
+    let mut session = session.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(namespaces().len(), 2);
+    let figures = session.run(&scenario.variants[1], 1).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(figures.errors, 0);
+    figures.books.check().unwrap_or_else(|text| panic!("{text}"));
+    assert!(figures.paths.iter().all(|path| path.bytes > 0), "{:?}", figures.paths);
+    // 100 Mbit/s in each direction; buckets are full at first.
+    assert!(figures.bytes_per_second() < 40_000_000, "{}", figures.bytes_per_second());
+    session.end().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(namespaces(), Vec::<String>::new());
+    assert_eq!(threads(), Vec::<String>::new());
+}
