@@ -1,8 +1,10 @@
-//! `bench`: load with fio's words on a device, and the bare exchange of the same bytes beside it.
+//! `bench`: load with fio's words on a device or through an NBD server, and the bare exchange of
+//! the same bytes beside it.
 
 pub mod report;
 
 mod bare;
+mod nbd;
 mod plan;
 mod stand;
 
@@ -33,7 +35,7 @@ pub fn run(global: &Global, bench: &Bench) -> Result<(), Failure> {
             eprintln!("run {} of {}: {}", number + 1, bench.runs, runs[runs.len() - 1].line());
         }
     }
-    let report = BenchReport::new(plan.words(stand.device()), runs);
+    let report = BenchReport::new(stand.transport(), plan.words(stand.device()), runs);
     stand.strike()?;
     crate::cli::print(global, || report.text(), || report.json())
 }

@@ -56,6 +56,11 @@ impl Plan {
         }
     }
 
+    /// The largest block size.
+    pub(super) fn largest(&self) -> u32 {
+        self.sizes.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0)
+    }
+
     /// Exchanges at once.
     pub(super) fn depth(&self) -> u32 {
         self.bench.iodepth.saturating_mul(self.bench.numjobs)
@@ -73,8 +78,8 @@ impl Plan {
             "numjobs": bench.numjobs,
             "runtime_ns": bench.runtime.as_nanos() as u64,
             "runs": bench.runs,
-            "policy": bench.policy.to_string(),
-            "paths": bench.paths,
+            "policy": bench.nbd.is_none().then(|| bench.policy.to_string()),
+            "paths": bench.nbd.is_none().then_some(bench.paths),
             "workers": bench.workers,
             "cpus": bench.cpus,
         })

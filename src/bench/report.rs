@@ -98,15 +98,17 @@ impl Run {
 /// All runs.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
+    transport: &'static str,
     words: Value,
     runs: Vec<Run>,
 }
 
 impl BenchReport {
-    /// `words` says what was run; there is at least one run.
+    /// `transport` names what the load went through, `words` say what was run; there is at least
+    /// one run.
     #[must_use]
-    pub fn new(words: Value, runs: Vec<Run>) -> BenchReport {
-        BenchReport { words, runs }
+    pub fn new(transport: &'static str, words: Value, runs: Vec<Run>) -> BenchReport {
+        BenchReport { transport, words, runs }
     }
 
     /// The figures of the run whose rate is the median (the lower one of two in the middle).
@@ -129,7 +131,7 @@ impl BenchReport {
     pub fn text(&self) -> String {
         let mut rows = Vec::new();
         if let Some(load) = self.median(|run| Some(run.load)) {
-            rows.push(load.row("NVMe/TCP"));
+            rows.push(load.row(self.transport));
         }
         if let Some(bare) = self.median(|run| run.bare) {
             rows.push(bare.row("bare TCP"));
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn the_ratio_is_taken_run_by_run_and_its_median_reported() {
         let runs = vec![run(50.0, 100.0), run(90.0, 100.0), run(20.0, 100.0)];
-        let report = BenchReport::new(json!({}), runs).json();
+        let report = BenchReport::new("NVMe/TCP", json!({}), runs).json();
         assert_eq!(report["ratio"], json!({ "median": 0.5, "min": 0.2, "max": 0.9 }));
         assert_eq!(report["median"]["iops"], json!(50.0));
     }

@@ -1,6 +1,7 @@
 //! What the load runs on: a device of the running host, or a host (and perhaps a target) of our
 //! own.
 
+use super::nbd::NbdStand;
 use super::plan::Plan;
 use crate::cli::args::{Global, bench::Bench};
 use crate::cli::client::Client;
@@ -27,6 +28,8 @@ pub(super) enum Stand {
     Running { client: Client, device: String },
     /// On a host of our own, and an embedded target unless addresses were given.
     Own { host: Box<Host>, target: Option<Box<RunningTarget>>, connections: usize },
+    /// On an export of an NBD server.
+    Nbd(Box<NbdStand>),
 }
 
 fn failed(error: RpcError) -> Failure {
@@ -43,6 +46,9 @@ impl Stand {
             }
             let client = Client::connect(Role::Host, global.socket.as_deref())?;
             return Ok(Stand::Running { client, device: device.clone() });
+        }
+        if let Some(uri) = &bench.nbd {
+            return Ok(Stand::Nbd(Box::new(NbdStand::set_up(uri, bench, plan)?)));
         }
         let target = if bench.traddr.is_empty() { Some(embedded(bench, plan)?) } else { None };
         let (nqn, paths) = match &target {
@@ -72,14 +78,23 @@ impl Stand {
         match self {
             Stand::Running { device, .. } => device,
             Stand::Own { .. } => HEAD,
+            Stand::Nbd(stand) => stand.uri(),
         }
     }
 
     /// I/O connections of a host of our own.
     pub(super) fn connections(&self) -> usize {
         match self {
-            Stand::Running { .. } => 0,
+            Stand::Running { .. } | Stand::Nbd(_) => 0,
             Stand::Own { connections, .. } => *connections,
+        }
+    }
+
+    /// What the load goes through.
+    pub(super) fn transport(&self) -> &'static str {
+        match self {
+            Stand::Running { .. } | Stand::Own { .. } => "NVMe/TCP",
+            Stand::Nbd(_) => "NBD",
         }
     }
 
@@ -96,12 +111,17 @@ impl Stand {
                 std::thread::sleep(runtime);
                 Ok(super::load_json(&host.load_report(true).map_err(failed)?))
             }
+            Stand::Nbd(stand) => stand.run(&job.job(), runtime),
         }
     }
 
     /// Ends in order.
     pub(super) fn strike(self) -> Result<(), Failure> {
-        let Stand::Own { host, target, .. } = self else { return Ok(()) };
+        let (host, target) = match self {
+            Stand::Running { .. } => return Ok(()),
+            Stand::Nbd(stand) => return stand.strike(),
+            Stand::Own { host, target, .. } => (host, target),
+        };
         let unanswered = host.shut_down().map_err(failed)?;
         host.stop()?;
         if let Some(target) = target {

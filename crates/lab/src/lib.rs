@@ -11,6 +11,7 @@ pub mod light;
 pub mod limit;
 pub mod live;
 pub mod load;
+pub mod nbd;
 pub mod pace;
 pub mod reproduction;
 pub mod result;

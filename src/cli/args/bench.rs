@@ -1,6 +1,7 @@
 //! `bench`: load with fio's words.
 
 use crate::units;
+use anabranch_lab::nbd::NbdUri;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -22,6 +23,13 @@ pub struct Bench {
     /// The subsystem
     #[arg(short = 'n', long, value_name = "NQN")]
     pub nqn: Option<String>,
+    /// An NBD export instead, one connection per job: nbd://HOST:PORT/EXPORT or
+    /// nbd+unix:///EXPORT?socket=PATH, as fio's uri
+    #[arg(
+        long, value_name = "URI",
+        conflicts_with_all = ["device", "traddr", "trsvcid", "nqn", "bare", "policy", "paths"]
+    )]
+    pub nbd: Option<NbdUri>,
     /// What to do
     #[arg(long, default_value = "randread")]
     pub rw: Pattern,
@@ -43,7 +51,7 @@ pub struct Bench {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub iodepth: u32,
-    /// Jobs, spread over the data workers
+    /// Jobs, spread over the data workers (--nbd: connections)
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=1024)
@@ -61,7 +69,7 @@ pub struct Bench {
     /// Stamp what is written, check what is read
     #[arg(long)]
     pub verify: bool,
-    /// Data workers of a host of its own
+    /// Data workers of a host of its own (--nbd: threads that share the connections)
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=128)

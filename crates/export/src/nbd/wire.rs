@@ -54,8 +54,12 @@ pub mod option_reply {
     pub const INFO: u32 = 3;
     /// The option is not supported.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
+    /// The server's policy forbids it.
+    pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// The option's payload is wrong.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
+    /// Only after TLS was started.
+    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     /// The server is ending.

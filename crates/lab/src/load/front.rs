@@ -170,7 +170,7 @@ impl Load {
         if self.stopping && self.runner.as_ref().is_none_or(|runner| runner.is_idle()) {
             self.stopping = false;
             let report = match self.runner.take() {
-                Some(mut runner) => runner.finish(now, bufs),
+                Some(mut runner) => runner.finish(bufs),
                 None => LoadReport::default(),
             };
             self.report(report);

@@ -61,7 +61,7 @@ impl Job {
         jobs.saturating_mul(self.depth)
     }
 
-    pub(super) fn largest(&self) -> u32 {
+    pub(crate) fn largest(&self) -> u32 {
         self.sizes.iter().map(|size| size.bytes).max().unwrap_or(0)
     }
 

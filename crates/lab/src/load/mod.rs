@@ -9,9 +9,11 @@ mod job;
 mod report;
 mod runner;
 mod stamp;
+mod work;
 
 pub use check::{Extent, Mismatch};
 pub use front::{Load, LoadEvent, LoadMail, LoadReply, LoadVerb};
 pub use job::{BlockSize, Job, JobError};
 pub use report::{LatencySummary, LoadReport};
 pub use stamp::{Stamp, StampError};
+pub(crate) use work::{Device, Drawn, Share, Work};
