@@ -13,12 +13,13 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
-# Program to look for, and the Debian package that has it.
+# Program or file to look for, and the Debian package that has it.
 tools=(
   cc:gcc jq:jq python3:python3 fio:fio nbdinfo:libnbd-bin nbdcopy:libnbd-bin qemu-img:qemu-utils
   qemu-io:qemu-utils tshark:tshark dumpcap:wireshark-common
   qemu-system-x86_64:qemu-system-x86 depmod:kmod cpio:cpio xz:xz-utils
   nvme:nvme-cli fusermount3:fuse3 valgrind:valgrind
+  /usr/share/doc/fio/examples/fio-rand-read.fio:fio-examples
 )
 e2e=(
   demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts wire-tshark idle linux-host linux-target
@@ -28,7 +29,7 @@ parts=(packages format lints build tests instructions "${e2e[@]}")
 run_packages() {
   local tool missing=()
   for tool in "${tools[@]}"; do
-    command -v "${tool%%:*}" >/dev/null || missing+=("${tool#*:}")
+    [ -e "${tool%%:*}" ] || command -v "${tool%%:*}" >/dev/null || missing+=("${tool#*:}")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

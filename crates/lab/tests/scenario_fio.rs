@@ -1,7 +1,8 @@
 //! fio's job files: what options mean, what is refused, and fio's own verdict beside ours.
 
+use anabranch_lab::light;
 use anabranch_lab::scenario::fio::{self, JobFile};
-use anabranch_lab::scenario::{BlockSize, BurnerMode, Mix, Order, Sizes};
+use anabranch_lab::scenario::{BlockSize, BurnerMode, Mix, Order, Sizes, file};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -200,24 +201,65 @@ fn fio_s_is_the_same_where_fio_is_there() {
     assert_eq!(verdict_of_fio("rw=read\n[a]\nsize=1m\n"), Some(false));
 }
 
+/// Where Debian's package `fio-examples` has them.
+const EXAMPLES: &str = "/usr/share/doc/fio/examples";
+
 #[test]
-fn fio_s_own_examples_are_read_unchanged_where_they_are() {
-    let dir = Path::new("/usr/share/doc/fio/examples");
-    let names = [
-        "fio-rand-read.fio",
-        "fio-rand-RW.fio",
-        "fio-seq-write.fio",
-        "iometer-file-access-server.fio",
-    ];
-    for name in names {
-        if !dir.join(name).exists() {
-            println!("NOT RUN: {name} is not in {}: it is in fio-examples", dir.display());
+fn fio_s_own_examples_run_unchanged_where_they_are() {
+    let dir = std::env::temp_dir().join(format!("anabranch-examples-{}", std::process::id()));
+    std::fs::create_dir_all(dir.join("jobs")).unwrap();
+    for (name, block) in [
+        ("fio-rand-read", 4096),
+        ("fio-rand-write", 4096),
+        ("fio-rand-RW", 4096),
+        ("fio-seq-read", 4096),
+        ("fio-seq-write", 4096),
+        ("fio-seq-RW", 4096),
+        ("iometer-file-access-server", 512),
+    ] {
+        let example = Path::new(EXAMPLES).join(format!("{name}.fio"));
+        if !example.exists() {
+            println!("NOT RUN: no {}: it is in fio-examples", example.display());
             continue;
         }
-        let file = fio::read(&dir.join(name)).unwrap_or_else(|mistake| panic!("{mistake}"));
-        assert_eq!(file.jobs.len(), 1, "{name}");
+        std::fs::copy(&example, dir.join(format!("jobs/{name}.fio"))).unwrap();
+        let text = format!(
+            "title = \"{name}\"\n[run]\nramp = \"10ms\"\nwindow = \"50ms\"\n\
+             [target]\nsize = \"10g\"\nblock = {block}\n\
+             [[path]]\nname = \"a\"\nrate = \"1gbit\"\n[load]\nfile = \"jobs/{name}.fio\"\n"
+        );
+        let file = dir.join(format!("{name}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let loaded = file::read(&file).unwrap_or_else(|mistake| panic!("{mistake}"));
+        assert_eq!(loaded.texts[1].text, std::fs::read_to_string(&example).unwrap());
+        let scenario = loaded.scenario;
+        assert_eq!(scenario.jobs.len(), 1, "{name}");
+        let cell = light::Cell { scenario: &scenario, variant: &scenario.variants[0], seed: 1 };
+        assert!(light::run(cell).unwrap().requests > 0, "{name}");
     }
-    // What two of them ask for, in other words, for machines without that package.
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn every_example_of_fio_is_read_or_refused_with_a_line() {
+    let Ok(entries) = std::fs::read_dir(EXAMPLES) else {
+        println!("NOT RUN: no {EXAMPLES}: it is in fio-examples");
+        return;
+    };
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.extension().is_none_or(|ending| ending != "fio") {
+            continue;
+        }
+        if let Err(mistake) = fio::read(&path) {
+            let whole = mistake.text.starts_with("has no job that does I/O");
+            assert!(mistake.line > 0 || whole, "{mistake}");
+        }
+    }
+}
+
+#[test]
+fn what_examples_ask_for_is_what_they_say() {
+    // In other words, for machines without that package.
     let text = "[global]\nname=r\nfilename=r\nrw=randread\nbs=4K\ndirect=0\nnumjobs=1\ntime_based\n\
                 runtime=900\n[file1]\nsize=10G\nioengine=libaio\niodepth=16\n";
     assert_eq!(fio::parse(text, "r.fio").unwrap().jobs[0].size, Some(10 << 30));
