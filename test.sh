@@ -49,14 +49,17 @@ run_format() { cargo fmt --all --check; }
 run_lints() { cargo clippy --workspace --all-targets --quiet -- -D warnings; }
 run_build() { cargo build --workspace --quiet && cargo test --workspace --no-run --quiet; }
 run_tests() { cargo test --workspace --no-fail-fast --quiet; }
-run_instructions() { # instructions per selection and per command, against their snapshot
+run_instructions() { # instructions per selection, command and I/O, against their snapshots
   if ! command -v valgrind >/dev/null; then
     echo "no valgrind, which counts them"
     return 77
   fi
-  # Flags of the caller's would count something else.
-  env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS \
-    cargo bench --quiet -p anabranch-policy --bench selection -- instructions
+  (
+    # Flags of the caller's would count something else.
+    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+    cargo bench --quiet -p anabranch-policy --bench selection -- instructions &&
+      cargo bench --quiet -p anabranch-lab --bench engine
+  )
 }
 
 wanted=("${parts[@]}")

@@ -44,14 +44,20 @@ pub(super) struct State {
     pub(super) result: u64,
 }
 
-const NO_CID: u32 = u32::MAX;
+/// Words of a set of CIDs, which have 16 bits.
+const CID_WORDS: usize = (1 << 16) / u64::BITS as usize;
 
-/// Slots with their CIDs beside them, so that looking for a CID touches little memory.
+/// Slots, and which CIDs they hold: 8 KiB, so that looking for one does not depend on their number.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     states: Vec<State>,
-    cids: Vec<u32>,
+    cids: Vec<u64>,
     free: Vec<u16>,
+}
+
+/// Where a set of CIDs has a CID: word and bit.
+fn place(cid: u16) -> (usize, u64) {
+    (usize::from(cid / u64::BITS as u16), 1 << (u32::from(cid) % u64::BITS))
 }
 
 impl Slots {
@@ -60,7 +66,7 @@ impl Slots {
         let have = self.states.len();
         let want = usize::from(depth).max(have);
         self.states.resize(want, State::default());
-        self.cids.resize(want, NO_CID);
+        self.cids.resize(CID_WORDS, 0);
         self.free.reserve(want - self.free.len());
         // Low numbers are used first.
         let fresh = have as u16..want as u16;
@@ -77,11 +83,12 @@ impl Slots {
     }
 
     pub(super) fn has_cid(&self, cid: u16) -> bool {
-        self.cids.contains(&u32::from(cid))
+        let (word, bit) = place(cid);
+        self.cids[word] & bit != 0
     }
 
     pub(super) fn any_in_use(&self) -> Option<Slot> {
-        let found = self.cids.iter().position(|&cid| cid != NO_CID)?;
+        let found = self.states.iter().position(|state| state.stage != Stage::Free)?;
         Some(Slot(found as u16))
     }
 
@@ -90,15 +97,17 @@ impl Slots {
         let slot = self.free.pop()?;
         let state = &mut self.states[usize::from(slot)];
         *state = State { stage, cid, generation: state.generation, ..State::default() };
-        self.cids[usize::from(slot)] = cid.into();
+        let (word, bit) = place(cid);
+        self.cids[word] |= bit;
         Some(Slot(slot))
     }
 
     /// Gives a slot back.
     pub(super) fn release(&mut self, slot: Slot) {
-        let index = usize::from(slot.0);
-        self.states[index].stage = Stage::Free;
-        self.cids[index] = NO_CID;
+        let state = &mut self.states[usize::from(slot.0)];
+        state.stage = Stage::Free;
+        let (word, bit) = place(state.cid);
+        self.cids[word] &= !bit;
         self.free.push(slot.0);
     }
 
