@@ -18,3 +18,4 @@ pub mod result;
 pub mod rng;
 pub mod scenario;
 pub mod sim;
+pub mod spread;

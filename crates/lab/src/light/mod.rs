@@ -51,8 +51,6 @@ pub use crate::pace::{FRACTION, exponential, exponential_ns};
 use crate::scenario::Problem;
 pub(crate) use draw::kinds;
 pub use port::{COMMAND_BYTES, DATA_HEADER_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Runs one cell.
 ///
@@ -75,26 +73,9 @@ pub fn run_all(
     threads: usize,
     done: &(dyn Fn(usize, &Figures) + Sync),
 ) -> Result<Vec<Figures>, Problem> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<Figures, Problem>>>> =
-        cells.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, cells.len().max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(cell) = cells.get(place) else { return };
-                    let result = run(*cell);
-                    if let Ok(figures) = &result {
-                        done(place, figures);
-                    }
-                    let mut slot = results[place].lock().unwrap_or_else(PoisonError::into_inner);
-                    *slot = Some(result);
-                }
-            });
-        }
-    });
-    // A thread that panics has passed that on at the end of the scope: no place is empty.
-    let results = results.into_iter().map(Mutex::into_inner);
-    results.filter_map(|slot| slot.unwrap_or_else(PoisonError::into_inner)).collect()
+    crate::spread::spread(cells.len(), threads, &|place| {
+        let figures = run(cells[place])?;
+        done(place, &figures);
+        Ok(figures)
+    })
 }

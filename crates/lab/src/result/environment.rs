@@ -35,7 +35,7 @@ pub struct Session {
     pub memory_bytes: u64,
     /// When it began: RFC 3339, UTC.
     pub started: String,
-    /// When it ended.
+    /// When it ended; when it has not, when it began.
     pub ended: String,
     /// Cells that were run.
     pub cells_run: u64,

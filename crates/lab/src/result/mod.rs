@@ -1,6 +1,7 @@
 //! What runs leave behind, as data that other programs read.
 
 mod cell;
+pub mod compare;
 pub mod csv;
 pub mod environment;
 pub mod fio;

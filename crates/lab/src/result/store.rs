@@ -141,8 +141,8 @@ pub struct Length {
     pub ramp_ns: u64,
     /// Counted.
     pub window_ns: u64,
-    /// See [`CellResult::scale_permille`].
-    pub scale_permille: u32,
+    /// See [`CellResult::scale_permille`]; nothing: any.
+    pub scale_permille: Option<u32>,
 }
 
 /// A results directory.
@@ -239,11 +239,12 @@ impl Store {
         }
         let cell = self.read(&path)?;
         let Length { ramp_ns, window_ns, scale_permille } = length;
+        let scale = u64::from(scale_permille.unwrap_or(cell.scale_permille));
         let mut differs = Vec::new();
         let pairs = [
             ("a ramp", "ns", cell.ramp_ns, ramp_ns),
             ("a window", "ns", cell.window_ns, window_ns),
-            ("a scale", "/1000", cell.scale_permille.into(), scale_permille.into()),
+            ("a scale", "/1000", cell.scale_permille.into(), scale),
         ];
         for (what, unit, there, asked) in pairs {
             if there != asked {
@@ -327,12 +328,28 @@ impl Store {
     /// # Errors
     /// The system refuses, or what is there is damaged.
     pub fn add_session(&self, session: Session) -> Result<(), StoreError> {
-        let path = self.dir.join("environment.json");
         let mut all = self.environment()?;
         all.sessions.push(session);
         let surplus = all.sessions.len().saturating_sub(MAX_SESSIONS);
         all.sessions.drain(..surplus);
-        let text = serde_json::to_string_pretty(&all).map_err(|error| unwritable(&path, &error))?;
+        self.put_environment(&all)
+    }
+
+    /// Says in `environment.json` that the session which was added last ends now.
+    ///
+    /// # Errors
+    /// The system refuses, or what is there is damaged.
+    pub fn end_session(&self, cells_run: u64, cells_kept: u64) -> Result<(), StoreError> {
+        let mut all = self.environment()?;
+        if let Some(session) = all.sessions.last_mut() {
+            session.end(cells_run, cells_kept);
+        }
+        self.put_environment(&all)
+    }
+
+    fn put_environment(&self, all: &Environment) -> Result<(), StoreError> {
+        let path = self.dir.join("environment.json");
+        let text = serde_json::to_string_pretty(all).map_err(|error| unwritable(&path, &error))?;
         write(&path, (text + "\n").as_bytes())
     }
 

@@ -26,7 +26,7 @@ fn cell(run: u64) -> CellResult {
 
 fn length(cell: &CellResult) -> Length {
     let CellResult { ramp_ns, window_ns, scale_permille, .. } = *cell;
-    Length { ramp_ns, window_ns, scale_permille }
+    Length { ramp_ns, window_ns, scale_permille: Some(scale_permille) }
 }
 
 #[test]
@@ -108,11 +108,13 @@ fn one_writes_at_a_time_and_each_is_remembered() {
     let dir = Dir::new("sessions");
     let store = Store::create(&dir.0).expect("a directory");
     assert!(matches!(Store::create(&dir.0), Err(StoreError::InUse(_))));
-    let mut session = Session::begin(vec!["anabranch".to_owned(), "lab".to_owned()]);
-    session.end(3, 4);
+    let session = Session::begin(vec!["anabranch".to_owned(), "lab".to_owned()]);
     store.add_session(session.clone()).expect("written");
-    store.add_session(session.clone()).expect("written");
-    assert_eq!(store.environment().expect("readable").sessions, [session.clone(), session]);
+    store.add_session(session).expect("written");
+    store.end_session(3, 4).expect("written");
+    let sessions = store.environment().expect("readable").sessions;
+    let counts: Vec<_> = sessions.iter().map(|one| (one.cells_run, one.cells_kept)).collect();
+    assert_eq!(counts, [(0, 0), (3, 4)]);
     drop(store);
     let store = Store::create(&dir.0).expect("free again");
     assert!(matches!(store.cells(), Err(StoreError::Empty(_))));

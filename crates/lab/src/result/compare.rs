@@ -1,0 +1,212 @@
+//! Two results side by side: is the second worse than the first?
+
+use super::stats::{Difference, ONE_PPM, Paired};
+use super::summary::{Row, Summary, Table, paired};
+use super::{Mode, PERCENTILE_PPM, SCHEMA};
+use serde::{Deserialize, Serialize};
+
+/// With fewer runs than an interval takes, only what differs by more than this in every pair is
+/// called different, in millionths.
+pub const COARSE_PPM: u64 = 50_000;
+
+/// Everything that two results have in common, compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What does not count as a difference.
+    pub tolerance_ppm: u64,
+    /// By scenario, mode and variant.
+    pub rows: Vec<ComparedRow>,
+    /// What only one of them has, or what cannot be compared, and why.
+    pub left_out: Vec<String>,
+    /// How many rows are worse in throughput, p99 or errors.
+    pub worse: u32,
+    /// How many rows are better in one of them, and worse in none.
+    pub better: u32,
+}
+
+/// One variant of one scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComparedRow {
+    /// The scenario's name.
+    pub scenario: String,
+    /// How both were run.
+    pub mode: Mode,
+    /// The variant's name.
+    pub variant: String,
+    /// Payload per second.
+    pub throughput: Compared,
+    /// The 99th percentile of latency, in nanoseconds.
+    pub p99: Compared,
+    /// Requests that failed in A and in B; more of them are worse.
+    pub errors: [u64; 2],
+    /// All of it.
+    pub is: Judgement,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compared {
+    /// In A.
+    pub a: u64,
+    /// In B.
+    pub b: u64,
+    /// B over A, run by run.
+    pub ratio: Paired,
+    /// What that says.
+    pub is: Judgement,
+}
+
+/// What can be said of B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// It is better.
+    Better,
+    /// It is worse.
+    Worse,
+    /// They do not differ beyond interval and tolerance.
+    NoDifference,
+    /// Too few runs for an interval, and no difference that is plain without one.
+    TooFewRuns,
+}
+
+impl Judgement {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Judgement::Better => "better",
+            Judgement::Worse => "worse",
+            Judgement::NoDifference => "no difference",
+            Judgement::TooFewRuns => "too few runs",
+        }
+    }
+}
+
+/// Compares B with A, row by row.
+#[must_use]
+pub fn compare(a: &Summary, b: &Summary, tolerance_ppm: u64) -> Comparison {
+    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+    for table in &a.tables {
+        let same = |other: &&Table| (&other.scenario, other.mode) == (&table.scenario, table.mode);
+        let name = format!("{} ({})", table.scenario, table.mode);
+        match b.tables.iter().find(same) {
+            None => left_out.push(format!("{name} is in A alone")),
+            Some(other) => match hindrance(table, other) {
+                Some(why) => left_out.push(format!("{name}: {why}")),
+                None => pair_up(table, other, tolerance_ppm, &mut rows, &mut left_out),
+            },
+        }
+    }
+    for table in &b.tables {
+        let same = |other: &Table| (&other.scenario, other.mode) == (&table.scenario, table.mode);
+        if !a.tables.iter().any(same) {
+            left_out.push(format!("{} ({}) is in B alone", table.scenario, table.mode));
+        }
+    }
+    let count = |what| {
+        let n = rows.iter().filter(|row: &&ComparedRow| row.is == what).count();
+        u32::try_from(n).unwrap_or(u32::MAX)
+    };
+    let (worse, better) = (count(Judgement::Worse), count(Judgement::Better));
+    Comparison { schema: SCHEMA, tolerance_ppm, rows, left_out, worse, better }
+}
+
+/// Why two tables cannot be compared.
+fn hindrance(a: &Table, b: &Table) -> Option<String> {
+    let ms = |ns: u64| ns / 1_000_000;
+    if (a.ramp_ns, a.window_ns) != (b.ramp_ns, b.window_ns) {
+        return Some(format!(
+            "A has {} ms after {} ms, B {} ms after {} ms",
+            ms(a.window_ns),
+            ms(a.ramp_ns),
+            ms(b.window_ns),
+            ms(b.ramp_ns)
+        ));
+    }
+    let scales = (a.scale_permille, b.scale_permille);
+    let text = format!("A has {}/1000 of the rates, B {}/1000", scales.0, scales.1);
+    (scales.0 != scales.1).then_some(text)
+}
+
+fn pair_up(
+    a: &Table,
+    b: &Table,
+    tolerance_ppm: u64,
+    rows: &mut Vec<ComparedRow>,
+    left_out: &mut Vec<String>,
+) {
+    let name = |row: &Row| format!("{} ({}), {}", a.scenario, a.mode, row.variant);
+    for row in &a.rows {
+        match b.rows.iter().find(|other| other.variant == row.variant) {
+            None => left_out.push(format!("{} is in A alone", name(row))),
+            Some(other) => {
+                let compared = compared(a, row, other, tolerance_ppm);
+                if compared.throughput.ratio.pairs == 0 {
+                    left_out.push(format!("{} has no run in common", name(row)));
+                } else {
+                    rows.push(compared);
+                }
+            }
+        }
+    }
+    for row in &b.rows {
+        if !a.rows.iter().any(|other| other.variant == row.variant) {
+            left_out.push(format!("{} is in B alone", name(row)));
+        }
+    }
+}
+
+fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow {
+    let (more, less) = (Judgement::Better, Judgement::Worse);
+    let ratio = paired(b, a, |run| run.bytes_s);
+    let is = judge(&ratio, tolerance_ppm, more, less);
+    let throughput = Compared { a: a.bytes_s, b: b.bytes_s, ratio, is };
+    let ratio = paired(b, a, |run| run.p99_ns);
+    // Histograms do not tell nearer values apart.
+    let is = judge(&ratio, tolerance_ppm.max(PERCENTILE_PPM), less, more);
+    let p99 = Compared { a: a.completion.p99_ns, b: b.completion.p99_ns, ratio, is };
+    let both = [throughput.is, p99.is];
+    let is = if both.contains(&Judgement::Worse) || b.errors > a.errors {
+        Judgement::Worse
+    } else if both.contains(&Judgement::Better) {
+        Judgement::Better
+    } else if both.contains(&Judgement::TooFewRuns) {
+        Judgement::TooFewRuns
+    } else {
+        Judgement::NoDifference
+    };
+    ComparedRow {
+        scenario: table.scenario.clone(),
+        mode: table.mode,
+        variant: a.variant.clone(),
+        throughput,
+        p99,
+        errors: [a.errors, b.errors],
+        is,
+    }
+}
+
+fn judge(ratio: &Paired, tolerance_ppm: u64, more: Judgement, less: Judgement) -> Judgement {
+    match ratio.beyond(tolerance_ppm) {
+        Difference::More => more,
+        Difference::Less => less,
+        Difference::None => Judgement::NoDifference,
+        Difference::Unknown => {
+            let coarse = tolerance_ppm.max(COARSE_PPM);
+            match (ratio.min_ppm, ratio.max_ppm) {
+                (min, _) if min > ONE_PPM + coarse => more,
+                (_, max) if max < ONE_PPM.saturating_sub(coarse) => less,
+                _ => Judgement::TooFewRuns,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! `lab compare`.
+
+use super::cells;
+use crate::cli::args::Global;
+use crate::cli::args::lab::LabCompare;
+use crate::columns::columns;
+use crate::failure::Failure;
+use anabranch_lab::result::compare::{Compared, Comparison, Judgement, compare};
+use anabranch_lab::result::store::{Store, StoreError, read_json};
+use anabranch_lab::result::summary::Summary;
+use anabranch_lab::result::times;
+use serde_json::json;
+use std::path::Path;
+
+pub(super) fn run(global: &Global, options: &LabCompare) -> Result<(), Failure> {
+    let (a, b) = (summary(&options.a)?, summary(&options.b)?);
+    let all = compare(&a, &b, options.tolerance);
+    for why in &all.left_out {
+        eprintln!("not compared: {why}");
+    }
+    if all.rows.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} and {} have nothing in common that can be compared: run the same scenarios, in the \
+             same mode and for the same time",
+            options.a.display(),
+            options.b.display()
+        )));
+    }
+    let json = || serde_json::to_value(&all).unwrap_or_else(|error| json!(error.to_string()));
+    crate::cli::print(global, || text(&all), json)?;
+    match all.worse {
+        0 => Ok(()),
+        n => {
+            let rows = all.rows.len();
+            let b = options.b.display();
+            Err(Failure::failed(format!("{b} is worse in {n} of {rows} rows")))
+        }
+    }
+}
+
+/// Of a directory, made anew from its cells; or from a file.
+fn summary(path: &Path) -> Result<Summary, Failure> {
+    let missing = |error: StoreError| match error {
+        // What is not there was not meant.
+        StoreError::System { .. } => Failure::usage(error.to_string()),
+        other => other.into(),
+    };
+    if path.is_file() {
+        return read_json(path).map_err(missing);
+    }
+    Ok(cells::read(&Store::open(path).map_err(missing)?)?.0)
+}
+
+fn text(all: &Comparison) -> String {
+    let ratio = |one: &Compared| {
+        let ratio = &one.ratio;
+        let sure = ratio.interval.map_or_else(
+            || format!("{} runs", ratio.pairs),
+            |found| format!("{} to {}", times(found.low_ppm), times(found.high_ppm)),
+        );
+        [times(ratio.median_ppm), sure, one.is.name().to_owned()]
+    };
+    let rows: Vec<Vec<String>> = all
+        .rows
+        .iter()
+        .map(|row| {
+            let mut cells = vec![row.scenario.clone(), row.mode.to_string(), row.variant.clone()];
+            cells.extend(ratio(&row.throughput));
+            cells.extend(ratio(&row.p99));
+            cells.push(format!("{}/{}", row.errors[0], row.errors[1]));
+            cells.push(row.is.name().to_owned());
+            cells
+        })
+        .collect();
+    let head = [
+        "Scenario",
+        "Mode",
+        "Policy",
+        "MiB/s B/A",
+        "interval",
+        "",
+        "p99 B/A",
+        "interval",
+        "",
+        "errors",
+        "B is",
+    ];
+    let mut text = columns(&head, &rows);
+    let of = |what: Judgement| all.rows.iter().filter(|row| row.is == what).count();
+    let (better, worse) = (of(Judgement::Better), of(Judgement::Worse));
+    let (same, few) = (of(Judgement::NoDifference), of(Judgement::TooFewRuns));
+    text.push_str(&format!("{worse} worse, {better} better, {same} no difference"));
+    if few > 0 {
+        text.push_str(&format!(
+            ", {few} with fewer than 6 runs in common: no interval, only plain differences count"
+        ));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,75 @@
+//! `lab list`.
+
+use crate::cli::args::Global;
+use crate::columns::columns;
+use crate::failure::Failure;
+use anabranch_lab::scenario::{Found, file, library};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where scenarios are looked for by name.
+pub(super) const DIR: &str = "scenarios";
+
+pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
+    let all: Vec<Found> = match dir {
+        Some(dir) => files(dir)?.into_iter().map(Found::File).collect(),
+        None => {
+            let mut names: BTreeMap<String, Found> =
+                library::names().map(|name| (name.to_owned(), Found::Library(name))).collect();
+            if Path::new(DIR).is_dir() {
+                let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into());
+                let found = files(Path::new(DIR))?.into_iter();
+                // Files go before the library, as in `lab run`.
+                names.extend(found.filter_map(|path| Some((stem(&path)?, Found::File(path)))));
+            }
+            names.into_values().collect()
+        }
+    };
+    let mut scenarios = Vec::new();
+    for found in &all {
+        let loaded = match found {
+            Found::File(path) => file::read(path),
+            Found::Library(name) => file::read_library(name),
+        };
+        let loaded = loaded.map_err(|mistake| Failure::usage(mistake.to_string()))?;
+        scenarios.push((loaded.scenario, found));
+    }
+    let place = |found: &Found| match found {
+        Found::File(path) => json!(path),
+        Found::Library(_) => json!(null),
+    };
+    crate::cli::print(
+        global,
+        || {
+            let row = |s: &anabranch_lab::scenario::Scenario| {
+                vec![s.name.clone(), s.title.clone(), s.source.clone()]
+            };
+            let rows: Vec<_> = scenarios.iter().map(|(scenario, _)| row(scenario)).collect();
+            columns(&["Scenario", "Title", "Source"], &rows)
+        },
+        || {
+            let one = |(scenario, found): &(anabranch_lab::scenario::Scenario, &Found)| {
+                json!({
+                    "name": scenario.name,
+                    "title": scenario.title,
+                    "source": scenario.source,
+                    "file": place(found),
+                })
+            };
+            scenarios.iter().map(one).collect::<Vec<_>>().into()
+        },
+    )
+}
+
+/// The scenario files of a directory, in order.
+fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |error| Failure::failed(format!("{}: {error}", dir.display()));
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+        files.push(entry.map_err(unreadable)?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    files.sort();
+    Ok(files)
+}

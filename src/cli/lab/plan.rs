@@ -1,0 +1,174 @@
+//! What is to be run: scenarios, how long, which variants.
+
+use super::list::DIR;
+use crate::cli::args::lab::LabRun;
+use crate::failure::Failure;
+use anabranch_lab::cell::Cell;
+use anabranch_lab::result::Mode;
+use anabranch_lab::scenario::{Found, Scenario, find, library, standard_variants};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The short form: a window of at most this length.
+const SHORT_WINDOW: Duration = Duration::from_secs(1);
+/// The same with changes, which take their time.
+const SHORT_WINDOW_OF_CHANGES: Duration = Duration::from_secs(3);
+/// The short form: a ramp of at most this length.
+const SHORT_RAMP: Duration = Duration::from_millis(300);
+
+/// A scenario that is to be run.
+pub(super) struct Planned {
+    /// With the run's length as it was asked for.
+    pub(super) scenario: Scenario,
+    /// Which of its variants.
+    pub(super) variants: Vec<usize>,
+    /// What its reader should know.
+    pub(super) notes: Vec<String>,
+    /// The file's text.
+    pub(super) text: String,
+    /// The job file that it names, by that name, and its text.
+    pub(super) job: Option<(PathBuf, String)>,
+}
+
+impl Planned {
+    /// The cell of a variant, by its place in the scenario.
+    pub(super) fn cell(&self, variant: usize, seed: u64) -> Cell<'_> {
+        Cell { scenario: &self.scenario, variant: &self.scenario.variants[variant], seed }
+    }
+
+    /// Ramp and window of a cell, in milliseconds.
+    pub(super) fn length_ms(&self) -> u64 {
+        let run = &self.scenario.run;
+        run.ramp_ns.saturating_add(run.window_ns) / 1_000_000
+    }
+}
+
+/// Reads the scenarios and applies the options.
+///
+/// # Errors
+/// What cannot be read, or cannot be run in this way.
+pub(super) fn plan(options: &LabRun) -> Result<Vec<Planned>, Failure> {
+    let mut all: Vec<Planned> = Vec::new();
+    for name in &options.scenarios {
+        let planned = read(name, options)?;
+        let name = &planned.scenario.name;
+        if all.iter().any(|other| other.scenario.name == *name) {
+            return Err(Failure::usage(format!(
+                "two scenarios are called {name}: results are kept by name; rename one file"
+            )));
+        }
+        all.push(planned);
+    }
+    choose(&mut all, &options.policies)?;
+    for planned in &all {
+        for variant in &planned.variants {
+            let checked = planned.cell(*variant, 1).check();
+            checked.map_err(|problem| {
+                Failure::usage(format!("{}: {problem}", planned.scenario.name))
+            })?;
+        }
+    }
+    Ok(all)
+}
+
+fn read(name: &str, options: &LabRun) -> Result<Planned, Failure> {
+    let found = find(name, &[Path::new(DIR)]);
+    let found = found.map_err(|mistake| Failure::usage(mistake.to_string()))?;
+    let loaded = found.read().map_err(|mistake| Failure::usage(mistake.to_string()))?;
+    let (text, job) = texts(&found)?;
+    let mut scenario = loaded.scenario;
+    let mut notes: Vec<String> =
+        loaded.notices.iter().map(|notice| format!("{}: {}", notice.key, notice.text)).collect();
+    notes.extend(set_length(&mut scenario, options));
+    if Mode::from(options.mode) == Mode::Light {
+        if let Some(variant) = scenario.variants.first() {
+            let cell = Cell { scenario: &scenario, variant, seed: 1 };
+            notes.extend(cell.left_out().into_iter().map(str::to_owned));
+        }
+    }
+    Ok(Planned { scenario, variants: Vec::new(), notes, text, job })
+}
+
+/// The text of a scenario, and of the job file that it names.
+fn texts(found: &Found) -> Result<(String, Option<(PathBuf, String)>), Failure> {
+    let read = |path: &Path| {
+        fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))
+    };
+    let text = match found {
+        Found::File(path) => read(path)?,
+        Found::Library(name) => library::text(name).unwrap_or_default().to_owned(),
+    };
+    // It was parsed before: what is no table names no job file.
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let job = table.get("load").and_then(|load| load.get("file")).and_then(|file| file.as_str());
+    let Some(job) = job else { return Ok((text, None)) };
+    let job_text = match found {
+        Found::File(path) => read(&path.parent().unwrap_or(Path::new("")).join(job))?,
+        Found::Library(_) => library::job_file(job).unwrap_or_default().to_owned(),
+    };
+    Ok((text, Some((PathBuf::from(job), job_text))))
+}
+
+/// Sets ramp, window and runs. Returns what its reader should know about changes.
+fn set_length(scenario: &mut Scenario, options: &LabRun) -> Option<String> {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let own = scenario.run;
+    let run = &mut scenario.run;
+    if options.short {
+        let changes = !scenario.changes.is_empty();
+        let window = if changes { SHORT_WINDOW_OF_CHANGES } else { SHORT_WINDOW };
+        run.window_ns = run.window_ns.min(ns(window));
+        run.ramp_ns = run.ramp_ns.min(ns(SHORT_RAMP));
+        run.runs = 1;
+    }
+    run.ramp_ns = options.ramp.map_or(run.ramp_ns, ns);
+    run.window_ns = options.window.map_or(run.window_ns, ns);
+    run.runs = options.runs.unwrap_or(run.runs);
+    let run = *run;
+    // In short runs `latency` has a shorter window.
+    let standard = standard_variants(&scenario.paths, &run);
+    for (variant, standard) in scenario.variants.iter_mut().zip(standard) {
+        if variant.name == standard.name {
+            *variant = standard;
+        }
+    }
+    if scenario.changes.is_empty() || run.window_ns == own.window_ns {
+        return None;
+    }
+    for change in &mut scenario.changes {
+        let at = u128::from(change.at_ns) * u128::from(run.window_ns);
+        let at = at.checked_div(u128::from(own.window_ns)).unwrap_or(0);
+        // Below the new window, as it was below the old one.
+        change.at_ns = u64::try_from(at).unwrap_or(u64::MAX);
+    }
+    let ms = |ns: u64| ns / 1_000_000;
+    let (now, own) = (ms(run.window_ns), ms(own.window_ns));
+    Some(format!(
+        "the window is {now} ms instead of {own} ms, and changes come in proportion sooner or later"
+    ))
+}
+
+/// Chooses variants by their names.
+fn choose(all: &mut [Planned], names: &[String]) -> Result<(), Failure> {
+    // A list, or the word.
+    let names = if names == ["all"] { &[] } else { names };
+    let known = |name: &String, planned: &Planned| {
+        planned.scenario.variants.iter().any(|variant| variant.name == *name)
+    };
+    for planned in all.iter() {
+        let missing = names.iter().find(|name| all.iter().all(|one| !known(name, one)));
+        let none = !names.is_empty() && names.iter().all(|name| !known(name, planned));
+        let Some(name) = missing.or(names.first().filter(|_| none)) else { continue };
+        let names: Vec<_> = planned.scenario.variants.iter().map(|v| v.name.as_str()).collect();
+        let (scenario, names) = (&planned.scenario.name, names.join(", "));
+        return Err(Failure::usage(format!("{scenario}: no variant {name:?}; there are {names}")));
+    }
+    for planned in all {
+        let chosen = planned.scenario.variants.iter().enumerate();
+        let chosen = chosen.filter(|(_, v)| names.is_empty() || names.contains(&v.name));
+        planned.variants = chosen.map(|(place, _)| place).collect();
+    }
+    Ok(())
+}

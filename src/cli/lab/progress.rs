@@ -1,0 +1,40 @@
+//! How far the cells are: a line on a terminal only, on standard error.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar over all cells of all scenarios; its length is their virtual or real time.
+pub(super) struct Progress(ProgressBar);
+
+impl Progress {
+    /// Hidden unless standard error is a terminal.
+    pub(super) fn new(total_ms: u64) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(total_ms), ProgressDrawTarget::stderr());
+        let style = "{bar:32} {percent:>3} %  {elapsed} gone, {eta} to go  {wide_msg}";
+        // A template that does not parse would be a mistake of ours; the default serves too.
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        Progress(bar)
+    }
+
+    /// What is being done.
+    pub(super) fn show(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    /// So much of it is done.
+    pub(super) fn add(&self, ms: u64) {
+        self.0.inc(ms);
+    }
+
+    /// A line above the bar that stays, on standard error.
+    pub(super) fn say(&self, line: &str) {
+        self.0.suspend(|| eprintln!("{line}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

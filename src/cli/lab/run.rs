@@ -1,0 +1,108 @@
+//! `lab run`.
+
+use super::cells::Cells;
+use super::plan::{Planned, plan};
+use super::progress::Progress;
+use super::{live, table};
+use crate::cli::args::Global;
+use crate::cli::args::lab::LabRun;
+use crate::failure::Failure;
+use anabranch_lab::cell::Cell;
+use anabranch_lab::figures::Figures;
+use anabranch_lab::light;
+use anabranch_lab::result::summary::{Summary, Table};
+use anabranch_lab::result::{CellResult, Circumstances, Mode};
+use anabranch_lab::scenario::Problem;
+use anabranch_lab::spread::spread;
+use serde_json::{Value, json};
+use std::thread::available_parallelism;
+
+/// Runs a cell in virtual time.
+type Simulation = fn(Cell<'_>) -> Result<Figures, Problem>;
+
+pub(super) fn run(global: &Global, options: &LabRun) -> Result<(), Failure> {
+    let mode = Mode::from(options.mode);
+    if mode != Mode::Live && (options.scale.is_some() || options.kernel_shaping) {
+        let text = "--scale and --kernel-shaping are of live runs; add --mode live";
+        return Err(Failure::usage(text));
+    }
+    let all = plan(options)?;
+    let cells = Cells::open(options.out.as_deref(), mode, &all)?;
+    let failed = match mode {
+        Mode::Light => simulate(&all, &cells, mode, light::run).map(|()| 0)?,
+        Mode::Sim => return Err(Failure::usage("there is no mode sim")),
+        Mode::Live => live::run(&all, &cells, options)?,
+    };
+    if let (Some(dir), (ran, kept @ 1..)) = (&options.out, cells.counts()) {
+        eprintln!("{}: {kept} cells were there already, {ran} were run", dir.display());
+    }
+    let summary = cells.finish()?;
+    let chosen = chosen(summary, &all, mode);
+    let text = || {
+        let texts: Vec<String> = chosen.tables.iter().map(|one| text(one, &all)).collect();
+        texts.join("\n")
+    };
+    crate::cli::print(global, text, || to_json(&chosen))?;
+    match failed {
+        0 => Ok(()),
+        n => Err(Failure::failed(format!("{n} cells failed; the same command tries them again"))),
+    }
+}
+
+/// The tables of what was asked for: a directory may hold more.
+fn chosen(mut summary: Summary, all: &[Planned], mode: Mode) -> Summary {
+    let place = |table: &Table| all.iter().position(|one| one.scenario.name == table.scenario);
+    summary.tables.retain(|table| table.mode == mode && place(table).is_some());
+    // In the order in which they were asked for.
+    summary.tables.sort_by_key(place);
+    summary
+}
+
+fn text(table: &Table, all: &[Planned]) -> String {
+    match all.iter().find(|one| one.scenario.name == table.scenario) {
+        Some(planned) => table::text(table, &planned.scenario),
+        None => String::new(),
+    }
+}
+
+fn to_json(summary: &Summary) -> Value {
+    // Plain data: this does not fail.
+    serde_json::to_value(summary).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+}
+
+/// All cells of all scenarios over all cores, run 1 of everything first.
+fn simulate(
+    all: &[Planned],
+    cells: &Cells,
+    mode: Mode,
+    simulation: Simulation,
+) -> Result<(), Failure> {
+    let most = all.iter().map(|one| one.scenario.run.runs).max().unwrap_or(0);
+    let mut open = Vec::new();
+    for run in 1..=u64::from(most) {
+        for planned in all.iter().filter(|one| run <= u64::from(one.scenario.run.runs)) {
+            open.extend(planned.variants.iter().map(|variant| (planned, *variant, run)));
+        }
+    }
+    let progress = Progress::new(open.iter().map(|(planned, ..)| planned.length_ms()).sum());
+    let threads = available_parallelism().map_or(1, std::num::NonZero::get);
+    spread(open.len(), threads, &|place| {
+        let (planned, variant, run) = open[place];
+        if cells.find(planned, variant, run, Some(1000))?.is_some() {
+            cells.keep();
+        } else {
+            let cell = planned.cell(variant, run);
+            progress.show(format!("{}, {}", cell.scenario.name, cell.variant.name));
+            let figures = simulation(cell).map_err(|problem| {
+                let (scenario, variant) = (&cell.scenario.name, &cell.variant.name);
+                Failure::usage(format!("{scenario}, {variant}: {problem}"))
+            })?;
+            let how =
+                Circumstances { notes: planned.notes.clone(), ..Circumstances::simulated(mode) };
+            cells.put(&CellResult::new(cell, &figures, &how))?;
+        }
+        progress.add(planned.length_ms());
+        Ok(())
+    })
+    .map(drop)
+}
