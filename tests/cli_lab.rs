@@ -36,17 +36,18 @@ fn a_run_is_a_table_and_the_same_again_in_json() {
     let (first, second) = (json().stdout, json().stdout);
     assert_eq!(first, second);
     let value: serde_json::Value = serde_json::from_slice(&first).expect("JSON alone");
-    assert_eq!(value[0]["mode"], "light");
+    let table = &value["tables"][0];
+    assert_eq!((value["schema"].as_u64(), table["mode"].as_str()), (Some(1), Some("light")));
     let names: Vec<_> =
-        value[0]["variants"].as_array().unwrap().iter().map(|v| &v["name"]).collect();
-    assert_eq!(names, ["numa", "latency"], "in the scenario's order");
+        table["rows"].as_array().unwrap().iter().map(|row| &row["variant"]).collect();
+    assert_eq!(names, ["numa", "latency"], "in the order of policies");
 }
 
 #[test]
 fn mistakes_are_usage() {
     let output = lab(&["run", "scenarios/none.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("scenarios/none.toml: cannot be read"));
+    assert!(text(&output.stderr).contains("scenarios/none.toml: there is no such file"));
     let output = lab(&["run", "scenarios/path-fails.toml", "--policies", "fastest"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no variant \"fastest\"; there are numa"));

@@ -87,6 +87,8 @@ pub struct LabCompare {
 pub enum Mode {
     /// The policies' own code on a model of queue pairs and links, in virtual time
     Light,
+    /// The whole host, wire and target, in virtual time
+    Sim,
     /// Real hosts, sockets and embedded targets with shaped ports, in real time
     Live,
 }
@@ -95,6 +97,7 @@ impl From<Mode> for ResultMode {
     fn from(mode: Mode) -> ResultMode {
         match mode {
             Mode::Light => ResultMode::Light,
+            Mode::Sim => ResultMode::Sim,
             Mode::Live => ResultMode::Live,
         }
     }

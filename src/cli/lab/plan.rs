@@ -81,7 +81,7 @@ fn read(name: &str, options: &LabRun) -> Result<Planned, Failure> {
     let mut notes: Vec<String> =
         loaded.notices.iter().map(|notice| format!("{}: {}", notice.key, notice.text)).collect();
     notes.extend(set_length(&mut scenario, options));
-    if Mode::from(options.mode) == Mode::Light {
+    if Mode::from(options.mode) != Mode::Live {
         if let Some(variant) = scenario.variants.first() {
             let cell = Cell { scenario: &scenario, variant, seed: 1 };
             notes.extend(cell.left_out().into_iter().map(str::to_owned));

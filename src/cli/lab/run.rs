@@ -9,11 +9,11 @@ use crate::cli::args::lab::LabRun;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::figures::Figures;
-use anabranch_lab::light;
 use anabranch_lab::result::summary::{Summary, Table};
 use anabranch_lab::result::{CellResult, Circumstances, Mode};
 use anabranch_lab::scenario::Problem;
 use anabranch_lab::spread::spread;
+use anabranch_lab::{engine, light};
 use serde_json::{Value, json};
 use std::thread::available_parallelism;
 
@@ -30,7 +30,7 @@ pub(super) fn run(global: &Global, options: &LabRun) -> Result<(), Failure> {
     let cells = Cells::open(options.out.as_deref(), mode, &all)?;
     let failed = match mode {
         Mode::Light => simulate(&all, &cells, mode, light::run).map(|()| 0)?,
-        Mode::Sim => return Err(Failure::usage("there is no mode sim")),
+        Mode::Sim => simulate(&all, &cells, mode, engine::run).map(|()| 0)?,
         Mode::Live => live::run(&all, &cells, options)?,
     };
     if let (Some(dir), (ran, kept @ 1..)) = (&options.out, cells.counts()) {

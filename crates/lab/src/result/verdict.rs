@@ -1,11 +1,14 @@
 //! One sentence: which variant is best, by how much, and how sure that is.
 
-use super::stats::{Difference, Paired};
+use super::stats::{Difference, ONE_PPM, Paired};
 use super::summary::{Row, RunFigures, paired};
 use serde::{Deserialize, Serialize};
 
 /// Ratios of percentiles are not told apart within this: two buckets of a histogram.
 pub const PERCENTILE_PPM: u64 = 60_000;
+
+/// Where there is no interval, rows this near to the best one are named with it, in millionths.
+const NEAR_PPM: u64 = 10_000;
 
 /// Which variant is best.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +22,8 @@ pub struct Verdict {
     pub ratio: Option<Paired>,
     /// What that ratio says.
     pub is: Difference,
-    /// The rows whose throughput does not differ from the best one's, that one included.
+    /// The rows whose throughput does not differ from the best one's, that one included; with too
+    /// few runs to tell, those within 1 % of it.
     pub equal: Vec<String>,
     /// Of those, where there are several, the row with the lowest 99th percentile of latency.
     pub calmest: Option<Calmest>,
@@ -60,7 +64,13 @@ impl Verdict {
         let next = others.first();
         let ratio = next.map(|next| paired(best, next, |run| run.bytes_s));
         let is = ratio.as_ref().map_or(Difference::Unknown, Paired::difference);
-        let same = |row: &&&Row| row.to_best_is == Difference::None || row.variant == best.variant;
+        let near = |row: &Row| row.to_best.min_ppm >= ONE_PPM - NEAR_PPM;
+        let same = |row: &&&Row| match row.to_best_is {
+            _ if row.variant == best.variant => true,
+            Difference::None => true,
+            Difference::Unknown => row.to_best.pairs > 0 && near(row),
+            Difference::More | Difference::Less => false,
+        };
         let equal: Vec<&Row> = sorted.iter().filter(same).copied().collect();
         let calmest = calmest(&equal);
         let mut verdict = Verdict {
@@ -81,13 +91,17 @@ impl Verdict {
             return format!("only {} was run: there is nothing to compare", self.best);
         };
         let best = &self.best;
-        if self.is != Difference::None {
+        let near = self.is == Difference::Unknown && self.equal.len() > 1;
+        if self.is != Difference::None && !near {
             let by = times(ratio.median_ppm);
             return format!("best: {best}, {by} x {next} in throughput ({})", sure(ratio));
         }
         let all = self.equal.len() == rows;
         let names = if all { "all of them".to_owned() } else { self.equal.join(", ") };
-        let mut text = format!("no difference in throughput between {names}");
+        let mut text = match near {
+            true => format!("within 1 % in throughput: {names} ({})", sure(ratio)),
+            false => format!("no difference in throughput between {names}"),
+        };
         if let Some(Calmest { variant, next, ratio, is }) = &self.calmest {
             let by = times(ratio.median_ppm);
             text.push_str(&match is {

@@ -104,6 +104,16 @@ fn the_verdict_claims_no_more_than_the_interval() {
         verdict(&clear, 1).text,
         "best: queue-depth, 1.101 x numa in throughput (1 run: no interval)"
     );
+    let near = |cell: &CellResult| match cell.variant.as_str() {
+        "queue-depth" => (1000, 10),
+        "numa" => (995, 5),
+        _ => (500, 1),
+    };
+    assert_eq!(
+        verdict(&near, 1).text,
+        "within 1 % in throughput: queue-depth, numa (1 run: no interval); of these numa had the \
+         lowest p99, 0.500 x queue-depth (1 run: no interval)"
+    );
     let equal = |cell: &CellResult| match (cell.variant.as_str(), cell.run) {
         ("queue-depth", 1) => (999, 100),
         ("queue-depth", _) => (1001, 100),
