@@ -78,6 +78,9 @@ fn compare(session: &mut Session, variants: &[Variant], runs: u64) -> Result<(),
             if let Err(text) = figures.books.check() {
                 println!("{}: books: {text}", variant.name);
             }
+            if std::env::var_os("SERIES").is_some() {
+                println!("{} run {run}: {:?}", variant.name, figures.series.requests);
+            }
             live[index].push(share(figures.bytes_per_second(), limit));
             idle[index] = idle[index].min(figures.cpu.map_or(0, |cpu| cpu.idle_ppm));
             last[index] = Some(figures);

@@ -9,7 +9,7 @@ use anabranch_host::config::{ConnectRequest, ControllerOptions, DEFAULT_MAX_REQU
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{HeadSnapshot, HostSnapshot, Reply, Selection, Verb};
 use anabranch_policy::{Parameters, Policy};
-use anabranch_proto::machine::{Endpoint, SocketOptions, WorkerId};
+use anabranch_proto::machine::{Endpoint, SocketOptions, Time, WorkerId};
 use anabranch_proto::nvme::AnaState as WireState;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -237,9 +237,10 @@ impl LiveHost {
         }
     }
 
-    /// The load's figures, when nothing of it is open any more.
-    pub(super) fn collect(&self) -> Result<HostFigures, LiveError> {
-        match self.ask(Verb::User(GeneratorVerb::Collect), TALK)? {
+    /// The load's figures, when it has come to its end and nothing of it is open any more.
+    pub(super) fn collect(&self, end: Time) -> Result<HostFigures, LiveError> {
+        let limit = end.since(anabranch_rt::now()) + TALK;
+        match self.ask(Verb::User(GeneratorVerb::Collect), limit)? {
             Reply::User(GeneratorReply::Figures(figures)) => Ok(*figures),
             Reply::User(GeneratorReply::Refused(why)) => {
                 Err(LiveError::failed("collect the load's figures", why))

@@ -10,7 +10,8 @@
 //!   statistics begin anew, changes happen when the scenario says, burners are threads.
 //!
 //! What hosts make of it is recorded by the [generator](crate::generator), as in the engine
-//! simulation; per path the host's own counters are read every 50 ms. CPU time is that of the
+//! simulation; every block carries its address, and a block that is read and carries another one
+//! is an error. Per path the host's own counters are read every 50 ms. CPU time is that of the
 //! hosts' threads; the idle time is that of the whole machine.
 //!
 //! Not in live runs: distances of paths to NUMA nodes (everything is loopback), and silence is

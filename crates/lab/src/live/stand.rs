@@ -8,7 +8,7 @@ use super::ports::{Ports, wire_state};
 use super::wires::Wires;
 use crate::cell::Cell;
 use crate::figures::{Cpu, Figures, SERIES_NS};
-use crate::generator::{HostFigures, PathSample, Plan, assemble};
+use crate::generator::{HostFigures, PathSample, Payload, Plan, assemble};
 use crate::scenario::{Alteration, Arrival, PathState, Scenario, Target, Variant};
 use anabranch_host::config::DEFAULT_MAX_REQUESTS;
 use anabranch_proto::machine::Time;
@@ -24,6 +24,8 @@ const LEAD: Duration = Duration::from_millis(20);
 const LEAD_PER_HOST: Duration = Duration::from_millis(1);
 /// Payload memory beyond what open requests take, per worker.
 const SPARE_BYTES: u64 = 32 << 20;
+/// Hosts that are looked at together; more take turns, each has its own every few samples.
+const AT_ONCE: usize = 8;
 /// The deepest queue that a measurement of our own asks of each clone.
 pub(super) const DEEPEST: u32 = 256;
 
@@ -119,7 +121,7 @@ impl Stand {
         let opened = self.open_up(cell.scenario);
         let mut figures = Vec::with_capacity(count);
         for host in &self.hosts[..started] {
-            figures.push(host.collect());
+            figures.push(host.collect(begin.after(Duration::from_nanos(cell.end_ns()))));
         }
         let (samples, used) = driven?;
         opened?;
@@ -144,6 +146,7 @@ impl Stand {
         for (index, host) in (0..).zip(&self.hosts[..count]) {
             let mut plan = Plan::of(cell, index, DEVICE, begin);
             plan.clock = Some(anabranch_rt::now);
+            plan.payload = Payload::Stamped;
             host.start_load(plan)?;
             *started += 1;
         }
@@ -162,6 +165,7 @@ impl Stand {
         let mut samples = vec![vec![Vec::new(); scenario.paths.len()]; count];
         let mut readings = Vec::new();
         let end = cell.end_ns();
+        let (mut tick, turns) = (0, count.div_ceil(AT_ONCE).max(1));
         for (at_ns, step) in time_line(cell) {
             let due = begin.after(Duration::from_nanos(at_ns));
             let now = anabranch_rt::now();
@@ -170,7 +174,12 @@ impl Stand {
                 // The next one is due already: this one would only say the same.
                 Step::Sample if at_ns != end && now.since(due).as_nanos() >= SERIES_NS.into() => {}
                 Step::Sample => {
-                    for (host, into) in self.hosts.iter().zip(&mut samples) {
+                    tick += 1;
+                    let all = at_ns == 0 || at_ns == scenario.run.ramp_ns || at_ns == end;
+                    for (index, (host, into)) in self.hosts.iter().zip(&mut samples).enumerate() {
+                        if !all && !(tick + index).is_multiple_of(turns) {
+                            continue;
+                        }
                         let paths = host.sample()?;
                         into.iter_mut().zip(paths).for_each(|(path, sample)| path.push(sample));
                     }
