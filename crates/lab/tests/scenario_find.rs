@@ -63,7 +63,7 @@ fn a_path_goes_before_a_directory_and_that_before_the_program() {
     assert_eq!(named(&path), Ok(Found::File(file)));
     let folder = dir.join("brownout");
     let refused = named(&folder.display().to_string()).unwrap().read().unwrap_err();
-    assert_eq!(refused.text, "is no regular file");
+    assert_eq!(refused.text, "is no regular file; name one");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

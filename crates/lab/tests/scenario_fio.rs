@@ -69,7 +69,10 @@ fn each_mistake_is_a_sentence_with_its_line() {
             "x.fio:2: bssplit: the percentages of 4k/40:8k/50 add up to 90; \
             they must be 100",
         ),
-        ("rw=read\nverfiy=crc32c", "x.fio:3: verfiy: no such option of fio is known here"),
+        (
+            "rw=read\nverfiy=crc32c",
+            "x.fio:3: verfiy: no such option of fio is known here; leave it out",
+        ),
         ("iodeph=4", "x.fio:2: iodeph: no such option of fio is known here; did you mean iodepth?"),
         ("rw=", "x.fio:2: rw: needs a value"),
         (

@@ -224,7 +224,12 @@ fn a_large_file_is_refused_before_it_is_read() {
         format!("{name}: has 10000000000 bytes, at most 1048576 are read; is it the right file?");
     assert_eq!(file::read(&path).unwrap_err().to_string(), wanted);
     assert_eq!(anabranch_lab::scenario::fio::read(&path).unwrap_err().to_string(), wanted);
-    assert_eq!(file::read(&dir).unwrap_err().text, "is no regular file");
+    assert_eq!(file::read(&dir).unwrap_err().text, "is no regular file; name one");
+    let small = dir.join("small.toml");
+    let load = GOOD.replace("job = [{ rw = \"randread\" }]", "load = { file = \"large.toml\" }");
+    std::fs::write(&small, load).unwrap();
+    let wanted = format!("{}:6: file: {}", small.display(), wanted.replacen(": has", " has", 1));
+    assert_eq!(file::read(&small).unwrap_err().to_string(), wanted, "as a job file");
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(file::read(&path).unwrap_err().text.starts_with("cannot be read: "));
 }

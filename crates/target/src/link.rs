@@ -11,6 +11,7 @@
 //! * `onoff` is congestion: the link carries for `ON`, then nothing for `OFF`, and so on.
 
 mod text;
+pub mod units;
 
 pub use text::ShapeError;
 

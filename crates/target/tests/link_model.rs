@@ -93,6 +93,7 @@ fn the_text_form_round_trips() {
     assert_eq!(shape("rate=10mbps").rate_in, Some(80_000_000));
     assert_eq!(shape(" ").to_string(), "none");
     assert_eq!(shape("large=64KiB:10ms"), shape("large=64k:10ms"));
+    assert_eq!(shape("delay=1m"), shape("delay=60 s"));
 }
 
 #[test]

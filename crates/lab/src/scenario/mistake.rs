@@ -61,7 +61,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, Mistake> {
     // Not even opened unless it is a file: a FIFO would wait for a writer.
     let meta = std::fs::metadata(path).map_err(io)?;
     if !meta.is_file() {
-        return Err(fail("is no regular file".to_owned()));
+        return Err(fail("is no regular file; name one".to_owned()));
     }
     if meta.len() > MAX_FILE_BYTES {
         let bytes = meta.len();

@@ -9,12 +9,9 @@
 //! | `large` | `SIZE:DELAY`, extra delay of commands that move at least SIZE bytes: `64k:10ms` |
 //! | `onoff` | `ON:OFF`, carries for ON, then nothing for OFF: `2s:500ms` |
 //!
-//! Rates: `bit`, `kbit`, `mbit`, `gbit` (also just `k`, `m`, `g`) are powers of 1000 bits;
-//! `bps`, `kbps`, `mbps`, `gbps` are **bytes** per second, as `tc` has it; `KiB/s`, `MiB/s`,
-//! `GiB/s` are powers of 1024 bytes. Sizes: `k`, `m`, `g` and `KiB`, `MiB`, `GiB` are powers
-//! of 1024. `none` (or nothing) is no shaping.
+//! Units: [`units`](super::units). `none` (or nothing) is no shaping.
 
-use super::{Large, OnOff, Shape};
+use super::{Large, OnOff, Shape, units};
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
@@ -139,67 +136,20 @@ fn pair<'a>(key: &str, value: &'a str, wanted: &str) -> Result<(&'a str, &'a str
     value.split_once(':').ok_or_else(|| fail(key, alloc::format!("expected {wanted}")))
 }
 
-/// `NUMBER[.FRACTION]UNIT` times the unit's worth; the fraction keeps six digits.
-fn scaled(value: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let (_, worth) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    if whole.is_empty() || fraction.is_empty() || fraction.len() > 6 {
-        return None;
-    }
-    let whole: u64 = whole.parse().ok()?;
-    let part: u64 = fraction.parse().ok()?;
-    let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
-    let total =
-        u128::from(whole) * u128::from(*worth) + u128::from(part) * u128::from(*worth) / scale;
-    u64::try_from(total).ok()
-}
-
 fn rate(key: &str, value: &str) -> Result<u64, ShapeError> {
-    const UNITS: &[(&str, u64)] = &[
-        ("", 1),
-        ("bit", 1),
-        ("k", 1_000),
-        ("kbit", 1_000),
-        ("m", 1_000_000),
-        ("mbit", 1_000_000),
-        ("g", 1_000_000_000),
-        ("gbit", 1_000_000_000),
-        ("bps", 8),
-        ("kbps", 8_000),
-        ("mbps", 8_000_000),
-        ("gbps", 8_000_000_000),
-        ("kib/s", 8 << 10),
-        ("mib/s", 8 << 20),
-        ("gib/s", 8 << 30),
-    ];
-    scaled(value, UNITS).ok_or_else(|| {
+    units::rate(value).ok_or_else(|| {
         fail(key, alloc::format!("{value} is no rate; write 500mbit, 1.5gbit or 60MiB/s"))
     })
 }
 
 fn time(key: &str, value: &str) -> Result<Duration, ShapeError> {
-    const UNITS: &[(&str, u64)] =
-        &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    scaled(value, UNITS)
-        .or_else(|| (value == "0").then_some(0))
+    units::time_ns(value)
         .map(Duration::from_nanos)
         .ok_or_else(|| fail(key, alloc::format!("{value} is no time; write 250us, 30ms or 1.5s")))
 }
 
 fn size(key: &str, value: &str) -> Result<u64, ShapeError> {
-    const UNITS: &[(&str, u64)] = &[
-        ("", 1),
-        ("b", 1),
-        ("k", 1 << 10),
-        ("kib", 1 << 10),
-        ("m", 1 << 20),
-        ("mib", 1 << 20),
-        ("g", 1 << 30),
-        ("gib", 1 << 30),
-    ];
-    scaled(value, UNITS)
+    units::size(value)
         .ok_or_else(|| fail(key, alloc::format!("{value} is no size; write 4096, 64k or 1MiB")))
 }
 

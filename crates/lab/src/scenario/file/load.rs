@@ -111,7 +111,11 @@ fn job_file(
         }
         Beside::Dir(dir) => {
             let path = dir.join(path);
-            (read_text(&path)?, path.display().to_string())
+            // At the line that names it: it is no place in the job file.
+            let text = read_text(&path).map_err(|mistake| {
+                table.fail("file", format!("{} {}", mistake.file, mistake.text))
+            })?;
+            (text, path.display().to_string())
         }
         Beside::Library => match library::job_file(&name) {
             Some(text) => (text.to_owned(), name.clone()),

@@ -105,8 +105,10 @@ impl Words {
             return Ok(notice);
         }
         if !OPTIONS.contains(&key) {
-            let near = did_you_mean(key, OPTIONS);
-            return Err(format!("no such option of fio is known here{near}"));
+            return Err(match did_you_mean(key, OPTIONS).as_str() {
+                "" => "no such option of fio is known here; leave it out".to_owned(),
+                near => format!("no such option of fio is known here{near}"),
+            });
         }
         let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
             return Err("needs a value".to_owned());
