@@ -22,7 +22,8 @@ tools=(
   /usr/share/doc/fio/examples/fio-rand-read.fio:fio-examples
 )
 e2e=(
-  demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts wire-tshark idle linux-host linux-target
+  demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts fio-against-bench wire-tshark idle
+  linux-host linux-target
 )
 parts=(packages format lints build tests instructions "${e2e[@]}")
 
@@ -88,7 +89,7 @@ for part in "${wanted[@]}"; do
     77) result="NOT RUN" not_run=$((not_run + 1)) ;;
     *) result=FAILED failed=$((failed + 1)) ;;
   esac
-  summary+=("$(printf '%-8s %-14s %4s s' "$result" "$part" $((SECONDS - start)))")
+  summary+=("$(printf '%-8s %-17s %4s s' "$result" "$part" $((SECONDS - start)))")
 done
 
 printf '\n=== summary\n'

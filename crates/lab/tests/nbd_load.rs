@@ -247,6 +247,24 @@ fn errors_of_requests_are_counted_and_slow_the_load_down() {
 }
 
 #[test]
+fn a_pause_ends_even_when_no_buffer_is_free() {
+    let (mut stage, conn) = loaded(job(0, &[4096], 1, false));
+    let mut bytes = stage.take(conn);
+    let seen = requests(&mut bytes);
+    stage.hold = true;
+    stage.say(conn, &reply(&seen[0], errno::EIO));
+    stage.pass(Duration::from_millis(10));
+    let mut bytes = stage.take(conn);
+    let second = requests(&mut bytes);
+    // It has failed while its payload was still on its way out, as far as the driver knows.
+    stage.say(conn, &reply(&second[0], errno::EIO));
+    stage.pass(Duration::from_millis(20));
+    assert!(stage.take(conn).is_empty());
+    stage.release();
+    assert_eq!(requests(&mut stage.take(conn)).len(), 1);
+}
+
+#[test]
 fn negotiations_that_fail_say_why() {
     let size = || option_reply(option_reply::INFO, &export_info(1 << 20, 0));
     let ack = || option_reply(option_reply::ACK, &[]);

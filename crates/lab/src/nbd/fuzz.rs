@@ -140,8 +140,10 @@ impl Stage {
     /// Time passes; all time-outs in it come.
     pub fn pass(&mut self, span: Duration) {
         let end = self.now.after(span);
+        let mut rounds = 0;
         while let Some(at) = self.load.poll_timeout().filter(|&at| at <= end) {
-            assert!(at >= self.now || self.now == end, "a time-out lies ahead");
+            rounds += 1;
+            assert!(rounds < 100_000, "time-outs come to an end");
             self.now = self.now.max(at);
             self.input(Input::Timeout);
         }
