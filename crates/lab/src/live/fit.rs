@@ -2,7 +2,7 @@
 //!
 //! Each step that changes the experiment leaves a sentence for its reader.
 
-use crate::scenario::{Alteration, Arrival, Job, PerOp, Scenario};
+use crate::scenario::{Alteration, Arrival, Job, PathState, PerOp, Scenario};
 use anabranch_target::link::Shape;
 
 /// Of all CPUs together, burners take at most this much, in hundredths.
@@ -108,6 +108,12 @@ fn tell_what_is_left_out(fitted: &mut Fitted) {
     let paths = &fitted.scenario.paths;
     if paths.iter().any(|path| path.node != paths[0].node) {
         let text = "NUMA nodes of paths are left out: all links are loopback, at the same distance";
+        fitted.notes.push(text.to_owned());
+    }
+    let silent = Alteration::State(PathState::Silent);
+    if fitted.scenario.changes.iter().any(|change| change.what == silent) {
+        let text = "silence is noticed when a Keep Alive stays unanswered: after a half to the \
+                    whole of the time that the scenario gives";
         fitted.notes.push(text.to_owned());
     }
 }

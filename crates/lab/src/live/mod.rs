@@ -21,6 +21,7 @@ mod burn;
 mod ceiling;
 mod cpu;
 mod error;
+mod files;
 mod fit;
 mod host;
 mod ports;

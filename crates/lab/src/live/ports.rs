@@ -1,6 +1,7 @@
 //! The embedded target: a shaped port per path, one namespace in memory.
 
 use super::LiveError;
+use super::files;
 use super::wires::{self, Side, Wires};
 use crate::scenario::{self, AnaState, Brownout, Distribution, PathState, Scenario};
 use anabranch_proto::machine::{Endpoint, WorkerId};
@@ -224,5 +225,8 @@ fn config(scenario: &Scenario, wired: bool) -> Result<TargetConfig, LiveError> {
     };
     let queues = u16::try_from(scenario.hosts.workers).unwrap_or(u16::MAX);
     config.limits.io_queues = config.limits.io_queues.max(queues);
+    // While a host connects anew, its old connections may still be closing.
+    let connections = u32::try_from(files::connections(scenario) * 2).unwrap_or(u32::MAX);
+    config.limits.connections = config.limits.connections.max(connections);
     Ok(config)
 }

@@ -3,6 +3,7 @@
 use super::LiveError;
 use super::burn::Burners;
 use super::cpu::{Names, Reading};
+use super::files;
 use super::host::{DEVICE, LiveHost, open_requests};
 use super::ports::{Ports, wire_state};
 use super::wires::Wires;
@@ -65,6 +66,7 @@ impl Stand {
         let names = Names { hosts: name("h"), target: name("t") };
         let open = open_bytes(scenario);
         let all = open.saturating_mul(u64::from(scenario.hosts.count));
+        files::allow(scenario)?;
         let wires = wired.then(|| Wires::set_up(session, scenario.paths.len())).transpose()?;
         let ports = Ports::start(scenario, &names.target, pool(all), wires)?;
         let mut stand = Stand { ports, hosts: Vec::new(), names, burner_name: name("b") };

@@ -52,7 +52,10 @@ impl Wires {
         remove_stale();
         let name = |side: &str| format!("{PREFIX}{}-{session}-{side}", std::process::id());
         let wires = Wires { hosts: name("h"), target: name("t") };
-        run("ip", &["netns", "add", &wires.hosts])?;
+        run("ip", &["netns", "add", &wires.hosts]).map_err(|error| LiveError::Option {
+            name: "kernel-shaping",
+            why: format!("it needs root and the commands ip and tc ({error})"),
+        })?;
         run("ip", &["netns", "add", &wires.target])?;
         for path in 0..paths {
             let device = device(path);
@@ -191,7 +194,7 @@ fn remove_stale() {
 /// Runs a command to its end.
 fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
     let failed = |why: &dyn std::fmt::Display| {
-        LiveError::failed(format!("kernel shaping: {program} {}", args.join(" ")), why)
+        LiveError::failed(format!("{program} {}", args.join(" ")), why)
     };
     let mut child = Command::new(program)
         .args(args)
@@ -248,6 +251,6 @@ mod tests {
     fn a_command_that_fails_is_named_with_what_it_said() {
         let error = run("ip", &["no-such-object"]).expect_err("there is no such object");
         let text = error.to_string();
-        assert!(text.starts_with("kernel shaping: ip no-such-object: "), "{text}");
+        assert!(text.starts_with("ip no-such-object: "), "{text}");
     }
 }
