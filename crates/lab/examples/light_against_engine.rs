@@ -1,13 +1,16 @@
 //! Scenarios in both simulations, and by how much they differ, in points of percent of the physical
-//! limit. `cargo run --release -p anabranch-lab --example light_against_engine [WINDOW [NAME…]]`
+//! limit.
+//! `cargo run --release -p anabranch-lab --example light_against_engine [WINDOW [SEEDS [NAME…]]]`
 //!
 //! WINDOW is the length of the window in milliseconds (the scenario's own when 0), with a ramp of a
-//! third of it. Without names every scenario of the library is run.
+//! third of it; SEEDS how many runs the means are of (1). Without names every scenario of the
+//! library is run; a word with an equals sign (`=latency`) picks variants that begin so. Behind the
+//! means stands the standard deviation of one run.
 
 use anabranch_lab::cell::Cell;
 use anabranch_lab::figures::Figures;
 use anabranch_lab::limit::limit_of_window;
-use anabranch_lab::scenario::{Scenario, file};
+use anabranch_lab::scenario::{Problem, Scenario, Variant, file};
 use anabranch_lab::{engine, light};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -39,17 +42,52 @@ fn shorten(scenario: &mut Scenario, window_ms: u64) {
     scenario.changes.retain(|change| change.at_ns < window_ns);
 }
 
+/// Mean and standard deviation.
+fn spread(of: &[f64]) -> (f64, f64) {
+    let mean = of.iter().sum::<f64>() / of.len() as f64;
+    let squares: f64 = of.iter().map(|one| (one - mean) * (one - mean)).sum();
+    (mean, (squares / (of.len().max(2) - 1) as f64).sqrt())
+}
+
+/// One row of the table.
+fn compare(scenario: &Scenario, variant: &Variant, seeds: u64) -> Result<(), Problem> {
+    let (mut in_light, mut in_engine) = (Vec::new(), Vec::new());
+    let (mut ios, mut errors, mut took) = (0, 0, 0.0);
+    for seed in 1..=seeds {
+        let cell = Cell { scenario, variant, seed };
+        in_light.push(percent(&light::run(cell)?, cell));
+        let began = Instant::now();
+        let engine = engine::run(cell)?;
+        took += began.elapsed().as_secs_f64();
+        in_engine.push(percent(&engine, cell));
+        ios += engine.books.requests_ended;
+        errors += engine.errors;
+    }
+    let ((light, light_dev), (engine, engine_dev)) = (spread(&in_light), spread(&in_engine));
+    println!(
+        "{:<25} {:<30} {light:>7.2} {light_dev:>5.2} {engine:>7.2} {engine_dev:>5.2} {:>7.2} \
+         {ios:>8} {:>7.0} {errors:>3}",
+        scenario.name,
+        variant.name,
+        engine - light,
+        ios as f64 / took,
+    );
+    Ok(())
+}
+
 fn main() {
     let mut words = std::env::args().skip(1);
-    let window_ms: u64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    let mut wanted: Vec<String> = words.collect();
+    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+    let (window_ms, seeds) = (number().unwrap_or(0), number().unwrap_or(1).max(1));
+    let (picks, mut wanted): (Vec<String>, Vec<String>) =
+        words.partition(|word| word.starts_with('='));
     let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     if wanted.is_empty() {
         wanted = names(&root);
     }
     println!(
-        "{:<26} {:<24} {:>7} {:>7} {:>7} {:>9} {:>9} {:>7}",
-        "scenario", "variant", "light", "engine", "differ", "I/Os", "I/Os/s", "errors"
+        "{:<25} {:<30} {:>7} {:>5} {:>7} {:>5} {:>7} {:>8} {:>7} {:>3}",
+        "scenario", "variant", "light", "dev", "engine", "dev", "differ", "I/Os", "I/Os/s", "bad"
     );
     for name in wanted {
         let mut scenario = match file::read(&root.join(format!("{name}.toml"))) {
@@ -60,25 +98,13 @@ fn main() {
             shorten(&mut scenario, window_ms);
         }
         for variant in &scenario.variants {
-            let cell = Cell { scenario: &scenario, variant, seed: 1 };
-            let began = Instant::now();
-            let (light, engine) = match (light::run(cell), engine::run(cell)) {
-                (Ok(light), Ok(engine)) => (light, engine),
-                (Err(problem), _) | (_, Err(problem)) => {
-                    println!("{name:<26} {:<24} {problem}", variant.name);
-                    continue;
-                }
-            };
-            let took = began.elapsed().as_secs_f64();
-            let (in_light, in_engine) = (percent(&light, cell), percent(&engine, cell));
-            let ios = engine.books.requests_ended;
-            println!(
-                "{name:<26} {:<24} {in_light:>7.2} {in_engine:>7.2} {:>7.2} {ios:>9} {:>9.0} {:>7}",
-                variant.name,
-                in_engine - in_light,
-                ios as f64 / took,
-                engine.errors
-            );
+            let picked = |pick: &String| variant.name.starts_with(pick.trim_start_matches('='));
+            if !picks.is_empty() && !picks.iter().any(picked) {
+                continue;
+            }
+            if let Err(problem) = compare(&scenario, variant, seeds) {
+                println!("{name:<25} {:<30} {problem}", variant.name);
+            }
         }
     }
 }

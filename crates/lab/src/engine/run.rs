@@ -3,6 +3,7 @@
 use super::checked::Checked;
 use super::setup::{self, DEVICE, GROUP};
 use super::stamp::Ledger;
+use super::stolen::Stolen;
 use super::store::Store;
 use super::world::{TRAVEL_NS, World};
 use crate::cell::Cell;
@@ -12,6 +13,7 @@ use crate::generator::{
 };
 use crate::scenario::{Alteration, PathState, Problem};
 use anabranch_host::event::HostEvent;
+use anabranch_host::load::Charged;
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{HostSnapshot, Reply, Verb};
 use anabranch_host::{Event, Worker};
@@ -23,6 +25,8 @@ use std::rc::Rc;
 /// How long one step of the setup may take in virtual time, and the end of the run.
 const PATIENCE_NS: u64 = 300_000_000_000;
 const STEP_NS: u64 = 100_000;
+/// After the hosts have shut down: what connections may take to end.
+const CLOSING_NS: u64 = 10_000_000_000;
 
 type Host = Worker<Checked<Generator>>;
 type HostVerb = Verb<GeneratorVerb>;
@@ -190,11 +194,15 @@ impl<'a> Engine<'a> {
         }
         self.world.run_until(begin.ns() - 1);
         self.shape_all()?;
+        let thefts = crate::scenario::Stolen::of_workers(cell.scenario, cell.seed);
+        self.world.steal(Stolen::new(thefts, cell.workers() + 1, begin.ns()));
         let samples = self.pass(begin)?;
         self.calm_down()?;
         let hosts = self.collect()?;
         let mut figures = assemble(cell, begin, &hosts, &samples, None);
         figures.errors += self.ledger.borrow().errors().0;
+        (figures.books.charged_commands, figures.books.charged_bytes) = self.charged()?;
+        self.shut_down()?;
         Ok(figures)
     }
 
@@ -270,6 +278,7 @@ impl<'a> Engine<'a> {
 
     /// Whatever is still open ends quickly.
     fn calm_down(&mut self) -> Result<(), Problem> {
+        self.world.steal(Stolen::default());
         for port in 0..self.cell.scenario.paths.len() as u16 {
             self.target(TargetVerb::Restore { port })?;
             self.target(TargetVerb::Shape { port, shape: Shape::default() })?;
@@ -278,6 +287,38 @@ impl<'a> Engine<'a> {
             self.target(TargetVerb::Ana { port, group: GROUP, state })?;
         }
         self.target(TargetVerb::Service(None))
+    }
+
+    /// What the load counters of all policies still hold: commands, bytes.
+    fn charged(&mut self) -> Result<(u64, u64), Problem> {
+        let (mut commands, mut bytes) = (0, 0);
+        for reply in self.ask(|| Verb::Snapshot)? {
+            let Reply::Snapshot(snapshot) = reply else { continue };
+            let heads = snapshot.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+            for path in heads.flat_map(|head| &head.paths) {
+                let Charged { controller, path, queue_pairs, workers, bytes: open } = path.charged;
+                let counts = [controller, path, queue_pairs, workers];
+                commands += counts.into_iter().map(u64::from).sum::<u64>();
+                bytes += open;
+            }
+        }
+        Ok((commands, bytes))
+    }
+
+    /// An orderly end, after which nobody holds a buffer.
+    fn shut_down(&mut self) -> Result<(), Problem> {
+        for reply in self.ask(|| Verb::Shutdown)? {
+            if !matches!(reply, Reply::ShutDown { unanswered: 0 }) {
+                return Err(failed(format!("a host does not shut down in order: {reply:?}")));
+            }
+        }
+        self.run_for(CLOSING_NS);
+        match self.world.buffers() {
+            (0, 0) => Ok(()),
+            (host, target) => Err(failed(format!(
+                "buffers were not given back: {host} of the hosts, {target} of the target"
+            ))),
+        }
     }
 
     fn collect(&mut self) -> Result<Vec<HostFigures>, Problem> {

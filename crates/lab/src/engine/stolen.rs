@@ -1,44 +1,38 @@
-//! Time that workers do not have.
+//! Which engines burners keep from working, and until when.
 
-/// When each worker is kept from working.
+use crate::scenario;
+
+/// The stretches of all data workers. Control workers are spared: they carry no load.
 #[derive(Debug, Default)]
 pub(super) struct Stolen {
-    workers: Vec<Vec<Theft>>,
-}
-
-/// One thief: from `first_ns` on it takes `burst_ns` of every `period_ns`.
-#[derive(Clone, Copy, Debug)]
-struct Theft {
-    first_ns: u64,
-    burst_ns: u64,
-    period_ns: u64,
+    /// Host by host.
+    workers: Vec<scenario::Stolen>,
+    /// Of one host, the control worker included.
+    group: usize,
+    /// What the stretches count from.
+    begin_ns: u64,
 }
 
 impl Stolen {
-    /// Whether anything is stolen.
+    pub(super) fn new(workers: Vec<scenario::Stolen>, group: usize, begin_ns: u64) -> Stolen {
+        Stolen { workers, group, begin_ns }
+    }
+
+    /// Whether anything is stolen at all.
     #[inline]
     pub(super) fn any(&self) -> bool {
         !self.workers.is_empty()
     }
 
-    /// When a worker can work at the earliest, from `now` on.
+    /// When an engine can work at the earliest, from `now_ns` on.
     #[inline]
-    pub(super) fn free_at(&self, node: u32, now: u64) -> u64 {
-        let Some(thefts) = self.workers.get(node as usize) else { return now };
-        let mut at = now;
-        loop {
-            let before = at;
-            for theft in thefts {
-                if at >= theft.first_ns {
-                    let since = (at - theft.first_ns) % theft.period_ns;
-                    if since < theft.burst_ns {
-                        at += theft.burst_ns - since;
-                    }
-                }
-            }
-            if at == before {
-                return at;
-            }
+    pub(super) fn free_at(&self, node: u32, now_ns: u64) -> u64 {
+        if !self.any() || now_ns < self.begin_ns {
+            return now_ns;
         }
+        let (host, worker) = (node as usize / self.group, node as usize % self.group);
+        let Some(worker) = worker.checked_sub(1) else { return now_ns };
+        let stolen = self.workers.get(host * (self.group - 1) + worker);
+        stolen.map_or(now_ns, |stolen| self.begin_ns + stolen.free_at(now_ns - self.begin_ns))
     }
 }

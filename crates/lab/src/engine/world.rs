@@ -8,8 +8,8 @@ use super::net::{Batch, End, EndState, Piece, Stream};
 use super::stolen::Stolen;
 use super::store::Store;
 use anabranch_proto::machine::{
-    Buffers, CloseCause, CloseHow, ConnId, DiskId, Endpoint, Input, ListenerId, Machine, Output,
-    SystemError, Time, VerbId, WorkerId,
+    BufRef, Buffers, CloseCause, CloseHow, ConnId, DiskId, Endpoint, Input, ListenerId, Machine,
+    Output, SystemError, Time, VerbId, WorkerId,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -446,13 +446,7 @@ impl<H: Machine, T: Machine> World<H, T> {
 
     /// Puts a large payload straight into the receiver's buffer, if it named one: of each block
     /// only the stamp, the rest is never looked at.
-    fn place(
-        &mut self,
-        stream: u32,
-        serial: u32,
-        end: usize,
-        from: anabranch_proto::machine::BufRef,
-    ) -> bool {
+    fn place(&mut self, stream: u32, serial: u32, end: usize, from: BufRef) -> bool {
         let Some(s) = self.core.stream(stream, serial) else { return true };
         let this = &mut s.ends[end];
         if this.state != EndState::Open {
@@ -528,6 +522,9 @@ fn cast<'a, V, M>(input: Input<'a, Never, Never>) -> Input<'a, V, M> {
     }
 }
 
+/// What takes an engine's mail to its group.
+type Posting<HM, M> = dyn Fn(&mut Core<HM>, WorkerId, M);
+
 /// One input, then all outputs. Batches are pulled by [`flush`].
 #[allow(clippy::too_many_arguments, reason = "the parts of the world that an engine may touch")]
 #[inline]
@@ -538,7 +535,7 @@ fn drive<M: Machine, HM>(
     input: Input<'_, M::Verb, M::Mail>,
     memory: &mut Memory,
     loose: &mut VecDeque<Loose<M::Reply, M::Event>>,
-    mail: &dyn Fn(&mut Core<HM>, WorkerId, M::Mail),
+    mail: &Posting<HM, M::Mail>,
     mut store: Option<&mut Store>,
 ) {
     machine.handle(Time::from_ns(core.now), input, memory);

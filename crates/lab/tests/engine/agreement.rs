@@ -1,0 +1,80 @@
+//! The light simulation and the engine simulation say the same about a policy.
+//!
+//! Each scenario of the list runs in both, every variant, for a short time; what they reach of the
+//! physical limit must not differ by more than two points. Left out are
+//!
+//! - the variants of `latency`: each of its windows follows from the one before, so that runs part
+//!   for good at the first sample that differs by a nanosecond. Their means over many seeds agree
+//!   (see the example `light_against_engine`), which takes too long here;
+//! - brownouts at low depth: a few commands out of a hundred decide, and each simulation draws its
+//!   own.
+
+use super::rig::*;
+use anabranch_lab::cell::Cell;
+use anabranch_lab::figures::Figures;
+use anabranch_lab::light;
+use anabranch_lab::limit::limit_of_window;
+use anabranch_lab::scenario::{Scenario, file};
+use std::path::Path;
+
+/// Scenarios with their windows in milliseconds.
+const SCENARIOS: [(&str, u64); 16] = [
+    ("accounting-512k", 400),
+    ("biased-congested-write", 600),
+    ("biased-write", 150),
+    ("delay-30ms-read", 300),
+    ("delay-30ms-rw", 300),
+    ("eight-unequal", 40),
+    ("exponential-service", 100),
+    ("grid-2013-1x1", 30),
+    ("grid-2013-4x128", 20),
+    ("low-queue-depth", 100),
+    ("open-loop-90", 100),
+    ("service-time-4k", 150),
+    ("service-time-mixed", 300),
+    ("size-delay-read", 100),
+    ("symmetric-read", 100),
+    ("twenty-to-one", 50),
+];
+
+/// Points of percent of the limit.
+const TOLERANCE: f64 = 2.0;
+
+fn percent(figures: &Figures, cell: Cell<'_>) -> f64 {
+    let limit = limit_of_window(cell);
+    figures.bytes_per_second() as f64 * 100.0 / limit.bytes_per_second as f64
+}
+
+fn shortened(name: &str, window_ms: u64) -> Scenario {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let loaded = file::read(&root.join(format!("{name}.toml")));
+    let mut scenario = loaded.unwrap_or_else(|mistake| panic!("{mistake}")).scenario;
+    scenario.run.window_ns = window_ms * 1_000_000;
+    scenario.run.ramp_ns = window_ms * 1_000_000 / 3;
+    let window_ns = scenario.run.window_ns;
+    scenario.changes.retain(|change| change.at_ns < window_ns);
+    scenario
+}
+
+#[test]
+fn both_simulations_agree_within_two_points() {
+    println!("{:<25} {:<26} {:>7} {:>7} {:>7}", "scenario", "variant", "light", "engine", "differ");
+    let mut apart = Vec::new();
+    for (name, window_ms) in SCENARIOS {
+        let scenario = shortened(name, window_ms);
+        for variant in scenario.variants.iter().filter(|v| !v.name.starts_with("latency")) {
+            let cell = Cell { scenario: &scenario, variant, seed: 1 };
+            let in_light = percent(&light::run(cell).expect("the light simulation runs"), cell);
+            let in_engine = percent(&run(&scenario, &variant.name, 1), cell);
+            let differ = in_engine - in_light;
+            println!(
+                "{name:<25} {:<26} {in_light:>7.2} {in_engine:>7.2} {differ:>7.2}",
+                variant.name
+            );
+            if differ.abs() > TOLERANCE {
+                apart.push(format!("{name}, {}: {in_light:.2} {in_engine:.2}", variant.name));
+            }
+        }
+    }
+    assert!(apart.is_empty(), "{apart:#?}");
+}

@@ -1,0 +1,97 @@
+//! Hosts, workers, and the time they have.
+
+use super::rig::*;
+use anabranch_lab::adapt::jain_ppm;
+
+#[test]
+fn hosts_share_a_port_evenly() {
+    let text = r#"
+[run]
+ramp = "100ms"
+window = "400ms"
+[host]
+count = 5
+workers = 1
+[[path]]
+name = "a"
+rate = "100MiB/s"
+[[path]]
+name = "b"
+rate = "50MiB/s"
+[[job]]
+rw = "randread"
+bs = "4k"
+iodepth = 8
+"#;
+    let figures = run(&scenario(text), "service-time tuned", 1);
+    assert_eq!(figures.hosts.len(), 5);
+    assert!(jain_ppm(&figures.hosts) > 990_000, "{:?}", figures.hosts);
+    // 150 MiB/s, with 48 bytes of headers for 4096.
+    let most = (150 << 20) / 4144 * 4096 / 10 * 4;
+    assert!((most * 95 / 100..=most).contains(&figures.bytes), "{} of {most}", figures.bytes);
+}
+
+fn one_at_a_time(burner: &str) -> u64 {
+    let text = format!(
+        r#"
+[run]
+ramp = "100ms"
+window = "1s"
+[host]
+workers = 1
+[target]
+read = "100us"
+[[path]]
+name = "a"
+delay = "100us"
+[[job]]
+rw = "randread"
+bs = "4k"
+iodepth = 1
+{burner}
+"#
+    );
+    run(&scenario(&text), "round-robin", 1).requests
+}
+
+#[test]
+fn burners_take_time_from_workers() {
+    let free = one_at_a_time("");
+    // 200 us each and a little travel.
+    assert!((4950..=5000).contains(&free), "{free}");
+    let burnt = one_at_a_time(
+        "[[job]]\nname = \"burn\"\nioengine = \"cpuio\"\ncpuload = 50\ncpuchunks = \"2ms\"\n",
+    );
+    // Of each 4 ms, 2 are stolen; a request that waits at their end takes its 200 us after it.
+    let share = burnt * 100 / free;
+    assert!((48..=58).contains(&share), "{burnt} of {free}");
+}
+
+#[test]
+fn open_loops_and_rates_ask_for_what_they_say() {
+    let text = r#"
+[run]
+ramp = "100ms"
+window = "1s"
+[[path]]
+name = "a"
+rate = "100MiB/s"
+[[path]]
+name = "b"
+rate = "100MiB/s"
+[[job]]
+rw = "randread"
+bs = "4k"
+poisson_iops = 5000
+[[job]]
+rw = "randwrite"
+bs = "8k"
+rate_iops = 1000
+iodepth = 4
+"#;
+    let figures = run(&scenario(text), "queue-depth", 1);
+    let [reads, writes, _] = figures.classes.each_ref().map(|class| class.requests());
+    // The standard deviation of the open loop is 71.
+    assert!((4700..5300).contains(&reads), "{reads}");
+    assert!((990..=1010).contains(&writes), "{writes}");
+}
