@@ -21,6 +21,7 @@
 //! [`Figures::hash`] on every machine.
 
 mod checked;
+mod core;
 mod memory;
 mod net;
 mod run;
@@ -30,12 +31,12 @@ mod stolen;
 mod store;
 mod world;
 
+pub use self::core::TRAVEL_NS;
 use crate::cell::Cell;
 use crate::figures::Figures;
 use crate::scenario::Problem;
 pub use run::Engine;
 pub use setup::RECONNECT_DELAY;
-pub use world::TRAVEL_NS;
 
 /// Runs one cell.
 ///

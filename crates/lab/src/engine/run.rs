@@ -1,11 +1,12 @@
 //! One run: everything is set up, the load begins, what the scenario plans happens, figures.
 
 use super::checked::Checked;
+use super::core::TRAVEL_NS;
 use super::setup::{self, DEVICE, GROUP};
 use super::stamp::Ledger;
 use super::stolen::Stolen;
 use super::store::Store;
-use super::world::{TRAVEL_NS, World};
+use super::world::World;
 use crate::cell::Cell;
 use crate::figures::{Figures, SERIES_NS};
 use crate::generator::{

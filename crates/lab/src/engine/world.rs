@@ -3,123 +3,20 @@
 //! Everything travels for [`TRAVEL_NS`], so that one queue in the order of time holds nearly all
 //! that happens; only timers, and what stolen processor time puts off, need a heap.
 
+use super::core::{Core, Due, Late, Node};
 use super::memory::Memory;
-use super::net::{Batch, End, EndState, Piece, Stream};
+use super::net::{Batch, EndState, Piece};
 use super::stolen::Stolen;
 use super::store::Store;
 use anabranch_proto::machine::{
-    BufRef, Buffers, CloseCause, CloseHow, ConnId, DiskId, Endpoint, Input, ListenerId, Machine,
-    Output, SystemError, Time, VerbId, WorkerId,
+    BufRef, Buffers, CloseCause, DiskId, Endpoint, Input, ListenerId, Machine, Output, SystemError,
+    Time, VerbId, WorkerId,
 };
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::mem::take;
 
-/// How long everything travels: batches, ends of connections, mail between workers.
-pub const TRAVEL_NS: u64 = 50;
-
 /// Payload from here on goes from buffer to buffer, the receiver's own being named in its hint.
 const LARGE: u32 = 16 << 10;
-
-/// What is due.
-enum Due<M> {
-    /// A batch of this end arrives.
-    Arrive {
-        stream: u32,
-        serial: u32,
-        end: u8,
-    },
-    /// A batch of this end has arrived.
-    Sent {
-        stream: u32,
-        serial: u32,
-        end: u8,
-    },
-    /// This end sends nothing more.
-    Fin {
-        stream: u32,
-        serial: u32,
-        end: u8,
-    },
-    /// A connection is set up, or refused.
-    Established {
-        stream: u32,
-        serial: u32,
-    },
-    /// This end is over.
-    Over {
-        stream: u32,
-        serial: u32,
-        end: u8,
-        cause: CloseCause,
-    },
-    Mail {
-        node: u32,
-        from: WorkerId,
-        mail: M,
-    },
-    Timeout {
-        node: u32,
-    },
-}
-
-struct Queued<M> {
-    at: u64,
-    due: Due<M>,
-}
-
-/// Put off: a worker's time was stolen.
-struct Late<M> {
-    at: u64,
-    order: u64,
-    due: Due<M>,
-}
-
-impl<M> PartialEq for Late<M> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl<M> Eq for Late<M> {}
-impl<M> PartialOrd for Late<M> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<M> Ord for Late<M> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.at, other.order).cmp(&(self.at, self.order))
-    }
-}
-
-/// What is known of an engine here.
-#[derive(Default)]
-struct Node {
-    /// Streams that it opened, by connection.
-    opened: Vec<Option<u32>>,
-    /// The earliest of its timers on the heap.
-    timer: Option<u64>,
-    /// Connections that have asked to send since the last batches were pulled.
-    touched: Vec<ConnId>,
-}
-
-/// What does not depend on the engines' types.
-struct Core<M> {
-    now: u64,
-    queue: VecDeque<Queued<M>>,
-    late: BinaryHeap<Late<M>>,
-    order: u64,
-    timers: BinaryHeap<Reverse<(u64, u32)>>,
-    nodes: Vec<Node>,
-    streams: Vec<Option<Box<Stream>>>,
-    free: Vec<u32>,
-    serial: u32,
-    listeners: Vec<(ListenerId, Endpoint)>,
-    /// The target: behind all workers.
-    target: u32,
-    /// Workers of one host, the control worker included.
-    group: u32,
-}
 
 /// What an engine has said, that the world answers at once.
 enum Loose<R, E> {
@@ -523,7 +420,7 @@ fn cast<'a, V, M>(input: Input<'a, Never, Never>) -> Input<'a, V, M> {
 }
 
 /// What takes an engine's mail to its group.
-type Posting<HM, M> = dyn Fn(&mut Core<HM>, WorkerId, M);
+type Posting<'a, HM, M> = dyn Fn(&mut Core<HM>, WorkerId, M) + 'a;
 
 /// One input, then all outputs. Batches are pulled by [`flush`].
 #[allow(clippy::too_many_arguments, reason = "the parts of the world that an engine may touch")]
@@ -535,7 +432,7 @@ fn drive<M: Machine, HM>(
     input: Input<'_, M::Verb, M::Mail>,
     memory: &mut Memory,
     loose: &mut VecDeque<Loose<M::Reply, M::Event>>,
-    mail: &Posting<HM, M::Mail>,
+    mail: &Posting<'_, HM, M::Mail>,
     mut store: Option<&mut Store>,
 ) {
     machine.handle(Time::from_ns(core.now), input, memory);
@@ -598,153 +495,5 @@ fn flush<M: Machine, HM>(core: &mut Core<HM>, node: u32, machine: &mut M, memory
     core.nodes[node as usize].touched = touched;
     if let Some(at) = machine.poll_timeout() {
         core.timer_at(node, at.ns());
-    }
-}
-
-impl<HM> Core<HM> {
-    #[inline]
-    fn after(&mut self, due: Due<HM>) {
-        self.queue.push_back(Queued { at: self.now + TRAVEL_NS, due });
-    }
-
-    #[inline]
-    fn timer_at(&mut self, node: u32, at: u64) {
-        let at = at.max(self.now);
-        let timer = &mut self.nodes[node as usize].timer;
-        if timer.is_none_or(|known| at < known) {
-            *timer = Some(at);
-            self.timers.push(Reverse((at, node)));
-        }
-    }
-
-    fn due_timer(&mut self) -> Option<Due<HM>> {
-        let Reverse((at, node)) = self.timers.pop()?;
-        let timer = &mut self.nodes[node as usize].timer;
-        if *timer != Some(at) {
-            // An earlier one has been set since, and has set this anew if it still counts.
-            return None;
-        }
-        *timer = None;
-        Some(Due::Timeout { node })
-    }
-
-    fn mail(&mut self, from: u32, to: WorkerId, mail: HM) {
-        let first = from - from % self.group;
-        let node = first + u32::from(to.0);
-        self.after(Due::Mail { node, from: WorkerId((from - first) as u16), mail });
-    }
-
-    /// Who is given what is due.
-    fn receiver(&self, due: &Due<HM>) -> Option<u32> {
-        let end_of = |stream: u32, serial: u32, end: usize| {
-            let stream = self.streams[stream as usize].as_deref();
-            stream.filter(|s| s.serial == serial).map(|s| s.ends[end].node)
-        };
-        match *due {
-            Due::Arrive { stream, serial, end } => end_of(stream, serial, 1 - usize::from(end)),
-            Due::Sent { stream, serial, end } | Due::Over { stream, serial, end, .. } => {
-                end_of(stream, serial, end.into())
-            }
-            Due::Established { stream, serial } => end_of(stream, serial, 0),
-            Due::Mail { node, .. } | Due::Timeout { node } => Some(node),
-            Due::Fin { .. } => None,
-        }
-    }
-
-    #[inline]
-    fn stream(&mut self, stream: u32, serial: u32) -> Option<&mut Stream> {
-        self.streams[stream as usize].as_deref_mut().filter(|s| s.serial == serial)
-    }
-
-    fn known(&mut self, stream: u32, serial: u32) -> bool {
-        self.stream(stream, serial).is_some()
-    }
-
-    /// Which end of which stream a connection of an engine is.
-    #[inline]
-    fn place_of(&self, node: u32, conn: ConnId) -> Option<(u32, usize)> {
-        if conn.is_accepted() {
-            // Named by its place, which another stream gets only after `Closed`.
-            let stream = self.streams.get(conn.index() as usize)?.as_deref()?;
-            return (stream.ends[1].conn == conn).then_some((conn.index(), 1));
-        }
-        let opened = self.nodes[node as usize].opened.get(conn.index() as usize);
-        opened.copied().flatten().map(|stream| (stream, 0))
-    }
-
-    fn with_end(&mut self, node: u32, conn: ConnId, change: impl FnOnce(&mut End)) {
-        if let Some((stream, end)) = self.place_of(node, conn)
-            && let Some(stream) = self.streams[stream as usize].as_deref_mut()
-        {
-            change(&mut stream.ends[end]);
-        }
-    }
-
-    fn connect(&mut self, node: u32, conn: ConnId, to: Endpoint) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.streams.push(None);
-            self.streams.len() as u32 - 1
-        });
-        self.serial = self.serial.wrapping_add(1);
-        let serial = self.serial;
-        let ends = [End::new(node, conn), End::new(self.target, ConnId::accepted(place))];
-        self.streams[place as usize] = Some(Box::new(Stream { ends, to, serial }));
-        let opened = &mut self.nodes[node as usize].opened;
-        let index = conn.index() as usize;
-        if opened.len() <= index {
-            opened.resize(index + 1, None);
-        }
-        opened[index] = Some(place);
-        self.after(Due::Established { stream: place, serial });
-    }
-
-    fn resume(&mut self, node: u32, conn: ConnId) {
-        let Some((stream, end)) = self.place_of(node, conn) else { return };
-        let Some(s) = self.streams[stream as usize].as_deref_mut() else { return };
-        s.ends[end].paused = false;
-        let (serial, other) = (s.serial, 1 - end);
-        if take(&mut s.ends[other].parked) {
-            self.after(Due::Arrive { stream, serial, end: other as u8 });
-        }
-    }
-
-    fn close(&mut self, node: u32, conn: ConnId, how: CloseHow) {
-        let Some((stream, end)) = self.place_of(node, conn) else { return };
-        let Some(s) = self.streams[stream as usize].as_deref_mut() else { return };
-        if how == CloseHow::Graceful && s.ends[end].state == EndState::Open {
-            s.ends[end].state = EndState::Closing;
-            // What the engine still has is pulled before the end goes out.
-            self.nodes[node as usize].touched.push(conn);
-            return;
-        }
-        self.end_over(stream, end, CloseCause::Requested);
-        self.end_over(stream, 1 - end, CloseCause::Failed(SystemError::RESET));
-    }
-
-    /// An orderly end goes out when everything before it has.
-    fn fin_if_done(&mut self, stream: u32, serial: u32, end: usize) {
-        let Some(s) = self.stream(stream, serial) else { return };
-        let this = &s.ends[end];
-        if this.state == EndState::Closing && !this.sending && !this.wants_transmit {
-            self.after(Due::Fin { stream, serial, end: end as u8 });
-        }
-    }
-
-    /// An end is over: what it had on its way is dropped, `Closed` follows.
-    fn end_over(&mut self, stream: u32, end: usize, cause: CloseCause) {
-        let Some(s) = self.streams[stream as usize].as_deref_mut() else { return };
-        let serial = s.serial;
-        let this = &mut s.ends[end];
-        if this.state == EndState::Over {
-            return;
-        }
-        let unheard = this.state == EndState::Connecting && end == 1;
-        this.state = EndState::Over;
-        this.hint = None;
-        if unheard {
-            this.told = true;
-            return;
-        }
-        self.after(Due::Over { stream, serial, end: end as u8, cause });
     }
 }
