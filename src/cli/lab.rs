@@ -1,4 +1,4 @@
-//! `lab list`, `lab run` and `lab compare`.
+//! `lab list`, `lab run`, `lab compare` and `lab report`.
 
 mod cells;
 mod compare;
@@ -6,6 +6,7 @@ mod list;
 mod live;
 mod plan;
 mod progress;
+mod report;
 mod run;
 mod table;
 
@@ -19,6 +20,7 @@ pub(super) fn run(global: &Global, lab: &Lab) -> Result<(), Failure> {
         LabVerb::List { dir } => list::run(global, dir.as_deref()),
         LabVerb::Run(options) => run::run(global, options),
         LabVerb::Compare(options) => compare::run(global, options),
+        LabVerb::Report(options) => report::run(global, options),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod live;
 pub mod load;
 pub mod nbd;
 pub mod pace;
+pub mod report;
 pub mod reproduction;
 pub mod result;
 pub mod rng;

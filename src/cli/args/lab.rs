@@ -27,6 +27,8 @@ pub enum LabVerb {
     Run(LabRun),
     /// Compare two results: exit status 1 if anything of B is worse than in A
     Compare(LabCompare),
+    /// Tell results in one HTML file that opens without a network
+    Report(LabReport),
 }
 
 /// Options of `lab run`.
@@ -66,6 +68,17 @@ pub struct LabRun {
     /// Live only: links are shaped by the kernel, in network namespaces; needs root
     #[arg(long)]
     pub kernel_shaping: bool,
+}
+
+/// Options of `lab report`.
+#[derive(Args, Clone, Debug)]
+pub struct LabReport {
+    /// A results directory
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The file that is written [default: report.html in DIR]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// Options of `lab compare`.

@@ -5,7 +5,7 @@ pub mod compare;
 pub mod csv;
 pub mod environment;
 pub mod fio;
-mod slug;
+pub(crate) mod slug;
 pub mod stats;
 pub mod store;
 pub mod summary;

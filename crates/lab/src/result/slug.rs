@@ -8,7 +8,7 @@ const LONGEST: usize = 200;
 /// beginning is written that way too. Different names have different ones; a name that becomes too
 /// long ends in its hash.
 #[must_use]
-pub(super) fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (place, byte) in name.bytes().enumerate() {
         match byte {
