@@ -25,7 +25,7 @@ macro_rules! entrances {
             bufs: &mut dyn Buffers,
         ) {
             engine.handle(now, input, bufs);
-            // Something to do behind the call, or it becomes a jump and callgrind sees no end of it.
+            // Something to do behind the call: a jump would have no end that callgrind sees.
             black_box(engine);
         }
 

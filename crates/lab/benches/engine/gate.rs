@@ -82,8 +82,8 @@ fn compare() -> Result<String, String> {
         return Ok(table);
     }
     Err(format!(
-        "{table}\n{differences}If this is meant, refresh the snapshot and say why in the commit:\n  \
-         cargo bench -p anabranch-lab --bench engine -- refresh"
+        "{table}\n{differences}If this is meant, refresh the snapshot and say why in the \
+         commit:\n  cargo bench -p anabranch-lab --bench engine -- refresh"
     ))
 }
 
