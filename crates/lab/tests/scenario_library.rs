@@ -1,7 +1,7 @@
 //! Every scenario and job file of the repository is read, and says what it is.
 
 use anabranch_lab::light;
-use anabranch_lab::scenario::{file, fio};
+use anabranch_lab::scenario::{Scenario, file, fio};
 use anabranch_policy::OpClass;
 use std::path::{Path, PathBuf};
 
@@ -84,4 +84,29 @@ fn a_mail_s_job_file_has_a_disk_job_and_a_burner() {
     assert_eq!(file.ramp_ns, Some(120_000_000_000));
     let keys: Vec<_> = file.notices.iter().map(|notice| notice.key.as_str()).collect();
     assert_eq!(keys, ["filename", "ramp-time"]);
+}
+
+#[test]
+fn a_run_s_length_decides_about_latency_s_window() {
+    let all = files("", "toml");
+    let read = |name: &str| file::read(all.iter().find(|path| path.ends_with(name)).unwrap());
+    let windows = |scenario: &Scenario| -> Vec<String> {
+        let latency = scenario.variants.iter().filter(|v| v.name.starts_with("latency"));
+        latency.map(|v| v.parameters.latency.batch_timeout.to_string()).collect()
+    };
+    let mut scenario = read("biased-rw.toml").unwrap().scenario;
+    let (short, mut long) = (scenario.run, scenario.run);
+    assert_eq!(windows(&scenario), ["200ms"; 4], "the standard one, and the file's own");
+    long.window_ns = 60_000_000_000;
+    scenario.set_run(long);
+    assert_eq!(windows(&scenario), ["15"; 4]);
+    scenario.set_run(short);
+    assert_eq!(scenario, read("biased-rw.toml").unwrap().scenario);
+    for path in &all {
+        let scenario = file::read(path).unwrap().scenario;
+        let full = path.file_stem().unwrap().to_string_lossy().ends_with("-full");
+        let run = scenario.run;
+        assert_eq!(full, run.ramp_ns + run.window_ns >= 180_000_000_000, "{}", path.display());
+        assert!(!full || run.runs == 1, "{}: once is enough", path.display());
+    }
 }

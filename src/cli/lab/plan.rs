@@ -5,8 +5,7 @@ use crate::cli::args::lab::LabRun;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::result::Mode;
-use anabranch_lab::scenario::{Found, Scenario, find, library, standard_variants};
-use std::fs;
+use anabranch_lab::scenario::{Notice, Scenario, find};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,10 +75,11 @@ fn read(name: &str, options: &LabRun) -> Result<Planned, Failure> {
     let found = find(name, &[Path::new(DIR)]);
     let found = found.map_err(|mistake| Failure::usage(mistake.to_string()))?;
     let loaded = found.read().map_err(|mistake| Failure::usage(mistake.to_string()))?;
-    let (text, job) = texts(&found)?;
+    let mut texts = loaded.texts.into_iter();
+    let text = texts.next().map(|file| file.text).unwrap_or_default();
+    let job = texts.next().map(|file| (PathBuf::from(file.name), file.text));
     let mut scenario = loaded.scenario;
-    let mut notes: Vec<String> =
-        loaded.notices.iter().map(|notice| format!("{}: {}", notice.key, notice.text)).collect();
+    let mut notes: Vec<String> = loaded.notices.iter().map(note).collect();
     notes.extend(set_length(&mut scenario, options));
     if Mode::from(options.mode) != Mode::Live {
         if let Some(variant) = scenario.variants.first() {
@@ -90,32 +90,17 @@ fn read(name: &str, options: &LabRun) -> Result<Planned, Failure> {
     Ok(Planned { scenario, variants: Vec::new(), notes, text, job })
 }
 
-/// The text of a scenario, and of the job file that it names.
-fn texts(found: &Found) -> Result<(String, Option<(PathBuf, String)>), Failure> {
-    let read = |path: &Path| {
-        fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))
-    };
-    let text = match found {
-        Found::File(path) => read(path)?,
-        Found::Library(name) => library::text(name).unwrap_or_default().to_owned(),
-    };
-    // It was parsed before: what is no table names no job file.
-    let table: toml::Table = text.parse().unwrap_or_default();
-    let job = table.get("load").and_then(|load| load.get("file")).and_then(|file| file.as_str());
-    let Some(job) = job else { return Ok((text, None)) };
-    let job_text = match found {
-        Found::File(path) => read(&path.parent().unwrap_or(Path::new("")).join(job))?,
-        Found::Library(_) => library::job_file(job).unwrap_or_default().to_owned(),
-    };
-    Ok((text, Some((PathBuf::from(job), job_text))))
+/// A notice as results keep it: with the file, without the directory that it is in here.
+fn note(notice: &Notice) -> String {
+    let file = Path::new(&notice.file).file_name().unwrap_or_default().to_string_lossy();
+    format!("{file}:{}: {}: {}", notice.line, notice.key, notice.text)
 }
 
 /// Sets ramp, window and runs. Returns what its reader should know about changes.
 fn set_length(scenario: &mut Scenario, options: &LabRun) -> Option<String> {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let own = scenario.run;
-    let run = &mut scenario.run;
+    let mut run = own;
     if options.short {
         let changes = !scenario.changes.is_empty();
         let window = if changes { SHORT_WINDOW_OF_CHANGES } else { SHORT_WINDOW };
@@ -126,14 +111,7 @@ fn set_length(scenario: &mut Scenario, options: &LabRun) -> Option<String> {
     run.ramp_ns = options.ramp.map_or(run.ramp_ns, ns);
     run.window_ns = options.window.map_or(run.window_ns, ns);
     run.runs = options.runs.unwrap_or(run.runs);
-    let run = *run;
-    // In short runs `latency` has a shorter window.
-    let standard = standard_variants(&scenario.paths, &run);
-    for (variant, standard) in scenario.variants.iter_mut().zip(standard) {
-        if variant.name == standard.name {
-            *variant = standard;
-        }
-    }
+    scenario.set_run(run);
     if scenario.changes.is_empty() || run.window_ns == own.window_ns {
         return None;
     }

@@ -1,8 +1,8 @@
 //! What is compared: policies and how they are set.
 
-use super::model::{Hosts, Problem, Run, check_name, fail};
+use super::model::{Hosts, Problem, Run, Scenario, check_name, fail};
 use super::path::Path;
-use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Parameters, Policy};
+use anabranch_policy::{BatchTimeout, MAX_RELATIVE_THROUGHPUT, Parameters, Policy};
 
 /// The window of `latency` in short cells, where its own 15 s would never end.
 pub const SHORT_BATCH: &str = "200ms";
@@ -61,19 +61,38 @@ impl Variant {
     }
 }
 
+/// The window of `latency` in runs of this length, unless a variant says otherwise.
+fn batch_timeout(run: &Run) -> BatchTimeout {
+    let own = Parameters::of(Policy::Latency).latency.batch_timeout;
+    let short = run.ramp_ns.saturating_add(run.window_ns) < SHORT_NS;
+    if short { SHORT_BATCH.parse().unwrap_or(own) } else { own }
+}
+
+impl Scenario {
+    /// Makes runs longer or shorter, as if the file said so: the window of `latency` follows, in
+    /// all variants that have the one of the old length. Changes stay at their times.
+    pub fn set_run(&mut self, run: Run) {
+        let (old, new) = (batch_timeout(&self.run), batch_timeout(&run));
+        for variant in &mut self.variants {
+            let batch = &mut variant.parameters.latency.batch_timeout;
+            if *batch == old {
+                *batch = new;
+            }
+        }
+        self.run = run;
+    }
+}
+
 /// What every scenario compares: each policy as it comes (`latency` with a window of
 /// [`SHORT_BATCH`] when the run is shorter than a minute), and `service-time tuned`, with the
 /// weights of the paths.
 #[must_use]
 pub fn standard_variants(paths: &[Path], run: &Run) -> Vec<Variant> {
-    let short = run.ramp_ns.saturating_add(run.window_ns) < SHORT_NS;
     let mut variants: Vec<Variant> = Policy::ALL
         .into_iter()
         .map(|policy| {
             let mut variant = Variant::plain(policy, paths.len());
-            if short && let Ok(batch) = SHORT_BATCH.parse() {
-                variant.parameters.latency.batch_timeout = batch;
-            }
+            variant.parameters.latency.batch_timeout = batch_timeout(run);
             variant
         })
         .collect();
