@@ -17,6 +17,8 @@ const DELAY_NS: u64 = 1_000_000;
 /// How a capacity is measured at least, and at most.
 const CAPACITY: Run = Run { ramp_ns: 200_000_000, window_ns: 600_000_000, runs: 1 };
 const LONGEST_NS: u64 = 4_000_000_000;
+/// So many open requests fill a path, unless its delay needs more.
+const OPEN: u64 = 128;
 /// Requests that should end in a measurement.
 const ENOUGH: u64 = 300;
 /// Requests, one after the other, of which the median delay is taken.
@@ -66,26 +68,58 @@ fn limit(scenario: &Scenario) -> Limit {
     limit_of_window(Cell { scenario, variant: &variant, seed: 1 })
 }
 
-/// Closed loops of the scenario's own mix, as deep as the path needs to be full.
+/// Closed loops of the scenario's own mix, as deep as the path needs to be full, and not much
+/// deeper: a queue of seconds would be measured while it builds up.
 fn capacity(alone: &Scenario, path: usize) -> (Scenario, Limit) {
     let mut loaded = alone.clone();
     loaded.run = CAPACITY;
     loaded.jobs.iter_mut().for_each(unbridled);
     let shape = &alone.paths[path].shape;
-    let has_rate = shape.rate_in.is_some() || shape.rate_out.is_some();
-    let deeper = |job: &Job| job.depth < DEEPEST;
-    while has_rate
-        && matches!(limit(&loaded).bound, Bound::OpenRequests)
-        && loaded.jobs.iter().any(deeper)
-    {
-        for job in loaded.jobs.iter_mut().filter(|job| deeper(job)) {
-            job.depth = (job.depth * 2).min(DEEPEST);
-        }
+    if shape.rate_in.is_some() || shape.rate_out.is_some() {
+        fill(&mut loaded);
     }
     let limit = limit(&loaded);
-    let needed = ENOUGH.saturating_mul(1_000_000_000) / limit.iops.max(1);
-    loaded.run.window_ns = needed.clamp(CAPACITY.window_ns, LONGEST_NS);
+    loaded.run = steady(&loaded);
     (loaded, limit)
+}
+
+/// A ramp until what began at once has ended twice, and a window in which enough requests end.
+pub(super) fn steady(scenario: &Scenario) -> Run {
+    let time = |requests: u64| requests.saturating_mul(1_000_000_000) / limit(scenario).iops.max(1);
+    Run {
+        ramp_ns: time(open(scenario) * 2).clamp(CAPACITY.ramp_ns, LONGEST_NS / 2),
+        window_ns: time(ENOUGH).clamp(CAPACITY.window_ns, LONGEST_NS),
+        runs: 1,
+    }
+}
+
+/// Requests of all closed loops together.
+fn open(scenario: &Scenario) -> u64 {
+    let of = scenario.jobs.iter().map(|job| u64::from(job.depth) * u64::from(job.clones));
+    of.sum::<u64>().saturating_mul(u64::from(scenario.hosts.count))
+}
+
+/// Deepens jobs while their open requests bind, or makes them shallower while they do not.
+pub(super) fn fill(loaded: &mut Scenario) {
+    let binds = |scenario: &Scenario| limit(scenario).bound == Bound::OpenRequests;
+    while binds(loaded) && loaded.jobs.iter().any(|job| job.depth < DEEPEST) {
+        for job in &mut loaded.jobs {
+            job.depth = (job.depth * 2).clamp(job.depth, DEEPEST.max(job.depth));
+        }
+    }
+    while open(loaded) > OPEN {
+        let mut less = loaded.clone();
+        for job in &mut less.jobs {
+            // One of the two shrinks, the longer one first.
+            let longer = if job.depth >= job.clones { &mut job.depth } else { &mut job.clones };
+            *longer = longer.div_ceil(2);
+        }
+        // All are at one.
+        if less.jobs == loaded.jobs || binds(&less) {
+            return;
+        }
+        *loaded = less;
+    }
 }
 
 /// The same requests as fast as they are answered.
@@ -144,10 +178,47 @@ fn verdict(ceiling: &Ceiling, bound: Bound) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::{Hosts, Path, Target};
+    use std::time::Duration;
 
     fn ceiling(bytes_s: u64, delay_ns: u64) -> Ceiling {
         let path = "a".to_owned();
         Ceiling { path, asked_bytes_s: 100_000, bytes_s, asked_delay_ns: 2_000_000, delay_ns }
+    }
+
+    /// A path of 400 Mbit/s.
+    fn scenario(delay: Duration, job: Job) -> Scenario {
+        let mut path = Path::new("a");
+        (path.shape.rate_out, path.shape.delay) = (Some(400_000_000), delay);
+        Scenario {
+            name: "ceiling".into(),
+            title: "ceiling".into(),
+            source: String::new(),
+            run: CAPACITY,
+            hosts: Hosts::default(),
+            target: Target::default(),
+            paths: vec![path],
+            changes: Vec::new(),
+            jobs: vec![job],
+            burners: Vec::new(),
+            variants: vec![Variant::plain(Policy::RoundRobin, 1)],
+            published: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn loads_are_as_deep_as_the_path_needs() {
+        // Near: fewer requests are enough. Far: 30 ms of 400 Mbit/s are 366 requests of 4 KiB.
+        let deep = Job { depth: 32, clones: 32, ..Job::default() };
+        let (near, limit) = capacity(&scenario(Duration::ZERO, deep.clone()), 0);
+        assert_eq!(limit.bound, Bound::LinksOut);
+        assert!(near.jobs[0].depth * near.jobs[0].clones <= 128, "{:?}", near.jobs[0]);
+        let (far, limit) = capacity(&scenario(Duration::from_millis(30), deep), 0);
+        assert_eq!(limit.bound, Bound::LinksOut);
+        assert!(far.jobs[0].depth * far.jobs[0].clones >= 366, "{:?}", far.jobs[0]);
+        let shallow = Job { depth: 1, clones: 4, ..Job::default() };
+        let (far, limit) = capacity(&scenario(Duration::from_millis(30), shallow), 0);
+        assert_eq!((limit.bound, far.jobs[0].depth), (Bound::LinksOut, 128));
     }
 
     #[test]

@@ -1,21 +1,25 @@
 //! Which part of the scenario's rates this machine can carry, so that links bind.
 
 use super::LiveError;
-use super::ceiling::unbridled;
+use super::ceiling::{fill, steady, unbridled};
 use super::fit::{WHOLE, scale};
 use super::stand::{Measured, Stand, at_once};
 use crate::cell::Cell;
+use crate::light;
 use crate::limit::limit_of_window;
 use crate::scenario::{AnaState, Run, Scenario, Variant};
 use anabranch_policy::Policy;
 use anabranch_target::link::Shape;
 
-/// How the machine is measured.
+/// How the machine is measured without shaping.
 const PROBE: Run = Run { ramp_ns: 100_000_000, window_ns: 400_000_000, runs: 1 };
 /// Of the CPUs' time host and target may need this much together, in hundredths.
 const TOGETHER_PERCENT: u128 = 45;
 /// The target has one thread: of one CPU it may need this much, in hundredths.
 const TARGET_PERCENT: u128 = 55;
+/// Of what the light simulation carries on the same links, so much must come through, in
+/// hundredths: less, and something else than the links binds.
+const CARRIED_PERCENT: u128 = 95;
 /// What is proposed, the largest that fits.
 const STEPS: [u32; 12] = [WHOLE, 500, 250, 200, 100, 50, 25, 20, 10, 5, 2, 1];
 
@@ -31,10 +35,13 @@ struct Machine<'a> {
 struct Cost {
     together: u128,
     target: u128,
+    /// Whether the links were as full as they should be.
+    carried: bool,
 }
 
 /// Measures what the scenario's requests cost, and chooses: first without any shaping, which is the
-/// cheapest (many requests share a system call), then shaped by each proposal, until one fits.
+/// cheapest (many requests share a system call), then shaped by each proposal, until one fits and
+/// its links are full.
 pub(super) fn permille(
     stand: &mut Stand,
     scenario: &Scenario,
@@ -48,7 +55,7 @@ pub(super) fn permille(
             continue;
         }
         cost = machine.cost(stand, shaped(scenario, step))?;
-        if machine.fits(step, cost) {
+        if cost.carried && machine.fits(step, cost) {
             return Ok(step);
         }
     }
@@ -63,7 +70,9 @@ impl Machine<'_> {
         let Measured { figures, hosts_ns, target_ns } = stand.run(cell)?;
         let requests = u128::from(figures.requests.max(1));
         let (hosts, target) = (u128::from(hosts_ns), u128::from(target_ns));
-        Ok(Cost { together: (hosts + target) / requests, target: target / requests })
+        let most = light::run(cell).map_or(0, |figures| figures.bytes);
+        let carried = u128::from(figures.bytes) * 100 >= u128::from(most) * CARRIED_PERCENT;
+        Ok(Cost { together: (hosts + target) / requests, target: target / requests, carried })
     }
 
     /// Whether there is CPU time enough for what the links of this scale carry.
@@ -82,22 +91,25 @@ impl Machine<'_> {
     }
 }
 
-/// The scenario's links of this scale; nothing changes, comes and goes or burns.
+/// The scenario's links of this scale, full but without long queues; nothing changes, comes and
+/// goes or burns.
 fn shaped(scenario: &Scenario, permille: u32) -> Scenario {
     let mut probe = scale(scenario, permille);
-    probe.run = PROBE;
     probe.changes.clear();
     probe.burners.clear();
     for path in &mut probe.paths {
         path.brownout = None;
         path.shape.on_off = None;
     }
+    fill(&mut probe);
+    probe.run = steady(&probe);
     probe
 }
 
 /// The scenario's requests as fast as host and target can.
 fn unshaped(scenario: &Scenario) -> Scenario {
     let mut probe = shaped(scenario, WHOLE);
+    probe.run = PROBE;
     probe.target = at_once(&scenario.target);
     probe.jobs.iter_mut().for_each(unbridled);
     for path in &mut probe.paths {

@@ -70,6 +70,14 @@ impl Session {
                 percent(permille)
             ));
         }
+        let settled = ceiling::steady(&scenario).ramp_ns;
+        if options.kernel_shaping && settled > scenario.run.ramp_ns {
+            notes.push(format!(
+                "the open requests take long to go through: only after a ramp of {} ms as many of \
+                 them end as begin",
+                settled / 1_000_000
+            ));
+        }
         Ok(Session { scenario, permille, notes, stand })
     }
 
