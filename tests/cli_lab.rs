@@ -19,6 +19,14 @@ fn the_library_is_listed() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let listed = text(&output.stdout);
     assert!(listed.contains("\nservice-time-mixed "), "{listed}");
+    let json = lab(&["list", "-o", "json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON alone");
+    let all = json.as_array().expect("a list");
+    let one = all.iter().find(|one| one["name"] == "path-fails").expect("listed");
+    assert_eq!(one["title"], "A path fails");
+    assert_eq!(one["file"], "scenarios/path-fails.toml");
+    assert_eq!(all.len(), listed.lines().count() - 2);
+    assert_eq!(lab(&["list", "nowhere"]).status.code(), Some(1));
 }
 
 #[test]
