@@ -227,6 +227,8 @@ fn compare_says_whether_b_is_worse() {
     let (code, _, told) = status(&[&a, &dir.path("400")]);
     assert_eq!((code, told.contains("holds no results")), (Some(2), true), "{told}");
     assert_eq!(status(&[&a, &a, "--tolerance", "much"]).0, Some(2));
+    let (code, _, told) = status(&[&a, &format!("{a}/environment.json")]);
+    assert_eq!((code, told.contains("is no summary.json")), (Some(2), true), "{told}");
 }
 
 #[test]

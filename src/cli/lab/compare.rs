@@ -46,7 +46,12 @@ fn summary(path: &Path) -> Result<Summary, Failure> {
         other => other.into(),
     };
     if path.is_file() {
-        return read_json(path).map_err(missing);
+        return read_json(path).map_err(|error| match error {
+            StoreError::Damaged { path, text } => {
+                Failure::usage(format!("{}: is no summary.json: {text}", path.display()))
+            }
+            other => missing(other),
+        });
     }
     Ok(cells::read(&Store::open(path).map_err(missing)?)?.0)
 }

@@ -1,6 +1,7 @@
 //! How far the cells are: a line on a terminal only, on standard error.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
 
 /// A bar over all cells of all scenarios; its length is their virtual or real time.
 pub(super) struct Progress(ProgressBar);
@@ -13,6 +14,10 @@ impl Progress {
         // A template that does not parse would be a mistake of ours; the default serves too.
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
+        }
+        if !bar.is_hidden() {
+            // Live cells take seconds, and time goes on.
+            bar.enable_steady_tick(Duration::from_millis(250));
         }
         Progress(bar)
     }

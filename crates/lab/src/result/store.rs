@@ -74,7 +74,7 @@ impl fmt::Display for StoreError {
             }
             StoreError::Damaged { path, text } => {
                 let path = path.display();
-                write!(f, "{path}: is damaged: {text}; delete it and run the same command again")
+                write!(f, "{path}: is damaged: {text}; delete it, and lab run --out makes it again")
             }
             StoreError::OtherSchema { path, found } => write!(
                 f,

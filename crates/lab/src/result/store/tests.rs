@@ -76,7 +76,7 @@ fn damaged_foreign_and_misplaced_files_are_named() {
         error
     };
     assert!(told(&text[..text.len() / 2]).contains("is damaged: EOF"));
-    assert!(told("").contains("delete it and run the same command again"));
+    assert!(told("").contains("delete it, and lab run --out makes it again"));
     assert!(told(&text.replacen("\"schema\":1", "\"schema\":2", 1)).contains("has schema 2"));
     assert!(told(&text.replacen("\"run\":1", "\"run\":2", 1)).contains("run 2"));
     assert!(told(&text.replacen("\"errors\"", "\"mistakes\"", 1)).contains("mistakes"));
