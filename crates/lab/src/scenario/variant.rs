@@ -88,19 +88,15 @@ impl Scenario {
 /// weights of the paths.
 #[must_use]
 pub fn standard_variants(paths: &[Path], run: &Run) -> Vec<Variant> {
-    let mut variants: Vec<Variant> = Policy::ALL
-        .into_iter()
-        .map(|policy| {
-            let mut variant = Variant::plain(policy, paths.len());
-            variant.parameters.latency.batch_timeout = batch_timeout(run);
-            variant
-        })
-        .collect();
-    variants.push(Variant {
-        name: "service-time tuned".to_owned(),
-        parameters: Parameters::of(Policy::ServiceTime),
-        weights: paths.iter().map(|path| path.weight).collect(),
-        io_queues: None,
-    });
+    let plain = |policy| {
+        let mut variant = Variant::plain(policy, paths.len());
+        variant.parameters.latency.batch_timeout = batch_timeout(run);
+        variant
+    };
+    let mut variants: Vec<Variant> = Policy::ALL.into_iter().map(plain).collect();
+    let mut tuned = plain(Policy::ServiceTime);
+    tuned.name = "service-time tuned".to_owned();
+    tuned.weights = paths.iter().map(|path| path.weight).collect();
+    variants.push(tuned);
     variants
 }
