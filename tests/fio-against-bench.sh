@@ -8,7 +8,8 @@
 # within 5 % of fio's throughput and within 15 % of its 99th percentile (medians), else 1.
 #
 # RATES="40mbit 20mbit" are the paths'. Take rates that the processors can fill with ease: the
-# links must be the limit, or the schedulers of the two are compared.
+# links must be the limit, or what is compared is how the two get along with a busy machine. On a
+# machine with other work: chrt -r 10 fio-against-bench.sh
 . "$(dirname "${BASH_SOURCE[0]}")/e2e/lib.sh"
 need fio fio
 seconds=${1:-10}
@@ -38,7 +39,8 @@ run_fio() { # LOAD ROUND OPTION...: latency from the submission, of reads and wr
 run_bench() { # LOAD ROUND GENERATOR OPTION...
   local load=$1 round=$2 generator=$3
   shift 3
-  "$ANABRANCH" bench --socket "$work/host.sock" --runs 1 --runtime "${seconds}s" -o json "$@" |
+  "$ANABRANCH" bench --socket "$work/host.sock" --runs 1 --randseed "$round" \
+    --runtime "${seconds}s" -o json "$@" |
     jq -er --arg load "$load" --arg round "$round" --arg generator "$generator" '.median
       | [$load, $round, $generator, .iops, .bytes_per_s, .lat_ns.mean, .lat_ns.p99] | @tsv'
 }

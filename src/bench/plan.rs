@@ -40,7 +40,7 @@ impl Plan {
     }
 
     /// The load on `device`; each run draws other addresses.
-    pub(super) fn job(&self, device: &str, seed: u64) -> JobSpec {
+    pub(super) fn job(&self, device: &str, run: u64) -> JobSpec {
         let bench = &self.bench;
         JobSpec {
             device: device.to_owned(),
@@ -52,7 +52,7 @@ impl Plan {
             offset: bench.offset,
             size: bench.size,
             verify: bench.verify,
-            seed,
+            seed: bench.randseed.wrapping_add(run),
         }
     }
 
@@ -77,6 +77,7 @@ impl Plan {
             "iodepth": bench.iodepth,
             "numjobs": bench.numjobs,
             "runtime_ns": bench.runtime.as_nanos() as u64,
+            "randseed": bench.randseed,
             "runs": bench.runs,
             "policy": bench.nbd.is_none().then(|| bench.policy.to_string()),
             "paths": bench.nbd.is_none().then_some(bench.paths),

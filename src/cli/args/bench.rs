@@ -66,6 +66,9 @@ pub struct Bench {
     /// First byte to use
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::size)]
     pub offset: u64,
+    /// Seed of the first run's draws; the next run has the next one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub randseed: u64,
     /// Stamp what is written, check what is read
     #[arg(long)]
     pub verify: bool,
