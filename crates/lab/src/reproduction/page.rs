@@ -12,7 +12,7 @@ use std::fmt::Write;
 const MODES: [Mode; 3] = [Mode::Light, Mode::Sim, Mode::Live];
 
 const HEAD: &str = "# Reproduction\n\n\
-    *Made by `scripts/reproduction.sh` from its results; do not edit.*\n\n\
+    *Made by `tests/reproduction.sh` from its results; do not edit.*\n\n\
     For each table of the mails: what was published, what the light simulation and live runs on \
     shaped loopback links give. Each scenario in `scenarios/` says where its links and load are \
     from, and what the mail does not tell. *% limit* is throughput as a part of what links, \
