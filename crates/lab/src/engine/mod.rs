@@ -14,7 +14,8 @@
 //! - A path that was cut returns when its hosts have connected again: they try every
 //!   [`RECONNECT_DELAY`], and connecting takes a few round trips of the shaped port. Silence is
 //!   noticed by Keep Alive: on the first path that falls silent exactly after the scenario's
-//!   `detect`, on others after `detect` to twice that.
+//!   `detect`, on others after `detect` to twice that. In scenarios without silence Keep Alive has
+//!   the hosts' default (5 s), so that a link which is congested for a while is not given up.
 //! - All paths are equally near to every NUMA node, as TCP is to the host engine.
 //!
 //! One thread, integers only, chance from the seed: the same [`Cell`] gives the same

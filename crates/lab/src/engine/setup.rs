@@ -1,7 +1,7 @@
 //! From a cell to configurations: the target, the hosts, and how a policy is set.
 
 use crate::cell::Cell;
-use crate::scenario::{AnaState, Arrival, Distribution, Problem};
+use crate::scenario::{Alteration, AnaState, Arrival, Distribution, PathState, Problem};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, HostConfig};
 use anabranch_policy::Parameters;
 use anabranch_proto::machine::{Endpoint, FileId};
@@ -181,9 +181,15 @@ pub(super) fn connect(cell: Cell<'_>, path: usize) -> ConnectRequest {
     }
 }
 
-/// Between two Keep Alive commands of a controller, and how long one may take.
+/// Between two Keep Alive commands of a controller, and how long one may take. Where nothing falls
+/// silent it is the hosts' default: a path that is only congested for a while is not given up.
 pub(super) fn keep_alive_interval(cell: Cell<'_>) -> Duration {
-    Duration::from_nanos(cell.scenario.hosts.detect_ns).max(Duration::from_millis(1))
+    let silence = Alteration::State(PathState::Silent);
+    if cell.scenario.changes.iter().any(|change| change.what == silence) {
+        Duration::from_nanos(cell.scenario.hosts.detect_ns).max(Duration::from_millis(1))
+    } else {
+        ControllerOptions::default().keep_alive_tmo / 2
+    }
 }
 
 /// An attribute to set: object, name, value.

@@ -92,3 +92,14 @@ fn ana_states_and_shapes_change_under_way() {
     let slow = bytes_between(&figures, 1, 850, 1000);
     assert!((800 << 10..1400 << 10).contains(&slow), "{slow}");
 }
+
+#[test]
+fn a_path_that_is_congested_for_longer_than_silence_may_last_is_not_given_up() {
+    let congested = "[[path]]\nname = \"b\"\nonoff = { on = \"300ms\", off = \"600ms\" }\n";
+    let text = text("").replace("[[path]]\nname = \"b\"\n", congested);
+    let figures = run(&scenario(&text), "round-robin", 1);
+    let windows = figures.series.requests.iter().enumerate();
+    let none: Vec<usize> = windows.filter(|(_, ended)| **ended == 0).map(|(at, _)| at).collect();
+    // Off from 300 to 900 ms; soon everything waits there.
+    assert_eq!(none, (7..18).collect::<Vec<_>>(), "{:?}", figures.series.requests);
+}
