@@ -8,15 +8,17 @@ use std::fs;
 
 /// One tick of the kernel's counts.
 const TICK_NS: u64 = 10_000_000;
+/// Fewer ticks than this say little about how time was split: then all ticks so far do.
+const FEW_NS: u64 = 50 * TICK_NS;
 
 /// CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
-    /// As `stat` has it.
+    /// As `stat` has it: how `run_ns` is split.
     user_ns: u64,
     /// As `stat` has it.
     system_ns: u64,
-    /// As `schedstat` has it; 0 on a kernel without it.
+    /// As `schedstat` has it; 0 on a kernel without it, where the two others are all there is.
     run_ns: u64,
 }
 
@@ -38,11 +40,13 @@ impl Used {
     }
 
     fn since(self, earlier: Used) -> Used {
-        Used {
-            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
-            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
-            run_ns: self.run_ns.saturating_sub(earlier.run_ns),
+        let user_ns = self.user_ns.saturating_sub(earlier.user_ns);
+        let system_ns = self.system_ns.saturating_sub(earlier.system_ns);
+        let run_ns = self.run_ns.saturating_sub(earlier.run_ns);
+        if run_ns > 0 && user_ns + system_ns < FEW_NS {
+            return Used { run_ns, ..self };
         }
+        Used { user_ns, system_ns, run_ns }
     }
 }
 
@@ -165,6 +169,12 @@ mod tests {
         assert_eq!((used.user_ns(), used.system_ns()), (33_000_000, 11_000_000));
         let short = Used { run_ns: 5, ..Used::default() };
         assert_eq!((short.user_ns(), short.system_ns()), (0, 5));
+        // In a short time single ticks would decide: the thread's whole life does.
+        let later = Used { user_ns: 9 * TICK_NS, system_ns: 11 * TICK_NS, run_ns: 144_000_000 };
+        let between = later.since(used);
+        assert_eq!((between.user_ns(), between.system_ns()), (45_000_000, 55_000_000));
+        let much = Used { user_ns: 53 * TICK_NS, run_ns: 544_000_000, ..used };
+        assert_eq!(much.since(used).user_ns(), 500_000_000);
         let coarse = Used { run_ns: 0, ..used };
         assert_eq!((coarse.user_ns(), coarse.system_ns()), (3 * TICK_NS, TICK_NS));
     }
