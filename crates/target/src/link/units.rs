@@ -1,5 +1,5 @@
-//! Rates, times and sizes as text: `NUMBER[.FRACTION][UNIT]`, up to six digits of fraction, units in
-//! any case of letters.
+//! Rates, times and sizes as text: `NUMBER[.FRACTION][UNIT]`, up to six digits of fraction, units
+//! in any case of letters.
 //!
 //! * Rates: `bit`, `kbit`, `mbit`, `gbit` (also none, `k`, `m`, `g`) are powers of 1000 **bits**;
 //!   `bps`, `kbps`, `mbps`, `gbps` are powers of 1000 **bytes**, as `tc` has it; `KiB/s`, `MiB/s`,
