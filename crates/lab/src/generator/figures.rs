@@ -21,7 +21,8 @@ pub struct HostFigures {
     pub jobs: Vec<[ClassFigures; 3]>,
     /// From the intended start until the host has taken the request; of those taken in the window.
     pub submission: Histogram,
-    /// Whole windows of [`SERIES_NS`](crate::figures::SERIES_NS) since the beginning, ramp included.
+    /// Whole windows of [`SERIES_NS`](crate::figures::SERIES_NS) since the beginning, ramp
+    /// included.
     pub windows: Vec<Window>,
     /// Payload.
     pub bytes: u64,
