@@ -91,31 +91,37 @@ impl Verdict {
             return format!("only {} was run: there is nothing to compare", self.best);
         };
         let best = &self.best;
-        let near = self.is == Difference::Unknown && self.equal.len() > 1;
+        // Without an interval nothing is claimed of rows that are near to each other.
+        let near = ratio.interval.is_none() && self.equal.len() > 1;
         if self.is != Difference::None && !near {
-            let by = times(ratio.median_ppm);
+            let (by, best, next) = (times(ratio.median_ppm), shown(best), shown(next));
             return format!("best: {best}, {by} x {next} in throughput ({})", sure(ratio));
         }
         let all = self.equal.len() == rows;
-        let names = if all { "all of them".to_owned() } else { self.equal.join(", ") };
+        let names: Vec<String> = self.equal.iter().map(|name| shown(name)).collect();
+        let names = if all { "all of them".to_owned() } else { names.join(", ") };
         let mut text = match near {
             true => format!("within 1 % in throughput: {names} ({})", sure(ratio)),
             false => format!("no difference in throughput between {names}"),
         };
         if let Some(Calmest { variant, next, ratio, is }) = &self.calmest {
-            let by = times(ratio.median_ppm);
-            text.push_str(&match is {
-                Difference::Less => {
+            let (by, variant, next) = (times(ratio.median_ppm), shown(variant), shown(next));
+            text.push_str(&match (is, near) {
+                (Difference::Less, _) => {
                     format!(
                         "; of these {variant} has the lowest p99, {by} x {next} ({})",
                         sure(ratio)
                     )
                 }
-                Difference::Unknown => format!(
-                    "; of these {variant} had the lowest p99, {by} x {next} ({})",
-                    sure(ratio)
+                (Difference::Unknown, _) => {
+                    format!("; of these {variant} had the lowest p99, {by} x {next}")
+                }
+                (_, true) => format!(
+                    "; the lowest p99 of these, {variant} and {next}, differ by less than 6 %"
                 ),
-                _ => format!("; nor in p99 between {variant} and {next}, the lowest of these"),
+                (_, false) => {
+                    format!("; nor in p99 between {variant} and {next}, the lowest of these")
+                }
             });
         }
         text
@@ -130,6 +136,11 @@ fn calmest(equal: &[&Row]) -> Option<Calmest> {
     let ratio = paired(first, second, |run: &RunFigures| run.p99_ns);
     let is = ratio.beyond(PERCENTILE_PPM);
     Some(Calmest { variant: first.variant.clone(), next: second.variant.clone(), ratio, is })
+}
+
+/// A name in a list.
+fn shown(name: &str) -> String {
+    if name.contains(',') { format!("\"{name}\"") } else { name.to_owned() }
 }
 
 /// How sure a median is, in words.

@@ -112,7 +112,7 @@ fn the_verdict_claims_no_more_than_the_interval() {
     assert_eq!(
         verdict(&near, 1).text,
         "within 1 % in throughput: queue-depth, numa (1 run: no interval); of these numa had the \
-         lowest p99, 0.500 x queue-depth (1 run: no interval)"
+         lowest p99, 0.500 x queue-depth"
     );
     let equal = |cell: &CellResult| match (cell.variant.as_str(), cell.run) {
         ("queue-depth", 1) => (999, 100),
