@@ -91,12 +91,7 @@ fn table(page: &mut Page, study: &Study, mode: Mode) {
         for column in &columns {
             cell(page, field, field.row(column));
         }
-        let verdict = &field.table.verdict;
-        page.raw("<td class=\"name\">").text(&verdict.best);
-        if verdict.equal.len() > 1 {
-            page.text(format!(" and {} like it", verdict.equal.len() - 1));
-        }
-        page.raw("</td>").end_row();
+        page.raw("<td class=\"name\">").text(&field.table.verdict.best).raw("</td>").end_row();
     }
     page.close_table();
     if columns.len() < all.len() {

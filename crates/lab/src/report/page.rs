@@ -56,7 +56,7 @@ impl Page {
         let id = self.fresh();
         self.raw("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-labelledby=\"t");
         self.text(id).raw("\"><table class=\"").raw(class).raw("\"><caption id=\"t").text(id);
-        self.raw("\">").text(caption).raw("</caption>\n")
+        self.raw("\"><span>").text(caption).raw("</span></caption>\n")
     }
 
     /// Ends what [`Page::open_table`] began.

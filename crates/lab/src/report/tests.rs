@@ -217,7 +217,7 @@ fn the_page_has_everything_in_its_order() {
         ">Verdict</h2>",
         "Read this with care",
         ">Policies by scenario</h2>",
-        "% of the limit</caption>",
+        "% of the limit</span></caption>",
         ">Scenarios</h2>",
         ">Published, simulated, live</h4>",
         "<h4>Light simulation</h4>",
@@ -392,7 +392,7 @@ fn labels_keep_apart_in_order_and_inside() {
     let spread_of = |wanted: &[i32]| spread(wanted, 20, 0, 200);
     assert_eq!(spread_of(&[50, 100]), [50, 100]);
     assert_eq!(spread_of(&[100, 100]), [90, 110]);
-    assert_eq!(spread_of(&[100, 90, 100]), [97, 77, 117]);
+    assert_eq!(spread_of(&[100, 90, 100]), [96, 76, 116]);
     assert_eq!(spread_of(&[200, 200, 200]), [160, 180, 200]);
     assert_eq!(spread_of(&[0, 0]), [0, 20]);
     assert!(spread_of(&[]).is_empty());
@@ -413,8 +413,8 @@ fn axes_end_at_round_numbers() {
         assert!((round_up(value) - top).abs() < 1e-9, "{value}: {}", round_up(value));
     }
     let axis = Decades::around(200_000, 90_000_000);
-    assert_eq!(axis.ticks(), [1_000_000, 10_000_000]);
-    assert_eq!(Decades::around(1_000_000, 1_000_000).ticks(), [1_000_000, 3_000_000]);
+    assert_eq!(axis.ticks(), [1_000_000, 10_000_000, 100_000_000]);
+    assert_eq!(Decades::around(1_000_000, 1_000_000).ticks(), [300_000, 1_000_000, 3_000_000]);
     assert!(axis.part(200_000) > 0.0 && axis.part(90_000_000) < 1.0);
 }
 
