@@ -81,11 +81,11 @@ fn read(name: &str, options: &LabRun) -> Result<Planned, Failure> {
     let mut scenario = loaded.scenario;
     let mut notes: Vec<String> = loaded.notices.iter().map(note).collect();
     notes.extend(set_length(&mut scenario, options));
-    if Mode::from(options.mode) != Mode::Live {
-        if let Some(variant) = scenario.variants.first() {
-            let cell = Cell { scenario: &scenario, variant, seed: 1 };
-            notes.extend(cell.left_out().into_iter().map(str::to_owned));
-        }
+    if Mode::from(options.mode) != Mode::Live
+        && let Some(variant) = scenario.variants.first()
+    {
+        let cell = Cell { scenario: &scenario, variant, seed: 1 };
+        notes.extend(cell.left_out().into_iter().map(str::to_owned));
     }
     Ok(Planned { scenario, variants: Vec::new(), notes, text, job })
 }
