@@ -61,7 +61,7 @@ impl Session {
         }
         let permille = match options.scale_permille {
             Some(permille) => permille,
-            None => propose::permille(&mut stand, &scenario, cpus)?,
+            None => propose::permille(&mut stand, &scenario, cpus, options.kernel_shaping)?,
         };
         let scenario = scale(&scenario, permille);
         if permille != WHOLE {
