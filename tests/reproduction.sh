@@ -16,7 +16,7 @@ bin=${CARGO_TARGET_DIR:-target}/release
 lab() { "$bin/anabranch" lab run "$@" --out "$dir"; }
 
 # Quick cells: as long as a live run can be had often.
-length=(--ramp 500ms --window 1s)
+length=(--ramp 400ms --window 800ms)
 # In this order, so that a run that is cut short has something of every mail.
 tables=(
   service-time-4k service-time-mixed delay-30ms-rw symmetric-read biased-rw biased-congested-rw
@@ -31,7 +31,7 @@ mapfile -t grid < <(cd scenarios && ls grid-2013-*.toml | sed 's/\.toml$//')
 lab "${tables[@]}" "${beyond[@]}" accounting-512k --mode light "${length[@]}"
 lab "${grid[@]}" --mode live --policies multi-queue,single-queue "${length[@]}"
 lab "${tables[@]:0:10}" "${beyond[@]}" --mode live "${length[@]}"
-lab "${tables[@]:0:10}" "${beyond[@]}" --mode sim --runs 1 --ramp 200ms --window 400ms
+lab "${tables[@]:0:10}" "${beyond[@]}" --mode sim --runs 1 --ramp 500ms --window 1s
 lab "${tables[@]:10}" --mode live "${length[@]}"
 
 "$bin/examples/reproduction" docs/reproduction.toml scenarios "$dir" >docs/REPRODUCTION.md.new
