@@ -3,7 +3,7 @@
 use super::page::{Kind, Page};
 use super::places::place;
 use super::study::{Field, Row, Study, Subject};
-use super::words::{self, mib, percent, plural, short_list, time};
+use super::words::{self, list, mib, percent, plural, short_list, time};
 use crate::result::stats::{Difference, ONE_PPM, Paired};
 use crate::result::{Mode, PERCENTILE_PPM};
 
@@ -87,7 +87,7 @@ impl<'a> Told<'a> {
             None => "nothing to compare with".to_owned(),
             Some(_) if self.is_unsure() => format!("too few runs ({runs})"),
             Some(_) if self.is_clear() => format!("sure ({runs})"),
-            Some(_) => format!("no difference from {} ({runs})", short_list(&self.equals(), 3)),
+            Some(_) => format!("no difference from {} ({runs})", short_list(&self.equals(), 1)),
         }
     }
 
@@ -357,10 +357,13 @@ fn over_all(page: &mut Page, study: &Study) {
         let how = words::mode(mode);
         let among = plural(first.scenarios, "scenario", "scenarios");
         page.raw(if mode == leading { "<p class=\"lead\">" } else { "<p>" });
-        page.text(format!("Over {among} ({how}), ")).raw("<strong>").text(first.variant);
+        let names = leaders(study, mode, &standings);
+        page.text(format!("Over {among} ({how}), ")).raw("<strong>").text(list(&names));
         page.raw("</strong>").text(format!(
-            " serves best: best or within 2\u{a0}% of the best in {} of {}.",
-            first.close, first.scenarios
+            " {} best: best or within 2\u{a0}% of the best in {} of {}.",
+            if names.len() == 1 { "serves" } else { "serve" },
+            first.close,
+            first.scenarios
         ));
         page.raw("</p>\n");
         if mode == leading {
@@ -369,16 +372,30 @@ fn over_all(page: &mut Page, study: &Study) {
     }
 }
 
+/// The first, and those that are as often among the best and nowhere told apart from it.
+fn leaders<'a>(study: &Study, mode: Mode, standings: &[Standing<'a>]) -> Vec<&'a str> {
+    let Some((first, others)) = standings.split_first() else { return Vec::new() };
+    let like = |one: &&Standing<'a>| {
+        let [more, less, _] = tally(study, mode, first.variant, one.variant);
+        one.close == first.close && more == 0 && less == 0
+    };
+    let others = others.iter().filter(like).map(|one| one.variant);
+    std::iter::once(first.variant).chain(others).collect()
+}
+
 fn worst_and_next(study: &Study, mode: Mode, standings: &[Standing<'_>]) -> String {
     let first = &standings[0];
+    let leading = leaders(study, mode, standings);
+    let one = if leading.len() == 1 { "it" } else { first.variant };
     let mut text = format!(
-        "On average it reaches {}\u{a0}% of the best policy's throughput, and where it does worst \
+        "On average {one} reaches {}\u{a0}% of the best policy's throughput, and where it does worst \
          {}\u{a0}% ({}).",
         percent(first.mean),
         percent(first.worst),
         first.worst_at
     );
-    if let Some(next) = standings.get(1) {
+    let next = standings.iter().find(|other| !leading.contains(&other.variant));
+    if let Some(next) = next {
         let [more, less, neither] = tally(study, mode, first.variant, next.variant);
         text += &format!(
             " Next is {}: best or within 2\u{a0}% in {} of {}, {}\u{a0}% on average. Run against \

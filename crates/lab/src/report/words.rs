@@ -65,7 +65,8 @@ pub(super) fn exact_time(ns: u64) -> String {
     for (unit_ns, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")] {
         if ns >= unit_ns && ns.is_multiple_of(unit_ns / 10) {
             let tenths = ns / (unit_ns / 10);
-            let rest = if tenths % 10 == 0 { String::new() } else { format!(".{}", tenths % 10) };
+            let rest =
+                if tenths.is_multiple_of(10) { String::new() } else { format!(".{}", tenths % 10) };
             return format!("{}{rest}\u{a0}{unit}", tenths / 10);
         }
     }
