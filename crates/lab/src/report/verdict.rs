@@ -409,7 +409,22 @@ fn worst_and_next(study: &Study, mode: Mode, standings: &[Standing<'_>]) -> Stri
             next.variant
         );
     }
+    if let Some(told) = needs_telling(study, standings) {
+        text += &told;
+    }
     text
+}
+
+/// Where the first was told what each path is worth: which one needs no telling.
+fn needs_telling(study: &Study, standings: &[Standing<'_>]) -> Option<String> {
+    let told = |one: &&Standing<'_>| study.subjects.iter().any(|s| s.has_weights(one.variant));
+    let first = standings.first().filter(told)?;
+    let free = standings.iter().find(|one| !told(one))?;
+    Some(format!(
+        " {} was told what each path is worth; of those that need no telling, {} does best, \
+         within 2\u{a0}% of the best in {} of {}.",
+        first.variant, free.variant, free.close, free.scenarios
+    ))
 }
 
 fn standings_tables(page: &mut Page, study: &Study) {
