@@ -99,7 +99,8 @@ fn the_same_seeds_leave_the_same_bytes() {
     assert!(environment.contains("\"cells_run\": 18"), "{environment}");
 }
 
-/// The engine simulation leaves the same bytes, too, and both ways of running go into one directory.
+/// The engine simulation leaves the same bytes, too, and both ways of running go into one
+/// directory.
 #[test]
 fn each_mode_has_its_own_cells() {
     let dir = Dir::new("modes");

@@ -1,5 +1,6 @@
 //! How many I/Os the engine simulation gets through in a second of one core's time (not of the wall
-//! clock: others may use the core too): the best of eight runs, for each policy. `cargo run --release -p anabranch-lab --example engine_speed`
+//! clock: others may use the core too): the best of eight runs, for each policy.
+//! `cargo run --release -p anabranch-lab --example engine_speed`
 
 use anabranch_lab::cell::Cell;
 use anabranch_lab::engine::run;

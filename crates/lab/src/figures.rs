@@ -5,8 +5,8 @@ use anabranch_policy::Histogram;
 /// The length of a window of the time series.
 pub const SERIES_NS: u64 = 50_000_000;
 
-/// The figures of one cell, however it was run. Without other mention they are of the measured window: what ended from
-/// its start on and before its end.
+/// The figures of one cell, however it was run. Without other mention they are of the measured
+/// window: what ended from its start on and before its end.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// How long the window was.
@@ -151,7 +151,8 @@ pub struct Books {
     pub requests_open: u64,
     /// Payload of those.
     pub bytes_open: u64,
-    /// Requests of an open loop that found two million open ones; they are not started.
+    /// Requests of an open loop that found the table of open ones full (light: two million; else
+    /// 65,536 of a worker); they are not started.
     pub requests_refused: u64,
     /// Commands given to paths.
     pub commands_started: u64,

@@ -1,8 +1,8 @@
 //! The engine: everything that one target is, and how inputs go through it.
 //!
 //! The parts are in the folder: `lifecycle` (connections, controllers, listeners), `command`
-//! (arrival, shaping, execution, answers), `serve` (service times), `data` (namespaces' blocks), `disk` (file operations),
-//! `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`.
+//! (arrival, shaping, execution, answers), `serve` (service times), `data` (namespaces' blocks),
+//! `disk` (file operations), `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`.
 
 mod admin;
 mod command;

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("comfort.js");
-/// The hash of [`SCRIPT`] in the content security policy: no other script can run. A browser that finds
-/// another one does not run it, which the browser test notices.
+/// The hash of [`SCRIPT`] in the content security policy: no other script can run. A browser that
+/// finds another one does not run it, which the browser test notices.
 const POLICY: &str = include_str!("policy.txt");
 
 /// With more scenarios, charts are closed at first.
@@ -184,8 +184,8 @@ fn about_runs(study: &Study) -> Vec<String> {
     let mut all = Vec::new();
     if few > 0 {
         all.push(format!(
-            "{} fewer than {LEAST_RUNS} runs of some policy: no interval can be given, and a lead may be \
-             chance.",
+            "{} fewer than {LEAST_RUNS} runs of some policy: no interval can be given, and a lead \
+             may be chance.",
             match few {
                 1 => "One table has".to_owned(),
                 _ => format!("{few} tables have"),
@@ -214,8 +214,9 @@ fn about_processors(study: &Study) -> Option<String> {
         all().filter(|(_, field)| of(field) > 0).map(|(subject, _)| &subject.name).collect();
     (bound > 0).then(|| {
         format!(
-            "{bound} of {rows} rows of live figures are CPU-bound: in some run less than 20\u{a0}% of \
-             the machine was idle ({}). There the links did not bind, and only ratios can be compared.",
+            "{bound} of {rows} rows of live figures are CPU-bound: in some run less than 20\u{a0}% \
+             of the machine was idle ({}). There the links did not bind, and only ratios can be \
+             compared.",
             short_list(&names, NAMES)
         )
     })
@@ -229,8 +230,8 @@ fn about_windows(study: &Study) -> Option<String> {
         .collect();
     (!scaled.is_empty()).then(|| {
         format!(
-            "The policy latency ran with a window of {} instead of its own 15\u{a0}s, which short runs \
-             would never see end.",
+            "The policy latency ran with a window of {} instead of its own 15\u{a0}s, which short \
+             runs would never see end.",
             list(scaled.into_iter().map(exact_time))
         )
     })

@@ -175,7 +175,10 @@ fn notes(page: &mut Page, field: &Field) {
          together, from the intended start of a request to its end.",
     ];
     if has_cpu(field) {
-        notes.push("CPU: of the hosts, 100 % is one processor; idle: of the whole machine, the least of a run.");
+        notes.push(
+            "CPU: of the hosts, 100 % is one processor; idle: of the whole machine, the least of \
+             a run.",
+        );
     }
     if any_cpu_bound(field) {
         notes.push("† CPU-bound, less than 20 % idle: compare ratios only.");

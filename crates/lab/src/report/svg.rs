@@ -190,7 +190,8 @@ pub(super) fn spread(wanted: &[i32], gap: i32, low: i32, high: i32) -> Vec<i32> 
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|index| (wanted[*index], *index));
     // Groups of labels that touch: their middle is where it is on average wanted.
-    let mut groups: Vec<(i64, i64)> = Vec::new(); // the sum of what members want of the first, how many
+    // Of each: the sum of what its members want of the first one, and how many they are.
+    let mut groups: Vec<(i64, i64)> = Vec::new();
     let gap = i64::from(gap);
     let start = |(sum, n): (i64, i64)| {
         let room = i64::from(high) - (n - 1) * gap;

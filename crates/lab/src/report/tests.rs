@@ -180,8 +180,8 @@ fn over_all_scenarios_too_weights_that_were_told_are_told() {
         }
     }
     let page = render(material).replace('\u{a0}', " ");
-    let told = "service-time tuned was told what each path is worth; of those that need no telling, \
-                queue-depth does best, within 2 % of the best in 0 of 2.";
+    let told = "service-time tuned was told what each path is worth; of those that need no \
+                telling, queue-depth does best, within 2 % of the best in 0 of 2.";
     assert!(page.contains(told));
 }
 

@@ -388,8 +388,8 @@ fn worst_and_next(study: &Study, mode: Mode, standings: &[Standing<'_>]) -> Stri
     let leading = leaders(study, mode, standings);
     let one = if leading.len() == 1 { "it" } else { first.variant };
     let mut text = format!(
-        "On average {one} reaches {}\u{a0}% of the best policy's throughput, and where it does worst \
-         {}\u{a0}% ({}).",
+        "On average {one} reaches {}\u{a0}% of the best policy's throughput, and where it does \
+         worst {}\u{a0}% ({}).",
         percent(first.mean),
         percent(first.worst),
         first.worst_at

@@ -1,4 +1,5 @@
-//! Paths that change while a cell runs: no request fails, and the next cell finds them as they were.
+//! Paths that change while a cell runs: no request fails, and the next cell finds them as they
+//! were.
 
 use super::rig::{MS, scenario, session, turn};
 use anabranch_lab::figures::SERIES_NS;
