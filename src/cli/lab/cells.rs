@@ -85,6 +85,11 @@ impl Cells {
             let builder = self.builder.into_inner().unwrap_or_else(PoisonError::into_inner);
             return Ok(builder.finish());
         };
+        if let Err(StoreError::Empty(_)) = store.cells() {
+            // Every cell failed, and that is told.
+            store.end_session(ran, kept)?;
+            return Ok(Builder::default().finish());
+        }
         let (summary, table) = read(store)?;
         let text = serde_json::to_string_pretty(&summary)
             .map_err(|error| Failure::failed(format!("the summary cannot be written: {error}")))?;

@@ -9,10 +9,11 @@ use anabranch_lab::cell::Cell;
 use anabranch_lab::live::{LiveError, LiveOptions, Session, order};
 use anabranch_lab::result::{CellResult, Circumstances};
 
-/// So many cells of a scenario may fail one after the other before it is given up.
+/// So many cells of a scenario may fail one after the other before the rest of it is not tried.
 const FAILURES: u32 = 3;
 
-/// Runs what is not there yet. Returns how many cells failed.
+/// Runs what is not there yet. Returns how many cells failed; those of a scenario that does not
+/// come about, or is given up, are among them, and the next scenario has its turn.
 pub(super) fn run(all: &[Planned], cells: &Cells, options: &LabRun) -> Result<u64, Failure> {
     let length = |one: &Planned| {
         one.length_ms() * one.variants.len() as u64 * u64::from(one.scenario.run.runs)
@@ -62,10 +63,19 @@ fn scenario(
     }
     progress.show(format!("{name}: each path alone"));
     let live = LiveOptions { scale_permille: scale, kernel_shaping: options.kernel_shaping };
-    let mut session = Session::new(&planned.scenario, &live)?;
-    let ceilings = session.ceilings()?;
-    let mut how = session.circumstances(&ceilings);
-    how.notes.splice(0..0, planned.notes.iter().cloned());
+    let mut left = open.len() as u64;
+    let (mut session, how) = match begin(planned, &live) {
+        Ok(begun) => begun,
+        Err(error @ (LiveError::Scenario(_) | LiveError::Option { .. })) => {
+            return Err(error.into());
+        }
+        // The other scenarios may go well.
+        Err(error) => {
+            progress.say(&format!("anabranch: {name}: {error}; its cells are left out"));
+            progress.add(planned.length_ms() * left);
+            return Ok(left);
+        }
+    };
     let (mut failed, mut in_turn) = (0, 0);
     for (variant, run) in open {
         let variant = session.scenario().variants[variant].clone();
@@ -81,14 +91,28 @@ fn scenario(
             }
         }
         progress.add(planned.length_ms());
-        if in_turn == FAILURES {
-            return Err(Failure::failed(format!(
-                "{name}: {FAILURES} cells failed one after the other; it is given up"
-            )));
+        left -= 1;
+        if in_turn == FAILURES && left > 0 {
+            progress.say(&format!(
+                "anabranch: {name}: {FAILURES} cells failed one after the other; the {left} that \
+                 are left are not tried"
+            ));
+            progress.add(planned.length_ms() * left);
+            // Dropping the session ends it.
+            return Ok(failed + left);
         }
     }
     session.end()?;
     Ok(failed)
+}
+
+/// Target and hosts, the ceilings of the paths, and what each cell says about all that.
+fn begin(planned: &Planned, live: &LiveOptions) -> Result<(Session, Circumstances), LiveError> {
+    let mut session = Session::new(&planned.scenario, live)?;
+    let ceilings = session.ceilings()?;
+    let mut how = session.circumstances(&ceilings);
+    how.notes.splice(0..0, planned.notes.iter().cloned());
+    Ok((session, how))
 }
 
 fn one(
