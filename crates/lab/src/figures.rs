@@ -294,7 +294,8 @@ impl Figures {
     }
 }
 
-fn per_second(count: u64, time_ns: u64) -> u64 {
+/// A rate, rounded down.
+pub(crate) fn per_second(count: u64, time_ns: u64) -> u64 {
     let rate = u128::from(count) * 1_000_000_000 / u128::from(time_ns.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
 }

@@ -132,6 +132,13 @@ impl<'a> Told<'a> {
             );
         }
         let equals = self.equals();
+        if self.is == Difference::More {
+            return format!(
+                "{best} carries most: {rate}, {lead}\u{a0}% more than {next} ({interval}, {runs}); \
+                 no difference can be shown to {}.",
+                short_list(&equals, NAMES)
+            );
+        }
         let verb = if equals.len() == 1 { "is" } else { "are" };
         let how = match paired.interval {
             Some(i) if i.low_ppm != i.high_ppm => {

@@ -5,7 +5,7 @@
 
 use crate::adapt::{adaptations, jain_ppm};
 use crate::cell::Cell;
-use crate::figures::{Books, ClassFigures, Figures, SERIES_NS};
+use crate::figures::{Books, ClassFigures, Figures, SERIES_NS, per_second};
 use crate::limit::limit_of_window;
 use crate::scenario::{Alteration, Change, Scenario};
 use anabranch_policy::{Histogram, Policy};
@@ -389,11 +389,6 @@ impl BooksResult {
             commands_lost: books.commands_lost,
         }
     }
-}
-
-fn per_second(count: u64, window_ns: u64) -> u64 {
-    let rate = u128::from(count) * 1_000_000_000 / u128::from(window_ns.max(1));
-    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 fn flow(window_ns: u64, bytes: u64, latency: &Histogram) -> Flow {

@@ -94,8 +94,15 @@ impl Verdict {
         // Without an interval nothing is claimed of rows that are near to each other.
         let near = ratio.interval.is_none() && self.equal.len() > 1;
         if self.is != Difference::None && !near {
+            let like: Vec<String> =
+                self.equal.iter().filter(|name| *name != best).map(|name| shown(name)).collect();
             let (by, best, next) = (times(ratio.median_ppm), shown(best), shown(next));
-            return format!("best: {best}, {by} x {next} in throughput ({})", sure(ratio));
+            let mut text = format!("best: {best}, {by} x {next} in throughput ({})", sure(ratio));
+            // Rows behind the next one whose runs differ so much that nothing can be said.
+            if !like.is_empty() {
+                text.push_str(&format!("; no difference can be shown to {}", like.join(", ")));
+            }
+            return text;
         }
         let all = self.equal.len() == rows;
         let names: Vec<String> = self.equal.iter().map(|name| shown(name)).collect();
