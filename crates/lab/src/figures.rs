@@ -17,6 +17,8 @@ pub struct Figures {
     pub bytes: u64,
     /// Requests that failed; they are in no other figure.
     pub errors: u64,
+    /// One of them, in words.
+    pub first_error: Option<String>,
     /// How long they took, from when they were meant to start.
     pub latency: Histogram,
     /// From when they were meant to start until the host had taken them. Empty in the light
@@ -238,6 +240,7 @@ impl Figures {
             requests: latency.count(),
             bytes: classes.iter().map(|class| class.bytes).sum(),
             errors: 0,
+            first_error: None,
             latency,
             submission: Histogram::new(),
             classes,

@@ -29,7 +29,9 @@ impl Cells {
                 let job = planned.job.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
                 store.keep_scenario(&planned.scenario.name, &planned.text, job)?;
             }
-            store.add_session(Session::begin(std::env::args().collect()))?;
+            // Names of files may be no text.
+            let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            store.add_session(Session::begin(command.collect()))?;
         }
         let builder = Mutex::new(Builder::default());
         Ok(Cells { mode, store, builder, ran: AtomicU64::new(0), kept: AtomicU64::new(0) })

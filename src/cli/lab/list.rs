@@ -36,7 +36,7 @@ pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
         scenarios.push((loaded.scenario, found));
     }
     let place = |found: &Found| match found {
-        Found::File(path) => json!(path),
+        Found::File(path) => json!(path.to_string_lossy()),
         Found::Library(_) => json!(null),
     };
     crate::cli::print(

@@ -15,5 +15,7 @@ pub(super) fn run(global: &Global, options: &LabReport) -> Result<(), Failure> {
         Failure::failed(format!("{path}: cannot write: {error}; give another --output"))
     })?;
     let text = || format!("{}: {} KiB\n", path.display(), page.len().div_ceil(1024));
-    crate::cli::print(global, text, || json!({"report": path, "bytes": page.len()}))
+    // A path that is no text is shown as far as it is one.
+    let json = || json!({"report": path.to_string_lossy(), "bytes": page.len()});
+    crate::cli::print(global, text, json)
 }

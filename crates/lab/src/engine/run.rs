@@ -201,10 +201,20 @@ impl<'a> Engine<'a> {
         self.calm_down()?;
         let hosts = self.collect()?;
         let mut figures = assemble(cell, begin, &hosts, &samples, None);
-        figures.errors += self.ledger.borrow().errors().0;
+        self.add_wrong_reads(&mut figures);
         (figures.books.charged_commands, figures.books.charged_bytes) = self.charged()?;
         self.shut_down()?;
         Ok(figures)
+    }
+
+    /// Reads that brought what they must not are errors.
+    fn add_wrong_reads(&self, figures: &mut Figures) {
+        let ledger = self.ledger.borrow();
+        let (errors, first) = ledger.errors();
+        figures.errors += errors;
+        if figures.first_error.is_none() {
+            figures.first_error = first.map(str::to_owned);
+        }
     }
 
     /// The paths and the target become what the scenario says.

@@ -24,7 +24,7 @@ pub fn assemble(
     hosts.iter().for_each(|host| sum.merge(host));
     let run = &cell.scenario.run;
     let mut figures = Figures::of_jobs(run.window_ns, sum.jobs);
-    figures.errors = sum.errors;
+    (figures.errors, figures.first_error) = (sum.errors, sum.first_error);
     figures.submission = sum.submission;
     figures.hosts = hosts.iter().map(|host| host.bytes).collect();
     figures.cpu = cpu;

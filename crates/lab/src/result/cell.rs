@@ -332,7 +332,7 @@ impl CellResult {
             },
             ceilings: how.ceilings.clone(),
             cpu_bound: figures.cpu.is_some_and(|cpu| cpu.idle_ppm < IDLE_PPM),
-            notes: how.notes.clone(),
+            notes: notes(cell, figures, how),
             total: flow(figures.window_ns, figures.bytes, &figures.latency),
             errors: figures.errors,
             submission: Latency::of(&figures.submission),
@@ -389,6 +389,18 @@ impl BooksResult {
             commands_lost: books.commands_lost,
         }
     }
+}
+
+/// What is said of the run; and of requests that failed, one.
+fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> {
+    let mut notes = how.notes.clone();
+    if let Some(first) = &figures.first_error {
+        notes.push(format!(
+            "{}, run {}: {} requests failed, one of them so: {first}",
+            cell.variant.name, cell.seed, figures.errors
+        ));
+    }
+    notes
 }
 
 fn flow(window_ns: u64, bytes: u64, latency: &Histogram) -> Flow {
