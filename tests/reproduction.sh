@@ -29,9 +29,10 @@ beyond=(twenty-to-one low-queue-depth eight-unequal path-fails path-slows browno
 mapfile -t grid < <(cd scenarios && ls grid-2013-*.toml | sed 's/\.toml$//')
 
 lab "${tables[@]}" "${beyond[@]}" accounting-512k --mode light "${length[@]}"
-lab "${grid[@]}" --mode live --policies multi-queue,single-queue "${length[@]}"
+lab "${grid[@]}" --mode live --keep-depth \
+  --policies multi-queue,single-queue "${length[@]}"
 lab "${tables[@]:0:10}" "${beyond[@]}" --mode live "${length[@]}"
-lab "${tables[@]:0:10}" "${beyond[@]}" --mode sim --runs 1 --ramp 500ms --window 1s
+lab "${tables[@]:0:10}" "${beyond[@]}" --mode sim "${length[@]}"
 lab "${tables[@]:10}" --mode live "${length[@]}"
 
 "$bin/examples/reproduction" docs/reproduction.toml scenarios "$dir" >docs/REPRODUCTION.md.new

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let wanted: Vec<String> = args.collect();
     // An environment variable, so that the arguments stay few.
     let kernel_shaping = std::env::var_os("KERNEL_SHAPING").is_some();
-    let options = LiveOptions { scale_permille, kernel_shaping };
+    let options = LiveOptions { scale_permille, keep_depth: false, kernel_shaping };
     let mut session = Session::new(&scenario, &options)?;
     println!("scale {} permille", session.scale());
     for ceiling in session.ceilings()? {

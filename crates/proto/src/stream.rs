@@ -171,6 +171,10 @@ impl Stream {
 
     #[inline]
     fn next_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, ProtocolError> {
+        if input.is_empty() {
+            // Still between two PDUs: the next bytes may hold a head in one piece.
+            return Ok(None);
+        }
         if let Some(first) = input.first_chunk() {
             let common = self.start(first)?;
             if let Some((head, rest)) = input.split_at_checked(common.head_bytes() as usize) {

@@ -16,6 +16,8 @@ use core::time::Duration;
 pub const MAX_SERVICE: Duration = Duration::from_secs(60);
 /// The most servers of a station.
 pub const MAX_SERVERS: u32 = 65_536;
+/// From so many commands on, those of connections that are gone are looked for and dropped.
+const SWEEP: usize = 4096;
 
 /// Servers and what they take for a command. Only commands of I/O queues are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +106,10 @@ pub(crate) struct Stations<T> {
     serving: Vec<T>,
     free: Vec<u32>,
     order: u64,
+    /// Commands that are being served or wait.
+    kept: usize,
+    /// How many of them make the next sweep due.
+    sweep_at: usize,
 }
 
 impl<T: Copy> Stations<T> {
@@ -117,12 +123,40 @@ impl<T: Copy> Stations<T> {
             serving: Vec::new(),
             free: Vec::new(),
             order: 0,
+            kept: 0,
+            sweep_at: SWEEP,
         }
+    }
+
+    /// Drops commands that `alive` does not know any more, when many have gathered. One that
+    /// occupies a server, of a limited number, stays until its time is over.
+    pub(crate) fn sweep(&mut self, mut alive: impl FnMut(&T) -> bool) {
+        if self.kept < self.sweep_at {
+            return;
+        }
+        let mut kept = 0;
+        for station in &mut self.stations {
+            station.queue.retain(|waiting| alive(&waiting.ticket));
+            kept += station.queue.len();
+        }
+        if self.service.servers.is_none() {
+            let (serving, free) = (&self.serving, &mut self.free);
+            self.ends.retain(|Reverse(end)| {
+                let keep = alive(&serving[end.place as usize]);
+                if !keep {
+                    free.push(end.place);
+                }
+                keep
+            });
+        }
+        self.kept = kept + self.ends.len();
+        self.sweep_at = SWEEP.max(2 * self.kept);
     }
 
     /// A command of a port is ready to be executed: it takes a server, or waits for one.
     pub(crate) fn enter(&mut self, now: Time, port: usize, ticket: T, work: Work, rng: &mut Rng) {
         let at = if self.service.per_port { port } else { 0 };
+        self.kept += 1;
         match &mut self.stations[at].free {
             Some(0) => return self.stations[at].queue.push_back(Waiting { ticket, work }),
             Some(free) => *free -= 1,
@@ -168,13 +202,14 @@ impl<T: Copy> Stations<T> {
     ) -> Option<T> {
         let Reverse(end) = self.ends.peek().copied().filter(|end| end.0.at <= now)?;
         self.ends.pop();
+        self.kept -= 1;
         self.free.push(end.place);
         let done = self.serving[end.place as usize];
         let at = usize::from(end.station);
         if let Some(free) = self.stations[at].free {
             let next = loop {
                 match self.stations[at].queue.pop_front() {
-                    Some(waiting) if !alive(&waiting.ticket) => {}
+                    Some(waiting) if !alive(&waiting.ticket) => self.kept -= 1,
                     next => break next,
                 }
             };

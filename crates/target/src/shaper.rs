@@ -16,6 +16,8 @@ use core::time::Duration;
 
 /// What a lane may send before the next lane's turn, in bytes.
 const QUANTUM: u64 = 64 << 10;
+/// From so many entries on, those of connections that are gone are dropped when they are half.
+const SWEEP: usize = 4096;
 
 /// Something that waits for the link.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,8 @@ struct Lane {
     active: bool,
     /// Bumped when the connection goes: what is in transit for the old one is dropped.
     generation: u32,
+    /// Entries of the present connection in transit.
+    in_transit: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +58,8 @@ pub(crate) struct Pipe {
     transit: BinaryHeap<Reverse<Transit>>,
     order: u64,
     waiting: usize,
+    /// Entries in transit whose connection is gone.
+    stale: usize,
 }
 
 impl Pipe {
@@ -65,6 +71,7 @@ impl Pipe {
             transit: BinaryHeap::new(),
             order: 0,
             waiting: 0,
+            stale: 0,
         }
     }
 
@@ -98,6 +105,13 @@ impl Pipe {
             lane.queue = VecDeque::new();
             lane.deficit = 0;
             lane.generation = lane.generation.wrapping_add(1);
+            self.stale += core::mem::take(&mut lane.in_transit);
+        }
+        if self.transit.len() >= SWEEP && self.stale > self.transit.len() / 2 {
+            let lanes = &self.lanes;
+            self.transit
+                .retain(|Reverse(entry)| lanes[entry.lane as usize].generation == entry.generation);
+            self.stale = 0;
         }
     }
 
@@ -137,6 +151,7 @@ impl Pipe {
             self.waiting -= 1;
             let at = self.link.depart(head.since, head.bytes, rng).after(head.extra);
             let generation = lane.generation;
+            lane.in_transit += 1;
             let order = self.order;
             self.order += 1;
             self.transit.push(Reverse(Transit {
@@ -158,8 +173,10 @@ impl Pipe {
             }
             self.transit.pop();
             if !stale {
+                self.lanes[first.lane as usize].in_transit -= 1;
                 return Some((first.lane, first.slot));
             }
+            self.stale -= 1;
         }
         None
     }

@@ -61,10 +61,14 @@ pub struct LabRun {
     /// Keep results in this directory. What is there already is not run again
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Live only: the part of the scenario's rates that is used, 0.001 to 1 [default: what this
-    /// machine can carry]
+    /// Live only: the part of the scenario's rates and open requests that is used, 0.001 to 1
+    /// [default: what this machine can carry]
     #[arg(long, value_name = "PART", value_parser = permille)]
     pub scale: Option<u32>,
+    /// Live only: scaled rates leave iodepth and numjobs alone. Otherwise the same part of the open
+    /// requests is kept, so that latencies stay what they are
+    #[arg(long)]
+    pub keep_depth: bool,
     /// Live only: links are shaped by the kernel, in network namespaces; needs root
     #[arg(long)]
     pub kernel_shaping: bool,

@@ -62,7 +62,11 @@ fn scenario(
         return Ok(0);
     }
     progress.show(format!("{name}: each path alone"));
-    let live = LiveOptions { scale_permille: scale, kernel_shaping: options.kernel_shaping };
+    let live = LiveOptions {
+        scale_permille: scale,
+        keep_depth: options.keep_depth,
+        kernel_shaping: options.kernel_shaping,
+    };
     let mut left = open.len() as u64;
     let (mut session, how) = match begin(planned, &live) {
         Ok(begun) => begun,

@@ -22,8 +22,9 @@ type Simulation = fn(Cell<'_>) -> Result<Figures, Problem>;
 
 pub(super) fn run(global: &Global, options: &LabRun) -> Result<(), Failure> {
     let mode = Mode::from(options.mode);
-    if mode != Mode::Live && (options.scale.is_some() || options.kernel_shaping) {
-        let text = "--scale and --kernel-shaping are of live runs; add --mode live";
+    let live_only = options.scale.is_some() || options.keep_depth || options.kernel_shaping;
+    if mode != Mode::Live && live_only {
+        let text = "--scale, --keep-depth and --kernel-shaping are of live runs; add --mode live";
         return Err(Failure::usage(text));
     }
     let all = plan(options)?;

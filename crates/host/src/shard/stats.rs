@@ -81,7 +81,7 @@ impl PathEntry {
     }
 
     fn report(&self) -> PathStats {
-        let tally = sum([&self.whole, &self.others]);
+        let tally = sum([self.whole.as_deref(), self.others.as_deref()]);
         PathStats {
             head: self.head,
             controller: self.controller,
@@ -107,9 +107,9 @@ impl HeadEntry {
         self.own.get_or_insert_default().record(ended);
     }
 
-    fn report(&self, paths: &[PathEntry]) -> HeadStats {
-        let paths = paths.iter().filter(|path| path.head == self.head).map(|path| &path.whole);
-        let tally = sum(paths.chain([&self.own]));
+    /// `whole` is what its paths have recorded for it.
+    fn report(&self, whole: Option<&Tally>) -> HeadStats {
+        let tally = sum([whole, self.own.as_deref()]);
         HeadStats {
             head: self.head,
             requests: tally.counts(),
@@ -125,7 +125,7 @@ impl HeadEntry {
     }
 }
 
-fn sum<'a>(tallies: impl IntoIterator<Item = &'a Option<Box<Tally>>>) -> Tally {
+fn sum<'a>(tallies: impl IntoIterator<Item = Option<&'a Tally>>) -> Tally {
     let mut sum = Tally::default();
     tallies.into_iter().flatten().for_each(|tally| sum.merge(tally));
     sum
@@ -218,9 +218,9 @@ impl StatsTable {
             if known {
                 continue;
             }
-            let head = self.heads.iter_mut().find(|head| head.head == path.head);
-            if let (Some(head), Some(whole)) = (head, path.whole.take()) {
-                head.own.get_or_insert_default().merge(&whole);
+            if let (Some(whole), Some(head)) = (path.whole.take(), head_of(path.head)) {
+                let own = &mut self.heads[head.stats as usize].own;
+                own.get_or_insert_default().merge(&whole);
             }
             path.head = NOBODY;
         }
@@ -246,13 +246,20 @@ impl Shard {
     /// The figures since the start, with what only this moment knows filled in.
     pub(super) fn stats_report(&self, detail: Detail) -> ShardStats {
         let StatsTable { paths, heads, .. } = &self.stats;
+        // By head, in one pass: there may be thousands of each.
+        let mut whole: Vec<Option<Box<Tally>>> = heads.iter().map(|_| None).collect();
+        for path in paths {
+            if let (Some(head), Some(tally)) = (self.head(path.head), &path.whole) {
+                whole[head.stats as usize].get_or_insert_default().merge(tally);
+            }
+        }
         let path = |path: &PathEntry| {
             let mut stats = path.report();
             self.add_to_path(&mut stats, path, detail);
             stats
         };
-        let head = |head: &HeadEntry| {
-            let mut stats = head.report(paths);
+        let head = |(head, whole): (&HeadEntry, &Option<Box<Tally>>)| {
+            let mut stats = head.report(whole.as_deref());
             if let Some(head) = self.head(head.head) {
                 stats.in_flight = head.active + head.held.len();
                 stats.affinity_misses = head.selector.affinity_misses();
@@ -261,7 +268,12 @@ impl Shard {
         };
         ShardStats {
             paths: paths.iter().filter(|path| path.head != NOBODY).map(path).collect(),
-            heads: heads.iter().filter(|head| head.head != NOBODY).map(head).collect(),
+            heads: heads
+                .iter()
+                .zip(&whole)
+                .filter(|(head, _)| head.head != NOBODY)
+                .map(head)
+                .collect(),
             explain: match detail {
                 Detail::None | Detail::Latency => None,
                 Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),

@@ -1,13 +1,13 @@
 //! A session: one scenario's target and hosts, set up once, and its cells on them.
 
 use super::LiveError;
-use super::fit::{Fitted, WHOLE, fit, scale};
+use super::fit::{Fitted, Requests, WHOLE, fit, scale};
 use super::stand::Stand;
 use super::{ceiling, propose};
 use crate::cell::Cell;
 use crate::figures::Figures;
 use crate::result::{Ceiling, Circumstances, Mode};
-use crate::scenario::{Scenario, Variant};
+use crate::scenario::{Arrival, Scenario, Variant};
 
 /// How live runs are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,9 @@ pub struct LiveOptions {
     /// The part of the scenario's rates that is used, in thousandths: 1 to 1000. Measured and
     /// chosen so that links bind and not the CPU when `None`.
     pub scale_permille: Option<u32>,
+    /// Scaled rates leave the jobs' `iodepth` and `numjobs` alone. Otherwise the same part of the
+    /// open requests is kept, so that latencies stay what they are.
+    pub keep_depth: bool,
     /// The kernel holds links to their rates (`tc tbf` on veth pairs between network namespaces of
     /// our own) instead of the target; delays, congestion and faults stay with the target. Needs
     /// root, and the commands `ip` and `tc`.
@@ -33,6 +36,13 @@ pub struct Session {
     permille: u32,
     notes: Vec<String>,
     stand: Stand,
+}
+
+/// What closed loops keep open, on all hosts.
+fn open_requests(scenario: &Scenario) -> u64 {
+    let closed = scenario.jobs.iter().filter(|job| job.arrival == Arrival::Closed);
+    let of_host: u64 = closed.map(|job| u64::from(job.clones) * u64::from(job.depth)).sum();
+    of_host * u64::from(scenario.hosts.count)
 }
 
 impl Session {
@@ -63,11 +73,15 @@ impl Session {
             Some(permille) => permille,
             None => propose::permille(&mut stand, &scenario, cpus, options.kernel_shaping)?,
         };
-        let scenario = scale(&scenario, permille);
+        let requests = if options.keep_depth { Requests::Kept } else { Requests::Scaled };
+        let asked = open_requests(&scenario);
+        let scenario = scale(&scenario, permille, requests);
         if permille != WHOLE {
             notes.push(format!(
-                "rates are {} of the scenario's, so that links bind and not this machine's CPUs",
-                percent(permille)
+                "rates are {} of the scenario's, so that links bind and not this machine's CPUs; \
+                 {} of {asked} requests are open",
+                percent(permille),
+                open_requests(&scenario)
             ));
         }
         let settled = ceiling::steady(&scenario).ramp_ns;

@@ -92,7 +92,8 @@ fn can_make_namespaces() -> bool {
 fn the_kernel_can_shape_the_links() {
     let _turn = turn();
     let scenario = scenario();
-    let options = LiveOptions { scale_permille: Some(1000), kernel_shaping: true };
+    let options =
+        LiveOptions { scale_permille: Some(1000), kernel_shaping: true, ..LiveOptions::default() };
     let session = Session::new(&scenario, &options);
     if !can_make_namespaces() {
         let text = session.err().expect("nothing to run it on").to_string();

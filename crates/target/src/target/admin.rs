@@ -91,7 +91,7 @@ impl Target {
         });
         let Some((slot, entry)) = found else { return Step::Done(Answer::result(NOT_ABORTED)) };
         match entry.stage {
-            Stage::Inbound | Stage::Waiting | Stage::Held => {
+            Stage::Inbound | Stage::Waiting | Stage::Held | Stage::Served => {
                 entry.verdict = Some(Status::ABORT_REQUESTED);
                 Step::Done(Answer::result(0))
             }

@@ -2,7 +2,7 @@
 
 use super::command::Step;
 use super::{Target, Ticket};
-use crate::conn::{SlotId, Stage};
+use crate::conn::{Conns, SlotId, Stage};
 use crate::io::Plan;
 use crate::service::{Service, Stations, Work};
 use crate::verb::{TargetError, TargetReply};
@@ -33,6 +33,8 @@ impl Target {
             return;
         };
         entry.stage = Stage::Served;
+        let conns = &self.conns;
+        stations.sweep(|ticket| is_alive(conns, ticket));
         stations.enter(now, port, ticket, work, &mut self.rng);
     }
 
@@ -40,10 +42,7 @@ impl Target {
     pub(super) fn run_served(&mut self, now: Time, bufs: &mut dyn Buffers) {
         while let Some(stations) = &mut self.stations {
             let conns = &self.conns;
-            let alive = |ticket: &Ticket| {
-                let conn = conns.get(ticket.place);
-                conn.is_some_and(|conn| conn.generation == ticket.generation && !conn.closing)
-            };
+            let alive = |ticket: &Ticket| is_alive(conns, ticket);
             let Some(ticket) = stations.served(now, &mut self.rng, alive) else { return };
             self.execute_served(now, ticket, bufs);
         }
@@ -86,4 +85,10 @@ impl Target {
         }
         Ok(TargetReply::Done)
     }
+}
+
+/// Whether a command's connection still wants it.
+fn is_alive(conns: &Conns, ticket: &Ticket) -> bool {
+    let conn = conns.get(ticket.place);
+    conn.is_some_and(|conn| conn.generation == ticket.generation && !conn.closing)
 }
