@@ -25,7 +25,7 @@ tables=(
   biased-congested-write size-delay-read size-delay-write two-hosts-rw two-hosts-write
 )
 # Beyond the mails, for the comparison of simulated with live.
-beyond=(twenty-to-one low-queue-depth eight-unequal path-fails path-slows brownout open-loop-90)
+beyond=(twenty-to-one eight-unequal path-fails open-loop-90 low-queue-depth path-slows brownout)
 mapfile -t grid < <(cd scenarios && ls grid-2013-*.toml | sed 's/\.toml$//')
 
 lab "${tables[@]}" "${beyond[@]}" accounting-512k --mode light "${length[@]}"

@@ -84,10 +84,12 @@ impl Target {
             _ => COMMAND_BYTES,
         };
         let stalled = self.ports[port].is_stalled();
-        if let Some(controller) = controller.and_then(|at| self.controllers[at].as_mut())
-            && !stalled
-        {
-            controller.last_seen = now;
+        let is_io = matches!(role, Role::Io(_)) && !entry.sqe.is_fabrics();
+        if let Some(controller) = controller.and_then(|at| self.controllers[at].as_mut()) {
+            controller.ios += u64::from(is_io);
+            if !stalled {
+                controller.last_seen = now;
+            }
         }
         let port = &mut self.ports[port];
         port.commands += 1;

@@ -70,13 +70,12 @@ impl Target {
     }
 
     /// Whether the command may touch its namespace, and what it wants there.
-    fn access(&mut self, at: usize, sqe: &Sqe) -> Result<Plan, Status> {
+    fn access(&self, at: usize, sqe: &Sqe) -> Result<Plan, Status> {
         let max_bytes = self.limits.max_transfer_bytes;
-        let controller = self.controllers[at].as_mut().ok_or(Status::INTERNAL_ERROR)?;
+        let controller = self.controllers[at].as_ref().ok_or(Status::INTERNAL_ERROR)?;
         if !controller.takes_io() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
         }
-        controller.ios += 1;
         let Of::Subsystem(subsystem) = controller.of else {
             return Err(Status::INVALID_OPCODE.with_dnr());
         };
