@@ -44,9 +44,16 @@ pub(super) fn run(global: &Global, options: &LabRun) -> Result<(), Failure> {
         texts.join("\n")
     };
     crate::cli::print(global, text, || to_json(&chosen))?;
-    match failed {
-        0 => Ok(()),
-        n => Err(Failure::failed(format!("{n} cells failed; the same command tries them again"))),
+    let rows = chosen.tables.iter().flat_map(|table| &table.rows);
+    let wrong = rows.fold(0u64, |sum, row| sum.saturating_add(row.errors));
+    match (failed, wrong) {
+        (0, 0) => Ok(()),
+        (0, n) => Err(Failure::failed(format!(
+            "{n} requests failed or brought wrong blocks; the notes of their cells have the first"
+        ))),
+        (n, _) => {
+            Err(Failure::failed(format!("{n} cells failed; the same command tries them again")))
+        }
     }
 }
 
