@@ -8,6 +8,7 @@ use super::memory::Memory;
 use super::net::{Batch, EndState, Piece};
 use super::stolen::Stolen;
 use super::store::Store;
+use crate::sim::cast::{Never, cast};
 use anabranch_proto::machine::{
     BufRef, Buffers, CloseCause, DiskId, Endpoint, Input, ListenerId, Machine, Output, SystemError,
     Time, VerbId, WorkerId,
@@ -395,27 +396,6 @@ impl<H: Machine, T: Machine> World<H, T> {
             self.core.nodes[node as usize].opened[conn.index() as usize] = None;
         }
         self.give(node, Input::Closed { conn, cause });
-    }
-}
-
-/// Stands for verbs and mail in inputs that carry neither.
-enum Never {}
-
-fn cast<'a, V, M>(input: Input<'a, Never, Never>) -> Input<'a, V, M> {
-    match input {
-        Input::Start => Input::Start,
-        Input::Timeout => Input::Timeout,
-        Input::Connected { conn, local } => Input::Connected { conn, local },
-        Input::Accepted { listener, conn, peer } => Input::Accepted { listener, conn, peer },
-        Input::Listening { listener, at } => Input::Listening { listener, at },
-        Input::Unlistened { listener, error } => Input::Unlistened { listener, error },
-        Input::Received { conn, bytes } => Input::Received { conn, bytes },
-        Input::ReceivedInto { conn, len } => Input::ReceivedInto { conn, len },
-        Input::Transmitted { conn } => Input::Transmitted { conn },
-        Input::Closed { conn, cause } => Input::Closed { conn, cause },
-        Input::DiskDone { id, result } => Input::DiskDone { id, result },
-        Input::Mail { mail, .. } => match mail {},
-        Input::Verb { verb, .. } => match verb {},
     }
 }
 

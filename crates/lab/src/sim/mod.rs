@@ -5,6 +5,7 @@
 //! drawn from a seed: how long bytes and mail travel, into which pieces a stream falls, whether a
 //! receive hint is followed. The same seed gives the same run, which [`World::trace_hash`] shows.
 
+pub(crate) mod cast;
 mod faults;
 mod memory;
 mod net;

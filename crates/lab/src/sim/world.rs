@@ -1,5 +1,6 @@
 //! The world: engines, streams, mail and one heap of events.
 
+use super::cast::{Never, cast};
 use super::faults::{Passing, Tap};
 use super::memory::SimBuffers;
 use super::net::{BROKEN, End, EndState, LinkTimes, NodeId, SimGather, Stream, draw};
@@ -265,7 +266,7 @@ impl<H: Machine, T: Machine> World<H, T> {
         }
     }
 
-    fn give(&mut self, node: NodeId, input: Input<'_, NoVerb, NoVerb>) {
+    fn give(&mut self, node: NodeId, input: Input<'_, Never, Never>) {
         if node.0 < self.hosts.len() {
             self.give_host(node.0, cast(input));
         } else {
@@ -420,27 +421,6 @@ impl<H: Machine, T: Machine> World<H, T> {
         }
         self.core.note(&[3, node.0 as u64, u64::from(conn.index())]);
         self.give(node, Input::Closed { conn, cause });
-    }
-}
-
-/// Stands for verbs and mail in inputs that carry neither.
-enum NoVerb {}
-
-fn cast<'a, V, M>(input: Input<'a, NoVerb, NoVerb>) -> Input<'a, V, M> {
-    match input {
-        Input::Start => Input::Start,
-        Input::Timeout => Input::Timeout,
-        Input::Connected { conn, local } => Input::Connected { conn, local },
-        Input::Accepted { listener, conn, peer } => Input::Accepted { listener, conn, peer },
-        Input::Listening { listener, at } => Input::Listening { listener, at },
-        Input::Unlistened { listener, error } => Input::Unlistened { listener, error },
-        Input::Received { conn, bytes } => Input::Received { conn, bytes },
-        Input::ReceivedInto { conn, len } => Input::ReceivedInto { conn, len },
-        Input::Transmitted { conn } => Input::Transmitted { conn },
-        Input::Closed { conn, cause } => Input::Closed { conn, cause },
-        Input::DiskDone { id, result } => Input::DiskDone { id, result },
-        Input::Mail { mail, .. } => match mail {},
-        Input::Verb { verb, .. } => match verb {},
     }
 }
 
