@@ -3,14 +3,16 @@
 use super::medians::{Runs, percent};
 use crate::result::stats::Difference;
 use crate::result::{CellResult, Mode};
+use anabranch_policy::Policy;
 use std::fmt::Write;
 
 /// Two modes, for one scenario.
 pub(super) struct Compared {
     /// Variants that both have.
     variants: usize,
-    /// The largest difference of throughput in % of the limit, in tenths of points, and where.
-    worst: (u64, String),
+    /// The largest difference of throughput in % of the limit, in tenths of points, and where: of
+    /// all variants but those of `latency`, and of those.
+    worst: [(u64, String); 2],
     /// Pairs of variants that differ in both modes.
     ordered: usize,
     /// Those that differ in the same direction.
@@ -34,17 +36,18 @@ pub(super) fn compare(cells: &[CellResult], scenario: &str, modes: [Mode; 2]) ->
     let scale_permille = both.first()?.1.first()?.scale_permille;
     let mut found = Compared {
         variants: both.len(),
-        worst: (0, "-".to_owned()),
+        worst: [(0, "-".to_owned()), (0, "-".to_owned())],
         ordered: 0,
         same: 0,
         cpu_bound: both.iter().any(|(_, b)| b.cpu_bound()),
         scale_permille,
     };
     for (index, (a, b)) in both.iter().enumerate() {
+        let worst = &mut found.worst[usize::from(a.is_of(Policy::Latency))];
         if let (Some(one), Some(other)) = (a.of_limit(), b.of_limit())
-            && one.abs_diff(other) > found.worst.0
+            && one.abs_diff(other) > worst.0
         {
-            found.worst = (one.abs_diff(other), a.variant.to_owned());
+            *worst = (one.abs_diff(other), a.variant.to_owned());
         }
         for (other_a, other_b) in &both[index + 1..] {
             let pair = [a.against(other_a, throughput), b.against(other_b, throughput)];
@@ -76,27 +79,33 @@ pub(super) fn table(cells: &[CellResult], modes: [Mode; 2]) -> String {
         let _ = writeln!(text, "No scenario was run both {first} and {second}.");
         return text;
     }
-    let near = compared.iter().filter(|(_, one)| one.worst.0 <= 50).count();
+    let within = |of: usize| compared.iter().filter(|(_, one)| one.worst[of].0 <= 50).count();
     let sound = compared.iter().filter(|(_, one)| one.same == one.ordered).count();
     let _ = writeln!(
         text,
-        "{} scenarios: in {near} every variant's % of limit differs by at most 5 points, in \
-         {sound} no two variants that differ in both change their order.\n",
-        compared.len()
+        "{} scenarios. % of limit differs by at most 5 points: in {} for every variant but those \
+         of `latency`, whose windows follow from one another and part for good at the first \
+         difference; in {} for those, too. In {sound} no two variants that differ in both change \
+         their order.\n",
+        compared.len(),
+        within(0),
+        within(1),
     );
     text.push_str(
-        "| scenario | rates | variants | largest difference, points | at | pairs that differ in \
-         both | of them in the same order | remark |\n|---|---|---|---|---|---|---|---|\n",
+        "| scenario | rates | variants | largest difference, points | at | of `latency` | pairs \
+         that differ in both | of them in the same order | remark |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
     for (name, one) in &compared {
         let _ = writeln!(
             text,
-            "| {name} | {}.{} % | {} | {} | {} | {} | {} | {} |",
+            "| {name} | {}.{} % | {} | {} | {} | {} | {} | {} | {} |",
             one.scale_permille / 10,
             one.scale_permille % 10,
             one.variants,
-            percent(Some(one.worst.0)),
-            one.worst.1,
+            percent(Some(one.worst[0].0)),
+            one.worst[0].1,
+            percent(Some(one.worst[1].0)),
             one.ordered,
             one.same,
             if one.cpu_bound { "CPU-bound" } else { "" },

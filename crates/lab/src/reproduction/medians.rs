@@ -2,6 +2,7 @@
 
 use crate::result::stats::{Paired, median};
 use crate::result::{CellResult, Mode};
+use anabranch_policy::Policy;
 
 /// All runs of one variant of one scenario in one mode.
 pub(super) struct Runs<'a> {
@@ -33,6 +34,10 @@ impl<'a> Runs<'a> {
 
     pub(super) fn first(&self) -> Option<&'a CellResult> {
         self.cells.first().copied()
+    }
+
+    pub(super) fn is_of(&self, policy: Policy) -> bool {
+        self.first().is_some_and(|cell| cell.policy == policy.name())
     }
 
     pub(super) fn bytes_s(&self) -> u64 {
