@@ -3,7 +3,7 @@
 //! PLAN is docs/reproduction.toml, SCENARIOS the directory of scenario files, RESULTS are
 //! directories that `anabranch lab run --out` has filled.
 
-use anabranch_lab::reproduction::{Plan, page};
+use anabranch_lab::reproduction::{Plan, page, predicted};
 use anabranch_lab::result::store::Store;
 use anabranch_lab::scenario::file;
 use std::error::Error;
@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             cells.push(store.read(&path)?);
         }
     }
-    print!("{}", page(&plan, &library, &cells));
+    let predicted = predicted(&plan, &library, &cells)?;
+    print!("{}", page(&plan, &library, &cells, &predicted));
     Ok(())
 }

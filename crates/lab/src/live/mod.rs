@@ -31,4 +31,4 @@ mod stand;
 mod wires;
 
 pub use error::LiveError;
-pub use session::{LiveOptions, Session, order};
+pub use session::{LiveOptions, Session, as_run, order};

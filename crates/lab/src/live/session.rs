@@ -38,6 +38,21 @@ pub struct Session {
     stand: Stand,
 }
 
+/// The scenario as a session on this machine runs it at this scale: what to simulate beside it.
+#[must_use]
+pub fn as_run(scenario: &Scenario, permille: u32, keep_depth: bool) -> Scenario {
+    let fitted = fit(scenario, cpus()).scenario;
+    scale(&fitted, permille.clamp(1, WHOLE), requests(keep_depth))
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn requests(keep_depth: bool) -> Requests {
+    if keep_depth { Requests::Kept } else { Requests::Scaled }
+}
+
 /// What closed loops keep open, on all hosts.
 fn open_requests(scenario: &Scenario) -> u64 {
     let closed = scenario.jobs.iter().filter(|job| job.arrival == Arrival::Closed);
@@ -59,7 +74,7 @@ impl Session {
             let why = format!("{permille} is out of range; use 1 to {WHOLE}");
             return Err(LiveError::Option { name: "scale", why });
         }
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cpus = cpus();
         let Fitted { scenario, mut notes } = fit(scenario, cpus);
         let mut stand = Stand::set_up(&scenario, options.kernel_shaping)?;
         if options.kernel_shaping {
@@ -73,9 +88,8 @@ impl Session {
             Some(permille) => permille,
             None => propose::permille(&mut stand, &scenario, cpus, options.kernel_shaping)?,
         };
-        let requests = if options.keep_depth { Requests::Kept } else { Requests::Scaled };
         let asked = open_requests(&scenario);
-        let scenario = scale(&scenario, permille, requests);
+        let scenario = scale(&scenario, permille, requests(options.keep_depth));
         if permille != WHOLE {
             notes.push(format!(
                 "rates are {} of the scenario's, so that links bind and not this machine's CPUs; \

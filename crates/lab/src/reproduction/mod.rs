@@ -8,9 +8,11 @@ mod grid;
 mod medians;
 mod page;
 mod plan;
+mod predicted;
 mod published;
 #[cfg(test)]
 mod tests;
 
 pub use page::page;
 pub use plan::{Plan, Section};
+pub use predicted::predicted;

@@ -1,4 +1,4 @@
-use super::{Plan, page};
+use super::{Plan, page, predicted};
 use crate::cell::Cell;
 use crate::light;
 use crate::result::{CellResult, Circumstances, Mode};
@@ -56,7 +56,9 @@ fn cells(scenario: &Scenario, mode: Mode) -> Vec<CellResult> {
 }
 
 fn made(scenario: &Scenario, cells: &[CellResult]) -> String {
-    page(&Plan::parse(PLAN).expect("a plan"), std::slice::from_ref(scenario), cells)
+    let (plan, scenarios) = (Plan::parse(PLAN).expect("a plan"), std::slice::from_ref(scenario));
+    let predicted = predicted(&plan, scenarios, cells).expect("cells that can be run");
+    page(&plan, scenarios, cells, &predicted)
 }
 
 #[test]
@@ -77,7 +79,10 @@ fn modes_that_agree_and_modes_that_do_not_are_told_apart() {
     let mut both = cells(&scenario, Mode::Light);
     both.extend(cells(&scenario, Mode::Live));
     let page = made(&scenario, &both);
-    assert!(page.contains("1 scenarios. % of limit differs by at most 5 points: in 1 for every"), "{page}");
+    assert!(
+        page.contains("1 scenarios. % of limit differs by at most 5 points: in 1 for every"),
+        "{page}"
+    );
     assert!(page.contains("| small | 100.0 % | 2 | 0.0 | - | 0.0 | 1 | 1 |  |"), "{page}");
     // Live, the better one is the worse one.
     for cell in both.iter_mut().filter(|cell| cell.mode == Mode::Live) {
@@ -86,7 +91,10 @@ fn modes_that_agree_and_modes_that_do_not_are_told_apart() {
         }
     }
     let page = made(&scenario, &both);
-    assert!(page.contains("1 scenarios. % of limit differs by at most 5 points: in 0 for every"), "{page}");
+    assert!(
+        page.contains("1 scenarios. % of limit differs by at most 5 points: in 0 for every"),
+        "{page}"
+    );
     assert!(page.contains("| queue-depth | 0.0 | 1 | 0 |  |"), "{page}");
 }
 
