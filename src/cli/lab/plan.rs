@@ -115,12 +115,6 @@ fn set_length(scenario: &mut Scenario, options: &LabRun) -> Option<String> {
     if scenario.changes.is_empty() || run.window_ns == own.window_ns {
         return None;
     }
-    for change in &mut scenario.changes {
-        let at = u128::from(change.at_ns) * u128::from(run.window_ns);
-        let at = at.checked_div(u128::from(own.window_ns)).unwrap_or(0);
-        // Below the new window, as it was below the old one.
-        change.at_ns = u64::try_from(at).unwrap_or(u64::MAX);
-    }
     let ms = |ns: u64| ns / 1_000_000;
     let (now, own) = (ms(run.window_ns), ms(own.window_ns));
     Some(format!(

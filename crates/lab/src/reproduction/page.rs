@@ -33,9 +33,14 @@ pub fn page(
          The light simulation of the very scenarios that ran live: with the workers, burners, rates \
          and open requests that fit the machine, by the same seeds, for the same time.\n\n",
     );
-    let live = cells.iter().filter(|cell| cell.mode == Mode::Live);
+    // Grids are about processor time, which simulations do not have.
+    let grids: Vec<&String> =
+        plan.sections.iter().filter(|one| one.grid).flat_map(|one| &one.scenarios).collect();
+    let live =
+        cells.iter().filter(|cell| cell.mode == Mode::Live && !grids.contains(&&cell.scenario));
     let pairs: Vec<CellResult> = live.chain(predicted).cloned().collect();
     text.push_str(&agreement::table(&pairs, [Mode::Light, Mode::Live]));
+    let _ = writeln!(text, "\n{}", plan.differences.trim());
     text.push_str("\n## Light against engine simulation\n\n");
     text.push_str(&agreement::table(cells, [Mode::Light, Mode::Sim]));
     for section in &plan.sections {

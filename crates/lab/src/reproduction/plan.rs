@@ -9,6 +9,8 @@ pub struct Plan {
     /// Published ratios count as reproduced within this factor, in hundredths: 125 is up to a
     /// quarter more, or a fifth less.
     pub factor_percent: u32,
+    /// Why simulated and live figures differ where they do.
+    pub differences: String,
     /// One per table of a mail.
     #[serde(rename = "section")]
     pub sections: Vec<Section>,

@@ -6,6 +6,7 @@ use crate::scenario::{Scenario, file};
 
 const PLAN: &str = r#"
     factor_percent = 125
+    differences = "Burners."
     [[section]]
     title = "Four to one"
     source = "a mail"
@@ -102,5 +103,5 @@ fn modes_that_agree_and_modes_that_do_not_are_told_apart() {
 fn a_plan_that_names_no_scenario_is_noticed() {
     let plan = Plan::parse(&PLAN.replace("\"small\"", "\"small\", \"gone\"")).expect("a plan");
     assert_eq!(plan.sections[0].missing(&[scenario()]), ["gone"]);
-    assert!(Plan::parse("factor_percent = 125\nodd = 1").is_err());
+    assert!(Plan::parse("factor_percent = 125\ndifferences = \"\"\nodd = 1").is_err());
 }

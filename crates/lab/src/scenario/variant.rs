@@ -70,13 +70,22 @@ fn batch_timeout(run: &Run) -> BatchTimeout {
 
 impl Scenario {
     /// Makes runs longer or shorter, as if the file said so: the window of `latency` follows, in
-    /// all variants that have the one of the old length. Changes stay at their times.
+    /// all variants that have the one of the old length. Changes keep their place in the window in
+    /// proportion: half of the window, half of their time.
     pub fn set_run(&mut self, run: Run) {
         let (old, new) = (batch_timeout(&self.run), batch_timeout(&run));
         for variant in &mut self.variants {
             let batch = &mut variant.parameters.latency.batch_timeout;
             if *batch == old {
                 *batch = new;
+            }
+        }
+        if run.window_ns != self.run.window_ns {
+            for change in &mut self.changes {
+                let at = u128::from(change.at_ns) * u128::from(run.window_ns);
+                let at = at.checked_div(u128::from(self.run.window_ns)).unwrap_or(0);
+                // Below the new window, as it was below the old one.
+                change.at_ns = u64::try_from(at).unwrap_or(u64::MAX);
             }
         }
         self.run = run;
