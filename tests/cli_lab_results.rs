@@ -153,8 +153,10 @@ fn what_is_there_is_not_run_again() {
     fs::write(&cell, &planted).expect("writable");
     fs::remove_file(dir.path("out/cells/small/light/latency/2.json")).expect("there");
     let again = run(&["--runs", "2"]);
-    assert!(again.status.success(), "{}", text(&again.stderr));
+    // What was kept counts: requests failed.
+    assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
     assert!(text(&again.stderr).contains("3 cells were there already, 1 were run"));
+    assert!(text(&again.stderr).contains("7 requests failed"), "{}", text(&again.stderr));
     assert_eq!(fs::read_to_string(&cell).expect("there"), planted);
     assert!(Path::new(&dir.path("out/cells/small/light/latency/2.json")).is_file());
     assert!(text(&again.stdout).contains("errors"), "{}", text(&again.stdout));
