@@ -13,11 +13,11 @@ const MODES: [Mode; 3] = [Mode::Light, Mode::Sim, Mode::Live];
 
 const HEAD: &str = "# Reproduction\n\n\
     *Made by `tests/reproduction.sh` from its results; do not edit.*\n\n\
-    For each table of the mails: what was published, what the light simulation of it and live \
-    runs on shaped loopback links give, these scaled to what the machine carries. Each scenario in `scenarios/` says where its links and load are \
-    from, and what the mail does not tell. *% limit* is throughput as a part of what links, \
-    target and load allow; *% best* as a part of the best row. Published rows stand beside the \
-    variant of the same name.\n\n";
+    For each table of the mails: what was published, what the light simulation of it gives, and \
+    what live runs on shaped loopback links give, these scaled to what the machine carries. Each \
+    scenario in `scenarios/` says where its links and load are from, and what the mail does not \
+    tell. *% limit* is throughput as a part of what links, target and load allow; *% best* as a \
+    part of the best row. Published rows stand beside the variant of the same name.\n\n";
 
 /// Makes the page of cells of all modes; `predicted` are the light ones of what ran live.
 #[must_use]
@@ -30,8 +30,8 @@ pub fn page(
     let mut text = HEAD.to_owned();
     text.push_str(
         "## Simulated against live\n\n\
-         The light simulation of the very scenarios that ran live: with the workers, burners, rates \
-         and open requests that fit the machine, by the same seeds, for the same time.\n\n",
+         The light simulation of the very scenarios that ran live: with the workers, burners, \
+         rates and open requests that fit the machine, by the same seeds, for the same time.\n\n",
     );
     // Grids are about processor time, which simulations do not have.
     let grids: Vec<&String> =
