@@ -295,11 +295,17 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         credit,
         latency_ns,
         stale_ns,
+        finish_ns,
+        rate_kib_per_s,
         distance,
         affinity,
     } = *from;
     let weight_name = if policy == Policy::ServiceTime { "relative_throughput" } else { "weight" };
-    let known_name = if policy == Policy::Latency { "latency_ns" } else { "history_ns" };
+    let known_name = match policy {
+        Policy::Latency => "latency_ns",
+        Policy::FinishTime => "base_ns",
+        _ => "history_ns",
+    };
     let affinity = affinity.map(|affinity| match affinity {
         Affinity::Own => "this worker",
         Affinity::Node => "a worker of this node",
@@ -313,6 +319,8 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         ("credit", credit.map(Value::from)),
         (known_name, latency_ns.map(Value::from)),
         ("stale_ns", stale_ns.map(Value::from)),
+        ("finish_ns", finish_ns.map(Value::from)),
+        ("rate_kib_per_s", rate_kib_per_s.map(Value::from)),
         ("numa_distance", distance.map(Value::from)),
         ("affinity", affinity.map(Value::from)),
     ];

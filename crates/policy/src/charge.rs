@@ -1,5 +1,6 @@
 //! The record of what a choice added to the load counters.
 
+use crate::finish_time::{Flight, units};
 use crate::{Ledgers, Load, OpClass, Parameters, Policy, Scope};
 
 /// Exactly what starting one command added, to be taken away when it ends.
@@ -14,6 +15,8 @@ use crate::{Ledgers, Load, OpClass, Parameters, Policy, Scope};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     start_ns: u64,
+    /// Of `finish-time`.
+    flight: Flight,
     bytes: u32,
     epoch: u16,
     /// Whose queue pair it took, when that was counted.
@@ -31,14 +34,17 @@ enum Counted {
     QueuePair,
     Worker,
     Bytes,
+    Work,
+    Probe,
 }
 
-const _: () = assert!(size_of::<Charge>() <= 24);
+const _: () = assert!(size_of::<Charge>() <= 32);
 
 impl Charge {
     /// Charged nothing; returning it changes nothing.
     pub const NONE: Charge = Charge {
         start_ns: 0,
+        flight: Flight::NONE,
         bytes: 0,
         epoch: 0,
         queue: 0,
@@ -96,6 +102,23 @@ impl Charge {
         !matches!(self.counted, Counted::Nothing)
     }
 
+    /// Whether the command is a probe ([`start_probe`](crate::start_probe)): no user waits for it.
+    #[inline]
+    #[must_use]
+    pub const fn is_probe(self) -> bool {
+        matches!(self.counted, Counted::Probe)
+    }
+
+    /// What the path had done when it was started under `finish-time`.
+    #[inline]
+    pub(crate) const fn flight(self) -> Option<Flight> {
+        if matches!(self.counted, Counted::Work | Counted::Probe) {
+            Some(self.flight)
+        } else {
+            None
+        }
+    }
+
     /// Takes the charge out of a command, which then has nothing to return any more.
     #[inline]
     #[must_use]
@@ -136,7 +159,9 @@ pub fn start(
         },
         Policy::ServiceTime => Counted::Bytes,
         Policy::QueueLength | Policy::HistoricalServiceTime => Counted::Path,
+        Policy::FinishTime => Counted::Work,
     };
+    let mut flight = Flight::NONE;
     match counted {
         Counted::Nothing => {}
         Counted::Controller => load.controller.commands().started(),
@@ -144,8 +169,19 @@ pub fn start(
         Counted::QueuePair => load.workers[usize::from(load.queue)].queue().started(),
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
+        Counted::Work | Counted::Probe => {
+            flight = load.shared.forecast().started(units(bytes), now_ns);
+        }
     }
-    Charge { start_ns: now_ns, bytes, epoch: 0, queue: load.queue, op, counted }
+    Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
+}
+
+/// Charges a probe of `finish-time`.
+#[inline]
+pub(crate) fn of_probe(load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
+    let flight = load.shared.forecast().started(units(bytes), now_ns);
+    let (op, counted) = (OpClass::Read, Counted::Probe);
+    Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
 }
 
 /// Returns a charge to the path it was made on, whatever the policy, the path's condition and the
@@ -160,5 +196,6 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
         Counted::QueuePair => load.workers[usize::from(charge.queue)].queue().ended(),
         Counted::Worker => load.workers[usize::from(load.worker)].worker().ended_alone(),
         Counted::Bytes => load.controller.bytes_ended(charge.bytes),
+        Counted::Work | Counted::Probe => load.shared.forecast().ended(units(charge.bytes)),
     }
 }

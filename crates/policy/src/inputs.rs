@@ -1,7 +1,8 @@
 //! What a policy compares, to be shown.
 
 use crate::{
-    Affinity, AnaRank, Candidate, OpClass, Parameters, Policy, Scope, WorkerLedger, latency_inputs,
+    Affinity, AnaRank, Candidate, OpClass, Parameters, Policy, Scope, WorkerLedger, finish_time,
+    latency_inputs,
 };
 
 /// What stands for one path in a decision. A field is `None` when the policy does not look at it.
@@ -15,7 +16,8 @@ pub struct Inputs {
     /// `historical-service-time` (on the path, all workers).
     pub commands: Option<u32>,
     /// `service-time`: payload bytes in flight on the controller; with those of the command itself,
-    /// unless kernel-exact.
+    /// unless kernel-exact. `finish-time`: bytes in flight on the path, 4 KiB per command counted
+    /// with them.
     pub bytes: Option<u64>,
     /// `service-time`: the relative throughput, 0 to 100. `latency`: the weight, 0 before it is
     /// known.
@@ -23,10 +25,16 @@ pub struct Inputs {
     /// `latency`: commands left of the burst.
     pub credit: Option<u32>,
     /// `latency`: the smoothed latency, ns; 0 before it is known. `historical-service-time`: the
-    /// history, ns, rounded down.
+    /// history, ns, rounded down. `finish-time`: what such a command takes there without a queue,
+    /// ns; 0 when nothing is known.
     pub latency_ns: Option<u64>,
     /// `historical-service-time`: for how long its history has been stale, ns; 0 when it is not.
     pub stale_ns: Option<u64>,
+    /// `finish-time`: when the command would be done there, ns from now; 0 when nothing is known.
+    pub finish_ns: Option<u64>,
+    /// `finish-time`: what the path delivers, KiB per second, 4 KiB per command counted with them;
+    /// 0 when it is not known.
+    pub rate_kib_per_s: Option<u32>,
     /// `numa`: the distance to the path's node.
     pub distance: Option<u32>,
     /// `io-affinity`: to whom the path is assigned.
@@ -53,6 +61,8 @@ pub fn inputs(
         credit: None,
         latency_ns: None,
         stale_ns: None,
+        finish_ns: None,
+        rate_kib_per_s: None,
         distance: None,
         affinity: None,
     };
@@ -80,6 +90,14 @@ pub fn inputs(
             inputs.stale_ns = Some(now_ns.saturating_sub(stale_after_ns));
         }
         Policy::IoAffinity => inputs.affinity = Some(path.affinity),
+        Policy::FinishTime => {
+            let prediction = finish_time::predict(load, op, bytes, now_ns);
+            inputs.bytes = Some(load.shared.in_flight_work());
+            inputs.finish_ns = Some(prediction.finish_ns);
+            inputs.latency_ns = Some(prediction.base_ns);
+            let rate = u32::try_from(prediction.rate_bytes_per_s >> 10);
+            inputs.rate_kib_per_s = Some(rate.unwrap_or(u32::MAX));
+        }
     }
     inputs
 }

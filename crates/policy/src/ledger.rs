@@ -10,6 +10,7 @@
 //! (so other policies pay nothing), and nothing ever sets them back: each charge takes away exactly
 //! what it added, so they return to zero by themselves, over policy switches and reconnects.
 
+use crate::finish_time::Forecast;
 use crate::historical_service_time::History;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -187,13 +188,14 @@ impl WorkerLedger {
 pub struct Shared {
     nr_active: Commands,
     history: History,
+    forecast: Forecast,
 }
 
 impl Shared {
     /// Nothing in flight.
     #[must_use]
     pub const fn new() -> Self {
-        Shared { nr_active: Commands::new(), history: History::new() }
+        Shared { nr_active: Commands::new(), history: History::new(), forecast: Forecast::new() }
     }
 
     /// Commands in flight on the path that were started under a policy that counts per namespace:
@@ -203,6 +205,20 @@ impl Shared {
     #[must_use]
     pub fn nr_active(&self) -> u32 {
         self.nr_active.get()
+    }
+
+    /// What is in flight on the path under `finish-time`, probes included, in bytes; each command
+    /// counts 4 KiB more than its payload, which is rounded up to 512 bytes.
+    #[inline]
+    #[must_use]
+    pub fn in_flight_work(&self) -> u64 {
+        self.forecast.in_flight_bytes()
+    }
+
+    /// What `finish-time` knows.
+    #[inline]
+    pub(crate) fn forecast(&self) -> &Forecast {
+        &self.forecast
     }
 
     /// What `historical-service-time` knows.

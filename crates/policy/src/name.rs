@@ -24,11 +24,13 @@ pub enum Policy {
     HistoricalServiceTime,
     /// A fixed path per worker, as device-mapper multipath has it.
     IoAffinity,
+    /// The path on which this command will be done first, by what was measured. Ours.
+    FinishTime,
 }
 
 impl Policy {
     /// Every policy that exists, in the order in which texts list them.
-    pub const ALL: [Policy; 8] = [
+    pub const ALL: [Policy; 9] = [
         Policy::Numa,
         Policy::RoundRobin,
         Policy::QueueDepth,
@@ -37,6 +39,7 @@ impl Policy {
         Policy::QueueLength,
         Policy::HistoricalServiceTime,
         Policy::IoAffinity,
+        Policy::FinishTime,
     ];
 
     /// The kernel's name for it.
@@ -51,6 +54,7 @@ impl Policy {
             Policy::QueueLength => "queue-length",
             Policy::HistoricalServiceTime => "historical-service-time",
             Policy::IoAffinity => "io-affinity",
+            Policy::FinishTime => "finish-time",
         }
     }
 }

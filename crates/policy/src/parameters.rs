@@ -1,6 +1,6 @@
 //! What can be set about selection.
 
-use crate::{HistoricalParameters, LatencyParameters, Policy, Scope};
+use crate::{FinishTimeParameters, HistoricalParameters, LatencyParameters, Policy, Scope};
 
 /// How a head's paths are chosen: the policy of its subsystem, and what the policies let one set.
 /// A small value that travels with the head; selection gets it by reference with every command.
@@ -16,6 +16,8 @@ pub struct Parameters {
     pub latency: LatencyParameters,
     /// Of `historical-service-time`.
     pub historical: HistoricalParameters,
+    /// Of `finish-time`.
+    pub finish_time: FinishTimeParameters,
 }
 
 impl Parameters {

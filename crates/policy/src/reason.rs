@@ -31,7 +31,7 @@ pub enum Reason {
     Standby,
     /// `latency`: it had credit left.
     Credit,
-    /// `latency`: nothing is known about it yet.
+    /// `latency`, `finish-time`: nothing is known about it yet.
     Unmeasured,
     /// `historical-service-time`: expected to be done first.
     LeastHistoricalTime,
@@ -44,6 +44,12 @@ pub enum Reason {
     SameNode,
     /// `io-affinity`: assigned to some worker.
     OtherWorker,
+    /// `finish-time`: expected to be done there first.
+    EarliestFinish,
+    /// `finish-time`: a queue stands on the path that would be first; this one has room.
+    Spill,
+    /// `finish-time`: a write that shows what the path does with writes, after a probe was answered.
+    WriteProbe,
     /// No optimized path is usable; among the others the policy chose this one.
     NoOptimized,
     /// Tried again on the path where it failed.
@@ -54,7 +60,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 19] = [
         Reason::Nearest,
         Reason::Remembered,
         Reason::Turn,
@@ -68,6 +74,9 @@ impl Reason {
         Reason::OwnWorker,
         Reason::SameNode,
         Reason::OtherWorker,
+        Reason::EarliestFinish,
+        Reason::Spill,
+        Reason::WriteProbe,
         Reason::NoOptimized,
         Reason::Retry,
         Reason::Flush,
@@ -97,6 +106,9 @@ impl Reason {
             Reason::OwnWorker => "own-worker",
             Reason::SameNode => "same-node",
             Reason::OtherWorker => "other-worker",
+            Reason::EarliestFinish => "earliest-finish",
+            Reason::Spill => "spill",
+            Reason::WriteProbe => "write-probe",
             Reason::NoOptimized => "no-optimized",
             Reason::Retry => "retry",
             Reason::Flush => "flush",

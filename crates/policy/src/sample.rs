@@ -1,5 +1,6 @@
 //! What completions teach: for the policies that measure.
 
+use crate::finish_time;
 use crate::historical_service_time;
 use crate::latency::{self, Group};
 use crate::{AsCandidate, Charge, Load, Parameters, Policy};
@@ -24,7 +25,7 @@ impl Policy {
     #[inline]
     #[must_use]
     pub const fn measures(self) -> bool {
-        matches!(self, Policy::Latency | Policy::HistoricalServiceTime)
+        matches!(self, Policy::Latency | Policy::HistoricalServiceTime | Policy::FinishTime)
     }
 }
 
@@ -46,6 +47,7 @@ pub fn sample(
         Policy::HistoricalServiceTime => {
             historical_service_time::sample(parameters.historical, charge, load, now_ns)
         }
+        Policy::FinishTime => finish_time::sample(charge, load, now_ns),
         _ => Sampled::Nothing,
     }
 }
@@ -67,6 +69,15 @@ pub fn compute_weights<P: AsCandidate>(parameters: &Parameters, paths: &[P], gro
 pub fn reset_statistics(load: Load<'_>) {
     latency::reset(load);
     load.shared.history().reset();
+    load.shared.forecast().reset();
+}
+
+/// A path is usable again through a new association: `finish-time` measures it anew. (The kernel's
+/// policies go on with what they know.) Each worker calls it when it learns of it.
+pub fn rejoined(parameters: &Parameters, load: Load<'_>) {
+    if parameters.policy == Policy::FinishTime {
+        load.shared.forecast().reset();
+    }
 }
 
 /// A command failed over from this path: kernel-exact, `latency` forgets what it measured there.

@@ -1,8 +1,9 @@
 //! The state of selection that belongs to one head on one worker.
 
 use crate::{
-    AsCandidate, Choice, OpClass, Parameters, Policy, historical_service_time, io_affinity,
-    latency, numa, queue_depth, queue_length, recency::Recency, round_robin, service_time,
+    AsCandidate, Choice, OpClass, Parameters, Policy, finish_time, historical_service_time,
+    io_affinity, latency, numa, queue_depth, queue_length, recency::Recency, round_robin,
+    service_time,
 };
 
 /// What one worker remembers about one head between selections: the path it used last.
@@ -25,6 +26,8 @@ pub struct Selector {
     pub(crate) recency: Recency,
     /// Selections of `io-affinity` while this worker had no path of its own.
     pub(crate) affinity_misses: u64,
+    /// What may be spent on probes of `finish-time`.
+    pub(crate) probing: finish_time::Probing,
     /// Under which policy `cached` was written.
     policy: Option<Policy>,
 }
@@ -39,6 +42,7 @@ impl Selector {
             turns: latency::Turns::new(),
             recency: Recency::new(),
             affinity_misses: 0,
+            probing: finish_time::Probing::new(),
             policy: None,
         }
     }
@@ -75,7 +79,22 @@ impl Selector {
                 historical_service_time::select(self, parameters.historical, paths, now_ns)
             }
             Policy::IoAffinity => io_affinity::select(self, paths),
+            Policy::FinishTime => {
+                finish_time::select(self, parameters.finish_time, paths, op, bytes, now_ns)
+            }
         }
+    }
+
+    /// After a selection: the path that a probe is to be sent to beside the command that was just
+    /// placed, if any. It was usable then.
+    ///
+    /// A probe is a read of the same blocks whose data nobody wants, charged with
+    /// [`start_probe`](crate::start_probe); no user may wait for it. Who can not send it just does
+    /// not: it is asked for again. Who never can turns
+    /// [`probes`](crate::FinishTimeParameters::probes) off.
+    #[inline]
+    pub fn take_probe(&mut self) -> Option<usize> {
+        self.probing.take().map(|path| path as usize)
     }
 
     /// A command failed over from this path, or the path lost its state: it is not remembered.
@@ -105,6 +124,7 @@ impl Selector {
             other => other,
         };
         self.turns.path_removed(index);
+        self.probing.forget();
     }
 
     /// The path that this worker is bound to under `numa` (for the attribute `numa_nodes`), `None`

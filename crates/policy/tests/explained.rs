@@ -18,6 +18,8 @@ const NOTHING: Inputs = Inputs {
     credit: None,
     latency_ns: None,
     stale_ns: None,
+    finish_ns: None,
+    rate_kib_per_s: None,
     distance: None,
     affinity: None,
 };
@@ -65,6 +67,16 @@ fn inputs_are_what_the_policy_compares_and_nothing_else() {
                 Inputs { commands: Some(3), latency_ns: Some(1), stale_ns: Some(1_000), ..NOTHING },
             ),
             (Policy::IoAffinity, Inputs { affinity: Some(Affinity::Node), ..NOTHING }),
+            (
+                Policy::FinishTime,
+                Inputs {
+                    bytes: Some(0),
+                    finish_ns: Some(0),
+                    latency_ns: Some(0),
+                    rate_kib_per_s: Some(0),
+                    ..NOTHING
+                },
+            ),
         ] {
             assert_eq!(seen(&parameters(policy, exact), &path), expected, "{policy}");
         }
@@ -106,6 +118,7 @@ fn each_policy_says_why() {
             (Policy::QueueLength, Reason::FewestCommands, Reason::FewestCommands),
             (Policy::HistoricalServiceTime, Reason::Stale, Reason::Stale),
             (Policy::IoAffinity, Reason::OwnWorker, Reason::OwnWorker),
+            (Policy::FinishTime, Reason::Unmeasured, Reason::Unmeasured),
         ] {
             let parameters = parameters(policy, exact);
             let reason = |selector: &mut Selector, table: &[Path]| {

@@ -16,6 +16,7 @@ fn every_name_parses_back() {
             "queue-length",
             "historical-service-time",
             "io-affinity",
+            "finish-time",
         ]
     );
     for policy in Policy::ALL {
@@ -39,7 +40,7 @@ fn the_error_says_what_was_asked_and_what_exists() {
     assert_eq!(
         error.to_string(),
         "unknown I/O policy \"fastest\": use numa, round-robin, queue-depth, service-time, \
-         latency, queue-length, historical-service-time or io-affinity"
+         latency, queue-length, historical-service-time, io-affinity or finish-time"
     );
     assert_eq!(error.name(), "fastest");
 }

@@ -198,6 +198,9 @@ fn input(name: &str, value: &Value) -> String {
             format!("{number} command{} in flight", if number == 1 { "" } else { "s" })
         }
         "load_bytes" => format!("{} to carry", size_text(number)),
+        "finish_ns" | "base_ns" if number == 0 => "not measured yet".to_owned(),
+        "finish_ns" => format!("done in {}", latency_text(number)),
+        "rate_kib_per_s" => format!("{} per second", size_text(number << 10)),
         "stale_ns" if number == 0 => "not stale".to_owned(),
         "affinity" => format!("assigned to {}", value.as_str().unwrap_or_default()),
         _ => {
@@ -231,12 +234,15 @@ fn because(reason: &str) -> (&'static str, &str) {
         Reason::LeastServiceTime => ("service-time", "fewest bytes for its weight"),
         Reason::Standby => ("service-time", "only standby paths (weight 0) were usable"),
         Reason::Credit => ("latency", "it had credit left"),
-        Reason::Unmeasured => ("latency", "it had no weight yet"),
+        Reason::Unmeasured => ("", "nothing was known about it yet"),
         Reason::LeastHistoricalTime => ("historical-service-time", "expected to be done first"),
         Reason::Stale => ("historical-service-time", "not used for so long that it was tried"),
         Reason::OwnWorker => ("io-affinity", "the worker's own path"),
         Reason::SameNode => ("io-affinity", "a path of the worker's node"),
         Reason::OtherWorker => ("io-affinity", "a path of another node's workers"),
+        Reason::EarliestFinish => ("finish-time", "expected to be done there first"),
+        Reason::Spill => ("finish-time", "the first choice had a standing queue, this one room"),
+        Reason::WriteProbe => ("finish-time", "a probe was answered, now a write was tried"),
         Reason::NoOptimized => ("", "no optimized path was usable"),
         Reason::Retry => ("", "tried again on the path where it had failed"),
         Reason::Flush => ("", "a flush goes to each path that has acknowledged writes"),

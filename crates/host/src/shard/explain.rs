@@ -11,7 +11,7 @@ use anabranch_proto::machine::Time;
 const RING: usize = 256;
 
 const _: () =
-    assert!(RING * size_of::<Sample>() <= 256 << 10, "a worker's ring is at most 256 KiB");
+    assert!(RING * size_of::<Sample>() <= 320 << 10, "a worker's ring is at most 320 KiB");
 
 /// Which choices of a head are noted: the first, and every so many from there.
 #[derive(Debug, Default)]
@@ -168,6 +168,8 @@ mod tests {
             credit: None,
             latency_ns: None,
             stale_ns: None,
+            finish_ns: None,
+            rate_kib_per_s: None,
             distance: None,
             affinity: None,
         };

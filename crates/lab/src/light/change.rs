@@ -6,7 +6,7 @@ use super::port::{Condition, bytes_in, bytes_out};
 use super::sim::Sim;
 use super::slots::{List, Stage};
 use crate::scenario::{Alteration, AnaState, PathState};
-use anabranch_policy::failed_over;
+use anabranch_policy::{failed_over, rejoined};
 use anabranch_target::link::Shape;
 
 impl Sim<'_> {
@@ -103,6 +103,9 @@ impl Sim<'_> {
             }
             Condition::Cut => {
                 port.fresh_links(self.now);
+                for worker in &self.workers {
+                    rejoined(&self.cell.variant.parameters, worker.paths[path].load);
+                }
                 self.tell_hosts(path);
             }
         }
@@ -149,7 +152,12 @@ impl Sim<'_> {
         entry.stage = Stage::Lost;
         let worker = &mut self.workers[entry.worker as usize];
         let load = worker.paths[path].load;
-        anabranch_policy::finish(entry.charge.take(), load);
+        let charge = entry.charge.take();
+        anabranch_policy::finish(charge, load);
+        if charge.is_probe() {
+            entry.stage = Stage::Idle;
+            return self.free.push(&mut self.slots, slot);
+        }
         worker.selector.forget_path(path);
         failed_over(&self.cell.variant.parameters, load);
         self.books.commands_lost += 1;

@@ -92,7 +92,7 @@ impl Ledgers {
     pub(super) fn charged(&self) -> (u64, u64) {
         let (mut commands, mut bytes) = (0, 0);
         for controller in &self.controllers {
-            bytes += controller.ledger.in_flight_bytes();
+            bytes += controller.ledger.in_flight_bytes() + controller.shared.in_flight_work();
             commands += u64::from(controller.ledger.nr_active() + controller.shared.nr_active());
             for worker in &controller.workers {
                 commands += u64::from(worker.queue_active() + worker.worker_active());

@@ -12,7 +12,9 @@ use crate::figures::{Books, Figures, SERIES_NS};
 use crate::pace::{self, Chains, Source, Thread};
 use crate::rng::Rng;
 use crate::scenario::{Arrival, Distribution, Stolen};
-use anabranch_policy::{Candidate, Sampled, Selector, compute_weights, finish, sample, start};
+use anabranch_policy::{
+    Candidate, OpClass, Sampled, Selector, compute_weights, finish, sample, start, start_probe,
+};
 
 /// The most requests that an open loop may leave open, beside those of closed loops.
 const MAX_OPEN: u64 = 2_000_000;
@@ -45,8 +47,8 @@ pub(super) struct Sim<'a> {
     pub(super) now: u64,
     pub(super) events: Events,
     pub(super) slots: Vec<Slot>,
-    /// Free slots of open loops.
-    free: List,
+    /// Free slots of open loops and probes.
+    pub(super) free: List,
     pub(super) workers: Vec<Worker<'a>>,
     /// Host by host, path by path for each set of queue pairs.
     pub(super) queues: Vec<Queue>,
@@ -261,6 +263,12 @@ impl<'a> Sim<'a> {
         }
         self.books.commands_started += 1;
         self.ports[path].in_flight.up(self.now);
+        if let Some(path) = worker.selector.take_probe() {
+            let (worker, bytes) = (entry.worker, entry.bytes);
+            self.probe(worker, path, bytes);
+        }
+        let entry = &mut self.slots[slot as usize];
+        let worker = &self.workers[entry.worker as usize];
         let queue = &mut self.queues[worker.queues as usize + path];
         if queue.free == 0 {
             entry.stage = Stage::Waiting;
@@ -268,6 +276,26 @@ impl<'a> Sim<'a> {
         }
         queue.free -= 1;
         self.send(slot);
+    }
+
+    /// A read that nobody waits for, when there is a tag for it.
+    #[cold]
+    fn probe(&mut self, index: u32, path: usize, bytes: u32) {
+        let worker = &self.workers[index as usize];
+        let queue = &mut self.queues[worker.queues as usize + path];
+        if queue.free == 0 {
+            return;
+        }
+        queue.free -= 1;
+        let slot = self.free.pop(&self.slots).unwrap_or_else(|| {
+            self.slots.push(Slot::new(NONE, index));
+            self.slots.len() as u32 - 1
+        });
+        let entry = &mut self.slots[slot as usize];
+        (entry.thread, entry.worker, entry.path) = (NONE, index, path as u16);
+        (entry.op, entry.bytes, entry.start_ns) = (OpClass::Read, bytes, self.now);
+        entry.charge = start_probe(worker.paths[path].load, bytes, self.now);
+        self.command_departs(slot);
     }
 
     /// A command has its tag.
@@ -392,6 +420,10 @@ impl<'a> Sim<'a> {
             compute_weights(parameters, &worker.paths, group);
         }
         entry.stage = Stage::Idle;
+        if charge.is_probe() {
+            self.free_tag(slot);
+            return self.free.push(&mut self.slots, slot);
+        }
         let (latency, op, bytes) = (now - entry.start_ns, entry.op, entry.bytes);
         let host = worker.host as usize;
         self.books.requests_ended += 1;
@@ -426,6 +458,11 @@ impl<'a> Sim<'a> {
         for index in 0..self.slots.len() {
             let entry = &mut self.slots[index];
             if entry.stage == Stage::Idle {
+                continue;
+            }
+            if entry.charge.is_probe() {
+                let path = usize::from(entry.path);
+                finish(entry.charge.take(), self.workers[entry.worker as usize].paths[path].load);
                 continue;
             }
             self.books.requests_open += 1;

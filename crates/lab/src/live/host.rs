@@ -193,7 +193,8 @@ impl LiveHost {
         let Some(head) = head(&snapshot) else {
             return Err(LiveError::failed("set a policy", format!("there is no {DEVICE}")));
         };
-        let Parameters { policy, kernel_exact, scope, latency, historical } = variant.parameters;
+        let Parameters { policy, kernel_exact, scope, latency, historical, finish_time: _ } =
+            variant.parameters;
         // Another policy in between: a switch is what drops statistics and choices.
         let other = Policy::ALL.into_iter().find(|other| *other != policy).unwrap_or(policy);
         let flag = |on: bool| u8::from(on).to_string();

@@ -56,6 +56,7 @@ impl Path {
         self.controller.nr_active() == 0
             && self.controller.in_flight_bytes() == 0
             && self.shared.nr_active() == 0
+            && self.shared.in_flight_work() == 0
             && self.workers.iter().all(|ledger| worker(ledger) == (0, 0))
     }
 }

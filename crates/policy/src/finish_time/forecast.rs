@@ -1,0 +1,279 @@
+//! What is known about one path, shared by all workers.
+
+use super::unit;
+use crate::{OpClass, SizeClass};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Octaves of work in flight that have a row of their own.
+const OCTAVES: usize = 24;
+/// Work below this log has the first row: the smallest command alone is 16 units.
+const FIRST_OCTAVE: u32 = 3;
+
+/// A number that is read and written by all workers. Two that write it in the same instant lose one
+/// of the two: it is an average, or a time that both know.
+#[derive(Debug, Default)]
+pub(super) struct Word(AtomicU32);
+
+impl Word {
+    const fn new() -> Word {
+        Word(AtomicU32::new(0))
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, value: u32) {
+        self.0.store(value, Relaxed);
+    }
+}
+
+/// A time in the caller's nanoseconds, likewise.
+#[derive(Debug, Default)]
+pub(super) struct Moment(AtomicU64);
+
+impl Moment {
+    const fn new() -> Moment {
+        Moment(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, at_ns: u64) {
+        self.0.store(at_ns, Relaxed);
+    }
+
+    /// How long ago it was; 0 when the clock of another worker was read a little later.
+    #[inline]
+    pub(super) fn age_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.get())
+    }
+}
+
+/// What the path does without a queue, for commands of one op and size class.
+#[derive(Debug, Default)]
+pub(super) struct Base {
+    /// Unqueued latency, ns; 0 when it is not known.
+    pub(super) latency: Word,
+    /// The least latency of the present and of the last window, ns; 0 when there was none.
+    pub(super) least: [Word; 2],
+    /// When a command of this kind ended here last, or a probe was asked for; ms.
+    pub(super) seen_ms: Word,
+    /// For how long it may go unseen until a probe is asked for, ms; 0 is the shortest.
+    pub(super) gap_ms: Word,
+}
+
+impl Base {
+    const fn new() -> Base {
+        Base {
+            latency: Word::new(),
+            least: [Word::new(), Word::new()],
+            seen_ms: Word::new(),
+            gap_ms: Word::new(),
+        }
+    }
+
+    /// The least of both windows.
+    pub(super) fn least_ns(&self) -> u32 {
+        match (self.least[0].get(), self.least[1].get()) {
+            (0, only) | (only, 0) => only,
+            (a, b) => a.min(b),
+        }
+    }
+}
+
+/// What latency went with how much work in flight.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// Mean latency, ns; 0 when there was none.
+    pub(super) latency: Word,
+    /// Mean work in flight when those commands were started, units.
+    pub(super) work: Word,
+}
+
+/// The state of one path.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Forecast {
+    /// Units in flight.
+    pub(super) work: AtomicU64,
+    /// The last completion, or when the first command went to the idle path, ns.
+    pub(super) busy_ns: Moment,
+    /// When the present window of [`Forecast::least_work`] began, ns.
+    pub(super) window_ns: Moment,
+    /// Units delivered, modulo 2^32.
+    pub(super) delivered: Word,
+    /// The least work in flight during the last and the present window, units.
+    pub(super) least_work: [Word; 2],
+    /// Nanoseconds per unit at the measured rate, with [`unit::RATE_SHIFT`] fraction bits; 0: not
+    /// measured.
+    pub(super) pace: Word,
+    /// Mean unqueued latency of what is done at present, ns.
+    pub(super) base: Word,
+    /// The longest of late, ns.
+    pub(super) longest: Word,
+    /// When the present window of the least latencies began, ms.
+    pub(super) least_ms: Word,
+    /// When a probe was answered last, ms.
+    pub(super) answered_ms: Word,
+    /// Completions of commands that were started before say nothing, ns.
+    pub(super) reset_ns: Moment,
+    pub(super) probes: AtomicU64,
+    pub(super) probe_bytes: AtomicU64,
+    /// Reads, then writes.
+    bases: [[Base; SizeClass::COUNT]; 2],
+    rows: [Row; OCTAVES],
+}
+
+const _: () = assert!(size_of::<Forecast>() <= 1024);
+
+impl Forecast {
+    pub(crate) const fn new() -> Forecast {
+        Forecast {
+            work: AtomicU64::new(0),
+            busy_ns: Moment::new(),
+            window_ns: Moment::new(),
+            delivered: Word::new(),
+            least_work: [Word::new(), Word::new()],
+            pace: Word::new(),
+            base: Word::new(),
+            longest: Word::new(),
+            least_ms: Word::new(),
+            answered_ms: Word::new(),
+            reset_ns: Moment::new(),
+            probes: AtomicU64::new(0),
+            probe_bytes: AtomicU64::new(0),
+            bases: [const { [const { Base::new() }; SizeClass::COUNT] }; 2],
+            rows: [const { Row { latency: Word::new(), work: Word::new() } }; OCTAVES],
+        }
+    }
+
+    /// Units in flight.
+    #[inline]
+    pub(super) fn work(&self) -> u64 {
+        self.work.load(Relaxed)
+    }
+
+    /// The same in bytes.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.work().saturating_mul(u64::from(unit::UNIT_BYTES))
+    }
+
+    #[inline]
+    pub(super) fn of(&self, op: OpClass, class: SizeClass) -> &Base {
+        &self.bases[usize::from(op != OpClass::Read)][class.index()]
+    }
+
+    /// The row of so much work in flight.
+    #[inline]
+    pub(super) fn row(&self, work: u64) -> usize {
+        let octave = work.checked_ilog2().unwrap_or(0).saturating_sub(FIRST_OCTAVE) as usize;
+        octave.min(OCTAVES - 1)
+    }
+
+    #[inline]
+    pub(super) fn rows(&self) -> &[Row; OCTAVES] {
+        &self.rows
+    }
+
+    /// The unqueued latency of such a command, ns; what is not known is taken from the nearest size,
+    /// a smaller one first, then from the other direction. 0: nothing is known.
+    #[inline]
+    pub(super) fn base_ns(&self, op: OpClass, class: SizeClass) -> u32 {
+        match self.of(op, class).latency.get() {
+            0 => self.borrowed_ns(op, class),
+            known => known,
+        }
+    }
+
+    #[cold]
+    fn borrowed_ns(&self, op: OpClass, class: SizeClass) -> u32 {
+        let other = if op == OpClass::Read { OpClass::Write } else { OpClass::Read };
+        for op in [op, other] {
+            let row = &self.bases[usize::from(op != OpClass::Read)];
+            let (smaller, larger) = row.split_at(class.index());
+            let mut near = smaller.iter().rev().chain(larger);
+            if let Some(base) = near.find(|base| base.latency.get() != 0) {
+                return base.latency.get();
+            }
+        }
+        0
+    }
+
+    /// A new window of the least latencies.
+    pub(super) fn next_least(&self) {
+        for base in self.bases.iter().flatten() {
+            base.least[0].set(base.least[1].get());
+            base.least[1].set(0);
+        }
+    }
+
+    /// Forgets everything but what is in flight and the counters.
+    pub(crate) fn reset(&self) {
+        let words = [&self.pace, &self.base, &self.longest, &self.answered_ms];
+        words.into_iter().for_each(|word| word.set(0));
+        for base in self.bases.iter().flatten() {
+            base.latency.set(0);
+            base.least.iter().for_each(|least| least.set(0));
+            base.gap_ms.set(0);
+            base.seen_ms.set(0);
+        }
+        for row in &self.rows {
+            row.latency.set(0);
+            row.work.set(0);
+        }
+    }
+
+    /// A command of `units` was started; gives back the units in flight with it.
+    #[inline]
+    pub(crate) fn started(&self, units: u32, now_ns: u64) -> Flight {
+        let before = self.work.fetch_add(u64::from(units), Relaxed);
+        if before == 0 {
+            self.busy_ns.set(now_ns);
+        }
+        let work = u32::try_from(before + u64::from(units)).unwrap_or(u32::MAX);
+        let window = u64::from(self.base.get()).saturating_mul(2).max(unit::SHORTEST_WINDOW_NS);
+        if self.window_ns.age_ns(now_ns) > window {
+            self.window_ns.set(now_ns);
+            self.least_work[0].set(self.least_work[1].get());
+            self.least_work[1].set(work);
+        }
+        let idle_ns = self.busy_ns.age_ns(now_ns).min(u64::from(u32::MAX));
+        // Cut to what fits.
+        Flight { delivered: self.delivered.get(), idle_ns: idle_ns as u32, work }
+    }
+
+    /// That command ended, well or not.
+    #[inline]
+    pub(crate) fn ended(&self, units: u32) {
+        let before = self.work.fetch_sub(u64::from(units), Relaxed);
+        debug_assert!(before >= u64::from(units), "a charge was returned twice");
+    }
+}
+
+impl Default for Forecast {
+    fn default() -> Self {
+        Forecast::new()
+    }
+}
+
+/// What the path had done when a command was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flight {
+    /// Units delivered so far, modulo 2^32.
+    pub(crate) delivered: u32,
+    /// For how long nothing had come back, ns; at most 4.3 s.
+    pub(crate) idle_ns: u32,
+    /// Units in flight, its own with them.
+    pub(crate) work: u32,
+}
+
+impl Flight {
+    pub(crate) const NONE: Flight = Flight { delivered: 0, idle_ns: 0, work: 0 };
+}

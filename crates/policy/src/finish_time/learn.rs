@@ -1,0 +1,161 @@
+//! What completions teach.
+
+use super::forecast::{Base, Flight, Forecast, Row};
+use super::unit::{RATE_SHIFT, ms, time_ns, units, word};
+use super::{FIRST_GAP_MS, LAST_GAP_MS};
+use crate::{Charge, Load, OpClass, Sampled, SizeClass};
+
+/// A path that answers after so long, and after [`SILENCE_FACTOR`] times what was predicted, comes
+/// back from a silence; ns.
+const SILENCE_NS: u64 = 50_000_000;
+const SILENCE_FACTOR: u64 = 8;
+/// A command that finds the path unused for so long looks at it anew, ms.
+const LOOK_MS: u32 = 5;
+/// The windows of the least latency, ms.
+const LEAST_WINDOW_MS: u32 = 1000;
+/// One sample counts as at most this many times what is known.
+const OUTLIER: u64 = 64;
+
+/// A command ended well.
+#[inline]
+pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
+    let Some(flight) = charge.flight() else { return Sampled::Nothing };
+    let forecast = load.shared.forecast();
+    let units = units(charge.bytes());
+    let latency_ns = charge.elapsed_ns(now_ns);
+    let left = word(forecast.work());
+    if left < forecast.least_work[1].get() {
+        forecast.least_work[1].set(left);
+    }
+    let delivered = forecast.delivered.get().wrapping_add(units);
+    forecast.delivered.set(delivered);
+    let quiet_ns = forecast.busy_ns.age_ns(now_ns);
+    forecast.busy_ns.set(now_ns);
+    if charge.is_probe() {
+        forecast.answered_ms.set(ms(now_ns));
+    }
+    let pace = forecast.pace.get();
+    if quiet_ns > SILENCE_NS && pace != 0 {
+        let expected = time_ns(u64::from(left) + u64::from(units), pace);
+        let expected = expected.max(u64::from(forecast.longest.get()));
+        if quiet_ns > expected.saturating_mul(SILENCE_FACTOR) {
+            forecast.reset();
+            forecast.reset_ns.set(now_ns);
+            return Sampled::TooLong;
+        }
+    }
+    if charge.start_ns() < forecast.reset_ns.get() || charge.op() == OpClass::Other {
+        return Sampled::Nothing;
+    }
+    let span_ns = latency_ns.saturating_add(u64::from(flight.idle_ns));
+    let done = delivered.wrapping_sub(flight.delivered).max(1);
+    let rate = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done);
+    let unqueued = learn_latency(forecast, charge, flight, units, word(latency_ns), now_ns);
+    learn_pace(forecast, pace, rate, latency_ns > 2 * u64::from(unqueued));
+    Sampled::Taken
+}
+
+/// The base latency of the kind, the bases of the path, and the latency that goes with so much in
+/// flight. Gives back the base latency of the kind.
+#[inline]
+fn learn_latency(
+    forecast: &Forecast,
+    charge: Charge,
+    flight: Flight,
+    units: u32,
+    latency: u32,
+    now_ns: u64,
+) -> u32 {
+    let now_ms = ms(now_ns);
+    if now_ms.wrapping_sub(forecast.least_ms.get()) > LEAST_WINDOW_MS {
+        next_least(forecast, now_ms);
+    }
+    let base = forecast.of(charge.op(), SizeClass::of(charge.bytes()));
+    let near_alone = flight.work <= 2 * units;
+    let unused_ms = now_ms.wrapping_sub(base.seen_ms.get());
+    let look = flight.work <= units && (charge.is_probe() || unused_ms > LOOK_MS);
+    let least = base.least[1].get();
+    if least == 0 || latency < least {
+        base.least[1].set(latency.max(1));
+    }
+    let known = base.latency.get();
+    pace_of_looks(base, charge, known, latency);
+    base.seen_ms.set(now_ms);
+    let unqueued = match known {
+        0 => latency,
+        known if latency < known => known - (known - latency).div_ceil(4),
+        known if look => known + (latency - known) / 2,
+        known if near_alone => known + (latency - known) / 8,
+        known => known,
+    }
+    .max(1);
+    if unqueued != known {
+        base.latency.set(unqueued);
+    }
+    let path = forecast.base.get();
+    forecast.base.set(match path {
+        0 => unqueued,
+        path if look => path / 2 + unqueued / 2,
+        path => step(path, unqueued, 5),
+    });
+    let longest = forecast.longest.get();
+    forecast.longest.set(unqueued.max(longest - longest / 64));
+    learn_row(&forecast.rows()[forecast.row(flight.work.into())], flight.work, latency);
+    unqueued
+}
+
+/// How soon an unused path is looked at again: soon while it gets better, ever later while nothing
+/// changes.
+#[inline]
+fn pace_of_looks(base: &Base, charge: Charge, known: u32, latency: u32) {
+    if !charge.is_probe() {
+        if base.gap_ms.get() > FIRST_GAP_MS {
+            base.gap_ms.set(FIRST_GAP_MS);
+        }
+        return;
+    }
+    let better = known == 0 || latency < known - known / 8;
+    let gap = base.gap_ms.get().max(FIRST_GAP_MS);
+    base.gap_ms.set(if better { FIRST_GAP_MS } else { (2 * gap).min(LAST_GAP_MS) });
+}
+
+#[inline]
+fn learn_row(row: &Row, work: u32, latency: u32) {
+    let known = row.latency.get();
+    if known == 0 {
+        row.latency.set(latency.max(1));
+        row.work.set(work);
+    } else {
+        row.latency.set(step(known, latency, 3).max(1));
+        row.work.set(step(row.work.get(), work, 3));
+    }
+}
+
+/// Faster is always true: a path can not deliver more than it can. Slower says something only when
+/// there was a queue.
+#[inline]
+fn learn_pace(forecast: &Forecast, pace: u32, rate: u64, queued: bool) {
+    let known = u64::from(pace);
+    let next = if pace == 0 {
+        rate
+    } else if rate < known {
+        known - ((known - rate) >> if queued { 4 } else { 2 })
+    } else if queued {
+        known + ((rate.min(OUTLIER * known) - known) >> 4)
+    } else {
+        return;
+    };
+    forecast.pace.set(word(next.max(1)));
+}
+
+/// `old` goes the 2^shift-th part of the way.
+#[inline]
+fn step(old: u32, new: u32, shift: u32) -> u32 {
+    if new < old { old - ((old - new) >> shift) } else { old + ((new - old) >> shift) }
+}
+
+#[cold]
+fn next_least(forecast: &Forecast, now_ms: u32) {
+    forecast.least_ms.set(now_ms);
+    forecast.next_least();
+}

@@ -1,0 +1,89 @@
+//! What the policy believes, to be shown.
+
+use super::select::{Incoming, finish_ns, silence_ns, standing_ns};
+use super::unit::{RATE_SHIFT, UNIT_BYTES};
+use crate::{Load, OpClass, SizeClass};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What is shown as a prediction when no size is given.
+const SMALL_BYTES: u32 = 4096;
+
+/// What `finish-time` knows about one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinishTimeReport {
+    /// Something is known.
+    pub measured: bool,
+    /// What the path delivers when it is busy, bytes per second, 4 KiB per command counted with
+    /// them; 0 when it is not known.
+    pub rate_bytes_per_s: u64,
+    /// What is in flight, bytes, 4 KiB per command counted with them.
+    pub in_flight_bytes: u64,
+    /// Unqueued latency of reads and of writes by size class, ns; 0 when it is not known.
+    pub base_ns: [[u64; SizeClass::COUNT]; 2],
+    /// When a read of 4 KiB would be done if it were sent now, ns; 0 when it is not known.
+    pub finish_ns: u64,
+    /// How long the work takes that was always in flight of late, ns.
+    pub standing_ns: u64,
+    /// For how long the path has not answered although it should have, ns; 0: it answers.
+    pub silent_ns: u64,
+    /// Probes that were sent.
+    pub probes: u64,
+    /// Payload bytes that they asked for.
+    pub probe_bytes: u64,
+}
+
+/// What the policy knows about a path.
+#[cold]
+#[must_use]
+pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
+    let forecast = load.shared.forecast();
+    let prediction = predict(load, OpClass::Read, SMALL_BYTES, now_ns);
+    let base = |op| {
+        let mut row = [0; SizeClass::COUNT];
+        for class in SizeClass::all() {
+            row[class.index()] = u64::from(forecast.of(op, class).latency.get());
+        }
+        row
+    };
+    FinishTimeReport {
+        measured: forecast.pace.get() != 0,
+        rate_bytes_per_s: prediction.rate_bytes_per_s,
+        in_flight_bytes: forecast.in_flight_bytes(),
+        base_ns: [base(OpClass::Read), base(OpClass::Write)],
+        finish_ns: prediction.finish_ns,
+        standing_ns: standing_ns(forecast),
+        silent_ns: if forecast.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },
+        probes: forecast.probes.load(Relaxed),
+        probe_bytes: forecast.probe_bytes.load(Relaxed),
+    }
+}
+
+/// What stands for one path in a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prediction {
+    /// ns; 0 when nothing is known.
+    pub(crate) finish_ns: u64,
+    /// Of this op and size, ns; 0 when it is not known.
+    pub(crate) base_ns: u64,
+    /// Bytes per second; 0 when it is not known.
+    pub(crate) rate_bytes_per_s: u64,
+}
+
+/// What is expected of such a command.
+pub(crate) fn predict(load: Load<'_>, op: OpClass, bytes: u32, now_ns: u64) -> Prediction {
+    let forecast = load.shared.forecast();
+    let incoming = Incoming::new(op, bytes, now_ns);
+    let pace = u64::from(forecast.pace.get());
+    let per_second = (u64::from(UNIT_BYTES) * 1_000_000_000) << RATE_SHIFT;
+    let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
+        return Prediction { finish_ns: 0, base_ns: 0, rate_bytes_per_s: 0 };
+    };
+    let work = forecast.work();
+    let finish = finish_ns(forecast, work, incoming);
+    let silent = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
+    Prediction {
+        finish_ns: finish.max(silent),
+        base_ns: forecast.base_ns(op, incoming.class).into(),
+        rate_bytes_per_s,
+    }
+}
