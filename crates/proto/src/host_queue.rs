@@ -56,6 +56,8 @@ pub enum HostData {
     In(BufRef),
     /// From this buffer to the controller.
     Out(BufRef),
+    /// From the controller, so many bytes: checked like any, and kept nowhere.
+    Sink(u32),
 }
 
 /// A command has ended.
@@ -266,7 +268,7 @@ impl HostQueue {
         let mut status = entry.status;
         let bytes = match entry.data {
             HostData::None => 0,
-            HostData::In(_) => entry.received,
+            HostData::In(_) | HostData::Sink(_) => entry.received,
             HostData::Out(buf) if entry.in_capsule => buf.len(),
             HostData::Out(_) => entry.asked,
         };

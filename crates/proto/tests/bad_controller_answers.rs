@@ -99,6 +99,14 @@ impl Rig {
         (cid, buf)
     }
 
+    /// A read that nobody wants the data of.
+    fn sink(&mut self, bytes: u32) -> Cid {
+        let sqe = io::read(1, 0, bytes / 512);
+        let cid = self.queue.submit(sqe, HostData::Sink(bytes), 1).expect("a free tag");
+        assert_eq!(self.sent().len(), 1);
+        cid
+    }
+
     fn write(&mut self, bytes: u32) -> (Cid, BufRef) {
         let data: Vec<u8> = (0..bytes).map(|i| (i / 4) as u8).collect();
         let buf = self.bufs.filled(&data);
@@ -275,16 +283,18 @@ fn c14_to_c19_headers() {
 
 #[test]
 fn c20_b6_damaged_data_fails_the_command_and_keeps_the_connection() {
-    let mut rig = Rig::ready(true);
-    let (cid, _) = rig.read(4 * KIB);
-    let head = C2hData { last: true, success: true, ..data(cid, 0, 4 * KIB) };
-    let mut bytes = rig.whole(&Pdu::C2hData(head), &[7; 4096]);
-    bytes[2000] ^= 0x10;
-    rig.feed(&bytes);
-    assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR);
-    let cid = rig.flush();
-    rig.give(response(cid));
-    assert!(rig.done().status.is_success());
+    for wanted in [true, false] {
+        let mut rig = Rig::ready(true);
+        let cid = if wanted { rig.read(4 * KIB).0 } else { rig.sink(4 * KIB) };
+        let head = C2hData { last: true, success: true, ..data(cid, 0, 4 * KIB) };
+        let mut bytes = rig.whole(&Pdu::C2hData(head), &[7; 4096]);
+        bytes[2000] ^= 0x10;
+        rig.feed(&bytes);
+        assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR);
+        let cid = rig.flush();
+        rig.give(response(cid));
+        assert!(rig.done().status.is_success());
+    }
 }
 
 #[test]
@@ -350,9 +360,10 @@ fn c55_read_data_out_of_place() {
             vec![all, data(c, 0, 512)]
         }),
     ];
-    for (name, fes, pdus) in table {
+    for (wanted, (name, fes, pdus)) in [true, false].into_iter().flat_map(|w| table.map(|t| (w, t)))
+    {
         let mut rig = Rig::ready(false);
-        let (cid, _) = rig.read(4 * KIB);
+        let cid = if wanted { rig.read(4 * KIB).0 } else { rig.sink(4 * KIB) };
         for pdu in pdus(cid) {
             rig.give(pdu);
             while rig.queue.poll_completion().is_some() {}

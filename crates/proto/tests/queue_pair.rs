@@ -289,6 +289,30 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
+fn what_goes_into_the_sink_is_read_to_the_end_and_kept_nowhere() {
+    for options in every_way() {
+        for piece in [usize::MAX, 7, 4096] {
+            let mut pair = Pair::new(options);
+            pair.piece = piece;
+            let bytes = pattern(64 << 10, 3);
+            let out = pair.write(0, &bytes, 1);
+            pair.run();
+            let in_use = pair.host_bufs.in_use_bytes();
+            let sqe = io::read(1, 0, 128);
+            pair.host.submit(sqe, HostData::Sink(64 << 10), 2).expect("a free tag");
+            let back = pair.read(0, 64 << 10, 3);
+            pair.run();
+            assert_eq!(pair.completions.iter().map(|done| done.bytes).sum::<u32>(), 3 * (64 << 10));
+            pair.expect_done(&[1, 2, 3]);
+            assert!(pair.host_bufs.bytes(back) == bytes, "what others read is not touched");
+            pair.host_bufs.free(back);
+            assert_eq!(pair.host_bufs.in_use_bytes(), in_use, "no memory was asked for");
+            pair.host_bufs.free(out);
+        }
+    }
+}
+
+#[test]
 fn data_travels_in_the_capsule_up_to_the_limit_and_by_r2t_above() {
     let mut pair = Pair::new(Options::default());
     pair.from_target.clear();

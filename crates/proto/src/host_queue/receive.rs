@@ -17,8 +17,10 @@ const AT_RESPONSE_CID: u32 = 8 + 12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inbound {
     cid: Cid,
-    /// Where its data belongs.
-    into: BufRef,
+    /// Where its data belongs; `None` when nobody wants it.
+    into: Option<BufRef>,
+    /// Bytes of its data.
+    length: u32,
     last: bool,
     success: bool,
 }
@@ -121,15 +123,10 @@ impl HostQueue {
     fn on_c2h_data(&mut self, data: &C2hData) -> Result<(), ProtocolError> {
         let cid = Cid(data.cid);
         let entry = self.sent_command("C2HData", "CCCID", AT_CCCID, cid)?;
-        let HostData::In(buf) = entry.data else {
-            return Err(plain(
-                "C2HData",
-                "CCCID",
-                data.cid,
-                "this command reads nothing",
-                AT_CCCID,
-            ));
-        };
+        if !matches!(entry.data, HostData::In(_) | HostData::Sink(_)) {
+            let sentence = "this command reads nothing";
+            return Err(plain("C2HData", "CCCID", data.cid, sentence, AT_CCCID));
+        }
         if entry.last_seen {
             let sentence = "the last data of this command has come already";
             return Err(plain("C2HData", "CCCID", data.cid, sentence, AT_CCCID));
@@ -139,15 +136,19 @@ impl HostQueue {
             return Err(ProtocolError::new("C2HData", "DATAO", found, Rule::MustBe, limit)
                 .with_fes(Fes::OUT_OF_RANGE, AT_DATAO));
         }
-        let room = buf.len() - entry.received;
+        let room = entry.len() - entry.received;
         if data.length > room {
             let (found, limit) = (data.length.into(), room.into());
             return Err(ProtocolError::new("C2HData", "DATAL", found, Rule::AtMost, limit)
                 .with_fes(Fes::OUT_OF_RANGE, 0));
         }
         entry.last_seen = data.last;
-        let into = buf.slice(data.offset, data.length);
-        self.inbound = Some(Inbound { cid, into, last: data.last, success: data.success });
+        let into = match entry.data {
+            HostData::In(buf) => Some(buf.slice(data.offset, data.length)),
+            _ => None,
+        };
+        let (length, last, success) = (data.length, data.last, data.success);
+        self.inbound = Some(Inbound { cid, into, length, last, success });
         Ok(())
     }
 
@@ -205,15 +206,15 @@ impl HostQueue {
 
     /// Data of the C2HData PDU under way, `at` bytes into it.
     fn on_data(&mut self, at: u32, bytes: &[u8], bufs: &mut dyn Buffers) {
-        if let Some(inbound) = &self.inbound {
-            let piece = inbound.into.slice(at, bytes.len() as u32);
+        if let Some(into) = self.inbound.as_ref().and_then(|inbound| inbound.into) {
+            let piece = into.slice(at, bytes.len() as u32);
             bufs.bytes_mut(piece).copy_from_slice(bytes);
         }
     }
 
-    /// Where the rest of the data of the PDU under way belongs.
+    /// Where the rest of the data of the PDU under way belongs, if anybody wants it.
     fn inbound_rest(&self) -> Option<BufRef> {
-        let into = self.inbound.as_ref()?.into;
+        let into = self.inbound.as_ref()?.into?;
         let left = self.stream.data_remaining();
         Some(into.slice(into.len() - left, left))
     }
@@ -222,7 +223,7 @@ impl HostQueue {
     fn on_data_end(&mut self, digest_ok: bool) {
         let Some(inbound) = self.inbound.take() else { return };
         let Some(entry) = self.tags.get_mut(inbound.cid) else { return };
-        entry.received += inbound.into.len();
+        entry.received += inbound.length;
         entry.damaged |= !digest_ok;
         if inbound.last && inbound.success {
             self.answer(inbound.cid, Status::SUCCESS, 0);

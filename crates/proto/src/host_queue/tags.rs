@@ -70,6 +70,7 @@ impl Entry {
         match self.data {
             HostData::None => 0,
             HostData::In(buf) | HostData::Out(buf) => buf.len(),
+            HostData::Sink(bytes) => bytes,
         }
     }
 }

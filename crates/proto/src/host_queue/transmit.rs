@@ -109,7 +109,7 @@ impl Outbox {
         let sgl = match entry.data {
             HostData::None => Sgl::transport(0),
             HostData::Out(buf) if entry.in_capsule => Sgl::in_capsule(buf.len()),
-            HostData::In(buf) | HostData::Out(buf) => Sgl::transport(buf.len()),
+            HostData::In(_) | HostData::Out(_) | HostData::Sink(_) => Sgl::transport(entry.len()),
         };
         let payload = match entry.data {
             HostData::Out(buf) if entry.in_capsule => Some(buf),
