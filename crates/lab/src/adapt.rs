@@ -17,6 +17,8 @@ pub struct Adaptation {
     /// From the change to the start of the first window of the time series from which on each one,
     /// up to the next change, holds 85 % of the limit. `None`: there is no such window.
     pub took_ns: Option<u64>,
+    /// The least that a window held of that, up to the next change, in thousandths of the limit.
+    pub lowest_per_mille: u64,
 }
 
 /// The time to adapt after each change that is followed by a whole window of the time series before
@@ -33,15 +35,16 @@ pub fn adaptations(cell: Cell<'_>, figures: &Figures) -> Vec<Adaptation> {
         if first >= behind {
             continue;
         }
-        let good = |window: &u64| {
-            let bytes: u64 = figures.series.bytes_of(*window as usize).iter().sum();
-            let whole = u128::from(limit.bytes_per_second) * u128::from(SERIES_NS) / 1_000_000_000;
-            u128::from(bytes) * 100 >= whole * GOOD_PERCENT
-        };
+        let whole = u128::from(limit.bytes_per_second) * u128::from(SERIES_NS) / 1_000_000_000;
+        let bytes = |window: u64| -> u64 { figures.series.bytes_of(window as usize).iter().sum() };
+        let good = |window: &u64| u128::from(bytes(*window)) * 100 >= whole * GOOD_PERCENT;
+        let lowest = (first..behind).map(bytes).min().unwrap_or(0);
+        let lowest = (u128::from(lowest) * 1000).checked_div(whole).unwrap_or(1000);
         let tail = (first..behind).rev().take_while(good).last();
         let took_ns = tail.map(|window| window * SERIES_NS - at_ns);
         let limit_bytes_per_second = limit.bytes_per_second;
-        found.push(Adaptation { at_ns, limit_bytes_per_second, took_ns });
+        let lowest_per_mille = u64::try_from(lowest).unwrap_or(u64::MAX);
+        found.push(Adaptation { at_ns, limit_bytes_per_second, took_ns, lowest_per_mille });
     }
     found
 }

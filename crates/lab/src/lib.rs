@@ -5,6 +5,7 @@ pub mod adapt;
 pub mod bare;
 pub mod cell;
 pub mod engine;
+pub mod evaluate;
 pub mod figures;
 pub mod generator;
 pub mod light;

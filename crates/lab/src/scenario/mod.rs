@@ -13,6 +13,7 @@ mod limits;
 mod mistake;
 mod model;
 mod path;
+pub mod random;
 mod stolen;
 mod variant;
 

@@ -1,0 +1,51 @@
+//! Every policy on many scenarios, light: how near each comes to the best of the row.
+//!
+//! A *row* is a scenario. The best of a row is the policy with the highest throughput; a policy
+//! that knows what nobody tells the others (`service-time tuned` knows the weights) can be it, too.
+//! The best p99 of a row is that of the policies within 2 % of this throughput. A policy holds a
+//! row when it has 98 % of the best throughput, and its tail when its p99 is at most 1.15 times the
+//! best.
+//!
+//! What one policy has done is an [`Outcome`]; they can be kept in a [`Baseline`], so that after a
+//! change of one policy only that one runs again.
+
+mod baseline;
+mod column;
+mod outcome;
+mod page;
+mod row;
+mod run;
+mod scenarios;
+#[cfg(test)]
+mod tests;
+
+pub use baseline::Baseline;
+pub use column::{Column, columns};
+pub use outcome::{Adapted, Outcome};
+pub use page::page;
+pub use row::{Row, TAIL_PER_MILLE, THROUGHPUT_PPM};
+pub use run::{Options, evaluate, variants};
+pub use scenarios::{Length, library, named, random};
+
+use serde::Serialize;
+
+/// What an evaluation has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evaluation {
+    /// The policy that the page is about.
+    pub candidate: String,
+    /// Variants, in the order in which each row has its outcomes.
+    pub policies: Vec<String>,
+    /// Runs of each cell; outcomes are medians.
+    pub runs: u32,
+    /// By scenario.
+    pub rows: Vec<Row>,
+}
+
+impl Evaluation {
+    /// The place of the candidate among the policies.
+    #[must_use]
+    pub fn candidate_place(&self) -> Option<usize> {
+        self.policies.iter().position(|policy| *policy == self.candidate)
+    }
+}

@@ -1,0 +1,245 @@
+//! The evaluation as a page of Markdown.
+
+use super::{Column, Evaluation, Row, TAIL_PER_MILLE, THROUGHPUT_PPM, columns};
+use std::fmt::{Error, Write};
+
+/// Of 1000 rows, the throughput is to be held in so many …
+const THROUGHPUT_GOAL: u64 = 970;
+/// … and is never to be below so many millionths of the best …
+const LOWEST_GOAL: u64 = 950_000;
+/// … and the tail is to be held in so many.
+const TAIL_GOAL: u64 = 950;
+/// More changes than these are summed up.
+const MOST_CHANGES: usize = 4;
+
+/// Summary, what the candidate misses, adaptation, all rows; without a heading of its own.
+#[must_use]
+pub fn page(evaluation: &Evaluation) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(evaluation, &mut text);
+    text
+}
+
+fn write(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    verdict(evaluation, to)?;
+    summary(evaluation, to)?;
+    misses(evaluation, to)?;
+    adaptation(evaluation, to)?;
+    rows(evaluation, to)
+}
+
+/// Millionths as percent with a decimal, rounded down: what misses a bar is never shown on it.
+fn percent(ppm: u64) -> String {
+    format!("{}.{}", ppm / 10_000, ppm % 10_000 / 1000)
+}
+
+/// Thousandths as a ratio with two decimals, rounded up.
+fn ratio(per_mille: u64) -> String {
+    let hundredths = per_mille.div_ceil(10);
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+fn us(ns: u64) -> String {
+    match ns {
+        0..100_000 => format!("{}.{}", ns / 1000, ns % 1000 / 100),
+        _ => (ns / 1000).to_string(),
+    }
+}
+
+fn mib_s(bytes_s: u64) -> String {
+    match bytes_s >> 20 {
+        0..100 => format!("{}.{}", bytes_s >> 20, (bytes_s % (1 << 20)) * 10 >> 20),
+        whole => whole.to_string(),
+    }
+}
+
+fn bold(text: &str, bold: bool) -> String {
+    if bold { format!("**{text}**") } else { text.to_owned() }
+}
+
+/// Whether the candidate reaches the goals.
+fn verdict(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    let columns = columns(evaluation);
+    let Some(column) = evaluation.candidate_place().map(|place| &columns[place]) else {
+        return Ok(());
+    };
+    let lowest = column.lowest.map_or(1_000_000, |(ppm, _)| ppm);
+    let share = |held| percent(column.per_mille(held) * 1000);
+    let goals = [
+        (
+            column.per_mille(column.throughput_held) >= THROUGHPUT_GOAL,
+            format!(
+                "98 % of the best throughput in {} % of the rows",
+                share(column.throughput_held)
+            ),
+            "97 %",
+        ),
+        (lowest >= LOWEST_GOAL, format!("never below {} % of it", percent(lowest)), "95 %"),
+        (
+            column.per_mille(column.tail_held) >= TAIL_GOAL,
+            format!("at most 1.15 times the best p99 in {} % of the rows", share(column.tail_held)),
+            "95 %",
+        ),
+    ];
+    writeln!(to, "`{}` in {} rows:\n", evaluation.candidate, column.rows)?;
+    for (reached, text, goal) in goals {
+        let word = if reached { "reached" } else { "**missed**" };
+        writeln!(to, "- {text} (goal: {goal}): {word}")?;
+    }
+    Ok(())
+}
+
+fn summary(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    writeln!(to, "\n## Every policy over all rows\n")?;
+    writeln!(
+        to,
+        "| policy | rows with ≥ 98 % of the best throughput | lowest | where | rows with p99 ≤ \
+         1.15 × the best | highest | where | rows with both |\n|---|---|---|---|---|---|---|---|"
+    )?;
+    for column in columns(evaluation) {
+        let Column { policy, throughput_held, lowest, tail_held, highest, both_held, .. } = column;
+        let share = |held| format!("{} %", percent(column.per_mille(held) * 1000));
+        let name = |worst: Option<(u64, &Row)>| {
+            worst.map_or_else(String::new, |(_, row)| row.scenario.clone())
+        };
+        writeln!(
+            to,
+            "| {} | {} | {} % | {} | {} | {} | {} | {} |",
+            bold(policy, policy == evaluation.candidate),
+            share(throughput_held),
+            percent(lowest.map_or(1_000_000, |(ppm, _)| ppm)),
+            name(lowest),
+            share(tail_held),
+            ratio(highest.map_or(1000, |(ratio, _)| ratio)),
+            name(highest),
+            share(both_held),
+        )?;
+    }
+    Ok(())
+}
+
+/// The rows that the candidate does not hold: throughput first, the worst first.
+fn misses(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    let Some(place) = evaluation.candidate_place() else { return Ok(()) };
+    let missed = |row: &&Row| row.holds(place) != (true, true);
+    let mut rows: Vec<&Row> = evaluation.rows.iter().filter(missed).collect();
+    writeln!(to, "\n## Rows that `{}` misses\n", evaluation.candidate)?;
+    if rows.is_empty() {
+        return writeln!(to, "None.");
+    }
+    rows.sort_by_key(|row| {
+        let throughput = row.throughput_ppm(place);
+        let short = throughput < THROUGHPUT_PPM;
+        (!short, if short { throughput } else { u64::MAX - row.tail_per_mille(place) })
+    });
+    writeln!(to, "| row | what | throughput | best | p99 µs | best |\n|---|---|---|---|---|---|")?;
+    for row in rows {
+        let (own, best) = (&row.outcomes[place], &row.outcomes[row.best()]);
+        let tail = &row.outcomes[row.best_tail()];
+        let (throughput, ratio_of) = (row.throughput_ppm(place), row.tail_per_mille(place));
+        writeln!(
+            to,
+            "| {} | {} | {} | {} MiB/s: {} | {} = {} | {}: {} |",
+            row.scenario,
+            row.title,
+            bold(&format!("{} %", percent(throughput)), throughput < THROUGHPUT_PPM),
+            mib_s(best.bytes_s),
+            evaluation.policies[row.best()],
+            us(own.p99_ns),
+            bold(&format!("{} x", ratio(ratio_of)), ratio_of > TAIL_PER_MILLE),
+            us(tail.p99_ns),
+            evaluation.policies[row.best_tail()],
+        )?;
+    }
+    Ok(())
+}
+
+fn head(evaluation: &Evaluation, before: &[&str], to: &mut String) -> Result<(), Error> {
+    let names = before.iter().copied().chain(evaluation.policies.iter().map(String::as_str));
+    let names: Vec<&str> = names.collect();
+    writeln!(to, "| {} |\n|{}", names.join(" | "), "---|".repeat(names.len()))
+}
+
+/// A column per policy: how long each change took.
+fn adaptation(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    let changing = |row: &&Row| row.outcomes.iter().any(|outcome| !outcome.changes.is_empty());
+    let rows: Vec<&Row> = evaluation.rows.iter().filter(changing).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(to, "\n## After a change\n")?;
+    writeln!(
+        to,
+        "Milliseconds from each change until every later window of 50 ms, up to the next change, \
+         holds 85 % of what is possible then. In brackets the least that such a window held, in \
+         percent. Beyond {MOST_CHANGES} changes: how many never got there, and the longest time of \
+         the others.\n"
+    )?;
+    head(evaluation, &["row", "changes at ms"], to)?;
+    for row in rows {
+        let at = row.outcomes.iter().map(|outcome| &outcome.changes).find(|all| !all.is_empty());
+        let at = at.map_or(&[][..], Vec::as_slice);
+        let times = match at.len() {
+            0..=MOST_CHANGES => {
+                at.iter().map(|change| change.at_ms.to_string()).collect::<Vec<_>>().join(", ")
+            }
+            many => format!("{many} changes"),
+        };
+        write!(to, "| {} | {times} |", row.scenario)?;
+        for outcome in &row.outcomes {
+            write!(to, " {} |", adapted(&outcome.changes))?;
+        }
+        writeln!(to)?;
+    }
+    Ok(())
+}
+
+fn adapted(changes: &[super::Adapted]) -> String {
+    let lowest = |change: &super::Adapted| change.lowest_per_mille / 10;
+    if changes.len() <= MOST_CHANGES {
+        let one = |change: &super::Adapted| {
+            let took = change.took_ms.map_or_else(|| "never".to_owned(), |ms| ms.to_string());
+            format!("{took} ({})", lowest(change))
+        };
+        return changes.iter().map(one).collect::<Vec<_>>().join(", ");
+    }
+    let never = changes.iter().filter(|change| change.took_ms.is_none()).count();
+    let longest = changes.iter().filter_map(|change| change.took_ms).max().unwrap_or(0);
+    let least = changes.iter().map(lowest).min().unwrap_or(0);
+    format!("{never} never, {longest} ({least})")
+}
+
+fn rows(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    writeln!(to, "\n## All rows\n")?;
+    writeln!(
+        to,
+        "Throughput in percent of the best policy of the row / p99 over the best p99 among \
+         policies within 2 % of the best throughput; bold: below 98 %, above 1.15. Below 1: paid for with \
+         throughput. Limit and best in MiB/s. `service-time tuned` knows the weights, the others \
+         find out.\n"
+    )?;
+    head(evaluation, &["row", "limit", "best"], to)?;
+    for row in &evaluation.rows {
+        let best = row.best();
+        write!(
+            to,
+            "| {} | {} | {} {} |",
+            row.scenario,
+            mib_s(row.limit_bytes_s),
+            mib_s(row.outcomes[best].bytes_s),
+            evaluation.policies[best]
+        )?;
+        for place in 0..row.outcomes.len() {
+            let (throughput, tail) = (row.throughput_ppm(place), row.tail_per_mille(place));
+            write!(
+                to,
+                " {} / {} |",
+                bold(&percent(throughput), throughput < THROUGHPUT_PPM),
+                bold(&ratio(tail), tail > TAIL_PER_MILLE)
+            )?;
+        }
+        writeln!(to)?;
+    }
+    Ok(())
+}

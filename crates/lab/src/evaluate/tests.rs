@@ -1,0 +1,92 @@
+use super::*;
+
+fn outcome(mib_s: u64, p99_us: u64) -> Outcome {
+    Outcome { bytes_s: mib_s << 20, p99_ns: p99_us * 1000, requests: 1, ..Outcome::default() }
+}
+
+fn row(name: &str, outcomes: Vec<Outcome>) -> Row {
+    Row {
+        scenario: name.to_owned(),
+        title: format!("the title of {name}"),
+        limit_bytes_s: 1000 << 20,
+        bound: String::new(),
+        outcomes,
+    }
+}
+
+fn evaluation(rows: Vec<Row>) -> Evaluation {
+    let policies = ["fast", "even", "late"].map(str::to_owned).to_vec();
+    Evaluation { candidate: "even".to_owned(), policies, runs: 1, rows }
+}
+
+#[test]
+fn a_row_is_compared_with_its_best_and_tails_with_those_near_it() {
+    // The shortest tail is paid for with throughput: it is no measure for the others.
+    let one = row("one", vec![outcome(1000, 300), outcome(981, 100), outcome(500, 10)]);
+    assert_eq!((one.best(), one.best_tail()), (0, 1));
+    assert_eq!([0, 1, 2].map(|policy| one.throughput_ppm(policy)), [1_000_000, 981_000, 500_000]);
+    assert_eq!([0, 1, 2].map(|policy| one.tail_per_mille(policy)), [3000, 1000, 100]);
+    assert_eq!(
+        [0, 1, 2].map(|policy| one.holds(policy)),
+        [(true, false), (true, true), (false, true)]
+    );
+    // On the bars.
+    let bars = row("bars", vec![outcome(1000, 1000), outcome(980, 1150), outcome(980, 1151)]);
+    assert_eq!([1, 2].map(|policy| bars.holds(policy)), [(true, true), (true, false)]);
+    // Where nobody gets anything, nobody is worse.
+    let none = row("none", vec![outcome(0, 0), outcome(0, 0)]);
+    assert_eq!((none.best(), none.holds(1)), (0, (true, true)));
+}
+
+#[test]
+fn columns_count_rows_and_keep_the_worst() {
+    let all = evaluation(vec![
+        row("a", vec![outcome(100, 10), outcome(99, 11), outcome(10, 5)]),
+        row("b", vec![outcome(100, 10), outcome(90, 10), outcome(100, 90)]),
+        row("c", vec![outcome(50, 30), outcome(100, 20), outcome(99, 21)]),
+    ]);
+    let columns = columns(&all);
+    let even = &columns[1];
+    assert_eq!((even.throughput_held, even.tail_held, even.both_held), (2, 3, 2));
+    assert_eq!(even.per_mille(even.throughput_held), 666);
+    assert_eq!(even.lowest.map(|(ppm, row)| (ppm, row.scenario.as_str())), Some((900_000, "b")));
+    let late = columns[2].highest.map(|(ratio, row)| (ratio, row.scenario.as_str()));
+    assert_eq!(late, Some((9000, "b")));
+}
+
+#[test]
+fn the_page_says_what_is_missed_and_rounds_against_the_policy() {
+    let mut slow = outcome(979, 1000);
+    slow.changes = vec![
+        Adapted { at_ms: 500, took_ms: Some(35), lowest_per_mille: 912 },
+        Adapted { at_ms: 800, took_ms: None, lowest_per_mille: 0 },
+    ];
+    let all = evaluation(vec![
+        row("a", vec![outcome(1000, 1000), slow, outcome(999, 1151)]),
+        row("b", vec![outcome(1000, 1000), outcome(1000, 1200), outcome(999, 900)]),
+    ]);
+    let page = page(&all);
+    for line in [
+        "- 98 % of the best throughput in 50.0 % of the rows (goal: 97 %): **missed**",
+        "- never below 97.9 % of it (goal: 95 %): reached",
+        "| a | the title of a | **97.9 %** | 1000 MiB/s: fast | 1000 = 1.00 x | 1000: fast |",
+        "| b | the title of b | 100.0 % | 1000 MiB/s: fast | 1200 = **1.34 x** | 900: late |",
+        "| a | 500, 800 |  | 35 (91), never (0) |  |",
+        "| a | 1000 | 1000 fast | 100.0 / 1.00 | **97.9** / 1.00 | 99.9 / **1.16** |",
+    ] {
+        assert!(page.lines().any(|one| one == line), "no line {line:?} in\n{page}");
+    }
+}
+
+#[test]
+fn medians_are_figure_by_figure() {
+    let runs = [outcome(10, 5), outcome(30, 1), outcome(20, 9)].map(|mut outcome| {
+        let took_ms = (outcome.p99_ns > 1000).then_some(outcome.p99_ns / 1000);
+        outcome.changes = vec![Adapted { at_ms: 7, took_ms, lowest_per_mille: 900 }];
+        outcome
+    });
+    let median = Outcome::median(&runs);
+    assert_eq!((median.bytes_s, median.p99_ns), (20 << 20, 5000));
+    assert_eq!(median.changes[0].took_ms, Some(9), "never is the longest time");
+    assert_eq!(Outcome::median(&[]), Outcome::default());
+}
