@@ -193,7 +193,7 @@ impl LiveHost {
         let Some(head) = head(&snapshot) else {
             return Err(LiveError::failed("set a policy", format!("there is no {DEVICE}")));
         };
-        let Parameters { policy, kernel_exact, scope, latency, historical, finish_time: _ } =
+        let Parameters { policy, kernel_exact, scope, latency, historical, finish_time } =
             variant.parameters;
         // Another policy in between: a switch is what drops statistics and choices.
         let other = Policy::ALL.into_iter().find(|other| *other != policy).unwrap_or(policy);
@@ -204,6 +204,9 @@ impl LiveHost {
             ("queue_depth_scope", scope.to_string()),
             ("hst_base_weight", historical.base_weight.to_string()),
             ("hst_threshold_multiplier", historical.threshold_multiplier.to_string()),
+            ("finish_time_tail", flag(finish_time.tail)),
+            ("finish_time_compete", flag(finish_time.compete)),
+            ("finish_time_probes", flag(finish_time.probes)),
         ] {
             self.set(&self.subsystem, attribute, &value)?;
         }
