@@ -26,9 +26,10 @@ mod fit;
 mod host;
 mod ports;
 mod propose;
+mod scale;
 mod session;
 mod stand;
 mod wires;
 
 pub use error::LiveError;
-pub use session::{LiveOptions, Session, as_run, order};
+pub use session::{LiveOptions, Session, as_run, open_part, order};
