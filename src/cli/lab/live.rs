@@ -6,9 +6,11 @@ use super::progress::Progress;
 use crate::cli::args::lab::LabRun;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
-use anabranch_lab::live::{LiveError, LiveOptions, Session, open_part, order};
+use anabranch_lab::live::{LiveError, LiveOptions, Session, clean_up, open_part, order};
 use anabranch_lab::result::store::Terms;
 use anabranch_lab::result::{CellResult, Circumstances};
+use anabranch_rt::signal::Termination;
+use std::thread::Builder;
 
 /// So many cells of a scenario may fail one after the other before the rest of it is not tried.
 const FAILURES: u32 = 3;
@@ -19,6 +21,9 @@ pub(super) fn run(all: &[Planned], cells: &Cells, options: &LabRun) -> Result<u6
     let length = |one: &Planned| {
         one.length_ms() * one.variants.len() as u64 * u64::from(one.scenario.run.runs)
     };
+    if options.kernel_shaping {
+        clean_up_on_signals()?;
+    }
     // Before the first one begins: what does not fit together is refused at once.
     let terms = all.iter().map(|planned| terms(planned, cells, options));
     let terms = terms.collect::<Result<Vec<Terms>, Failure>>()?;
@@ -28,6 +33,22 @@ pub(super) fn run(all: &[Planned], cells: &Cells, options: &LabRun) -> Result<u6
         failed += scenario(planned, cells, terms, options.keep_depth, &progress)?;
     }
     Ok(failed)
+}
+
+/// Namespaces are outside of this process: they would be there after its end.
+fn clean_up_on_signals() -> Result<(), Failure> {
+    let failed = |error| Failure::failed(format!("cannot take over signals: {error}"));
+    // No other thread has been started yet.
+    let termination = Termination::install().map_err(failed)?;
+    let wait = move || {
+        // Should waiting fail, there is nothing better to do either.
+        let _ = termination.wait();
+        // First: the run may notice that its links go, and end by itself.
+        eprintln!("anabranch: ended by a signal; with --out the same command goes on from there");
+        clean_up();
+        std::process::exit(1);
+    };
+    Builder::new().name("lab-signals".to_owned()).spawn(wait).map(drop).map_err(failed)
 }
 
 /// As what is there was run; the scale is open when nothing is.

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Verbs that only look at what is there, or change a setting.
 const LOOK: Duration = Duration::from_secs(10);
+/// What is there already is given within this time.
+const AT_HAND: Duration = Duration::from_millis(100);
 /// Verbs that talk to a controller.
 const TALK: Duration = Duration::from_secs(60);
 /// How long paths may take to become what they should be.
@@ -241,9 +243,10 @@ impl LiveHost {
         }
     }
 
-    /// The load's figures, when it has come to its end and nothing of it is open any more.
-    pub(super) fn collect(&self, end: Time) -> Result<HostFigures, LiveError> {
-        let limit = end.since(anabranch_rt::now()) + TALK;
+    /// The load's figures, when it has come to its end and nothing of it is open any more. A host
+    /// that has them is not refused for others having taken all of the time.
+    pub(super) fn collect(&self, deadline: Time) -> Result<HostFigures, LiveError> {
+        let limit = deadline.since(anabranch_rt::now()).max(AT_HAND);
         match self.ask(Verb::User(GeneratorVerb::Collect), limit)? {
             Reply::User(GeneratorReply::Figures(figures)) => Ok(*figures),
             Reply::User(GeneratorReply::Refused(why)) => {

@@ -33,3 +33,4 @@ mod wires;
 
 pub use error::LiveError;
 pub use session::{LiveOptions, Session, as_run, open_part, order};
+pub use wires::clean_up;
