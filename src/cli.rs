@@ -61,6 +61,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Set(set) => host::set(global, &set),
         Verb::Export(export) => host::export(global, export.verb),
         Verb::Explain(explain) => host::explain(global, &explain),
+        Verb::Top(top) => crate::top::run(global, &top),
         Verb::Lab(lab) => lab::run(global, &lab),
         Verb::Bench(bench) => crate::bench::run(global, &bench),
     }

@@ -15,6 +15,7 @@ pub mod rpc;
 pub mod serve;
 pub mod socket;
 pub mod target;
+pub mod top;
 pub mod view;
 
 /// Tells a human, on standard error.

@@ -8,4 +8,5 @@ pub mod columns;
 pub mod daemon;
 pub mod demo;
 pub mod failure;
+pub mod top;
 pub mod units;

@@ -20,6 +20,7 @@ fn host() -> HostView {
             iopolicy_set_by: "attribute".into(),
             ..SubsystemView::default()
         }],
+        ..HostView::default()
     }
 }
 

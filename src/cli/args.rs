@@ -4,6 +4,9 @@ pub mod bench;
 pub mod fabrics;
 pub mod lab;
 pub mod target;
+pub mod top;
+
+pub use top::Top;
 
 use super::print::topology::Ranking;
 use crate::daemon::explain::DEFAULT_SAMPLES;
@@ -97,6 +100,8 @@ pub enum Verb {
     Export(Export),
     /// Why a device's I/O went where it went: what each path got, and the last decisions
     Explain(Explain),
+    /// Watch what flows over which path, live
+    Top(Top),
     /// Compare policies on described links and load
     Lab(lab::Lab),
     /// Put load on a device and measure

@@ -7,11 +7,16 @@ use anabranch_lab::load::{Load, LoadEvent, LoadMail, LoadReply, LoadVerb};
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Output, Time, WorkerId};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Two users on one worker. Accepted connections are the NBD server's; the load has none.
 pub struct Front {
     nbd: Nbd,
     load: Load,
+    /// NBD clients of all workers, for those who watch.
+    clients: Arc<AtomicUsize>,
+    /// How many of them are this worker's.
+    own_clients: usize,
 }
 
 /// A control request to one of the two.
@@ -60,10 +65,21 @@ impl fmt::Display for FrontEvent {
 }
 
 impl Front {
-    /// Joins the two.
+    /// Joins the two. Every worker adds its NBD clients to `clients`.
     #[must_use]
-    pub fn new(nbd: Nbd, load: Load) -> Front {
-        Front { nbd, load }
+    pub fn new(nbd: Nbd, load: Load, clients: Arc<AtomicUsize>) -> Front {
+        Front { nbd, load, clients, own_clients: 0 }
+    }
+
+    /// Clients may have come or gone.
+    #[inline]
+    fn count_clients(&mut self) {
+        let now = self.nbd.clients();
+        if now != self.own_clients {
+            // Adding the difference, wrapping, is right in both directions.
+            self.clients.fetch_add(now.wrapping_sub(self.own_clients), Ordering::Relaxed);
+            self.own_clients = now;
+        }
     }
 }
 
@@ -154,11 +170,13 @@ impl User for Front {
                 self.nbd.handle(now, Input::DiskDone { id, result }, host, bufs);
             }
         }
+        self.count_clients();
     }
 
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         if done.tag & OF_LOAD == 0 {
             self.nbd.completed(now, done, host, bufs);
+            self.count_clients();
         } else {
             let done = Done { tag: done.tag & !OF_LOAD, ..done };
             self.load.completed(now, done, &mut Marked(host), bufs);
@@ -168,6 +186,7 @@ impl User for Front {
     fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         self.nbd.heads_changed(now, host, bufs);
         self.load.heads_changed(now, &mut Marked(host), bufs);
+        self.count_clients();
     }
 
     fn poll_output(&mut self) -> Option<Output<FrontMail, FrontReply, FrontEvent>> {

@@ -7,6 +7,7 @@ use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::path::PathSpec;
 use super::rpc::{Params, RpcError};
+use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, DiscoveryRecord, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Export, Nbd, NbdConfig, NbdReply, NbdVerb};
@@ -24,6 +25,8 @@ use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Verbs that only look at what is there.
@@ -100,6 +103,11 @@ pub struct Host {
     group: Group<Worker<Front>>,
     identity: Identity,
     shutdown_timeout: Duration,
+    started: Instant,
+    /// Tells this run from those before and after it.
+    instance: String,
+    /// NBD clients.
+    clients: Arc<AtomicUsize>,
 }
 
 /// A verb to our kind of host.
@@ -139,14 +147,19 @@ impl Host {
             shutdown_timeout: setup.shutdown_timeout,
             seed: setup.seed,
         };
-        let workers =
-            Worker::group(&config, |_| Front::new(Nbd::new(NbdConfig::default()), Load::new()));
+        let clients = Arc::new(AtomicUsize::new(0));
+        let front =
+            |_| Front::new(Nbd::new(NbdConfig::default()), Load::new(), Arc::clone(&clients));
+        let workers = Worker::group(&config, front);
         let group = Group::start(runtime, workers, Box::new(move |_, event| log(event)))
             .map_err(refused)?;
         Ok(Host {
             group,
             identity: setup.identity.clone(),
             shutdown_timeout: setup.shutdown_timeout,
+            started: Instant::now(),
+            instance: format!("{:016x}", super::identity::random_seed()?),
+            clients,
         })
     }
 
@@ -229,6 +242,22 @@ impl Host {
     pub fn view(&self) -> Result<HostView, RpcError> {
         match self.ask(Verb::Snapshot, LOOK)? {
             Reply::Snapshot(snapshot) => Ok(HostView::from(*snapshot)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Everything there is to watch.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn top(&self) -> Result<TopView, RpcError> {
+        match self.ask(Verb::Watch, LOOK)? {
+            Reply::Snapshot(snapshot) => Ok(TopView {
+                instance: self.instance.clone(),
+                uptime_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+                clients: self.clients.load(Ordering::Relaxed),
+                ..TopView::from(*snapshot)
+            }),
             other => Err(unexpected(&other)),
         }
     }
@@ -640,6 +669,10 @@ impl Handler for Host {
             "snapshot" => {
                 params.none()?;
                 serde_json::to_value(self.view()?).map_err(|e| RpcError::failed(e.to_string()))
+            }
+            "top" => {
+                params.none()?;
+                serde_json::to_value(self.top()?).map_err(|e| RpcError::failed(e.to_string()))
             }
             "connect" => {
                 let name = self.connect(self.request(params)?)?;

@@ -3,6 +3,7 @@
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb as host;
 use anabranch_policy::Histogram;
+use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,12 @@ impl Show<String> for ControllerState {
 impl Show<String> for AnaState {
     fn show(self) -> String {
         self.to_string()
+    }
+}
+
+impl Show<u64> for Time {
+    fn show(self) -> u64 {
+        self.ns()
     }
 }
 
@@ -75,6 +82,12 @@ macro_rules! views {
 views! {
     /// Everything there is to see.
     HostView shows HostSnapshot {
+        /// When this was true, by the host's clock.
+        #[serde(default)]
+        at_ns: u64 = at,
+        /// Data workers.
+        #[serde(default)]
+        data_workers: u16,
         /// Host NQN.
         host_nqn: String,
         /// Host identifier.
@@ -195,6 +208,9 @@ views! {
         in_flight_bytes: u64 = charged.bytes,
         /// Weight of its controller under `service-time`.
         relative_throughput: u32,
+        /// Weights for reads, writes and others under `latency`, when it was watched for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        latency_weights: Option<[u32; 3]>,
         /// Nodes that have it cached under `numa`.
         numa_nodes: Vec<u32>,
         /// Commands completed well: reads, writes, others.
@@ -211,12 +227,6 @@ views! {
         uncertain_writes_resent: u64,
         /// Commands in flight.
         in_flight: u64,
-        /// Probes sent under `finish-time`, counted nowhere else.
-        probes: u64,
-        /// Bytes that they asked for.
-        probe_bytes: u64,
-        /// Of them, those that failed.
-        probe_errors: u64,
         /// Latency of its commands.
         lat_ns: LatencyView = latency_ns,
     }

@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use anabranch_policy::Histogram;
+use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::log::DiscoveryEntry;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -27,6 +28,8 @@ pub enum Verb<U> {
     Discover(Box<ConnectRequest>),
     /// Everything there is to see.
     Snapshot,
+    /// The same with what policies have measured (it costs the workers more). Answered `Snapshot`.
+    Watch,
     /// Every object that has attributes, and what belongs to what.
     Objects,
     /// What an object is and which attributes it shows, without their texts: costs no figures.
@@ -114,6 +117,7 @@ impl<U> Verb<U> {
             Verb::Disconnect(selection) => Verb::Disconnect(selection),
             Verb::Discover(request) => Verb::Discover(request),
             Verb::Snapshot => Verb::Snapshot,
+            Verb::Watch => Verb::Watch,
             Verb::Objects => Verb::Objects,
             Verb::Describe { object } => Verb::Describe { object },
             Verb::Attributes { object } => Verb::Attributes { object },
@@ -281,6 +285,10 @@ impl ShownAttribute {
 /// Everything there is to see.
 #[derive(Clone, Debug)]
 pub struct HostSnapshot {
+    /// When this was true.
+    pub at: Time,
+    /// Data workers.
+    pub data_workers: u16,
     /// Host NQN.
     pub host_nqn: String,
     /// Host identifier as UUID text.
@@ -426,6 +434,9 @@ pub struct PathSnapshot {
     pub relative_throughput: u32,
     /// What its commands, or those of its controller, are charged to.
     pub charged: Charged,
+    /// Under `latency`, when it was watched for: its weights for reads, writes and others, each the
+    /// mean over the workers (and sizes) that have one; 0 when none has.
+    pub latency_weights: Option<[u32; 3]>,
     /// Nodes whose workers have it cached under `numa`.
     pub numa_nodes: Vec<u32>,
     /// Commands completed well: reads, writes, others.
@@ -440,14 +451,8 @@ pub struct PathSnapshot {
     pub failovers: u64,
     /// Writes whose outcome was unknown when they were sent again elsewhere.
     pub uncertain_writes_resent: u64,
-    /// Commands in flight, without probes.
+    /// Commands in flight.
     pub in_flight: u64,
-    /// Probes sent under `finish-time`: reads that nobody waits for, counted nowhere else.
-    pub probes: u64,
-    /// Bytes that they asked for.
-    pub probe_bytes: u64,
-    /// Of them, those that ended with an error or with their connection.
-    pub probe_errors: u64,
     /// Latency of its commands, ns.
     pub latency_ns: Box<Histogram>,
 }

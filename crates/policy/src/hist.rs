@@ -151,6 +151,21 @@ impl Histogram {
         })
     }
 
+    /// The same by position, so that two looks can be subtracted: the buckets that are not empty,
+    /// in order. [`Histogram::value_at`] says what values a position stands for.
+    pub fn positions(&self) -> impl Iterator<Item = (u16, u32)> {
+        let all = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        // There are fewer than 2^16 buckets.
+        all.map(|(bucket, &count)| (bucket as u16, count))
+    }
+
+    /// The value that stands for the bucket at a position: 0 for the first, the largest number for
+    /// the last (and for what is none).
+    #[must_use]
+    pub fn value_at(position: u16) -> u64 {
+        middle_of(usize::from(position).min(BUCKETS - 1))
+    }
+
     /// The value below or at which `percent` hundredths of all values lie. See
     /// [`Histogram::per_mille`].
     #[must_use]

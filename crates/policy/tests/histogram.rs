@@ -132,3 +132,28 @@ fn sums_stop_at_their_limit_instead_of_wrapping() {
 fn it_is_small() {
     assert!(size_of::<Histogram>() <= 2624);
 }
+
+#[test]
+fn positions_are_the_buckets_and_can_be_subtracted() {
+    let mut random = Random::seeded();
+    let mut before = Histogram::new();
+    (0..1000).for_each(|_| before.record(100_000 + random.below(1 << 20) as u64));
+    let mut now = before.clone();
+    (0..100).for_each(|_| now.record(50_000_000));
+    let then: Vec<(u16, u32)> = before.positions().collect();
+    let added: Vec<(u16, u32)> = now.positions().filter(|p| !then.contains(p)).collect();
+    assert_eq!(added.len(), 1, "{added:?}");
+    assert_eq!(added[0].1, 100);
+    assert!(close(Histogram::value_at(added[0].0), 50_000_000));
+    // In order, and all of them.
+    let positions: Vec<(u16, u32)> = now.positions().collect();
+    assert!(positions.is_sorted());
+    assert_eq!(positions.iter().map(|p| u64::from(p.1)).sum::<u64>(), now.count());
+    for (value, at) in [(0, 0), (u64::MAX, u64::MAX)] {
+        let mut one = Histogram::new();
+        one.record(value);
+        let (position, count) = one.positions().next().expect("a bucket");
+        assert_eq!((Histogram::value_at(position), count), (at, 1));
+    }
+    assert_eq!(Histogram::value_at(u16::MAX), u64::MAX);
+}

@@ -1,4 +1,4 @@
-//! Waiting for the signals that end a program, on an ordinary thread.
+//! Waiting for the signals that end a program or concern its terminal, on an ordinary thread.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,27 +17,7 @@ impl Termination {
     /// # Errors
     /// The system's answer.
     pub fn install() -> io::Result<Termination> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set that the other calls then read and change; all
-        // pointers are to that set or null where the interface allows it.
-        let fd = unsafe {
-            if libc::sigemptyset(set.as_mut_ptr()) != 0
-                || libc::sigaddset(set.as_mut_ptr(), libc::SIGINT) != 0
-                || libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM) != 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-            let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
-            libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: signalfd gave us this descriptor, and nobody else knows it.
-        Ok(Termination { signals: unsafe { File::from_raw_fd(fd) } })
+        take_over(&[libc::SIGINT, libc::SIGTERM]).map(|signals| Termination { signals })
     }
 
     /// Waits for one of the signals.
@@ -71,4 +51,78 @@ impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
+}
+
+/// What a program that draws on a terminal has to notice, taken away from its default action:
+/// SIGINT, SIGTERM, SIGHUP and SIGQUIT, so that it can leave the terminal as it was; SIGWINCH, so
+/// that it can follow its size.
+#[derive(Debug)]
+pub struct TerminalSignals {
+    signals: File,
+}
+
+/// Which of them came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TerminalSignal {
+    /// The program is to end.
+    End,
+    /// The terminal has another size.
+    Resize,
+}
+
+impl TerminalSignals {
+    /// Takes the signals over. To be called before any thread is started: threads inherit it.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn install() -> io::Result<TerminalSignals> {
+        let set = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH];
+        take_over(&set).map(|signals| TerminalSignals { signals })
+    }
+
+    /// Waits for one of the signals; at once when the descriptor is readable.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn next(&self) -> io::Result<TerminalSignal> {
+        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+        (&self.signals).read_exact(&mut info)?;
+        // The number stands first in the structure.
+        let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+        let resize = number == libc::SIGWINCH.unsigned_abs();
+        Ok(if resize { TerminalSignal::Resize } else { TerminalSignal::End })
+    }
+}
+
+impl AsFd for TerminalSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+}
+
+/// Blocks the signals and opens a descriptor that they can be read from.
+fn take_over(signals: &[libc::c_int]) -> io::Result<File> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set that the other calls then read and change; all
+    // pointers are to that set or null where the interface allows it.
+    let fd = unsafe {
+        if libc::sigemptyset(set.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for &signal in signals {
+            if libc::sigaddset(set.as_mut_ptr(), signal) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: signalfd gave us this descriptor, and nobody else knows it.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }

@@ -82,7 +82,7 @@ impl Nbd {
     /// Clients that are connected or of which requests are still in progress.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.connections.iter().filter(|entry| entry.connection.is_some()).count()
+        self.connections.len() - self.free.len()
     }
 
     fn start(&mut self, host: &dyn Submit) {

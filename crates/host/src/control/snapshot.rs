@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use anabranch_policy::Scope;
+use anabranch_policy::{LatencyReport, LatencySummary, OpClass, Policy, Scope, SizeBucket};
 use anabranch_proto::machine::WorkerId;
 
 type Figures = [(WorkerId, ShardStats)];
@@ -32,6 +32,8 @@ impl Control {
             .collect();
         self.add_unidentified(&mut subsystems);
         HostSnapshot {
+            at: self.env.now,
+            data_workers: self.env.config.data_workers,
             host_nqn: self.env.config.host_nqn.to_string(),
             host_id: self.env.config.host_id.to_string(),
             subsystems,
@@ -166,6 +168,7 @@ impl Control {
                 .map_or(0, |load| load.queue_depth(subsystem.parameters.scope, &path.load)),
             relative_throughput: load.map_or(0, |load| load.ledger.relative_throughput()),
             charged: load.map(|load| load.charged(&path.load)).unwrap_or_default(),
+            latency_weights: None,
             numa_nodes: Vec::new(),
             commands: [0; 3],
             bytes: [0; 2],
@@ -174,26 +177,38 @@ impl Control {
             failovers: 0,
             uncertain_writes_resent: 0,
             in_flight: 0,
-            probes: 0,
-            probe_bytes: 0,
-            probe_errors: 0,
             latency_ns: Box::default(),
         };
+        let mut reports: Vec<&LatencyReport> = Vec::new();
         for (worker, stats) in figures {
             let is_it =
                 |stats: &&PathStats| stats.head == head.id && stats.controller == path.controller;
             for stats in stats.paths.iter().filter(is_it) {
                 add_path(&mut snapshot, stats);
+                reports.extend(stats.latency.as_deref());
                 if stats.numa_cached {
                     snapshot.numa_nodes.push(self.node_of(*worker));
                 }
             }
+        }
+        if subsystem.parameters.policy == Policy::Latency && !reports.is_empty() {
+            snapshot.latency_weights = Some(weights(&reports));
         }
         snapshot.numa_nodes.sort_unstable();
         snapshot.numa_nodes.dedup();
         snapshot.failovers -= path.failovers_base.min(snapshot.failovers);
         snapshot
     }
+}
+
+/// Weights of a path, from what each worker knows about it.
+fn weights(reports: &[&LatencyReport]) -> [u32; 3] {
+    OpClass::ALL.map(|op| {
+        let stats = reports
+            .iter()
+            .flat_map(|report| SizeBucket::all().map(move |bucket| report.stat(op, bucket)));
+        stats.collect::<LatencySummary>().weight()
+    })
 }
 
 fn add<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
@@ -220,9 +235,6 @@ fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     sum.failovers += more.failovers;
     sum.uncertain_writes_resent += more.uncertain_writes_resent;
     sum.in_flight += u64::from(more.in_flight);
-    sum.probes += more.probes;
-    sum.probe_bytes += more.probe_bytes;
-    sum.probe_errors += more.probe_errors;
     if let Some(latency_ns) = &more.latency_ns {
         sum.latency_ns.merge(latency_ns);
     }

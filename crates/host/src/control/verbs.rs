@@ -9,6 +9,7 @@ use super::waits::{RemovalWait, StatsFor};
 use super::{Control, wire};
 use crate::config::{ConnectRequest, ControllerOptions};
 use crate::event::HostEvent;
+use crate::mail::Detail;
 use crate::topology::{ControllerId, HeadId};
 use crate::verb::{Reply, Selection, Verb, VerbError};
 use alloc::boxed::Box;
@@ -31,7 +32,11 @@ impl Control {
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
             Verb::Discover(request) => self.discover(id, request),
             Verb::Snapshot => {
-                self.ask_stats(StatsFor::Snapshot(id));
+                self.ask_stats(StatsFor::Snapshot(id, Detail::None));
+                Ok(())
+            }
+            Verb::Watch => {
+                self.ask_stats(StatsFor::Snapshot(id, Detail::Latency));
                 Ok(())
             }
             Verb::Objects => {

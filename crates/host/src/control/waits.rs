@@ -22,7 +22,7 @@ const MAX_WAITS: usize = 1024;
 
 /// What figures were asked for.
 pub(super) enum StatsFor {
-    Snapshot(VerbId),
+    Snapshot(VerbId, Detail),
     Attributes(VerbId, Option<String>),
     Explain(VerbId, HeadId),
     Get(VerbId, String, String),
@@ -38,17 +38,13 @@ impl StatsFor {
     /// What shards have to report besides their figures.
     fn detail(&self) -> Detail {
         match self {
+            StatsFor::Snapshot(_, detail) => *detail,
             StatsFor::Explain(_, head) => Detail::Explain(*head),
-            StatsFor::Attributes(..) => Detail::Measured,
-            StatsFor::Get(_, _, attribute) if is_measured(attribute) => Detail::Measured,
+            StatsFor::Attributes(..) => Detail::Latency,
+            StatsFor::Get(_, _, attribute) if attribute == "latency_stat" => Detail::Latency,
             _ => Detail::None,
         }
     }
-}
-
-/// Attributes that show what policies have measured.
-fn is_measured(attribute: &str) -> bool {
-    matches!(attribute, "latency_stat" | "finish_time_stat")
 }
 
 struct StatsWait {
@@ -142,7 +138,7 @@ impl Control {
 
     fn stats_busy(&mut self, purpose: &StatsFor) {
         match purpose {
-            StatsFor::Snapshot(id)
+            StatsFor::Snapshot(id, _)
             | StatsFor::Attributes(id, _)
             | StatsFor::Explain(id, _)
             | StatsFor::Get(id, ..)
@@ -192,7 +188,7 @@ impl Control {
         bufs: Option<&mut dyn Buffers>,
     ) {
         match purpose {
-            StatsFor::Snapshot(id) => {
+            StatsFor::Snapshot(id, _) => {
                 let snapshot = self.snapshot(&got);
                 self.env.reply(id, Reply::Snapshot(alloc::boxed::Box::new(snapshot)));
             }
