@@ -163,7 +163,13 @@ fn what_is_there_is_not_run_again() {
     let longer = run(&["--runs", "2", "--window", "200ms"]);
     assert_eq!(longer.status.code(), Some(2));
     let told = text(&longer.stderr);
-    assert!(told.contains("numa/1.json: had a window of") && told.contains("--out"), "{told}");
+    assert!(told.contains("latency/1.json: had a window of") && told.contains("--out"), "{told}");
+    // Nor may other variants of the table: nothing of them is run.
+    let others = ["run", &scenario, "--policies", "queue-depth", "--window", "200ms"];
+    let others = lab(&[&others[..], &["--out", &out]].concat());
+    assert_eq!(others.status.code(), Some(2));
+    assert!(text(&others.stderr).contains("had a window of"), "{}", text(&others.stderr));
+    assert!(!Path::new(&dir.path("out/cells/small/light/queue-depth")).exists());
     let changed = dir.scenario("small", 400, "# another text\n");
     let other = lab(&["run", &changed, "--out", &out]);
     assert_eq!(other.status.code(), Some(2));
@@ -208,12 +214,15 @@ fn compare_says_whether_b_is_worse() {
         let output = lab(&[&["compare"], args].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, table, _) = status(&[&a, &a]);
-    assert_eq!(code, Some(0));
+    let (code, table, told) = status(&[&a, &a]);
+    assert_eq!((code, told.as_str()), (Some(0), ""));
     assert!(table.contains("0 worse, 0 better, 2 no difference"), "{table}");
     let (code, table, told) = status(&[&a, &b]);
     assert_eq!(code, Some(1), "{table}");
     assert!(told.contains("is worse in 2 of 2 rows"), "{told}");
+    let beware = "beware: small is not the same scenario in A and B: line 7 of small.toml is \
+                  `rate = \"400mbit\"`, and `rate = \"300mbit\"` in B";
+    assert!(told.contains(beware), "{told}");
     assert_eq!(status(&[&b, &a]).0, Some(0), "better is not worse");
     assert_eq!(status(&[&a, &b, "--tolerance", "60"]).0, Some(0));
     let files = [format!("{a}/summary.json"), format!("{b}/summary.json")];
@@ -221,6 +230,8 @@ fn compare_says_whether_b_is_worse() {
     assert_eq!(code, Some(1));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON alone");
     assert_eq!((json["worse"].as_u64(), json["rows"][0]["is"].as_str()), (Some(2), Some("worse")));
+    let differing = json["differing"][0].as_str();
+    assert!(differing.is_some_and(|text| beware.ends_with(text)), "{differing:?}");
     let (code, _, told) = status(&[&a, &other]);
     assert_eq!(code, Some(2));
     assert!(told.contains("have nothing in common"), "{told}");

@@ -320,7 +320,7 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         (known_name, latency_ns.map(Value::from)),
         ("stale_ns", stale_ns.map(Value::from)),
         ("finish_ns", finish_ns.map(Value::from)),
-        ("rate_kib_per_s", rate_kib_per_s.map(Value::from)),
+        ("rate_bytes_per_s", rate_kib_per_s.map(|kib| Value::from(u64::from(kib) << 10))),
         ("numa_distance", distance.map(Value::from)),
         ("affinity", affinity.map(Value::from)),
     ];

@@ -227,6 +227,12 @@ views! {
         uncertain_writes_resent: u64,
         /// Commands in flight.
         in_flight: u64,
+        /// Probes sent under `finish-time`, counted nowhere else.
+        probes: u64,
+        /// Bytes that they asked for.
+        probe_bytes: u64,
+        /// Of them, those that failed.
+        probe_errors: u64,
         /// Latency of its commands.
         lat_ns: LatencyView = latency_ns,
     }

@@ -1,8 +1,10 @@
 //! What is in flight, as selection counts it: the policies' state that all workers share.
 
+use crate::topology::Association;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use anabranch_policy::{ControllerLedger, NodeLatency, Scope, Shared, WorkerLedger};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of one controller. They live as long as it does, over reconnects.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ impl ControllerLoad {
             queue_pairs: self.workers.iter().map(WorkerLedger::queue_active).sum(),
             workers: self.workers.iter().map(WorkerLedger::worker_active).sum(),
             bytes: self.ledger.in_flight_bytes(),
+            work: path.shared.in_flight_work(),
         }
     }
 
@@ -62,6 +65,8 @@ pub struct Charged {
     pub workers: u32,
     /// Bytes on the controller.
     pub bytes: u64,
+    /// Bytes on the path under `finish-time`, 4 KiB more for each command; probes included.
+    pub work: u64,
 }
 
 /// The counters and measurements of one path. Made when it joins its head.
@@ -71,6 +76,8 @@ pub struct PathLoad {
     pub shared: Shared,
     /// One per NUMA node.
     pub nodes: Box<[Arc<NodeLatency>]>,
+    /// One more than the number of the association in which it was last usable; 0: in none yet.
+    association: AtomicU64,
 }
 
 impl PathLoad {
@@ -78,6 +85,15 @@ impl PathLoad {
         PathLoad {
             shared: Shared::new(),
             nodes: (0..nodes.max(1)).map(|_| Arc::new(NodeLatency::new())).collect(),
+            association: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that the path is usable in this association; whether it is the first to do so after
+    /// an earlier one.
+    pub(crate) fn is_new(&self, association: Association) -> bool {
+        let number = u64::from(association.0) + 1;
+        let before = self.association.fetch_max(number, Ordering::Relaxed);
+        before != 0 && before < number
     }
 }

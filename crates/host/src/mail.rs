@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Histogram, LatencyReport};
+use anabranch_policy::{FinishTimeReport, Histogram, LatencyReport};
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Endpoint, SocketOptions};
 use anabranch_proto::nvme::fabrics::ConnectCommand;
@@ -73,7 +73,7 @@ pub enum Detail {
     /// Nothing.
     None,
     /// What policies have measured.
-    Latency,
+    Measured,
     /// Why the commands of this head went where they went.
     Explain(HeadId),
 }
@@ -272,8 +272,14 @@ pub struct PathStats {
     pub failovers: u64,
     /// Of those, writes that had been sent: their outcome was unknown when they were sent again.
     pub uncertain_writes_resent: u64,
-    /// Commands in flight now.
+    /// Commands in flight now, without a probe.
     pub in_flight: u32,
+    /// Probes sent: reads of `finish-time` that nobody waits for, counted nowhere else.
+    pub probes: u64,
+    /// Bytes that they asked for.
+    pub probe_bytes: u64,
+    /// Of them, those that ended with an error or with their connection.
+    pub probe_errors: u64,
     /// The path is the one that `numa` has cached for this worker.
     pub numa_cached: bool,
     /// What `stat` counts.
@@ -282,6 +288,8 @@ pub struct PathStats {
     pub latency_ns: Option<Box<Histogram>>,
     /// What the policy `latency` knows, when it was asked for. (Not of a path that has left.)
     pub latency: Option<Box<LatencyReport>>,
+    /// What the policy `finish-time` knows, when it was asked for. (Not of a path that has left.)
+    pub finish_time: Option<Box<FinishTimeReport>>,
 }
 
 /// Per head and shard.

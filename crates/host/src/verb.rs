@@ -451,8 +451,14 @@ pub struct PathSnapshot {
     pub failovers: u64,
     /// Writes whose outcome was unknown when they were sent again elsewhere.
     pub uncertain_writes_resent: u64,
-    /// Commands in flight.
+    /// Commands in flight, without probes.
     pub in_flight: u64,
+    /// Probes sent under `finish-time`: reads that nobody waits for, counted nowhere else.
+    pub probes: u64,
+    /// Bytes that they asked for.
+    pub probe_bytes: u64,
+    /// Of them, those that ended with an error or with their connection.
+    pub probe_errors: u64,
     /// Latency of its commands, ns.
     pub latency_ns: Box<Histogram>,
 }

@@ -1,5 +1,6 @@
 //! What a run gives: integers only, the same on every machine.
 
+use crate::fnv::Fnv;
 use anabranch_policy::Histogram;
 
 /// The length of a window of the time series.
@@ -202,20 +203,16 @@ impl Books {
     }
 }
 
-/// FNV-1a over 64-bit words.
-struct Hash(u64);
+/// A hash over 64-bit words.
+struct Hash(Fnv);
 
 impl Hash {
     fn add(&mut self, values: &[u64]) {
         for value in values {
-            for byte in value.to_le_bytes() {
-                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
+            self.0.add(&value.to_le_bytes());
         }
     }
-}
 
-impl Hash {
     fn add_latency(&mut self, latency: &Histogram) {
         self.add(&[latency.count(), latency.sum(), latency.stdev(), latency.min(), latency.max()]);
         self.add(&[10, 100, 250, 500, 750, 900, 990, 999].map(|part| latency.per_mille(part)));
@@ -256,7 +253,7 @@ impl Figures {
     /// A number that stands for all figures: equal runs have equal ones, on every machine.
     #[must_use]
     pub fn hash(&self) -> u64 {
-        let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+        let mut hash = Hash(Fnv::new());
         hash.add(&[self.window_ns, self.requests, self.bytes]);
         hash.add(&[self.paths.len() as u64, self.hosts.len() as u64]);
         hash.add_latency(&self.latency);
@@ -281,7 +278,7 @@ impl Figures {
         hash.add(&[books.requests_refused, books.commands_started, books.commands_ended]);
         hash.add(&[books.commands_lost, books.commands_open, books.in_flight_ns]);
         hash.add(&[books.latency_ns, books.open_ns]);
-        hash.0
+        hash.0.get()
     }
 
     /// Requests per second, rounded down.

@@ -7,6 +7,7 @@ pub mod cell;
 pub mod engine;
 pub mod evaluate;
 pub mod figures;
+mod fnv;
 pub mod generator;
 pub mod light;
 pub mod limit;

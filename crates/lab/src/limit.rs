@@ -270,6 +270,17 @@ fn reach(spell: &Spell, load: &Load) -> Reach {
     Reach { base_ns: base_ns.max(1), iops }
 }
 
+/// Requests a second that the target's servers end.
+fn target_iops(cell: Cell<'_>, load: &Load, paths: usize) -> u128 {
+    let target = &cell.scenario.target;
+    let servers = match (target.servers, target.per_path) {
+        (None, _) => return ENDLESS,
+        (Some(servers), true) => u128::from(servers) * paths as u128,
+        (Some(servers), false) => servers.into(),
+    };
+    (servers * SECOND_NS).checked_div(load.service_ns).unwrap_or(ENDLESS)
+}
+
 /// The limit with these paths.
 fn limit(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Limit {
     if paths.is_empty() {
@@ -280,17 +291,7 @@ fn limit(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Limit {
     };
     let links_in = sum(&|path| path.rate_of(path.path.shape.rate_in));
     let links_out = sum(&|path| path.rate_of(path.path.shape.rate_out));
-    let target = &cell.scenario.target;
-    let servers = match (target.servers, target.per_path) {
-        (None, _) => ENDLESS,
-        (Some(servers), true) => u128::from(servers) * paths.len() as u128,
-        (Some(servers), false) => servers.into(),
-    };
-    let target = if servers >= ENDLESS || load.service_ns == 0 {
-        ENDLESS
-    } else {
-        servers * SECOND_NS / load.service_ns
-    };
+    let target = target_iops(cell, load, paths.len());
     let mut reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load)).collect();
     reaches.sort_by_key(|reach| reach.base_ns);
     let bounds = [
@@ -333,11 +334,52 @@ fn filled(reaches: &[Reach], open: u128, each: u128) -> u128 {
 /// of time.
 #[must_use]
 pub fn limits(cell: Cell<'_>) -> Vec<(u64, Limit)> {
-    spans(cell, 0).into_iter().map(|(from, _, limit)| (from, limit)).collect()
+    spans(cell, 0, limit).into_iter().map(|(from, _, limit)| (from, limit)).collect()
 }
 
-/// The limits between changes, from `begin_ns` on: from when, until when, which.
-fn spans(cell: Cell<'_>, begin_ns: u64) -> Vec<(u64, u64, Limit)> {
+/// What it takes to fill the paths that can be used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Filling {
+    /// How many paths there are.
+    pub(crate) paths: u64,
+    /// Requests that they hold when they are full, in thousandths: each its rate times the delay of
+    /// the mean request; less where the target's servers bind.
+    pub(crate) held_milli: u128,
+    /// The largest request of the load over the mean one, in thousandths.
+    pub(crate) largest_milli: u128,
+}
+
+/// What it takes to fill the paths, whatever the load keeps open: of all spans of the window, the
+/// most.
+pub(crate) fn filling(cell: Cell<'_>) -> Filling {
+    let all = spans(cell, cell.scenario.run.ramp_ns, filling_of).into_iter();
+    all.map(|(_, _, filling)| filling).max_by_key(|one| one.held_milli).unwrap_or_default()
+}
+
+fn filling_of(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Filling {
+    let target = target_iops(cell, load, paths.len());
+    let reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load)).collect();
+    let sum = reaches.iter().map(|reach| reach.iops.min(target)).fold(0, u128::saturating_add);
+    let held = |reach: &Reach| {
+        let carries = reach.iops.min(target);
+        let carries = if sum > target { carries.saturating_mul(target) / sum } else { carries };
+        carries.saturating_mul(reach.base_ns) / (SECOND_NS / 1000)
+    };
+    let sizes = load.kinds.iter().filter(|(_, _, share)| *share > 0).map(|(_, bytes, _)| *bytes);
+    let largest = u128::from(sizes.max().unwrap_or(0)) * MILLION;
+    Filling {
+        paths: paths.len() as u64,
+        held_milli: reaches.iter().map(held).fold(0, u128::saturating_add),
+        largest_milli: largest.checked_div(load.payload_milli).unwrap_or(1000).max(1000),
+    }
+}
+
+/// What is true of the paths between changes, from `begin_ns` on: from when, until when, what.
+fn spans<T>(
+    cell: Cell<'_>,
+    begin_ns: u64,
+    of: fn(Cell<'_>, &Load, &[&Spell]) -> T,
+) -> Vec<(u64, u64, T)> {
     let load = Load::of(cell);
     let changes = &cell.scenario.changes;
     let mut paths: Vec<Spell> = cell.paths().iter().map(Spell::new).collect();
@@ -355,7 +397,7 @@ fn spans(cell: Cell<'_>, begin_ns: u64) -> Vec<(u64, u64, Limit)> {
             let begin = from.max(begin_ns);
             let spells: Vec<Spell> =
                 paths.iter().map(|path| path.clone().over(begin, until)).collect();
-            found.push((begin, until, limit(cell, &load, &usable(cell, &spells))));
+            found.push((begin, until, of(cell, &load, &usable(cell, &spells))));
         }
         if index == changes.len() {
             return found;
@@ -390,7 +432,7 @@ fn states_compete(cell: Cell<'_>) -> bool {
 pub fn limit_of_window(cell: Cell<'_>) -> Limit {
     let (mut iops, mut bytes) = (0u128, 0u128);
     let mut bounds: Vec<(Bound, u64)> = Vec::new();
-    for (from, until, limit) in spans(cell, cell.scenario.run.ramp_ns) {
+    for (from, until, limit) in spans(cell, cell.scenario.run.ramp_ns, limit) {
         let time = until - from;
         iops += u128::from(limit.iops) * u128::from(time);
         bytes += u128::from(limit.bytes_per_second) * u128::from(time);

@@ -66,7 +66,7 @@ pub struct LabRun {
     #[arg(long, value_name = "PART", value_parser = permille)]
     pub scale: Option<u32>,
     /// Live only: scaled rates leave iodepth and numjobs alone. Otherwise the same part of the open
-    /// requests is kept, so that latencies stay what they are
+    /// requests is kept, so that latencies stay what they are, but not fewer than fill the links
     #[arg(long)]
     pub keep_depth: bool,
     /// Live only: links are shaped by the kernel, in network namespaces; needs root

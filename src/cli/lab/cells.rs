@@ -3,7 +3,7 @@
 use super::plan::Planned;
 use crate::failure::Failure;
 use anabranch_lab::result::environment::Session;
-use anabranch_lab::result::store::{Key, Length, Store, StoreError};
+use anabranch_lab::result::store::{Key, Store, StoreError, Terms};
 use anabranch_lab::result::summary::{Builder, Summary};
 use anabranch_lab::result::{CellResult, Mode, csv, fio};
 use std::path::Path;
@@ -37,13 +37,27 @@ impl Cells {
         Ok(Cells { mode, store, builder, ran: AtomicU64::new(0), kept: AtomicU64::new(0) })
     }
 
-    /// The cell, if it was run before; `scale` is what it is to be run with, if that is settled.
+    /// Some cell of the scenario that was run before.
+    pub(super) fn any(&self, planned: &Planned) -> Result<Option<CellResult>, Failure> {
+        let Some(store) = &self.store else { return Ok(None) };
+        Ok(store.any(&planned.scenario.name, self.mode)?)
+    }
+
+    /// Refuses terms on which what is there was not run: a table has one kind of cells.
+    pub(super) fn agree(&self, planned: &Planned, terms: &Terms) -> Result<(), Failure> {
+        match (&self.store, self.any(planned)?) {
+            (Some(store), Some(cell)) => Ok(store.agree(&cell, terms)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The cell, if it was run before.
     pub(super) fn find(
         &self,
         planned: &Planned,
         variant: usize,
         run: u64,
-        scale: Option<u32>,
+        terms: &Terms,
     ) -> Result<Option<CellResult>, Failure> {
         let Some(store) = &self.store else { return Ok(None) };
         let key = Key {
@@ -52,10 +66,7 @@ impl Cells {
             variant: planned.scenario.variants[variant].name.clone(),
             run,
         };
-        let asked = &planned.scenario.run;
-        let length =
-            Length { ramp_ns: asked.ramp_ns, window_ns: asked.window_ns, scale_permille: scale };
-        Ok(store.find(&key, length)?)
+        Ok(store.find(&key, terms)?)
     }
 
     /// One that was there.

@@ -14,7 +14,13 @@ use std::path::Path;
 
 pub(super) fn run(global: &Global, options: &LabCompare) -> Result<(), Failure> {
     let (a, b) = (summary(&options.a)?, summary(&options.b)?);
-    let all = compare(&a, &b, options.tolerance);
+    let mut all = compare(&a, &b, options.tolerance);
+    if let (Some(a), Some(b)) = (store(&options.a), store(&options.b)) {
+        all.look_at_texts(&a, &b);
+    }
+    for what in &all.differing {
+        eprintln!("beware: {what}");
+    }
     for why in &all.left_out {
         eprintln!("not compared: {why}");
     }
@@ -36,6 +42,12 @@ pub(super) fn run(global: &Global, options: &LabCompare) -> Result<(), Failure> 
             Err(Failure::failed(format!("{b} is worse in {n} of {rows} rows")))
         }
     }
+}
+
+/// Where the scenarios are that were run: in the directory, or beside the file.
+fn store(path: &Path) -> Option<Store> {
+    let dir = if path.is_file() { path.parent()? } else { path };
+    Store::open(dir).ok()
 }
 
 /// Of a directory, made anew from its cells; or from a file.

@@ -6,8 +6,11 @@ use super::progress::Progress;
 use crate::cli::args::lab::LabRun;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
-use anabranch_lab::live::{LiveError, LiveOptions, Session, order};
+use anabranch_lab::live::{LiveError, LiveOptions, Session, clean_up, open_part, order};
+use anabranch_lab::result::store::Terms;
 use anabranch_lab::result::{CellResult, Circumstances};
+use anabranch_rt::signal::Termination;
+use std::thread::Builder;
 
 /// So many cells of a scenario may fail one after the other before the rest of it is not tried.
 const FAILURES: u32 = 3;
@@ -18,12 +21,52 @@ pub(super) fn run(all: &[Planned], cells: &Cells, options: &LabRun) -> Result<u6
     let length = |one: &Planned| {
         one.length_ms() * one.variants.len() as u64 * u64::from(one.scenario.run.runs)
     };
+    if options.kernel_shaping {
+        clean_up_on_signals()?;
+    }
+    // Before the first one begins: what does not fit together is refused at once.
+    let terms = all.iter().map(|planned| terms(planned, cells, options));
+    let terms = terms.collect::<Result<Vec<Terms>, Failure>>()?;
     let progress = Progress::new(all.iter().map(length).sum());
     let mut failed = 0;
-    for planned in all {
-        failed += scenario(planned, cells, options, &progress)?;
+    for (planned, terms) in all.iter().zip(&terms) {
+        failed += scenario(planned, cells, terms, options.keep_depth, &progress)?;
     }
     Ok(failed)
+}
+
+/// Namespaces are outside of this process: they would be there after its end.
+fn clean_up_on_signals() -> Result<(), Failure> {
+    let failed = |error| Failure::failed(format!("cannot take over signals: {error}"));
+    // No other thread has been started yet.
+    let termination = Termination::install().map_err(failed)?;
+    let wait = move || {
+        // Should waiting fail, there is nothing better to do either.
+        let _ = termination.wait();
+        // First: the run may notice that its links go, and end by itself.
+        eprintln!("anabranch: ended by a signal; with --out the same command goes on from there");
+        clean_up();
+        std::process::exit(1);
+    };
+    Builder::new().name("lab-signals".to_owned()).spawn(wait).map(drop).map_err(failed)
+}
+
+/// As what is there was run; the scale is open when nothing is.
+fn terms(planned: &Planned, cells: &Cells, options: &LabRun) -> Result<Terms, Failure> {
+    let scale = match options.scale {
+        None => cells.any(planned)?.map(|cell| cell.scale_permille),
+        asked => asked,
+    };
+    let run = &planned.scenario.run;
+    let terms = Terms {
+        ramp_ns: run.ramp_ns,
+        window_ns: run.window_ns,
+        scale_permille: scale,
+        open_permille: scale.map(|part| open_part(&planned.scenario, part, options.keep_depth)),
+        kernel_shaping: options.kernel_shaping,
+    };
+    cells.agree(planned, &terms)?;
+    Ok(terms)
 }
 
 impl From<LiveError> for Failure {
@@ -38,19 +81,17 @@ impl From<LiveError> for Failure {
 fn scenario(
     planned: &Planned,
     cells: &Cells,
-    options: &LabRun,
+    terms: &Terms,
+    keep_depth: bool,
     progress: &Progress,
 ) -> Result<u64, Failure> {
     let name = &planned.scenario.name;
-    let mut scale = options.scale;
     let mut open = Vec::new();
     for run in 1..=u64::from(planned.scenario.run.runs) {
         for turn in order(planned.variants.len(), run) {
             let variant = planned.variants[turn];
-            match cells.find(planned, variant, run, scale)? {
-                Some(cell) => {
-                    // The rest is run as what is there was.
-                    scale = Some(cell.scale_permille);
+            match cells.find(planned, variant, run, terms)? {
+                Some(_) => {
                     cells.keep();
                     progress.add(planned.length_ms());
                 }
@@ -63,9 +104,9 @@ fn scenario(
     }
     progress.show(format!("{name}: each path alone"));
     let live = LiveOptions {
-        scale_permille: scale,
-        keep_depth: options.keep_depth,
-        kernel_shaping: options.kernel_shaping,
+        scale_permille: terms.scale_permille,
+        keep_depth,
+        kernel_shaping: terms.kernel_shaping,
     };
     let mut left = open.len() as u64;
     let (mut session, how) = match begin(planned, &live) {

@@ -9,6 +9,7 @@ use crate::cli::args::lab::LabRun;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::figures::Figures;
+use anabranch_lab::result::store::Terms;
 use anabranch_lab::result::summary::{Summary, Table};
 use anabranch_lab::result::{CellResult, Circumstances, Mode};
 use anabranch_lab::scenario::Problem;
@@ -78,6 +79,18 @@ fn to_json(summary: &Summary) -> Value {
     serde_json::to_value(summary).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
+/// What simulated cells have in common.
+fn terms(planned: &Planned) -> Terms {
+    let run = &planned.scenario.run;
+    Terms {
+        ramp_ns: run.ramp_ns,
+        window_ns: run.window_ns,
+        scale_permille: Some(1000),
+        open_permille: None,
+        kernel_shaping: false,
+    }
+}
+
 /// All cells of all scenarios over all cores, run 1 of everything first.
 fn simulate(
     all: &[Planned],
@@ -92,11 +105,14 @@ fn simulate(
             open.extend(planned.variants.iter().map(|variant| (planned, *variant, run)));
         }
     }
+    for planned in all {
+        cells.agree(planned, &terms(planned))?;
+    }
     let progress = Progress::new(open.iter().map(|(planned, ..)| planned.length_ms()).sum());
     let threads = available_parallelism().map_or(1, std::num::NonZero::get);
     spread(open.len(), threads, &|place| {
         let (planned, variant, run) = open[place];
-        if cells.find(planned, variant, run, Some(1000))?.is_some() {
+        if cells.find(planned, variant, run, &terms(planned))?.is_some() {
             cells.keep();
         } else {
             let cell = planned.cell(variant, run);

@@ -4,7 +4,7 @@ use crate::columns::columns;
 use anabranch_lab::result::Mode;
 use anabranch_lab::result::stats::Difference;
 use anabranch_lab::result::summary::{Row, Table};
-use anabranch_lab::result::times;
+use anabranch_lab::result::{tenths, times};
 use anabranch_lab::scenario::Scenario;
 
 /// More paths are not listed side by side.
@@ -127,14 +127,12 @@ fn us(ns: u64) -> String {
 }
 
 fn decimal_us(ns: u64) -> String {
-    let tenths = ns.saturating_add(50) / 100;
-    format!("{}.{}", tenths / 10, tenths % 10)
+    tenths(ns.saturating_add(50) / 100)
 }
 
 /// Millionths in hundredths, with a decimal.
 fn percent(ppm: u64) -> String {
-    let tenths = ppm / 1000;
-    format!("{}.{}", tenths / 10, tenths % 10)
+    tenths(ppm / 1000)
 }
 
 /// Rounded to whole hundredths.

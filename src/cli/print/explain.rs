@@ -198,11 +198,17 @@ fn input(name: &str, value: &Value) -> String {
             format!("{number} command{} in flight", if number == 1 { "" } else { "s" })
         }
         "load_bytes" => format!("{} to carry", size_text(number)),
-        "finish_ns" | "base_ns" if number == 0 => "not measured yet".to_owned(),
-        "finish_ns" => format!("done in {}", latency_text(number)),
-        "rate_kib_per_s" => format!("{} per second", size_text(number << 10)),
         "stale_ns" if number == 0 => "not stale".to_owned(),
         "affinity" => format!("assigned to {}", value.as_str().unwrap_or_default()),
+        "finish_ns" if number == 0 => "not measured".to_owned(),
+        "finish_ns" => format!("done in {}", latency_text(number)),
+        "base_ns" if number == 0 => "base latency not known".to_owned(),
+        "base_ns" => format!("{} without a queue", latency_text(number)),
+        "rate_bytes_per_s" if number == 0 => "rate not known".to_owned(),
+        "rate_bytes_per_s" => {
+            let tenths = u128::from(number) * 10 / (1 << 20);
+            format!("rate {}.{} MiB/s", tenths / 10, tenths % 10)
+        }
         _ => {
             let words = name.replace('_', " ");
             match words.strip_suffix(" ns") {

@@ -177,6 +177,9 @@ impl Control {
             failovers: 0,
             uncertain_writes_resent: 0,
             in_flight: 0,
+            probes: 0,
+            probe_bytes: 0,
+            probe_errors: 0,
             latency_ns: Box::default(),
         };
         let mut reports: Vec<&LatencyReport> = Vec::new();
@@ -235,6 +238,9 @@ fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     sum.failovers += more.failovers;
     sum.uncertain_writes_resent += more.uncertain_writes_resent;
     sum.in_flight += u64::from(more.in_flight);
+    sum.probes += more.probes;
+    sum.probe_bytes += more.probe_bytes;
+    sum.probe_errors += more.probe_errors;
     if let Some(latency_ns) = &more.latency_ns {
         sum.latency_ns.merge(latency_ns);
     }

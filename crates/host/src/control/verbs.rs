@@ -36,7 +36,7 @@ impl Control {
                 Ok(())
             }
             Verb::Watch => {
-                self.ask_stats(StatsFor::Snapshot(id, Detail::Latency));
+                self.ask_stats(StatsFor::Snapshot(id, Detail::Measured));
                 Ok(())
             }
             Verb::Objects => {

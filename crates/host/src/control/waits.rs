@@ -40,11 +40,16 @@ impl StatsFor {
         match self {
             StatsFor::Snapshot(_, detail) => *detail,
             StatsFor::Explain(_, head) => Detail::Explain(*head),
-            StatsFor::Attributes(..) => Detail::Latency,
-            StatsFor::Get(_, _, attribute) if attribute == "latency_stat" => Detail::Latency,
+            StatsFor::Attributes(..) => Detail::Measured,
+            StatsFor::Get(_, _, attribute) if is_measured(attribute) => Detail::Measured,
             _ => Detail::None,
         }
     }
+}
+
+/// Attributes that show what policies have measured.
+fn is_measured(attribute: &str) -> bool {
+    matches!(attribute, "latency_stat" | "finish_time_stat")
 }
 
 struct StatsWait {

@@ -126,6 +126,8 @@ pub(super) enum Origin {
     Own { request: Key, work: Work },
     /// Another shard, which submits through our queue pair.
     Peer { worker: WorkerId, token: u64, association: Association, sqe: Sqe, data: HostData },
+    /// Nobody: a probe, which only looks how long its path takes.
+    Probe { lba: u64, blocks: u32 },
 }
 
 /// Where a command is.

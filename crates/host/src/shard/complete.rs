@@ -7,7 +7,7 @@ use super::stats::StatsTable;
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
 use crate::table::Key;
-use crate::topology::ControllerId;
+use crate::topology::{ControllerId, HeadId};
 use crate::user::{Done, IoError};
 use anabranch_policy::Charge;
 use anabranch_proto::host_queue::Attempt;
@@ -30,10 +30,13 @@ impl Shard {
         now: Time,
         bufs: &mut dyn Buffers,
     ) {
-        if let Origin::Peer { worker, token, .. } = self.commands[key].origin {
-            let outcome = CommandOutcome::Answered { status, result };
-            self.answer_peer(key, worker, token, outcome);
-            return;
+        match self.commands[key].origin {
+            Origin::Own { .. } => {}
+            Origin::Peer { worker, token, .. } => {
+                let outcome = CommandOutcome::Answered { status, result };
+                return self.answer_peer(key, worker, token, outcome);
+            }
+            Origin::Probe { .. } => return self.probe_answered(key, status, now),
         }
         if status.is_success() {
             self.succeeded(key, now, bufs);
@@ -64,6 +67,7 @@ impl Shard {
                 let outcome = CommandOutcome::Lost { attempt, gone: Some(association) };
                 return self.answer_peer(key, worker, token, outcome);
             }
+            Origin::Probe { .. } => return self.probe_lost(key, attempt),
             Origin::Own { work, .. } => *work,
         };
         if attempt == Attempt::Uncertain && work.changes_media() {
@@ -152,25 +156,31 @@ impl Shard {
         command.failovers = command.failovers.saturating_add(1);
         let (controller, head_id, failovers) =
             (command.controller, command.head, command.failovers);
-        if let Some(status) = status
-            && status.is_ana_error()
-        {
-            self.suspect_ana(controller, head_id, status);
-        }
-        let paths = self.head_mut(head_id).map_or(0, |head| {
-            if let Some(index) =
-                head.paths.iter().position(|path| path.view.controller == controller)
-            {
-                head.selector.forget_path(index);
-                let load = head.paths[index].load();
-                anabranch_policy::failed_over(&head.view.parameters, load);
-            }
-            head.paths.len()
-        });
+        self.path_failed(controller, head_id, status);
+        let paths = self.head(head_id).map_or(0, |head| head.paths.len());
         if usize::from(failovers) > paths.max(1) {
             self.delay(key, now.after(FAILOVER_PAUSE), None);
         } else {
             self.dispatch(key, None, None, now, bufs);
+        }
+    }
+
+    /// A path failed under a command: it is no longer preferred, and out where the status says so.
+    pub(super) fn path_failed(
+        &mut self,
+        controller: ControllerId,
+        head: HeadId,
+        status: Option<Status>,
+    ) {
+        if let Some(status) = status.filter(|status| status.is_ana_error()) {
+            self.suspect_ana(controller, head, status);
+        }
+        let Some(head) = self.head_mut(head) else { return };
+        let path = head.paths.iter().position(|path| path.view.controller == controller);
+        if let Some(index) = path {
+            head.selector.forget_path(index);
+            let load = head.paths[index].load();
+            anabranch_policy::failed_over(&head.view.parameters, load);
         }
     }
 
@@ -197,12 +207,7 @@ impl Shard {
     }
 
     /// An ANA status: this path is out, on this worker, until a newer log was processed.
-    fn suspect_ana(
-        &mut self,
-        controller: ControllerId,
-        head: crate::topology::HeadId,
-        status: Status,
-    ) {
+    fn suspect_ana(&mut self, controller: ControllerId, head: HeadId, status: Status) {
         let Some(entry) = self.controllers[controller.0 as usize].as_ref() else { return };
         let (generation, association) = (entry.view.ana_generation, entry.view.association);
         let Some(state) = self.heads[head.0 as usize].as_mut() else { return };
@@ -216,7 +221,7 @@ impl Shard {
         self.tell_control(ToControl::AnaError { controller, association, head, status });
     }
 
-    fn suspect_namespace(&mut self, controller: ControllerId) {
+    pub(super) fn suspect_namespace(&mut self, controller: ControllerId) {
         let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
         if let Some(association) = entry.map(|entry| entry.view.association) {
             self.tell_control(ToControl::NamespaceSuspect { controller, association });

@@ -44,7 +44,12 @@ impl Shard {
             return head.requeue.push_back(&mut self.commands, key);
         }
         match choose(head, &mut self.stats, work, prefer, avoid, now) {
-            Some(path) => self.send(key, path, now),
+            Some(path) => {
+                if let Some(unused) = head.selector.take_probe() {
+                    self.want_probe(key, unused, now);
+                }
+                self.send(key, path, now);
+            }
             None if head.may_come_back(&self.controllers) => {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;
                 command.place = Place::Requeued;

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
     Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Load, Local, NodeLatency,
-    Selector, reset_statistics,
+    Parameters, Selector, rejoined, reset_statistics,
 };
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
@@ -104,6 +104,14 @@ pub(super) struct PathState {
 }
 
 impl PathState {
+    /// It may be chosen, in this association. What was measured in an earlier one says nothing: the
+    /// way there may be a different one. The first worker to come here says so for all.
+    fn joined(&self, parameters: &Parameters, association: Association) {
+        if self.load.is_new(association) {
+            rejoined(parameters, self.load());
+        }
+    }
+
     /// What its commands are charged to.
     #[inline]
     pub(super) fn load(&self) -> Load<'_> {
@@ -150,6 +158,8 @@ pub(super) struct HeadState {
     pub(super) held: List,
     /// Requests that are not held and not answered.
     pub(super) active: u32,
+    /// Probes in flight.
+    pub(super) probes: u32,
     /// The head has left the picture, or is marked gone in it.
     pub(super) gone: bool,
     /// The epoch in which `Frozen` was last reported.
@@ -170,6 +180,7 @@ impl HeadState {
             requeue: List::default(),
             held: List::default(),
             active: 0,
+            probes: 0,
             gone: view.gone,
             frozen_reported: None,
             quiesced_reported: None,
@@ -308,6 +319,9 @@ impl HeadState {
                 && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);
             if was && !path.usable {
                 self.selector.forget_path(index);
+            }
+            if let (true, Some(entry)) = (path.usable, entry(controllers, path.view.controller)) {
+                path.joined(&self.view.parameters, entry.view.association);
             }
         }
     }

@@ -204,13 +204,13 @@ impl Shard {
         }
         unsent.sort_unstable();
         while let Some(key) = queue.flying.pop_front(&mut self.commands) {
-            let attempt = if unsent.binary_search(&key).is_ok() {
-                never_sent += 1;
-                Attempt::NeverSent
+            let (attempt, count) = if unsent.binary_search(&key).is_ok() {
+                (Attempt::NeverSent, &mut never_sent)
             } else {
-                uncertain += 1;
-                Attempt::Uncertain
+                (Attempt::Uncertain, &mut uncertain)
             };
+            // Probes are nobody's commands.
+            *count += u32::from(!matches!(self.commands[key].origin, Origin::Probe { .. }));
             self.lost(key, attempt, now, bufs);
         }
         (never_sent, uncertain)
@@ -230,7 +230,7 @@ impl Shard {
                 self.stop_queue(controller, association, now, bufs);
             }
             ShardMail::Control(ToShard::ReportStats { id, detail }) => {
-                let stats = Box::new(self.stats_report(detail));
+                let stats = Box::new(self.stats_report(detail, now));
                 self.tell_control(ToControl::Stats { id, stats });
             }
             ShardMail::Control(ToShard::Drain) => self.draining = true,
@@ -350,8 +350,12 @@ impl Shard {
         };
         let queue_is_gone = slot.is_none();
         let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads));
+        let is_probe = matches!(data, HostData::Sink(_));
         let taken = slot.and_then(|slot| {
             let queue = self.queues[slot].as_mut()?;
+            if is_probe && (is_quiesced(&self.heads, head) || !queue.can_spare()) {
+                return None;
+            }
             let key = self.commands.insert_with(|| command)?;
             self.commands[key].place = Place::Waiting { slot: slot as u16 };
             let list = if is_quiesced(&self.heads, head) {
@@ -579,7 +583,7 @@ impl Shard {
 fn has_lost_its_path(command: &Command, heads: &[Option<Box<HeadState>>]) -> bool {
     heads.get(command.head.0 as usize).and_then(Option::as_ref).is_some_and(|head| {
         let has_path = match command.origin {
-            Origin::Own { .. } => head.path_of(command).is_some(),
+            Origin::Own { .. } | Origin::Probe { .. } => head.path_of(command).is_some(),
             Origin::Peer { .. } => head.through(command.controller).is_some(),
         };
         head.gone || !has_path

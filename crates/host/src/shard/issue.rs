@@ -11,7 +11,7 @@ use anabranch_proto::machine::{Buffers, Time};
 use core::time::Duration;
 
 /// Blocks that one command can name (NLB is a 16-bit field, counted from 0).
-const NLB_BLOCKS_MAX: u32 = 1 << 16;
+pub(super) const NLB_BLOCKS_MAX: u32 = 1 << 16;
 
 /// What came of trying to make the next command of a request.
 enum Next {

@@ -8,6 +8,7 @@ mod head;
 mod inputs;
 mod issue;
 mod measure;
+mod probe;
 mod queue;
 mod quiesce;
 mod stats;
@@ -57,11 +58,13 @@ pub(crate) struct Shard {
     heads: Vec<Option<Box<HeadState>>>,
     queues: Vec<Option<Box<Queue>>>,
     requests: Table<Request>,
-    /// Our own commands and those that we carry for others.
+    /// Our own commands, those that we carry for others, and probes.
     commands: Table<Command>,
     own_commands: u32,
     /// Our own commands at once: the rest of the table is for those of others.
     own_limit: u32,
+    /// Probes in flight; they have a place in the table of their own.
+    probes: u32,
     /// Requests with parts that no command has been made for.
     issue: List,
     /// Commands that wait for their time.
@@ -86,7 +89,8 @@ impl Shard {
         let requests = config.max_requests.max(1);
         let own_limit = requests.saturating_mul(COMMANDS_PER_REQUEST).max(COMMANDS_MIN);
         // Every other shard may carry all its commands through our queue pairs.
-        let commands = own_limit.saturating_mul(u32::from(config.data_workers.max(1)));
+        let each = own_limit.saturating_add(probe::PROBES_MAX);
+        let commands = each.saturating_mul(u32::from(config.data_workers.max(1)));
         Shard {
             me: Me { id: me, node: config.node_of(me).min(u32::from(u16::MAX)) as u16 },
             workers: config.data_workers + 1,
@@ -98,6 +102,7 @@ impl Shard {
             commands: Table::new(commands),
             own_commands: 0,
             own_limit,
+            probes: 0,
             issue: List::default(),
             delayed: BinaryHeap::with_capacity(commands as usize),
             outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),
@@ -165,6 +170,10 @@ impl Shard {
                 dispatch::start(command, heads, now)
             });
         }
+        if let Some(wanted) = queue.probe.take() {
+            self.send_probe(wanted, now);
+        }
+        let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
         if let Some(deadline) = queue.next_deadline(&self.commands) {
             self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
         }
@@ -188,7 +197,8 @@ impl Shard {
                 self.tell_control(ToControl::Quiesced { head, epoch });
             }
             let Some(head) = self.heads[index].as_mut() else { continue };
-            if head.view.frozen > 0 && head.active == 0 && head.frozen_reported != Some(epoch) {
+            let rests = head.active == 0 && head.probes == 0;
+            if head.view.frozen > 0 && rests && head.frozen_reported != Some(epoch) {
                 head.frozen_reported = Some(epoch);
                 let head = head.view.id;
                 self.tell_control(ToControl::Frozen { head, epoch });

@@ -1,6 +1,7 @@
 //! One queue pair of this worker: its connection, its life, the commands on it.
 
 use super::command::{Command, Place};
+use super::probe::Wanted;
 use crate::mail::OpenQueue;
 use crate::table::{Key, List, Table};
 use alloc::boxed::Box;
@@ -52,6 +53,8 @@ pub(super) struct Queue {
     pub(super) set_aside: List,
     /// Commands with a tag, oldest first.
     pub(super) flying: List,
+    /// A probe to send when nothing waits.
+    pub(super) probe: Option<Wanted>,
     /// Time limit of a command.
     pub(super) io_timeout: Duration,
     /// The driver has been told that there are bytes to send.
@@ -84,6 +87,7 @@ impl Queue {
             waiting: List::default(),
             set_aside: List::default(),
             flying: List::default(),
+            probe: None,
             io_timeout: Duration::from_secs(30),
             announced: false,
             stop_asked: false,

@@ -12,7 +12,8 @@ use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Choice, Ledgers, Policy, latency_report};
+use anabranch_policy::{Choice, Ledgers, Policy, finish_time_report, latency_report};
+use anabranch_proto::machine::Time;
 
 #[derive(Default)]
 pub(super) struct StatsTable {
@@ -31,6 +32,11 @@ pub(super) struct PathEntry {
     pub(super) failovers: u64,
     pub(super) uncertain_writes_resent: u64,
     pub(super) in_flight: u32,
+    /// A probe is in flight on it.
+    pub(super) probing: bool,
+    pub(super) probes: u64,
+    pub(super) probe_bytes: u64,
+    pub(super) probe_errors: u64,
     busy: Busy,
     /// Commands that were a whole request and took as long: the head's figures are read from here
     /// as well. Nothing is kept before the first.
@@ -68,6 +74,11 @@ impl PathEntry {
         self.others.get_or_insert_default().record(ended);
     }
 
+    /// Commands of whatever kind are in flight on it.
+    fn is_in_use(&self) -> bool {
+        self.in_flight > 0 || self.probing
+    }
+
     /// Where the charges of its commands go back to.
     #[inline]
     pub(super) fn ledgers(&self, worker: u16) -> Ledgers<'_> {
@@ -92,8 +103,12 @@ impl PathEntry {
             failovers: self.failovers,
             uncertain_writes_resent: self.uncertain_writes_resent,
             in_flight: self.in_flight,
+            probes: self.probes,
+            probe_bytes: self.probe_bytes,
+            probe_errors: self.probe_errors,
             numa_cached: false,
             latency: None,
+            finish_time: None,
             stat: tally.stat(self.busy),
             latency_ns: tally.latency_ns(),
         }
@@ -142,13 +157,17 @@ impl StatsTable {
             failovers: 0,
             uncertain_writes_resent: 0,
             in_flight: 0,
+            probing: false,
+            probes: 0,
+            probe_bytes: 0,
+            probe_errors: 0,
             busy: Busy::default(),
             whole: None,
             others: None,
             choices: None,
             held,
         };
-        let free = self.paths.iter().position(|p| p.head == NOBODY && p.in_flight == 0);
+        let free = self.paths.iter().position(|p| p.head == NOBODY && !p.is_in_use());
         place(&mut self.paths, free, new)
     }
 
@@ -211,7 +230,7 @@ impl StatsTable {
     pub(super) fn forget(&mut self, heads: &[Option<Box<HeadState>>]) {
         let head_of = |id: HeadId| heads.get(id.0 as usize).and_then(Option::as_deref);
         for path in &mut self.paths {
-            let known = path.in_flight > 0
+            let known = path.is_in_use()
                 || head_of(path.head).is_some_and(|head| {
                     head.paths.iter().any(|known| Arc::ptr_eq(&known.load, &path.held.path))
                 });
@@ -244,7 +263,7 @@ fn place<T>(entries: &mut Vec<T>, free: Option<usize>, new: T) -> u32 {
 
 impl Shard {
     /// The figures since the start, with what only this moment knows filled in.
-    pub(super) fn stats_report(&self, detail: Detail) -> ShardStats {
+    pub(super) fn stats_report(&self, detail: Detail, now: Time) -> ShardStats {
         let StatsTable { paths, heads, .. } = &self.stats;
         // By head, in one pass: there may be thousands of each.
         let mut whole: Vec<Option<Box<Tally>>> = heads.iter().map(|_| None).collect();
@@ -255,7 +274,7 @@ impl Shard {
         }
         let path = |path: &PathEntry| {
             let mut stats = path.report();
-            self.add_to_path(&mut stats, path, detail);
+            self.add_to_path(&mut stats, path, detail, now);
             stats
         };
         let head = |(head, whole): (&HeadEntry, &Option<Box<Tally>>)| {
@@ -275,14 +294,14 @@ impl Shard {
                 .map(head)
                 .collect(),
             explain: match detail {
-                Detail::None | Detail::Latency => None,
+                Detail::None | Detail::Measured => None,
                 Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
             },
         }
     }
 
     /// What the head knows about a path that is still its own.
-    fn add_to_path(&self, stats: &mut PathStats, entry: &PathEntry, detail: Detail) {
+    fn add_to_path(&self, stats: &mut PathStats, entry: &PathEntry, detail: Detail, now: Time) {
         let Some(head) = self.head(entry.head) else { return };
         let mut paths = head.paths.iter().enumerate();
         let own = paths.find(|(_, path)| Arc::ptr_eq(&path.load, &entry.held.path));
@@ -290,8 +309,9 @@ impl Shard {
         let parameters = &head.view.parameters;
         stats.numa_cached =
             parameters.policy == Policy::Numa && head.selector.numa_path() == Some(index);
-        if detail == Detail::Latency {
+        if detail == Detail::Measured {
             stats.latency = Some(Box::new(latency_report(parameters, path.load())));
+            stats.finish_time = Some(Box::new(finish_time_report(path.load(), now.ns())));
         }
     }
 }

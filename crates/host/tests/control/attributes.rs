@@ -202,6 +202,10 @@ pub(crate) fn stats(head: anabranch_host::topology::HeadId, times: u64) -> Shard
         stat: BlockStat::default(),
         latency_ns: None,
         latency: None,
+        finish_time: None,
+        probes: 5,
+        probe_bytes: 6,
+        probe_errors: 7,
     };
     let of_head = HeadStats {
         head,

@@ -535,12 +535,15 @@ fn explain_sample_is_one_in_64_at_first() {
 }
 
 /// Attribute, a value that is refused, the value in force, another; whether remembered choices go.
-const OF_SUBSYSTEMS: [(&str, &str, &str, &str, bool); 5] = [
+const OF_SUBSYSTEMS: [(&str, &str, &str, &str, bool); 8] = [
     ("iopolicy", "round", "queue-depth", "numa", true),
     ("kernel_exact", "yes", "0", "1", true),
     ("queue_depth_scope", "hctx", "controller", "sum", false),
     ("hst_base_weight", "1024", "972", "1023", false),
     ("hst_threshold_multiplier", "-1", "0", "2", false),
+    ("finish_time_tail", "2", "0", "1", false),
+    ("finish_time_compete", "yes", "0", "1", false),
+    ("finish_time_probes", "2", "1", "0", false),
 ];
 
 #[test]

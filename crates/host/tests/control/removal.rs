@@ -28,6 +28,10 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         stat: BlockStat::default(),
         latency_ns: None,
         latency: None,
+        finish_time: None,
+        probes: 5,
+        probe_bytes: 6,
+        probe_errors: 7,
     };
     let of_head = HeadStats {
         head,

@@ -307,10 +307,11 @@ impl<'a> Engine<'a> {
             let Reply::Snapshot(snapshot) = reply else { continue };
             let heads = snapshot.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
             for path in heads.flat_map(|head| &head.paths) {
-                let Charged { controller, path, queue_pairs, workers, bytes: open } = path.charged;
+                let Charged { controller, path, queue_pairs, workers, bytes: open, work } =
+                    path.charged;
                 let counts = [controller, path, queue_pairs, workers];
                 commands += counts.into_iter().map(u64::from).sum::<u64>();
-                bytes += open;
+                bytes += open + work;
             }
         }
         Ok((commands, bytes))

@@ -200,6 +200,7 @@ pub(super) type Setting = (String, &'static str, String);
 pub(super) fn settings(cell: Cell<'_>) -> Vec<Setting> {
     let (is, was) = (&cell.variant.parameters, Parameters::of(cell.variant.parameters.policy));
     let (latency, historical) = (&is.latency, &is.historical);
+    let (finish, was_finish) = (&is.finish_time, &was.finish_time);
     let flag = |on: bool| u8::from(on).to_string();
     let all = [
         ("queue_depth_scope", is.scope.to_string(), was.scope.to_string()),
@@ -213,6 +214,9 @@ pub(super) fn settings(cell: Cell<'_>) -> Vec<Setting> {
             historical.threshold_multiplier.to_string(),
             was.historical.threshold_multiplier.to_string(),
         ),
+        ("finish_time_tail", flag(finish.tail), flag(was_finish.tail)),
+        ("finish_time_compete", flag(finish.compete), flag(was_finish.compete)),
+        ("finish_time_probes", flag(finish.probes), flag(was_finish.probes)),
         (
             "latency_batch_timeout",
             latency.batch_timeout.to_string(),

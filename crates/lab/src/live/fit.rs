@@ -1,18 +1,13 @@
-//! A scenario as this machine can run it: fewer workers, rates scaled, burners held in.
+//! A scenario as this machine can run it: fewer workers, burners held in.
 //!
 //! Each step that changes the experiment leaves a sentence for its reader.
 
-use crate::scenario::{Alteration, Arrival, Job, PathState, PerOp, Scenario};
-use anabranch_target::link::Shape;
+use crate::scenario::{Alteration, PathState, Scenario};
 
 /// Of all CPUs together, burners take at most this much, in hundredths.
 const BURNT_MOST: u64 = 40;
-/// The slowest link, bits per second (the limit of [`Shape::check`]).
-const SLOWEST: u64 = 1000;
 /// Bounds of `queue_size` at connect.
-const QUEUE_SIZES: (u32, u32) = (16, 1024);
-/// What is scaled to 1.
-pub(super) const WHOLE: u32 = 1000;
+pub(super) const QUEUE_SIZES: (u32, u32) = (16, 1024);
 
 /// A scenario that fits, and what was done to it.
 #[derive(Clone, Debug)]
@@ -118,112 +113,10 @@ fn tell_what_is_left_out(fitted: &mut Fitted) {
     }
 }
 
-/// What becomes of the requests that closed loops keep open when rates are scaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Requests {
-    /// As many as before: queues are as deep, and latencies longer.
-    Kept,
-    /// The same part of them: latencies stay what they are.
-    Scaled,
-}
-
-/// Rates of links and of what is offered times `permille` / 1000; the target's service times too
-/// when its servers are a limit. Delays and sizes stay.
-pub(super) fn scale(asked: &Scenario, permille: u32, requests: Requests) -> Scenario {
-    let mut scenario = asked.clone();
-    if permille == WHOLE {
-        return scenario;
-    }
-    for path in &mut scenario.paths {
-        scale_shape(&mut path.shape, permille);
-    }
-    for change in &mut scenario.changes {
-        if let Alteration::Shape(shape) = &mut change.what {
-            scale_shape(shape, permille);
-        }
-    }
-    for job in &mut scenario.jobs {
-        match requests {
-            Requests::Kept => job.thinktime_ns = longer(job.thinktime_ns, permille),
-            Requests::Scaled => {
-                let clones = job.clones;
-                (job.clones, job.depth) = fewer(clones, job.depth, permille);
-                scale_clone(job, u64::from(clones), u64::from(job.clones));
-            }
-        }
-        scale_job(job, permille);
-    }
-    if requests == Requests::Scaled {
-        let tags = &mut scenario.hosts.queue_depth;
-        *tags = less(u64::from(*tags), permille).max(u64::from(QUEUE_SIZES.0)) as u32;
-    }
-    let target = &mut scenario.target;
-    if target.servers.is_some() {
-        for time in [&mut target.read_ns, &mut target.write_ns, &mut target.other_ns] {
-            *time = longer(*time, permille);
-        }
-    }
-    scenario
-}
-
-fn scale_shape(shape: &mut Shape, permille: u32) {
-    for rate in [&mut shape.rate_in, &mut shape.rate_out].into_iter().flatten() {
-        *rate = less(*rate, permille).max(SLOWEST);
-    }
-}
-
-fn scale_job(job: &mut Job, permille: u32) {
-    if let Arrival::Poisson { iops } = &mut job.arrival {
-        *iops = less(*iops, permille).max(1);
-    }
-    let each = |rates: &mut PerOp<Option<u64>>| {
-        for rate in [&mut rates.read, &mut rates.write, &mut rates.trim].into_iter().flatten() {
-            *rate = less(*rate, permille).max(1);
-        }
-    };
-    each(&mut job.rate_bytes);
-    each(&mut job.rate_iops);
-}
-
-/// Clones and depth whose product is nearest to `permille` / 1000 of what it was, with as many
-/// clones as that allows.
-fn fewer(clones: u32, depth: u32, permille: u32) -> (u32, u32) {
-    let all = u64::from(clones) * u64::from(depth);
-    let part = u128::from(all) * u128::from(permille) + u128::from(WHOLE / 2);
-    // Not more than there were.
-    let total = (part / u128::from(WHOLE)).max(1) as u64;
-    let most = u64::from(clones).min(total);
-    let shapes = (most.min(2)..=most).rev().map(|clones| {
-        let each = ((total + clones / 2) / clones).clamp(1, u64::from(depth));
-        (clones, each)
-    });
-    let best = shapes.min_by_key(|(clones, each)| (clones * each).abs_diff(total));
-    best.map_or((1, 1), |(clones, each)| (clones as u32, each as u32))
-}
-
-/// What clones allow themselves, for fewer of them.
-fn scale_clone(job: &mut Job, before: u64, now: u64) {
-    for rates in [&mut job.rate_bytes, &mut job.rate_iops] {
-        for rate in [&mut rates.read, &mut rates.write, &mut rates.trim].into_iter().flatten() {
-            *rate = rate.saturating_mul(before) / now.max(1);
-        }
-    }
-}
-
-fn less(value: u64, permille: u32) -> u64 {
-    let part = u128::from(value) * u128::from(permille) / u128::from(WHOLE);
-    u64::try_from(part).unwrap_or(u64::MAX)
-}
-
-fn longer(time_ns: u64, permille: u32) -> u64 {
-    let time = u128::from(time_ns) * u128::from(WHOLE) / u128::from(permille.max(1));
-    u64::try_from(time).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Burner, BurnerMode, Hosts, Path, Run, Target, Variant};
+    use crate::scenario::{Burner, BurnerMode, Hosts, Job, Path, Run, Target, Variant};
     use anabranch_policy::Policy;
 
     fn scenario() -> Scenario {
@@ -280,41 +173,5 @@ mod tests {
         let burner = &fitted.scenario.burners[0];
         assert_eq!((burner.clones, burner.load_percent), (4, 40));
         assert!(fitted.notes[0].contains("160 % of one CPU instead of 2720 %"));
-    }
-
-    #[test]
-    fn rates_are_scaled_and_delays_are_not() {
-        let scaled = scale(&scenario(), 50, Requests::Kept);
-        let shape = &scaled.paths[0].shape;
-        assert_eq!((shape.rate_out, shape.rate_in), (Some(400_000_000), None));
-        assert_eq!(shape.delay, scenario().paths[0].shape.delay);
-        assert_eq!(scaled.target.read_ns, 80_000, "servers are no limit");
-        let mut served = scenario();
-        served.target.servers = Some(3);
-        served.jobs[0].arrival = Arrival::Poisson { iops: 1000 };
-        let scaled = scale(&served, 50, Requests::Scaled);
-        assert_eq!(scaled.target.read_ns, 1_600_000);
-        assert_eq!(scaled.jobs[0].arrival, Arrival::Poisson { iops: 50 });
-        assert_eq!(scaled.hosts.queue_depth, QUEUE_SIZES.0);
-        assert_eq!(scale(&served, WHOLE, Requests::Scaled), served);
-    }
-
-    #[test]
-    fn fewer_requests_keep_their_part_and_what_clones_allow_themselves() {
-        // All of the ways to come near: the one with the most clones.
-        assert_eq!(fewer(4, 64, 100), (2, 13));
-        assert_eq!(fewer(12, 32, 25), (10, 1));
-        assert_eq!(fewer(4, 64, 500), (4, 32));
-        assert_eq!(fewer(1, 1, 1), (1, 1));
-        assert_eq!(fewer(1, 2048, 50), (1, 102));
-        let mut asked = scenario();
-        asked.jobs[0] = Job { clones: 8, depth: 1, thinktime_ns: 500, ..Job::default() };
-        asked.jobs[0].rate_iops = PerOp::all(Some(1000));
-        let job = scale(&asked, 250, Requests::Scaled).jobs.remove(0);
-        // Two clones of 1000: a quarter of eight.
-        assert_eq!((job.clones, job.depth, job.rate_iops.read), (2, 1, Some(1000)));
-        assert_eq!(job.thinktime_ns, 500);
-        let job = scale(&asked, 250, Requests::Kept).jobs.remove(0);
-        assert_eq!((job.clones, job.rate_iops.read, job.thinktime_ns), (8, Some(250), 2000));
     }
 }

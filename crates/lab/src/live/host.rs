@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Verbs that only look at what is there, or change a setting.
 const LOOK: Duration = Duration::from_secs(10);
+/// What is there already is given within this time.
+const AT_HAND: Duration = Duration::from_millis(100);
 /// Verbs that talk to a controller.
 const TALK: Duration = Duration::from_secs(60);
 /// How long paths may take to become what they should be.
@@ -193,7 +195,7 @@ impl LiveHost {
         let Some(head) = head(&snapshot) else {
             return Err(LiveError::failed("set a policy", format!("there is no {DEVICE}")));
         };
-        let Parameters { policy, kernel_exact, scope, latency, historical, finish_time: _ } =
+        let Parameters { policy, kernel_exact, scope, latency, historical, finish_time } =
             variant.parameters;
         // Another policy in between: a switch is what drops statistics and choices.
         let other = Policy::ALL.into_iter().find(|other| *other != policy).unwrap_or(policy);
@@ -204,6 +206,9 @@ impl LiveHost {
             ("queue_depth_scope", scope.to_string()),
             ("hst_base_weight", historical.base_weight.to_string()),
             ("hst_threshold_multiplier", historical.threshold_multiplier.to_string()),
+            ("finish_time_tail", flag(finish_time.tail)),
+            ("finish_time_compete", flag(finish_time.compete)),
+            ("finish_time_probes", flag(finish_time.probes)),
         ] {
             self.set(&self.subsystem, attribute, &value)?;
         }
@@ -238,9 +243,10 @@ impl LiveHost {
         }
     }
 
-    /// The load's figures, when it has come to its end and nothing of it is open any more.
-    pub(super) fn collect(&self, end: Time) -> Result<HostFigures, LiveError> {
-        let limit = end.since(anabranch_rt::now()) + TALK;
+    /// The load's figures, when it has come to its end and nothing of it is open any more. A host
+    /// that has them is not refused for others having taken all of the time.
+    pub(super) fn collect(&self, deadline: Time) -> Result<HostFigures, LiveError> {
+        let limit = deadline.since(anabranch_rt::now()).max(AT_HAND);
         match self.ask(Verb::User(GeneratorVerb::Collect), limit)? {
             Reply::User(GeneratorReply::Figures(figures)) => Ok(*figures),
             Reply::User(GeneratorReply::Refused(why)) => {

@@ -26,9 +26,11 @@ mod fit;
 mod host;
 mod ports;
 mod propose;
+mod scale;
 mod session;
 mod stand;
 mod wires;
 
 pub use error::LiveError;
-pub use session::{LiveOptions, Session, as_run, order};
+pub use session::{LiveOptions, Session, as_run, open_part, order};
+pub use wires::clean_up;

@@ -2,7 +2,7 @@
 
 use super::LiveError;
 use super::ceiling::{fill, steady, unbridled};
-use super::fit::{Requests, WHOLE, scale};
+use super::scale::{Parts, WHOLE, scale};
 use super::stand::{Measured, Stand, at_once};
 use crate::cell::Cell;
 use crate::light;
@@ -86,7 +86,7 @@ impl Machine<'_> {
     /// Whether there is CPU time enough for what the links of this scale carry.
     fn fits(&self, permille: u32, cost: Cost) -> bool {
         const SECOND_NS: u128 = 1_000_000_000;
-        let scaled = scale(self.scenario, permille, Requests::Kept);
+        let scaled = scale(self.scenario, Parts::deep(permille));
         let cell = Cell { scenario: &scaled, variant: &self.variant, seed: 1 };
         let iops = u128::from(limit_of_window(cell).iops);
         let burners = self.scenario.burners.iter();
@@ -102,7 +102,7 @@ impl Machine<'_> {
 /// The scenario's links of this scale, full but without long queues; nothing changes, comes and
 /// goes or burns.
 fn shaped(scenario: &Scenario, permille: u32) -> Scenario {
-    let mut probe = scale(scenario, permille, Requests::Kept);
+    let mut probe = scale(scenario, Parts::deep(permille));
     probe.changes.clear();
     probe.burners.clear();
     for path in &mut probe.paths {

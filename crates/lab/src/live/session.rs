@@ -1,13 +1,14 @@
 //! A session: one scenario's target and hosts, set up once, and its cells on them.
 
 use super::LiveError;
-use super::fit::{Fitted, Requests, WHOLE, fit, scale};
+use super::fit::{Fitted, fit};
+use super::scale::{self, Parts, WHOLE, open_requests};
 use super::stand::Stand;
 use super::{ceiling, propose};
 use crate::cell::Cell;
 use crate::figures::Figures;
 use crate::result::{Ceiling, Circumstances, Mode};
-use crate::scenario::{Arrival, Scenario, Variant};
+use crate::scenario::{Scenario, Variant};
 
 /// How live runs are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub struct LiveOptions {
     /// chosen so that links bind and not the CPU when `None`.
     pub scale_permille: Option<u32>,
     /// Scaled rates leave the jobs' `iodepth` and `numjobs` alone. Otherwise the same part of the
-    /// open requests is kept, so that latencies stay what they are.
+    /// open requests is kept, so that latencies stay what they are, or more where links would run
+    /// dry: see [`open_part`].
     pub keep_depth: bool,
     /// The kernel holds links to their rates (`tc tbf` on veth pairs between network namespaces of
     /// our own) instead of the target; delays, congestion and faults stay with the target. Needs
@@ -33,31 +35,35 @@ pub struct LiveOptions {
 pub struct Session {
     /// As it is run: fitted and scaled.
     scenario: Scenario,
-    permille: u32,
+    parts: Parts,
+    kernel_shaping: bool,
     notes: Vec<String>,
     stand: Stand,
 }
 
-/// The scenario as a session on this machine runs it at this scale: what to simulate beside it.
+/// The scenario as a session on this machine runs it with these parts of its rates and of its open
+/// requests, in thousandths: what to simulate beside it.
 #[must_use]
-pub fn as_run(scenario: &Scenario, permille: u32, keep_depth: bool) -> Scenario {
-    let fitted = fit(scenario, cpus()).scenario;
-    scale(&fitted, permille.clamp(1, WHOLE), requests(keep_depth))
+pub fn as_run(scenario: &Scenario, permille: u32, open_permille: u32) -> Scenario {
+    let parts = Parts { rates: permille.clamp(1, WHOLE), open: open_permille.clamp(1, WHOLE) };
+    scale::scale(&fit(scenario, cpus()).scenario, parts)
+}
+
+/// The part of the scenario's open requests that a session on this machine keeps at this part of
+/// its rates, both in thousandths: the same part, or, where links would run dry, as much as keeps
+/// every path busy; all of them with `keep_depth`.
+#[must_use]
+pub fn open_part(scenario: &Scenario, permille: u32, keep_depth: bool) -> u32 {
+    parts(&fit(scenario, cpus()).scenario, permille.clamp(1, WHOLE), keep_depth).open
+}
+
+fn parts(fitted: &Scenario, rates: u32, keep_depth: bool) -> Parts {
+    let open = if keep_depth { WHOLE } else { scale::open_part(fitted, rates) };
+    Parts { rates, open }
 }
 
 fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-fn requests(keep_depth: bool) -> Requests {
-    if keep_depth { Requests::Kept } else { Requests::Scaled }
-}
-
-/// What closed loops keep open, on all hosts.
-fn open_requests(scenario: &Scenario) -> u64 {
-    let closed = scenario.jobs.iter().filter(|job| job.arrival == Arrival::Closed);
-    let of_host: u64 = closed.map(|job| u64::from(job.clones) * u64::from(job.depth)).sum();
-    of_host * u64::from(scenario.hosts.count)
 }
 
 impl Session {
@@ -88,16 +94,11 @@ impl Session {
             Some(permille) => permille,
             None => propose::permille(&mut stand, &scenario, cpus, options.kernel_shaping)?,
         };
-        let asked = open_requests(&scenario);
-        let scenario = scale(&scenario, permille, requests(options.keep_depth));
+        let parts = parts(&scenario, permille, options.keep_depth);
         if permille != WHOLE {
-            notes.push(format!(
-                "rates are {} of the scenario's, so that links bind and not this machine's CPUs; \
-                 {} of {asked} requests are open",
-                percent(permille),
-                open_requests(&scenario)
-            ));
+            notes.push(told(&scenario, parts, options.keep_depth));
         }
+        let scenario = scale::scale(&scenario, parts);
         let settled = ceiling::steady(&scenario).ramp_ns;
         if options.kernel_shaping && settled > scenario.run.ramp_ns {
             notes.push(format!(
@@ -106,7 +107,7 @@ impl Session {
                 settled / 1_000_000
             ));
         }
-        Ok(Session { scenario, permille, notes, stand })
+        Ok(Session { scenario, parts, kernel_shaping: options.kernel_shaping, notes, stand })
     }
 
     /// The scenario as it is run: limits are computed on this one.
@@ -118,7 +119,7 @@ impl Session {
     /// The part of the scenario's rates that is used, in thousandths.
     #[must_use]
     pub fn scale(&self) -> u32 {
-        self.permille
+        self.parts.rates
     }
 
     /// What a reader of the figures must know: what is other than in the scenario, and what the
@@ -133,7 +134,9 @@ impl Session {
     pub fn circumstances(&self, ceilings: &[Ceiling]) -> Circumstances {
         Circumstances {
             mode: Mode::Live,
-            scale_permille: self.permille,
+            scale_permille: self.parts.rates,
+            open_permille: Some(self.parts.open),
+            kernel_shaping: self.kernel_shaping,
             ceilings: ceilings.to_vec(),
             notes: self.notes.clone(),
         }
@@ -190,6 +193,22 @@ pub fn order(variants: usize, run: u64) -> impl Iterator<Item = usize> {
     // Below `variants`.
     let first = first as usize;
     (0..variants).map(move |place| (first + place) % variants)
+}
+
+/// What was scaled, in words.
+fn told(asked: &Scenario, parts: Parts, keep_depth: bool) -> String {
+    let open = |open| open_requests(&scale::scale(asked, Parts { open, ..parts }));
+    let (was, left) = (open_requests(asked), open(parts.open));
+    let mut text = format!(
+        "rates are {} of the scenario's, so that links bind and not this machine's CPUs; {left} of \
+         {was} requests are open",
+        percent(parts.rates)
+    );
+    if parts.open > parts.rates && !keep_depth {
+        let few = open(parts.rates);
+        text.push_str(&format!(", as {few}, the same part, would be too few to fill the links"));
+    }
+    text
 }
 
 fn percent(permille: u32) -> String {

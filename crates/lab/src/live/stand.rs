@@ -23,6 +23,8 @@ static SESSIONS: AtomicU32 = AtomicU32::new(0);
 const LEAD: Duration = Duration::from_millis(20);
 /// The same for each host more.
 const LEAD_PER_HOST: Duration = Duration::from_millis(1);
+/// From the end of a run until every host has given its figures.
+const COLLECT: Duration = Duration::from_secs(60);
 /// Payload memory beyond what open requests take, per worker.
 const SPARE_BYTES: u64 = 32 << 20;
 /// Hosts that are looked at together; more take turns, each has its own every few samples.
@@ -121,10 +123,9 @@ impl Stand {
         let driven = driven.and_then(|()| self.drive(cell, begin, count));
         // In any case: what was started is ended, so that the next cell can begin.
         let opened = self.open_up(cell.scenario);
-        let mut figures = Vec::with_capacity(count);
-        for host in &self.hosts[..started] {
-            figures.push(host.collect(begin.after(Duration::from_nanos(cell.end_ns()))));
-        }
+        let deadline = begin.after(Duration::from_nanos(cell.end_ns())).after(COLLECT);
+        let figures: Vec<_> =
+            self.hosts[..started].iter().map(|host| host.collect(deadline)).collect();
         let (samples, used) = driven?;
         opened?;
         let figures = figures.into_iter().collect::<Result<Vec<HostFigures>, LiveError>>()?;

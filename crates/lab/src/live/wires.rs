@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,9 @@ const BURSTS: (u64, u64) = (18_000, 256 << 10);
 /// What may wait for a bucket: the bytes of this time, at least some.
 const WAITING_MS: u64 = 200;
 const WAITING_LEAST: u64 = 1 << 20;
+
+/// Whether this process still makes namespaces; held while it makes one.
+static MAKING: Mutex<bool> = Mutex::new(true);
 
 /// One end of all links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +56,11 @@ impl Wires {
         remove_stale();
         let name = |side: &str| format!("{PREFIX}{}-{session}-{side}", std::process::id());
         let wires = Wires { hosts: name("h"), target: name("t") };
-        run("ip", &["netns", "add", &wires.hosts]).map_err(|error| LiveError::Option {
+        make(&wires.hosts).map_err(|error| LiveError::Option {
             name: "kernel-shaping",
             why: format!("it needs root and the commands ip and tc ({error})"),
         })?;
-        run("ip", &["netns", "add", &wires.target])?;
+        make(&wires.target)?;
         for path in 0..paths {
             let device = device(path);
             run(
@@ -145,10 +149,41 @@ impl Wires {
 impl Drop for Wires {
     fn drop(&mut self) {
         for name in [&self.hosts, &self.target] {
-            // It may not have come about; nobody is left to be told.
-            let _ = run("ip", &["netns", "delete", name]);
+            delete(name);
         }
     }
+}
+
+fn make(name: &str) -> Result<(), LiveError> {
+    let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*making {
+        return Err(LiveError::failed(format!("make the network namespace {name}"), "it ends"));
+    }
+    run("ip", &["netns", "add", name])
+}
+
+fn delete(name: &str) {
+    // It may not have come about, or somebody else does the same; nobody is left to be told.
+    let _ = run("ip", &["netns", "delete", name]);
+}
+
+/// Takes down what this process has made outside of itself, its network namespaces, and makes no
+/// more: for a program that is told to end at once. Sessions that are at work lose their links.
+pub fn clean_up() {
+    let mut making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    *making = false;
+    let ours = std::process::id();
+    namespaces().filter(|(process, _)| *process == ours).for_each(|(_, name)| delete(&name));
+}
+
+/// Namespaces of any session, and the processes that made them.
+fn namespaces() -> impl Iterator<Item = (u32, String)> {
+    let entries = std::fs::read_dir(NAMES).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let process = name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()?;
+        Some((process, name))
+    })
 }
 
 /// Where a path's port listens, and where its hosts come from: networks for tests between networks
@@ -178,17 +213,8 @@ fn bucket(rate: u64) -> (String, String, String) {
 
 /// What a process left that ended without its destructors.
 fn remove_stale() {
-    let Ok(entries) = std::fs::read_dir(NAMES) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        let Some(Ok(process)) = process.map(str::parse::<u32>) else { continue };
-        if !Path::new(&format!("/proc/{process}")).exists() {
-            // Somebody else may be doing the same.
-            let _ = run("ip", &["netns", "delete", name]);
-        }
-    }
+    let gone = |process| !Path::new(&format!("/proc/{process}")).exists();
+    namespaces().filter(|(process, _)| gone(*process)).for_each(|(_, name)| delete(&name));
 }
 
 /// Runs a command to its end.

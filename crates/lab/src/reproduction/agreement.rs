@@ -2,7 +2,7 @@
 
 use super::medians::{Runs, percent};
 use crate::result::stats::Difference;
-use crate::result::{CellResult, Mode};
+use crate::result::{CellResult, Mode, tenths};
 use anabranch_policy::Policy;
 use std::fmt::Write;
 
@@ -99,9 +99,8 @@ pub(super) fn table(cells: &[CellResult], modes: [Mode; 2]) -> String {
     for (name, one) in &compared {
         let _ = writeln!(
             text,
-            "| {name} | {}.{} % | {} | {} | {} | {} | {} | {} | {} |",
-            one.scale_permille / 10,
-            one.scale_permille % 10,
+            "| {name} | {} % | {} | {} | {} | {} | {} | {} | {} |",
+            tenths(one.scale_permille.into()),
             one.variants,
             percent(Some(one.worst[0].0)),
             one.worst[0].1,

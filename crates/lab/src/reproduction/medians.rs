@@ -1,7 +1,7 @@
 //! The runs of one variant, summed up.
 
 use crate::result::stats::{Paired, median};
-use crate::result::{CellResult, Mode};
+use crate::result::{CellResult, Mode, tenths};
 use anabranch_policy::Policy;
 
 /// All runs of one variant of one scenario in one mode.
@@ -78,5 +78,5 @@ pub(super) fn per_mille(part: u64, whole: u64) -> Option<u64> {
 
 /// Thousandths as percent with one decimal.
 pub(super) fn percent(per_mille: Option<u64>) -> String {
-    per_mille.map_or_else(|| "-".to_owned(), |value| format!("{}.{}", value / 10, value % 10))
+    per_mille.map_or_else(|| "-".to_owned(), tenths)
 }

@@ -26,13 +26,17 @@ pub fn predicted(
         let in_grid = |name: &String| *name == live.scenario;
         let keep_depth =
             plan.sections.iter().any(|one| one.grid && one.scenarios.iter().any(in_grid));
-        let scenario = as_run(&asked, live.scale_permille, keep_depth);
+        // Cells that do not tell are from before there was a floor.
+        let unsaid = if keep_depth { 1000 } else { live.scale_permille };
+        let open = live.open_permille.unwrap_or(unsaid);
+        let scenario = as_run(&asked, live.scale_permille, open);
         let Some(variant) = scenario.variants.iter().find(|one| one.name == live.variant) else {
             continue;
         };
         let cell = Cell { scenario: &scenario, variant, seed: live.run };
         let how = Circumstances {
             scale_permille: live.scale_permille,
+            open_permille: live.open_permille,
             ..Circumstances::simulated(Mode::Light)
         };
         found.push(CellResult::new(cell, &light::run(cell)?, &how));

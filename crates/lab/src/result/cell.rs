@@ -67,6 +67,13 @@ pub struct CellResult {
     pub window_ns: u64,
     /// The part of the scenario's rates that was used, in thousandths: 1000 is all.
     pub scale_permille: u32,
+    /// Live: the part of the scenario's open requests that was kept, in thousandths. Nothing in
+    /// files from before this was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_permille: Option<u32>,
+    /// Live: the kernel held the links to their rates, not the target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel_shaping: bool,
     /// The window of the policy `latency`, for that policy.
     pub latency_window_ns: Option<u64>,
     /// What is physically possible.
@@ -289,6 +296,10 @@ pub struct Circumstances {
     pub mode: Mode,
     /// See [`CellResult::scale_permille`].
     pub scale_permille: u32,
+    /// See [`CellResult::open_permille`].
+    pub open_permille: Option<u32>,
+    /// See [`CellResult::kernel_shaping`].
+    pub kernel_shaping: bool,
     /// See [`CellResult::ceilings`].
     pub ceilings: Vec<Ceiling>,
     /// See [`CellResult::notes`].
@@ -299,7 +310,14 @@ impl Circumstances {
     /// Of a simulation.
     #[must_use]
     pub fn simulated(mode: Mode) -> Circumstances {
-        Circumstances { mode, scale_permille: 1000, ceilings: Vec::new(), notes: Vec::new() }
+        Circumstances {
+            mode,
+            scale_permille: 1000,
+            open_permille: None,
+            kernel_shaping: false,
+            ceilings: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 }
 
@@ -323,6 +341,8 @@ impl CellResult {
             ramp_ns: scenario.run.ramp_ns,
             window_ns: figures.window_ns,
             scale_permille: how.scale_permille,
+            open_permille: how.open_permille,
+            kernel_shaping: how.kernel_shaping,
             latency_window_ns: (parameters.policy == Policy::Latency)
                 .then(|| parameters.latency.batch_timeout.as_nanos()),
             limit: LimitResult {

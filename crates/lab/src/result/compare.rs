@@ -1,13 +1,17 @@
 //! Two results side by side: is the second worse than the first?
 
 use super::stats::{Difference, ONE_PPM, Paired};
+use super::store::Store;
 use super::summary::{Row, Summary, Table, paired};
 use super::{Mode, PERCENTILE_PPM, SCHEMA};
+use crate::scenario::Text;
 use serde::{Deserialize, Serialize};
 
 /// With fewer runs than an interval takes, only what differs by more than this in every pair is
 /// called different, in millionths.
 pub const COARSE_PPM: u64 = 50_000;
+/// Of a line of a scenario so many characters are shown.
+const LONGEST_LINE: usize = 60;
 
 /// Everything that two results have in common, compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +25,9 @@ pub struct Comparison {
     pub rows: Vec<ComparedRow>,
     /// What only one of them has, or what cannot be compared, and why.
     pub left_out: Vec<String>,
+    /// Scenarios that were not the same in A and B under one name, in sentences: then what is
+    /// compared is them, not what ran them. See [`Comparison::look_at_texts`].
+    pub differing: Vec<String>,
     /// How many rows are worse in throughput, p99 or errors.
     pub worse: u32,
     /// How many rows are better in one of them, and worse in none.
@@ -114,7 +121,47 @@ pub fn compare(a: &Summary, b: &Summary, tolerance_ppm: u64) -> Comparison {
         u32::try_from(n).unwrap_or(u32::MAX)
     };
     let (worse, better) = (count(Judgement::Worse), count(Judgement::Better));
-    Comparison { schema: SCHEMA, tolerance_ppm, rows, left_out, worse, better }
+    let differing = Vec::new();
+    Comparison { schema: SCHEMA, tolerance_ppm, rows, left_out, differing, worse, better }
+}
+
+impl Comparison {
+    /// Compares the texts of the scenarios that both have, as far as the directories keep them.
+    pub fn look_at_texts(&mut self, a: &Store, b: &Store) {
+        let mut names: Vec<&str> = self.rows.iter().map(|row| row.scenario.as_str()).collect();
+        names.dedup();
+        let found = names.into_iter().filter_map(|name| {
+            let where_they_part = parting(&a.scenario_texts(name), &b.scenario_texts(name))?;
+            Some(format!("{name} is not the same scenario in A and B: {where_they_part}"))
+        });
+        self.differing = found.collect();
+    }
+}
+
+/// Where the first of these files differs.
+fn parting(a: &[Text], b: &[Text]) -> Option<String> {
+    let (a, b) = a.iter().zip(b).find(|(a, b)| a.text != b.text)?;
+    let (mut of_a, mut of_b) = (a.text.lines(), b.text.lines());
+    for line in 1.. {
+        match (of_a.next(), of_b.next()) {
+            // Only the ends of lines differ.
+            (None, None) => break,
+            (one, other) if one != other => {
+                let (one, other) = (quoted(one), quoted(other));
+                return Some(format!("line {line} of {} is {one}, and {other} in B", a.name));
+            }
+            _ => {}
+        }
+    }
+    Some(format!("{} has other ends of lines in B", a.name))
+}
+
+/// A line as a sentence has it.
+fn quoted(line: Option<&str>) -> String {
+    let Some(line) = line else { return "not there".to_owned() };
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    let short: String = line.trim().chars().take(LONGEST_LINE).map(shown).collect();
+    format!("`{short}`")
 }
 
 /// Why two tables cannot be compared.
@@ -129,9 +176,18 @@ fn hindrance(a: &Table, b: &Table) -> Option<String> {
             ms(b.ramp_ns)
         ));
     }
-    let scales = (a.scale_permille, b.scale_permille);
-    let text = format!("A has {}/1000 of the rates, B {}/1000", scales.0, scales.1);
-    (scales.0 != scales.1).then_some(text)
+    if a.scale_permille != b.scale_permille {
+        let (a, b) = (a.scale_permille, b.scale_permille);
+        return Some(format!("A has {a}/1000 of the rates, B {b}/1000"));
+    }
+    if let (Some(a), Some(b)) = (a.open_permille, b.open_permille)
+        && a != b
+    {
+        return Some(format!("A has {a}/1000 of the open requests, B {b}/1000"));
+    }
+    let shaper = |table: &Table| if table.kernel_shaping { "the kernel" } else { "the target" };
+    let text = format!("{} shapes the links of A, {} those of B", shaper(a), shaper(b));
+    (a.kernel_shaping != b.kernel_shaping).then_some(text)
 }
 
 fn pair_up(

@@ -14,4 +14,4 @@ mod tests;
 mod verdict;
 
 pub use cell::*;
-pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, sure, times};
+pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, sure, tenths, times};

@@ -1,5 +1,7 @@
 //! Names as parts of paths.
 
+use crate::fnv::Fnv;
+
 /// Longer ones are cut: file systems allow names of 255 bytes, and an ending is to come.
 const LONGEST: usize = 200;
 
@@ -24,17 +26,11 @@ pub(crate) fn slug(name: &str) -> String {
     }
     if text.len() > LONGEST {
         text.truncate(LONGEST);
-        text.push_str(&format!("~{:016x}", fnv(name.as_bytes())));
+        let mut hash = Fnv::new();
+        hash.add(name.as_bytes());
+        text.push_str(&format!("~{:016x}", hash.get()));
     }
     text
-}
-
-/// FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325_u64;
-    bytes
-        .iter()
-        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 use super::environment::{Environment, Session};
 use super::slug::slug;
 use super::{CellResult, Mode, SCHEMA};
+use crate::scenario::{Found, Text};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -134,15 +135,52 @@ impl Key {
     }
 }
 
-/// What a cell that is there already must have been run with.
+/// What cells of one scenario and mode in one directory have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Length {
+pub struct Terms {
     /// Not counted.
     pub ramp_ns: u64,
     /// Counted.
     pub window_ns: u64,
     /// See [`CellResult::scale_permille`]; nothing: any.
     pub scale_permille: Option<u32>,
+    /// See [`CellResult::open_permille`]; nothing: any. A cell that does not tell has the part of
+    /// the rates, or all.
+    pub open_permille: Option<u32>,
+    /// See [`CellResult::kernel_shaping`].
+    pub kernel_shaping: bool,
+}
+
+impl Terms {
+    /// In which this cell differs, in words.
+    fn differences(&self, cell: &CellResult) -> Vec<String> {
+        let asked = self.scale_permille.unwrap_or(cell.scale_permille);
+        let open = match (cell.open_permille, self.open_permille) {
+            (Some(there), asked) => (there, asked.unwrap_or(there)),
+            (None, Some(asked)) if ![cell.scale_permille, 1000].contains(&asked) => {
+                (cell.scale_permille, asked)
+            }
+            (None, _) => (0, 0),
+        };
+        let mut differs = Vec::new();
+        let pairs = [
+            ("a ramp", "ns", cell.ramp_ns, self.ramp_ns),
+            ("a window", "ns", cell.window_ns, self.window_ns),
+            ("a scale", "/1000", cell.scale_permille.into(), asked.into()),
+            ("open requests", "/1000", open.0.into(), open.1.into()),
+        ];
+        for (what, unit, there, asked) in pairs {
+            if there != asked {
+                differs.push(format!("{what} of {there}{unit} and is to have {asked}{unit}"));
+            }
+        }
+        let shaper = |kernel| if kernel { "the kernel" } else { "the target" };
+        if cell.kernel_shaping != self.kernel_shaping {
+            let (there, asked) = (shaper(cell.kernel_shaping), shaper(self.kernel_shaping));
+            differs.push(format!("links shaped by {there} and is to have them shaped by {asked}"));
+        }
+        differs
+    }
 }
 
 /// A results directory.
@@ -216,6 +254,13 @@ impl Store {
         Ok(())
     }
 
+    /// The text of a scenario that was kept, and of the job file that it names, if it can be read.
+    #[must_use]
+    pub fn scenario_texts(&self, name: &str) -> Vec<Text> {
+        let path = self.dir.join("scenarios").join(slug(name) + ".toml");
+        Found::File(path).read().map_or_else(|_| Vec::new(), |loaded| loaded.texts)
+    }
+
     fn keep(&self, path: &Path, text: &str) -> Result<(), StoreError> {
         match fs::read(path) {
             Ok(there) if there == text.as_bytes() => Ok(()),
@@ -232,30 +277,38 @@ impl Store {
     ///
     /// # Errors
     /// What is there is damaged, of another schema, or was run otherwise.
-    pub fn find(&self, key: &Key, length: Length) -> Result<Option<CellResult>, StoreError> {
+    pub fn find(&self, key: &Key, terms: &Terms) -> Result<Option<CellResult>, StoreError> {
         let path = self.cell_path(key);
         if !path.exists() {
             return Ok(None);
         }
         let cell = self.read(&path)?;
-        let Length { ramp_ns, window_ns, scale_permille } = length;
-        let scale = u64::from(scale_permille.unwrap_or(cell.scale_permille));
-        let mut differs = Vec::new();
-        let pairs = [
-            ("a ramp", "ns", cell.ramp_ns, ramp_ns),
-            ("a window", "ns", cell.window_ns, window_ns),
-            ("a scale", "/1000", cell.scale_permille.into(), scale),
-        ];
-        for (what, unit, there, asked) in pairs {
-            if there != asked {
-                differs.push(format!("{what} of {there}{unit} and is to have {asked}{unit}"));
-            }
-        }
+        self.agree(&cell, terms).map(|()| Some(cell))
+    }
+
+    /// Checks that a cell of this directory was run on these terms.
+    ///
+    /// # Errors
+    /// It was not: names it, and what differs.
+    pub fn agree(&self, cell: &CellResult, terms: &Terms) -> Result<(), StoreError> {
+        let differs = terms.differences(cell);
         if differs.is_empty() {
-            return Ok(Some(cell));
+            return Ok(());
         }
         let text = format!("had {}", differs.join(", "));
-        Err(StoreError::Conflict { path, text })
+        Err(StoreError::Conflict { path: self.cell_path(&Key::of(cell)), text })
+    }
+
+    /// Some cell of this scenario in this mode, if there is one: others have to be run as it was.
+    ///
+    /// # Errors
+    /// What is there cannot be read, is damaged, or of another schema.
+    pub fn any(&self, scenario: &str, mode: Mode) -> Result<Option<CellResult>, StoreError> {
+        let dir = self.dir.join("cells").join(slug(scenario)).join(mode.name());
+        if !dir.exists() {
+            return Ok(None);
+        }
+        files(dir, 1)?.first().map(|path| self.read(path)).transpose()
     }
 
     /// Writes a cell, and the same in fio's shape. The cell comes last: when it is there, all is.
@@ -275,28 +328,10 @@ impl Store {
     /// # Errors
     /// The system refuses, or there are none.
     pub fn cells(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let mut found = Vec::new();
-        let mut open = vec![(self.dir.join("cells"), 0)];
-        while let Some((dir, depth)) = open.pop() {
-            for entry in fs::read_dir(&dir).map_err(system("read", &dir))? {
-                let path = entry.map_err(system("read", &dir))?.path();
-                if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
-                    continue;
-                }
-                if depth < 3 && path.is_dir() {
-                    open.push((path, depth + 1));
-                } else if depth == 3 && path.extension().is_some_and(|ending| ending == "json") {
-                    let stem = path.file_stem().and_then(|stem| stem.to_str());
-                    let run = stem.and_then(|stem| stem.parse::<u64>().ok());
-                    found.push((dir.clone(), run, path));
-                }
-            }
+        match files(self.dir.join("cells"), 3)? {
+            found if found.is_empty() => Err(StoreError::Empty(self.dir.clone())),
+            found => Ok(found),
         }
-        if found.is_empty() {
-            return Err(StoreError::Empty(self.dir.clone()));
-        }
-        found.sort();
-        Ok(found.into_iter().map(|(_, _, path)| path).collect())
     }
 
     /// Reads a cell that [`Store::cells`] named.
@@ -364,6 +399,29 @@ impl Store {
         }
         Ok(Environment { schema: SCHEMA, sessions: Vec::new() })
     }
+}
+
+/// The files of cells so many directories below this one, in the order of those and of the runs.
+fn files(dir: PathBuf, below: usize) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    let mut open = vec![(dir, 0)];
+    while let Some((dir, depth)) = open.pop() {
+        for entry in fs::read_dir(&dir).map_err(system("read", &dir))? {
+            let path = entry.map_err(system("read", &dir))?.path();
+            if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+                continue;
+            }
+            if depth < below && path.is_dir() {
+                open.push((path, depth + 1));
+            } else if depth == below && path.extension().is_some_and(|ending| ending == "json") {
+                let stem = path.file_stem().and_then(|stem| stem.to_str());
+                let run = stem.and_then(|stem| stem.parse::<u64>().ok());
+                found.push((dir.clone(), run, path));
+            }
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
 fn system(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> StoreError {

@@ -31,6 +31,12 @@ pub struct Table {
     pub window_ns: u64,
     /// See [`CellResult::scale_permille`].
     pub scale_permille: u32,
+    /// See [`CellResult::open_permille`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_permille: Option<u32>,
+    /// See [`CellResult::kernel_shaping`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel_shaping: bool,
     /// Hosts that shared the target.
     pub hosts: u32,
     /// Changes that are followed by whole windows of the series, so that the time to adapt has a
@@ -182,6 +188,8 @@ struct Open {
     ramp_ns: u64,
     window_ns: u64,
     scale_permille: u32,
+    open_permille: Option<u32>,
+    kernel_shaping: bool,
     hosts: u32,
     changes: u32,
     /// Of the lowest run of the first variant: live, ceilings are measured again each time.
@@ -222,12 +230,15 @@ impl Builder {
     pub fn add(&mut self, cell: &CellResult) -> Result<(), String> {
         let table = self.tables.entry((cell.scenario.clone(), cell.mode));
         let table = table.or_insert_with(|| Open::new(cell));
-        let theirs = (table.ramp_ns, table.window_ns, table.scale_permille);
-        if theirs != (cell.ramp_ns, cell.window_ns, cell.scale_permille) {
-            return Err(
-                "was run with another ramp, window or scale than others of its scenario".to_owned()
-            );
+        let theirs = (table.ramp_ns, table.window_ns, table.scale_permille, table.kernel_shaping);
+        let own = (cell.ramp_ns, cell.window_ns, cell.scale_permille, cell.kernel_shaping);
+        let open = table.open_permille.or(cell.open_permille);
+        if theirs != own || cell.open_permille.is_some() && cell.open_permille != open {
+            return Err("was run with another ramp, window, scale, part of the open requests or \
+                        shaper of the links than others of its scenario"
+                .to_owned());
         }
+        table.open_permille = open;
         if (&cell.variant, cell.run) < (&table.first.0, table.first.1) {
             table.first = (cell.variant.clone(), cell.run);
             (table.limit, table.ceilings) = (cell.limit.clone(), cell.ceilings.clone());
@@ -257,6 +268,8 @@ impl Open {
             ramp_ns: cell.ramp_ns,
             window_ns: cell.window_ns,
             scale_permille: cell.scale_permille,
+            open_permille: cell.open_permille,
+            kernel_shaping: cell.kernel_shaping,
             hosts: u32::try_from(cell.hosts.len()).unwrap_or(u32::MAX),
             changes: u32::try_from(cell.adaptations.len()).unwrap_or(u32::MAX),
             first: (cell.variant.clone(), cell.run),
@@ -289,6 +302,8 @@ impl Open {
             ramp_ns: self.ramp_ns,
             window_ns: self.window_ns,
             scale_permille: self.scale_permille,
+            open_permille: self.open_permille,
+            kernel_shaping: self.kernel_shaping,
             hosts: self.hosts,
             changes: self.changes,
             limit: self.limit,

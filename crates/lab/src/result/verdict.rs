@@ -163,6 +163,12 @@ pub fn sure(paired: &Paired) -> String {
     }
 }
 
+/// Tenths as a number with one decimal.
+#[must_use]
+pub fn tenths(value: u64) -> String {
+    format!("{}.{}", value / 10, value % 10)
+}
+
 /// A ratio with three decimals, rounded.
 #[must_use]
 pub fn times(ppm: u64) -> String {

@@ -17,6 +17,7 @@ pub mod random;
 mod stolen;
 mod variant;
 
+pub use file::Text;
 pub use find::{Found, find};
 pub use fio::Notice;
 pub use job::{Arrival, BlockSize, Burner, BurnerMode, Job, Mix, Order, PerOp, Sizes};

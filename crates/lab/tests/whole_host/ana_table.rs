@@ -18,6 +18,7 @@ const TABLE: &str = "
     queue-length             0 1            ab  a   a   b   ab  a   b   b   -
     historical-service-time  0 1            ab  a   a   b   ab  a   b   b   -
     io-affinity              0 1            ab  a   a   b   ab  a   b   b   -
+    finish-time              0 1            ab  a   a   b   ab  a   b   b   -
 ";
 
 /// A line of the table, for one value of `kernel_exact`.

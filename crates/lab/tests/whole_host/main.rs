@@ -28,6 +28,7 @@ mod namespace_changes;
 mod other_operations;
 mod paths;
 mod policy_switch;
+mod probes;
 mod queue_grants;
 mod requests;
 mod shared_queue;

@@ -4,6 +4,7 @@
 mod controller;
 mod disk;
 mod duration;
+mod finish_time;
 mod head;
 mod latency;
 mod listing;
@@ -177,7 +178,9 @@ const fn rw(
 pub fn all() -> impl Iterator<Item = &'static Attribute> {
     let module = module::TABLE.iter().chain(subsystem::TABLE);
     let disks = disk::HEAD.iter().chain(head::TABLE).chain(disk::PATH).chain(path::TABLE);
-    module.chain(controller::TABLE).chain(disks).chain(latency::HEAD).chain(latency::PATH)
+    let measured = latency::HEAD.iter().chain(latency::PATH).chain(finish_time::PATH);
+    let module = module.chain(finish_time::SUBSYSTEM);
+    module.chain(controller::TABLE).chain(disks).chain(measured)
 }
 
 /// An object by its place in the tables.

@@ -74,7 +74,7 @@ pub(super) const TABLE: &[Attribute] = &[
 
 /// What a change of parameters means for what the shards remember.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Remembered {
+pub(super) enum Remembered {
     /// Choices and measurements were made under other rules: they are dropped.
     Drop,
     /// It is as good as before.
@@ -83,7 +83,7 @@ enum Remembered {
 
 /// Changes parameters and tells the shards; writing what is there already changes nothing (M8).
 /// Answers what was there before, when that was another.
-fn change(
+pub(super) fn change(
     control: &mut Control,
     target: &Target,
     remembered: Remembered,

@@ -1,4 +1,4 @@
-use super::{Key, Length, Session, Store, StoreError};
+use super::{Key, Session, Store, StoreError, Terms};
 use crate::result::{CellResult, Mode, tests};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,16 @@ fn cell(run: u64) -> CellResult {
     tests::result(&tests::scenario(), run)
 }
 
-fn length(cell: &CellResult) -> Length {
-    let CellResult { ramp_ns, window_ns, scale_permille, .. } = *cell;
-    Length { ramp_ns, window_ns, scale_permille: Some(scale_permille) }
+fn terms(cell: &CellResult) -> Terms {
+    let CellResult { ramp_ns, window_ns, scale_permille, open_permille, kernel_shaping, .. } =
+        *cell;
+    Terms {
+        ramp_ns,
+        window_ns,
+        scale_permille: Some(scale_permille),
+        open_permille,
+        kernel_shaping,
+    }
 }
 
 #[test]
@@ -37,10 +44,10 @@ fn what_was_put_is_found_listed_in_order_and_read() {
     for one in &cells {
         store.put(one, "{}").expect("written");
     }
-    let (key, length) = (Key::of(&cells[0]), length(&cells[0]));
-    assert_eq!(store.find(&key, length).expect("readable"), Some(cells[0].clone()));
+    let (key, terms) = (Key::of(&cells[0]), terms(&cells[0]));
+    assert_eq!(store.find(&key, &terms).expect("readable"), Some(cells[0].clone()));
     let other = Key { run: 11, ..key };
-    assert_eq!(store.find(&other, length).expect("nothing there"), None);
+    assert_eq!(store.find(&other, &terms).expect("nothing there"), None);
     let names: Vec<_> = store.cells().expect("cells");
     let ends: Vec<_> = names.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
     assert_eq!(ends, ["1.json", "9.json", "10.json"]);
@@ -50,15 +57,36 @@ fn what_was_put_is_found_listed_in_order_and_read() {
 }
 
 #[test]
-fn another_length_is_not_taken_for_the_same_cell() {
-    let dir = Dir::new("length");
+fn what_was_run_otherwise_is_not_taken_for_the_same() {
+    let dir = Dir::new("terms");
     let store = Store::create(&dir.0).expect("a directory");
+    assert_eq!(store.any("small", Mode::Light).expect("nothing there"), None);
     let one = cell(1);
     store.put(&one, "{}").expect("written");
-    let longer = Length { window_ns: 1_000_000_000, ..length(&one) };
-    let error = store.find(&Key::of(&one), longer).expect_err("another window").to_string();
+    assert_eq!(store.any("small", Mode::Light).expect("readable"), Some(one.clone()));
+    assert_eq!(store.any("small", Mode::Live).expect("nothing there"), None);
+    let longer = Terms { window_ns: 1_000_000_000, ..terms(&one) };
+    let error = store.find(&Key::of(&one), &longer).expect_err("another window").to_string();
     assert!(error.contains("a window of 300000000ns and is to have 1000000000ns"), "{error}");
     assert!(error.contains("--out"), "{error}");
+    let by_kernel = Terms { kernel_shaping: true, ..terms(&one) };
+    let error = store.agree(&one, &by_kernel).expect_err("another shaper").to_string();
+    assert!(
+        error.contains("had links shaped by the target and is to have them shaped by the kernel"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_cell_that_does_not_tell_its_open_requests_had_the_part_of_the_rates_or_all() {
+    let asked = |open| Terms { open_permille: Some(open), ..terms(&cell(1)) };
+    let scaled = |open_permille| CellResult { scale_permille: 50, open_permille, ..cell(1) };
+    let fits = |open_permille, open| {
+        let terms = Terms { scale_permille: Some(50), ..asked(open) };
+        terms.differences(&scaled(open_permille)).is_empty()
+    };
+    assert!(fits(None, 50) && fits(None, 1000) && fits(Some(150), 150));
+    assert!(!fits(None, 150) && !fits(Some(150), 50) && !fits(Some(50), 150));
 }
 
 #[test]

@@ -156,6 +156,9 @@ pub(super) fn variants(
         "latency_compete",
         "hst_base_weight",
         "hst_threshold_multiplier",
+        "finish_time_tail",
+        "finish_time_compete",
+        "finish_time_probes",
     ];
     for table in root.tables("variant", &known, MAX_VARIANTS)? {
         let name = table.must("name", table.word("name")?)?;
@@ -177,6 +180,10 @@ pub(super) fn variants(
         hst.base_weight = table.parsed("hst_base_weight")?.unwrap_or(hst.base_weight);
         hst.threshold_multiplier =
             table.number("hst_threshold_multiplier")?.unwrap_or(hst.threshold_multiplier);
+        let finish = &mut p.finish_time;
+        finish.tail = table.flag("finish_time_tail")?.unwrap_or(finish.tail);
+        finish.compete = table.flag("finish_time_compete")?.unwrap_or(finish.compete);
+        finish.probes = table.flag("finish_time_probes")?.unwrap_or(finish.probes);
         // 0 is one per worker, whatever [host] says.
         let io_queues = table.number("io_queues")?.map(|n| if n == 0 { hosts.workers } else { n });
         if io_queues.is_some_and(|queues| queues > hosts.workers) {

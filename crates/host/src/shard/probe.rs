@@ -1,0 +1,214 @@
+//! Probes: reads that nobody waits for, of paths that nobody uses, sent to see how long they take.
+//!
+//! `finish-time` asks for one when it has placed a user's command; the probe reads the same blocks
+//! on another path, whatever the user's command does with them. It is a command of its own, no part
+//! of any request. It goes out behind everything else that its queue pair has to send, on a tag that
+//! others can spare, or not at all. It is sent once; what it brings is checked as it comes and kept
+//! nowhere; and whatever becomes of it, that is its end.
+
+use super::Shard;
+use super::command::{Command, Origin, Place, Work};
+use super::head::{Carrier, HeadState};
+use super::issue::NLB_BLOCKS_MAX;
+use super::queue::{Phase, Queue};
+use crate::mail::{Mail, PeerMail};
+use crate::table::{Key, Table};
+use crate::topology::HeadId;
+use anabranch_policy::{Charge, start_probe};
+use anabranch_proto::host_queue::{Attempt, HostData};
+use anabranch_proto::machine::{Output, Time};
+use anabranch_proto::nvme::io;
+use anabranch_proto::nvme::sqe::Sqe;
+use anabranch_proto::nvme::status::Status;
+
+/// Probes of a worker at once: tables of commands have room for so many beside all others.
+pub(super) const PROBES_MAX: u32 = 64;
+
+/// One tag in so many of a queue pair is never taken by a probe.
+const SPARED: u16 = 8;
+
+/// A probe that is wanted on a queue pair, until that has been given all its commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    head: HeadId,
+    /// The statistics entry of the path.
+    stats: u32,
+    lba: u64,
+    blocks: u32,
+}
+
+impl Queue {
+    /// Whether a probe would take nothing from anybody.
+    pub(super) fn can_spare(&self) -> bool {
+        let spared = self.open.queue_size / SPARED;
+        self.phase == Phase::Open && self.waiting.is_empty() && self.link.free_tags() > spared
+    }
+
+    /// Takes a probe at once, or not at all.
+    fn take_probe(
+        &mut self,
+        key: Key,
+        (sqe, data): (Sqe, HostData),
+        commands: &mut Table<Command>,
+    ) -> bool {
+        if !self.can_spare() || self.link.submit(sqe, data, key.token()).is_err() {
+            return false;
+        }
+        self.flying.push_back(commands, key);
+        true
+    }
+}
+
+impl HeadState {
+    /// Whether probes of it may be sent. Of a head at rest nothing is.
+    fn takes_probes(&self) -> bool {
+        !self.gone && self.view.quiesced == 0 && self.view.frozen == 0
+    }
+}
+
+impl Shard {
+    /// The policy has placed this command and wants to know about the path at `index`.
+    #[cold]
+    pub(super) fn want_probe(&mut self, key: Key, index: usize, now: Time) {
+        let command = &self.commands[key];
+        let Origin::Own { work, .. } = &command.origin else { return };
+        let (Work::Read { lba, blocks, .. } | Work::Write { lba, blocks, .. }) = *work else {
+            return;
+        };
+        let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
+        let Some(path) = head.paths.get(index) else { return };
+        let wanted = Wanted { head: command.head, stats: path.stats, lba, blocks };
+        match path.carrier {
+            Carrier::Own { slot } => {
+                // Everything else goes first.
+                if let Some(queue) = self.queues[usize::from(slot)].as_mut() {
+                    queue.probe.get_or_insert(wanted);
+                }
+            }
+            Carrier::Peer { .. } => self.send_probe(wanted, now),
+            Carrier::None => {}
+        }
+    }
+
+    /// Sends a probe, if it is still in place and takes nothing from anybody.
+    #[cold]
+    pub(super) fn send_probe(&mut self, wanted: Wanted, now: Time) {
+        let Some(key) = self.make_probe(wanted, now) else { return };
+        let command = &mut self.commands[key];
+        let Some(head) = self.heads[wanted.head.0 as usize].as_deref_mut() else { return };
+        let path = &head.paths[command.path as usize];
+        let Origin::Probe { lba, blocks } = command.origin else { return };
+        let bytes = blocks * head.view.block_bytes;
+        let (sqe, data) = (io::read(path.view.nsid, lba, blocks), HostData::Sink(bytes));
+        let sent = match path.carrier {
+            Carrier::Own { slot } => {
+                let queue = self.queues[usize::from(slot)].as_mut();
+                command.place = Place::Flying { slot };
+                queue.is_some_and(|queue| queue.take_probe(key, (sqe, data), &mut self.commands))
+            }
+            Carrier::Peer { worker } => {
+                command.place = Place::Carried;
+                let controller = command.controller;
+                let entry = self.controllers[controller.0 as usize].as_ref();
+                entry.is_some_and(|entry| {
+                    let (association, token) = (entry.view.association, key.token());
+                    let head = wanted.head;
+                    let mail = PeerMail::Carry { controller, association, head, sqe, data, token };
+                    self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
+                    true
+                })
+            }
+            Carrier::None => false,
+        };
+        if !sent {
+            self.commands.remove(key);
+            return;
+        }
+        let charge = start_probe(path.load(), bytes, now.ns());
+        self.commands[key].charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
+        let entry = &mut self.stats.paths[wanted.stats as usize];
+        entry.probing = true;
+        entry.probes += 1;
+        entry.probe_bytes += u64::from(bytes);
+        head.probes += 1;
+        self.probes += 1;
+    }
+
+    /// The command, when a probe may go out now. It is on no list and charged nothing.
+    fn make_probe(&mut self, wanted: Wanted, now: Time) -> Option<Key> {
+        let head = self.heads[wanted.head.0 as usize].as_deref()?;
+        let index = head.paths.iter().position(|path| path.stats == wanted.stats)?;
+        let path = &head.paths[index];
+        let alone = !self.stats.paths[wanted.stats as usize].probing;
+        if !(head.takes_probes() && path.usable && alone && self.probes < PROBES_MAX) {
+            return None;
+        }
+        // Its size is that of a command; limits that have shrunk since hold for it already.
+        let most = head.view.limits.max_transfer_bytes / head.view.block_bytes;
+        let blocks = wanted.blocks.min(most.clamp(1, NLB_BLOCKS_MAX));
+        self.commands.insert_with(|| Command {
+            origin: Origin::Probe { lba: wanted.lba, blocks },
+            head: wanted.head,
+            controller: path.view.controller,
+            stats: wanted.stats,
+            path: index as u32,
+            place: Place::Requeued,
+            charge: None,
+            started: now,
+            tagged: now,
+            retries: 0,
+            failovers: 0,
+        })
+    }
+
+    /// The controller has answered a probe. A status says about the path what it would say on a
+    /// user's command.
+    #[cold]
+    pub(super) fn probe_answered(&mut self, key: Key, status: Status, now: Time) {
+        let Some((command, charge)) = self.end_probe(key) else { return };
+        if status.is_success() {
+            let head = self.heads[command.head.0 as usize].as_deref_mut();
+            let due = head.zip(charge).and_then(|(head, charge)| {
+                // Among what this head has: the path may have left it.
+                head.measure(&command, charge, now)
+            });
+            if let Some(head) = due {
+                self.weights_due(head, now);
+            }
+            return;
+        }
+        self.stats.paths[command.stats as usize].probe_errors += 1;
+        if status.is(Status::INVALID_NAMESPACE) {
+            self.suspect_namespace(command.controller);
+        } else if status.is_path_error() && !status.dnr() {
+            self.path_failed(command.controller, command.head, Some(status));
+        }
+    }
+
+    /// The queue pair of a probe is gone, or the worker that has it could not take the probe.
+    #[cold]
+    pub(super) fn probe_lost(&mut self, key: Key, attempt: Attempt) {
+        if let Some((command, _)) = self.end_probe(key)
+            && attempt == Attempt::Uncertain
+        {
+            self.stats.paths[command.stats as usize].probe_errors += 1;
+        }
+    }
+
+    /// A probe is over: its charge goes back.
+    fn end_probe(&mut self, key: Key) -> Option<(Command, Option<Charge>)> {
+        let mut command = self.commands.remove(key)?;
+        let charge = command.charge.take();
+        let entry = &mut self.stats.paths[command.stats as usize];
+        entry.probing = false;
+        if let Some(charge) = charge {
+            anabranch_policy::finish(charge, entry.ledgers(self.me.index()));
+        }
+        self.probes -= 1;
+        // The head need not wait for it.
+        if let Some(head) = self.head_mut(command.head) {
+            head.probes -= 1;
+        }
+        Some((command, charge))
+    }
+}
