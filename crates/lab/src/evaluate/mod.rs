@@ -9,8 +9,10 @@
 //! What one policy has done is an [`Outcome`]; they can be kept in a [`Baseline`], so that after a
 //! change of one policy only that one runs again.
 
+mod after;
 mod baseline;
 mod column;
+mod kind;
 mod outcome;
 mod page;
 mod row;
@@ -21,6 +23,7 @@ mod tests;
 
 pub use baseline::Baseline;
 pub use column::{Column, columns};
+pub use kind::Kind;
 pub use outcome::{Adapted, Outcome};
 pub use page::page;
 pub use row::{Row, TAIL_PER_MILLE, THROUGHPUT_PPM};

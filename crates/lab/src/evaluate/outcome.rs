@@ -39,6 +39,14 @@ pub struct Adapted {
     pub lowest_per_mille: u64,
 }
 
+impl Adapted {
+    /// Whether it took at most so long, and held so much meanwhile.
+    #[must_use]
+    pub fn reaches(&self, (ms, lowest_per_mille): (u64, u64)) -> bool {
+        self.took_ms.is_some_and(|took| took <= ms) && self.lowest_per_mille >= lowest_per_mille
+    }
+}
+
 impl Outcome {
     /// Of one run.
     #[must_use]

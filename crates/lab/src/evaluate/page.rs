@@ -1,6 +1,6 @@
 //! The evaluation as a page of Markdown.
 
-use super::{Column, Evaluation, Row, TAIL_PER_MILLE, THROUGHPUT_PPM, columns};
+use super::{Column, Evaluation, Row, TAIL_PER_MILLE, THROUGHPUT_PPM, after, columns};
 use std::fmt::{Error, Write};
 
 /// Of 1000 rows, the throughput is to be held in so many …
@@ -9,8 +9,8 @@ const THROUGHPUT_GOAL: u64 = 970;
 const LOWEST_GOAL: u64 = 950_000;
 /// … and the tail is to be held in so many.
 const TAIL_GOAL: u64 = 950;
-/// More changes than these are summed up.
-const MOST_CHANGES: usize = 4;
+/// Of the sum of the links, so many millionths where they are the limit.
+const FULL_GOAL: u64 = 970_000;
 
 /// Summary, what the candidate misses, adaptation, all rows; without a heading of its own.
 #[must_use]
@@ -25,7 +25,8 @@ fn write(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
     verdict(evaluation, to)?;
     summary(evaluation, to)?;
     misses(evaluation, to)?;
-    adaptation(evaluation, to)?;
+    full(evaluation, to)?;
+    after::write(evaluation, to)?;
     rows(evaluation, to)
 }
 
@@ -155,59 +156,43 @@ fn misses(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
     Ok(())
 }
 
-fn head(evaluation: &Evaluation, before: &[&str], to: &mut String) -> Result<(), Error> {
-    let names = before.iter().copied().chain(evaluation.policies.iter().map(String::as_str));
-    let names: Vec<&str> = names.collect();
-    writeln!(to, "| {} |\n|{}", names.join(" | "), "---|".repeat(names.len()))
-}
-
-/// A column per policy: how long each change took.
-fn adaptation(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
-    let changing = |row: &&Row| row.outcomes.iter().any(|outcome| !outcome.changes.is_empty());
-    let rows: Vec<&Row> = evaluation.rows.iter().filter(changing).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    writeln!(to, "\n## After a change\n")?;
+/// Rows in which links are the limit.
+fn full(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    let Some(place) = evaluation.candidate_place() else { return Ok(()) };
+    let rows: Vec<&Row> = evaluation.rows.iter().filter(|row| row.full).collect();
+    let mut short: Vec<&Row> = rows.clone();
+    short.retain(|row| row.limit_ppm(place) < FULL_GOAL);
+    short.sort_by_key(|row| row.limit_ppm(place));
     writeln!(
         to,
-        "Milliseconds from each change until every later window of 50 ms, up to the next change, \
-         holds 85 % of what is possible then. In brackets the least that such a window held, in \
-         percent. Beyond {MOST_CHANGES} changes: how many never got there, and the longest time of \
-         the others.\n"
+        "\n## Where links are the limit\n\n{} closed loops without changes are bound by the sum of \
+         the links; `{}` has 97 % of it in {}.",
+        rows.len(),
+        evaluation.candidate,
+        rows.len() - short.len()
     )?;
-    head(evaluation, &["row", "changes at ms"], to)?;
-    for row in rows {
-        let at = row.outcomes.iter().map(|outcome| &outcome.changes).find(|all| !all.is_empty());
-        let at = at.map_or(&[][..], Vec::as_slice);
-        let times = match at.len() {
-            0..=MOST_CHANGES => {
-                at.iter().map(|change| change.at_ms.to_string()).collect::<Vec<_>>().join(", ")
-            }
-            many => format!("{many} changes"),
-        };
-        write!(to, "| {} | {times} |", row.scenario)?;
-        for outcome in &row.outcomes {
-            write!(to, " {} |", adapted(&outcome.changes))?;
-        }
-        writeln!(to)?;
+    if short.is_empty() {
+        return Ok(());
+    }
+    writeln!(to, "\n| row | what | % of the sum | best | % |\n|---|---|---|---|---|")?;
+    for row in short {
+        writeln!(
+            to,
+            "| {} | {} | {} | {} | {} |",
+            row.scenario,
+            row.title,
+            percent(row.limit_ppm(place)),
+            evaluation.policies[row.best()],
+            percent(row.limit_ppm(row.best())),
+        )?;
     }
     Ok(())
 }
 
-fn adapted(changes: &[super::Adapted]) -> String {
-    let lowest = |change: &super::Adapted| change.lowest_per_mille / 10;
-    if changes.len() <= MOST_CHANGES {
-        let one = |change: &super::Adapted| {
-            let took = change.took_ms.map_or_else(|| "never".to_owned(), |ms| ms.to_string());
-            format!("{took} ({})", lowest(change))
-        };
-        return changes.iter().map(one).collect::<Vec<_>>().join(", ");
-    }
-    let never = changes.iter().filter(|change| change.took_ms.is_none()).count();
-    let longest = changes.iter().filter_map(|change| change.took_ms).max().unwrap_or(0);
-    let least = changes.iter().map(lowest).min().unwrap_or(0);
-    format!("{never} never, {longest} ({least})")
+pub(super) fn head(evaluation: &Evaluation, before: &[&str], to: &mut String) -> Result<(), Error> {
+    let names = before.iter().copied().chain(evaluation.policies.iter().map(String::as_str));
+    let names: Vec<&str> = names.collect();
+    writeln!(to, "| {} |\n|{}", names.join(" | "), "---|".repeat(names.len()))
 }
 
 fn rows(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! One scenario, and how the policies compare in it.
 
-use super::Outcome;
+use super::{Kind, Outcome};
 use serde::Serialize;
 
 /// A policy with so much of the best throughput holds a row, in millionths.
@@ -19,6 +19,13 @@ pub struct Row {
     pub limit_bytes_s: u64,
     /// What sets that, in words.
     pub bound: String,
+    /// The load keeps requests open, nothing changes, and links are what binds.
+    pub full: bool,
+    /// Windows of the time series have enough requests: what outcomes say of changes means
+    /// something.
+    pub steady: bool,
+    /// The changes that outcomes speak of.
+    pub kinds: Vec<Kind>,
     /// One per policy.
     pub outcomes: Vec<Outcome>,
 }
@@ -38,6 +45,14 @@ impl Row {
         let own = self.outcomes.get(policy).map_or(0, |outcome| outcome.bytes_s);
         let ppm = (u128::from(own) * 1_000_000).checked_div(u128::from(best));
         ppm.map_or(1_000_000, |ppm| ppm as u64)
+    }
+
+    /// A policy's throughput of the limit, in millionths.
+    #[must_use]
+    pub fn limit_ppm(&self, policy: usize) -> u64 {
+        let own = self.outcomes.get(policy).map_or(0, |outcome| outcome.bytes_s);
+        let ppm = (u128::from(own) * 1_000_000).checked_div(self.limit_bytes_s.into());
+        ppm.map_or(1_000_000, |ppm| u64::try_from(ppm).unwrap_or(u64::MAX))
     }
 
     /// The policy with the best p99 of those within 2 % of the best throughput.

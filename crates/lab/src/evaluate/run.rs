@@ -1,10 +1,10 @@
 //! Runs what is not known yet.
 
-use super::{Baseline, Evaluation, Outcome, Row, baseline};
+use super::{Baseline, Evaluation, Kind, Outcome, Row, baseline, kind};
 use crate::cell::Cell;
 use crate::light;
-use crate::limit::limit_of_window;
-use crate::scenario::{Problem, Scenario, Variant, standard_variants};
+use crate::limit::{Bound, limit_of_window};
+use crate::scenario::{Arrival, Problem, Scenario, Variant, standard_variants};
 use crate::spread::spread;
 use anabranch_policy::Policy;
 
@@ -74,12 +74,23 @@ pub fn evaluate(
 }
 
 fn row(scenario: &Scenario, variant: &Variant, outcomes: Vec<Outcome>) -> Row {
-    let limit = limit_of_window(Cell { scenario, variant, seed: 1 });
+    let cell = Cell { scenario, variant, seed: 1 };
+    let limit = limit_of_window(cell);
+    let closed = scenario.jobs.iter().all(|job| job.arrival == Arrival::Closed);
+    let links = matches!(limit.bound, Bound::LinksIn | Bound::LinksOut);
+    // Those that a window of the series follows.
+    let measured = outcomes.first().map_or(&[][..], |outcome| &outcome.changes);
+    let all = kind::kinds(scenario);
+    let kind = |at_ms: u64| all.iter().find(|(at_ns, _)| at_ns / 1_000_000 == at_ms);
+    let kinds = measured.iter().map(|one| kind(one.at_ms).map_or(Kind::Other, |(_, kind)| *kind));
     Row {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         limit_bytes_s: limit.bytes_per_second,
         bound: limit.bound.to_string(),
+        full: closed && links && scenario.changes.is_empty(),
+        steady: kind::is_steady(cell),
+        kinds: kinds.collect(),
         outcomes,
     }
 }

@@ -10,6 +10,13 @@ fn row(name: &str, outcomes: Vec<Outcome>) -> Row {
         title: format!("the title of {name}"),
         limit_bytes_s: 1000 << 20,
         bound: String::new(),
+        full: true,
+        steady: true,
+        kinds: outcomes
+            .iter()
+            .map(|one| one.changes.len())
+            .max()
+            .map_or(Vec::new(), |changes| vec![Kind::Rate; changes]),
         outcomes,
     }
 }
@@ -56,13 +63,24 @@ fn columns_count_rows_and_keep_the_worst() {
 
 #[test]
 fn the_page_says_what_is_missed_and_rounds_against_the_policy() {
-    let mut slow = outcome(979, 1000);
-    slow.changes = vec![
-        Adapted { at_ms: 500, took_ms: Some(35), lowest_per_mille: 912 },
-        Adapted { at_ms: 800, took_ms: None, lowest_per_mille: 0 },
-    ];
+    let with = |mut outcome: Outcome, took_ms: [Option<u64>; 2]| {
+        let change = |place: usize, lowest_per_mille| Adapted {
+            at_ms: [500, 800][place],
+            took_ms: took_ms[place],
+            lowest_per_mille,
+        };
+        outcome.changes = vec![change(0, 912), change(1, 0)];
+        outcome
+    };
     let all = evaluation(vec![
-        row("a", vec![outcome(1000, 1000), slow, outcome(999, 1151)]),
+        row(
+            "a",
+            vec![
+                with(outcome(1000, 1000), [Some(50), Some(51)]),
+                with(outcome(979, 1000), [Some(35), None]),
+                with(outcome(999, 1151), [None, Some(0)]),
+            ],
+        ),
         row("b", vec![outcome(1000, 1000), outcome(1000, 1200), outcome(999, 900)]),
     ]);
     let page = page(&all);
@@ -71,7 +89,11 @@ fn the_page_says_what_is_missed_and_rounds_against_the_policy() {
         "- never below 97.9 % of it (goal: 95 %): reached",
         "| a | the title of a | **97.9 %** | 1000 MiB/s: fast | 1000 = 1.00 x | 1000: fast |",
         "| b | the title of b | 100.0 % | 1000 MiB/s: fast | 1200 = **1.34 x** | 900: late |",
-        "| a | 500, 800 |  | 35 (91), never (0) |  |",
+        "| another rate | 2 | 50 ms | 1 | 2 | a |",
+        "| a | 500 another rate, 800 another rate | 50 (91), 51 (0) | 35 (91), never (0) | \
+         never (91), 0 (0) |",
+        "2 closed loops without changes are bound by the sum of the links; `even` has 97 % of it \
+         in 2.",
         "| a | 1000 | 1000 fast | 100.0 / 1.00 | **97.9** / 1.00 | 99.9 / **1.16** |",
     ] {
         assert!(page.lines().any(|one| one == line), "no line {line:?} in\n{page}");
