@@ -38,7 +38,7 @@ fn a_seed_means_the_same_everywhere() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
-    assert_eq!(hash, 0x1a01_c87e_e95c_8f2d, "the distribution is another one: {hash:#x}");
+    assert_eq!(hash, 0xe476_af9b_cc5d_561b, "the distribution is another one: {hash:#x}");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn runs_are_short_and_loads_settled() {
             match job.arrival {
                 Arrival::Closed => {
                     let open = u64::from(job.depth) * u64::from(job.clones) * hosts;
-                    let fits = open * 1000 <= (all[0] + 1) * 201 || job.depth == 1;
+                    let fits = open * 1000 <= (all[0] + 1) * 101 || job.depth == 1;
                     assert!(fits, "seed {seed}: {open} open at {} IOPS", all[0]);
                 }
                 Arrival::Poisson { iops } => {

@@ -53,7 +53,7 @@ fn by_kind(evaluation: &Evaluation, rows: &[&Row], to: &mut String) -> Result<()
     let Some(place) = evaluation.candidate_place() else { return Ok(()) };
     writeln!(
         to,
-        "| a path is, or has | changes | goal | `{0}` | any policy | `{0}` does not, another does |\n\
+        "| a path is, or has | changes | goal | `{0}` | any policy | not `{0}`, but another |\n\
          |---|---|---|---|---|---|",
         evaluation.candidate
     )?;

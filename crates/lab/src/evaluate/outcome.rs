@@ -2,14 +2,16 @@
 
 use crate::adapt::adaptations;
 use crate::cell::Cell;
-use crate::figures::Figures;
+use crate::figures::{Figures, per_second};
+use crate::scenario::Arrival;
 use serde::{Deserialize, Serialize};
 
 /// The figures of one cell that rows compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// Payload per second.
+    /// Payload per second; of an open loop at most what was asked for over the whole run, for what
+    /// the ramp has left undone is no merit of the window.
     pub bytes_s: u64,
     /// Requests in the window.
     pub requests: u64,
@@ -57,9 +59,12 @@ impl Outcome {
             took_ms: change.took_ns.map(|ns| ns / 1_000_000),
             lowest_per_mille: change.lowest_per_mille,
         });
+        let open = cell.scenario.jobs.iter().all(|job| job.arrival != Arrival::Closed);
+        let asked = per_second(figures.books.bytes_started, cell.end_ns());
+        let most = if open { asked } else { u64::MAX };
         let latency = &figures.latency;
         Outcome {
-            bytes_s: figures.bytes_per_second(),
+            bytes_s: figures.bytes_per_second().min(most),
             requests: figures.requests,
             mean_ns: latency.mean(),
             stdev_ns: latency.stdev(),

@@ -200,9 +200,9 @@ fn rows(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
     writeln!(
         to,
         "Throughput in percent of the best policy of the row / p99 over the best p99 among \
-         policies within 2 % of the best throughput; bold: below 98 %, above 1.15. Below 1: paid for with \
-         throughput. Limit and best in MiB/s. `service-time tuned` knows the weights, the others \
-         find out.\n"
+         policies within 2 % of the best throughput; bold: below 98 %, above 1.15. Below 1: paid \
+         for with throughput. Of an open loop counts at most what was asked for. Limit and best in \
+         MiB/s. `service-time tuned` knows the weights, the others find out.\n"
     )?;
     head(evaluation, &["row", "limit", "best"], to)?;
     for row in &evaluation.rows {

@@ -34,10 +34,11 @@
 //!
 //! The rest follows, so that a run is short, settled and long enough to measure. Where the limit is
 //! beyond 300,000 requests a second (with changes: 80,000), all sizes are doubled until it is not,
-//! or they are 1 MiB. A depth is halved while what is open takes more than 200 ms at the limit. The
+//! or they are 1 MiB. A depth is halved while what is open takes more than 100 ms at the limit. The
 //! window has as many requests at the limit as 180,000 (changes: 200,000), between 0.6 and 20
-//! seconds (changes: 3 and 8); the ramp is half of it, between 0.3 and 1 second. `weight` is the
-//! path's rate in the load's direction over that of the fastest, in hundredths.
+//! seconds (changes: 3 and 8); the ramp is half of it and five times what is open, between 0.3 and
+//! 1 second. `weight` is the path's rate in the load's direction over that of the fastest, in
+//! hundredths.
 
 mod episodes;
 mod links;
@@ -63,7 +64,9 @@ const WINDOW_MS: [(u64, u64); 2] = [(600, 20_000), (3_000, 8_000)];
 /// The shortest and the longest ramp.
 const RAMP_MS: (u64, u64) = (300, 1_000);
 /// What is open may take so long at the limit.
-const OPEN_MS: u64 = 200;
+const OPEN_MS: u64 = 100;
+/// The ramp is so many times that at least.
+const TURNS: u64 = 5;
 /// The largest size of a request.
 const LARGEST: u32 = 1 << 20;
 
@@ -115,6 +118,7 @@ impl Draft {
         while limits.most > MOST_IOPS[kind] && self.load.double_sizes() {
             limits = self.limits()?;
         }
+        let mut settled_ms = 0;
         if let Some(percent) = self.load.open_percent {
             let iops = limits.least.saturating_mul(percent) / 100;
             let streams = u64::from(self.load.clones) * u64::from(self.hosts.count);
@@ -125,11 +129,12 @@ impl Draft {
                 self.load.depth /= 2;
                 limits = self.limits()?;
             }
+            settled_ms = self.open_ms(limits.first) * TURNS;
         }
         let expected = self.limits()?.most.max(1);
         let (shortest, longest) = WINDOW_MS[kind];
         self.window_ms = (REQUESTS[kind] * 1000 / expected).clamp(shortest, longest);
-        self.ramp_ms = (self.window_ms / 2).clamp(RAMP_MS.0, RAMP_MS.1);
+        self.ramp_ms = (self.window_ms / 2).max(settled_ms).clamp(RAMP_MS.0, RAMP_MS.1);
         Ok(())
     }
 
