@@ -157,6 +157,50 @@ The last 2 decisions (1 in 64 is noted per worker)
 }
 
 #[test]
+fn a_prediction_is_told_in_words() {
+    let mut view = device(vec![path("nvme0c0n1", "optimized", &[("<=4k", "spill", 3)])]);
+    view.iopolicy = "finish-time".into();
+    view.samples = vec![Sample {
+        before_ns: 2_500 * MS,
+        worker: 1,
+        op: "read".into(),
+        bytes: 4096,
+        iopolicy: "finish-time".into(),
+        reason: "earliest-finish".into(),
+        path: "nvme0c0n1".into(),
+        paths: 2,
+        candidates: vec![
+            candidate(
+                "nvme0c0n1",
+                true,
+                &json!({
+                    "load_bytes": 40_960,
+                    "finish_ns": 640_000,
+                    "base_ns": 95_000,
+                    "rate_bytes_per_s": 242_640_000,
+                }),
+            ),
+            candidate(
+                "nvme0c1n1",
+                true,
+                &json!({ "load_bytes": 0, "finish_ns": 0, "base_ns": 0, "rate_bytes_per_s": 0 }),
+            ),
+        ],
+    }];
+    let printed = explain::text(&view, 10);
+    for words in [
+        "finish-time: the first choice had a standing queue, this one room",
+        "finish-time: expected to be done there first\n",
+        "> nvme0c0n1  optimized, 95.0 us without a queue, done in 640.0 us, 40 KiB to carry, \
+         rate 231.3 MiB/s\n",
+        "  nvme0c1n1  optimized, base latency not known, not measured, 0 B to carry, rate not \
+         known\n",
+    ] {
+        assert!(printed.contains(words), "{words}\n{printed}");
+    }
+}
+
+#[test]
 fn without_samples_only_the_tables_are_printed() {
     let printed = explain::text(&busy(), 0);
     assert!(printed.ends_with("100.0 %\n"), "{printed}");

@@ -24,9 +24,13 @@ fn nqn(text: &str) -> Nqn {
     text.parse().expect("a valid NQN")
 }
 
-/// A target with two ports, and where they listen.
-fn target() -> (Group<Target>, Vec<Endpoint>) {
+/// A target with two ports, the second of them far away or not, and where they listen.
+fn target(far: bool) -> (Group<Target>, Vec<Endpoint>) {
     let any = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    let mut second = PortConfig::new(any.clone());
+    if far {
+        second.shape = "delay=20ms".parse().expect("a valid shape");
+    }
     let namespace = NamespaceConfig {
         nsid: 1,
         backend: BackendConfig::Memory { bytes: 16 << 20 },
@@ -44,7 +48,7 @@ fn target() -> (Group<Target>, Vec<Endpoint>) {
     };
     let config = TargetConfig {
         subsystems: vec![subsystem],
-        ports: vec![PortConfig::new(any.clone()), PortConfig::new(any)],
+        ports: vec![PortConfig::new(any), second],
         ..TargetConfig::default()
     };
     let engine = Target::new(config, 1).expect("a valid configuration");
@@ -110,13 +114,20 @@ struct Pair {
 
 impl Pair {
     fn start(shared_queue: bool) -> Pair {
-        let (target, ports) = target();
+        Pair::connect(target(false), shared_queue, &ControllerOptions::default())
+    }
+
+    fn connect(
+        (target, ports): (Group<Target>, Vec<Endpoint>),
+        shared_queue: bool,
+        options: &ControllerOptions,
+    ) -> Pair {
         let host = host(shared_queue);
         for to in ports {
             let request = ConnectRequest {
                 subsystem_nqn: nqn(SUBSYSTEM),
                 to,
-                options: ControllerOptions::default(),
+                options: options.clone(),
                 keep_trying: false,
             };
             let reply = ask(&host, Verb::Connect(Box::new(request)));
@@ -163,6 +174,15 @@ impl Pair {
         operations * 1000 / reads
     }
 
+    /// Probes that were sent so far.
+    fn probes(&self) -> u64 {
+        let Reply::Snapshot(snapshot) = ask(&self.host, Verb::Snapshot) else {
+            panic!("no snapshot");
+        };
+        let heads = snapshot.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+        heads.flat_map(|head| &head.paths).map(|path| path.probes).sum()
+    }
+
     fn stop(self) {
         self.host.stop().expect("the host ends");
         self.target.stop().expect("the target ends");
@@ -194,4 +214,21 @@ fn steady_io_does_without_the_heap() {
         check(&pair, policy.name(), &[4096, 32 << 10], 64 << 20);
     }
     pair.stop();
+    for digests in [false, true] {
+        let options = ControllerOptions {
+            hdr_digest: digests,
+            data_digest: digests,
+            ..ControllerOptions::default()
+        };
+        let pair = Pair::connect(target(true), false, &options);
+        pair.set("nvme-subsys0", "iopolicy", "finish-time");
+        for bytes in [4096, 64 << 10] {
+            let before = pair.probes();
+            check(&pair, "probes of a far path", &[bytes], 128 << 20);
+            let probes = pair.probes() - before;
+            println!("{probes} probes");
+            assert!(probes > 0, "the far path was looked at");
+        }
+        pair.stop();
+    }
 }

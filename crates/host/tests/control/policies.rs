@@ -8,9 +8,9 @@ use anabranch_host::mail::{PathStats, ShardStats};
 use anabranch_host::topology::ControllerId;
 use anabranch_host::verb::{PolicySource, VerbError};
 use anabranch_policy::{
-    Affinity, AnaRank, Candidate, Charge, LOCAL_DISTANCE, LatencyReport, Ledgers, Load, Local,
-    OpClass, Policy, Sampled, Scope, SizeBucket, compute_weights, finish, latency_report, sample,
-    start,
+    Affinity, AnaRank, Candidate, Charge, FinishTimeReport, LOCAL_DISTANCE, LatencyReport, Ledgers,
+    Load, Local, OpClass, Policy, Sampled, Scope, SizeBucket, SizeClass, compute_weights, finish,
+    latency_report, sample, start,
 };
 
 const SUBSYSTEM: &str = "nvme-subsys0";
@@ -466,6 +466,43 @@ fn l12_latency_stat_has_the_columns_of_the_series_on_device_and_path() {
     let path = rig.get("nvme0c1n1", "latency_stat");
     assert_eq!(path, Ok(String::from("31 0 2 0 0 0 0 0 0 0 0 2")));
     assert!(rig.set(HEAD, "latency_stat", "0").is_err(), "read-only");
+}
+
+#[test]
+fn finish_time_stat_tells_what_the_workers_know_in_words_and_units() {
+    let mut rig = Rig::connected_twice(2);
+    under(&mut rig, "finish-time");
+    let stat = |rig: &mut Rig| rig.get("nvme0c1n1", "finish_time_stat").unwrap();
+    assert!(stat(&mut rig).starts_with("rate: not measured\n"), "{}", stat(&mut rig));
+
+    let mut report = stats(rig.head(HEAD).unwrap().id, 1).paths.remove(0);
+    report.controller = ControllerId(1);
+    let mut base_ns = [[0; SizeClass::COUNT]; 2];
+    base_ns[1][SizeClass::of(65536).index()] = 1_234_567;
+    report.finish_time = Some(Box::new(FinishTimeReport {
+        measured: true,
+        rate_bytes_per_s: 56 << 20,
+        in_flight_bytes: 8192,
+        base_ns,
+        finish_ns: 95_300,
+        standing_ns: 0,
+        silent_ns: 0,
+        probes: 3,
+        probe_bytes: 12288,
+    }));
+    rig.stats.insert(2, ShardStats { paths: vec![report], ..ShardStats::default() });
+    let text = stat(&mut rig);
+    for line in [
+        "rate: 56.0 MiB/s",
+        "read latency without a queue: not known",
+        "write latency without a queue: 64k 1234.5 us",
+        "in flight: 8 KiB (4 KiB more for each command)",
+        "a read of 4 KiB would take: 95.3 us",
+        "probes: 3, 12 KiB",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert!(rig.set("nvme0c1n1", "finish_time_stat", "0").is_err(), "read-only");
 }
 
 #[test]

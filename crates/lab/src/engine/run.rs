@@ -300,8 +300,20 @@ impl<'a> Engine<'a> {
         self.target(TargetVerb::Service(None))
     }
 
-    /// What the load counters of all policies still hold: commands, bytes.
+    /// What the load counters of all policies still hold when the last probe should have ended,
+    /// for which no request waits: commands, bytes.
     fn charged(&mut self) -> Result<(u64, u64), Problem> {
+        let end = self.world.now().ns() + PATIENCE_NS;
+        let (mut held, mut step) = (self.charged_now()?, STEP_NS);
+        while held != (0, 0) && self.world.now().ns() < end {
+            self.run_for(step);
+            step *= 2;
+            held = self.charged_now()?;
+        }
+        Ok(held)
+    }
+
+    fn charged_now(&mut self) -> Result<(u64, u64), Problem> {
         let (mut commands, mut bytes) = (0, 0);
         for reply in self.ask(|| Verb::Snapshot)? {
             let Reply::Snapshot(snapshot) = reply else { continue };
