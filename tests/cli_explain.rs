@@ -175,15 +175,15 @@ fn a_prediction_is_told_in_words() {
                 true,
                 &json!({
                     "load_bytes": 40_960,
-                    "finish_ns": 640_000,
                     "base_ns": 95_000,
+                    "finish_ns": 640_000,
                     "rate_bytes_per_s": 242_640_000,
                 }),
             ),
             candidate(
                 "nvme0c1n1",
                 true,
-                &json!({ "load_bytes": 0, "finish_ns": 0, "base_ns": 0, "rate_bytes_per_s": 0 }),
+                &json!({ "load_bytes": 0, "base_ns": 0, "finish_ns": 0, "rate_bytes_per_s": 0 }),
             ),
         ],
     }];
@@ -191,9 +191,9 @@ fn a_prediction_is_told_in_words() {
     for words in [
         "finish-time: the first choice had a standing queue, this one room",
         "finish-time: expected to be done there first\n",
-        "> nvme0c0n1  optimized, 95.0 us without a queue, done in 640.0 us, 40 KiB to carry, \
+        "> nvme0c0n1  optimized, 40 KiB to carry, 95.0 us without a queue, done in 640.0 us, \
          rate 231.3 MiB/s\n",
-        "  nvme0c1n1  optimized, base latency not known, not measured, 0 B to carry, rate not \
+        "  nvme0c1n1  optimized, 0 B to carry, base latency not known, not measured, rate not \
          known\n",
     ] {
         assert!(printed.contains(words), "{words}\n{printed}");

@@ -2,9 +2,9 @@
 //!
 //! `finish-time` asks for one when it has placed a user's command; the probe reads the same blocks
 //! on another path, whatever the user's command does with them. It is a command of its own, no part
-//! of any request. It goes out behind everything else that its queue pair has to send, on a tag that
-//! others can spare, or not at all. It is sent once; what it brings is checked as it comes and kept
-//! nowhere; and whatever becomes of it, that is its end.
+//! of any request. It goes out behind everything else that its queue pair has to send, on a tag
+//! that others can spare, or not at all. It is sent once; what it brings is checked as it comes and
+//! kept nowhere; and whatever becomes of it, that is its end.
 
 use super::Shard;
 use super::command::{Command, Origin, Place, Work};
