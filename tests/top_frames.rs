@@ -101,6 +101,7 @@ fn busy(iopolicy: &str) -> Frame {
     (slow.in_flight, slow.in_flight_bytes, slow.queue_depth) = (3, 131_072, 3);
     (slow.relative_throughput, slow.latency_weights) = (1, Some([31, 0, 0]));
     (slow.failovers, slow.errors) = (9, 2);
+    (slow.probes, slow.probe_bytes) = (17, 17 * 4096);
     slow.ana_state = "non-optimized".into();
     let mut now = look(3602, iopolicy, vec![fast, slow]);
     head(&mut now).requeued_no_usable_path = 5;
@@ -118,8 +119,6 @@ fn busy(iopolicy: &str) -> Frame {
             write_base_ns: vec![0; SizeClass::COUNT],
             finish_ns: 910_000,
             standing_ns: 120_000,
-            probes: 17,
-            probe_bytes: 17 * 4096,
             ..Estimates::default()
         };
         (estimates.read_base_ns[0], estimates.read_base_ns[5]) = (87_000, 450_000);

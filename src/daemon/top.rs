@@ -3,7 +3,7 @@
 
 use super::view::HostView;
 use anabranch_host::verb::HostSnapshot;
-use anabranch_policy::Histogram;
+use anabranch_policy::{FinishTimeReport, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,10 +46,21 @@ pub struct Estimates {
     pub standing_ns: u64,
     /// For how long it has not answered although it should have.
     pub silent_ns: u64,
-    /// Probes that were sent.
-    pub probes: u64,
-    /// Payload bytes that they asked for.
-    pub probe_bytes: u64,
+}
+
+impl From<&FinishTimeReport> for Estimates {
+    fn from(from: &FinishTimeReport) -> Estimates {
+        let [reads, writes] = from.base_ns.map(Vec::from);
+        Estimates {
+            rate_bytes_per_s: from.rate_bytes_per_s,
+            in_flight_bytes: from.in_flight_bytes,
+            read_base_ns: reads,
+            write_base_ns: writes,
+            finish_ns: from.finish_ns,
+            standing_ns: from.standing_ns,
+            silent_ns: from.silent_ns,
+        }
+    }
 }
 
 impl From<HostSnapshot> for TopView {
@@ -64,6 +75,15 @@ impl From<HostSnapshot> for TopView {
                 add(&path.name, &path.latency_ns);
             }
         }
-        TopView { latencies, host: HostView::from(from), ..TopView::default() }
+        let paths = from.subsystems.iter().flat_map(|s| &s.heads).flat_map(|head| &head.paths);
+        let estimates = paths.filter_map(|path| {
+            Some((path.name.clone(), Estimates::from(path.finish_time.as_deref()?)))
+        });
+        TopView {
+            estimates: estimates.collect(),
+            latencies,
+            host: HostView::from(from),
+            ..TopView::default()
+        }
     }
 }

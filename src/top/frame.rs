@@ -126,6 +126,10 @@ pub struct PathFrame {
     pub in_flight_bytes: Option<u64>,
     /// What the policy weighs it with.
     pub weights: Weights,
+    /// Probes of `finish-time` that were sent; nothing else counts them.
+    pub probes: Count,
+    /// Bytes that they asked for, since the path joined.
+    pub probe_bytes: u64,
     /// Since it joined: commands that ended well (reads, writes, others), and bytes read, written.
     pub since_joined: ([u64; 3], [u64; 2]),
     /// Writes whose outcome was unknown when they were sent again elsewhere.
@@ -327,6 +331,8 @@ impl Looks<'_> {
                 _ => estimates.map(|estimates| estimates.in_flight_bytes),
             },
             weights: weights(&subsystem.iopolicy, path, estimates),
+            probes: count(|path| path.probes),
+            probe_bytes: path.probe_bytes,
             since_joined: (path.commands, path.bytes),
             uncertain_writes_resent: path.uncertain_writes_resent,
         }

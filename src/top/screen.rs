@@ -254,7 +254,7 @@ fn path_details(lines: &mut Vec<Line>, path: &PathFrame, width: usize) {
             wrap(lines, &format!("     base latency of a {what}"), &by_size, width);
         }
     }
-    let probes = [format!("{} probes of {}", known.probes, text::size(known.probe_bytes))];
+    let probes = [format!("{} probes of {}", path.probes.total, text::size(path.probe_bytes))];
     wrap(lines, "     sent", &probes, width);
 }
 

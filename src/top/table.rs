@@ -194,7 +194,10 @@ fn policy_columns(paths: &[&PathFrame]) -> Vec<Column> {
         ),
         each("Base", 14, &finish(|known| some_time(small_base(known)))),
         each("Standing", 15, &finish(|known| Some(text::time(known.standing_ns)))),
-        each("Probes", 18, &finish(|known| Some(text::count(known.probes as f64)))),
+        each("Probes", 18, &|path| {
+            let sent = path.weights.finish_time.as_ref().map(|_| counted(path.probes).text);
+            known(sent, |sent| sent)
+        }),
     ]
 }
 

@@ -1,9 +1,10 @@
 //! Without a terminal.
 
-use crate::stand::{DEVICE, Stand};
+use crate::stand::{DEVICE, PATIENCE, Stand};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Output, Stdio};
+use std::time::Instant;
 
 fn text(output: &Output) -> (Option<i32>, String, String) {
     let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
@@ -60,6 +61,47 @@ fn json_has_a_frame_a_line() {
         let bytes: f64 = of("read_bytes_per_s").iter().sum();
         assert!((bytes - iops * 4096.0).abs() < 1.0, "{frame}");
     }
+}
+
+/// Frames until one has this about every path, under a load.
+fn await_weights(stand: &Stand, policy: &str, holds: fn(&Value) -> bool) -> Value {
+    stand.set("nvme-subsys0", "iopolicy", policy);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut command = stand.top(&["-o", "json", "-n", "1", "-d", "0.2"]);
+        let (status, frame, error) = text(&command.output().expect("it runs"));
+        assert_eq!((status, error.as_str()), (Some(0), ""));
+        let frame: Value = serde_json::from_str(&frame).expect("JSON");
+        let head = &frame["heads"][0];
+        assert_eq!(head["iopolicy"], policy);
+        let paths = head["paths"].as_array().expect("paths");
+        if paths.iter().all(|path| holds(&path["weights"])) {
+            return frame;
+        }
+        assert!(Instant::now() < until, "in {PATIENCE:?} only {frame}");
+    }
+}
+
+#[test]
+fn what_the_policy_weighs_is_there() {
+    let stand = Stand::new("weights");
+    stand.load();
+    stand.set("nvme0n1", "latency_batch_timeout", "10ms");
+    await_weights(&stand, "latency", |weights| weights["latency"][0].as_u64() > Some(0));
+    stand.set("nvme0c0n1", "relative_throughput", "4");
+    let frame = await_weights(&stand, "service-time", |weights| {
+        weights["relative_throughput"].is_u64() && weights["latency"].is_null()
+    });
+    assert_eq!(frame["heads"][0]["paths"][0]["weights"]["relative_throughput"], 4);
+    await_weights(&stand, "queue-depth", |weights| weights["queue_depth"].is_u64());
+    let frame = await_weights(&stand, "finish-time", |weights| {
+        let known = &weights["finish_time"];
+        let positive = |value: &Value| value.as_u64() > Some(0);
+        positive(&known["rate_bytes_per_s"])
+            && positive(&known["finish_ns"])
+            && positive(&known["read_base_ns"][0])
+    });
+    assert!(frame["heads"][0]["paths"][0]["in_flight_bytes"].is_u64(), "{frame}");
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! A target with two ports, a host that is connected to both, and its control socket.
 
-use anabranch::daemon::control::{ControlServer, Limits};
+use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::host::{Host, HostSetup};
 use anabranch::daemon::identity::Identity;
 use anabranch::daemon::path::{PathSpec, Service};
+use anabranch::daemon::rpc::Params;
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use anabranch_lab::load::{BlockSize, Job};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::Endpoint;
+use serde_json::json;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -94,6 +96,13 @@ impl Stand {
         };
         let (_, host) = self.running.as_ref().expect("it runs");
         host.start_load(job).expect("the load starts");
+    }
+
+    /// Writes an attribute.
+    pub(crate) fn set(&self, object: &str, attribute: &str, value: &str) {
+        let params = json!({ "object": object, "attribute": attribute, "value": value });
+        let (_, host) = self.running.as_ref().expect("it runs");
+        host.call("set", Params::from_text(&params.to_string())).expect("it is set");
     }
 
     fn socket(&self) -> PathBuf {

@@ -8,7 +8,7 @@ use crate::topology::ControllerState;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use anabranch_policy::Histogram;
+use anabranch_policy::{FinishTimeReport, Histogram};
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::log::DiscoveryEntry;
@@ -437,6 +437,8 @@ pub struct PathSnapshot {
     /// Under `latency`, when it was watched for: its weights for reads, writes and others, each the
     /// mean over the workers (and sizes) that have one; 0 when none has.
     pub latency_weights: Option<[u32; 3]>,
+    /// Under `finish-time`, when it was watched for: its estimates.
+    pub finish_time: Option<Box<FinishTimeReport>>,
     /// Nodes whose workers have it cached under `numa`.
     pub numa_nodes: Vec<u32>,
     /// Commands completed well: reads, writes, others.

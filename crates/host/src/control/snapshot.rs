@@ -169,6 +169,7 @@ impl Control {
             relative_throughput: load.map_or(0, |load| load.ledger.relative_throughput()),
             charged: load.map(|load| load.charged(&path.load)).unwrap_or_default(),
             latency_weights: None,
+            finish_time: None,
             numa_nodes: Vec::new(),
             commands: [0; 3],
             bytes: [0; 2],
@@ -189,6 +190,10 @@ impl Control {
             for stats in stats.paths.iter().filter(is_it) {
                 add_path(&mut snapshot, stats);
                 reports.extend(stats.latency.as_deref());
+                if subsystem.parameters.policy == Policy::FinishTime {
+                    // All workers share what is known.
+                    snapshot.finish_time = stats.finish_time.clone().or(snapshot.finish_time);
+                }
                 if stats.numa_cached {
                     snapshot.numa_nodes.push(self.node_of(*worker));
                 }
