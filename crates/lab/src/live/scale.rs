@@ -56,7 +56,7 @@ pub(super) fn open_part(asked: &Scenario, rates: u32) -> u32 {
 
 /// How many open requests fill the scaled paths as the scenario's fill its own: what the paths
 /// hold, as far as the scenario fills them, and for each path what the scenario has beyond that,
-/// within [`BEYOND`].
+/// within [`BEYOND_MILLI`].
 fn enough(asked: &Scenario, scaled: &Scenario) -> u64 {
     let variant = Variant::plain(Policy::RoundRobin, asked.paths.len());
     let of = |scenario| filling(Cell { scenario, variant: &variant, seed: 1 });

@@ -167,7 +167,7 @@ impl Terms {
             ("a ramp", "ns", cell.ramp_ns, self.ramp_ns),
             ("a window", "ns", cell.window_ns, self.window_ns),
             ("a scale", "/1000", cell.scale_permille.into(), asked.into()),
-            ("open requests", "/1000", open.0.into(), open.1.into()),
+            ("a part of the open requests", "/1000", open.0.into(), open.1.into()),
         ];
         for (what, unit, there, asked) in pairs {
             if there != asked {
