@@ -50,7 +50,7 @@ fn us(ns: u64) -> String {
 
 fn mib_s(bytes_s: u64) -> String {
     match bytes_s >> 20 {
-        0..100 => format!("{}.{}", bytes_s >> 20, (bytes_s % (1 << 20)) * 10 >> 20),
+        0..100 => format!("{}.{}", bytes_s >> 20, ((bytes_s % (1 << 20)) * 10) >> 20),
         whole => whole.to_string(),
     }
 }
@@ -87,6 +87,34 @@ fn verdict(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
     for (reached, text, goal) in goals {
         let word = if reached { "reached" } else { "**missed**" };
         writeln!(to, "- {text} (goal: {goal}): {word}")?;
+    }
+    parts(evaluation, to)
+}
+
+/// The same for scenarios that somebody has written, and for those that were drawn.
+fn parts(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    let drawn = |row: &Row| row.scenario.starts_with("random-");
+    let part = |which: bool| Evaluation {
+        rows: evaluation.rows.iter().filter(|row| drawn(row) == which).cloned().collect(),
+        ..evaluation.clone()
+    };
+    let parts = [("scenarios written by hand", part(false)), ("random ones", part(true))];
+    if parts.iter().any(|(_, part)| part.rows.is_empty()) {
+        return Ok(());
+    }
+    writeln!(to)?;
+    for (what, part) in parts {
+        let columns = columns(&part);
+        let Some(column) = part.candidate_place().map(|place| &columns[place]) else { continue };
+        let share = |held| percent(column.per_mille(held) * 1000);
+        writeln!(
+            to,
+            "Of {} {what}: throughput in {} %, at least {} %; p99 in {} %.",
+            column.rows,
+            share(column.throughput_held),
+            percent(column.lowest.map_or(1_000_000, |(ppm, _)| ppm)),
+            share(column.tail_held),
+        )?;
     }
     Ok(())
 }
