@@ -95,3 +95,41 @@ iodepth = 4
     assert!((4700..5300).contains(&reads), "{reads}");
     assert!((990..=1010).contains(&writes), "{writes}");
 }
+
+/// Writes, and a path so far away that only probes go there.
+const FAR: &str = r#"
+[run]
+ramp = "200ms"
+window = "800ms"
+[host]
+workers = 2
+[[path]]
+name = "near"
+rate = "200MiB/s"
+[[path]]
+name = "far"
+rate = "200MiB/s"
+delay = "60ms"
+[[job]]
+rw = "randwrite"
+bs = "4k"
+iodepth = 2
+numjobs = 2
+[[variant]]
+name = "without probes"
+policy = "finish-time"
+finish_time_probes = false
+"#;
+
+#[test]
+fn probes_are_in_no_figure() {
+    let scenario = scenario(FAR);
+    let [with, without] = ["finish-time", "without probes"].map(|name| run(&scenario, name, 1));
+    assert_ne!(with.hash(), without.hash(), "they were sent");
+    for figures in [&with, &without] {
+        assert_eq!(figures.classes[0].requests(), 0, "nobody reads");
+        let commands: u64 = figures.paths.iter().map(|path| path.commands).sum();
+        assert!(commands.abs_diff(figures.requests) <= 4, "{commands}, {}", figures.requests);
+    }
+    assert!(with.requests * 100 >= without.requests * 97, "they take a per cent at the most");
+}

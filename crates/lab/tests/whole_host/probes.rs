@@ -1,5 +1,5 @@
-//! Probes of `finish-time`: reads that nobody waits for, of a path that nobody uses. Whatever becomes
-//! of one, no user's request notices.
+//! Probes of `finish-time`: reads that nobody waits for, of a path that nobody uses. Whatever
+//! becomes of one, no user's request notices.
 
 use crate::rig::{MS, Rig, SECOND, Setup};
 use crate::script::Op;
@@ -12,6 +12,7 @@ use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_proto::nvme::{AnaState, Status};
 use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
 use std::time::Duration;
 
 const BLOCKS: u32 = 8;
@@ -432,5 +433,33 @@ fn no_probe_is_sent_where_no_io_may_go() {
     let before = probes(&mut rig);
     load(&mut rig, WRITE, 4000);
     assert_eq!(probes(&mut rig), before);
+    rig.finish();
+}
+
+#[test]
+fn a_queue_pair_that_is_full_carries_no_probe() {
+    let mut rig = far_with(|setup| {
+        setup.options.queue_size = 16;
+        let namespace = setup::namespace(2, 512);
+        setup.namespaces().push(NamespaceConfig { ana_group: 2, ..namespace });
+    });
+    // The second device has the far path alone, and far more commands than that has tags.
+    rig.target(TargetVerb::Ana { port: 0, group: 2, state: AnaState::Inaccessible });
+    rig.run(10 * MS);
+    let mut busy = rig.submit_to(1, "nvme0n2", [WRITE; 64]);
+    rig.run(MS);
+    let before = probes(&mut rig);
+    for _ in 0..2000 {
+        load(&mut rig, WRITE, 4);
+        if rig.answered(&busy) + 40 > busy.len() {
+            busy.extend(rig.submit_to(1, "nvme0n2", [WRITE; 32]));
+        }
+    }
+    assert_eq!(probes(&mut rig), before, "every tag is wanted by somebody");
+    rig.succeed(&busy);
+    rig.run(SECOND);
+    load(&mut rig, WRITE, 4000);
+    assert!(probes(&mut rig) > before, "now there are tags to spare");
+    rig.run(SECOND);
     rig.finish();
 }
