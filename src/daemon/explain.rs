@@ -88,7 +88,7 @@ pub struct Seen {
     pub decisions: u64,
     /// Commands in flight, as the policy in force counted them.
     pub commands: u64,
-    /// Bytes in flight, under `service-time`.
+    /// Bytes in flight, under `service-time` and `finish-time`.
     pub bytes: u64,
 }
 

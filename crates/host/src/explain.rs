@@ -59,7 +59,8 @@ pub struct Seen {
     pub decisions: u64,
     /// Commands in flight, as the policy in force counted them.
     pub commands: u64,
-    /// Payload bytes in flight under `service-time`, without those of the command to be placed.
+    /// Bytes in flight, without those of the command to be placed: payload under `service-time`;
+    /// under `finish-time` 4 KiB more for each command, probes included.
     pub bytes: u64,
 }
 

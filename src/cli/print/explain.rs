@@ -88,7 +88,7 @@ fn in_flight(path: &PathExplain, iopolicy: &str) -> String {
         return "-".to_owned();
     }
     let (counts_bytes, counts_commands) = match iopolicy {
-        "service-time" => (true, false),
+        "service-time" | "finish-time" => (true, false),
         "queue-depth" | "queue-length" | "historical-service-time" => (false, true),
         _ => (false, false),
     };

@@ -66,8 +66,16 @@ pub(super) struct Ring {
 pub(super) struct Found {
     path: ControllerId,
     pub(super) inputs: Inputs,
-    /// Payload bytes in flight.
+    /// Bytes in flight, as the policy counts them.
     pub(super) bytes: u64,
+}
+
+/// What the policy counts.
+fn in_flight_bytes(policy: Policy, path: &PathState) -> u64 {
+    match policy {
+        Policy::FinishTime => path.load.shared.in_flight_work(),
+        _ => path.controller.ledger.in_flight_bytes(),
+    }
 }
 
 impl Ring {
@@ -79,7 +87,7 @@ impl Ring {
         self.found.extend(paths.iter().map(|path| Found {
             path: path.view.controller,
             inputs: inputs(parameters, path.candidate(), op, bytes, at.ns()),
-            bytes: path.load().controller.in_flight_bytes(),
+            bytes: in_flight_bytes(parameters.policy, path),
         }));
     }
 
