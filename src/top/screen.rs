@@ -325,7 +325,7 @@ pub const HELP: &str = "\
  - is not known. Rates and percentiles are those between two looks.
 
  In a narrow window these go, the first first: Controller, Address, Nodes,
- Probes, Retries, Errors, Standing, Base, Rate, Bytes, Failov, p50, bars,
+ Probes, Retries, Errors, Standing, Base, Bytes, Failov, p50, Rate, bars,
  Cmds, W, R, what the policy weighs, p99, Share, IOPS";
 
 fn help() -> Vec<Line> {

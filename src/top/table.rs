@@ -139,7 +139,7 @@ fn columns(head: &HeadFrame, paths: &[&PathFrame]) -> Vec<Column> {
         Column::new("Path", 0, names.chain(whole(piece("all")))).left(),
         Column::new("State", 1, states).left(),
         flows("Cmds", 8, |flow| piece(flow.in_flight.to_string())),
-        each("Bytes", 12, &|path| known(path.in_flight_bytes, text::bytes)).optional(),
+        each("Bytes", 13, &|path| known(path.in_flight_bytes, text::bytes)).optional(),
         flows("IOPS", 2, |flow| known(flow.iops, text::count)),
         flows("R MiB/s", 6, |flow| known(flow.read_bytes_per_s, text::mib)),
         flows("W MiB/s", 7, |flow| known(flow.written_bytes_per_s, text::mib)),
@@ -149,12 +149,12 @@ fn columns(head: &HeadFrame, paths: &[&PathFrame]) -> Vec<Column> {
             cells: vec![Piece { look: Look::Bar, ..piece("") }; paths.len() + 1],
             ..each("", 9, &|_| piece("")).left()
         },
-        flows("p50", 10, |flow| known(flow.p50_ns, text::time)),
+        flows("p50", 11, |flow| known(flow.p50_ns, text::time)),
         flows("p99", 4, |flow| known(flow.p99_ns, text::time)),
     ];
     columns.extend(policy_columns(paths).into_iter().map(Column::optional));
     columns.extend([
-        flows("Failov", 11, |flow| counted(flow.failovers)),
+        flows("Failov", 12, |flow| counted(flow.failovers)),
         flows("Errors", 16, |flow| counted(flow.errors)),
         flows("Retries", 17, |flow| counted(flow.retries)),
         each("Nodes", 19, &|path| piece(nodes(path))).left().optional(),
@@ -187,7 +187,7 @@ fn policy_columns(paths: &[&PathFrame]) -> Vec<Column> {
         each("Finish", 5, &finish(|known| some_time(known.finish_ns))),
         each(
             "Rate",
-            13,
+            10,
             &finish(|known| {
                 (known.rate_bytes_per_s > 0).then(|| text::mib(known.rate_bytes_per_s as f64))
             }),

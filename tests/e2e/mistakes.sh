@@ -19,12 +19,14 @@ usage() {
   fails 2 nqn "$ANABRANCH" connect -t tcp -a 127.0.0.1 -s 4420
   fails 2 DEVICE "$ANABRANCH" explain
   fails 2 interval "$ANABRANCH" explain nvme0n1 --interval 0
+  fails 2 delay "$ANABRANCH" top -b -d 0
+  fails 2 batch "$ANABRANCH" top --socket "$work/nobody.sock" </dev/null
   fails 2 port "$ANABRANCH" discover -t tcp -a 127.0.0.1 -s 70000
 }
 nobody_serves() {
   local verb
   for verb in list list-subsys show-topology "get nvme-subsys0 iopolicy" "export list" \
-    "explain nvme0n1" "explain nvme0n1 --interval 1s" \
+    "explain nvme0n1" "explain nvme0n1 --interval 1s" "top -b" "top -o json -n 1" \
     "disconnect -n nqn.2026-01.test:x" "connect -a 127.0.0.1 -n nqn.2026-01.test:x"; do
     # shellcheck disable=SC2086  # a verb and its arguments
     fails 1 'anabranch serve' "$ANABRANCH" $verb --socket "$work/nobody.sock"
@@ -78,6 +80,7 @@ bad_attributes() {
   fails 1 'nvme9' host get nvme9 state
   fails 1 'nvme7n1' host explain nvme7n1
   fails 1 'nvme0c0n1' host explain nvme0c0n1
+  fails 1 'nvme7n1' host top -b nvme7n1
 }
 bad_exports() {
   fails 1 nvme7n1 host export add nvme7n1 --nbd "$work/x.sock"

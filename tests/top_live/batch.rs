@@ -3,6 +3,7 @@
 use crate::stand::{DEVICE, PATIENCE, Stand};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
 use std::process::{Output, Stdio};
 use std::time::Instant;
 
@@ -63,23 +64,30 @@ fn json_has_a_frame_a_line() {
     }
 }
 
-/// Frames until one has this about every path, under a load.
-fn await_weights(stand: &Stand, policy: &str, holds: fn(&Value) -> bool) -> Value {
-    stand.set("nvme-subsys0", "iopolicy", policy);
+/// Frames until one is like this.
+fn await_frame(stand: &Stand, holds: impl Fn(&Value) -> bool) -> Value {
     let until = Instant::now() + PATIENCE;
     loop {
         let mut command = stand.top(&["-o", "json", "-n", "1", "-d", "0.2"]);
         let (status, frame, error) = text(&command.output().expect("it runs"));
         assert_eq!((status, error.as_str()), (Some(0), ""));
         let frame: Value = serde_json::from_str(&frame).expect("JSON");
-        let head = &frame["heads"][0];
-        assert_eq!(head["iopolicy"], policy);
-        let paths = head["paths"].as_array().expect("paths");
-        if paths.iter().all(|path| holds(&path["weights"])) {
+        if holds(&frame) {
             return frame;
         }
         assert!(Instant::now() < until, "in {PATIENCE:?} only {frame}");
     }
+}
+
+/// Frames until one has this about every path, under this policy and a load.
+fn await_weights(stand: &Stand, policy: &str, holds: fn(&Value) -> bool) -> Value {
+    stand.set("nvme-subsys0", "iopolicy", policy);
+    await_frame(stand, |frame| {
+        let head = &frame["heads"][0];
+        assert_eq!(head["iopolicy"], policy);
+        let paths = head["paths"].as_array().expect("paths");
+        paths.iter().all(|path| holds(&path["weights"]))
+    })
 }
 
 #[test]
@@ -102,6 +110,23 @@ fn what_the_policy_weighs_is_there() {
             && positive(&known["read_base_ns"][0])
     });
     assert!(frame["heads"][0]["paths"][0]["in_flight_bytes"].is_u64(), "{frame}");
+}
+
+#[test]
+fn clients_are_counted_as_they_come_and_go() {
+    let stand = Stand::new("clients");
+    let at = stand.export();
+    let clients = |count: u64| {
+        await_frame(&stand, |frame| frame["clients"] == count);
+    };
+    clients(0);
+    let both = [(); 2].map(|()| UnixStream::connect(&at).expect("it listens"));
+    clients(2);
+    let [first, second] = both;
+    drop(first);
+    clients(1);
+    drop(second);
+    clients(0);
 }
 
 #[test]

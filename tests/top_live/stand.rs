@@ -105,6 +105,15 @@ impl Stand {
         host.call("set", Params::from_text(&params.to_string())).expect("it is set");
     }
 
+    /// Offers the device over NBD; where.
+    pub(crate) fn export(&self) -> PathBuf {
+        let at = self.directory.join("nbd.sock");
+        let params = json!({ "device": DEVICE, "nbd": at });
+        let (_, host) = self.running.as_ref().expect("it runs");
+        host.call("export_add", Params::from_text(&params.to_string())).expect("it is offered");
+        at
+    }
+
     fn socket(&self) -> PathBuf {
         self.directory.join("host.sock")
     }
