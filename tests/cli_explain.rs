@@ -4,7 +4,7 @@
 use anabranch::cli::args::Cli;
 use anabranch::cli::print::explain;
 use anabranch::daemon::explain::{
-    Candidate, Choices, ExplainView, PathExplain, SCHEMA, Sample, Seen,
+    BaseLatency, Candidate, Choices, Estimates, ExplainView, PathExplain, SCHEMA, Sample, Seen,
 };
 use clap::Parser;
 use serde_json::{Value, json};
@@ -198,6 +198,46 @@ fn a_prediction_is_told_in_words() {
     ] {
         assert!(printed.contains(words), "{words}\n{printed}");
     }
+}
+
+#[test]
+fn what_finish_time_believes_stands_in_tables() {
+    let mut near = path("nvme0c0n1", "optimized", &[("<=4k", "earliest-finish", 3)]);
+    let base =
+        |op: &str, size: &str, base_ns| BaseLatency { op: op.into(), size: size.into(), base_ns };
+    near.estimates = Some(Estimates {
+        rate_bytes_per_s: 242_640_000,
+        in_flight_bytes: 24 << 10,
+        finish_ns: 640_120,
+        standing_ns: 97_000,
+        silent_ns: 0,
+        probes: 0,
+        probe_bytes: 0,
+        bases: vec![
+            base("read", "<=4k", 95_260),
+            base("read", "64k", 310_000),
+            base("write", "<=4k", 120_000),
+        ],
+    });
+    let mut far = path("nvme0c1n1", "optimized", &[]);
+    far.estimates = Some(Estimates { probes: 12, probe_bytes: 48 << 10, ..Estimates::default() });
+    let mut view = device(vec![near, far]);
+    view.iopolicy = "finish-time".into();
+    let tables = "
+Path       Rate          In flight  4 KiB read takes  Standing queue  Silent for  Probes
+---------  ------------  ---------  ----------------  --------------  ----------  ----------
+nvme0c0n1   231.3 MiB/s  24 KiB     640.1 us          97.0 us         -           0, 0 B
+nvme0c1n1  not measured     0 B            -                -         -           12, 48 KiB
+
+Path       Op     Latency without a queue, by size
+---------  -----  --------------------------------
+nvme0c0n1  read   <=4k 95.3 us, 64k 310.0 us
+           write  <=4k 120.0 us
+nvme0c1n1  read   -
+           write  -
+";
+    let printed = explain::text(&view, 0);
+    assert!(printed.ends_with(tables), "\n{printed}");
 }
 
 #[test]

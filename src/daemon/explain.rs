@@ -3,7 +3,9 @@
 
 use super::view::{HostView, PathView};
 use anabranch_host::explain as host;
-use anabranch_policy::{Affinity, AnaRank, Inputs, OpClass, Policy, Reason, SizeClass};
+use anabranch_policy::{
+    Affinity, AnaRank, FinishTimeReport, Inputs, OpClass, Policy, Reason, SizeClass,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -68,6 +70,64 @@ pub struct PathExplain {
     pub written_bytes: u64,
     /// What noted decisions found in flight on it.
     pub seen: Seen,
+    /// What `finish-time` knows of it now, while that is in force.
+    pub estimates: Option<Estimates>,
+}
+
+/// What `finish-time` knows of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimates {
+    /// What it delivers, 4 KiB for each command counted with the payload; 0: not measured.
+    pub rate_bytes_per_s: u64,
+    /// In flight, counted in the same way.
+    pub in_flight_bytes: u64,
+    /// How long a read of 4 KiB would take now; 0: not known.
+    pub finish_ns: u64,
+    /// How long the work takes that was always in flight of late.
+    pub standing_ns: u64,
+    /// For how long it has not answered although it should have.
+    pub silent_ns: u64,
+    /// Reads that were sent to look at it.
+    pub probes: u64,
+    /// Bytes that they asked for.
+    pub probe_bytes: u64,
+    /// Latency without a queue, where it is known.
+    pub bases: Vec<BaseLatency>,
+}
+
+/// Latency of one operation and size without a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BaseLatency {
+    /// `read` or `write`.
+    pub op: String,
+    /// The size class, by the largest size in it.
+    pub size: String,
+    /// How long.
+    pub base_ns: u64,
+}
+
+impl Estimates {
+    fn new(from: &FinishTimeReport) -> Estimates {
+        let ops = ["read", "write"].into_iter().zip(&from.base_ns);
+        let rows = ops.flat_map(|(op, row)| SizeClass::all().zip(row).map(move |at| (op, at)));
+        let known = rows.filter(|(_, (_, base_ns))| **base_ns > 0);
+        Estimates {
+            rate_bytes_per_s: if from.measured { from.rate_bytes_per_s } else { 0 },
+            in_flight_bytes: from.in_flight_bytes,
+            finish_ns: if from.measured { from.finish_ns } else { 0 },
+            standing_ns: from.standing_ns,
+            silent_ns: from.silent_ns,
+            probes: from.probes,
+            probe_bytes: from.probe_bytes,
+            bases: known
+                .map(|(op, (size, base_ns))| BaseLatency {
+                    op: op.to_owned(),
+                    size: size.name().to_owned(),
+                    base_ns: *base_ns,
+                })
+                .collect(),
+        }
+    }
 }
 
 /// How often a path was chosen for one reason by commands of one size.
@@ -221,6 +281,7 @@ impl PathExplain {
                 commands: from.seen.commands,
                 bytes: from.seen.bytes,
             },
+            estimates: from.finish_time.as_ref().map(Estimates::new),
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Inputs, OpClass, Policy, Reason, SizeClass};
+use anabranch_policy::{FinishTimeReport, Inputs, OpClass, Policy, Reason, SizeClass};
 use anabranch_proto::machine::{Time, WorkerId};
 
 /// One in how many choices is noted in full unless the attribute `explain_sample` says otherwise.
@@ -161,6 +161,8 @@ pub struct PathExplain {
     pub choices: Choices,
     /// What noted decisions found, all workers.
     pub seen: Seen,
+    /// What `finish-time` knows of it, while that is in force.
+    pub finish_time: Option<FinishTimeReport>,
 }
 
 /// One decision that was noted.

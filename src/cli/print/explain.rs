@@ -19,6 +19,10 @@ pub fn text(view: &ExplainView, asked: u32) -> String {
         text.push('\n');
         text.push_str(&why_table(view));
     }
+    if view.paths.iter().any(|path| path.estimates.is_some()) {
+        text.push('\n');
+        text.push_str(&estimates(view));
+    }
     if asked > 0 {
         text.push('\n');
         text.push_str(&samples(view));
@@ -136,6 +140,52 @@ fn why_table(view: &ExplainView) -> String {
     columns(&["Size", "Path", "Commands", "Of size", "Why", "Count", "Of path"], &rows)
 }
 
+/// What `finish-time` knows now: of each path, then of each operation and size without a queue.
+fn estimates(view: &ExplainView) -> String {
+    let known = || view.paths.iter().filter_map(|path| Some((path, path.estimates.as_ref()?)));
+    let time = |ns: u64| if ns == 0 { "-".to_owned() } else { latency_text(ns) };
+    let rows = known().map(|(path, of)| {
+        let rate = match of.rate_bytes_per_s {
+            0 => "not measured".to_owned(),
+            rate => mib_per_s(rate),
+        };
+        vec![
+            path.path.clone(),
+            rate,
+            size_text(of.in_flight_bytes),
+            time(of.finish_ns),
+            time(of.standing_ns),
+            time(of.silent_ns),
+            format!("{}, {}", of.probes, size_text(of.probe_bytes)),
+        ]
+    });
+    let head =
+        ["Path", "Rate", "In flight", "4 KiB read takes", "Standing queue", "Silent for", "Probes"];
+    let rows = rightwards(&[1, 2, 3, 4, 5], rows.collect());
+    let mut text = columns(&head, &rows);
+    let mut rows = Vec::new();
+    for (path, of) in known() {
+        for (at, op) in ["read", "write"].into_iter().enumerate() {
+            let bases = of.bases.iter().filter(|base| base.op == op);
+            let bases = bases.map(|base| format!("{} {}", base.size, latency_text(base.base_ns)));
+            let bases: Vec<String> = bases.collect();
+            rows.push(vec![
+                if at == 0 { path.path.clone() } else { String::new() },
+                op.to_owned(),
+                if bases.is_empty() { "-".to_owned() } else { bases.join(", ") },
+            ]);
+        }
+    }
+    text.push('\n');
+    text.push_str(&columns(&["Path", "Op", "Latency without a queue, by size"], &rows));
+    text
+}
+
+fn mib_per_s(bytes_per_s: u64) -> String {
+    let tenths = u128::from(bytes_per_s) * 10 / (1 << 20);
+    format!("{}.{} MiB/s", tenths / 10, tenths % 10)
+}
+
 fn samples(view: &ExplainView) -> String {
     let every = match view.explain_sample {
         0 => format!("none is noted: 'anabranch set {} explain_sample 64'", view.device),
@@ -205,10 +255,7 @@ fn input(name: &str, value: &Value) -> String {
         "base_ns" if number == 0 => "base latency not known".to_owned(),
         "base_ns" => format!("{} without a queue", latency_text(number)),
         "rate_bytes_per_s" if number == 0 => "rate not known".to_owned(),
-        "rate_bytes_per_s" => {
-            let tenths = u128::from(number) * 10 / (1 << 20);
-            format!("rate {}.{} MiB/s", tenths / 10, tenths % 10)
-        }
+        "rate_bytes_per_s" => format!("rate {}", mib_per_s(number)),
         _ => {
             let words = name.replace('_', " ");
             match words.strip_suffix(" ns") {

@@ -14,6 +14,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use anabranch_policy::{FinishTimeReport, Policy};
 use anabranch_proto::machine::WorkerId;
 
 type Names = BTreeMap<ControllerId, Arc<str>>;
@@ -38,7 +39,10 @@ impl Control {
             names.insert(path.controller, name.clone());
             let PathChoices { choices, seen } = sum(got, path.controller);
             let usable = Condition::of(head, path, &self.controllers).usable();
-            PathExplain { name, usable, choices, seen }
+            let finish_time = of_path(got, id, path.controller);
+            let in_force = subsystem.parameters.policy == Policy::FinishTime;
+            let finish_time = finish_time.filter(|_| in_force);
+            PathExplain { name, usable, choices, seen, finish_time }
         });
         let paths = paths.collect();
         let explained = got.iter().filter_map(|(_, stats)| stats.explain.as_ref());
@@ -96,6 +100,17 @@ impl Control {
         };
         Arc::from(name)
     }
+}
+
+/// What `finish-time` knows: all workers share it, so what one has said is all.
+fn of_path(
+    got: &[(WorkerId, ShardStats)],
+    head: HeadId,
+    path: ControllerId,
+) -> Option<FinishTimeReport> {
+    let paths = got.iter().flat_map(|(_, stats)| &stats.paths);
+    let mut known = paths.filter(|known| known.head == head && known.controller == path);
+    known.find_map(|known| known.finish_time.as_deref().copied())
 }
 
 fn sum(got: &[(WorkerId, ShardStats)], path: ControllerId) -> PathChoices {

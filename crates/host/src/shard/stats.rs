@@ -311,6 +311,8 @@ impl Shard {
             parameters.policy == Policy::Numa && head.selector.numa_path() == Some(index);
         if detail == Detail::Measured {
             stats.latency = Some(Box::new(latency_report(parameters, path.load())));
+        }
+        if detail == Detail::Measured || detail == Detail::Explain(entry.head) {
             stats.finish_time = Some(Box::new(finish_time_report(path.load(), now.ns())));
         }
     }

@@ -463,3 +463,17 @@ fn a_queue_pair_that_is_full_carries_no_probe() {
     rig.run(SECOND);
     rig.finish();
 }
+
+#[test]
+fn explain_tells_what_is_believed_while_the_policy_is_in_force() {
+    let mut rig = far();
+    load(&mut rig, WRITE, 4000);
+    rig.run(SECOND);
+    let probes = rig.path(1).probes;
+    let told = explain(&mut rig).paths[1].finish_time.expect("it is in force");
+    assert!(told.measured && told.finish_ns > 20_000_000, "{told:?}");
+    assert_eq!((told.probes, told.in_flight_bytes), (probes, 0));
+    rig.set("nvme-subsys0", "iopolicy", "numa");
+    assert!(explain(&mut rig).paths.iter().all(|path| path.finish_time.is_none()));
+    rig.finish();
+}
