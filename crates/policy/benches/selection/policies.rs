@@ -130,31 +130,32 @@ pub(crate) fn run() {
 }
 
 fn print(line: &Line, bare: Option<Summary>, table: &mut Table, missed: &mut Vec<String>) {
-    let (select_bar, command_bar) = (bars::select_ns(line.paths), bars::command_ns(line.paths));
+    let bars = bars::of(line.policy, line.paths);
     let (select, command) = (line.select.summary(), line.command.summary());
-    let explained = line.explained.summary();
-    let held = bars::holds(line.policy);
-    for (what, measured, bar) in
-        [("select", select, select_bar), ("command with explain", explained, command_bar)]
-    {
-        let above = measured.filter(|measured| held && measured.median > bar);
-        if let Some(measured) = above {
+    let (explained, two) = (line.explained.summary(), line.two.summary());
+    let two_bar = bars.two_workers.zip(command).map(|(times, one)| times * one.median);
+    for (what, measured, bar) in [
+        ("select", select, bars.select_ns),
+        ("command with explain", explained, bars.command_ns),
+        ("two workers", two, two_bar),
+    ] {
+        if let Some((measured, bar)) = measured.zip(bar).filter(|(is, bar)| is.median > *bar) {
             let (name, paths) = (&line.name, line.paths);
-            missed.push(format!("{name}, {paths} paths, {what}: {measured} > {bar}"));
+            missed.push(format!("{name}, {paths} paths, {what}: {measured} > {bar:.0}"));
         }
     }
-    let bar = |ns: f64| if held { format!("<= {ns}") } else { String::new() };
+    let bar = |ns: Option<f64>| ns.map_or_else(String::new, |ns| format!("<= {ns}"));
     let ratio = command.zip(bare).map(|(command, bare)| command.median / bare.median);
     table.line([
         line.name.clone(),
         line.paths.to_string(),
         shown(select),
-        bar(select_bar),
+        bar(bars.select_ns),
         shown(command),
         shown(explained),
-        bar(command_bar),
+        bar(bars.command_ns),
         ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}")),
-        shown(line.two.summary()),
+        shown(two),
     ]);
 }
 

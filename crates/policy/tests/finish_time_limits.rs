@@ -1,0 +1,150 @@
+//! `finish-time` at the limits of its numbers, and what it does not learn.
+
+mod support;
+
+use anabranch_policy::{
+    Charge, FinishTimeReport, OpClass, Parameters, Policy, Sampled, Selector, finish,
+    finish_time_report, rejoined, reset_statistics, sample, start, start_probe,
+};
+use support::{Path, Random, paths};
+
+const HOUR: u64 = 3_600_000_000_000;
+const TIMES: [u64; 9] =
+    [0, 1, u32::MAX as u64, 1 << 32, HOUR, 1 << 52, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+const SIZES: [u32; 8] = [0, 1, 511, 512, 4096, 1 << 20, u32::MAX - 1, u32::MAX];
+
+fn parameters() -> Parameters {
+    Parameters::of(Policy::FinishTime)
+}
+
+fn report(path: &Path, now_ns: u64) -> FinishTimeReport {
+    finish_time_report(path.load(), now_ns)
+}
+
+/// Ends what was charged, well.
+fn end(path: &Path, charge: Charge, now_ns: u64) -> Sampled {
+    finish(charge, path.load());
+    sample(&parameters(), charge, path.load(), 2, now_ns)
+}
+
+#[test]
+fn any_number_at_any_time_is_survived() {
+    let mut random = Random::seeded();
+    for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+        let table = paths("ooo");
+        let mut selector = Selector::new();
+        let mut flying: Vec<(usize, Charge)> = Vec::new();
+        for _ in 0..if cfg!(miri) { 60 } else { 600 } {
+            let now_ns = match random.below(3) {
+                0 => TIMES[random.below(TIMES.len())],
+                1 => random.next(),
+                _ => random.next() % (10 * HOUR),
+            };
+            let bytes = SIZES[random.below(SIZES.len())];
+            match random.below(8) {
+                0..4 => {
+                    let op = OpClass::ALL[random.below(3)];
+                    let choice = selector.select(&parameters(), &table, op, bytes, now_ns);
+                    let index = choice.expect("all are usable").index;
+                    let load = table[index].load();
+                    flying.push((index, start(&parameters(), load, op, bytes, now_ns)));
+                    if let Some(probe) = selector.take_probe() {
+                        let charge = start_probe(table[probe].load(), bytes, now_ns);
+                        flying.push((probe, charge));
+                    }
+                }
+                4..7 if !flying.is_empty() => {
+                    let (index, charge) = flying.swap_remove(random.below(flying.len()));
+                    end(&table[index], charge, now_ns);
+                }
+                _ => {
+                    let path = &table[random.below(3)];
+                    report(path, now_ns);
+                    match random.below(20) {
+                        0 => rejoined(&parameters(), path.load()),
+                        1 => reset_statistics(path.load()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        for (index, charge) in flying {
+            finish(charge, table[index].load());
+        }
+        assert!(table.iter().all(Path::is_idle));
+    }
+}
+
+#[test]
+fn many_huge_commands_in_flight_do_not_overflow() {
+    let table = paths("oo");
+    let mut selector = Selector::new();
+    let count = if cfg!(miri) { 100 } else { 5000 };
+    let mut flying = Vec::new();
+    for now_ns in 0..count {
+        let choice = selector.select(&parameters(), &table, OpClass::Write, u32::MAX, now_ns);
+        let index = choice.expect("a path").index;
+        let charge = start(&parameters(), table[index].load(), OpClass::Write, u32::MAX, now_ns);
+        flying.push((index, charge));
+    }
+    let in_flight: u64 = table.iter().map(|path| report(path, count).in_flight_bytes).sum();
+    assert!(in_flight >= count * u64::from(u32::MAX));
+    for (place, (index, charge)) in flying.into_iter().enumerate() {
+        end(&table[index], charge, u64::MAX / 5000 * place as u64);
+        selector.select(&parameters(), &table, OpClass::Read, u32::MAX, u64::MAX);
+    }
+    assert!(table.iter().all(Path::is_idle));
+}
+
+#[test]
+fn what_fails_teaches_nothing() {
+    let table = paths("o");
+    let path = &table[0];
+    let began = |now_ns| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
+    for round in 0..10 {
+        let charge = began(round * 1_000_000);
+        assert_eq!(end(path, charge, round * 1_000_000 + 80_000), Sampled::Taken);
+    }
+    let known = report(path, 20_000_000);
+    assert!(known.measured && known.base_ns[0][0] == 80_000);
+    for round in 0..100 {
+        // At once, and after seconds.
+        finish(began(10_000_000 + round), path.load());
+    }
+    assert_eq!(report(path, 20_000_000), known);
+    // A failed probe counts as one, and that is all.
+    finish(start_probe(path.load(), 4096, 20_000_000), path.load());
+    let failed = FinishTimeReport { probes: 1, probe_bytes: 4096, ..known };
+    assert_eq!(report(path, 20_000_000), failed);
+}
+
+#[test]
+fn a_probe_is_charged_as_a_read_and_returned_like_any_command() {
+    let table = paths("o");
+    let path = &table[0];
+    let charge = start_probe(path.load(), 65_536, 5);
+    assert_eq!((charge.op(), charge.is_probe(), charge.bytes()), (OpClass::Read, true, 65_536));
+    assert!(!path.is_idle());
+    assert_eq!(end(path, charge, 100_005), Sampled::Taken);
+    assert!(path.is_idle());
+    let report = report(path, 100_005);
+    assert_eq!(report.base_ns[0].iter().max(), Some(&100_000));
+    assert_eq!(report.base_ns[1], [0; 8], "nothing about writes");
+}
+
+#[test]
+fn a_path_that_rejoins_is_measured_anew_and_keeps_its_books() {
+    let table = paths("o");
+    let path = &table[0];
+    let before = start(&parameters(), path.load(), OpClass::Read, 4096, 0);
+    let other = start(&parameters(), path.load(), OpClass::Read, 4096, 0);
+    end(path, other, 50_000);
+    assert!(report(path, 60_000).measured);
+    rejoined(&parameters(), path.load());
+    rejoined(&parameters(), path.load());
+    let forgotten = report(path, 60_000);
+    assert!(!forgotten.measured && forgotten.base_ns == [[0; 8]; 2]);
+    assert_eq!(forgotten.in_flight_bytes, 8192);
+    finish(before, path.load());
+    assert!(path.is_idle());
+}
