@@ -21,5 +21,24 @@ it.
 
 TEXT
   "$evaluate" --library --own-length --seeds "$seeds"
+  cat <<TEXT
+
+## Made to break it
+
+[Scenarios](../../crates/lab/tests/nasty) in which what was learned is wrong, or nothing can be learned;
+read as the table above.
+
+TEXT
+  "$evaluate" --own-length crates/lab/tests/nasty/*.toml | sed -n '/^| row | limit/,$p'
+  cat <<TEXT
+
+## What its parts are worth
+
+Without spill (\`finish_time_tail\`), without probes (\`finish_time_probes\`), without both, over the
+library; read as the table above.
+
+TEXT
+  parts=finish-time,finish-time/no-spill,finish-time/no-probes,finish-time/neither
+  "$evaluate" --library --policies "$parts" | sed -n '/^| row | limit/,$p'
 } >"$page.new"
 mv "$page.new" "$page"

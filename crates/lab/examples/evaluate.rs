@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! evaluate [--library] [--seeds A..B] [SCENARIO…]      what runs; A to B, both included
-//!          [--candidate POLICY] [--policies A,B]       finish-time; all
+//!          [--candidate POLICY] [--policies A,B]       finish-time; all, or with finish-time/no-spill,
+//!                                                      /no-probes, /neither
 //!          [--runs N] [--threads N] [--own-length]     1; all cores; else short without changes
 //!          [--baseline FILE] [--json FILE]             outcomes of the others are kept in FILE
 //! evaluate --print SEED                                a random scenario as a file

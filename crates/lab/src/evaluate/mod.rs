@@ -27,7 +27,7 @@ pub use kind::Kind;
 pub use outcome::{Adapted, Outcome};
 pub use page::page;
 pub use row::{Row, TAIL_PER_MILLE, THROUGHPUT_PPM};
-pub use run::{Options, evaluate, variants};
+pub use run::{Options, ablations, evaluate, variants};
 pub use scenarios::{Length, library, named, random};
 
 use serde::Serialize;

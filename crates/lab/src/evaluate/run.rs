@@ -6,14 +6,15 @@ use crate::light;
 use crate::limit::{Bound, limit_of_window};
 use crate::scenario::{Arrival, Problem, Scenario, Variant, standard_variants};
 use crate::spread::spread;
-use anabranch_policy::Policy;
+use anabranch_policy::{FinishTimeParameters, Policy};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The policy that the page is about: it runs always, whatever the baseline has.
     pub candidate: String,
-    /// The variants that are compared; empty is all standard ones. The candidate is always one.
+    /// The variants that are compared, [`ablations`] with them; empty is all standard ones. The
+    /// candidate is always one.
     pub policies: Vec<String>,
     /// Runs of each cell, with the seeds 1, 2 …
     pub runs: u32,
@@ -26,6 +27,22 @@ pub struct Options {
 pub fn variants() -> Vec<String> {
     let names = Policy::ALL.map(|policy| policy.name().to_owned());
     names.into_iter().chain(["service-time tuned".to_owned()]).collect()
+}
+
+/// `finish-time` without one of its parts: what is the part worth? To be asked for by name.
+const ABLATIONS: [(&str, FinishTimeParameters); 3] = {
+    let whole = FinishTimeParameters { tail: false, compete: false, probes: true };
+    [
+        ("finish-time/no-spill", FinishTimeParameters { tail: true, ..whole }),
+        ("finish-time/no-probes", FinishTimeParameters { probes: false, ..whole }),
+        ("finish-time/neither", FinishTimeParameters { tail: true, probes: false, ..whole }),
+    ]
+};
+
+/// The names of what else can be compared: `finish-time` without a part of it.
+#[must_use]
+pub fn ablations() -> Vec<String> {
+    ABLATIONS.map(|(name, _)| name.to_owned()).to_vec()
 }
 
 /// Runs every chosen policy in every scenario, except what the baseline has, and adds to the
@@ -97,11 +114,12 @@ fn row(scenario: &Scenario, variant: &Variant, outcomes: Vec<Outcome>) -> Row {
 
 /// The names of the policies that are compared, the candidate among them.
 fn chosen(options: &Options) -> Result<Vec<String>, Problem> {
-    let known = variants();
+    let mut known = variants();
     let mut asked = options.policies.clone();
     if asked.is_empty() {
         asked.clone_from(&known);
     }
+    known.extend(ablations());
     if !asked.contains(&options.candidate) {
         asked.push(options.candidate.clone());
     }
@@ -117,6 +135,12 @@ fn chosen(options: &Options) -> Result<Vec<String>, Problem> {
 /// Standard variants of these names, with the length that the scenario has.
 fn of_names(scenario: &Scenario, names: &[String]) -> Vec<Variant> {
     let mut all = standard_variants(&scenario.paths, &scenario.run);
+    all.extend(ABLATIONS.map(|(name, finish_time)| {
+        let mut variant = Variant::plain(Policy::FinishTime, scenario.paths.len());
+        name.clone_into(&mut variant.name);
+        variant.parameters.finish_time = finish_time;
+        variant
+    }));
     let place = |variant: &Variant| names.iter().position(|name| *name == variant.name);
     all.retain(|variant| place(variant).is_some());
     all.sort_by_key(place);
