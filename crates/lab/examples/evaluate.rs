@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! evaluate [--library] [--seeds A..B] [SCENARIO…]      what runs; A to B, both included
-//!          [--candidate POLICY] [--policies A,B]       finish-time; all, or with finish-time/no-spill,
-//!                                                      /no-probes, /neither
+//!          [--candidate POLICY] [--policies A,B]       finish-time; all, others by name
+//!                      finish-time/no-spill, finish-time/no-probes, finish-time/neither
 //!          [--runs N] [--threads N] [--own-length]     1; all cores; else short without changes
 //!          [--baseline FILE] [--json FILE]             outcomes of the others are kept in FILE
 //! evaluate --print SEED                                a random scenario as a file
