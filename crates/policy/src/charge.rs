@@ -170,6 +170,7 @@ pub fn start(
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
         Counted::Work | Counted::Probe => {
+            load.workers[usize::from(load.worker)].worker().started_alone();
             flight = load.shared.forecast().started(units(bytes), now_ns);
         }
     }
@@ -179,6 +180,7 @@ pub fn start(
 /// Charges a probe of `finish-time`.
 #[inline]
 pub(crate) fn of_probe(load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
+    load.workers[usize::from(load.worker)].worker().started_alone();
     let flight = load.shared.forecast().started(units(bytes), now_ns);
     let (op, counted) = (OpClass::Read, Counted::Probe);
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
@@ -196,6 +198,9 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
         Counted::QueuePair => load.workers[usize::from(charge.queue)].queue().ended(),
         Counted::Worker => load.workers[usize::from(load.worker)].worker().ended_alone(),
         Counted::Bytes => load.controller.bytes_ended(charge.bytes),
-        Counted::Work | Counted::Probe => load.shared.forecast().ended(units(charge.bytes)),
+        Counted::Work | Counted::Probe => {
+            load.workers[usize::from(load.worker)].worker().ended_alone();
+            load.shared.forecast().ended(units(charge.bytes));
+        }
     }
 }

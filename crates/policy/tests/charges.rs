@@ -137,7 +137,7 @@ fn q2_a_policy_writes_only_the_counter_that_it_reads() {
         (Parameters::of(Policy::ServiceTime), &["bytes"]),
         (Parameters::of(Policy::QueueLength), &["path"]),
         (Parameters::of(Policy::HistoricalServiceTime), &["path"]),
-        (Parameters::of(Policy::FinishTime), &["work"]),
+        (Parameters::of(Policy::FinishTime), &["work", "worker"]),
     ] {
         let path = &paths("o")[0];
         let charge = start(&parameters, path.load(), OpClass::Write, 512, 0);

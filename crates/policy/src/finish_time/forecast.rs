@@ -102,7 +102,7 @@ pub(super) struct Row {
 #[repr(align(128))]
 pub(crate) struct Forecast {
     /// Units in flight.
-    pub(super) work: AtomicU64,
+    work: AtomicU64,
     /// The last completion, or when the first command went to the idle path, ns.
     pub(super) busy_ns: Moment,
     /// When the present window of [`Forecast::least_work`] began, ns.

@@ -6,6 +6,8 @@ use super::unit::{ms, time_ns, units};
 use super::{FinishTimeParameters, STALE_MS};
 use crate::{AnaRank, AsCandidate, Candidate, Choice, OpClass, Reason, Selector, SizeClass};
 
+/// Predictions that differ by less than this part are equal, as a shift.
+const BAND_SHIFT: u32 = 3;
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
 /// times as long.
 const SPILL_FACTOR: u64 = 32;
@@ -39,6 +41,21 @@ struct Best {
     index: usize,
     rank: AnaRank,
     cost: u64,
+    /// Of this worker in flight there.
+    own: u32,
+}
+
+impl Best {
+    /// Times that hardly differ are equal: then the one with less in flight. (What limits several
+    /// paths together gives each of them the rate of its share, and any share would stay.)
+    #[inline]
+    fn is_before(self, other: Best) -> bool {
+        let band = self.cost.min(other.cost) >> BAND_SHIFT;
+        if self.own != other.own && self.cost.abs_diff(other.cost) <= band {
+            return self.own < other.own;
+        }
+        self.cost < other.cost
+    }
 }
 
 pub(crate) fn select<P: AsCandidate>(
@@ -93,9 +110,12 @@ fn scan<P: AsCandidate>(
             if best.is_some_and(|best| best.rank < rank) {
                 continue;
             }
-            let cost = cost(parameters, path.load.shared.forecast(), incoming);
-            if best.is_none_or(|best| rank < best.rank || cost < best.cost) {
-                best = Some(Best { index: first + offset, rank, cost });
+            let forecast = path.load.shared.forecast();
+            let cost = cost(parameters, forecast, forecast.work(), incoming);
+            let own = path.load.workers[usize::from(path.load.worker)].worker_active();
+            let found = Best { index: first + offset, rank, cost, own };
+            if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
+                best = Some(found);
             }
         }
     }
@@ -104,8 +124,12 @@ fn scan<P: AsCandidate>(
 
 /// When the command would be finished there, ns from now.
 #[inline]
-fn cost(parameters: FinishTimeParameters, forecast: &Forecast, incoming: Incoming) -> u64 {
-    let work = forecast.work();
+fn cost(
+    parameters: FinishTimeParameters,
+    forecast: &Forecast,
+    work: u64,
+    incoming: Incoming,
+) -> u64 {
     let finish = finish_ns(forecast, work, incoming);
     if finish == UNKNOWN {
         return if work == 0 && !parameters.probes { 0 } else { UNKNOWN + work };
@@ -161,7 +185,7 @@ fn spill<P: AsCandidate>(
             continue;
         }
         let forecast = path.load.shared.forecast();
-        let cost = cost(parameters, forecast, incoming);
+        let cost = cost(parameters, forecast, forecast.work(), incoming);
         if cost < least && has_room(forecast, incoming) {
             (least, found) = (cost, Some(index));
         }
