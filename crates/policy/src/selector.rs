@@ -26,8 +26,8 @@ pub struct Selector {
     pub(crate) recency: Recency,
     /// Selections of `io-affinity` while this worker had no path of its own.
     pub(crate) affinity_misses: u64,
-    /// What may be spent on probes of `finish-time`.
-    pub(crate) probing: finish_time::Probing,
+    /// What `finish-time` knows of the load, and may spend on probes.
+    pub(crate) recent: finish_time::Recent,
     /// Under which policy `cached` was written.
     policy: Option<Policy>,
 }
@@ -42,7 +42,7 @@ impl Selector {
             turns: latency::Turns::new(),
             recency: Recency::new(),
             affinity_misses: 0,
-            probing: finish_time::Probing::new(),
+            recent: finish_time::Recent::new(),
             policy: None,
         }
     }
@@ -94,7 +94,7 @@ impl Selector {
     /// [`probes`](crate::FinishTimeParameters::probes) off.
     #[inline]
     pub fn take_probe(&mut self) -> Option<usize> {
-        self.probing.take().map(|path| path as usize)
+        self.recent.take().map(|path| path as usize)
     }
 
     /// A command failed over from this path, or the path lost its state: it is not remembered.
@@ -124,7 +124,7 @@ impl Selector {
             other => other,
         };
         self.turns.path_removed(index);
-        self.probing.forget();
+        self.recent.forget();
     }
 
     /// The path that this worker is bound to under `numa` (for the attribute `numa_nodes`), `None`

@@ -21,6 +21,7 @@ pub(crate) const ALL: &[(&str, Figure)] = &[
     ("queue-length", queue_length),
     ("historical-service-time", historical_service_time),
     ("io-affinity", io_affinity),
+    ("finish-time", finish_time),
 ];
 
 const NAMES: [char; 4] = ['A', 'B', 'C', 'D'];
@@ -382,6 +383,73 @@ fn expected(parameters: &Parameters, path: &Path, now_ns: u64) -> String {
     let ms = |ns: u64| format!("{}.{:02}", ns / 1_000_000, ns / 10_000 % 100);
     let product = (1 + u64::from(commands)) * history_ns;
     format!("(1+{commands}) * {} = {} ms", ms(history_ns), ms(product))
+}
+
+/// Six reads of 64 KiB always in flight on two links of 4:1, the slow one of which slows down.
+fn finish_time() -> String {
+    const BYTES: u32 = 64 << 10;
+    const IN_FLIGHT: usize = 6;
+    /// What a read takes on the link, per path: 400 and 100 MiB/s.
+    const SERVICE_NS: [u64; 2] = [156_250, 625_000];
+    /// From this command on the first link has a quarter of its rate.
+    const SLOWS_AT: usize = 400;
+    const STRETCHES: [(usize, usize, &str); 3] = [
+        (0, 8, "nothing is known"),
+        (300, 10, "after 300 reads"),
+        (SLOWS_AT, 12, "A slows to a quarter"),
+    ];
+    let parameters = Parameters::of(Policy::FinishTime);
+    let table = paths("oo");
+    let mut selector = Selector::new();
+    let mut queues: [VecDeque<(u64, Charge)>; 2] = Default::default();
+    let mut free_ns = [0; 2];
+    let mut now_ns = 1;
+    let mut out = String::new();
+    let last = STRETCHES.iter().map(|stretch| stretch.0 + stretch.1).max().unwrap_or(0);
+    for command in 0..last {
+        if command >= IN_FLIGHT {
+            let end = |path: &usize| queues[*path].front().map_or(u64::MAX, |&(end, _)| end);
+            let path = [0, 1].into_iter().min_by_key(end).expect("two paths");
+            let (end, charge) = queues[path].pop_front().expect("a command in flight");
+            now_ns = end;
+            finish(charge, table[path].load());
+            sample(&parameters, charge, table[path].load(), table.len(), now_ns);
+        }
+        let seen = [0, 1].map(|path: usize| predicted(&parameters, &table[path], BYTES, now_ns));
+        let choice = selector.select(&parameters, &table, OpClass::Read, BYTES, now_ns);
+        let choice = choice.expect("a path");
+        let to = choice.index;
+        let charge = start(&parameters, table[to].load(), OpClass::Read, BYTES, now_ns);
+        let slower = if to == 0 && command >= SLOWS_AT { 4 } else { 1 };
+        free_ns[to] = free_ns[to].max(now_ns) + SERVICE_NS[to] * slower;
+        queues[to].push_back((free_ns[to], charge));
+        for (first, count, title) in STRETCHES {
+            if command == first {
+                let gap = if command == 0 { "" } else { "\n" };
+                let _ = writeln!(out, "{gap}{title}");
+                line(&mut out, &format!("{:<11}{:<30}{:<30}{:<9}why", "time", "A", "B", "goes to"));
+            }
+            if (first..first + count).contains(&command) {
+                let time = format!("{}.{:02} ms", now_ns / 1_000_000, now_ns / 10_000 % 100);
+                let (name, why) = (NAMES[to], choice.reason);
+                line(&mut out, &format!("{time:<11}{:<30}{:<30}{name:<9}{why}", seen[0], seen[1]));
+            }
+        }
+    }
+    out
+}
+
+/// What `finish-time` compares, with what it comes from.
+fn predicted(parameters: &Parameters, path: &Path, bytes: u32, now_ns: u64) -> String {
+    let inputs = inputs(parameters, path.candidate(), OpClass::Read, bytes, now_ns);
+    let finish_ns = inputs.finish_ns.expect("this policy predicts");
+    let in_flight = inputs.bytes.expect("and counts bytes") >> 10;
+    if finish_ns == 0 {
+        return format!("? ({in_flight} KiB)");
+    }
+    let rate = inputs.rate_kib_per_s.expect("and knows a rate") >> 10;
+    let ms = format!("{}.{:02}", finish_ns / 1_000_000, finish_ns / 10_000 % 100);
+    format!("{ms} ms ({in_flight} KiB, {rate} MiB/s)")
 }
 
 /// Four workers on two nodes, a mask per path.

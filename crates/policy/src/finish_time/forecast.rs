@@ -4,17 +4,14 @@ use super::unit;
 use crate::{OpClass, SizeClass};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Octaves of work in flight that have a row of their own.
-const OCTAVES: usize = 24;
-/// Work below this log has the first row: the smallest command alone is 16 units.
-const FIRST_OCTAVE: u32 = 3;
-
 /// A number that is read and written by all workers. Two that write it in the same instant lose one
 /// of the two: it is an average, or a time that both know.
 #[derive(Debug, Default)]
 pub(super) struct Word(AtomicU32);
 
 impl Word {
+    pub(super) const MAX: u32 = u32::MAX;
+
     const fn new() -> Word {
         Word(AtomicU32::new(0))
     }
@@ -88,15 +85,6 @@ impl Base {
     }
 }
 
-/// What latency went with how much work in flight.
-#[derive(Debug, Default)]
-pub(super) struct Row {
-    /// Mean latency, ns; 0 when there was none.
-    pub(super) latency: Word,
-    /// Mean work in flight when those commands were started, units.
-    pub(super) work: Word,
-}
-
 /// The state of one path.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -105,15 +93,20 @@ pub(crate) struct Forecast {
     work: AtomicU64,
     /// The last completion, or when the first command went to the idle path, ns.
     pub(super) busy_ns: Moment,
-    /// When the present window of [`Forecast::least_work`] began, ns.
+    /// When the present window of [`Forecast::least_wait`] began, ns.
     pub(super) window_ns: Moment,
     /// Units delivered, modulo 2^32.
     pub(super) delivered: Word,
-    /// The least work in flight during the last and the present window, units.
-    pub(super) least_work: [Word; 2],
+    /// The least that a command took beyond the base latency of its kind, in the last and the present
+    /// window, ns; the largest number when there was none.
+    pub(super) least_wait: [Word; 2],
     /// Nanoseconds per unit at the measured rate, with [`unit::RATE_SHIFT`] fraction bits; 0: not
     /// measured.
     pub(super) pace: Word,
+    /// A queue was seen at this pace.
+    pub(super) proven: Word,
+    /// When a command ended here last, ms.
+    pub(super) heard_ms: Word,
     /// Mean unqueued latency of what is done at present, ns.
     pub(super) base: Word,
     /// The longest of late, ns.
@@ -128,7 +121,6 @@ pub(crate) struct Forecast {
     pub(super) probe_bytes: AtomicU64,
     /// Reads, then writes.
     bases: [[Base; SizeClass::COUNT]; 2],
-    rows: [Row; OCTAVES],
 }
 
 const _: () = assert!(size_of::<Forecast>() <= 1024);
@@ -140,8 +132,10 @@ impl Forecast {
             busy_ns: Moment::new(),
             window_ns: Moment::new(),
             delivered: Word::new(),
-            least_work: [Word::new(), Word::new()],
+            least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
             pace: Word::new(),
+            proven: Word::new(),
+            heard_ms: Word::new(),
             base: Word::new(),
             longest: Word::new(),
             least_ms: Word::new(),
@@ -150,7 +144,6 @@ impl Forecast {
             probes: AtomicU64::new(0),
             probe_bytes: AtomicU64::new(0),
             bases: [const { [const { Base::new() }; SizeClass::COUNT] }; 2],
-            rows: [const { Row { latency: Word::new(), work: Word::new() } }; OCTAVES],
         }
     }
 
@@ -168,18 +161,6 @@ impl Forecast {
     #[inline]
     pub(super) fn of(&self, op: OpClass, class: SizeClass) -> &Base {
         &self.bases[usize::from(op != OpClass::Read)][class.index()]
-    }
-
-    /// The row of so much work in flight.
-    #[inline]
-    pub(super) fn row(&self, work: u64) -> usize {
-        let octave = work.checked_ilog2().unwrap_or(0).saturating_sub(FIRST_OCTAVE) as usize;
-        octave.min(OCTAVES - 1)
-    }
-
-    #[inline]
-    pub(super) fn rows(&self) -> &[Row; OCTAVES] {
-        &self.rows
     }
 
     /// The unqueued latency of such a command, ns; what is not known is taken from the nearest size,
@@ -216,7 +197,7 @@ impl Forecast {
 
     /// Forgets everything but what is in flight and the counters.
     pub(crate) fn reset(&self) {
-        let words = [&self.pace, &self.base, &self.longest, &self.answered_ms];
+        let words = [&self.pace, &self.proven, &self.base, &self.longest, &self.answered_ms];
         words.into_iter().for_each(|word| word.set(0));
         for base in self.bases.iter().flatten() {
             base.latency.set(0);
@@ -224,10 +205,12 @@ impl Forecast {
             base.gap_ms.set(0);
             base.seen_ms.set(0);
         }
-        for row in &self.rows {
-            row.latency.set(0);
-            row.work.set(0);
-        }
+    }
+
+    /// How long a window of [`Forecast::least_wait`] is, ns.
+    #[inline]
+    pub(super) fn window(&self) -> u64 {
+        (2 * u64::from(self.base.get())).max(unit::SHORTEST_WINDOW_NS)
     }
 
     /// A command of `units` was started; gives back the units in flight with it.
@@ -238,11 +221,10 @@ impl Forecast {
             self.busy_ns.set(now_ns);
         }
         let work = u32::try_from(before + u64::from(units)).unwrap_or(u32::MAX);
-        let window = u64::from(self.base.get()).saturating_mul(2).max(unit::SHORTEST_WINDOW_NS);
-        if self.window_ns.age_ns(now_ns) > window {
+        if self.window_ns.age_ns(now_ns) > self.window() || self.window_ns.get() > now_ns {
             self.window_ns.set(now_ns);
-            self.least_work[0].set(self.least_work[1].get());
-            self.least_work[1].set(work);
+            self.least_wait[0].set(self.least_wait[1].get());
+            self.least_wait[1].set(Word::MAX);
         }
         let idle_ns = self.busy_ns.age_ns(now_ns).min(u64::from(u32::MAX));
         // Cut to what fits.

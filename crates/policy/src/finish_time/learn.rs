@@ -1,6 +1,6 @@
 //! What completions teach.
 
-use super::forecast::{Base, Flight, Forecast, Row};
+use super::forecast::{Base, Flight, Forecast};
 use super::unit::{RATE_SHIFT, ms, time_ns, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
@@ -12,7 +12,7 @@ const SILENCE_FACTOR: u64 = 8;
 /// A command that finds the path unused for so long looks at it anew, ms.
 const LOOK_MS: u32 = 5;
 /// The windows of the least latency, ms.
-const LEAST_WINDOW_MS: u32 = 1000;
+const LEAST_WINDOW_MS: u32 = 100;
 /// One sample counts as at most this many times what is known.
 const OUTLIER: u64 = 64;
 
@@ -23,26 +23,27 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let forecast = load.shared.forecast();
     let units = units(charge.bytes());
     let latency_ns = charge.elapsed_ns(now_ns);
-    let left = word(forecast.work());
-    if left < forecast.least_work[1].get() {
-        forecast.least_work[1].set(left);
-    }
+    let left = forecast.work();
     let delivered = forecast.delivered.get().wrapping_add(units);
     forecast.delivered.set(delivered);
     let quiet_ns = forecast.busy_ns.age_ns(now_ns);
     forecast.busy_ns.set(now_ns);
+    forecast.heard_ms.set(ms(now_ns));
     if charge.is_probe() {
         forecast.answered_ms.set(ms(now_ns));
     }
     let pace = forecast.pace.get();
     if quiet_ns > SILENCE_NS && pace != 0 {
-        let expected = time_ns(u64::from(left) + u64::from(units), pace);
+        let expected = time_ns(left.saturating_add(u64::from(units)), pace);
         let expected = expected.max(u64::from(forecast.longest.get()));
         if quiet_ns > expected.saturating_mul(SILENCE_FACTOR) {
             forecast.reset();
             forecast.reset_ns.set(now_ns);
             return Sampled::TooLong;
         }
+    }
+    if forecast.reset_ns.get() > now_ns {
+        forecast.reset_ns.set(now_ns);
     }
     if charge.start_ns() < forecast.reset_ns.get() || charge.op() == OpClass::Other {
         return Sampled::Nothing;
@@ -51,7 +52,11 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let done = delivered.wrapping_sub(flight.delivered).max(1);
     let rate = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done);
     let unqueued = learn_latency(forecast, charge, flight, units, word(latency_ns), now_ns);
-    learn_pace(forecast, pace, rate, latency_ns > 2 * u64::from(unqueued));
+    let wait = word(latency_ns).saturating_sub(unqueued);
+    if wait < forecast.least_wait[1].get() {
+        forecast.least_wait[1].set(wait);
+    }
+    learn_pace(forecast, pace, rate, 2 * latency_ns > 3 * u64::from(unqueued));
     Sampled::Taken
 }
 
@@ -83,6 +88,7 @@ fn learn_latency(
     base.seen_ms.set(now_ms);
     let unqueued = match known {
         0 => latency,
+        known if charge.is_probe() && latency < known => known - (known - latency).div_ceil(2),
         known if latency < known => known - (known - latency).div_ceil(4),
         known if look => known + (latency - known) / 2,
         known if near_alone => known + (latency - known) / 8,
@@ -100,7 +106,6 @@ fn learn_latency(
     });
     let longest = forecast.longest.get();
     forecast.longest.set(unqueued.max(longest - longest / 64));
-    learn_row(&forecast.rows()[forecast.row(flight.work.into())], flight.work, latency);
     unqueued
 }
 
@@ -119,18 +124,6 @@ fn pace_of_looks(base: &Base, charge: Charge, known: u32, latency: u32) {
     base.gap_ms.set(if better { FIRST_GAP_MS } else { (2 * gap).min(LAST_GAP_MS) });
 }
 
-#[inline]
-fn learn_row(row: &Row, work: u32, latency: u32) {
-    let known = row.latency.get();
-    if known == 0 {
-        row.latency.set(latency.max(1));
-        row.work.set(work);
-    } else {
-        row.latency.set(step(known, latency, 3).max(1));
-        row.work.set(step(row.work.get(), work, 3));
-    }
-}
-
 /// Faster is always true: a path can not deliver more than it can. Slower says something only when
 /// there was a queue.
 #[inline]
@@ -141,10 +134,13 @@ fn learn_pace(forecast: &Forecast, pace: u32, rate: u64, queued: bool) {
     } else if rate < known {
         known - ((known - rate) >> if queued { 4 } else { 2 })
     } else if queued {
-        known + ((rate.min(OUTLIER * known) - known) >> 4)
+        known + ((rate.min(OUTLIER * known) - known) >> 3)
     } else {
         return;
     };
+    if queued {
+        forecast.proven.set(1);
+    }
     forecast.pace.set(word(next.max(1)));
 }
 

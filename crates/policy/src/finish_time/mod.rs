@@ -1,7 +1,8 @@
 //! `finish-time`: the path on which this command will be done first. It needs no weights.
 //!
 //! Source: our own. The prediction is that of multipath transports (ECF: what is under way by the
-//! rate, or the round trip), the rate is measured as BBR measures it, the standing queue is CoDel's.
+//! rate, or the round trip), the rate is measured as BBR measures it, the standing queue is
+//! CoDel's.
 //!
 //! # State, per path, shared by all workers ([`Forecast`])
 //!
@@ -10,44 +11,48 @@
 //! 1. *Work*: units in flight. *Pace*: time per unit, the reciprocal of the delivery rate; a sample
 //!    is the time from the completion before the command's start to its own completion, by all
 //!    units that were delivered in between (so completions in bursts do not disturb it). Faster
-//!    samples count a quarter (a sixteenth when there was a queue), slower ones a sixteenth, and
-//!    only when there was a queue: when the latency was more than twice the base latency.
+//!    samples count a quarter (a sixteenth when there was a queue), slower ones an eighth, and only
+//!    when there was a queue: when the latency was more than one and a half times the base latency.
+//!    Until there was one for the first time, a path is taken to be a third faster: it is let grow.
 //! 2. *Base latency*, per op and size class: what a command takes without a queue. It follows
-//!    shorter latencies by a quarter; longer ones by an eighth when hardly anything else was in
-//!    flight, by a half when nothing was and none of its kind had ended there for 5 ms.
-//! 3. *Least latency*, of the last one to two seconds, per op and size class.
-//! 4. *Least work* of the last two windows; a window is twice the mean base latency, at least
-//!    250 µs.
-//! 5. Mean latency per octave of work in flight at the start.
+//!    shorter latencies by a quarter (of probes by a half); longer ones by an eighth when hardly
+//!    anything else was in flight, by a half when nothing was and none of its kind had ended there
+//!    for 5 ms.
+//! 3. *Least latency*, of the last 100 to 200 ms, per op and size class.
+//! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
+//!    base latency, at least 250 µs.
 //!
 //! # Selection
 //!
-//! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
-//!    path's pace, whichever is longer. A path that has work and has been silent for more than twice
-//!    its longest base latency and 200 µs: at least as long as the silence.
-//! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
-//!    Equal paths come in turn.
-//! 8. *Spill*, unless `tail`: when on that path a queue stands (least work at the pace takes more
-//!    than twice the base latency) and more in flight only makes it longer (latency grows by more
-//!    than half as much as the work), the command goes to the earliest of the other paths that has
-//!    room and takes less than 32 times as long. A path has room when at most three such commands,
-//!    or less than a quarter of a base latency of queue, are in flight, and its base latency is at
-//!    most twice its least latency (else the queue is that of others).
-//! 9. A path of which nothing is known comes last (without probes: first, when it is idle), by what
+//! 5. The predicted finish: the base latency, or what is in flight and the command itself at the
+//!    path's pace, whichever is longer. A path that has work and has been silent for more than
+//!    twice its longest base latency and 200 µs: at least as long as the silence.
+//! 6. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
+//!    Predictions that differ by less than a thirty-second (an eighth, between paths whose rates
+//!    do) are equal: then the path on which this worker has fewer commands, then turn by turn.
+//! 7. *Spill*, unless `tail`: when every command of late has waited on that path for more than half
+//!    of its mean base latency, and the load is closed, the command goes to the earliest of the
+//!    other paths that has room and takes less than 16 times as long. A path has room when no more
+//!    than one such command, or less than a quarter of a base latency of queue, is in flight, and
+//!    its base latency is at most twice its least latency (else the queue is that of others). A load
+//!    is closed when about as many commands of the worker are in flight as ever are: in an open
+//!    load nothing is gained.
+//! 8. A path of which nothing is known comes last (without probes: first, when it is idle), by what
 //!    is in flight.
-//! 10. A path that answers after a silence of more than 50 ms and eight times what was predicted is
-//!     forgotten and measured anew.
+//! 9. A path that answers after a silence of more than 50 ms and eight times what was predicted is
+//!    forgotten and measured anew.
 //!
 //! # Probes
 //!
-//! 11. Every eighth selection looks for a usable path that has nothing in flight, and where no read
+//! 10. Every eighth selection looks for a usable path that has nothing in flight, and where no read
 //!     of this size class has ended for the *gap*: the command is sent there, too, as a read, and
 //!     what it brings is dropped. The gap is 10 ms, doubled up to 160 ms while nothing gets better
-//!     by an eighth. Each command earns 1/128 of its bytes for probes; only paths of which nothing
-//!     is known are looked at without.
-//! 12. A write goes to a path that has been silent for 0.4 s or more only when no other is known.
-//!     Where a probe was answered in the last 50 ms, the write itself is sent when no write of its
-//!     size class has ended there for the gap, for eight times its bytes of what was earned.
+//!     by an eighth. Each command earns 1/128 of its bytes for probes; a path of which nothing is
+//!     known may be looked at on credit, eight probes deep. When five probes in a row told nothing
+//!     (they fail, or can not be sent), the command itself goes there.
+//! 11. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
+//!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
+//!     class has ended there for the gap, for eight times its bytes of what was earned.
 //!
 //! # Default and kernel-exact
 //!
@@ -57,6 +62,7 @@ mod forecast;
 mod learn;
 mod parameters;
 mod probe;
+mod recent;
 mod report;
 mod select;
 mod unit;
@@ -64,8 +70,8 @@ mod unit;
 pub(crate) use forecast::{Flight, Forecast};
 pub(crate) use learn::sample;
 pub use parameters::FinishTimeParameters;
-pub(crate) use probe::Probing;
 pub use probe::start_probe;
+pub(crate) use recent::Recent;
 pub(crate) use report::predict;
 pub use report::{FinishTimeReport, finish_time_report};
 pub(crate) use select::select;
@@ -76,6 +82,6 @@ const FIRST_GAP_MS: u32 = 10;
 /// … and at last.
 const LAST_GAP_MS: u32 = 160;
 /// A write goes only to a path that has been heard of since, ms.
-const STALE_MS: u32 = 400;
+const STALE_MS: u32 = 2000;
 /// For how long a probe's answer is good for a write, ms.
 const ANSWERED_MS: u32 = 50;

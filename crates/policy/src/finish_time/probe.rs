@@ -3,58 +3,16 @@
 use super::forecast::Forecast;
 use super::select::Incoming;
 use super::unit::ms;
-use super::{ANSWERED_MS, FIRST_GAP_MS};
+use super::{ANSWERED_MS, FIRST_GAP_MS, LAST_GAP_MS};
 use crate::{
     AnaRank, AsCandidate, Charge, Choice, Load, OpClass, Reason, Selector, SizeClass, charge,
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Each command earns this part of its size, as a shift.
-const SHARE_SHIFT: u32 = 7;
 /// A user's own write on an unused path costs this many times its size.
 const WRITE_PRICE: i64 = 8;
-/// The most that is saved, bytes.
-const MOST: i64 = 16 << 20;
 /// Every so many selections unused paths are looked at.
 const EVERY: u8 = 8;
-
-/// What one worker has for probes of one head.
-#[derive(Clone, Debug)]
-pub(crate) struct Probing {
-    /// Bytes.
-    credit: i64,
-    /// Selections since paths were looked at.
-    since: u8,
-    /// The path that a read is to be sent to.
-    due: Option<u32>,
-}
-
-impl Probing {
-    pub(crate) const fn new() -> Probing {
-        Probing { credit: 0, since: 0, due: None }
-    }
-
-    #[inline]
-    pub(super) fn earn(&mut self, bytes: u32) {
-        self.credit = (self.credit + i64::from(bytes >> SHARE_SHIFT)).min(MOST);
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<u32> {
-        self.due.take()
-    }
-
-    /// The list of paths has changed.
-    pub(crate) fn forget(&mut self) {
-        self.due = None;
-    }
-}
-
-impl Default for Probing {
-    fn default() -> Self {
-        Probing::new()
-    }
-}
 
 /// Every now and then, when there is something to spend: has a path that was not chosen and that
 /// has gone unseen for too long looked at, by a read beside this command; or, when such a read has
@@ -67,13 +25,13 @@ pub(super) fn look<P: AsCandidate>(
     choice: Choice,
     incoming: Incoming,
 ) -> Choice {
-    let probing = &mut selector.probing;
-    probing.due = None;
-    probing.since = probing.since.wrapping_add(1);
-    if probing.since < EVERY || incoming.op == OpClass::Other || incoming.bytes == 0 {
+    let recent = &mut selector.recent;
+    recent.due = None;
+    recent.since = recent.since.wrapping_add(1);
+    if recent.since < EVERY || incoming.op == OpClass::Other || incoming.bytes == 0 {
         return choice;
     }
-    probing.since = 0;
+    recent.since = 0;
     find(selector, paths, rank, choice, incoming)
 }
 
@@ -98,19 +56,28 @@ fn find<P: AsCandidate>(
             continue;
         }
         if incoming.op == OpClass::Write
-            && selector.probing.credit >= WRITE_PRICE * price
+            && selector.recent.credit >= 0
             && write_is_due(forecast, incoming.class, now_ms)
         {
-            selector.probing.credit -= WRITE_PRICE * price;
+            selector.recent.credit -= WRITE_PRICE * price;
             return Choice { index, reason: Reason::WriteProbe };
         }
         let unknown = forecast.pace.get() == 0;
-        if (unknown || selector.probing.credit >= price)
+        let least = if unknown { -WRITE_PRICE * price } else { price };
+        if selector.recent.credit >= least
             && is_due(forecast, OpClass::Read, incoming.class, now_ms)
         {
-            forecast.of(OpClass::Read, incoming.class).seen_ms.set(now_ms);
-            selector.probing.credit -= price;
-            selector.probing.due = Some(index as u32);
+            let base = forecast.of(OpClass::Read, incoming.class);
+            base.seen_ms.set(now_ms);
+            if unknown && base.gap_ms.get() >= LAST_GAP_MS {
+                // Probes do not tell: they are not sent, or fail.
+                return Choice { index, reason: Reason::Unmeasured };
+            }
+            if unknown {
+                base.gap_ms.set((2 * base.gap_ms.get().max(FIRST_GAP_MS)).min(LAST_GAP_MS));
+            }
+            selector.recent.credit -= price;
+            selector.recent.due = Some(index as u32);
             return choice;
         }
     }

@@ -22,7 +22,7 @@ pub struct FinishTimeReport {
     pub base_ns: [[u64; SizeClass::COUNT]; 2],
     /// When a read of 4 KiB would be done if it were sent now, ns; 0 when it is not known.
     pub finish_ns: u64,
-    /// How long the work takes that was always in flight of late, ns.
+    /// The least that a command of late waited beyond its base latency, ns.
     pub standing_ns: u64,
     /// For how long the path has not answered although it should have, ns; 0: it answers.
     pub silent_ns: u64,

@@ -1,16 +1,18 @@
 //! Which path is done first.
 
-use super::forecast::Forecast;
+use super::forecast::{Forecast, Word};
 use super::probe;
 use super::unit::{ms, time_ns, units};
 use super::{FinishTimeParameters, STALE_MS};
 use crate::{AnaRank, AsCandidate, Candidate, Choice, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
-const BAND_SHIFT: u32 = 3;
+const BAND_SHIFT: u32 = 5;
+/// The same for paths whose rates differ by less than this part.
+const BAND_OF_EQUALS_SHIFT: u32 = 3;
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
 /// times as long.
-const SPILL_FACTOR: u64 = 32;
+const SPILL_FACTOR: u64 = 16;
 /// What comes on top of twice the longest base latency until a path counts as silent, ns.
 const SILENCE_NS: u64 = 200_000;
 /// What is not known comes behind everything that is.
@@ -41,6 +43,8 @@ struct Best {
     index: usize,
     rank: AnaRank,
     cost: u64,
+    /// The path's.
+    pace: u32,
     /// Of this worker in flight there.
     own: u32,
 }
@@ -50,7 +54,10 @@ impl Best {
     /// paths together gives each of them the rate of its share, and any share would stay.)
     #[inline]
     fn is_before(self, other: Best) -> bool {
-        let band = self.cost.min(other.cost) >> BAND_SHIFT;
+        let similar =
+            self.pace.abs_diff(other.pace) <= self.pace.min(other.pace) >> BAND_OF_EQUALS_SHIFT;
+        let shift = if similar { BAND_OF_EQUALS_SHIFT } else { BAND_SHIFT };
+        let band = self.cost.min(other.cost) >> shift;
         if self.own != other.own && self.cost.abs_diff(other.cost) <= band {
             return self.own < other.own;
         }
@@ -68,18 +75,20 @@ pub(crate) fn select<P: AsCandidate>(
 ) -> Option<Choice> {
     let incoming = Incoming::new(op, bytes, now_ns);
     let start = selector.rotation_start(paths);
-    let best = scan(parameters, paths, start, incoming)?;
+    let (best, own) = scan(parameters, paths, start, incoming)?;
+    let closed = selector.recent.is_closed(own);
     let mut choice = Choice { index: best.index, reason: Reason::EarliestFinish };
     if best.cost == 0 || best.cost >= UNKNOWN {
         choice.reason = Reason::Unmeasured;
     } else if !parameters.tail
+        && closed
         && let Some(index) = spill(parameters, paths, best, incoming)
     {
         choice = Choice { index, reason: Reason::Spill };
     }
     if parameters.probes && paths.len() > 1 {
         let rank = if parameters.compete { None } else { Some(best.rank) };
-        selector.probing.earn(bytes);
+        selector.recent.earn(bytes);
         choice = probe::look(selector, paths, rank, choice, incoming);
     }
     // The rotation goes on one further with each call: equal paths come in turn.
@@ -97,12 +106,15 @@ fn scan<P: AsCandidate>(
     paths: &[P],
     start: usize,
     incoming: Incoming,
-) -> Option<Best> {
+) -> Option<(Best, u32)> {
+    let mut total = 0_u32;
     let (before, from) = paths.split_at(start);
     let mut best: Option<Best> = None;
     for (first, stretch) in [(start, from), (0, before)] {
         for (offset, path) in stretch.iter().enumerate() {
             let path = path.candidate();
+            let own = path.load.workers[usize::from(path.load.worker)].worker_active();
+            total += own;
             if !path.usable {
                 continue;
             }
@@ -111,15 +123,15 @@ fn scan<P: AsCandidate>(
                 continue;
             }
             let forecast = path.load.shared.forecast();
-            let cost = cost(parameters, forecast, forecast.work(), incoming);
-            let own = path.load.workers[usize::from(path.load.worker)].worker_active();
-            let found = Best { index: first + offset, rank, cost, own };
+            let work = forecast.work();
+            let cost = cost(parameters, forecast, work, incoming);
+            let found = Best { index: first + offset, rank, cost, pace: forecast.pace.get(), own };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
                 best = Some(found);
             }
         }
     }
-    best
+    best.map(|best| (best, total))
 }
 
 /// When the command would be finished there, ns from now.
@@ -134,13 +146,13 @@ fn cost(
     if finish == UNKNOWN {
         return if work == 0 && !parameters.probes { 0 } else { UNKNOWN + work };
     }
+    if incoming.op == OpClass::Write
+        && parameters.probes
+        && ms(incoming.now_ns).wrapping_sub(forecast.heard_ms.get()) > STALE_MS
+    {
+        return UNHEARD + finish;
+    }
     if work == 0 {
-        if incoming.op == OpClass::Write && parameters.probes {
-            let heard_ms = ms(incoming.now_ns).wrapping_sub(ms(forecast.busy_ns.get()));
-            if heard_ms > STALE_MS {
-                return UNHEARD + finish;
-            }
-        }
         return finish;
     }
     finish.max(silence_ns(forecast, incoming.now_ns))
@@ -154,7 +166,19 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
         return UNKNOWN;
     }
     let base = u64::from(forecast.base_ns(incoming.op, incoming.class));
-    if work == 0 { base } else { base.max(time_ns(work + incoming.units, pace)) }
+    if work == 0 {
+        return base;
+    }
+    base.max(queued_ns(forecast, work, incoming))
+}
+
+/// How long the work takes with the command behind it, ns.
+#[inline]
+fn queued_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
+    let pace = forecast.pace.get();
+    // It may be faster than anybody has asked for: let it grow.
+    let pace = if forecast.proven.get() == 0 { pace - pace / 4 } else { pace };
+    time_ns(work + incoming.units, pace)
 }
 
 /// For how long a path with work in flight has been silent, ns; 0 when that is nothing unusual.
@@ -173,7 +197,7 @@ fn spill<P: AsCandidate>(
     incoming: Incoming,
 ) -> Option<usize> {
     let chosen = paths[best.index].candidate();
-    if !stands(chosen.load.shared.forecast()) {
+    if !is_saturated(chosen.load.shared.forecast(), incoming.now_ns) {
         return None;
     }
     let mut least = best.cost.saturating_mul(SPILL_FACTOR);
@@ -193,35 +217,20 @@ fn spill<P: AsCandidate>(
     found
 }
 
-/// A queue stands there that never drained for a while, and more in flight only made it longer.
-fn stands(forecast: &Forecast) -> bool {
-    standing_ns(forecast) > 2 * u64::from(forecast.base.get()) && is_elastic(forecast)
+/// Every command of late has waited there for more than half of a base latency. What is old says
+/// nothing any more: then the path is to be given something.
+fn is_saturated(forecast: &Forecast, now_ns: u64) -> bool {
+    let fresh = 2 * forecast.window_ns.age_ns(now_ns) <= forecast.window();
+    fresh && 2 * standing_ns(forecast) > u64::from(forecast.base.get())
 }
 
-/// How long the work takes that was always there during the last two windows, ns.
+/// The least that a command waited beyond its base latency in the last two windows, ns.
 pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
-    let [last, present] = &forecast.least_work;
-    let least = forecast.work().min(last.get().into()).min(present.get().into());
-    time_ns(least, forecast.pace.get())
-}
-
-/// Whether latency grows by more than half as much as the work in flight: then more in flight buys
-/// nothing. Compared are the row of the present work and the nearest one below with at most two
-/// thirds of it.
-fn is_elastic(forecast: &Forecast) -> bool {
-    let rows = forecast.rows();
-    let here = forecast.row(forecast.work());
-    let known = |row: usize| {
-        let row = &rows[row];
-        let (latency, work) = (u64::from(row.latency.get()), u64::from(row.work.get()));
-        (latency != 0).then_some((latency, work))
-    };
-    let Some((latency, work)) = known(here) else { return false };
-    let less = (0..here).rev().filter_map(known).find(|(_, less)| 3 * less <= 2 * work);
-    let Some((latency_less, work_less)) = less else { return false };
-    // (latency - latency_less) / latency > (work - work_less) / work / 2
-    let grown = u128::from(latency.saturating_sub(latency_less)) * u128::from(work) * 2;
-    grown > u128::from(latency) * u128::from(work - work_less)
+    let [last, present] = &forecast.least_wait;
+    match last.get().min(present.get()) {
+        Word::MAX => 0,
+        least => u64::from(least),
+    }
 }
 
 /// No queue of ours stands there, and none of others.
@@ -229,8 +238,7 @@ fn has_room(forecast: &Forecast, incoming: Incoming) -> bool {
     let work = forecast.work();
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
-    let ours = work <= 3 * incoming.units
-        || 4 * time_ns(work + incoming.units, forecast.pace.get())
-            <= 5 * u64::from(forecast.base.get());
+    let ours = work <= incoming.units
+        || 4 * queued_ns(forecast, work, incoming) <= 5 * u64::from(forecast.base.get());
     ours && (least == 0 || latency <= least.saturating_mul(2))
 }
