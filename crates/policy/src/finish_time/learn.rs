@@ -56,7 +56,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if wait < forecast.least_wait[1].get() {
         forecast.least_wait[1].set(wait);
     }
-    learn_pace(forecast, pace, rate, 2 * latency_ns > 3 * u64::from(unqueued));
+    learn_pace(forecast, pace, rate, latency_ns.saturating_mul(2) > 3 * u64::from(unqueued));
     Sampled::Taken
 }
 

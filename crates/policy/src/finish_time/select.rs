@@ -220,7 +220,7 @@ fn spill<P: AsCandidate>(
 /// Every command of late has waited there for more than half of a base latency. What is old says
 /// nothing any more: then the path is to be given something.
 fn is_saturated(forecast: &Forecast, now_ns: u64) -> bool {
-    let fresh = 2 * forecast.window_ns.age_ns(now_ns) <= forecast.window();
+    let fresh = forecast.window_ns.age_ns(now_ns).saturating_mul(2) <= forecast.window();
     fresh && 2 * standing_ns(forecast) > u64::from(forecast.base.get())
 }
 
