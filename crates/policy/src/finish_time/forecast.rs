@@ -23,7 +23,10 @@ impl Word {
 
     #[inline]
     pub(super) fn set(&self, value: u32) {
-        self.0.store(value, Relaxed);
+        // A line that nobody writes stays with all who read it.
+        if self.0.load(Relaxed) != value {
+            self.0.store(value, Relaxed);
+        }
     }
 }
 
