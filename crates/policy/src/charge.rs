@@ -138,7 +138,7 @@ impl Default for Charge {
 /// Only what the policy in force reads is counted. By default the host charges when it selects, so
 /// that the commands of one batch already see each other; in kernel-exact mode when the request
 /// starts on the path.
-#[inline]
+#[inline(always)]
 #[must_use = "the charge must be returned when the command ends"]
 pub fn start(
     parameters: &Parameters,
@@ -170,18 +170,23 @@ pub fn start(
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
         Counted::Work | Counted::Probe => {
-            load.workers[usize::from(load.worker)].worker().started_alone();
-            flight = load.shared.forecast().started(units(bytes), now_ns);
+            flight = work_started(&load, bytes, now_ns);
         }
     }
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
 }
 
+/// What `finish-time` counts. Not inlined: every other policy would carry it.
+#[inline(never)]
+fn work_started(load: &Load<'_>, bytes: u32, now_ns: u64) -> Flight {
+    load.workers[usize::from(load.worker)].worker().started_alone();
+    load.shared.forecast().started(units(bytes), now_ns)
+}
+
 /// Charges a probe of `finish-time`.
 #[inline]
 pub(crate) fn of_probe(load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
-    load.workers[usize::from(load.worker)].worker().started_alone();
-    let flight = load.shared.forecast().started(units(bytes), now_ns);
+    let flight = work_started(&load, bytes, now_ns);
     let (op, counted) = (OpClass::Read, Counted::Probe);
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
 }

@@ -34,7 +34,7 @@ impl Policy {
 /// For each command that ended well and whose charge is of the present policy epoch
 /// ([`Charge::epoch`]). `load` is that of the worker that submitted it, wherever the completion
 /// came in; `paths` is how many paths the head has, usable or not.
-#[inline]
+#[inline(always)]
 pub fn sample(
     parameters: &Parameters,
     charge: Charge,

@@ -17,7 +17,7 @@ const LEAST_WINDOW_MS: u32 = 100;
 const OUTLIER: u64 = 64;
 
 /// A command ended well.
-#[inline]
+#[inline(never)]
 pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let Some(flight) = charge.flight() else { return Sampled::Nothing };
     let forecast = load.shared.forecast();
