@@ -76,8 +76,8 @@ fn completions_in_bursts_of_64() {
             let lines = EQUAL().map(|line| line.in_bursts(64, hold_ns));
             holds("both paths", &Scene { clients, ..Scene::new(&lines) });
             let lines = UNEQUAL().map(|line| line.in_bursts(64, hold_ns));
-            // A path with few commands gets none back until its burst times out: it looks far, and is
-            // left with few. Turns keep every path supplied.
+            // A path with few commands gets none back until its burst times out: it looks far, and
+            // is left with few. Turns keep every path supplied.
             let least = if clients == 128 && hold_ns == 5 * MS { 50 } else { 94 };
             holds_percent("unequal paths", &Scene { clients, ..Scene::new(&lines) }, least);
         }
@@ -125,7 +125,7 @@ fn a_size_and_an_op_that_were_never_seen_come_after_an_hour_of_small_reads() {
         for lines in [EQUAL, UNEQUAL, FAR] {
             let scene = Scene { clients, mix, ..Scene::new(&lines()) };
             let hour = (100, Change::Clock(HOUR.cast_signed()));
-            // Before the first large write goes to the far path, a probe has to come back from there.
+            // Before the first large write goes to the far path, a probe has to come back.
             holds_percent("at once", &scene, 96);
             holds_percent("after an hour", &scene.changed(&[hour]), 97);
         }
