@@ -48,7 +48,8 @@ pub enum Reason {
     EarliestFinish,
     /// `finish-time`: a queue stands on the path that would be first; this one has room.
     Spill,
-    /// `finish-time`: a write that shows what the path does with writes, after a probe was answered.
+    /// `finish-time`: a write that shows what the path does with writes, after a probe was
+    /// answered.
     WriteProbe,
     /// No optimized path is usable; among the others the policy chose this one.
     NoOptimized,

@@ -90,7 +90,8 @@ fn the_page_says_what_is_missed_and_rounds_against_the_policy() {
         "Of 1 random ones: throughput in 100.0 %, at least 100.0 %; p99 in 0.0 %.",
         "- never below 97.9 % of it (goal: 95 %): reached",
         "| a | the title of a | **97.9 %** | 1000 MiB/s: fast | 1000 = 1.00 x | 1000: fast |",
-        "| random-1 | the title of random-1 | 100.0 % | 1000 MiB/s: fast | 1200 = **1.34 x** | 900: late |",
+        "| random-1 | the title of random-1 | 100.0 % | 1000 MiB/s: fast | 1200 = **1.34 x** \
+         | 900: late |",
         "| another rate | 2 | 50 ms | 1 | 2 | a |",
         "| a | 500 another rate, 800 another rate | 50 (91), 51 (0) | 35 (91), never (0) | \
          never (91), 0 (0) |",

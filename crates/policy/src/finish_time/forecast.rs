@@ -100,8 +100,8 @@ pub(crate) struct Forecast {
     pub(super) window_ns: Moment,
     /// Units delivered, modulo 2^32.
     pub(super) delivered: Word,
-    /// The least that a command took beyond the base latency of its kind, in the last and the present
-    /// window, ns; the largest number when there was none.
+    /// The least that a command took beyond the base latency of its kind, in the last and the
+    /// present window, ns; the largest number when there was none.
     pub(super) least_wait: [Word; 2],
     /// Nanoseconds per unit at the measured rate, with [`unit::RATE_SHIFT`] fraction bits; 0: not
     /// measured.
@@ -166,8 +166,8 @@ impl Forecast {
         &self.bases[usize::from(op != OpClass::Read)][class.index()]
     }
 
-    /// The unqueued latency of such a command, ns; what is not known is taken from the nearest size,
-    /// a smaller one first, then from the other direction. 0: nothing is known.
+    /// The unqueued latency of such a command, ns; what is not known is taken from the nearest
+    /// size, a smaller one first, then from the other direction. 0: nothing is known.
     #[inline]
     pub(super) fn base_ns(&self, op: OpClass, class: SizeClass) -> u32 {
         match self.of(op, class).latency.get() {

@@ -13,7 +13,7 @@
 //!    units that were delivered in between (so completions in bursts do not disturb it). Faster
 //!    samples count a quarter (a sixteenth when there was a queue), slower ones an eighth, and only
 //!    when there was a queue: when the latency was more than one and a half times the base latency.
-//!    Until there was one for the first time, a path is taken to be a third faster: it is let grow.
+//!    Until there was one for the first time, a path is taken to be twice as fast: it is let grow.
 //! 2. *Base latency*, per op and size class: what a command takes without a queue. It follows
 //!    shorter latencies by a quarter (of probes by a half); longer ones by an eighth when hardly
 //!    anything else was in flight, by a half when nothing was and none of its kind had ended there
@@ -34,8 +34,8 @@
 //!    of its mean base latency, and the load is closed, the command goes to the earliest of the
 //!    other paths that has room and takes less than 16 times as long. A path has room when no more
 //!    than one such command, or less than a quarter of a base latency of queue, is in flight, and
-//!    its base latency is at most twice its least latency (else the queue is that of others). A load
-//!    is closed when about as many commands of the worker are in flight as ever are: in an open
+//!    its base latency is at most twice its least latency (else the queue is that of others). A
+//!    load is closed when about as many commands of the worker are in flight as ever are: in an open
 //!    load nothing is gained.
 //! 8. A path of which nothing is known comes last (without probes: first, when it is idle), by what
 //!    is in flight.

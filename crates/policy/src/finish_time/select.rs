@@ -177,7 +177,7 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
 fn queued_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
     let pace = forecast.pace.get();
     // It may be faster than anybody has asked for: let it grow.
-    let pace = if forecast.proven.get() == 0 { pace - pace / 4 } else { pace };
+    let pace = if forecast.proven.get() == 0 { pace / 2 } else { pace };
     time_ns(work + incoming.units, pace)
 }
 
