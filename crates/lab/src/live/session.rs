@@ -200,10 +200,14 @@ fn told(asked: &Scenario, parts: Parts, keep_depth: bool) -> String {
     let open = |open| open_requests(&scale::scale(asked, Parts { open, ..parts }));
     let (was, left) = (open_requests(asked), open(parts.open));
     let mut text = format!(
-        "rates are {} of the scenario's, so that links bind and not this machine's CPUs; {left} of \
-         {was} requests are open",
+        "rates are {} of the scenario's, so that links bind and not this machine's CPUs",
         percent(parts.rates)
     );
+    if was == 0 {
+        // An open loop: its rate says it all.
+        return text;
+    }
+    text.push_str(&format!("; {left} of {was} requests are open"));
     if parts.open > parts.rates && !keep_depth {
         let few = open(parts.rates);
         text.push_str(&format!(", as {few}, the same part, would be too few to fill the links"));
