@@ -94,7 +94,12 @@ fn two_targets_do_not_share_a_file() {
     let second = open_file(&path, None, 512).expect_err("the second");
     assert!(second.contains("in use"), "{second}");
     drop(first);
-    open_file(&path, None, 512).expect("free again");
+    // Another test may just be starting a program, which has the file until it is another program.
+    let free = (0..100_000).any(|_| {
+        std::thread::yield_now();
+        open_file(&path, None, 512).is_ok()
+    });
+    assert!(free, "free again");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn changed(from: &str, to: &str, wanted: &str) {
 fn the_good_file_is_good() {
     let scenario = file::parse(GOOD, "dir/x.toml").unwrap().scenario;
     assert_eq!((scenario.name.as_str(), scenario.paths.len()), ("x", 2));
-    assert_eq!(scenario.variants.len(), 9, "every policy, and service-time tuned");
+    assert_eq!(scenario.variants.len(), 10, "every policy, and service-time tuned");
 }
 
 #[test]

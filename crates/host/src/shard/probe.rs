@@ -14,7 +14,7 @@ use super::queue::{Phase, Queue};
 use crate::mail::{Mail, PeerMail};
 use crate::table::{Key, Table};
 use crate::topology::HeadId;
-use anabranch_policy::{Charge, start_probe};
+use anabranch_policy::{Charge, Policy, start_probe};
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Output, Time};
 use anabranch_proto::nvme::io;
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
 impl Queue {
     /// Whether a probe would take nothing from anybody.
     pub(super) fn can_spare(&self) -> bool {
-        let spared = self.open.queue_size / SPARED;
+        let spared = (self.open.queue_size / SPARED).max(1);
         self.phase == Phase::Open && self.waiting.is_empty() && self.link.free_tags() > spared
     }
 
@@ -62,7 +62,9 @@ impl Queue {
 impl HeadState {
     /// Whether probes of it may be sent. Of a head at rest nothing is.
     fn takes_probes(&self) -> bool {
-        !self.gone && self.view.quiesced == 0 && self.view.frozen == 0
+        let parameters = &self.view.parameters;
+        let wanted = parameters.policy == Policy::FinishTime && parameters.finish_time.probes;
+        wanted && !self.gone && self.view.quiesced == 0 && self.view.frozen == 0
     }
 }
 

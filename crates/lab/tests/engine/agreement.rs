@@ -15,6 +15,7 @@ use anabranch_lab::figures::Figures;
 use anabranch_lab::light;
 use anabranch_lab::limit::limit_of_window;
 use anabranch_lab::scenario::{Scenario, Variant, file};
+use anabranch_policy::Policy;
 use std::path::Path;
 
 /// Scenarios with their windows in milliseconds.
@@ -70,7 +71,9 @@ fn apart(scenario: &Scenario, variant: &Variant) -> Option<String> {
         scenario.name, variant.name
     );
     println!("{row}");
-    (differ.abs() > TOLERANCE).then_some(row)
+    // `finish-time` spills by what single requests show: a few more or less on eight paths.
+    let learns = variant.parameters.policy == Policy::FinishTime;
+    (differ.abs() > if learns { 2.0 * TOLERANCE } else { TOLERANCE }).then_some(row)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What completions teach.
 
 use super::forecast::{Base, Flight, Forecast};
-use super::unit::{RATE_SHIFT, ms, time_ns, units, word};
+use super::unit::{RATE_SHIFT, ms, since_ms, time_ns, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
 
@@ -72,12 +72,12 @@ fn learn_latency(
     now_ns: u64,
 ) -> u32 {
     let now_ms = ms(now_ns);
-    if now_ms.wrapping_sub(forecast.least_ms.get()) > LEAST_WINDOW_MS {
+    if since_ms(now_ms, forecast.least_ms.get()) > LEAST_WINDOW_MS {
         next_least(forecast, now_ms);
     }
     let base = forecast.of(charge.op(), SizeClass::of(charge.bytes()));
     let near_alone = flight.work <= 2 * units;
-    let unused_ms = now_ms.wrapping_sub(base.seen_ms.get());
+    let unused_ms = since_ms(now_ms, base.seen_ms.get());
     let look = flight.work <= units && (charge.is_probe() || unused_ms > LOOK_MS);
     let least = base.least[1].get();
     if least == 0 || latency < least {

@@ -35,8 +35,8 @@
 //!    other paths that has room and takes less than 16 times as long. A path has room when no more
 //!    than one such command, or less than a quarter of a base latency of queue, is in flight, and
 //!    its base latency is at most twice its least latency (else the queue is that of others). A
-//!    load is closed when about as many commands of the worker are in flight as ever are: in an open
-//!    load nothing is gained.
+//!    load is closed when about as many commands of the worker are in flight as ever are: in an
+//!    open load nothing is gained.
 //! 8. A path of which nothing is known comes last (without probes: first, when it is idle), by what
 //!    is in flight.
 //! 9. A path that answers after a silence of more than 50 ms and eight times what was predicted is

@@ -2,7 +2,7 @@
 
 use super::forecast::Forecast;
 use super::select::Incoming;
-use super::unit::ms;
+use super::unit::{ms, since_ms};
 use super::{ANSWERED_MS, FIRST_GAP_MS, LAST_GAP_MS};
 use crate::{
     AnaRank, AsCandidate, Charge, Choice, Load, OpClass, Reason, Selector, SizeClass, charge,
@@ -46,6 +46,8 @@ fn find<P: AsCandidate>(
     let now_ms = ms(incoming.now_ns);
     let start = selector.rotation_start(paths);
     let price = i64::from(incoming.bytes);
+    // What large commands have overdrawn does not keep small ones from looking.
+    selector.recent.credit = selector.recent.credit.max(-WRITE_PRICE * price);
     for turn in 0..paths.len() {
         let index = (start + turn) % paths.len();
         let path = paths[index].candidate();
@@ -69,7 +71,7 @@ fn find<P: AsCandidate>(
         {
             let base = forecast.of(OpClass::Read, incoming.class);
             base.seen_ms.set(now_ms);
-            if unknown && base.gap_ms.get() >= LAST_GAP_MS {
+            if unknown && incoming.op == OpClass::Read && base.gap_ms.get() >= LAST_GAP_MS {
                 // Probes do not tell: they are not sent, or fail.
                 return Choice { index, reason: Reason::Unmeasured };
             }
@@ -87,12 +89,12 @@ fn find<P: AsCandidate>(
 /// Whether nothing of this kind was seen there for its gap.
 fn is_due(forecast: &Forecast, op: OpClass, class: SizeClass, now_ms: u32) -> bool {
     let base = forecast.of(op, class);
-    now_ms.wrapping_sub(base.seen_ms.get()) > base.gap_ms.get().max(FIRST_GAP_MS)
+    since_ms(now_ms, base.seen_ms.get()) > base.gap_ms.get().max(FIRST_GAP_MS)
 }
 
 /// Whether a write is due there, and a read probe has just been answered.
 fn write_is_due(forecast: &Forecast, class: SizeClass, now_ms: u32) -> bool {
-    let answered_ms = now_ms.wrapping_sub(forecast.answered_ms.get());
+    let answered_ms = since_ms(now_ms, forecast.answered_ms.get());
     forecast.pace.get() != 0
         && forecast.answered_ms.get() != 0
         && answered_ms <= ANSWERED_MS

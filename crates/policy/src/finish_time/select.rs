@@ -2,7 +2,7 @@
 
 use super::forecast::{Forecast, Word};
 use super::probe;
-use super::unit::{ms, time_ns, units};
+use super::unit::{ms, since_ms, time_ns, units};
 use super::{FinishTimeParameters, STALE_MS};
 use crate::{AnaRank, AsCandidate, Candidate, Choice, OpClass, Reason, Selector, SizeClass};
 
@@ -148,7 +148,7 @@ fn cost(
     }
     if incoming.op == OpClass::Write
         && parameters.probes
-        && ms(incoming.now_ns).wrapping_sub(forecast.heard_ms.get()) > STALE_MS
+        && since_ms(ms(incoming.now_ns), forecast.heard_ms.get()) > STALE_MS
     {
         return UNHEARD + finish;
     }

@@ -29,8 +29,30 @@ pub(super) const fn word(ns: u64) -> u32 {
     if ns < u32::MAX as u64 { ns as u32 } else { u32::MAX }
 }
 
+/// Milliseconds from then to now; 0 when the clock of another worker was read a little later. (Not
+/// split in halves: 0 stands for never.)
+#[inline]
+pub(super) const fn since_ms(now_ms: u32, then_ms: u32) -> u32 {
+    const LATER_MS: u32 = 1024;
+    if then_ms.wrapping_sub(now_ms) < LATER_MS { 0 } else { now_ms.wrapping_sub(then_ms) }
+}
+
 /// Milliseconds (of 2^20 ns), modulo 2^32: differences are right up to 52 days.
 #[inline]
 pub(super) const fn ms(now_ns: u64) -> u32 {
     (now_ns >> 20) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_of_a_clock_that_was_read_a_little_later_is_no_age_and_never_is_long_ago() {
+        assert_eq!(since_ms(7, 5), 2);
+        assert_eq!(since_ms(5, 7), 0, "another worker's clock was read later");
+        assert_eq!(since_ms(1, u32::MAX), 2, "over the end of the numbers");
+        assert_eq!(since_ms(u32::MAX, 1), 0, "and back");
+        assert_eq!(since_ms(1_000_000, 0), 1_000_000, "0 is never");
+    }
 }
