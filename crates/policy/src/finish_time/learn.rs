@@ -60,8 +60,8 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     Sampled::Taken
 }
 
-/// The base latency of the kind, the bases of the path, and the latency that goes with so much in
-/// flight. Gives back the base latency of the kind.
+/// The base latency and the least latency of the kind, and the path's mean and longest base
+/// latency. Gives back the base latency of the kind.
 #[inline]
 fn learn_latency(
     forecast: &Forecast,
