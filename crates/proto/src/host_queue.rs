@@ -16,6 +16,7 @@ pub use tags::Cid;
 
 use crate::error::ProtocolError;
 use crate::machine::{BufRef, Buffers, Gather};
+use crate::nvme::sgl::Sgl;
 use crate::nvme::sqe::Sqe;
 use crate::nvme::status::Status;
 use crate::pdu::{IcReq, Role};
@@ -58,6 +59,19 @@ pub enum HostData {
     Out(BufRef),
     /// From the controller, so many bytes: checked like any, and kept nowhere.
     Sink(u32),
+}
+
+impl HostData {
+    /// Payload bytes, whichever way they go.
+    #[must_use]
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            HostData::None => 0,
+            HostData::In(buf) | HostData::Out(buf) => buf.len(),
+            HostData::Sink(bytes) => bytes,
+        }
+    }
 }
 
 /// A command has ended.
@@ -207,10 +221,14 @@ impl HostQueue {
         };
         let in_capsule =
             matches!(data, HostData::Out(buf) if !buf.is_empty() && buf.len() <= limit);
+        let sgl = match in_capsule {
+            true => Sgl::in_capsule(data.bytes()),
+            false => Sgl::transport(data.bytes()),
+        };
         self.tags.put(Entry {
             cid,
             user,
-            sqe,
+            sqe: sqe.with_cid(cid.0).with_sgl(sgl),
             data,
             in_capsule,
             stage: Stage::Queued,
@@ -248,23 +266,8 @@ impl HostQueue {
         }
     }
 
-    /// The controller has answered a command. The completion waits for a batch that still names
-    /// the command's payload.
-    fn answer(&mut self, cid: Cid, status: Status, result: u64) {
-        let Some(entry) = self.tags.get_mut(cid) else { return };
-        entry.stage = Stage::Answered;
-        entry.status = status;
-        entry.result = result;
-        if let Some(grant) = entry.grant.take() {
-            entry.asked -= grant.left;
-        }
-        if !entry.in_batch {
-            self.complete(cid);
-        }
-    }
-
     fn complete(&mut self, cid: Cid) {
-        let Some(entry) = self.tags.remove(cid) else { return };
+        let Some(entry) = self.tags.get(cid) else { return };
         let mut status = entry.status;
         let bytes = match entry.data {
             HostData::None => 0,
@@ -274,11 +277,12 @@ impl HostQueue {
         };
         if status.is_success() && entry.damaged {
             status = Status::TRANSIENT_TRANSPORT_ERROR;
-        } else if status.is_success() && bytes < entry.len() {
+        } else if status.is_success() && bytes < entry.data.bytes() {
             // Success without all the data, in either direction, is none.
             status = Status::DATA_TRANSFER_ERROR;
         }
         let completion = Completion { user: entry.user, cid, status, result: entry.result, bytes };
+        self.tags.release(cid);
         self.completions.push_back(completion);
     }
 
@@ -320,7 +324,7 @@ impl HostQueue {
                 _ => Attempt::Uncertain,
             };
             let abandoned = Abandoned { user: entry.user, cid, attempt };
-            self.tags.remove(cid);
+            self.tags.release(cid);
             return Some(abandoned);
         }
     }

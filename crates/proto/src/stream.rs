@@ -75,6 +75,31 @@ pub struct Stream {
     /// How much of `head` is the header of the PDU that is being read.
     header_bytes: u8,
     digest: Crc32c,
+    accepted: Accepted,
+}
+
+/// The common header accepted last, for each type that is not about the connection itself. Most of
+/// the next ones are the same eight bytes, and what was right about them is right again as long as
+/// what was negotiated stays.
+#[derive(Clone, Copy, Debug, Default)]
+struct Accepted([Option<([u8; COMMON_HEADER_BYTES], CommonHeader)>; 4]);
+
+impl Accepted {
+    /// The types that one receiver gets lie apart: 4 and 6, or 5, 7 and 9.
+    #[inline]
+    const fn place(first: [u8; COMMON_HEADER_BYTES]) -> usize {
+        (first[0] >> 1) as usize & 3
+    }
+
+    #[inline]
+    fn get(&self, first: [u8; COMMON_HEADER_BYTES]) -> Option<CommonHeader> {
+        let (bytes, common) = self.0[Self::place(first)]?;
+        (bytes == first).then_some(common)
+    }
+
+    fn keep(&mut self, first: [u8; COMMON_HEADER_BYTES], common: CommonHeader) {
+        self.0[Self::place(first)] = Some((first, common));
+    }
 }
 
 impl Stream {
@@ -94,6 +119,7 @@ impl Stream {
             head: [0; HEAD_MAX],
             header_bytes: 0,
             digest: Crc32c::new(),
+            accepted: Accepted::default(),
         }
     }
 
@@ -101,12 +127,14 @@ impl Stream {
     /// PDUs (HPDA at the host, CPDA at the controller).
     pub fn set_format(&mut self, format: Format) {
         self.format = format;
+        self.accepted = Accepted::default();
     }
 
     /// The most data that a command capsule may carry, in bytes. A longer one ends the stream: its
     /// bytes would have to be read for nothing.
     pub fn set_capsule_data_limit(&mut self, bytes: u32) {
         self.capsule_data_limit = bytes;
+        self.accepted = Accepted::default();
     }
 
     /// The header of the PDU read last, for a Terminate Connection Request. After an error in the
@@ -176,7 +204,10 @@ impl Stream {
             return Ok(None);
         }
         if let Some(first) = input.first_chunk() {
-            let common = self.start(first)?;
+            let common = match self.accepted.get(*first) {
+                Some(common) => common,
+                None => self.start(first)?,
+            };
             if let Some((head, rest)) = input.split_at_checked(common.head_bytes() as usize) {
                 *input = rest;
                 self.keep(common.kind(), head);
@@ -191,7 +222,8 @@ impl Stream {
     /// Keeps the header at the start of `head`. Known lengths are copied without a call.
     #[inline]
     fn keep(&mut self, kind: PduType, head: &[u8]) {
-        let header = usize::from(kind.header_bytes());
+        self.header_bytes = kind.header_bytes();
+        let header = usize::from(self.header_bytes);
         let (to, from) = (&mut self.head, head);
         match header {
             24 => to[..24].copy_from_slice(&from[..24]),
@@ -232,15 +264,15 @@ impl Stream {
     }
 
     /// Checks a common header as far as it can be without the rest of the PDU.
-    #[inline]
+    #[inline(never)]
     fn start(&mut self, first: &[u8; COMMON_HEADER_BYTES]) -> Result<CommonHeader, ProtocolError> {
         self.head[..COMMON_HEADER_BYTES].copy_from_slice(first);
         self.header_bytes = COMMON_HEADER_BYTES as u8;
         let common = CommonHeader::parse(first, self.receiver, self.format)?;
-        let (kind, name) = (common.kind(), common.kind().name());
+        let kind = common.kind();
         let sets_up = matches!(kind, PduType::IcReq | PduType::IcResp);
         let sequence = |sentence| {
-            ProtocolError::new(name, "type", first[0].into(), Rule::Plain(sentence), 0)
+            ProtocolError::new(kind.name(), "type", first[0].into(), Rule::Plain(sentence), 0)
                 .with_fes(Fes::SEQUENCE, 0)
         };
         if sets_up && self.set_up {
@@ -253,9 +285,12 @@ impl Stream {
             let most =
                 u64::from(common.plen() - common.data_bytes()) + u64::from(self.capsule_data_limit);
             let plen = common.plen().into();
-            return Err(ProtocolError::new(name, "PLEN", plen, Rule::AtMost, most).at(4));
+            return Err(ProtocolError::new(kind.name(), "PLEN", plen, Rule::AtMost, most).at(4));
         }
         self.header_bytes = kind.header_bytes();
+        if !kind.is_connection_control() {
+            self.accepted.keep(*first, common);
+        }
         Ok(common)
     }
 

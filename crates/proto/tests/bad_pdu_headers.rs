@@ -40,22 +40,38 @@ fn feed(stream: &mut Stream, bytes: &[u8], piece: usize) -> Result<usize, Protoc
     Ok(pdus)
 }
 
-/// An initialized stream of `receiver` with `format` refuses `bytes` with this status.
+/// An initialized stream of `receiver`, which has already read one right PDU of each type.
+fn at_work(receiver: Role, format: Format) -> Stream {
+    let mut stream = Stream::new(receiver);
+    feed(&mut stream, &set_up(receiver), usize::MAX).expect("set-up is fine");
+    stream.set_format(format);
+    for (_, pdu) in all().iter().filter(|(gets, _)| *gets == receiver) {
+        assert_eq!(feed(&mut stream, &with(pdu, format, |_| {}), usize::MAX), Ok(1), "{pdu}");
+    }
+    stream
+}
+
+/// An initialized stream of `receiver` with `format` refuses `bytes` with this status, at once and
+/// after PDUs that were right.
 #[track_caller]
 fn refused(receiver: Role, format: Format, bytes: &[u8], fes: Fes, fei: u32) -> ProtocolError {
-    let run = |piece| {
+    let fresh = || {
         let mut stream = Stream::new(receiver);
         feed(&mut stream, &set_up(receiver), usize::MAX).expect("set-up is fine");
         stream.set_format(format);
+        stream
+    };
+    let run = |mut stream: Stream, piece| {
         let error = feed(&mut stream, bytes, piece).expect_err("must be refused");
         assert!(stream.header().len() >= 8 && stream.header().len() <= 128);
         assert!(bytes.starts_with(stream.header()), "the offending header is kept");
         assert_eq!(feed(&mut stream, &[0; 300], 300), Ok(0), "nothing counts after an error");
         error
     };
-    let error = run(usize::MAX);
-    for piece in [1, 2, 7, 8, 9, 23] {
-        assert_eq!(run(piece), error, "in pieces of {piece}");
+    let error = run(fresh(), usize::MAX);
+    for piece in [1, 2, 7, 8, 9, 23, usize::MAX] {
+        assert_eq!(run(fresh(), piece), error, "in pieces of {piece}");
+        assert_eq!(run(at_work(receiver, format), piece), error, "later, in pieces of {piece}");
     }
     assert_eq!((error.fes, error.fei), (fes, fei), "{error}");
     error
@@ -128,6 +144,26 @@ fn what_is_changed_below_is_valid_unchanged() {
             assert_eq!(feed(&mut stream, &bytes, usize::MAX), Ok(1), "{pdu}");
         }
     }
+}
+
+#[test]
+fn the_same_header_again_is_judged_by_what_holds_now() {
+    for (receiver, pdu) in all() {
+        let bytes = with(&pdu, PLAIN, |_| {});
+        let mut stream = at_work(receiver, PLAIN);
+        assert_eq!(feed(&mut stream, &bytes.repeat(3), usize::MAX), Ok(3), "{pdu}");
+        stream.set_format(HEADER);
+        let error = feed(&mut stream, &bytes, usize::MAX).expect_err("it has no digest");
+        assert_eq!((error.field, error.fei), ("HDGSTF", 1), "{pdu}");
+        assert_eq!(stream.header(), &bytes[..stream.header().len()]);
+    }
+    let bytes = with(&command(64), PLAIN, |_| {});
+    let mut stream = at_work(Role::Controller, PLAIN);
+    stream.set_capsule_data_limit(64);
+    assert_eq!(feed(&mut stream, &bytes, usize::MAX), Ok(1));
+    stream.set_capsule_data_limit(63);
+    let error = feed(&mut stream, &bytes, usize::MAX).expect_err("it carries too much");
+    assert_eq!((error.field, error.value, error.limit), ("PLEN", 136, 135));
 }
 
 #[test]

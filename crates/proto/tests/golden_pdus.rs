@@ -20,6 +20,16 @@ fn padded(start: &[u8], len: usize) -> Vec<u8> {
 /// `pdu` emits exactly `head`, and `head` with its data parses back to `pdu`.
 fn check(pdu: Pdu, format: Format, head: &[u8]) {
     assert_eq!(pdu.emit(format).as_bytes(), head, "{pdu}");
+    if format.is_plain() {
+        match &pdu {
+            Pdu::CapsuleCmd(CapsuleCmd { sqe, in_capsule_bytes }) => {
+                assert_eq!(&CapsuleCmd::emit_plain(sqe, *in_capsule_bytes)[..], head, "{pdu}");
+            }
+            Pdu::CapsuleResp(response) => assert_eq!(&response.emit_plain()[..], head, "{pdu}"),
+            Pdu::C2hData(data) => assert_eq!(&data.emit_plain()[..], head, "{pdu}"),
+            _ => {}
+        }
+    }
     let receiver = match head[0] {
         0 | 2 | 4 | 6 => Role::Controller,
         _ => Role::Host,

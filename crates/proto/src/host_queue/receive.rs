@@ -115,8 +115,10 @@ impl HostQueue {
 
     fn on_response(&mut self, resp: &CapsuleResp) -> Result<(), ProtocolError> {
         let cid = Cid(resp.cqe.cid);
-        self.sent_command("CapsuleResp", "CID", AT_RESPONSE_CID, cid)?;
-        self.answer(cid, resp.cqe.status, resp.cqe.result);
+        let entry = self.sent_command("CapsuleResp", "CID", AT_RESPONSE_CID, cid)?;
+        if entry.answered(resp.cqe.status, resp.cqe.result) {
+            self.complete(cid);
+        }
         Ok(())
     }
 
@@ -136,7 +138,7 @@ impl HostQueue {
             return Err(ProtocolError::new("C2HData", "DATAO", found, Rule::MustBe, limit)
                 .with_fes(Fes::OUT_OF_RANGE, AT_DATAO));
         }
-        let room = entry.len() - entry.received;
+        let room = entry.data.bytes() - entry.received;
         if data.length > room {
             let (found, limit) = (data.length.into(), room.into());
             return Err(ProtocolError::new("C2HData", "DATAL", found, Rule::AtMost, limit)
@@ -225,8 +227,8 @@ impl HostQueue {
         let Some(entry) = self.tags.get_mut(inbound.cid) else { return };
         entry.received += inbound.length;
         entry.damaged |= !digest_ok;
-        if inbound.last && inbound.success {
-            self.answer(inbound.cid, Status::SUCCESS, 0);
+        if inbound.last && inbound.success && entry.answered(Status::SUCCESS, 0) {
+            self.complete(inbound.cid);
         }
     }
 }

@@ -45,6 +45,7 @@ pub(super) struct Grant {
 pub(super) struct Entry {
     pub(super) cid: Cid,
     pub(super) user: u64,
+    /// As it is sent.
     pub(super) sqe: Sqe,
     pub(super) data: HostData,
     pub(super) in_capsule: bool,
@@ -65,13 +66,17 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Payload bytes in the direction of the command.
-    pub(super) fn len(&self) -> u32 {
-        match self.data {
-            HostData::None => 0,
-            HostData::In(buf) | HostData::Out(buf) => buf.len(),
-            HostData::Sink(bytes) => bytes,
+    /// The controller has answered it. Whether it is complete now: a batch may still name its
+    /// payload.
+    #[inline]
+    pub(super) fn answered(&mut self, status: Status, result: u64) -> bool {
+        self.stage = Stage::Answered;
+        self.status = status;
+        self.result = result;
+        if let Some(grant) = self.grant.take() {
+            self.asked -= grant.left;
         }
+        !self.in_batch
     }
 }
 
@@ -98,6 +103,7 @@ impl Tags {
         self.free.len() as u16
     }
 
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Cid> {
         let tag = self.free.pop()?;
         Some(self.fresh(tag))
@@ -112,12 +118,14 @@ impl Tags {
         Some(self.fresh(tag))
     }
 
+    #[inline]
     fn fresh(&mut self, tag: u16) -> Cid {
         let cid = self.cids[usize::from(tag)].next();
         self.cids[usize::from(tag)] = cid;
         cid
     }
 
+    #[inline]
     pub(super) fn put(&mut self, entry: Entry) {
         let tag = usize::from(entry.cid.tag());
         debug_assert!(self.entries[tag].is_none(), "a tag carries one command");
@@ -125,23 +133,27 @@ impl Tags {
     }
 
     /// The command with exactly this CID, generation included.
+    #[inline]
     pub(super) fn get_mut(&mut self, cid: Cid) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(usize::from(cid.tag()))?.as_mut()?;
         (entry.cid == cid).then_some(entry)
     }
 
+    #[inline]
     pub(super) fn get(&self, cid: Cid) -> Option<&Entry> {
         let entry = self.entries.get(usize::from(cid.tag()))?.as_ref()?;
         (entry.cid == cid).then_some(entry)
     }
 
-    pub(super) fn remove(&mut self, cid: Cid) -> Option<Entry> {
-        self.get(cid)?;
+    /// The command with this CID, which there is, has ended: its tag is free.
+    #[inline]
+    pub(super) fn release(&mut self, cid: Cid) {
         let tag = cid.tag();
+        debug_assert!(self.get(cid).is_some(), "a tag is released once");
+        self.entries[usize::from(tag)] = None;
         if tag < self.depth {
             self.free.push(tag);
         }
-        self.entries[usize::from(tag)].take()
     }
 
     /// Any command that is left.

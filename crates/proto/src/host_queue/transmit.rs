@@ -4,7 +4,6 @@ use super::HostData;
 use super::tags::{Cid, Stage, Tags};
 use crate::digest::crc32c;
 use crate::machine::{BufRef, Buffers, Gather};
-use crate::nvme::sgl::Sgl;
 use crate::pdu::{CapsuleCmd, Format, H2cData, Head, IcReq};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -106,22 +105,21 @@ impl Outbox {
         bufs: &dyn Buffers,
     ) {
         let Some(entry) = tags.get_mut(cid) else { return };
-        let sgl = match entry.data {
-            HostData::None => Sgl::transport(0),
-            HostData::Out(buf) if entry.in_capsule => Sgl::in_capsule(buf.len()),
-            HostData::In(_) | HostData::Out(_) | HostData::Sink(_) => Sgl::transport(entry.len()),
-        };
         let payload = match entry.data {
             HostData::Out(buf) if entry.in_capsule => Some(buf),
             _ => None,
         };
         let in_capsule_bytes = payload.map_or(0, BufRef::len);
-        let sqe = entry.sqe.with_cid(cid.0).with_sgl(sgl);
         entry.stage = Stage::Sent;
         if payload.is_some() && !core::mem::replace(&mut entry.in_batch, true) {
             self.in_batch.push(cid);
         }
-        batch.copy(CapsuleCmd { sqe, in_capsule_bytes }.emit(self.format).as_bytes());
+        if self.format.is_plain() {
+            batch.copy(&CapsuleCmd::emit_plain(&entry.sqe, in_capsule_bytes));
+        } else {
+            let capsule = CapsuleCmd { sqe: entry.sqe, in_capsule_bytes };
+            batch.copy(capsule.emit(self.format).as_bytes());
+        }
         if let Some(buf) = payload {
             self.put_payload(buf, batch, bufs);
         }

@@ -1,6 +1,8 @@
 //! Data PDUs: H2CData and C2HData.
 
-use super::header::{AT_FLAGS, FLAG_LAST, FLAG_SUCCESS, Format, Head, PduType, View};
+use super::header::{
+    AT_FLAGS, FLAG_LAST, FLAG_SUCCESS, Format, Head, PduType, View, plain_common_header,
+};
 use crate::error::{Fes, ProtocolError, Rule};
 
 /// Byte offset of CCCID.
@@ -43,6 +45,7 @@ pub struct C2hData {
 }
 
 /// DATAO and DATAL, which must agree with PLEN and must not overflow together.
+#[inline(always)]
 fn range(view: &View<'_>) -> Result<(u32, u32), ProtocolError> {
     let offset = view.u32_at(AT_DATAO as usize);
     let length = view.u32_at(AT_DATAL as usize);
@@ -70,6 +73,7 @@ impl H2cData {
     ///
     /// # Errors
     /// DATAL is not what the PDU carries; DATAO and DATAL overflow.
+    #[inline]
     pub fn parse(view: &View<'_>) -> Result<H2cData, ProtocolError> {
         let (offset, length) = range(view)?;
         Ok(H2cData {
@@ -93,10 +97,14 @@ impl H2cData {
 }
 
 impl C2hData {
+    /// Size of its header in bytes.
+    pub const BYTES: usize = 24;
+
     /// Reads it.
     ///
     /// # Errors
     /// DATAL is not what the PDU carries; DATAO and DATAL overflow; SUCCESS without LAST_PDU.
+    #[inline]
     pub fn parse(view: &View<'_>) -> Result<C2hData, ProtocolError> {
         let (offset, length) = range(view)?;
         let (last, success) = (view.common().last(), view.common().success());
@@ -112,9 +120,28 @@ impl C2hData {
     pub fn emit(&self, format: Format) -> Head {
         let mut head = Head::start(PduType::C2hData);
         put_range(&mut head, self.cid, self.offset, self.length);
+        head.seal(self.flags(), self.length, format);
+        head
+    }
+
+    /// Everything up to the data, in a plain [`Format`]: the same as [`C2hData::emit`], in less
+    /// time.
+    #[must_use]
+    #[inline]
+    pub fn emit_plain(&self) -> [u8; C2hData::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let common = plain_common_header(PduType::C2hData, self.flags(), self.length);
+        bytes[..common.len()].copy_from_slice(&common);
+        bytes[AT_CCCID as usize..][..2].copy_from_slice(&self.cid.to_le_bytes());
+        bytes[AT_DATAO as usize..][..4].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[AT_DATAL as usize..][..4].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+
+    #[inline]
+    const fn flags(&self) -> u8 {
         let last = if self.last { FLAG_LAST } else { 0 };
         let success = if self.success { FLAG_SUCCESS } else { 0 };
-        head.seal(last | success, self.length, format);
-        head
+        last | success
     }
 }

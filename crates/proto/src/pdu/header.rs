@@ -106,6 +106,7 @@ impl PduType {
 
     /// Whether it sets up or ends a connection: never with digests.
     #[must_use]
+    #[inline]
     pub const fn is_connection_control(self) -> bool {
         (self as u8) <= PduType::C2hTermReq as u8
     }
@@ -124,6 +125,13 @@ pub struct Format {
 }
 
 impl Format {
+    /// No digests, and data follows its header at once.
+    #[must_use]
+    #[inline]
+    pub const fn is_plain(self) -> bool {
+        !self.header_digest && !self.data_digest && self.alignment == 0
+    }
+
     const fn alignment_bytes(self) -> u32 {
         (self.alignment as u32 + 1) * 4
     }
@@ -195,7 +203,7 @@ impl CommonHeader {
     }
 
     #[cold]
-    fn error(&self, field: &'static str, value: u32, rule: Rule, limit: u32) -> ProtocolError {
+    fn error(self, field: &'static str, value: u32, rule: Rule, limit: u32) -> ProtocolError {
         ProtocolError::new(self.kind.name(), field, value.into(), rule, limit.into())
     }
 
@@ -325,6 +333,19 @@ impl CommonHeader {
     }
 }
 
+/// The common header of a PDU in a plain [`Format`].
+#[inline]
+pub(super) const fn plain_common_header(
+    kind: PduType,
+    flags: u8,
+    data_bytes: u32,
+) -> [u8; COMMON_HEADER_BYTES] {
+    let hlen = kind.header_bytes();
+    let pdo = if data_bytes > 0 { hlen } else { 0 };
+    let [a, b, c, d] = (hlen as u32 + data_bytes).to_le_bytes();
+    [kind as u8, flags, hlen, pdo, a, b, c, d]
+}
+
 /// A checked view over the head of a PDU.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -412,7 +433,8 @@ impl<'a> View<'a> {
     /// An error about a field of this PDU at byte `at` of its header.
     #[cold]
     pub(super) fn error(
-        &self,
+        // By value: that of the caller need not lie in memory.
+        self,
         field: &'static str,
         at: u32,
         value: u64,
@@ -433,6 +455,7 @@ pub struct Head {
 impl Head {
     /// The bytes.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -440,10 +463,11 @@ impl Head {
     /// A head of `kind` whose fields behind the common header are still zero.
     #[inline]
     pub(super) const fn start(kind: PduType) -> Head {
-        let mut bytes = [0; TERM_REQ_MAX as usize];
-        bytes[0] = kind as u8;
-        bytes[2] = kind.header_bytes();
-        Head { bytes, len: kind.header_bytes() as u16 }
+        let len = kind.header_bytes();
+        let mut head = Head { bytes: [0; TERM_REQ_MAX as usize], len: len as u16 };
+        head.bytes[0] = kind as u8;
+        head.bytes[2] = len;
+        head
     }
 
     #[inline]

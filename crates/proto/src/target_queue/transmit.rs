@@ -128,7 +128,11 @@ impl TargetQueue {
         batch: &mut dyn Gather,
         bufs: &mut dyn Buffers,
     ) {
-        batch.copy(pdu.emit(self.format).as_bytes());
+        if self.format.is_plain() {
+            batch.copy(&pdu.emit_plain());
+        } else {
+            batch.copy(pdu.emit(self.format).as_bytes());
+        }
         batch.payload(part, bufs);
         if self.format.data_digest {
             batch.copy(&crc32c(bufs.bytes(part)).to_le_bytes());
@@ -138,6 +142,11 @@ impl TargetQueue {
     fn respond(&self, cid: u16, status: Status, result: u64, batch: &mut dyn Gather) {
         let sqhd = if self.sq_flow_control { self.sqhd } else { SQHD_DISABLED };
         let cqe = Cqe { result, sqhd, sqid: 0, cid, status };
-        batch.copy(CapsuleResp { cqe }.emit(self.format).as_bytes());
+        let response = CapsuleResp { cqe };
+        if self.format.is_plain() {
+            batch.copy(&response.emit_plain());
+        } else {
+            batch.copy(response.emit(self.format).as_bytes());
+        }
     }
 }
