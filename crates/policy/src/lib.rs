@@ -116,7 +116,9 @@ mod weights;
 pub use charge::{Charge, finish, start};
 pub use error::UnknownPolicy;
 pub use ewma::{EwmaShift, InvalidShift};
-pub use finish_time::{FinishTimeParameters, FinishTimeReport, finish_time_report, start_probe};
+pub use finish_time::{
+    FinishTimeParameters, FinishTimeReport, finish_time_report, probe_failed, start_probe,
+};
 pub use hist::Histogram;
 pub use historical::{BaseWeight, HistoricalParameters, InvalidBaseWeight};
 pub use inputs::{Inputs, inputs};

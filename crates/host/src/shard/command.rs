@@ -168,3 +168,23 @@ pub(super) struct Command {
     /// Paths that failed under it, in a row.
     pub(super) failovers: u8,
 }
+
+impl Command {
+    /// It has no path yet, is on no list and charged nothing.
+    #[inline]
+    pub(super) fn new(origin: Origin, head: HeadId, now: Time) -> Command {
+        Command {
+            origin,
+            head,
+            controller: ControllerId(u32::MAX),
+            stats: u32::MAX,
+            path: u32::MAX,
+            place: Place::Requeued,
+            charge: None,
+            started: now,
+            tagged: now,
+            retries: 0,
+            failovers: 0,
+        }
+    }
+}

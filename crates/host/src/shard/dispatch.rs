@@ -45,10 +45,12 @@ impl Shard {
         }
         match choose(head, &mut self.stats, work, prefer, avoid, now) {
             Some(path) => {
-                if let Some(unused) = head.selector.take_probe() {
+                let unused = head.selector.take_probe();
+                self.send(key, path, now);
+                // Behind the user's command, also in the mail to another worker.
+                if let Some(unused) = unused {
                     self.want_probe(key, unused, now);
                 }
-                self.send(key, path, now);
             }
             None if head.may_come_back(&self.controllers) => {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;

@@ -158,8 +158,6 @@ pub(super) struct HeadState {
     pub(super) held: List,
     /// Requests that are not held and not answered.
     pub(super) active: u32,
-    /// Probes in flight.
-    pub(super) probes: u32,
     /// The head has left the picture, or is marked gone in it.
     pub(super) gone: bool,
     /// The epoch in which `Frozen` was last reported.
@@ -180,7 +178,6 @@ impl HeadState {
             requeue: List::default(),
             held: List::default(),
             active: 0,
-            probes: 0,
             gone: view.gone,
             frozen_reported: None,
             quiesced_reported: None,
@@ -281,7 +278,9 @@ impl HeadState {
         let owed = match *work {
             Work::Read { .. } => return,
             Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => !fua,
-            _ => false,
+            // What is gone must not come back; there is no other way to make that durable.
+            Work::Discard { .. } => true,
+            Work::Compare { .. } | Work::Flush { .. } => false,
         };
         let path = self.path_of(command).or_else(|| self.through(command.controller));
         let Some(PathState { view, .. }) = path else { return };

@@ -335,19 +335,8 @@ impl Shard {
                     && queue.phase == Phase::Open
             })
         });
-        let command = Command {
-            origin: Origin::Peer { worker: from, token, association, sqe, data },
-            head,
-            controller,
-            stats: u32::MAX,
-            path: u32::MAX,
-            place: Place::Requeued,
-            charge: None,
-            started: now,
-            tagged: now,
-            retries: 0,
-            failovers: 0,
-        };
+        let origin = Origin::Peer { worker: from, token, association, sqe, data };
+        let command = Command { controller, ..Command::new(origin, head, now) };
         let queue_is_gone = slot.is_none();
         let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads));
         let is_probe = matches!(data, HostData::Sink(_));

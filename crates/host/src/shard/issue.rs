@@ -1,7 +1,7 @@
 //! Splitting requests into commands.
 
 use super::Shard;
-use super::command::{Command, Origin, Place, Request, Work};
+use super::command::{Command, Origin, Request, Work};
 use super::head::HeadState;
 use super::wire;
 use crate::table::Key;
@@ -128,19 +128,7 @@ impl Shard {
         request.outstanding += 1;
         let head = request.head;
         self.own_commands += 1;
-        let command = || Command {
-            origin: Origin::Own { request: key, work },
-            head,
-            controller: ControllerId(u32::MAX),
-            stats: u32::MAX,
-            path: u32::MAX,
-            place: Place::Requeued,
-            charge: None,
-            started: now,
-            tagged: now,
-            retries: 0,
-            failovers: 0,
-        };
+        let command = || Command::new(Origin::Own { request: key, work }, head, now);
         let Some(key) = self.commands.insert_with(command) else {
             unreachable!("room was checked before the command was made");
         };

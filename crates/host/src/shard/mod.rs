@@ -65,6 +65,8 @@ pub(crate) struct Shard {
     own_limit: u32,
     /// Probes in flight; they have a place in the table of their own.
     probes: u32,
+    /// Some queue pair is to be given a probe.
+    probe_wanted: bool,
     /// Requests with parts that no command has been made for.
     issue: List,
     /// Commands that wait for their time.
@@ -103,6 +105,7 @@ impl Shard {
             own_commands: 0,
             own_limit,
             probes: 0,
+            probe_wanted: false,
             issue: List::default(),
             delayed: BinaryHeap::with_capacity(commands as usize),
             outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),
@@ -155,6 +158,7 @@ impl Shard {
         for slot in 0..self.queues.len() {
             self.serve_queue(slot as u16, now);
         }
+        self.send_wanted(now);
         self.report_stops();
         if self.draining && !self.drained_reported && self.requests.len() == 0 {
             self.drained_reported = true;
@@ -170,9 +174,11 @@ impl Shard {
                 dispatch::start(command, heads, now)
             });
         }
-        if let Some(wanted) = queue.probe.take() {
-            self.send_probe(wanted, now);
-        }
+        self.announce(slot);
+    }
+
+    /// What the queue pair has to send is sent, and its oldest command is watched.
+    fn announce(&mut self, slot: u16) {
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
         if let Some(deadline) = queue.next_deadline(&self.commands) {
             self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
@@ -197,7 +203,8 @@ impl Shard {
                 self.tell_control(ToControl::Quiesced { head, epoch });
             }
             let Some(head) = self.heads[index].as_mut() else { continue };
-            let rests = head.active == 0 && head.probes == 0;
+            // A probe is no request: nobody waits for it.
+            let rests = head.active == 0;
             if head.view.frozen > 0 && rests && head.frozen_reported != Some(epoch) {
                 head.frozen_reported = Some(epoch);
                 let head = head.view.id;

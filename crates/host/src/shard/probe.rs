@@ -2,9 +2,11 @@
 //!
 //! `finish-time` asks for one when it has placed a user's command; the probe reads the same blocks
 //! on another path, whatever the user's command does with them. It is a command of its own, no part
-//! of any request. It goes out behind everything else that its queue pair has to send, on a tag
-//! that others can spare, or not at all. It is sent once; what it brings is checked as it comes and
-//! kept nowhere; and whatever becomes of it, that is its end.
+//! of any request. It goes out behind everything that users want sent, on a tag that others can
+//! spare, or not at all. It is sent once; what it brings is checked as it comes and kept nowhere;
+//! and whatever becomes of it, that is its end. Nobody waits for that: a head comes to rest, leaves
+//! or takes other parameters while a probe of it is in flight. Its tag is taken until it is
+//! answered, or until its connection has closed.
 
 use super::Shard;
 use super::command::{Command, Origin, Place, Work};
@@ -14,7 +16,7 @@ use super::queue::{Phase, Queue};
 use crate::mail::{Mail, PeerMail};
 use crate::table::{Key, Table};
 use crate::topology::HeadId;
-use anabranch_policy::{Charge, Policy, start_probe};
+use anabranch_policy::{Charge, Policy, probe_failed, start_probe};
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Output, Time};
 use anabranch_proto::nvme::io;
@@ -82,9 +84,9 @@ impl Shard {
         let wanted = Wanted { head: command.head, stats: path.stats, lba, blocks };
         match path.carrier {
             Carrier::Own { slot } => {
-                // Everything else goes first.
                 if let Some(queue) = self.queues[usize::from(slot)].as_mut() {
                     queue.probe.get_or_insert(wanted);
+                    self.probe_wanted = true;
                 }
             }
             Carrier::Peer { .. } => self.send_probe(wanted, now),
@@ -92,9 +94,25 @@ impl Shard {
         }
     }
 
+    /// Sends the probes that are wanted of this worker's own queue pairs: all of these have been
+    /// given what users want by now.
+    #[inline]
+    pub(super) fn send_wanted(&mut self, now: Time) {
+        if !self.probe_wanted {
+            return;
+        }
+        self.probe_wanted = false;
+        for slot in 0..self.queues.len() {
+            if let Some(wanted) = self.queues[slot].as_mut().and_then(|queue| queue.probe.take()) {
+                self.send_probe(wanted, now);
+                self.announce(slot as u16);
+            }
+        }
+    }
+
     /// Sends a probe, if it is still in place and takes nothing from anybody.
     #[cold]
-    pub(super) fn send_probe(&mut self, wanted: Wanted, now: Time) {
+    fn send_probe(&mut self, wanted: Wanted, now: Time) {
         let Some(key) = self.make_probe(wanted, now) else { return };
         let command = &mut self.commands[key];
         let Some(head) = self.heads[wanted.head.0 as usize].as_deref_mut() else { return };
@@ -132,7 +150,6 @@ impl Shard {
         entry.probing = true;
         entry.probes += 1;
         entry.probe_bytes += u64::from(bytes);
-        head.probes += 1;
         self.probes += 1;
     }
 
@@ -148,19 +165,10 @@ impl Shard {
         // Its size is that of a command; limits that have shrunk since hold for it already.
         let most = head.view.limits.max_transfer_bytes / head.view.block_bytes;
         let blocks = wanted.blocks.min(most.clamp(1, NLB_BLOCKS_MAX));
-        self.commands.insert_with(|| Command {
-            origin: Origin::Probe { lba: wanted.lba, blocks },
-            head: wanted.head,
-            controller: path.view.controller,
-            stats: wanted.stats,
-            path: index as u32,
-            place: Place::Requeued,
-            charge: None,
-            started: now,
-            tagged: now,
-            retries: 0,
-            failovers: 0,
-        })
+        let origin = Origin::Probe { lba: wanted.lba, blocks };
+        let (controller, stats, path) = (path.view.controller, wanted.stats, index as u32);
+        let new = Command::new(origin, wanted.head, now);
+        self.commands.insert_with(|| Command { controller, stats, path, ..new })
     }
 
     /// The controller has answered a probe. A status says about the path what it would say on a
@@ -180,6 +188,10 @@ impl Shard {
             return;
         }
         self.stats.paths[command.stats as usize].probe_errors += 1;
+        let head = self.heads[command.head.0 as usize].as_deref();
+        if let Some((path, charge)) = head.and_then(|head| head.path_of(&command)).zip(charge) {
+            probe_failed(path.load(), charge);
+        }
         if status.is(Status::INVALID_NAMESPACE) {
             self.suspect_namespace(command.controller);
         } else if status.is_path_error() && !status.dnr() {
@@ -207,10 +219,9 @@ impl Shard {
             anabranch_policy::finish(charge, entry.ledgers(self.me.index()));
         }
         self.probes -= 1;
-        // The head need not wait for it.
-        if let Some(head) = self.head_mut(command.head) {
-            head.probes -= 1;
-        }
         Some((command, charge))
     }
 }
+
+#[cfg(test)]
+mod tests;

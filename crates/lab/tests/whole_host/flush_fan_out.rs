@@ -32,6 +32,8 @@ fn a_flush_goes_to_each_controller_that_has_acknowledged_a_write_since() {
     assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1, "durable writes owe nothing");
     rig.io((0..4).map(|lba| Op::Zero { lba, blocks: 1 }));
     assert_eq!(flush(&mut rig), [1, 1], "zeroes are writes, too");
+    rig.io((0..4).map(|lba| Op::Discard { lba, blocks: 1 }));
+    assert_eq!(flush(&mut rig), [1, 1], "and what was discarded must not come back");
     rig.finish();
 }
 

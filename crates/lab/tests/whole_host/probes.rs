@@ -367,26 +367,52 @@ fn a_shutdown_does_not_wait_for_a_probe() {
 }
 
 #[test]
-fn a_device_at_rest_has_no_probe_in_flight_and_gets_none() {
+fn a_device_comes_to_rest_without_its_probe_and_gets_none() {
     let mut rig = far();
-    slow_down(&mut rig, 200 * MS);
-    let before = probes(&mut rig);
-    while probes(&mut rig) == before {
-        load(&mut rig, WRITE, 64);
-        rig.run(10 * MS);
-    }
+    one_in_flight(&mut rig);
     let device = || "nvme0n1".to_owned();
-    let frozen = rig.start(Verb::Freeze { device: device() });
-    rig.run(100 * MS);
-    assert!(rig.world.take_host_reply(frozen).is_none(), "the probe is still there");
-    let reply = rig.world.host_answer(frozen, SECOND).expect("it is answered");
-    assert!(matches!(reply, Reply::Done), "{reply:?}");
+    let begin = rig.now();
+    rig.done(Verb::Freeze { device: device() });
+    rig.done(Verb::Quiesce { device: device() });
+    assert!(rig.now().since(begin) < 10 * MS, "nobody waits for it");
     let (waiting, now) = (rig.submit([WRITE; 8]), probes(&mut rig));
     rig.run(SECOND);
     assert_eq!((rig.answered(&waiting), probes(&mut rig)), (0, now));
+    rig.done(Verb::Unquiesce { device: device() });
     rig.done(Verb::Unfreeze { device: device() });
     rig.succeed(&waiting);
-    rig.run(SECOND);
+    // It ends with its time limit at the latest.
+    rig.wire().clear_rules();
+    rig.run(SECOND * 31);
+    rig.wait_live(1);
+    assert_eq!(rig.path(1).probe_errors, 1);
+    rig.finish();
+}
+
+#[test]
+fn where_probes_fail_no_read_of_the_users_is_tried() {
+    let mut rig = far();
+    rig.wire().rule(|pdu| {
+        if pdu.port == 1 && pdu.answers(io::READ) {
+            pdu.answer(Status::INTERNAL_ERROR);
+        }
+    });
+    // Nothing is known of it any more.
+    rig.ask(Verb::Reset { controller: "nvme1".into() });
+    rig.wait_live(1);
+    for _ in 0..400 {
+        load(&mut rig, READ, 64);
+        rig.run(10 * MS);
+    }
+    let path = rig.path(1);
+    assert!(path.probe_errors > 8, "it is looked at: {}", path.probe_errors);
+    assert_eq!((path.errors, path.retries, rig.head().errors), (0, 0, 0));
+    rig.wire().clear_rules();
+    for _ in 0..40 {
+        load(&mut rig, READ, 64);
+        rig.run(10 * MS);
+    }
+    assert!(!rig.get("nvme0c1n1", "finish_time_stat").contains("not measured"));
     rig.finish();
 }
 

@@ -48,8 +48,8 @@
 //!     of this size class has ended for the *gap*: the command is sent there, too, as a read, and
 //!     what it brings is dropped. The gap is 10 ms, doubled up to 160 ms while nothing gets better
 //!     by an eighth. Each command earns 1/128 of its bytes for probes; a path of which nothing is
-//!     known may be looked at on credit, eight probes deep. When five probes in a row told nothing
-//!     (they fail, or can not be sent), the command itself goes there.
+//!     known may be looked at on credit, eight probes deep. When five probes in a row could not be
+//!     sent, the command itself goes there; where they are answered with errors it does not.
 //! 11. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
 //!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
 //!     class has ended there for the gap, for eight times its bytes of what was earned.
@@ -70,7 +70,7 @@ mod unit;
 pub(crate) use forecast::{Flight, Forecast};
 pub(crate) use learn::sample;
 pub use parameters::FinishTimeParameters;
-pub use probe::start_probe;
+pub use probe::{probe_failed, start_probe};
 pub(crate) use recent::Recent;
 pub(crate) use report::predict;
 pub use report::{FinishTimeReport, finish_time_report};

@@ -72,7 +72,7 @@ fn find<P: AsCandidate>(
             let base = forecast.of(OpClass::Read, incoming.class);
             base.seen_ms.set(now_ms);
             if unknown && incoming.op == OpClass::Read && base.gap_ms.get() >= LAST_GAP_MS {
-                // Probes do not tell: they are not sent, or fail.
+                // Probes can not be sent. (Those that fail keep the gap shorter.)
                 return Choice { index, reason: Reason::Unmeasured };
             }
             if unknown {
@@ -109,4 +109,12 @@ pub fn start_probe(load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
     forecast.probes.fetch_add(1, Relaxed);
     forecast.probe_bytes.fetch_add(u64::from(bytes), Relaxed);
     charge::of_probe(load, bytes, now_ns)
+}
+
+/// A probe was answered with an error. It will be sent again, with a pause; while nothing is known
+/// of the path, no read of the user's is tried there.
+#[cold]
+pub fn probe_failed(load: Load<'_>, charge: Charge) {
+    let gap_ms = &load.shared.forecast().of(OpClass::Read, SizeClass::of(charge.bytes())).gap_ms;
+    gap_ms.set(gap_ms.get().min(LAST_GAP_MS / 2));
 }
