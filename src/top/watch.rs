@@ -6,7 +6,7 @@ use super::screen::{Around, Canvas, screen};
 use super::state::{Action, State};
 use super::terminal::Terminal;
 use super::text::Bars;
-use super::{Place, Watched, check_device, clock};
+use super::{Watched, check_device, clock};
 use crate::daemon::top::TopView;
 use crate::failure::Failure;
 use anabranch_rt::signal::{TerminalSignal, TerminalSignals};
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_current_process_group};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The first interval: one does not want to wait for the first figures.
@@ -31,20 +31,22 @@ struct Looker {
 }
 
 impl Looker {
-    fn start(place: Place) -> io::Result<Looker> {
+    fn start(
+        mut look: impl FnMut() -> Result<TopView, Failure> + Send + 'static,
+    ) -> io::Result<Looker> {
         let (ask, asked) = sync_channel(1);
         let (answer, answers) = sync_channel(1);
         let (bell, mut button) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
-        let look = move || {
+        let looks = move || {
             // It ends when nobody asks or listens any more.
             while asked.recv().is_ok() {
-                if answer.send(place.look()).is_err() || button.write_all(&[0]).is_err() {
+                if answer.send(look()).is_err() || button.write_all(&[0]).is_err() {
                     return;
                 }
             }
         };
-        std::thread::Builder::new().name("look".to_owned()).spawn(look)?;
+        std::thread::Builder::new().name("look".to_owned()).spawn(looks)?;
         Ok(Looker { ask, answers, bell, asked: false })
     }
 
@@ -55,13 +57,24 @@ impl Looker {
         }
     }
 
-    fn answer(&mut self) -> Option<Result<TopView, Failure>> {
+    /// The answer, if there is one.
+    ///
+    /// # Errors
+    /// There will be none any more: the thread has ended before its time.
+    fn answer(&mut self) -> Result<Option<Result<TopView, Failure>>, Failure> {
         let mut rings = [0; 16];
         // Nothing to read is no mistake.
         let _ = self.bell.read(&mut rings);
-        let answer = self.answers.try_recv().ok()?;
-        self.asked = false;
-        Some(answer)
+        match self.answers.try_recv() {
+            Ok(answer) => {
+                self.asked = false;
+                Ok(Some(answer))
+            }
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                Err(Failure::failed("the thread that asks the host has ended unexpectedly"))
+            }
+        }
     }
 }
 
@@ -94,7 +107,8 @@ pub(super) fn run(watched: &Watched, colours: bool, bars: Bars) -> Result<(), Fa
     // Whoever is not there at the start is a mistake of the caller's; later it is waited for.
     let first = watched.place.look()?;
     check_device(&first, watched.device.as_deref())?;
-    let looker = Looker::start(watched.place.clone()).map_err(failed("start a thread"))?;
+    let place = watched.place.clone();
+    let looker = Looker::start(move || place.look()).map_err(failed("start a thread"))?;
     let mut watch = Watch {
         state: State::new(watched.delay),
         frame: Frame::new(&first, None).only(watched.device.as_deref()),
@@ -127,7 +141,7 @@ impl Watch<'_> {
             if typed && self.typed(terminal)? {
                 return Ok(());
             }
-            if let Some(answer) = self.looker.answer() {
+            if let Some(answer) = self.looker.answer()? {
                 self.looked(answer);
             }
             if !self.state.paused && Instant::now() >= self.due {
@@ -211,5 +225,36 @@ impl Watch<'_> {
         let canvas = Canvas { width, height, bars: self.bars };
         let lines = screen(Some(&self.frame), &mut self.state, around, canvas);
         terminal.draw(&lines).map_err(failed("draw on the terminal"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the bell rings within ten seconds.
+    fn rings(looker: &Looker) -> bool {
+        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&looker.bell, PollFlags::IN)], Some(&limit)).expect("poll") == 1
+    }
+
+    #[test]
+    fn an_end_of_the_thread_that_looks_is_told() {
+        let mut looks = 0;
+        let mut looker = Looker::start(move || {
+            looks += 1;
+            assert!(looks < 2, "a mistake of ours");
+            Err(Failure::failed("no host"))
+        })
+        .expect("a thread");
+        looker.ask();
+        assert!(rings(&looker));
+        let answer = looker.answer().expect("it lives").expect("an answer");
+        assert_eq!(answer.expect_err("as it was told").to_string(), "no host");
+        assert!(looker.answer().expect("it lives").is_none());
+        looker.ask();
+        assert!(rings(&looker));
+        let end = looker.answer().expect_err("it has ended").to_string();
+        assert!(end.contains("has ended unexpectedly"), "{end}");
     }
 }
