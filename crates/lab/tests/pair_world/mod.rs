@@ -36,6 +36,9 @@ pub(crate) enum Faults {
     /// What administrators do as well: namespaces and controllers come and go. Requests may fail,
     /// but each is answered, nothing is left over, and no read is wrong.
     Administration,
+    /// Any bit may flip on the way, with digests or without: requests may fail and data be wrong,
+    /// but each is answered and nothing is left over.
+    Garbage,
 }
 
 type Pair = World<Worker<Load>, Target>;
@@ -133,11 +136,12 @@ impl Plan {
             frozen: 0,
             data_dropped: false,
             masks_written: false,
-            noise: rng.percent(25).then(|| Noise {
+            noise: (kind == Faults::Garbage || rng.percent(25)).then(|| Noise {
                 errors: rng.below(40),
                 flips: rng.below(8),
                 hdr_digest: options.hdr_digest,
                 data_digest: options.data_digest,
+                everywhere: kind == Faults::Garbage,
             }),
             quiet: Rc::default(),
             options,
@@ -428,7 +432,7 @@ fn finish(world: &mut Pair, plan: &mut Plan) -> Outcome {
         Faults::Administration if report.errors == 0 && !plan.data_dropped => {
             assert_eq!(report.verify_errors, 0, "every read is legal: {:?}", report.mismatches);
         }
-        Faults::Administration => {}
+        Faults::Administration | Faults::Garbage => {}
     }
     let explain = Verb::Explain { device: "nvme0n1".into() };
     plan.asked.push(world.host_verb(explain));

@@ -1,5 +1,5 @@
 //! A bad line: controllers answer with errors although they have done the work, and bytes change on
-//! the way where a digest protects them.
+//! the way, where a digest protects them or everywhere.
 
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::{Passing, Tap};
@@ -34,6 +34,8 @@ pub(crate) struct Noise {
     pub(crate) flips: u64,
     pub(crate) hdr_digest: bool,
     pub(crate) data_digest: bool,
+    /// Bits flip also where no digest protects them.
+    pub(crate) everywhere: bool,
 }
 
 impl Noise {
@@ -59,6 +61,7 @@ impl Noise {
             }
             let carries = matches!(kind, CAPSULE_CMD | H2C_DATA | C2H_DATA) && data > 0;
             let protected = match (self.hdr_digest, self.data_digest && carries) {
+                _ if self.everywhere => 0..len,
                 (true, false) if kind >= CAPSULE_CMD => 0..header + 4,
                 (_, true) => data..len,
                 _ => continue,
