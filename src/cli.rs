@@ -21,10 +21,13 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     // On a wrong command line clap explains on standard error and ends with status 2.
     let cli = Cli::parse();
-    match run(cli) {
+    let result = run(cli);
+    crate::daemon::log::flush();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("anabranch: {failure}");
+            // The exit status says it, too, when nobody can read this.
+            let _ = writeln!(io::stderr(), "anabranch: {failure}");
             ExitCode::from(failure.status())
         }
     }

@@ -10,6 +10,7 @@ pub mod front;
 pub mod host;
 pub mod identity;
 pub mod load;
+pub mod log;
 pub mod path;
 pub mod rpc;
 pub mod serve;
@@ -18,7 +19,4 @@ pub mod target;
 pub mod top;
 pub mod view;
 
-/// Tells a human, on standard error.
-pub fn log(line: impl std::fmt::Display) {
-    eprintln!("anabranch: {line}");
-}
+pub use log::log;

@@ -1,5 +1,6 @@
 //! The control socket's server: blocking threads, every client bounded in time, size and number.
 
+use super::log;
 use super::rpc::{self, Params, RpcError};
 use super::socket::{self, BoundSocket, SocketError};
 use serde_json::Value;
@@ -267,9 +268,9 @@ impl Audit {
             return;
         }
         if *suppressed > 0 {
-            eprintln!("anabranch: {text} ({suppressed} more like this before)");
+            log(format_args!("{text} ({suppressed} more like this before)"));
         } else {
-            eprintln!("anabranch: {text}");
+            log(text);
         }
         *last = Some(Instant::now());
         *suppressed = 0;

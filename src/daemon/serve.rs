@@ -83,6 +83,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let exports = export_all(&host, &config.exports)?;
     let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
     let live = await_first_attempts(&host, asked);
+    log::flush();
     ready(&Ready {
         hostnqn: host.identity().nqn.to_string(),
         hostid: host.identity().id.to_string(),

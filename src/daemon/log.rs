@@ -1,0 +1,137 @@
+//! What a daemon tells people, on standard error.
+//!
+//! Workers tell things in the middle of I/O. So telling never waits and never fails, whatever
+//! became of standard error: a pipe that nobody reads, one whose reader has gone, a full disk. A
+//! thread of its own writes; lines that find its queue full are counted, and told as a number.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Lines that wait to be written.
+const QUEUE_LINES: usize = 1024;
+
+/// So often within [`WINDOW`] the same line is written. A peer can make us say the same as fast as
+/// it can send.
+const SAME_IN_WINDOW: u64 = 10;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Different lines whose repetition is noticed.
+const MAX_REMEMBERED: usize = 256;
+
+/// How long the end of the program waits for what was told to be written.
+const FLUSH: Duration = Duration::from_millis(500);
+
+static JOURNAL: OnceLock<Journal> = OnceLock::new();
+
+/// Tells a human, on standard error.
+pub fn log(line: impl Display) {
+    JOURNAL.get_or_init(|| Journal::start(io::stderr())).tell(line.to_string());
+}
+
+/// Waits, for a moment at most, until what was told is written.
+pub fn flush() {
+    if let Some(journal) = JOURNAL.get() {
+        journal.flush(FLUSH);
+    }
+}
+
+enum Entry {
+    Line(String),
+    /// Everything before it is written: say so.
+    Flush(SyncSender<()>),
+}
+
+/// Lines on their way to one place.
+struct Journal {
+    entries: SyncSender<Entry>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Journal {
+    fn start(to: impl Write + Send + 'static) -> Journal {
+        let (entries, queue) = sync_channel(QUEUE_LINES);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&lost);
+        // Without a thread the queue has no reader, and every line is lost: there is nobody to
+        // tell.
+        let _ = thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write_all(&queue, &counted, to));
+        Journal { entries, lost }
+    }
+
+    fn tell(&self, line: String) {
+        if self.entries.try_send(Entry::Line(line)).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self, limit: Duration) {
+        let (written, done) = sync_channel(1);
+        // A full queue: standard error is not read.
+        if self.entries.try_send(Entry::Flush(written)).is_ok() {
+            let _ = done.recv_timeout(limit);
+        }
+    }
+}
+
+/// Writes what comes. Errors change nothing: the next line may find a reader again.
+fn write_all(queue: &Receiver<Entry>, lost: &AtomicU64, mut to: impl Write) {
+    let mut seen = Repetitions::default();
+    for entry in queue {
+        match entry {
+            Entry::Line(line) => {
+                if let Some(line) = seen.admit(line, Instant::now()) {
+                    let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
+                }
+            }
+            Entry::Flush(done) => {
+                let _ = to.flush();
+                let _ = done.try_send(());
+            }
+        }
+        let lost = lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let line = format!("anabranch: {lost} lines are missing: they were not read in time\n");
+            let _ = to.write_all(line.as_bytes());
+        }
+    }
+}
+
+/// Lines of late, and how often each came.
+#[derive(Default)]
+struct Repetitions(HashMap<String, (Instant, u64)>);
+
+impl Repetitions {
+    /// What to write for a line; nothing when it came too often in its window.
+    fn admit(&mut self, line: String, now: Instant) -> Option<String> {
+        if let Some((since, count)) = self.0.get_mut(&line) {
+            if now.duration_since(*since) < WINDOW {
+                *count += 1;
+                return (*count <= SAME_IN_WINDOW).then_some(line);
+            }
+            let hidden = count.saturating_sub(SAME_IN_WINDOW);
+            (*since, *count) = (now, 1);
+            return Some(match hidden {
+                0 => line,
+                hidden => format!("{line} ({hidden} more like this before)"),
+            });
+        }
+        if self.0.len() >= MAX_REMEMBERED {
+            self.0.retain(|_, (since, _)| now.duration_since(*since) < WINDOW);
+        }
+        if self.0.len() < MAX_REMEMBERED {
+            self.0.insert(line.clone(), (now, 1));
+        }
+        Some(line)
+    }
+}
