@@ -13,14 +13,15 @@
 //! * Several paths need a namespace that says it may be shared (NMIC).
 //! * The same identifiers in two subsystems are refused in the second one.
 //! * Another block size refuses the path; another capacity takes it out until the sizes agree
-//!   (M20). The device takes a new size when a path that agreed with it reports one.
+//!   (M20). The device takes a new size when a path that agreed with it reports one; it shrinks
+//!   only when no live path says otherwise any more: one controller that is mistaken must not cost
+//!   users the rest of their device.
 
 use super::Control;
 use super::controller::Controller;
 use super::env::Env;
 use super::scan::Namespace;
 use super::subsystem::{Head, Path, Subsystem};
-use crate::WriteMarks;
 use crate::event::HostEvent;
 use crate::explain::DEFAULT_SAMPLE;
 use crate::load::PathLoad;
@@ -216,7 +217,7 @@ impl Control {
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
             load: Arc::new(PathLoad::new(nodes)),
-            writes: Arc::new(WriteMarks::new()),
+            writes: Arc::default(),
             shown: None,
             io_affinity: None,
             failovers_base: 0,
@@ -307,21 +308,28 @@ fn resize(
     for head in &mut subsystem.heads {
         let before = head.bytes();
         let mut blocks = head.blocks;
-        let mut changed = false;
+        let mut changed = Vec::new();
+        let mut doubted = false;
+        let upheld = head.paths.iter().any(|path| {
+            let controller = controllers.get(&path.controller);
+            let live = controller.filter(|it| it.is_live() && it.is_verified());
+            live.is_some_and(|it| it.scan.blocks_of(head.nsid) == Some(head.blocks))
+        });
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
-            let namespaces = controller.scan.namespaces();
-            let Some(found) = namespaces.iter().find(|found| found.nsid == head.nsid) else {
-                continue;
-            };
-            if !controller.is_verified() || found.blocks == path.blocks {
+            let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
+            if !controller.is_verified() || found == path.blocks {
                 continue;
             }
             if path.blocks == head.blocks {
-                blocks = found.blocks;
+                if found < head.blocks && upheld {
+                    doubted = true;
+                } else {
+                    blocks = found;
+                }
             }
-            path.blocks = found.blocks;
-            changed = true;
+            path.blocks = found;
+            changed.push(path.controller);
         }
         if !head.paths.is_empty() && head.paths.iter().all(|path| path.blocks != blocks) {
             blocks = head.paths[0].blocks;
@@ -334,8 +342,10 @@ fn resize(
                 to_bytes: head.bytes(),
             });
         }
-        let others = head.paths.iter().filter(|path| changed && path.blocks != head.blocks);
-        rescan.extend(others.map(|path| path.controller));
+        // Whoever has just been asked is not asked again: it may say something else each time.
+        let others = head.paths.iter().filter(|path| doubted || path.blocks != head.blocks);
+        let others = others.map(|path| path.controller).filter(|it| !changed.contains(it));
+        rescan.extend(others.filter(|_| !changed.is_empty()));
     }
     rescan.sort_unstable();
     rescan.dedup();

@@ -113,6 +113,11 @@ impl Scan {
         &self.namespaces
     }
 
+    /// The size of a namespace in that scan, in blocks.
+    pub(super) fn blocks_of(&self, nsid: u32) -> Option<u64> {
+        self.namespaces.iter().find(|found| found.nsid == nsid).map(|found| found.blocks)
+    }
+
     pub(super) fn abandon(&mut self) {
         self.running = None;
         self.again = false;

@@ -43,6 +43,30 @@ fn a_resize_is_followed_and_asks_the_other_paths_too() {
 }
 
 #[test]
+fn one_path_alone_does_not_shrink_the_device() {
+    let mut rig = Rig::connected_twice(1);
+    let asked = rig.fake(1).count(|c| c.is_identify(0));
+    rig.fake(2).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 2048, "the other path has just said so");
+    assert!(head.paths[0].ready && !head.paths[1].ready);
+    assert!(rig.fake(1).count(|c| c.is_identify(0)) > asked, "it was asked again");
+    assert_eq!(rig.event_count("capacity change"), 0);
+
+    // A path that was lost is no witness.
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.raise(2, NAMESPACES_CHANGED);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.fake(1).refuse = false;
+    rig.advance_s(30);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 1024, "all say so now");
+    assert!(head.paths.iter().all(|path| path.ready));
+}
+
+#[test]
 fn a_size_that_changed_while_no_path_was_there_is_taken_from_the_first_that_comes_back() {
     let mut rig = Rig::connected(1);
     rig.set("nvme0n1", "delayed_removal_secs", "30").unwrap();
@@ -60,12 +84,25 @@ fn a_size_that_changed_while_no_path_was_there_is_taken_from_the_first_that_come
 #[test]
 fn a_size_that_flips_between_two_paths_does_not_go_round_for_ever() {
     let mut rig = Rig::connected_twice(1);
+    size_that_flips(&mut rig, |blocks| blocks + 1);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(rig.fake(1).count(|c| c.is_identify(2)) < 10);
+    let mut rig = Rig::connected_twice(1);
+    size_that_flips(&mut rig, |blocks| blocks - 1);
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(rig.fake(1).count(|c| c.is_identify(2)) < 10);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 2048);
+}
+
+/// Another size at every look.
+fn size_that_flips(rig: &mut Rig, next: fn(u64) -> u64) {
     let mut blocks = 1000;
     rig.fake(1).hook = Some(Box::new(move |c| {
         if !c.is_identify(0) {
             return None;
         }
-        blocks += 1;
+        blocks = next(blocks);
         let mut data = vec![0; 4096];
         for at in [0, 8, 16] {
             data[at..at + 8].copy_from_slice(&u64::to_le_bytes(blocks));
@@ -75,8 +112,6 @@ fn a_size_that_flips_between_two_paths_does_not_go_round_for_ever() {
         data[130] = 9;
         Some(Say::Data(data))
     }));
-    rig.raise(1, NAMESPACES_CHANGED);
-    assert!(rig.fake(1).count(|c| c.is_identify(2)) < 10);
 }
 
 #[test]
