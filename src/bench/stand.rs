@@ -14,6 +14,7 @@ use crate::daemon::socket::Role;
 use crate::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
+use anabranch_rt::signal::Termination;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ const HEAD: &str = "nvme0n1";
 
 /// Where the load runs.
 pub(super) enum Stand {
-    /// On a host that runs already.
-    Running { client: Client, device: String },
+    /// On a host that runs already. A signal that is to end us ends the load there first.
+    Running { client: Client, device: String, termination: Termination },
     /// On a host of our own, and an embedded target unless addresses were given.
     Own { host: Box<Host>, target: Option<Box<RunningTarget>>, connections: usize },
     /// On an export of an NBD server.
@@ -45,7 +46,9 @@ impl Stand {
                 ));
             }
             let client = Client::connect(Role::Host, global.socket.as_deref())?;
-            return Ok(Stand::Running { client, device: device.clone() });
+            let termination = Termination::install()
+                .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
+            return Ok(Stand::Running { client, device: device.clone(), termination });
         }
         if let Some(uri) = &bench.nbd {
             return Ok(Stand::Nbd(Box::new(NbdStand::set_up(uri, bench, plan)?)));
@@ -101,10 +104,15 @@ impl Stand {
     /// One run; its report.
     pub(super) fn run(&self, job: JobSpec, runtime: Duration) -> Result<Value, Failure> {
         match self {
-            Stand::Running { client, .. } => {
+            Stand::Running { client, termination, .. } => {
                 client.call("bench_start", serde_json::to_value(&job).map_err(wrong)?)?;
-                std::thread::sleep(runtime);
-                client.call("bench_stop", json!({}))
+                let ended = termination.wait_for(runtime);
+                let report = client.call("bench_stop", json!({}))?;
+                match ended {
+                    Ok(false) => Ok(report),
+                    Ok(true) => Err(Failure::failed("ended by a signal; the load was stopped")),
+                    Err(error) => Err(Failure::failed(format!("cannot wait: {error}"))),
+                }
             }
             Stand::Own { host, .. } => {
                 host.start_load(job.job()).map_err(failed)?;

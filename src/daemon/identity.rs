@@ -88,11 +88,18 @@ fn parse_nqn(text: &str, place: &str) -> Result<Nqn, String> {
 }
 
 fn parse_id(text: &str, place: &str) -> Result<Uuid, String> {
-    text.parse().map_err(|why| format!("{place} '{}': {why}", text.escape_debug()))
+    let id: Uuid =
+        text.parse().map_err(|why| format!("{place} '{}': {why}", text.escape_debug()))?;
+    // Every controller refuses it (Base 6.3, "Connect").
+    if id.is_zero() { Err(format!("{place} '{text}': must not be all zero")) } else { Ok(id) }
 }
 
 fn uuid_of(nqn: &Nqn) -> Option<Uuid> {
-    nqn.as_str().strip_prefix("nqn.2014-08.org.nvmexpress:uuid:")?.parse().ok()
+    nqn.as_str()
+        .strip_prefix("nqn.2014-08.org.nvmexpress:uuid:")?
+        .parse()
+        .ok()
+        .filter(|id: &Uuid| !id.is_zero())
 }
 
 /// The first line of a file, if the file is there and has one.

@@ -49,6 +49,8 @@ bad_configurations() {
   fails 2 'strict' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/strict.toml"
   fails 2 'colour' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/unknown.toml"
   fails 2 'broken.toml' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/broken.toml"
+  fails 2 'zero' "$ANABRANCH" serve --socket "$work/s2.sock" \
+    -I 00000000-0000-0000-0000-000000000000
   fails 2 'absent.toml' "$ANABRANCH" serve --socket "$work/s2.sock" --config "$work/absent.toml"
 }
 setup() {
@@ -103,6 +105,29 @@ except OSError: pass
 ' "$work/host.sock"
   live_paths 2
 }
+standard_error_that_has_gone() { # serve 2>&1 | head -1; and the end of a terminal
+  mkfifo "$work/gone"
+  env --default-signal=HUP "$ANABRANCH" serve --socket "$work/gone.sock" -o json \
+    >"$work/gone.json" 2>"$work/gone" &
+  local pid=$!
+  head -n 1 "$work/gone" >/dev/null
+  within 10 json .socket "$work/gone.json"
+  "$ANABRANCH" connect --socket "$work/gone.sock" -a 127.0.0.1 -s "$(port_of 1)" -n "$nqn"
+  "$ANABRANCH" disconnect --socket "$work/gone.sock" --all
+  kill -HUP "$pid"
+  wait "$pid"
+}
+bench_that_is_ended() {
+  local status=0 pid
+  "$ANABRANCH" bench --socket "$work/host.sock" "$(head_of 1)" --runtime 300s &
+  pid=$!
+  within 10 someone_reads
+  kill "$pid"
+  wait "$pid" || status=$?
+  equals $status 1 "exit status"
+  host bench "$(head_of 1)" --runtime 100ms --runs 1
+}
+someone_reads() { [ "$(paths_of 1 | awk '{ n += $4 } END { print n }')" -gt 1000 ]; }
 target_dies() {
   kill -9 "$target_pid"
   wait "$target_pid" || true
@@ -120,5 +145,7 @@ step "connects that cannot be" bad_connects
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket
+step "standard error that nobody reads any more" standard_error_that_has_gone
+step "a bench that is ended leaves no load behind" bench_that_is_ended
 must "a killed target leaves paths that reconnect" target_dies
 must "the host ends in order all the same" terminate serve

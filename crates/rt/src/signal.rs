@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
-/// SIGINT and SIGTERM, taken away from their default action and waited for instead.
+/// SIGINT, SIGTERM and SIGHUP (unless it is ignored, as under `nohup`), taken away from their
+/// default action and waited for instead.
 #[derive(Debug)]
 pub struct Termination {
     signals: File,
@@ -17,7 +18,10 @@ impl Termination {
     /// # Errors
     /// The system's answer.
     pub fn install() -> io::Result<Termination> {
-        take_over(&[libc::SIGINT, libc::SIGTERM]).map(|signals| Termination { signals })
+        // A blocked signal is delivered here even if its action is "ignore".
+        let set = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        let set = if is_ignored(libc::SIGHUP)? { &set[..2] } else { &set[..] };
+        take_over(set).map(|signals| Termination { signals })
     }
 
     /// Waits for one of the signals.
@@ -97,6 +101,19 @@ impl TerminalSignals {
 impl AsFd for TerminalSignals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
+    }
+}
+
+/// Whether whoever started us wants a signal to be ignored.
+fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: with no new action sigaction only fills in the old one, which has room for it; it is
+    // read only when the call says that it did.
+    unsafe {
+        if libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(action.assume_init().sa_sigaction == libc::SIG_IGN)
     }
 }
 
