@@ -8,13 +8,19 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Acknowledged and flushed writes of one path. Both only grow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WriteMarks {
     acknowledged: AtomicU64,
     flushed: AtomicU64,
 }
 
 impl WriteMarks {
+    /// Of a path that joins: the first flush goes there. Before that we may have written through
+    /// the same controller, as a path that has left since, or in an earlier life.
+    pub(crate) fn new() -> WriteMarks {
+        WriteMarks { acknowledged: AtomicU64::new(1), flushed: AtomicU64::new(0) }
+    }
+
     /// A write through this path was acknowledged and may sit in a volatile cache.
     pub(crate) fn acknowledge(&self) {
         self.acknowledged.fetch_add(1, Ordering::AcqRel);
@@ -40,7 +46,8 @@ mod tests {
 
     #[test]
     fn a_flush_covers_only_what_was_acknowledged_before_it_started() {
-        let marks = WriteMarks::default();
+        let marks = WriteMarks::new();
+        marks.flushed(marks.pending().expect("what was before"));
         assert_eq!(marks.pending(), None);
         marks.acknowledge();
         let mark = marks.pending().expect("one write is pending");

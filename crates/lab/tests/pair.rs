@@ -73,6 +73,19 @@ fn every_request_is_answered_once_whatever_administrators_do() {
 }
 
 #[test]
+fn every_request_is_answered_once_whatever_arrives() {
+    if let Some(seed) = number("ANABRANCH_SEED") {
+        println!("{:?}", run_seed(seed, Faults::Garbage, true));
+        return;
+    }
+    let seeds = number("ANABRANCH_SEEDS").unwrap_or(500);
+    let sum = run_all(Faults::Garbage, range(seeds));
+    println!("{seeds} seeds: {sum:?}");
+    assert!(sum.requests > seeds * 10, "the load did something");
+    assert!(sum.errors > 0 && sum.reconnects > 0, "there was garbage");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_twice() {
     for seed in (0..1_000_000).step_by(9_973).take(40) {
         for kind in [Faults::Paths, Faults::Administration] {

@@ -22,6 +22,7 @@ use super::controller::Controller;
 use super::env::Env;
 use super::scan::Namespace;
 use super::subsystem::{Head, Path, Subsystem};
+use crate::WriteMarks;
 use crate::event::HostEvent;
 use crate::explain::DEFAULT_SAMPLE;
 use crate::load::PathLoad;
@@ -217,7 +218,7 @@ impl Control {
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
             load: Arc::new(PathLoad::new(nodes)),
-            writes: Arc::default(),
+            writes: Arc::new(WriteMarks::new()),
             shown: None,
             io_affinity: None,
             failovers_base: 0,

@@ -1,5 +1,6 @@
 //! One run of the pair: what is built, which faults fall, what must hold at the end.
 
+mod noise;
 #[path = "../whole_host/setup.rs"]
 mod setup;
 
@@ -15,6 +16,9 @@ use anabranch_proto::machine::VerbId;
 use anabranch_proto::nvme::{AnaState, Uuid};
 use anabranch_target::config::{NamespaceConfig, PortConfig};
 use anabranch_target::{Shape, Target, TargetVerb};
+use noise::Noise;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -32,6 +36,9 @@ pub(crate) enum Faults {
     /// What administrators do as well: namespaces and controllers come and go. Requests may fail,
     /// but each is answered, nothing is left over, and no read is wrong.
     Administration,
+    /// Any bit may flip on the way, with digests or without: requests may fail and data be wrong,
+    /// but each is answered and nothing is left over.
+    Garbage,
 }
 
 type Pair = World<Worker<Load>, Target>;
@@ -88,6 +95,9 @@ struct Plan {
     data_dropped: bool,
     /// Paths may belong to nobody, so that `io-affinity` finds none.
     masks_written: bool,
+    noise: Option<Noise>,
+    /// No noise any more.
+    quiet: Rc<Cell<bool>>,
 }
 
 impl Plan {
@@ -126,6 +136,14 @@ impl Plan {
             frozen: 0,
             data_dropped: false,
             masks_written: false,
+            noise: (kind == Faults::Garbage || rng.percent(25)).then(|| Noise {
+                errors: rng.below(40),
+                flips: rng.below(8),
+                hdr_digest: options.hdr_digest,
+                data_digest: options.data_digest,
+                everywhere: kind == Faults::Garbage,
+            }),
+            quiet: Rc::default(),
             options,
             rng,
         }
@@ -190,6 +208,9 @@ pub(crate) fn run_seed(seed: u64, kind: Faults, loud: bool) -> Outcome {
     let id = world.host_verb(Verb::User(start));
     let reply = world.host_answer(id, PATIENCE).expect("start is answered");
     assert!(matches!(reply, Reply::User(LoadReply::Started)), "{reply:?}");
+    if let Some(noise) = plan.noise {
+        world.tap(noise.tap(Rng::new(plan.rng.next_u64()), Rc::clone(&plan.quiet)));
+    }
     for _ in 0..plan.faults {
         world.run(Duration::from_micros(200 + plan.rng.below(6000)));
         fault(&mut world, &mut plan, loud);
@@ -355,6 +376,7 @@ fn administer(world: &mut Pair, plan: &mut Plan, port: u16, loud: bool) {
 }
 
 fn heal(world: &mut Pair, plan: &mut Plan) {
+    plan.quiet.set(true);
     for index in 0..plan.ports {
         if plan.kind == Faults::Administration {
             plan.asked.push(world.host_verb(connect(plan, index)));
@@ -410,7 +432,7 @@ fn finish(world: &mut Pair, plan: &mut Plan) -> Outcome {
         Faults::Administration if report.errors == 0 && !plan.data_dropped => {
             assert_eq!(report.verify_errors, 0, "every read is legal: {:?}", report.mismatches);
         }
-        Faults::Administration => {}
+        Faults::Administration | Faults::Garbage => {}
     }
     let explain = Verb::Explain { device: "nvme0n1".into() };
     plan.asked.push(world.host_verb(explain));

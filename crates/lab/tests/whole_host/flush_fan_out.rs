@@ -2,6 +2,7 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::script::Op;
+use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::io;
@@ -34,6 +35,18 @@ fn a_flush_goes_to_each_controller_that_has_acknowledged_a_write_since() {
     assert_eq!(flush(&mut rig), [1, 1], "zeroes are writes, too");
     rig.io((0..4).map(|lba| Op::Discard { lba, blocks: 1 }));
     assert_eq!(flush(&mut rig), [1, 1], "and what was discarded must not come back");
+    rig.finish();
+}
+
+#[test]
+fn the_first_flush_covers_what_was_written_before_the_path_joined() {
+    let mut rig = Setup::new(2, 1).connect();
+    assert_eq!(flush(&mut rig), [1, 1], "by this host in an earlier life, perhaps");
+    assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1);
+    let reply = rig.ask(Verb::Disconnect(Selection::Controller("nvme1".into())));
+    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    rig.connect(1);
+    assert_eq!(flush(&mut rig), [0, 1], "and by this one");
     rig.finish();
 }
 

@@ -66,7 +66,7 @@ fn topology() -> Arc<Topology> {
         distance: vec![LOCAL_DISTANCE; 2],
         affinity: Vec::new(),
         load: Arc::new(PathLoad::new(1)),
-        writes: Arc::new(WriteMarks::default()),
+        writes: Arc::new(WriteMarks::new()),
     };
     let head = HeadView {
         id: HeadId(0),
