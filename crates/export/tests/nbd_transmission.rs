@@ -395,3 +395,81 @@ fn every_split_of_a_stream_gives_the_same() {
     harness.send(conn, &stream);
     assert_eq!(answered(&harness.take(conn)), whole, "byte by byte");
 }
+
+#[test]
+fn requests_that_fail_in_part_are_answered_once_and_clients_that_vanish_leave_nothing() {
+    let mut random = Random::seeded();
+    for round in 0..20 {
+        let mut harness = large_server();
+        let conn = open(&mut harness, true);
+        harness.complete_at_once = false;
+        harness.host.room = 1 + random.below(8) as usize;
+        harness.portion = [100, 5000, 70_000][random.below(3) as usize];
+        harness.aims = random.below(2) == 0;
+        harness.hold_transmissions = random.below(2) == 0;
+        let (mut stream, mut reads, mut writes) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let before = harness.host.disk(0).to_vec();
+        let count = 16;
+        for cookie in 0..count {
+            let (offset, bytes) = (cookie * 4 * MIB as u64, 512 * (1 + random.below(8000)) as u32);
+            if random.below(2) == 0 {
+                let payload = vec![cookie as u8 + 1; bytes as usize];
+                stream.extend(client::write(0, cookie, offset, &payload));
+                writes.insert(cookie, bytes as usize);
+            } else {
+                stream.extend(client::request(command::READ, 0, cookie, offset, bytes));
+                reads.insert(cookie, bytes);
+            }
+        }
+        let vanishes = random.below(3) == 0;
+        for part in stream.chunks(1 + random.below(900_000) as usize) {
+            harness.send(conn, part);
+            // Some block is bad for a while.
+            let bad = random.below(count * 4 * MIB as u64 / 512);
+            let range = if random.below(2) == 0 { bad } else { bad / 8192 * 8192 };
+            harness.host.fault = (random.below(4) > 0).then_some((range, IoError::NoPath));
+            for _ in 0..random.below(5) {
+                harness.complete_one(random.below(8) as usize);
+                harness.release_transmissions();
+            }
+            harness.check_bounds();
+            if vanishes && random.below(8) == 0 {
+                break;
+            }
+        }
+        if vanishes {
+            harness.disconnect(conn);
+            harness.complete_all();
+            harness.check_empty();
+            continue;
+        }
+        while harness.unread(conn) > 0 || harness.host.pending() > 0 {
+            harness.complete_all();
+            harness.pass_time();
+        }
+        harness.complete_all();
+        let received = harness.take(conn);
+        let (answers, rest) = client::answers(&received, &reads);
+        assert!(rest.is_empty());
+        assert_eq!(answers.len() as u64, count, "round {round}: every request is answered");
+        for (cookie, answer) in answers {
+            assert!(answer.done && (answer.errno == 0 || answer.errno == errno::EIO));
+            let from = cookie as usize * 4 * MIB;
+            if answer.errno != 0 {
+                continue;
+            }
+            match (reads.get(&cookie), writes.get(&cookie)) {
+                (Some(&bytes), _) => {
+                    assert!(answer.bytes() == before[from..from + bytes as usize], "{cookie}");
+                }
+                (_, bytes) => {
+                    let bytes = bytes.copied().expect("a write");
+                    let disk = &harness.host.disk(0)[from..from + bytes];
+                    assert!(disk.iter().all(|&byte| byte == cookie as u8 + 1), "{cookie}");
+                }
+            }
+        }
+        harness.disconnect(conn);
+        harness.check_empty();
+    }
+}
