@@ -117,6 +117,12 @@ standard_error_that_has_gone() { # serve 2>&1 | head -1; and the end of a termin
   kill -HUP "$pid"
   wait "$pid"
 }
+last_export_withdrawn() {
+  unexport 1
+  [ ! -e "$work/nbd.sock" ] || die "the socket is still there"
+  export_nbd 1 "$work/nbd.sock"
+  python3 "$E2E/nbd_requests.py" "$work/nbd.sock" >/dev/null
+}
 bench_that_is_ended() {
   local status=0 pid
   "$ANABRANCH" bench --socket "$work/host.sock" "$(head_of 1)" --runtime 300s &
@@ -146,6 +152,7 @@ step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket
 step "standard error that nobody reads any more" standard_error_that_has_gone
+step "the last export that is withdrawn frees its address" last_export_withdrawn
 step "a bench that is ended leaves no load behind" bench_that_is_ended
 must "a killed target leaves paths that reconnect" target_dies
 must "the host ends in order all the same" terminate serve

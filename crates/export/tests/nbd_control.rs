@@ -95,6 +95,33 @@ fn an_offer_is_answered_when_every_worker_has_it() {
 }
 
 #[test]
+fn with_the_last_export_listening_ends_and_the_address_can_be_used_again() {
+    let mut harness = control();
+    harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
+    verb(&mut harness, 1, NbdVerb::Add(export("y", "nvme1n1")));
+    verb(&mut harness, 2, NbdVerb::Remove("x".into()));
+    let unlisten = |harness: &Harness| {
+        harness.others.iter().filter(|other| other.starts_with("Unlisten")).count()
+    };
+    assert_eq!(unlisten(&harness), 0, "the other export is still there");
+    verb(&mut harness, 3, NbdVerb::Remove("y".into()));
+    assert_eq!(unlisten(&harness), 1);
+    for epoch in 1..=3 {
+        for from in [1, 2] {
+            harness.input(Input::Mail { from: WorkerId(from), mail: NbdMail::Offered { epoch } });
+        }
+    }
+    assert_eq!(harness.replies.len(), 2, "the last one waits for the address");
+    verb(&mut harness, 4, NbdVerb::List);
+    let nothing = NbdReply::Exports { exports: Vec::new(), listening: Vec::new() };
+    assert_eq!(harness.replies[2], (VerbId(4), nothing));
+    harness.input(Input::Unlistened { listener: ListenerId(0), error: None });
+    assert_eq!(harness.replies[3], (VerbId(3), NbdReply::Done));
+    verb(&mut harness, 5, NbdVerb::Drain);
+    assert_eq!(unlisten(&harness), 1, "nobody listens any more");
+}
+
+#[test]
 fn wrong_verbs_are_refused_with_a_reason() {
     let mut harness = control();
     let long = "n".repeat(300);

@@ -27,13 +27,15 @@ struct Listener {
     at: Endpoint,
     bound: bool,
     verb: Option<VerbId>,
+    /// Being given up, for the verb of this epoch.
+    leaving: Option<u64>,
 }
 
 struct Pending {
     verb: VerbId,
     epoch: u64,
-    /// Workers that have not answered.
-    missing: u16,
+    /// Workers that have not answered, and listeners that have not ended.
+    missing: usize,
 }
 
 impl Control {
@@ -54,7 +56,7 @@ impl Control {
     pub(super) fn listen(&mut self, at: Endpoint, verb: Option<VerbId>, out: &mut Outputs) {
         let id = ListenerId(self.next_listener);
         self.next_listener += 1;
-        self.listeners.push(Listener { id, at: at.clone(), bound: false, verb });
+        self.listeners.push(Listener { id, at: at.clone(), bound: false, verb, leaving: None });
         let options = SocketOptions::default();
         out.push_back(Output::Listen { listener: id, at, options });
     }
@@ -77,6 +79,9 @@ impl Control {
     ) {
         let Some(index) = self.listeners.iter().position(|it| it.id == id) else { return };
         let listener = self.listeners.remove(index);
+        if let Some(epoch) = listener.leaving {
+            self.heard(epoch, out);
+        }
         let Some(error) = error else { return };
         if let Some(verb) = listener.verb {
             let error = NbdError::Listen(listener.at.clone(), error);
@@ -95,7 +100,7 @@ impl Control {
     pub(super) fn verb(&mut self, id: VerbId, verb: NbdVerb, out: &mut Outputs) {
         let error = match verb {
             NbdVerb::List => {
-                let bound = self.listeners.iter().filter(|it| it.bound);
+                let bound = self.listeners.iter().filter(|it| it.bound && it.leaving.is_none());
                 let listening = bound.map(|it| it.at.clone()).collect();
                 let reply = NbdReply::Exports { exports: self.exports.clone(), listening };
                 out.push_back(Output::Reply { id, reply });
@@ -113,7 +118,8 @@ impl Control {
                 match self.exports.iter().position(|export| export.name == name) {
                     Some(index) => {
                         self.exports.remove(index);
-                        return self.offer(id, out);
+                        self.offer(id, out);
+                        return self.leave_when_empty(out);
                     }
                     None => NbdError::Unknown(name),
                 }
@@ -143,36 +149,58 @@ impl Control {
             let mail = NbdMail::Offer { epoch: self.epoch, exports: Arc::clone(&exports) };
             out.push_back(Output::Mail { to: WorkerId(worker), mail });
         }
-        self.offers.push(Pending { verb, epoch: self.epoch, missing: self.data_workers });
+        let missing = self.data_workers.into();
+        self.offers.push(Pending { verb, epoch: self.epoch, missing });
+    }
+
+    /// With the last export everybody who listens for clients goes, too; the verb that removed it
+    /// is answered when their addresses are free.
+    fn leave_when_empty(&mut self, out: &mut Outputs) {
+        let Some(pending) = self.offers.last_mut().filter(|_| self.exports.is_empty()) else {
+            return;
+        };
+        for listener in self.listeners.iter_mut().filter(|it| it.bound && it.leaving.is_none()) {
+            listener.leaving = Some(pending.epoch);
+            pending.missing += 1;
+            out.push_back(Output::Unlisten { listener: listener.id });
+        }
+    }
+
+    /// Somebody whom an offer waits for is done with it.
+    fn heard(&mut self, epoch: u64, out: &mut Outputs) {
+        let Some(index) = self.offers.iter().position(|it| it.epoch == epoch) else { return };
+        let pending = &mut self.offers[index];
+        pending.missing = pending.missing.saturating_sub(1);
+        if pending.missing == 0 {
+            let id = self.offers.remove(index).verb;
+            out.push_back(Output::Reply { id, reply: NbdReply::Done });
+        }
     }
 
     fn start_drain(&mut self, verb: VerbId, out: &mut Outputs) {
         self.draining = true;
-        for listener in &self.listeners {
+        for listener in self.listeners.iter().filter(|it| it.leaving.is_none()) {
             out.push_back(Output::Unlisten { listener: listener.id });
         }
         for worker in 1..=self.data_workers {
             out.push_back(Output::Mail { to: WorkerId(worker), mail: NbdMail::Drain });
         }
-        self.drain = Some(Pending { verb, epoch: 0, missing: self.data_workers });
+        self.drain = Some(Pending { verb, epoch: 0, missing: self.data_workers.into() });
     }
 
     pub(super) fn mail(&mut self, mail: &NbdMail, out: &mut Outputs) {
-        let pending = match mail {
-            NbdMail::Offered { epoch } => self.offers.iter_mut().find(|it| it.epoch == *epoch),
-            NbdMail::Drained => self.drain.as_mut(),
-            NbdMail::Offer { .. } | NbdMail::Drain => None,
-        };
-        let Some(pending) = pending else { return };
-        pending.missing = pending.missing.saturating_sub(1);
-        if pending.missing > 0 {
-            return;
-        }
-        let (id, epoch) = (pending.verb, pending.epoch);
-        out.push_back(Output::Reply { id, reply: NbdReply::Done });
         match mail {
-            NbdMail::Drained => self.drain = None,
-            _ => self.offers.retain(|it| it.epoch != epoch),
+            NbdMail::Offered { epoch } => self.heard(*epoch, out),
+            NbdMail::Drained => {
+                let Some(pending) = &mut self.drain else { return };
+                pending.missing = pending.missing.saturating_sub(1);
+                if pending.missing == 0 {
+                    let id = pending.verb;
+                    self.drain = None;
+                    out.push_back(Output::Reply { id, reply: NbdReply::Done });
+                }
+            }
+            NbdMail::Offer { .. } | NbdMail::Drain => {}
         }
     }
 }

@@ -54,7 +54,7 @@ pub enum NbdVerb {
     /// Offer a head. Answered `Done` when every worker offers it.
     Add(Export),
     /// Withdraw an export by name. Its clients' requests are finished, then they are disconnected.
-    /// Answered `Done` when every worker has withdrawn it.
+    /// Answered `Done` when every worker has withdrawn it. With the last export listening ends.
     Remove(String),
     /// What is offered, and where.
     List,
