@@ -65,6 +65,14 @@ impl Client {
     /// # Errors
     /// What the other side says, or that it does not answer.
     pub fn call(&self, method: &str, params: Value) -> Result<Value, Failure> {
+        self.ask(method, params)?.map_err(|error| Failure::Failed(error.message))
+    }
+
+    /// As [`Client::call`], with what the other side says as it says it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn ask(&self, method: &str, params: Value) -> Result<Result<Value, RpcError>, Failure> {
         let lost = |error: io::Error| {
             let program = self.role.verb();
             let path = self.path.display();
@@ -89,9 +97,6 @@ impl Client {
         }
         let answer: Answer = serde_json::from_slice(&answer)
             .map_err(|error| lost(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        match answer.error {
-            Some(error) => Err(Failure::Failed(error.message)),
-            None => Ok(answer.result),
-        }
+        Ok(answer.error.map_or(Ok(answer.result), Err))
     }
 }

@@ -9,6 +9,7 @@ use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
 use crate::daemon::path::Service;
+use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
@@ -79,9 +80,16 @@ pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failu
         path.traddr.clone_from(&record.traddr);
         path.trsvcid = record.trsvcid.parse().ok().map(Service);
         let answer = request(&record.subnqn, &path, false)
-            .and_then(|request| client.call("connect", request));
+            .and_then(|request| client.ask("connect", request));
         match answer {
-            Ok(answer) => names.push(answer["controller"].as_str().unwrap_or_default().to_owned()),
+            Ok(Ok(answer)) => {
+                names.push(answer["controller"].as_str().unwrap_or_default().to_owned());
+            }
+            // It is asked for again and again, as by nvme-cli's boot scripts.
+            Ok(Err(error)) if error.code == RpcError::CONNECTED => {
+                eprintln!("anabranch: {}", error.message);
+            }
+            Ok(Err(error)) => failures.push(format!("{place}: {}", error.message)),
             Err(failure) => failures.push(format!("{place}: {failure}")),
         }
     }

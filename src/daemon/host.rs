@@ -185,6 +185,9 @@ impl Host {
             Ok(Reply::Error(VerbError::Conflict(text))) => {
                 Err(RpcError::new(RpcError::CONFLICT, text))
             }
+            Ok(Reply::Error(VerbError::Connected(text))) => {
+                Err(RpcError::new(RpcError::CONNECTED, text))
+            }
             Ok(Reply::Error(VerbError::Failed(text))) => Err(RpcError::failed(text)),
             Ok(reply) => Ok(reply),
             Err(error @ anabranch_rt::Error::NoAnswer(_)) => {

@@ -39,6 +39,8 @@ impl RpcError {
     pub const BUSY: i32 = -32002;
     /// No answer in time.
     pub const TIMEOUT: i32 = -32003;
+    /// The path that was asked for is there already.
+    pub const CONNECTED: i32 = -32004;
 
     /// An error answer.
     pub fn new(code: i32, message: impl Into<String>) -> RpcError {

@@ -72,6 +72,8 @@ bad_connects() {
   fails 1 "$port" host connect -t tcp -a 127.0.0.1 -s "$port" -n "$nqn"
   fails 1 'no such subsystem' \
     host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n nqn.2026-01.test:unknown
+  host connect-all -a 127.0.0.1 -s "$(port_of 1)" 2>"$work/err" # what is there is no mistake
+  equals "$(grep -c 'already connected' "$work/err")" 2 "paths that are there"
   fails 1 'already' host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n "$nqn"
   live_paths 2
 }

@@ -219,8 +219,10 @@ pub enum VerbError {
     Invalid(String),
     /// A number beyond what the attribute's type holds (`ERANGE` in the kernel).
     OutOfRange(String),
-    /// Such a controller exists already, or a limit is reached.
+    /// Something is in the way, or a limit is reached.
     Conflict(String),
+    /// A path to the same address was asked for before, and is there.
+    Connected(String),
     /// The peer or the network failed us.
     Failed(String),
 }
@@ -231,6 +233,7 @@ impl fmt::Display for VerbError {
             VerbError::Invalid(text)
             | VerbError::OutOfRange(text)
             | VerbError::Conflict(text)
+            | VerbError::Connected(text)
             | VerbError::Failed(text) => f.write_str(text),
         }
     }

@@ -80,7 +80,7 @@ fn errno(reply: &Reply<FrontReply>) -> Errno {
     match reply {
         Reply::Error(VerbError::Invalid(_)) => Errno::EINVAL,
         Reply::Error(VerbError::OutOfRange(_)) => Errno::ERANGE,
-        Reply::Error(VerbError::Conflict(_)) => Errno::EBUSY,
+        Reply::Error(VerbError::Conflict(_) | VerbError::Connected(_)) => Errno::EBUSY,
         _ => Errno::EIO,
     }
 }

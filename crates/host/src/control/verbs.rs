@@ -105,7 +105,7 @@ impl Control {
             return Err(VerbError::Invalid(text.to_string()));
         }
         if let Some(other) = self.controllers.values().find(|other| is_same(other, &request)) {
-            return Err(VerbError::Conflict(format!(
+            return Err(VerbError::Connected(format!(
                 "already connected: {} is {} at {}",
                 other.name(),
                 request.subsystem_nqn,
