@@ -3,7 +3,7 @@
 use crate::topology::Association;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use anabranch_policy::{ControllerLedger, NodeLatency, Scope, Shared, WorkerLedger};
+use anabranch_policy::{ControllerLedger, Lane, NodeLatency, Scope, Shared, WorkerLedger};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of one controller. They live as long as it does, over reconnects.
@@ -74,6 +74,8 @@ pub struct Charged {
 pub struct PathLoad {
     /// All workers.
     pub shared: Shared,
+    /// One per data worker, in order.
+    pub lanes: Box<[Arc<Lane>]>,
     /// One per NUMA node.
     pub nodes: Box<[Arc<NodeLatency>]>,
     /// One more than the number of the association in which it was last usable; 0: in none yet.
@@ -81,9 +83,10 @@ pub struct PathLoad {
 }
 
 impl PathLoad {
-    pub(crate) fn new(nodes: usize) -> PathLoad {
+    pub(crate) fn new(data_workers: u16, nodes: usize) -> PathLoad {
         PathLoad {
             shared: Shared::new(),
+            lanes: (0..data_workers).map(|_| Arc::new(Lane::new())).collect(),
             nodes: (0..nodes.max(1)).map(|_| Arc::new(NodeLatency::new())).collect(),
             association: AtomicU64::new(0),
         }

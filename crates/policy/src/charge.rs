@@ -1,7 +1,7 @@
 //! The record of what a choice added to the load counters.
 
 use crate::finish_time::{Flight, units};
-use crate::{Ledgers, Load, OpClass, Parameters, Policy, Scope};
+use crate::{Lane, Ledgers, Load, OpClass, Parameters, Policy, Scope, Shared, WorkerLedger};
 
 /// Exactly what starting one command added, to be taken away when it ends.
 ///
@@ -170,7 +170,8 @@ pub fn start(
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
         Counted::Work | Counted::Probe => {
-            flight = work_started(&load, bytes, now_ns);
+            let worker = &load.workers[usize::from(load.worker)];
+            flight = work_started(worker, load.shared, load.lane, bytes, now_ns);
         }
     }
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
@@ -178,15 +179,22 @@ pub fn start(
 
 /// What `finish-time` counts. Not inlined: every other policy would carry it.
 #[inline(never)]
-fn work_started(load: &Load<'_>, bytes: u32, now_ns: u64) -> Flight {
-    load.workers[usize::from(load.worker)].worker().started_alone();
-    load.shared.forecast().started(units(bytes), now_ns)
+fn work_started(
+    worker: &WorkerLedger,
+    shared: &Shared,
+    lane: &Lane,
+    bytes: u32,
+    now_ns: u64,
+) -> Flight {
+    worker.worker().started_alone();
+    shared.forecast().started(lane, units(bytes), now_ns)
 }
 
 /// Charges a probe of `finish-time`.
 #[inline]
 pub(crate) fn of_probe(load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
-    let flight = work_started(&load, bytes, now_ns);
+    let worker = &load.workers[usize::from(load.worker)];
+    let flight = work_started(worker, load.shared, load.lane, bytes, now_ns);
     let (op, counted) = (OpClass::Read, Counted::Probe);
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
 }
@@ -204,8 +212,15 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
         Counted::Worker => load.workers[usize::from(load.worker)].worker().ended_alone(),
         Counted::Bytes => load.controller.bytes_ended(charge.bytes),
         Counted::Work | Counted::Probe => {
-            load.workers[usize::from(load.worker)].worker().ended_alone();
-            load.shared.forecast().ended(units(charge.bytes));
+            let worker = &load.workers[usize::from(load.worker)];
+            work_ended(worker, load.shared, load.lane, charge.bytes);
         }
     }
+}
+
+/// Takes away what [`work_started`] has added.
+#[inline(never)]
+fn work_ended(worker: &WorkerLedger, shared: &Shared, lane: &Lane, bytes: u32) {
+    worker.worker().ended_alone();
+    shared.forecast().ended(lane, units(bytes));
 }

@@ -92,7 +92,7 @@ pub fn inputs(
         Policy::IoAffinity => inputs.affinity = Some(path.affinity),
         Policy::FinishTime => {
             let prediction = finish_time::predict(load, op, bytes, now_ns);
-            inputs.bytes = Some(load.shared.in_flight_work());
+            inputs.bytes = Some(load.in_flight_work());
             inputs.finish_ns = Some(prediction.finish_ns);
             inputs.latency_ns = Some(prediction.base_ns);
             let rate = u32::try_from(prediction.rate_bytes_per_s >> 10);

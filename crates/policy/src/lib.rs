@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use anabranch_policy::{
-//!     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Load, Local, NodeLatency,
+//!     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local, NodeLatency,
 //!     OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
 //! };
 //!
@@ -20,6 +20,7 @@
 //! let controllers = [ControllerLedger::new(), ControllerLedger::new()];
 //! let workers = [[WorkerLedger::new()], [WorkerLedger::new()]];
 //! let shared = [Shared::new(), Shared::new()];
+//! let lanes = [Lane::new(), Lane::new()];
 //! let nodes = [NodeLatency::new(), NodeLatency::new()];
 //! let local = [Local::new(), Local::new()];
 //! let paths = [0, 1].map(|i| Candidate {
@@ -33,6 +34,7 @@
 //!         worker: 0,
 //!         queue: 0,
 //!         shared: &shared[i],
+//!         lane: &lanes[i],
 //!         node: &nodes[i],
 //!         local: &local[i],
 //!     },
@@ -117,7 +119,7 @@ pub use charge::{Charge, finish, start};
 pub use error::UnknownPolicy;
 pub use ewma::{EwmaShift, InvalidShift};
 pub use finish_time::{
-    FinishTimeParameters, FinishTimeReport, finish_time_report, probe_failed, start_probe,
+    FinishTimeParameters, FinishTimeReport, Lane, finish_time_report, probe_failed, start_probe,
 };
 pub use hist::Histogram;
 pub use historical::{BaseWeight, HistoricalParameters, InvalidBaseWeight};

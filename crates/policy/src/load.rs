@@ -1,6 +1,7 @@
 //! Everything that commands of one path are counted in.
 
-use crate::{ControllerLedger, Local, NodeLatency, Shared, WorkerLedger};
+use crate::finish_time::in_flight_bytes;
+use crate::{ControllerLedger, Lane, Local, NodeLatency, Shared, WorkerLedger};
 
 /// Where the commands of one path are charged and measured, as one worker sees it.
 #[derive(Clone, Copy, Debug)]
@@ -16,9 +17,11 @@ pub struct Load<'a> {
     pub queue: u16,
     /// The path itself, all workers.
     pub shared: &'a Shared,
+    /// The path itself, this worker alone: what it has in flight.
+    pub lane: &'a Lane,
     /// The path itself, the workers of this worker's NUMA node.
     pub node: &'a NodeLatency,
-    /// The path itself, this worker alone.
+    /// The path itself, this worker alone: what it measures.
     pub local: &'a Local,
 }
 
@@ -34,12 +37,29 @@ pub struct Ledgers<'a> {
     pub worker: u16,
     /// The path itself, all workers.
     pub shared: &'a Shared,
+    /// The path itself, this worker alone.
+    pub lane: &'a Lane,
+}
+
+impl Load<'_> {
+    /// What is in flight on the path under `finish-time` as far as this worker knows, probes
+    /// included, in bytes; otherwise as [`Shared::in_flight_work`].
+    #[must_use]
+    pub fn in_flight_work(&self) -> u64 {
+        in_flight_bytes(self.work())
+    }
+
+    /// The same in units.
+    #[inline]
+    pub(crate) fn work(&self) -> u64 {
+        self.lane.work(self.shared.forecast())
+    }
 }
 
 impl<'a> From<Load<'a>> for Ledgers<'a> {
     #[inline]
     fn from(load: Load<'a>) -> Ledgers<'a> {
-        let Load { controller, workers, worker, shared, .. } = load;
-        Ledgers { controller, workers, worker, shared }
+        let Load { controller, workers, worker, shared, lane, .. } = load;
+        Ledgers { controller, workers, worker, shared, lane }
     }
 }

@@ -3,8 +3,8 @@
 mod support;
 
 use anabranch_policy::{
-    Charge, ControllerLedger, Ledgers, Load, OpClass, Parameters, Policy, Scope, Selector, Shared,
-    WorkerLedger, finish, sample, start,
+    Charge, ControllerLedger, Lane, Ledgers, Load, OpClass, Parameters, Policy, Scope, Selector,
+    Shared, WorkerLedger, finish, sample, start,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,8 +28,8 @@ impl InFlight {
     /// As the host does it: the counters live as long as a command that they count.
     fn end(self) {
         let path = self.path.borrow();
-        let Load { controller, workers, worker, shared, .. } = path.load();
-        finish(self.charge, Ledgers { controller, workers, worker, shared });
+        let Load { controller, workers, worker, shared, lane, .. } = path.load();
+        finish(self.charge, Ledgers { controller, workers, worker, shared, lane });
     }
 }
 
@@ -161,9 +161,11 @@ fn counters_return_to_zero_when_several_workers_share_a_controller() {
                 (&controllers, &shared, &workers, &all_there);
             scope.spawn(move || {
                 let path = &paths("o")[0];
+                let lanes = [Lane::new(), Lane::new()];
                 let load = |i: usize| Load {
                     controller: &controllers[i % 2],
                     shared: &shared[i % 2],
+                    lane: &lanes[i % 2],
                     workers,
                     worker,
                     // Two workers share each queue pair.
@@ -197,7 +199,7 @@ fn counters_return_to_zero_when_several_workers_share_a_controller() {
         assert_eq!((controller.nr_active(), controller.in_flight_bytes()), (0, 0));
     }
     for path in &shared {
-        assert_eq!(path.nr_active(), 0);
+        assert_eq!((path.nr_active(), path.in_flight_work()), (0, 0));
     }
     for worker in &workers {
         assert_eq!((worker.queue_active(), worker.worker_active()), (0, 0));
@@ -234,6 +236,7 @@ fn q2_each_counter_has_cache_lines_of_its_own() {
     assert_eq!(size_of::<ControllerLedger>(), 3 * 128);
     assert_eq!(align_of::<WorkerLedger>(), 128);
     assert_eq!(size_of::<WorkerLedger>(), 2 * 128);
+    assert_eq!((align_of::<Lane>(), size_of::<Lane>()), (128, 128));
     assert_eq!(align_of::<Shared>(), 128);
     assert!(size_of::<Shared>() <= 2 * 128 + 1024);
 }

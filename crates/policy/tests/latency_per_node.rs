@@ -4,7 +4,7 @@ mod measured;
 mod support;
 
 use anabranch_policy::{
-    BatchTimeout, ControllerLedger, EwmaShift, LatencyParameters, Load, Local, NodeLatency,
+    BatchTimeout, ControllerLedger, EwmaShift, Lane, LatencyParameters, Load, Local, NodeLatency,
     OpClass, Parameters, Sampled, Shared, SizeBucket, WorkerLedger, compute_weights,
     latency_report, reset_statistics, sample, start,
 };
@@ -20,6 +20,7 @@ struct Common {
     controller: ControllerLedger,
     workers: [WorkerLedger; WORKERS as usize],
     shared: Shared,
+    lanes: [Lane; WORKERS as usize],
     node: NodeLatency,
 }
 
@@ -31,6 +32,7 @@ impl Common {
             worker: worker as u16,
             queue: worker as u16,
             shared: &self.shared,
+            lane: &self.lanes[worker as usize],
             node: &self.node,
             local,
         }

@@ -3,8 +3,8 @@
 mod support;
 
 use anabranch_policy::{
-    Affinity, AnaRank, AsCandidate, Candidate, Charge, ControllerLedger, LOCAL_DISTANCE, Load,
-    Local, NodeLatency, OpClass, Parameters, Policy, Scope, Selector, Shared, UnknownScope,
+    Affinity, AnaRank, AsCandidate, Candidate, Charge, ControllerLedger, LOCAL_DISTANCE, Lane,
+    Load, Local, NodeLatency, OpClass, Parameters, Policy, Scope, Selector, Shared, UnknownScope,
     WorkerLedger, finish, start,
 };
 use std::cell::Cell;
@@ -21,6 +21,7 @@ struct World {
     controllers: [ControllerLedger; 2],
     workers: [[WorkerLedger; 2]; 2],
     paths: [[(Shared, NodeLatency); 2]; 2],
+    lanes: [Lane; 2],
     local: [Local; 2],
 }
 
@@ -30,6 +31,7 @@ impl World {
             controllers: Default::default(),
             workers: Default::default(),
             paths: Default::default(),
+            lanes: Default::default(),
             local: Default::default(),
         }
     }
@@ -47,6 +49,7 @@ impl World {
                 worker,
                 queue,
                 shared: &self.paths[namespace][at].0,
+                lane: &self.lanes[at],
                 node: &self.paths[namespace][at].1,
                 local: &self.local[at],
             },

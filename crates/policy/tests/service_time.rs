@@ -4,7 +4,7 @@ mod support;
 
 use anabranch_policy::{
     Affinity, AnaRank, AsCandidate, Candidate, Charge, Choice, ControllerLedger, LOCAL_DISTANCE,
-    Load, Local, MAX_RELATIVE_THROUGHPUT, NodeLatency, OpClass, Parameters, Policy, Reason,
+    Lane, Load, Local, MAX_RELATIVE_THROUGHPUT, NodeLatency, OpClass, Parameters, Policy, Reason,
     Selector, Shared, WorkerLedger, finish, start,
 };
 use support::{Path, Random, load, one_at_a_time, parameters, paths, read};
@@ -169,13 +169,13 @@ fn t4_weights_are_zero_to_a_hundred_and_one_unless_set() {
 struct TwoNamespaces {
     controllers: [ControllerLedger; 2],
     workers: [[WorkerLedger; 1]; 2],
-    paths: [[(Shared, NodeLatency, Local); 2]; 2],
+    paths: [[(Shared, Lane, NodeLatency, Local); 2]; 2],
 }
 
 impl TwoNamespaces {
     fn head(&self, namespace: usize) -> [Candidate<'_>; 2] {
         [0, 1].map(|at| {
-            let (shared, node, local) = &self.paths[namespace][at];
+            let (shared, lane, node, local) = &self.paths[namespace][at];
             Candidate {
                 usable: true,
                 rank: AnaRank::Optimized,
@@ -187,6 +187,7 @@ impl TwoNamespaces {
                     worker: 0,
                     queue: 0,
                     shared,
+                    lane,
                     node,
                     local,
                 },

@@ -197,7 +197,8 @@ impl Control {
                 namespace.block_bytes, head.block_bytes
             ));
         }
-        let nodes = self.env.config.nodes();
+        let config = &self.env.config;
+        let load = Arc::new(PathLoad::new(config.data_workers, config.nodes()));
         let head = &mut subsystem.heads[at];
         if head.blocks != namespace.blocks && head.paths.is_empty() {
             // It has changed while the head was without a path: nobody says otherwise.
@@ -217,7 +218,7 @@ impl Control {
             used_blocks: namespace.used_blocks,
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
-            load: Arc::new(PathLoad::new(nodes)),
+            load,
             writes: Arc::new(WriteMarks::new()),
             shown: None,
             io_affinity: None,

@@ -73,7 +73,7 @@ pub(super) struct Found {
 /// What the policy counts.
 fn in_flight_bytes(policy: Policy, path: &PathState) -> u64 {
     match policy {
-        Policy::FinishTime => path.load.shared.in_flight_work(),
+        Policy::FinishTime => path.load().in_flight_work(),
         _ => path.controller.ledger.in_flight_bytes(),
     }
 }

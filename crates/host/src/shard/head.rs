@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
-    Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Load, Local, NodeLatency,
-    Parameters, Selector, rejoined, reset_statistics,
+    Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Lane, Load, Local,
+    NodeLatency, Parameters, Selector, rejoined, reset_statistics,
 };
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
@@ -85,6 +85,8 @@ pub(super) struct PathState {
     pub(super) carrier: Carrier,
     pub(super) controller: Arc<ControllerLoad>,
     pub(super) load: Arc<PathLoad>,
+    /// What this worker has in flight.
+    lane: Arc<Lane>,
     /// What this worker measures.
     local: Box<Local>,
     /// This worker among the data workers, from 0.
@@ -121,6 +123,7 @@ impl PathState {
             worker: self.worker,
             queue: self.queue,
             shared: &self.load.shared,
+            lane: &self.lane,
             node: &self.node,
             local: &self.local,
         }
@@ -207,13 +210,17 @@ impl HeadState {
                 self.paths.push(PathState { distance, affinity, view: path.clone(), ..known });
                 continue;
             }
-            let held =
-                Held { controller: Arc::clone(&entry.view.load), path: Arc::clone(&path.load) };
+            let held = Held {
+                controller: Arc::clone(&entry.view.load),
+                path: Arc::clone(&path.load),
+                lane: Arc::clone(&path.load.lanes[usize::from(worker)]),
+            };
             let node = usize::from(me.node).min(path.load.nodes.len() - 1);
             self.paths.push(PathState {
                 carrier: Carrier::None,
                 controller: Arc::clone(&held.controller),
                 load: Arc::clone(&held.path),
+                lane: Arc::clone(&held.lane),
                 local: Box::default(),
                 worker,
                 queue: worker,

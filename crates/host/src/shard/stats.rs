@@ -12,7 +12,7 @@ use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Choice, Ledgers, Policy, finish_time_report, latency_report};
+use anabranch_policy::{Choice, Lane, Ledgers, Policy, finish_time_report, latency_report};
 use anabranch_proto::machine::Time;
 
 #[derive(Default)]
@@ -64,6 +64,8 @@ pub(super) struct HeadEntry {
 pub(super) struct Held {
     pub(super) controller: Arc<ControllerLoad>,
     pub(super) path: Arc<PathLoad>,
+    /// Of this worker.
+    pub(super) lane: Arc<Lane>,
 }
 
 impl PathEntry {
@@ -82,12 +84,13 @@ impl PathEntry {
     /// Where the charges of its commands go back to.
     #[inline]
     pub(super) fn ledgers(&self, worker: u16) -> Ledgers<'_> {
-        let Held { controller, path } = &self.held;
+        let Held { controller, path, lane } = &self.held;
         Ledgers {
             controller: &controller.ledger,
             workers: &controller.workers,
             worker,
             shared: &path.shared,
+            lane,
         }
     }
 
@@ -327,7 +330,8 @@ mod tests {
         let mut stats = StatsTable::default();
         let held = || Held {
             controller: Arc::new(ControllerLoad::new(1)),
-            path: Arc::new(PathLoad::new(1)),
+            path: Arc::new(PathLoad::new(1, 1)),
+            lane: Arc::default(),
         };
         let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0), held()));
         stats.paths[first as usize].in_flight = 1;

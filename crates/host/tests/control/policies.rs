@@ -62,6 +62,7 @@ fn with_load<R>(
         worker,
         queue: worker,
         shared: &path.load.shared,
+        lane: &path.load.lanes[usize::from(worker)],
         node: &path.load.nodes[0],
         local: &Local::new(),
     })
@@ -410,6 +411,7 @@ fn measured(rig: &Rig) -> [LatencyReport; 2] {
             worker: 0,
             queue: 0,
             shared: &paths[at].0.load.shared,
+            lane: &paths[at].0.load.lanes[0],
             node: &paths[at].0.load.nodes[0],
             local: &locals[at],
         },

@@ -3,7 +3,7 @@
 use crate::cell::Cell;
 use crate::scenario::AnaState;
 use anabranch_policy::{
-    Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Load, Local, NodeLatency,
+    Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local, NodeLatency,
     Shared, WorkerLedger,
 };
 
@@ -19,6 +19,7 @@ struct Controller {
     /// By place of the node among the nodes of the host.
     nodes: Vec<NodeLatency>,
     /// Per worker.
+    lanes: Vec<Lane>,
     locals: Vec<Local>,
 }
 
@@ -46,6 +47,7 @@ impl Ledgers {
                     workers: (0..workers).map(|_| WorkerLedger::new()).collect(),
                     shared: Shared::new(),
                     nodes: nodes.iter().map(|_| NodeLatency::new()).collect(),
+                    lanes: (0..workers).map(|_| Lane::new()).collect(),
                     locals: (0..workers).map(|_| Local::new()).collect(),
                 };
                 controller.ledger.set_relative_throughput(*weight);
@@ -80,6 +82,7 @@ impl Ledgers {
                         worker: worker as u16,
                         queue: (worker as u32 % queues) as u16,
                         shared: &controller.shared,
+                        lane: &controller.lanes[worker],
                         node: &controller.nodes[place],
                         local: &controller.locals[worker],
                     },

@@ -15,7 +15,7 @@ pub(crate) struct Bars {
     pub(crate) select_ns: Option<f64>,
     /// Nanoseconds of select, start and finish, `explain` included.
     pub(crate) command_ns: Option<f64>,
-    /// A command of two workers at once, in commands of one.
+    /// A command of two workers in flow, in commands of one.
     pub(crate) two_workers: Option<f64>,
 }
 

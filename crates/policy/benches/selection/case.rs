@@ -6,6 +6,7 @@ use anabranch_policy::{
     Charge, Group, OpClass, Parameters, Sampled, Selector, compute_weights, finish, sample, start,
 };
 use std::hint::black_box;
+use std::ops::Range;
 
 /// Payload of each command.
 pub(crate) const BYTES: u32 = 4096;
@@ -79,6 +80,11 @@ impl Case {
     #[inline(always)]
     fn finish(&mut self, charge: Charge, index: usize) {
         self.now_ns += FASTEST_NS * (1 + index as u64 % 3);
+        self.end(charge, index);
+    }
+
+    #[inline(always)]
+    fn end(&mut self, charge: Charge, index: usize) {
         let load = self.rows[index].load();
         finish(charge, load);
         let paths = self.rows.len();
@@ -130,6 +136,30 @@ impl Case {
             self.explain.after(choice, OpClass::Read, BYTES, now_ns);
             let charge = black_box(self.start(choice.index));
             self.finish(charge, choice.index);
+        }
+    }
+
+    /// So many commands in flight, if there are none.
+    #[cold]
+    pub(crate) fn fill(&mut self, count: usize, now_ns: u64) {
+        self.now_ns = now_ns;
+        for _ in self.charges.len()..count {
+            let index = self.select();
+            self.charges.push((self.start(index), index));
+        }
+    }
+
+    /// Ends the commands at these places, then starts as many anew.
+    #[inline(always)]
+    pub(crate) fn turn(&mut self, places: Range<usize>, now_ns: u64) {
+        self.now_ns = now_ns;
+        for at in places.clone() {
+            let (charge, index) = self.charges[at];
+            self.end(charge, index);
+        }
+        for at in places {
+            let index = self.select();
+            self.charges[at] = (black_box(self.start(index)), index);
         }
     }
 

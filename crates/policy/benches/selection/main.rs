@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench -p anabranch-policy                                        everything
 //! cargo bench -p anabranch-policy --bench selection -- policies          one of the tables
+//! cargo bench -p anabranch-policy --bench selection -- flow
 //! cargo bench -p anabranch-policy --bench selection -- queues
 //! cargo bench -p anabranch-policy --bench selection -- instructions      the gate of test.sh
 //! cargo bench -p anabranch-policy --bench selection -- refresh           its new snapshot
@@ -15,6 +16,7 @@ mod bars;
 mod callgrind;
 mod case;
 mod explain;
+mod flow;
 mod gate;
 mod markdown;
 mod policies;
@@ -33,11 +35,16 @@ fn main() -> ExitCode {
     match (words.next().as_deref(), words.next()) {
         (None, _) => {
             policies::run();
+            flow::run();
             queues::run();
             gate::run(gate::Missing::Passes)
         }
         (Some("policies"), None) => {
             policies::run();
+            ExitCode::SUCCESS
+        }
+        (Some("flow"), None) => {
+            flow::run();
             ExitCode::SUCCESS
         }
         (Some("queues"), None) => {
@@ -51,7 +58,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("usage: selection [policies | queues | instructions | refresh]");
+            eprintln!("usage: selection [policies | flow | queues | instructions | refresh]");
             ExitCode::from(2)
         }
     }

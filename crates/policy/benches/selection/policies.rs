@@ -43,7 +43,7 @@ impl Line {
         self.select.round(|| case.selections(COMMANDS));
         self.command.round(|| case.commands(COMMANDS));
         self.explained.round(|| case.explained(COMMANDS));
-        threads::round(&mut self.two, &mut self.pair);
+        threads::round(&mut self.two, &mut self.pair, threads::ONE_AT_A_TIME);
     }
 }
 
@@ -133,12 +133,9 @@ fn print(line: &Line, bare: Option<Summary>, table: &mut Table, missed: &mut Vec
     let bars = bars::of(line.policy, line.paths);
     let (select, command) = (line.select.summary(), line.command.summary());
     let (explained, two) = (line.explained.summary(), line.two.summary());
-    let two_bar = bars.two_workers.zip(command).map(|(times, one)| times * one.median);
-    for (what, measured, bar) in [
-        ("select", select, bars.select_ns),
-        ("command with explain", explained, bars.command_ns),
-        ("two workers", two, two_bar),
-    ] {
+    for (what, measured, bar) in
+        [("select", select, bars.select_ns), ("command with explain", explained, bars.command_ns)]
+    {
         if let Some((measured, bar)) = measured.zip(bar).filter(|(is, bar)| is.median > *bar) {
             let (name, paths) = (&line.name, line.paths);
             missed.push(format!("{name}, {paths} paths, {what}: {measured} > {bar:.0}"));

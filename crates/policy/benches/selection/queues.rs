@@ -60,7 +60,7 @@ impl Line {
         }
         self.start.push(start);
         self.finish.push(finish);
-        threads::round(&mut self.two, &mut self.pair);
+        threads::round(&mut self.two, &mut self.pair, threads::ONE_AT_A_TIME);
     }
 }
 

@@ -27,11 +27,16 @@ impl Times {
     }
 
     /// One round of `body`, which runs [`COMMANDS`] commands.
-    pub(crate) fn round(&mut self, mut body: impl FnMut()) {
+    pub(crate) fn round(&mut self, body: impl FnMut()) {
+        self.round_of(COMMANDS, body);
+    }
+
+    /// One round of `body`, which runs so many.
+    pub(crate) fn round_of(&mut self, commands: u32, mut body: impl FnMut()) {
         let blocks = (0..BLOCKS).map(|_| {
             let begin = Instant::now();
             body();
-            begin.elapsed().as_nanos() as f64 / f64::from(COMMANDS)
+            begin.elapsed().as_nanos() as f64 / f64::from(commands)
         });
         self.0.push(blocks.fold(f64::INFINITY, f64::min));
     }

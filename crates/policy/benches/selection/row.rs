@@ -1,7 +1,7 @@
 //! A path table of the shape that the host has: what is shared lies behind pointers, elsewhere.
 
 use anabranch_policy::{
-    Affinity, AnaRank, AsCandidate, Candidate, ControllerLedger, LOCAL_DISTANCE, Load, Local,
+    Affinity, AnaRank, AsCandidate, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local,
     NodeLatency, Shared, WorkerLedger,
 };
 use std::sync::Arc;
@@ -12,18 +12,22 @@ pub(crate) struct Common {
     queues: u16,
     controller: Arc<(ControllerLedger, Box<[WorkerLedger]>)>,
     path: Arc<(Shared, Box<[NodeLatency]>)>,
+    /// One per worker, which has it apart, as the host does.
+    lanes: Arc<[Arc<Lane>]>,
 }
 
 impl Common {
     /// A path of its own controller, which grants `queues` queue pairs. It has a ledger for each
     /// worker, and at least as many as queue pairs.
     pub(crate) fn new(queues: usize, workers: usize) -> Common {
+        let lanes = (0..workers.max(queues)).map(|_| Arc::new(Lane::new())).collect();
         let workers = (0..workers.max(queues)).map(|_| WorkerLedger::new()).collect();
         let nodes = Box::new([NodeLatency::new()]);
         Common {
             queues: queues as u16,
             controller: Arc::new((ControllerLedger::new(), workers)),
             path: Arc::new((Shared::new(), nodes)),
+            lanes,
         }
     }
 }
@@ -34,6 +38,7 @@ static NOWHERE: NodeLatency = NodeLatency::new();
 /// One path as one worker has it.
 pub(crate) struct Row {
     common: Common,
+    lane: Arc<Lane>,
     local: Local,
     usable: bool,
     rank: AnaRank,
@@ -49,6 +54,7 @@ impl Row {
     pub(crate) fn new(common: &Common, worker: u16) -> Row {
         Row {
             common: common.clone(),
+            lane: Arc::clone(&common.lanes[usize::from(worker)]),
             local: Local::new(),
             usable: true,
             rank: AnaRank::Optimized,
@@ -68,6 +74,7 @@ impl Row {
             worker: self.worker,
             queue: self.queue,
             shared: &self.common.path.0,
+            lane: &self.lane,
             node: self.common.path.1.get(usize::from(self.node)).unwrap_or(&NOWHERE),
             local: &self.local,
         }

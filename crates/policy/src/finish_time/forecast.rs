@@ -1,6 +1,6 @@
 //! What is known about one path, shared by all workers.
 
-use super::unit;
+use super::{Lane, unit};
 use crate::{OpClass, SizeClass};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -92,14 +92,14 @@ impl Base {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Forecast {
-    /// Units in flight.
+    /// Units in flight, as far as workers have told: a difference, modulo 2^64.
     work: AtomicU64,
     /// The last completion, or when the first command went to the idle path, ns.
     pub(super) busy_ns: Moment,
     /// When the present window of [`Forecast::least_wait`] began, ns.
     pub(super) window_ns: Moment,
     /// Units delivered, modulo 2^32.
-    pub(super) delivered: Word,
+    pub(super) delivered: AtomicU32,
     /// The least that a command took beyond the base latency of its kind, in the last and the
     /// present window, ns; the largest number when there was none.
     pub(super) least_wait: [Word; 2],
@@ -134,7 +134,7 @@ impl Forecast {
             work: AtomicU64::new(0),
             busy_ns: Moment::new(),
             window_ns: Moment::new(),
-            delivered: Word::new(),
+            delivered: AtomicU32::new(0),
             least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
             pace: Word::new(),
             proven: Word::new(),
@@ -150,15 +150,21 @@ impl Forecast {
         }
     }
 
-    /// Units in flight.
+    /// Units in flight, with what one worker has not told.
     #[inline]
-    pub(super) fn work(&self) -> u64 {
-        self.work.load(Relaxed)
+    pub(super) fn work_with(&self, untold: u64) -> u64 {
+        in_flight(self.work.load(Relaxed).wrapping_add(untold))
     }
 
-    /// The same in bytes.
+    /// So many more; gives back how many there are then.
+    #[inline]
+    pub(super) fn add_work(&self, units: u64) -> u64 {
+        in_flight(self.work.fetch_add(units, Relaxed).wrapping_add(units))
+    }
+
+    /// What workers have told, in bytes.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
-        self.work().saturating_mul(u64::from(unit::UNIT_BYTES))
+        unit::in_flight_bytes(self.work_with(0))
     }
 
     #[inline]
@@ -218,8 +224,8 @@ impl Forecast {
 
     /// A command of `units` was started; gives back the units in flight with it.
     #[inline]
-    pub(crate) fn started(&self, units: u32, now_ns: u64) -> Flight {
-        let before = self.work.fetch_add(u64::from(units), Relaxed);
+    pub(crate) fn started(&self, lane: &Lane, units: u32, now_ns: u64) -> Flight {
+        let before = lane.started(self, u64::from(units), now_ns);
         if before == 0 {
             self.busy_ns.set(now_ns);
         }
@@ -231,15 +237,20 @@ impl Forecast {
         }
         let idle_ns = self.busy_ns.age_ns(now_ns).min(u64::from(u32::MAX));
         // Cut to what fits.
-        Flight { delivered: self.delivered.get(), idle_ns: idle_ns as u32, work }
+        Flight { delivered: lane.delivered(self), idle_ns: idle_ns as u32, work }
     }
 
     /// That command ended, well or not.
     #[inline]
-    pub(crate) fn ended(&self, units: u32) {
-        let before = self.work.fetch_sub(u64::from(units), Relaxed);
-        debug_assert!(before >= u64::from(units), "a charge was returned twice");
+    pub(crate) fn ended(&self, lane: &Lane, units: u32) {
+        lane.ended(self, u64::from(units));
     }
+}
+
+/// A worker may tell of an end before another tells of the start.
+#[inline]
+const fn in_flight(sum: u64) -> u64 {
+    if sum > i64::MAX as u64 { 0 } else { sum }
 }
 
 impl Default for Forecast {

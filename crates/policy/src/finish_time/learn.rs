@@ -23,9 +23,10 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let forecast = load.shared.forecast();
     let units = units(charge.bytes());
     let latency_ns = charge.elapsed_ns(now_ns);
-    let left = forecast.work();
-    let delivered = forecast.delivered.get().wrapping_add(units);
-    forecast.delivered.set(delivered);
+    let Some(delivered) = load.lane.done(forecast, units, charge.is_probe(), now_ns) else {
+        return Sampled::Taken;
+    };
+    let left = load.work();
     let quiet_ns = forecast.busy_ns.age_ns(now_ns);
     forecast.busy_ns.set(now_ns);
     forecast.heard_ms.set(ms(now_ns));

@@ -22,6 +22,16 @@
 //! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
 //!    base latency, at least 250 µs.
 //!
+//! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
+//! the words that all read, at once, as long as it ends no more than a command per microsecond on
+//! the path (256 more after a time in which there were fewer). Beyond that it learns from one
+//! command per microsecond, and keeps what it starts and ends to itself for so long, but never more
+//! than a quarter of what it has in flight: a worker that has nothing on the path any more has said
+//! so. Its own part it always knows exactly. So the words wander between processors once per
+//! microsecond, not with every command: two workers that do nothing but place commands on the same
+//! two paths take 48 ns for each, one alone 38 ns, 1.22 times as long (`cargo bench --bench
+//! selection -- flow`; 148 and 54 ns, 2.7 times as long, when all is told at once).
+//!
 //! # Selection
 //!
 //! 5. The predicted finish: the base latency, or what is in flight and the command itself at the
@@ -59,6 +69,7 @@
 //! The same: the kernel has no such policy.
 
 mod forecast;
+mod lane;
 mod learn;
 mod parameters;
 mod probe;
@@ -68,6 +79,7 @@ mod select;
 mod unit;
 
 pub(crate) use forecast::{Flight, Forecast};
+pub use lane::Lane;
 pub(crate) use learn::sample;
 pub use parameters::FinishTimeParameters;
 pub use probe::{probe_failed, start_probe};
@@ -75,7 +87,7 @@ pub(crate) use recent::Recent;
 pub(crate) use report::predict;
 pub use report::{FinishTimeReport, finish_time_report};
 pub(crate) use select::select;
-pub(crate) use unit::units;
+pub(crate) use unit::{in_flight_bytes, units};
 
 /// How long an unused path is left alone at first, ms.
 const FIRST_GAP_MS: u32 = 10;

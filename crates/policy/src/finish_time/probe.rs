@@ -54,7 +54,7 @@ fn find<P: AsCandidate>(
         let fits = path.usable && rank.is_none_or(|rank| path.rank == rank);
         let forecast = path.load.shared.forecast();
         // What is in use shows itself; what was asked has not answered yet.
-        if index == choice.index || !fits || forecast.work() != 0 {
+        if index == choice.index || !fits || path.load.work() != 0 {
             continue;
         }
         if incoming.op == OpClass::Write

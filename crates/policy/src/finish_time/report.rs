@@ -48,11 +48,11 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
     FinishTimeReport {
         measured: forecast.pace.get() != 0,
         rate_bytes_per_s: prediction.rate_bytes_per_s,
-        in_flight_bytes: forecast.in_flight_bytes(),
+        in_flight_bytes: load.in_flight_work(),
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
         standing_ns: standing_ns(forecast),
-        silent_ns: if forecast.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },
+        silent_ns: if load.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },
         probes: forecast.probes.load(Relaxed),
         probe_bytes: forecast.probe_bytes.load(Relaxed),
     }
@@ -78,7 +78,7 @@ pub(crate) fn predict(load: Load<'_>, op: OpClass, bytes: u32, now_ns: u64) -> P
     let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
         return Prediction { finish_ns: 0, base_ns: 0, rate_bytes_per_s: 0 };
     };
-    let work = forecast.work();
+    let work = load.work();
     let finish = finish_ns(forecast, work, incoming);
     let silent = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
     Prediction {

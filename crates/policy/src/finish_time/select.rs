@@ -123,7 +123,7 @@ fn scan<P: AsCandidate>(
                 continue;
             }
             let forecast = path.load.shared.forecast();
-            let work = forecast.work();
+            let work = path.load.work();
             let cost = cost(parameters, forecast, work, incoming);
             let found = Best { index: first + offset, rank, cost, pace: forecast.pace.get(), own };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
@@ -209,8 +209,9 @@ fn spill<P: AsCandidate>(
             continue;
         }
         let forecast = path.load.shared.forecast();
-        let cost = cost(parameters, forecast, forecast.work(), incoming);
-        if cost < least && has_room(forecast, incoming) {
+        let work = path.load.work();
+        let cost = cost(parameters, forecast, work, incoming);
+        if cost < least && has_room(forecast, work, incoming) {
             (least, found) = (cost, Some(index));
         }
     }
@@ -234,8 +235,7 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
 }
 
 /// No queue of ours stands there, and none of others.
-fn has_room(forecast: &Forecast, incoming: Incoming) -> bool {
-    let work = forecast.work();
+fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
     let ours = work <= incoming.units

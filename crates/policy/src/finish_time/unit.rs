@@ -17,6 +17,11 @@ pub(super) const RATE_SHIFT: u32 = 8;
 /// The least window of the standing work, ns.
 pub(super) const SHORTEST_WINDOW_NS: u64 = 250_000;
 
+/// So many units in bytes.
+pub(crate) const fn in_flight_bytes(units: u64) -> u64 {
+    units.saturating_mul(UNIT_BYTES as u64)
+}
+
 /// How long so much work takes at this pace, ns.
 #[inline]
 pub(super) const fn time_ns(work: u64, pace: u32) -> u64 {

@@ -1,7 +1,7 @@
 //! `service-time` against long arithmetic on decimal digits.
 
 use crate::{
-    Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Load, Local, NodeLatency,
+    Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local, NodeLatency,
     OpClass, Parameters, Policy, Selector, Shared, WorkerLedger,
 };
 use core::cmp::Ordering;
@@ -68,6 +68,7 @@ struct Rig {
     controllers: [ControllerLedger; 2],
     workers: [[WorkerLedger; 1]; 2],
     shared: [Shared; 2],
+    lanes: [Lane; 2],
     nodes: [NodeLatency; 2],
     local: [Local; 2],
 }
@@ -78,6 +79,7 @@ impl Rig {
             controllers: Default::default(),
             workers: Default::default(),
             shared: Default::default(),
+            lanes: Default::default(),
             nodes: Default::default(),
             local: Default::default(),
         }
@@ -95,6 +97,7 @@ impl Rig {
                 worker: 0,
                 queue: 0,
                 shared: &self.shared[i],
+                lane: &self.lanes[i],
                 node: &self.nodes[i],
                 local: &self.local[i],
             },

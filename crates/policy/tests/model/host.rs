@@ -53,7 +53,8 @@ struct Seen<'a>(&'a Path, u16);
 
 impl Seen<'_> {
     fn load(&self) -> Load<'_> {
-        Load { worker: self.1, queue: self.1, ..self.0.load() }
+        let lane = &self.0.lanes[usize::from(self.1)];
+        Load { worker: self.1, queue: self.1, lane, ..self.0.load() }
     }
 }
 

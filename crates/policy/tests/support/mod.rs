@@ -2,8 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use anabranch_policy::{
-    Affinity, AnaRank, AsCandidate, Candidate, Charge, ControllerLedger, LOCAL_DISTANCE, Load,
-    Local, NodeLatency, OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
+    Affinity, AnaRank, AsCandidate, Candidate, Charge, ControllerLedger, LOCAL_DISTANCE, Lane,
+    Load, Local, NodeLatency, OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish,
+    start,
 };
 
 pub struct Path {
@@ -17,6 +18,8 @@ pub struct Path {
     pub worker: u16,
     pub queue: u16,
     pub shared: Shared,
+    /// One per worker.
+    pub lanes: [Lane; 2],
     pub node: NodeLatency,
     pub local: Local,
 }
@@ -33,6 +36,7 @@ impl Path {
             worker: 0,
             queue: 0,
             shared: Shared::new(),
+            lanes: Default::default(),
             node: NodeLatency::new(),
             local: Local::new(),
         }
@@ -45,6 +49,7 @@ impl Path {
             worker: self.worker,
             queue: self.queue,
             shared: &self.shared,
+            lane: &self.lanes[usize::from(self.worker)],
             node: &self.node,
             local: &self.local,
         }

@@ -65,7 +65,7 @@ fn topology() -> Arc<Topology> {
         ready: true,
         distance: vec![LOCAL_DISTANCE; 2],
         affinity: Vec::new(),
-        load: Arc::new(PathLoad::new(1)),
+        load: Arc::new(PathLoad::new(2, 1)),
         writes: Arc::new(WriteMarks::new()),
     };
     let head = HeadView {

@@ -1,0 +1,269 @@
+//! What is told adds up, whoever starts and ends what.
+
+extern crate std;
+
+use super::*;
+use std::vec::Vec;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// One path and its workers, with the books that lanes are held against.
+struct Books {
+    forecast: Forecast,
+    lanes: Vec<Lane>,
+    /// Units of the commands of each worker in flight.
+    flying: Vec<Vec<u64>>,
+    delivered: u32,
+    now_ns: u64,
+}
+
+impl Books {
+    fn new(workers: usize) -> Books {
+        Books {
+            forecast: Forecast::new(),
+            lanes: (0..workers).map(|_| Lane::new()).collect(),
+            flying: (0..workers).map(|_| Vec::new()).collect(),
+            delivered: 0,
+            now_ns: 1_000_000,
+        }
+    }
+
+    fn start(&mut self, worker: usize, units: u64) {
+        self.flying[worker].push(units);
+        self.lanes[worker].started(&self.forecast, units, self.now_ns);
+    }
+
+    /// Ends the oldest command; whether it was learned from.
+    fn end(&mut self, worker: usize, well: bool) -> bool {
+        let units = self.flying[worker].remove(0);
+        self.lanes[worker].ended(&self.forecast, units);
+        if !well {
+            return false;
+        }
+        let units = units as u32;
+        self.delivered = self.delivered.wrapping_add(units);
+        self.lanes[worker].done(&self.forecast, units, false, self.now_ns).is_some()
+    }
+
+    fn own(&self, worker: usize) -> u64 {
+        self.flying[worker].iter().sum()
+    }
+
+    fn in_flight(&self) -> u64 {
+        (0..self.lanes.len()).map(|worker| self.own(worker)).sum()
+    }
+
+    fn told(&self) -> u64 {
+        self.forecast.work_with(0)
+    }
+
+    /// What is told and what is not is all there is, and of the latter there is little.
+    fn check(&self) {
+        let mut untold_work = 0_u64;
+        let mut untold_delivered = 0_u32;
+        for (worker, lane) in self.lanes.iter().enumerate() {
+            let untold = lane.untold.load(Relaxed);
+            assert!(magnitude(untold) * UNTOLD_PART <= self.own(worker), "worker {worker}");
+            untold_work = untold_work.wrapping_add(untold);
+            untold_delivered = untold_delivered.wrapping_add(lane.delivered.load(Relaxed));
+            let others = self.told().wrapping_sub(self.own(worker).wrapping_sub(untold));
+            assert_eq!(lane.work(&self.forecast), self.own(worker) + others, "worker {worker}");
+        }
+        assert_eq!(self.told().wrapping_add(untold_work), self.in_flight());
+        assert_eq!(self.told() == 0, self.in_flight() == 0, "what is idle looks idle");
+        let told = self.forecast.delivered.load(Relaxed);
+        assert_eq!(told.wrapping_add(untold_delivered), self.delivered);
+    }
+
+    /// Everything is told.
+    fn check_exact(&self) {
+        self.check();
+        assert_eq!(self.told(), self.in_flight());
+        assert_eq!(self.forecast.delivered.load(Relaxed), self.delivered);
+    }
+}
+
+#[test]
+fn whatever_workers_do_in_whatever_order_the_books_balance() {
+    const SEEDS: u64 = if cfg!(miri) { 2 } else { 200 };
+    let (mut held, mut taught) = (0, 0);
+    for seed in 0..SEEDS {
+        std::println!("seed {seed}");
+        let mut random = Random(seed);
+        let workers = 2 + random.below(2);
+        let mut books = Books::new(workers as usize);
+        let most = 1 + random.below(64) as usize;
+        // From 40 ns to 5 µs between what happens.
+        let step_ns = 20 << random.below(8);
+        for _ in 0..4000 {
+            books.now_ns += random.below(2 * step_ns);
+            match random.below(2000) {
+                0 => books.now_ns += 1_000_000,
+                // The clock goes back.
+                1 => books.now_ns = books.now_ns.saturating_sub(random.below(1_000_000_000)),
+                _ => {}
+            }
+            let worker = random.below(workers) as usize;
+            let flying = books.flying[worker].len();
+            // Now and then all that it has ends.
+            let least = if random.below(300) == 0 { 0 } else { most };
+            if flying == 0 || flying < most && random.below(2) == 0 {
+                let units = 9 + random.below(2) * random.below(2000);
+                books.start(worker, units);
+            }
+            while books.flying[worker].len() > least.min(flying) {
+                let well = random.below(10) > 0;
+                taught += u64::from(books.end(worker, well));
+                held += u64::from(books.lanes[worker].held.load(Relaxed));
+                books.check();
+            }
+            books.check();
+        }
+        for worker in 0..workers as usize {
+            while !books.flying[worker].is_empty() {
+                // The path has left, or failed: nothing is learned any more.
+                books.end(worker, false);
+                books.check();
+            }
+        }
+        assert_eq!(books.told(), 0);
+    }
+    assert!(held > 1000 * SEEDS / 10 && taught > 1000 * SEEDS / 10, "{held} held, {taught} taught");
+}
+
+#[test]
+fn at_one_command_per_microsecond_everything_is_told_and_learned_at_once() {
+    let mut books = Books::new(2);
+    let mut random = Random(1);
+    for worker in [0, 1] {
+        (0..32).for_each(|_| books.start(worker, 16));
+        books.check_exact();
+    }
+    for _ in 0..1_000 {
+        // As many at one look at the clock as there has been time for.
+        let count = 1 + random.below(BURST);
+        books.now_ns += count * INTERVAL_NS;
+        for _ in 0..count {
+            for worker in [0, 1] {
+                assert!(books.end(worker, true));
+                books.check_exact();
+                books.start(worker, 9 + random.below(256));
+                books.check_exact();
+            }
+        }
+    }
+}
+
+#[test]
+fn beyond_that_it_is_learned_once_per_microsecond() {
+    let mut books = Books::new(2);
+    for worker in [0, 1] {
+        (0..32).for_each(|_| books.start(worker, 16));
+    }
+    let mut taught = [0_u64; 2];
+    const COMMANDS: u64 = 100_000;
+    for _ in 0..COMMANDS {
+        books.now_ns += 50;
+        for worker in [0, 1] {
+            taught[worker] += u64::from(books.end(worker, true));
+            books.start(worker, 16);
+        }
+        books.check();
+    }
+    for taught in taught {
+        let micros = COMMANDS * 50 / 1000;
+        assert!((micros..=micros + BURST + 1).contains(&taught), "{taught} in {micros} µs");
+    }
+    // A pause, and all is told again.
+    books.now_ns += 2 * INTERVAL_NS;
+    for worker in [0, 1] {
+        assert!(books.end(worker, true));
+    }
+    books.check_exact();
+}
+
+#[test]
+fn a_clock_that_goes_back_holds_nobody_up() {
+    let mut books = Books::new(1);
+    (0..64).for_each(|_| books.start(0, 16));
+    for _ in 0..2 * BURST {
+        books.end(0, true);
+        books.start(0, 16);
+    }
+    assert!(books.lanes[0].held.load(Relaxed));
+    books.now_ns = 0;
+    assert!(books.end(0, true));
+    books.check_exact();
+    // And at the end of the numbers.
+    books.now_ns = u64::MAX;
+    for _ in 0..2 * BURST {
+        assert!(books.end(0, true));
+        books.start(0, 16);
+        books.check_exact();
+    }
+}
+
+#[test]
+fn an_end_may_be_told_before_the_start() {
+    let forecast = Forecast::new();
+    assert_eq!(forecast.add_work(9_u64.wrapping_neg()), 0);
+    assert_eq!((forecast.work_with(0), forecast.work_with(20)), (0, 11));
+    assert_eq!(forecast.add_work(20), 11);
+}
+
+#[test]
+fn workers_that_really_run_at_once_lose_nothing() {
+    const WORKERS: u64 = 3;
+    const COMMANDS: u64 = if cfg!(miri) { 100 } else { 200_000 };
+    let forecast = Forecast::new();
+    let lanes: Vec<Lane> = (0..WORKERS).map(|_| Lane::new()).collect();
+    let all_there = std::sync::Barrier::new(WORKERS as usize);
+    let delivered = std::thread::scope(|scope| {
+        let run = |worker: u64| {
+            let (forecast, lane, all_there) = (&forecast, &lanes[worker as usize], &all_there);
+            scope.spawn(move || {
+                let mut random = Random(worker);
+                let mut flying = [0_u64; 32];
+                let mut delivered = 0_u32;
+                all_there.wait();
+                for turn in 0..COMMANDS {
+                    let now_ns = turn * 40;
+                    let slot = &mut flying[(turn % 32) as usize];
+                    if *slot != 0 {
+                        lane.ended(forecast, *slot);
+                        if random.below(8) > 0 {
+                            delivered = delivered.wrapping_add(*slot as u32);
+                            lane.done(forecast, *slot as u32, false, now_ns);
+                        }
+                    }
+                    *slot = 9 + random.below(1000);
+                    let before = lane.started(forecast, *slot, now_ns);
+                    assert!(before < WORKERS * 2 * 32 * 1009, "{before}");
+                }
+                flying.into_iter().for_each(|units| lane.ended(forecast, units));
+                delivered
+            })
+        };
+        let workers: Vec<_> = (0..WORKERS).map(run).collect();
+        let ended = workers.into_iter().map(|worker| worker.join().expect("it ends"));
+        ended.fold(0, u32::wrapping_add)
+    });
+    assert_eq!(forecast.work_with(0), 0);
+    let untold = lanes.iter().map(|lane| lane.delivered.load(Relaxed)).fold(0, u32::wrapping_add);
+    assert_eq!(forecast.delivered.load(Relaxed).wrapping_add(untold), delivered);
+}
