@@ -287,6 +287,7 @@ impl HostQueue {
     }
 
     /// The next command that has ended.
+    #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }

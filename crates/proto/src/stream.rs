@@ -179,6 +179,17 @@ impl Stream {
         result
     }
 
+    /// Whether the data of the current PDU is complete and has no digest. If so, this stands for
+    /// the [`Step::DataEnd`] that would be the next step: it does not come.
+    #[inline]
+    pub fn data_has_ended(&mut self) -> bool {
+        let ended = matches!(self.state, State::DataEnd);
+        if ended {
+            self.state = State::Between;
+        }
+        ended
+    }
+
     /// The next `bytes.len()` bytes of data were received elsewhere and look like this.
     ///
     /// # Panics

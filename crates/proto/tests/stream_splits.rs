@@ -71,10 +71,16 @@ fn pull(stream: &mut Stream, format: Format, mut input: &[u8], seen: &mut Seen) 
                 seen.push((pdu, Vec::new(), None));
             }
             Step::Data { position, bytes } => {
-                let (_, data, _) = seen.last_mut().expect("a PDU came before its data");
+                // Every other PDU is asked at once whether it has ended.
+                let asks = seen.len().is_multiple_of(2);
+                let (_, data, end) = seen.last_mut().expect("a PDU came before its data");
                 assert_eq!(position as usize, data.len());
                 assert!(!bytes.is_empty());
                 data.extend(bytes);
+                if asks && stream.data_has_ended() {
+                    assert!(!format.data_digest, "its digest has not been compared");
+                    assert_eq!(end.replace(true), None, "data ends once");
+                }
             }
             Step::DataEnd { intact } => {
                 let last = seen.last_mut().expect("a PDU came before its data");

@@ -23,8 +23,6 @@ pub(super) struct Request {
     pub(super) listed: bool,
     /// The first error of its commands.
     pub(super) error: Option<IoError>,
-    /// What it adds to its head's figures is recorded.
-    pub(super) recorded: bool,
 }
 
 impl Request {

@@ -1,15 +1,12 @@
 //! What becomes of a command that has ended: success, retry, failover or an error to the user.
 
 use super::Shard;
-use super::command::{Command, Origin, Place, Work};
-use super::head::Me;
-use super::stats::StatsTable;
+use super::command::{Origin, Place, Request, Work};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
 use crate::user::{Done, IoError};
-use anabranch_policy::Charge;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::status::Status;
@@ -79,26 +76,39 @@ impl Shard {
 
     fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let Some(command) = self.commands.get_mut(key) else { return };
-        let charge = leave_path(command, &mut self.stats, self.me);
-        let Origin::Own { request, work } = &command.origin else { return };
+        let Origin::Own { request: request_key, work } = &command.origin else { return };
         let Some(head) = self.heads[command.head.0 as usize].as_deref_mut() else {
             unreachable!("a head stays while it has commands");
         };
+        let path = &mut self.stats.paths[command.stats as usize];
+        path.left(command.charge.as_ref(), self.me);
         let ended = Ended::command(work, head.view.block_bytes, command.started, now);
-        match self.requests.get_mut(*request) {
-            Some(request) if request.is_all_in(work, command.started) => {
-                request.recorded = true;
-                self.stats.whole_ended(head.stats, command.stats, &ended);
-            }
-            _ => self.stats.paths[command.stats as usize].ended(&ended),
-        }
         head.durable(command, work);
-        if let Some(charge) = charge
-            && let Some(head) = head.measure(command, charge, now)
-        {
+        let weights_due = match command.charge {
+            Some(charge) if head.view.parameters.policy.measures() => {
+                head.measure(command, charge, now)
+            }
+            _ => None,
+        };
+        let request = self.requests.get(*request_key);
+        let request = request.filter(|request| request.is_all_in(work, command.started));
+        if let Some(&Request { head: head_id, tag, outstanding, error, .. }) = request {
+            debug_assert!(outstanding == 1 && error.is_none(), "it is the only one");
+            let request_key = *request_key;
+            path.whole_ended(&mut self.stats.heads[head.stats as usize], &ended);
+            head.active -= 1;
+            self.commands.remove(key);
+            self.own_commands -= 1;
+            self.requests.remove(request_key);
+            self.dones.push_back(Done { head: head_id, tag, result: Ok(()) });
+        } else {
+            path.ended(&ended);
+            command.charge = None;
+            self.end_command(key, Ok(()), now, bufs);
+        }
+        if let Some(head) = weights_due {
             self.weights_due(head, now);
         }
-        self.end_command(key, Ok(()), now, bufs);
     }
 
     /// The order of Linux's decision: no retry allowed, path error, retry on the same path.
@@ -228,9 +238,12 @@ impl Shard {
         }
     }
 
-    /// A command is with its path no longer.
+    /// A command is with its path no longer: the charge goes back, to the part that made it.
     pub(super) fn leave_path(&mut self, key: Key) {
-        leave_path(&mut self.commands[key], &mut self.stats, self.me);
+        let command = &mut self.commands[key];
+        command.place = Place::Requeued;
+        let charge = command.charge.take();
+        self.stats.paths[command.stats as usize].left(charge.as_ref(), self.me);
     }
 
     /// A command is over for good.
@@ -266,7 +279,7 @@ impl Shard {
             let stats = head.stats as usize;
             if request.error.is_some() {
                 self.stats.heads[stats].errors += 1;
-            } else if !request.recorded {
+            } else {
                 let block_bytes = head.view.block_bytes;
                 let ended = Ended::request(&request.op, block_bytes, request.submitted, now);
                 self.stats.heads[stats].ended(&ended);
@@ -275,15 +288,4 @@ impl Shard {
         let result = request.error.map_or(Ok(()), Err);
         self.dones.push_back(Done { head: request.head, tag: request.tag, result });
     }
-}
-
-/// A command is with its path no longer: the charge goes back, to the part that made it.
-#[inline]
-fn leave_path(command: &mut Command, stats: &mut StatsTable, me: Me) -> Option<Charge> {
-    command.place = Place::Requeued;
-    let entry = &mut stats.paths[command.stats as usize];
-    entry.in_flight -= 1;
-    let charge = command.charge.take()?;
-    anabranch_policy::finish(charge, entry.ledgers(me.index()));
-    Some(charge)
 }

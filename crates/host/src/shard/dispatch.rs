@@ -44,9 +44,9 @@ impl Shard {
             return head.requeue.push_back(&mut self.commands, key);
         }
         match choose(head, &mut self.stats, work, prefer, avoid, now) {
-            Some(path) => {
+            Some(index) => {
                 let unused = head.selector.take_probe();
-                self.send(key, path, now);
+                self.send(key, index, now);
                 // Behind the user's command, also in the mail to another worker.
                 if let Some(unused) = unused {
                     self.want_probe(key, unused, now);
@@ -67,42 +67,57 @@ impl Shard {
     }
 
     /// Gives a command to the path at `index` of its head.
+    #[inline]
     fn send(&mut self, key: Key, index: usize, now: Time) {
         let command = &mut self.commands[key];
-        let Some(head) = self.heads[command.head.0 as usize].as_mut() else { return };
+        let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
         let path = &head.paths[index];
         command.controller = path.view.controller;
         command.stats = path.stats;
         command.path = index as u32;
         command.started = now;
         self.stats.paths[path.stats as usize].in_flight += 1;
-        match path.carrier {
-            Carrier::Own { slot } => {
-                if !head.view.parameters.kernel_exact {
-                    charge(command, (head, path), now);
-                }
-                command.place = Place::Waiting { slot };
-                let Some(queue) = self.queues[usize::from(slot)].as_mut() else {
-                    unreachable!("a path that is reached through a queue pair has one");
-                };
-                queue.waiting.push_back(&mut self.commands, key);
-            }
-            Carrier::Peer { worker } => {
-                charge(command, (head, path), now);
-                command.place = Place::Carried;
-                let (sqe, data) = wire_form(command, path);
-                let controller = command.controller;
-                let association = self.controllers[controller.0 as usize]
-                    .as_ref()
-                    .map(|entry| entry.view.association)
-                    .unwrap_or_else(|| unreachable!("a path has a controller"));
-                let token = key.token();
-                let head = command.head;
-                let mail = PeerMail::Carry { controller, association, head, sqe, data, token };
-                self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
-            }
-            Carrier::None => unreachable!("a usable path has a carrier"),
+        let Carrier::Own { slot } = path.carrier else {
+            return self.carry_away(key, now);
+        };
+        let Some(queue) = self.queues[usize::from(slot)].as_mut() else {
+            unreachable!("a path that is reached through a queue pair has one");
+        };
+        // Kernel-exact it is charged with its tag, which none of a batch gets before all of them
+        // have chosen.
+        let exact = head.view.parameters.kernel_exact;
+        if !exact {
+            charge(command, (head, path), now);
         }
+        if !exact && queue.takes_at_once() {
+            let form = wire_form(command, path);
+            queue.submit((key, slot), form, now, &mut self.commands);
+        } else {
+            command.place = Place::Waiting { slot };
+            queue.waiting.push_back(&mut self.commands, key);
+        }
+    }
+
+    /// Gives a command, whose path has been chosen, to the worker that has the path's queue pair.
+    #[inline(never)]
+    fn carry_away(&mut self, key: Key, now: Time) {
+        let command = &mut self.commands[key];
+        let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
+        let path = &head.paths[command.path as usize];
+        let Carrier::Peer { worker } = path.carrier else {
+            unreachable!("a usable path has a carrier");
+        };
+        charge(command, (head, path), now);
+        command.place = Place::Carried;
+        let (sqe, data) = wire_form(command, path);
+        let controller = command.controller;
+        let association = self.controllers[controller.0 as usize]
+            .as_ref()
+            .map(|entry| entry.view.association)
+            .unwrap_or_else(|| unreachable!("a path has a controller"));
+        let (head, token) = (command.head, key.token());
+        let mail = PeerMail::Carry { controller, association, head, sqe, data, token };
+        self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
     }
 
     /// Tries every waiting command of a head again, in order.
@@ -117,6 +132,7 @@ impl Shard {
 }
 
 /// The index of the path for this work. Each choice is counted, some are noted.
+#[inline]
 fn choose(
     head: &mut HeadState,
     stats: &mut StatsTable,
@@ -210,6 +226,7 @@ pub(super) fn start(
 
 /// `now` is when its time begins to count: it was given to the path, or kernel-exact it has its
 /// tag.
+#[inline]
 fn charge(command: &mut Command, (head, path): (&HeadState, &PathState), now: Time) {
     let Origin::Own { work, .. } = &command.origin else { return };
     let (class, bytes) = (work.class(), work.bytes());
@@ -217,6 +234,7 @@ fn charge(command: &mut Command, (head, path): (&HeadState, &PathState), now: Ti
     command.charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
 }
 
+#[inline]
 fn wire_form(command: &Command, path: &PathState) -> (Sqe, HostData) {
     let Origin::Own { work, .. } = &command.origin else {
         unreachable!("only own commands are made here");

@@ -2,6 +2,7 @@
 
 use super::command::{Command, Work};
 use super::explain::Countdown;
+use super::issue::transfer_blocks;
 use super::stats::{Held, StatsTable};
 use crate::load::{ControllerLoad, PathLoad};
 use crate::table::List;
@@ -149,6 +150,8 @@ impl AsCandidate for PathState {
 /// A head on this worker.
 pub(super) struct HeadState {
     pub(super) view: Arc<HeadView>,
+    /// Blocks that one command may transfer.
+    pub(super) transfer_blocks: u32,
     pub(super) paths: Vec<PathState>,
     pub(super) selector: Selector,
     /// Which of its choices are noted.
@@ -174,6 +177,7 @@ impl HeadState {
     pub(super) fn new(view: Arc<HeadView>, stats: &mut StatsTable) -> HeadState {
         HeadState {
             stats: stats.head(view.id),
+            transfer_blocks: transfer_blocks(&view),
             paths: Vec::new(),
             selector: Selector::new(),
             noted: Countdown::default(),
@@ -235,6 +239,7 @@ impl HeadState {
         }
         self.noted.set(view.explain_sample);
         self.gone = view.gone;
+        self.transfer_blocks = transfer_blocks(&view);
         self.view = view;
         self.rebind(me, controllers);
     }

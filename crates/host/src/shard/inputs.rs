@@ -6,7 +6,7 @@ use super::head::{ControllerEntry, HeadState};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
-use crate::table::Key;
+use crate::table::{Key, List};
 use crate::topology::{Association, ControllerId, HeadId, Topology};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -447,14 +447,18 @@ impl Shard {
             // What was set aside came first; whatever belongs there is set aside again.
             let lists =
                 [core::mem::take(&mut queue.set_aside), core::mem::take(&mut queue.waiting)];
+            let mut lost = List::default();
             for mut list in lists {
                 while let Some(key) = list.pop_front(&mut self.commands) {
-                    if has_lost_its_path(&self.commands[key], &self.heads) {
-                        self.recall(key, now, bufs);
-                    } else if let Some(queue) = self.queues[slot].as_mut() {
-                        queue.waiting.push_back(&mut self.commands, key);
-                    }
+                    let to = match has_lost_its_path(&self.commands[key], &self.heads) {
+                        true => &mut lost,
+                        false => &mut queue.waiting,
+                    };
+                    to.push_back(&mut self.commands, key);
                 }
+            }
+            while let Some(key) = lost.pop_front(&mut self.commands) {
+                self.recall(key, now, bufs);
             }
         }
     }

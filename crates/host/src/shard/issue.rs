@@ -5,7 +5,7 @@ use super::command::{Command, Origin, Request, Work};
 use super::head::HeadState;
 use super::wire;
 use crate::table::Key;
-use crate::topology::{ControllerId, HeadView};
+use crate::topology::{ControllerId, HeadId, HeadView};
 use crate::user::{IoError, RequestOp};
 use anabranch_proto::machine::{Buffers, Time};
 use core::time::Duration;
@@ -71,24 +71,31 @@ impl Shard {
             if self.own_commands == self.own_limit {
                 return Outcome::NoRoom;
             }
-            let complete = match next_work(request, &head.view, bufs) {
+            match next_work(request, head, bufs) {
                 Next::Made(work) => {
-                    let complete = request.is_issued();
-                    self.add_command(key, work, now, bufs);
-                    complete
+                    request.outstanding += 1;
+                    let (head, last) = (request.head, request.is_issued());
+                    if last {
+                        request.listed = false;
+                        self.issue.unlink(&mut self.requests, key);
+                    }
+                    self.add_command(key, head, work, now, bufs);
+                    if last {
+                        return Outcome::Issued;
+                    }
                 }
                 Next::Later => return Outcome::NoBuffer,
-                Next::Complete => true,
-            };
-            if complete {
-                self.issued(key, now);
-                return Outcome::Issued;
+                Next::Complete => {
+                    self.issued(key, now);
+                    return Outcome::Issued;
+                }
             }
         }
     }
 
     /// A flush goes to each usable controller that has acknowledged writes of this head since its
     /// last flush, or to the one that the policy chooses when there is none such.
+    #[inline(never)]
     fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
         let Some(head) = self.heads[id.0 as usize].as_ref() else {
@@ -106,10 +113,13 @@ impl Shard {
                 let Some((only, mark)) = self.flush_at(id.0 as usize, index) else { continue };
                 made = true;
                 let work = Work::Flush { only: Some(only), mark: Some(mark) };
-                self.add_command(key, work, now, bufs);
+                self.requests[key].outstanding += 1;
+                self.add_command(key, id, work, now, bufs);
             }
             if !made {
-                self.add_command(key, Work::Flush { only: None, mark: None }, now, bufs);
+                let work = Work::Flush { only: None, mark: None };
+                self.requests[key].outstanding += 1;
+                self.add_command(key, id, work, now, bufs);
             }
         }
         self.requests[key].issued_blocks = 1;
@@ -123,10 +133,16 @@ impl Shard {
         Some((path.view.controller, path.view.writes.pending()?))
     }
 
-    fn add_command(&mut self, key: Key, work: Work, now: Time, bufs: &mut dyn Buffers) {
-        let request = &mut self.requests[key];
-        request.outstanding += 1;
-        let head = request.head;
+    /// One more command of a request, which counts it already.
+    #[inline]
+    fn add_command(
+        &mut self,
+        key: Key,
+        head: HeadId,
+        work: Work,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
         self.own_commands += 1;
         let command = || Command::new(Origin::Own { request: key, work }, head, now);
         let Some(key) = self.commands.insert_with(command) else {
@@ -146,14 +162,40 @@ impl Shard {
     }
 }
 
-fn next_work(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) -> Next {
+/// Blocks that one command may transfer, at least one.
+pub(super) fn transfer_blocks(head: &HeadView) -> u32 {
+    (head.limits.max_transfer_bytes / head.block_bytes).clamp(1, NLB_BLOCKS_MAX)
+}
+
+#[inline]
+fn next_work(request: &mut Request, head: &HeadState, bufs: &mut dyn Buffers) -> Next {
+    // Most requests are one command.
+    if request.issued_blocks == 0 && request.error.is_none() {
+        let (work, blocks) = match request.op {
+            RequestOp::Read { lba, blocks, buf } => (Work::Read { lba, blocks, buf }, blocks),
+            RequestOp::Write { lba, blocks, buf, fua } => {
+                (Work::Write { lba, blocks, buf, fua }, blocks)
+            }
+            _ => return next_piece(request, &head.view, bufs),
+        };
+        if blocks <= head.transfer_blocks {
+            request.issued_blocks = u64::from(blocks);
+            return Next::Made(work);
+        }
+    }
+    next_piece(request, &head.view, bufs)
+}
+
+/// As much of a request as one command can do.
+#[inline(never)]
+fn next_piece(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) -> Next {
     if request.is_issued() {
         return Next::Complete;
     }
     let done = request.issued_blocks;
     let left = request.blocks() - done;
     let limits = &head.limits;
-    let transfer = (limits.max_transfer_bytes / head.block_bytes).clamp(1, NLB_BLOCKS_MAX);
+    let transfer = transfer_blocks(head);
     let take = |most: u32| left.min(u64::from(most.max(1))) as u32;
     let piece = |buf: anabranch_proto::machine::BufRef, blocks: u32| {
         buf.slice(done as u32 * head.block_bytes, blocks * head.block_bytes)

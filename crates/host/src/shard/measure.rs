@@ -9,7 +9,6 @@ use anabranch_proto::machine::Time;
 impl HeadState {
     /// A command ended well: tells the policy how long it took. Gives back this head's index when
     /// weights are due that were not before.
-    #[inline]
     pub(super) fn measure(&mut self, command: &Command, charge: Charge, now: Time) -> Option<u32> {
         // What was started under other rules says nothing about these.
         let parameters = &self.view.parameters;

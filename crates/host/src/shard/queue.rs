@@ -160,6 +160,7 @@ impl Queue {
     }
 
     /// The next completion of a command; that of Connect is taken out here.
+    #[inline]
     pub(super) fn poll_completion(
         &mut self,
         bufs: &mut dyn Buffers,
@@ -169,6 +170,35 @@ impl Queue {
             return Some(Err(self.connected(&done, bufs)));
         }
         Some(Ok((Key::from_token(done.user), done)))
+    }
+
+    /// Whether a command that comes now gets a tag without waiting.
+    #[inline]
+    pub(super) fn takes_at_once(&self) -> bool {
+        self.waiting.is_empty() && self.phase == Phase::Open && self.link.free_tags() > 0
+    }
+
+    /// Gives a command its tag. Tags were free a moment ago; a queue pair that refuses all the same
+    /// has faulted: the command waits, and goes elsewhere when it closes.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        (key, slot): (Key, u16),
+        (sqe, data): (Sqe, HostData),
+        now: Time,
+        commands: &mut Table<Command>,
+    ) -> bool {
+        let taken = self.link.submit(sqe, data, key.token()).is_ok();
+        let command = &mut commands[key];
+        if taken {
+            command.place = Place::Flying { slot };
+            command.tagged = now;
+            self.flying.push_back(commands, key);
+        } else {
+            command.place = Place::Waiting { slot };
+            self.waiting.push_back(commands, key);
+        }
+        taken
     }
 
     /// Hands waiting commands to the queue pair while it has tags.
@@ -181,17 +211,10 @@ impl Queue {
     ) {
         while self.phase == Phase::Open && self.link.free_tags() > 0 {
             let Some(key) = self.waiting.pop_front(commands) else { return };
-            let command = &mut commands[key];
-            let (sqe, data) = make(command);
-            if self.link.submit(sqe, data, key.token()).is_err() {
-                // Tags were free a moment ago; a queue pair that refuses all the same has faulted,
-                // and its commands go elsewhere when it closes.
-                self.waiting.push_back(commands, key);
+            let form = make(&mut commands[key]);
+            if !self.submit((key, slot), form, now, commands) {
                 return;
             }
-            command.place = Place::Flying { slot };
-            command.tagged = now;
-            self.flying.push_back(commands, key);
         }
     }
 

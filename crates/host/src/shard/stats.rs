@@ -3,7 +3,7 @@
 
 use super::Shard;
 use super::explain::{About, Ring};
-use super::head::HeadState;
+use super::head::{HeadState, Me};
 use super::tally::{Busy, Ended, Tally};
 use crate::explain::{Choices, PathChoices, ShardExplain};
 use crate::load::{ControllerLoad, PathLoad};
@@ -12,7 +12,9 @@ use crate::topology::{ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Choice, Lane, Ledgers, Policy, finish_time_report, latency_report};
+use anabranch_policy::{
+    Charge, Choice, Lane, Ledgers, Policy, finish, finish_time_report, latency_report,
+};
 use anabranch_proto::machine::Time;
 
 #[derive(Default)]
@@ -69,6 +71,24 @@ pub(super) struct Held {
 }
 
 impl PathEntry {
+    /// A command of worker `me` is on this path no longer.
+    #[inline]
+    pub(super) fn left(&mut self, charge: Option<&Charge>, me: Me) {
+        self.in_flight -= 1;
+        if let Some(charge) = charge {
+            finish(*charge, self.ledgers(me.index()));
+        }
+    }
+
+    /// A command has ended well that was a whole request of `head` and took as long: one record for
+    /// both.
+    #[inline]
+    pub(super) fn whole_ended(&mut self, head: &mut HeadEntry, ended: &Ended) {
+        head.busy.record(ended);
+        self.busy.record(ended);
+        self.whole.get_or_insert_default().record(ended);
+    }
+
     /// A command has ended well that does not stand for its request.
     #[inline]
     pub(super) fn ended(&mut self, ended: &Ended) {
@@ -172,16 +192,6 @@ impl StatsTable {
         };
         let free = self.paths.iter().position(|p| p.head == NOBODY && !p.is_in_use());
         place(&mut self.paths, free, new)
-    }
-
-    /// A command has ended well that was a whole request, of a head, on a path, and took as long:
-    /// one record for both.
-    #[inline]
-    pub(super) fn whole_ended(&mut self, head: u32, path: u32, ended: &Ended) {
-        self.heads[head as usize].busy.record(ended);
-        let path = &mut self.paths[path as usize];
-        path.busy.record(ended);
-        path.whole.get_or_insert_default().record(ended);
     }
 
     /// Where choices of a path are counted.

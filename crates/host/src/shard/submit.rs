@@ -25,7 +25,6 @@ impl Submit for Shard {
             outstanding: 0,
             listed: true,
             error: None,
-            recorded: false,
         };
         let key = self.requests.insert_with(entry).ok_or(Refused::Full)?;
         if head.view.frozen > 0 {

@@ -15,6 +15,7 @@ pub(super) fn write_discard_range(bytes: &mut [u8], lba: u64, blocks: u32) {
 }
 
 /// The entry (without CID and SGL) and the payload.
+#[inline]
 pub(super) fn form(work: &Work, nsid: u32) -> (Sqe, HostData) {
     match *work {
         Work::Read { lba, blocks, buf } => (io::read(nsid, lba, blocks), HostData::In(buf)),

@@ -41,6 +41,9 @@ impl HostQueue {
                 Step::Pdu(pdu) => self.on_pdu(&pdu),
                 Step::Data { position, bytes } => {
                     self.on_data(position, bytes, bufs);
+                    if self.stream.data_has_ended() {
+                        self.on_data_end(true);
+                    }
                     Ok(())
                 }
                 Step::DataEnd { intact } => {

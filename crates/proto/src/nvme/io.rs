@@ -27,12 +27,14 @@ fn with_bits(sqe: Sqe, bits: u32, on: bool) -> Sqe {
 
 /// Read of `blocks` (1 to 65536, else panics) from `lba`. Without CID and SGL, as all of these.
 #[must_use]
+#[inline]
 pub fn read(nsid: u32, lba: u64, blocks: u32) -> Sqe {
     over_blocks(opcode::READ, nsid, lba, blocks)
 }
 
 /// Write of `blocks` (1 to 65536, else panics) at `lba`; with `fua`, durable when it completes.
 #[must_use]
+#[inline]
 pub fn write(nsid: u32, lba: u64, blocks: u32, fua: bool) -> Sqe {
     with_bits(over_blocks(opcode::WRITE, nsid, lba, blocks), FUA, fua)
 }

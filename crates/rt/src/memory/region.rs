@@ -165,7 +165,34 @@ impl Region {
     }
 
     /// Checks a handle and returns its slot's first page.
+    #[inline]
     fn check(&self, buf: BufRef) -> usize {
+        match self.find(buf) {
+            Some(page) => page,
+            None => self.refuse(buf),
+        }
+    }
+
+    /// The first page of the slot that a handle lies in; `None` when there is something wrong with
+    /// it.
+    #[inline]
+    fn find(&self, buf: BufRef) -> Option<usize> {
+        let end = buf.offset().checked_add(u64::from(buf.len()))?;
+        let chunk = self.classes.get((buf.offset() / CHUNK) as usize)?;
+        let class = chunk.load(Ordering::Acquire);
+        if class == NO_CLASS {
+            return None;
+        }
+        let page = ((buf.offset() / PAGE) >> class) << class;
+        let slot_end = page * PAGE + (PAGE << class);
+        let state = self.pages.get(page as usize)?;
+        let generation = state.generation.load(Ordering::Acquire);
+        (end <= slot_end && generation == buf.generation()).then_some(page as usize)
+    }
+
+    /// Says what is wrong with a handle.
+    #[cold]
+    fn refuse(&self, buf: BufRef) -> ! {
         let end = buf.offset().checked_add(u64::from(buf.len()));
         let inside = end.is_some_and(|end| end <= self.map.len() as u64);
         assert!(inside, "{buf:?} lies outside its region");
@@ -173,8 +200,15 @@ impl Region {
         let slot_end = ((page as u64) << 12) + (PAGE << class);
         assert!(end.is_some_and(|end| end <= slot_end), "{buf:?} leaves its buffer");
         let generation = self.generation(page);
-        assert!(generation == buf.generation(), "{buf:?} outlived its buffer ({generation})");
-        page
+        panic!("{buf:?} outlived its buffer ({generation})");
+    }
+
+    /// The address of a buffer, checked, and the first page of its slot.
+    #[inline]
+    fn resolve(&self, buf: BufRef) -> (*mut u8, usize) {
+        let page = self.check(buf);
+        // SAFETY: a checked handle lies in a slot of one of the map's chunks.
+        (unsafe { self.map.base().add(buf.offset() as usize) }, page)
     }
 }
 
@@ -201,9 +235,7 @@ impl Regions {
         if buf.is_empty() {
             return NonNull::dangling().as_ptr();
         }
-        let region = self.get(buf.region());
-        region.check(buf);
-        region.map.at(buf.offset(), buf.len())
+        self.get(buf.region()).resolve(buf).0
     }
 
     /// As [`Regions::resolve`], for an operation of the kernel; [`Regions::reaped`] ends it.
@@ -212,9 +244,9 @@ impl Regions {
             return NonNull::dangling().as_ptr();
         }
         let region = self.get(buf.region());
-        let page = region.check(buf);
+        let (address, page) = region.resolve(buf);
         region.pages[page].lent.fetch_add(1, Ordering::Relaxed);
-        region.map.at(buf.offset(), buf.len())
+        address
     }
 
     /// The operation that named `buf` is over.
