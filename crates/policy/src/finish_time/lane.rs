@@ -1,15 +1,15 @@
 //! What one worker has on one path, and when it tells the others.
 //!
 //! The words of a [`Forecast`] wander between the processors of all workers that write them. At
-//! real rates that does not show. A worker that ends more than a command per microsecond on a path,
-//! for longer than a burst, keeps what it starts and ends to itself for a moment: others see it at
+//! real rates that does not show. A worker that ends more than a command in two microseconds on a
+//! path, for longer than a burst, keeps what it starts and ends to itself for a moment: others see it at
 //! most that moment later, and never less than three quarters of it.
 
 use super::forecast::Forecast;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Completions are told, and learned from, as often as this in the long run, ns.
-const INTERVAL_NS: u64 = 1_000;
+const INTERVAL_NS: u64 = 2_000;
 /// … and so many more, at once or little by little, after a time in which there were fewer.
 const BURST: u64 = 256;
 /// Of what the worker has in flight, one part in so many may be untold.

@@ -23,14 +23,14 @@
 //!    base latency, at least 250 µs.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
-//! the words that all read, at once, as long as it ends no more than a command per microsecond on
-//! the path (256 more after a time in which there were fewer). Beyond that it learns from one
-//! command per microsecond, and keeps what it starts and ends to itself for so long, but never more
-//! than a quarter of what it has in flight: a worker that has nothing on the path any more has said
-//! so. Its own part it always knows exactly. So the words wander between processors once per
-//! microsecond, not with every command: two workers that do nothing but place commands on the same
-//! two paths take 48 ns for each, one alone 38 ns, 1.22 times as long (`cargo bench --bench
-//! selection -- flow`; 148 and 54 ns, 2.7 times as long, when all is told at once).
+//! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
+//! (256 more after a time in which there were fewer). Beyond that it learns from one command in
+//! 2 µs, and keeps what it starts and ends to itself for so long, but never more than a quarter of
+//! what it has in flight: a worker that has nothing on the path any more has said so. Its own part
+//! it always knows exactly. So the words wander between processors once in 2 µs, not with every
+//! command: two workers that do nothing but place commands on the same two paths take 40 ns for
+//! each, one alone 37 ns, 1.07 times as long (`cargo bench --bench selection -- flow`; 148 and 54
+//! ns, 2.7 times as long, if all were told at once).
 //!
 //! # Selection
 //!
