@@ -2,8 +2,8 @@
 //!
 //! The words of a [`Forecast`] wander between the processors of all workers that write them. At
 //! real rates that does not show. A worker that ends more than a command in two microseconds on a
-//! path, for longer than a burst, keeps what it starts and ends to itself for a moment: others see it at
-//! most that moment later, and never less than three quarters of it.
+//! path, for longer than a burst, keeps what it starts and ends to itself for a moment: others see
+//! it at most that moment later, and never less than three quarters of it.
 
 use super::forecast::Forecast;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
