@@ -21,13 +21,13 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     // On a wrong command line clap explains on standard error and ends with status 2.
     let cli = Cli::parse();
-    let result = run(cli);
-    crate::daemon::log::flush();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(cli) {
+        Ok(()) => {
+            crate::daemon::log::flush();
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
-            // The exit status says it, too, when nobody can read this.
-            let _ = writeln!(io::stderr(), "anabranch: {failure}");
+            crate::daemon::log::last(&failure);
             ExitCode::from(failure.status())
         }
     }

@@ -4,6 +4,7 @@ pub mod attr_fs;
 pub mod backing;
 pub mod config;
 pub mod control;
+pub mod ending;
 pub mod explain;
 pub mod export;
 pub mod front;

@@ -5,11 +5,10 @@ use super::args::target::{Ctl, Ns, Run, Target, TargetVerb};
 use super::client::Client;
 use crate::daemon::backing::{Backend, NamespaceSpec};
 use crate::daemon::control::{ControlServer, Limits};
-use crate::daemon::log;
 use crate::daemon::socket::{BoundSocket, Role, default_path};
 use crate::daemon::target::{RunningTarget, TargetSetup, status_text};
+use crate::daemon::{ending, log};
 use crate::failure::Failure;
-use anabranch_rt::signal::Termination;
 use anabranch_target::TargetEvent;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,8 +22,7 @@ pub(super) fn run(global: &Global, target: &Target) -> Result<(), Failure> {
 }
 
 fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
-    let termination = Termination::install()
-        .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
+    let termination = ending::prepare()?;
     let setup = match &run.config {
         Some(path) => TargetSetup::load(path)?,
         None => TargetSetup::from_options(run)?,
@@ -48,9 +46,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
         },
         || json!({ "nqn": nqns.first(), "listeners": listeners, "socket": server.path() }),
     )?;
-    termination
-        .wait()
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    target.wait(&termination)?;
     drop(server);
     // Clients of the control socket may hold it for a moment longer: the process ends all the same.
     match Arc::try_unwrap(target) {

@@ -20,6 +20,7 @@ use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use anabranch_proto::nvme::nqn::Nqn;
+use anabranch_rt::signal::Termination;
 use anabranch_rt::topology::Topology;
 use anabranch_rt::{Config, Group};
 use serde::Deserialize;
@@ -394,6 +395,14 @@ impl Host {
             Reply::ShutDown { unanswered } => Ok(unanswered),
             other => Err(drained.err().unwrap_or_else(|| unexpected(&other))),
         }
+    }
+
+    /// Waits until a signal asks for an end.
+    ///
+    /// # Errors
+    /// A worker failed: there is nothing left to end in order.
+    pub fn wait(&self, termination: &Termination) -> Result<(), Failure> {
+        super::ending::wait(termination, &self.group)
     }
 
     /// Ends the threads.

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::failure::Failure;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -35,6 +37,37 @@ static JOURNAL: OnceLock<Journal> = OnceLock::new();
 /// Tells a human, on standard error.
 pub fn log(line: impl Display) {
     JOURNAL.get_or_init(|| Journal::start(io::stderr())).tell(line.to_string());
+}
+
+/// Tells panics of every thread from now on, too, in one line each (and a backtrace if
+/// `RUST_BACKTRACE` asks for it). What the standard library does instead waits for whoever reads
+/// standard error, and a worker that waits there never ends.
+pub fn take_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        let place = info.location().map_or_else(String::new, |at| format!(" at {at}"));
+        let what = info.payload_as_str().unwrap_or("panic");
+        let backtrace = Backtrace::capture();
+        let traced = match backtrace.status() {
+            BacktraceStatus::Captured => format!("\n{backtrace}"),
+            _ => String::new(),
+        };
+        log(format_args!("a defect: thread '{name}' panicked{place}: {what}{traced}"));
+        // The process may end with this thread.
+        flush();
+    }));
+}
+
+/// Tells why the program ends, and waits, for a moment at most, until that is written.
+pub fn last(failure: &Failure) {
+    if JOURNAL.get().is_some() {
+        log(failure);
+        flush();
+    } else {
+        // The exit status says it, too, when nobody can read this.
+        let _ = writeln!(io::stderr(), "anabranch: {failure}");
+    }
 }
 
 /// Waits, for a moment at most, until what was told is written.

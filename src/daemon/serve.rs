@@ -3,6 +3,7 @@
 use super::attr_fs::AttrFs;
 use super::config::{ExportConfig, ServeConfig, Source};
 use super::control::{ControlServer, Limits};
+use super::ending;
 use super::export::listen_endpoint;
 use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
@@ -10,7 +11,6 @@ use super::log;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_export::nbd::Export;
-use anabranch_rt::signal::Termination;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,8 +66,7 @@ pub struct Ready {
 /// A configuration that makes no sense, something the system refuses, or I/Os that were not
 /// answered at the end.
 pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
-    let termination = Termination::install()
-        .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
+    let termination = ending::prepare()?;
     let (config, source) = match &options.config {
         Some(path) => ServeConfig::load(path)?,
         None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
@@ -94,9 +93,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         exports,
         attr_fs: attr_fs.as_ref().map(|tree| tree.dir().to_owned()),
     });
-    termination
-        .wait()
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    host.wait(&termination)?;
     log("ending: no new I/O is taken");
     drop(server);
     drop(attr_fs);

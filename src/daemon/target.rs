@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::units::Bytes;
 use anabranch_proto::machine::{Endpoint, FileId, WorkerId};
 use anabranch_proto::nvme::{AnaState, Nqn};
+use anabranch_rt::signal::Termination;
 use anabranch_rt::{Config, Files, Group};
 use anabranch_target::config::{BackendConfig, MAX_NSID, NamespaceConfig};
 use anabranch_target::{
@@ -233,6 +234,14 @@ impl RunningTarget {
     /// There is no such port.
     pub fn restore(&self, port: u16) -> Result<(), RpcError> {
         self.ask(TargetVerb::Restore { port }).map(|_| ())
+    }
+
+    /// Waits until a signal asks for an end.
+    ///
+    /// # Errors
+    /// Its worker failed.
+    pub fn wait(&self, termination: &Termination) -> Result<(), Failure> {
+        super::ending::wait(termination, &self.group)
     }
 
     /// Ends the threads.

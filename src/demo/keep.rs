@@ -55,9 +55,7 @@ impl Keeper {
         } else {
             print!("{text}");
         }
-        termination
-            .wait()
-            .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+        host.wait(&termination)?;
         drop(controls);
         match host.shut_down().map_err(failed)? {
             0 => Ok(()),

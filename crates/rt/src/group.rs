@@ -8,8 +8,11 @@ use crate::topology::{CpuSet, Topology};
 use crate::worker::{EventSink, Place, Post, Shared, Worker};
 use crate::{Config, Error, Stats, clock};
 use anabranch_proto::machine::{FileId, Machine, WorkerId};
+use rustix::event::{EventfdFlags, eventfd};
 use std::any::Any;
 use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
@@ -33,11 +36,30 @@ pub struct Group<M: Machine> {
     threads: Vec<Option<JoinHandle<()>>>,
     /// Locked only to make the group shareable; used at its end.
     ended: Mutex<Receiver<usize>>,
-    failure: Failure,
+    failure: Arc<Failure>,
 }
 
 /// The first failure of a worker.
-type Failure = Arc<Mutex<Option<(u16, String)>>>;
+struct Failure {
+    first: Mutex<Option<(u16, String)>>,
+    /// An eventfd; readable from the first failure on.
+    told: OwnedFd,
+}
+
+impl Failure {
+    fn new() -> io::Result<Failure> {
+        Ok(Failure { first: Mutex::new(None), told: eventfd(0, EventfdFlags::CLOEXEC)? })
+    }
+
+    fn tell(&self, worker: u16, message: String) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert((worker, message));
+        drop(first);
+        // Cannot block: nobody fails 2^64 times.
+        let written = rustix::io::write(&self.told, &1u64.to_ne_bytes());
+        debug_assert!(written.is_ok(), "an eventfd takes a failure");
+    }
+}
 
 impl<M> Group<M>
 where
@@ -65,7 +87,9 @@ where
         let regions = Arc::new(regions);
         let places = engines.iter().map(|_| place(&config)).collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared { places, stop: AtomicBool::new(false), events });
-        let failure = Failure::default();
+        let failure = Failure::new()
+            .map_err(|source| Error::System { what: "make an event descriptor", source })?;
+        let failure = Arc::new(failure);
         let (ended, all_ended) = channel();
         let (ready, all_ready) = channel();
         let mut group = Group {
@@ -153,8 +177,14 @@ impl<M: Machine> Group<M> {
 
     /// Why the group has ended by itself, if it has.
     pub fn failure(&self) -> Option<Error> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.clone().map(|(worker, message)| Error::Failed { worker, message })
+        let first = self.failure.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.clone().map(|(worker, message)| Error::Failed { worker, message })
+    }
+
+    /// Readable as soon as the group has ended by itself: [`Group::failure`] then says why. Whoever
+    /// keeps a group has to watch this, as a group does not come back.
+    pub fn failed_fd(&self) -> BorrowedFd<'_> {
+        self.failure.told.as_fd()
     }
 
     /// Ends all workers: open connections are reset, listeners removed, threads joined.
@@ -263,7 +293,7 @@ struct Start<M: Machine> {
     regions: Arc<Regions>,
     shared: Arc<Shared<M>>,
     config: Config,
-    failure: Failure,
+    failure: Arc<Failure>,
 }
 
 impl<M: Machine> Start<M> {
@@ -309,9 +339,7 @@ impl<M: Machine> Start<M> {
 
     /// A group without one of its workers cannot keep its promises: all end.
     fn failed(&self, message: String) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert((self.id as u16, message));
-        drop(failure);
+        self.failure.tell(self.id as u16, message);
         self.shared.stop_all();
     }
 }

@@ -33,6 +33,31 @@ impl Termination {
         (&self.signals).read_exact(&mut info)
     }
 
+    /// Waits for one of the signals, or until `other` is readable. Whether a signal came.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn wait_or(&self, other: BorrowedFd<'_>) -> io::Result<bool> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        loop {
+            let mut fds = [
+                PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::from_borrowed_fd(other, PollFlags::IN),
+            ];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
+            }
+            if !fds[1].revents().is_empty() {
+                return Ok(false);
+            }
+            if !fds[0].revents().is_empty() {
+                return self.wait().map(|()| true);
+            }
+        }
+    }
+
     /// Waits for one of the signals, at most so long. Whether one came.
     ///
     /// # Errors

@@ -3,7 +3,9 @@
 mod support;
 
 use anabranch_proto::machine::{CloseCause, ConnId, SystemError, WorkerId};
+use anabranch_rt::signal::Termination;
 use anabranch_rt::{Config, Error, Group};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -72,6 +74,20 @@ fn a_defect_is_reported() {
     assert!(other.is_err(), "all workers end");
     let error = group.stop().expect_err("it failed");
     assert!(matches!(error, Error::Failed { worker: 1, .. }), "{error}");
+}
+
+/// Whoever keeps a group can wait for its failure beside the signals that end a program.
+#[test]
+fn a_defect_ends_the_wait_for_a_signal() {
+    let termination = Termination::install().expect("signals");
+    let group = start(Config::named("waited"), 2).expect("started");
+    let failed = || PollFd::from_borrowed_fd(group.failed_fd(), PollFlags::IN);
+    assert_eq!(poll(&mut [failed()], Some(&Timespec::default())), Ok(0), "all is well");
+    let verb: Verb = Box::new(|_, _| panic!("the worker that holds no client"));
+    assert!(group.verb(WorkerId(1), verb, LIMIT).is_err());
+    assert!(!termination.wait_or(group.failed_fd()).expect("an end"), "no signal came");
+    let error = group.failure().expect("it says why");
+    assert!(error.to_string().contains("holds no client"), "{error}");
 }
 
 /// Freeing a buffer that the kernel still has is a defect that does not go unnoticed.
