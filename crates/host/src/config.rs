@@ -25,7 +25,9 @@ pub struct HostConfig {
     pub policies: Vec<(Nqn, Policy)>,
     /// `kernel_exact` of subsystems that are seen for the first time.
     pub kernel_exact: bool,
-    /// Requests that one shard holds at once; more push back on the submitter.
+    /// Requests that one shard holds at once for one head, while it holds none for others; more push
+    /// back on the submitter. The table has about three times as many places, so that a head that
+    /// waits for a path leaves enough to the others.
     pub max_requests: u32,
     /// NUMA node of each data worker, in order: 0 on a one-node machine, and for workers that are
     /// not bound to one node.
@@ -50,7 +52,7 @@ impl HostConfig {
     }
 }
 
-/// Requests that one shard holds at once by default.
+/// Requests that one shard holds at once for one head by default.
 pub const DEFAULT_MAX_REQUESTS: u32 = 4096;
 
 /// Where a controller is and how to talk to it. Defaults and ranges are those of Linux fabrics.

@@ -179,7 +179,8 @@ pub enum Refused {
     BufferLength,
     /// The device is read-only or does not support the operation.
     NotSupported,
-    /// The request table is full: submit again after the next completion.
+    /// The head has its share of the request table: submit again after the next completion of this
+    /// worker, of whichever head.
     Full,
     /// This worker carries no I/O, or is draining.
     NotHere,
@@ -192,7 +193,7 @@ impl fmt::Display for Refused {
             Refused::OutOfRange => "the range does not lie on the device",
             Refused::BufferLength => "the buffer is not as long as the blocks",
             Refused::NotSupported => "the device does not support the operation",
-            Refused::Full => "the request table is full",
+            Refused::Full => "there is no room for another request to this device",
             Refused::NotHere => "this worker takes no requests",
         })
     }

@@ -161,6 +161,8 @@ pub(super) struct Command {
     pub(super) started: Time,
     /// When it got its tag: its time limit runs from here, as in Linux.
     pub(super) tagged: Time,
+    /// Blocks behind those of its work that it also has to do: it was cut.
+    pub(super) left_blocks: u32,
     /// Tries again for other reasons than the path.
     pub(super) retries: u8,
     /// Paths that failed under it, in a row.
@@ -181,6 +183,7 @@ impl Command {
             charge: None,
             started: now,
             tagged: now,
+            left_blocks: 0,
             retries: 0,
             failovers: 0,
         }

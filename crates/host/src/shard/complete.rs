@@ -97,6 +97,8 @@ impl Shard {
             let request_key = *request_key;
             path.whole_ended(&mut self.stats.heads[head.stats as usize], &ended);
             head.active -= 1;
+            self.request_shares.give(&mut head.requests);
+            self.command_shares.give(&mut head.commands);
             self.commands.remove(key);
             self.own_commands -= 1;
             self.requests.remove(request_key);
@@ -104,7 +106,11 @@ impl Shard {
         } else {
             path.ended(&ended);
             command.charge = None;
-            self.end_command(key, Ok(()), now, bufs);
+            if command.left_blocks > 0 {
+                self.next_turn(key, now, bufs);
+            } else {
+                self.end_command(key, Ok(()), now, bufs);
+            }
         }
         if let Some(head) = weights_due {
             self.weights_due(head, now);
@@ -137,7 +143,7 @@ impl Shard {
         self.stats.paths[command.stats as usize].retries += 1;
         let pause = self.retry_pause(controller, status);
         if pause.is_zero() {
-            self.dispatch(key, Some(controller), None, now, bufs);
+            self.dispatch_again(key, Some(controller), None, now, bufs);
         } else {
             self.delay(key, now.after(pause), Some(controller));
         }
@@ -171,7 +177,7 @@ impl Shard {
         if usize::from(failovers) > paths.max(1) {
             self.delay(key, now.after(FAILOVER_PAUSE), None);
         } else {
-            self.dispatch(key, None, None, now, bufs);
+            self.dispatch_again(key, None, None, now, bufs);
         }
     }
 
@@ -213,7 +219,7 @@ impl Shard {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
-        self.dispatch(key, None, Some(avoid), now, bufs);
+        self.dispatch_again(key, None, Some(avoid), now, bufs);
     }
 
     /// An ANA status: this path is out, on this worker, until a newer log was processed.
@@ -258,6 +264,9 @@ impl Shard {
         debug_assert!(command.charge.is_none(), "a command that ends has left its path");
         let Origin::Own { request: request_key, work } = command.origin else { return };
         self.own_commands -= 1;
+        if let Some(head) = self.heads[command.head.0 as usize].as_mut() {
+            self.command_shares.give(&mut head.commands);
+        }
         if let Work::Discard { range, .. } = work {
             bufs.free(range);
         }
@@ -274,8 +283,9 @@ impl Shard {
     /// All commands of a request have ended: its answer goes to the user.
     pub(super) fn finish_request(&mut self, key: Key, now: Time) {
         let Some(request) = self.requests.remove(key) else { return };
-        if let Some(head) = self.head_mut(request.head) {
+        if let Some(head) = self.heads[request.head.0 as usize].as_mut() {
             head.active -= 1;
+            self.request_shares.give(&mut head.requests);
             let stats = head.stats as usize;
             if request.error.is_some() {
                 self.stats.heads[stats].errors += 1;

@@ -17,7 +17,8 @@ use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
 
 impl Shard {
-    /// One of three outcomes, as in Linux: the command goes to a path, waits on the requeue list,
+    /// One of three outcomes, as in Linux, for a new command ([`Shard::dispatch_again`] is for
+    /// others): the command goes to a path, waits on the requeue list,
     /// or fails. `prefer` is taken if it is usable (a retry stays on its path), `avoid` is not
     /// taken.
     pub(super) fn dispatch(
@@ -126,7 +127,7 @@ impl Shard {
         for _ in 0..state.requeue.len() {
             let Some(state) = self.heads[head].as_mut() else { return };
             let Some(key) = state.requeue.pop_front(&mut self.commands) else { return };
-            self.dispatch(key, None, None, now, bufs);
+            self.dispatch_again(key, None, None, now, bufs);
         }
     }
 }

@@ -160,6 +160,13 @@ pub(super) struct HeadState {
     pub(super) weights_due: Groups,
     /// Commands without a path.
     pub(super) requeue: List,
+    /// Requests with parts that no command has been made for, oldest first.
+    pub(super) issue: List,
+    /// It is on the shard's list of heads that have such requests.
+    pub(super) issuing: bool,
+    /// Its requests that are not answered, and its commands that have not ended.
+    pub(super) requests: u32,
+    pub(super) commands: u32,
     /// Requests that came while the head was frozen.
     pub(super) held: List,
     /// Requests that are not held and not answered.
@@ -183,6 +190,10 @@ impl HeadState {
             noted: Countdown::default(),
             weights_due: Groups::NONE,
             requeue: List::default(),
+            issue: List::default(),
+            issuing: false,
+            requests: 0,
+            commands: 0,
             held: List::default(),
             active: 0,
             gone: view.gone,

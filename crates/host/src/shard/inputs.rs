@@ -406,7 +406,16 @@ impl Shard {
             }
         }
         self.forget_heads();
+        self.deal_places();
         self.stats.forget(&self.heads);
+    }
+
+    /// Tells the tables how many heads share them now.
+    fn deal_places(&mut self) {
+        let heads = self.heads.iter().flatten();
+        let count = heads.clone().count();
+        self.request_shares.deal(count, heads.clone().map(|head| head.requests));
+        self.command_shares.deal(count, heads.map(|head| head.commands));
     }
 
     fn controller_slot(&mut self, id: ControllerId) -> &mut Option<ControllerEntry> {
@@ -432,6 +441,7 @@ impl Shard {
             head.update(Arc::clone(view), self.me, &self.controllers, stats);
         }
         self.weights_due.reserve(self.heads.len());
+        self.issuing.reserve(self.heads.len());
         for head in self.heads.iter_mut().flatten() {
             if head.gone {
                 head.rebind(self.me, &self.controllers);
@@ -469,7 +479,7 @@ impl Shard {
             return self.answer_peer(key, worker, token, outcome);
         }
         self.leave_path(key);
-        self.dispatch(key, None, None, now, bufs);
+        self.dispatch_again(key, None, None, now, bufs);
     }
 
     fn forget_controllers(&mut self) {
@@ -523,7 +533,7 @@ impl Shard {
         if let Place::Delayed { until, again_on } = command.place
             && until == due
         {
-            self.dispatch(key, again_on, None, now, bufs);
+            self.dispatch_again(key, again_on, None, now, bufs);
         }
     }
 

@@ -4,9 +4,10 @@ use super::Shard;
 use super::command::{Command, Origin, Request, Work};
 use super::head::HeadState;
 use super::wire;
-use crate::table::Key;
+use crate::table::{Key, Table};
 use crate::topology::{ControllerId, HeadId, HeadView};
-use crate::user::{IoError, RequestOp};
+use crate::user::RequestOp;
+use alloc::collections::VecDeque;
 use anabranch_proto::machine::{Buffers, Time};
 use core::time::Duration;
 
@@ -22,11 +23,11 @@ enum Next {
     Later,
 }
 
-/// What came of a request on the issue list.
+/// What came of a request on its head's issue list.
 enum Outcome {
     /// It is off the list.
     Issued,
-    /// It waits for room in the command table.
+    /// Its head has its share of the command table.
     NoRoom,
     /// It waits for a pool buffer.
     NoBuffer,
@@ -35,25 +36,57 @@ enum Outcome {
 /// When a request that found no pool buffer looks again at the latest.
 const BUFFER_PAUSE: Duration = Duration::from_millis(10);
 
+impl HeadState {
+    /// Commands are to be made for a request, after those that came before it.
+    #[inline]
+    pub(super) fn enlist(
+        &mut self,
+        key: Key,
+        requests: &mut Table<Request>,
+        issuing: &mut VecDeque<HeadId>,
+    ) {
+        self.issue.push_back(requests, key);
+        if !self.issuing {
+            self.issuing = true;
+            issuing.push_back(self.view.id);
+        }
+    }
+}
+
 impl Shard {
-    /// Makes commands of the requests on the issue list, oldest first, while the table has room.
+    /// Makes commands of the requests that wait for that, for one head after the other.
     pub(super) fn issue_requests(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        for _ in 0..self.issuing.len() {
+            let Some(head) = self.issuing.pop_front() else { return };
+            self.issue_requests_of(head, now, bufs);
+        }
+    }
+
+    /// The same for one head, oldest first, while it may have more commands.
+    fn issue_requests_of(&mut self, id: HeadId, now: Time, bufs: &mut dyn Buffers) {
         let mut passed = 0;
-        while passed < self.issue.len()
-            && let Some(key) = self.issue.front(&self.requests)
-        {
+        while let Some(head) = self.heads[id.0 as usize].as_mut() {
+            let Some(key) = head.issue.front(&self.requests) else {
+                head.issuing = false;
+                return;
+            };
+            if passed == head.issue.len() {
+                break;
+            }
             match self.issue_request(key, now, bufs) {
                 Outcome::Issued => {}
-                Outcome::NoRoom => return,
+                Outcome::NoRoom => break,
                 Outcome::NoBuffer => {
+                    let Some(head) = self.heads[id.0 as usize].as_mut() else { break };
                     // Those behind it may be what holds the pool's buffers: they go first.
-                    self.issue.unlink(&mut self.requests, key);
-                    self.issue.push_back(&mut self.requests, key);
+                    head.issue.unlink(&mut self.requests, key);
+                    head.issue.push_back(&mut self.requests, key);
                     passed += 1;
                     self.wake_at(now.after(BUFFER_PAUSE));
                 }
             }
         }
+        self.issuing.push_back(id);
     }
 
     /// Issues one request as a whole, unless it has to wait.
@@ -63,22 +96,21 @@ impl Shard {
             if matches!(request.op, RequestOp::Flush) {
                 return self.issue_flush(key, now, bufs);
             }
-            let Some(head) = self.heads[request.head.0 as usize].as_ref() else {
-                request.error = Some(IoError::Gone);
-                self.issued(key, now);
-                return Outcome::Issued;
+            let Some(of) = self.heads[request.head.0 as usize].as_mut() else {
+                unreachable!("a head stays while it has requests");
             };
-            if self.own_commands == self.own_limit {
+            if !self.command_shares.has_room(of.commands) || self.own_commands == self.own_limit {
                 return Outcome::NoRoom;
             }
-            match next_work(request, head, bufs) {
+            match next_work(request, of, bufs) {
                 Next::Made(work) => {
                     request.outstanding += 1;
                     let (head, last) = (request.head, request.is_issued());
                     if last {
                         request.listed = false;
-                        self.issue.unlink(&mut self.requests, key);
+                        of.issue.unlink(&mut self.requests, key);
                     }
+                    self.command_shares.take(&mut of.commands);
                     self.add_command(key, head, work, now, bufs);
                     if last {
                         return Outcome::Issued;
@@ -99,13 +131,12 @@ impl Shard {
     fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
         let Some(head) = self.heads[id.0 as usize].as_ref() else {
-            self.requests[key].error = Some(IoError::Gone);
-            self.issued(key, now);
-            return Outcome::Issued;
+            unreachable!("a head stays while it has requests");
         };
         if head.view.limits.volatile_write_cache {
             let paths = head.paths.len();
-            if ((self.own_limit - self.own_commands) as usize) < paths.max(1) {
+            let free = (self.own_limit - self.own_commands) as usize;
+            if !self.command_shares.has_room(head.commands) || free < paths.max(1) {
                 return Outcome::NoRoom;
             }
             let mut made = false;
@@ -113,13 +144,11 @@ impl Shard {
                 let Some((only, mark)) = self.flush_at(id.0 as usize, index) else { continue };
                 made = true;
                 let work = Work::Flush { only: Some(only), mark: Some(mark) };
-                self.requests[key].outstanding += 1;
-                self.add_command(key, id, work, now, bufs);
+                self.add_flush(key, id, work, now, bufs);
             }
             if !made {
                 let work = Work::Flush { only: None, mark: None };
-                self.requests[key].outstanding += 1;
-                self.add_command(key, id, work, now, bufs);
+                self.add_flush(key, id, work, now, bufs);
             }
         }
         self.requests[key].issued_blocks = 1;
@@ -133,7 +162,15 @@ impl Shard {
         Some((path.view.controller, path.view.writes.pending()?))
     }
 
-    /// One more command of a request, which counts it already.
+    fn add_flush(&mut self, key: Key, id: HeadId, work: Work, now: Time, bufs: &mut dyn Buffers) {
+        self.requests[key].outstanding += 1;
+        if let Some(head) = self.heads[id.0 as usize].as_mut() {
+            self.command_shares.take(&mut head.commands);
+        }
+        self.add_command(key, id, work, now, bufs);
+    }
+
+    /// One more command of a request. Request and head count it already.
     #[inline]
     fn add_command(
         &mut self,
@@ -153,7 +190,10 @@ impl Shard {
 
     /// A request leaves the issue list; it may have ended already.
     fn issued(&mut self, key: Key, now: Time) {
-        self.issue.unlink(&mut self.requests, key);
+        let head = self.requests[key].head;
+        if let Some(head) = self.heads[head.0 as usize].as_mut() {
+            head.issue.unlink(&mut self.requests, key);
+        }
         let request = &mut self.requests[key];
         request.listed = false;
         if request.outstanding == 0 {

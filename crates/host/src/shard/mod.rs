@@ -2,6 +2,7 @@
 
 mod command;
 mod complete;
+mod cut;
 mod dispatch;
 mod explain;
 mod head;
@@ -11,6 +12,7 @@ mod measure;
 mod probe;
 mod queue;
 mod quiesce;
+mod shares;
 mod stats;
 mod submit;
 mod tally;
@@ -18,7 +20,7 @@ mod wire;
 
 use crate::config::HostConfig;
 use crate::mail::{Mail, ToControl};
-use crate::table::{Key, List, Table};
+use crate::table::{Key, Table};
 use crate::topology::{HeadId, Topology};
 use crate::user::Done;
 use alloc::boxed::Box;
@@ -31,14 +33,12 @@ use core::cmp::Reverse;
 use core::convert::Infallible;
 use head::{ControllerEntry, HeadState, Me};
 use queue::Queue;
+use shares::Shares;
 use stats::StatsTable;
 
 pub(crate) use inputs::{Received, ShardMail};
 
-/// Commands per request slot: a request is one or several commands.
-const COMMANDS_PER_REQUEST: u32 = 2;
-
-/// Commands of a worker's own at the least: a flush needs one per path of its head, at once.
+/// Commands of one head at the least: a flush needs one per path of its head, at once.
 const COMMANDS_MIN: u32 = 2048;
 
 /// Outputs that are ready at once grow beyond this only when queue pairs come and go in crowds.
@@ -63,12 +63,17 @@ pub(crate) struct Shard {
     own_commands: u32,
     /// Our own commands at once: the rest of the table is for those of others.
     own_limit: u32,
+    /// How the heads share the request table.
+    request_shares: Shares,
+    /// How they share our own part of the command table.
+    command_shares: Shares,
     /// Probes in flight; they have a place in the table of their own.
     probes: u32,
     /// Some queue pair is to be given a probe.
     probe_wanted: bool,
-    /// Requests with parts that no command has been made for.
-    issue: List,
+    /// Heads with requests that commands are to be made for, each once; those whose turn it is
+    /// come first.
+    issuing: VecDeque<HeadId>,
     /// Commands that wait for their time.
     delayed: BinaryHeap<Reverse<(Time, Key)>>,
     outputs: VecDeque<ShardOutput>,
@@ -88,8 +93,9 @@ pub(crate) struct Shard {
 impl Shard {
     /// The shard of worker `me`.
     pub(crate) fn new(config: &HostConfig, me: WorkerId) -> Shard {
-        let requests = config.max_requests.max(1);
-        let own_limit = requests.saturating_mul(COMMANDS_PER_REQUEST).max(COMMANDS_MIN);
+        let request_shares = Shares::new(config.max_requests);
+        let command_shares = Shares::new(config.max_requests.max(COMMANDS_MIN));
+        let (requests, own_limit) = (request_shares.places(), command_shares.places());
         // Every other shard may carry all its commands through our queue pairs.
         let each = own_limit.saturating_add(probe::PROBES_MAX);
         let commands = each.saturating_mul(u32::from(config.data_workers.max(1)));
@@ -104,9 +110,11 @@ impl Shard {
             commands: Table::new(commands),
             own_commands: 0,
             own_limit,
+            request_shares,
+            command_shares,
             probes: 0,
             probe_wanted: false,
-            issue: List::default(),
+            issuing: VecDeque::new(),
             delayed: BinaryHeap::with_capacity(commands as usize),
             outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),
             dones: VecDeque::with_capacity(requests as usize),

@@ -26,12 +26,16 @@ impl Submit for Shard {
             listed: true,
             error: None,
         };
+        if !self.request_shares.has_room(head.requests) {
+            return Err(Refused::Full);
+        }
         let key = self.requests.insert_with(entry).ok_or(Refused::Full)?;
+        self.request_shares.take(&mut head.requests);
         if head.view.frozen > 0 {
             head.held.push_back(&mut self.requests, key);
         } else {
             head.active += 1;
-            self.issue.push_back(&mut self.requests, key);
+            head.enlist(key, &mut self.requests, &mut self.issuing);
         }
         Ok(())
     }
@@ -55,7 +59,7 @@ impl Shard {
         let Some(head) = self.heads.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         while let Some(key) = head.held.pop_front(&mut self.requests) {
             head.active += 1;
-            self.issue.push_back(&mut self.requests, key);
+            head.enlist(key, &mut self.requests, &mut self.issuing);
         }
     }
 }

@@ -76,7 +76,8 @@ struct InFlight {
 #[derive(Default)]
 pub(crate) struct Script {
     outputs: VecDeque<Output<Batch, (), Infallible>>,
-    backlog: VecDeque<(String, u64, Op)>,
+    /// By device.
+    backlog: BTreeMap<String, VecDeque<(u64, Op)>>,
     in_flight: BTreeMap<u64, InFlight>,
     /// By the request's name.
     pub(crate) outcomes: BTreeMap<u64, Outcome>,
@@ -85,19 +86,24 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Submits what it can; what the table has no room for stays for the next completion.
+    /// Submits what it can, of each device; what the table has no room for stays for the next
+    /// completion.
     fn advance(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
-        while let Some((device, name, op)) = self.backlog.pop_front() {
-            match self.submit(&device, (name, op), now, host, bufs) {
-                Ok(()) => {}
-                Err(Refused::Full) => {
-                    self.pushed_back += 1;
-                    self.backlog.push_front((device, name, op));
-                    return;
+        let mut backlog = std::mem::take(&mut self.backlog);
+        for (device, waiting) in &mut backlog {
+            while let Some(&(name, op)) = waiting.front() {
+                match self.submit(device, (name, op), now, host, bufs) {
+                    Ok(()) => {}
+                    Err(Refused::Full) => {
+                        self.pushed_back += 1;
+                        break;
+                    }
+                    Err(refused) => self.end(name, now, Err(Failure::Refused(refused)), Vec::new()),
                 }
-                Err(refused) => self.end(name, now, Err(Failure::Refused(refused)), Vec::new()),
+                waiting.pop_front();
             }
         }
+        self.backlog = backlog;
     }
 
     fn submit(
@@ -169,8 +175,7 @@ impl User for Script {
                 self.outputs.push_back(Output::Mail { to: verb.worker, mail: verb });
             }
             Input::Mail { mail, .. } => {
-                let ops = mail.ops.into_iter();
-                self.backlog.extend(ops.map(|(name, op)| (mail.device.clone(), name, op)));
+                self.backlog.entry(mail.device).or_default().extend(mail.ops);
                 self.advance(now, host, bufs);
             }
             _ => {}

@@ -1,0 +1,99 @@
+//! Commands that were made for longer transfers than the head allows by now.
+//!
+//! A path may join, or a controller come back, that takes less at once than those before it. The
+//! head's limits shrink, and new requests are split by the new ones. A command that was made before
+//! and has to be dispatched again does its blocks in several turns then, one after the other: it
+//! keeps its one place in the table, so that nothing has to wait for more. A deallocate command is
+//! not cut: its range is a descriptor in memory.
+
+use super::Shard;
+use super::command::{Origin, Work};
+use super::head::HeadState;
+use crate::table::Key;
+use crate::topology::ControllerId;
+use crate::user::RequestOp;
+use anabranch_proto::machine::{BufRef, Buffers, Time};
+
+impl Shard {
+    /// Dispatches a command that had been dispatched before, cut to what its head allows now.
+    pub(super) fn dispatch_again(
+        &mut self,
+        key: Key,
+        prefer: Option<ControllerId>,
+        avoid: Option<ControllerId>,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        let command = &mut self.commands[key];
+        if let (Origin::Own { work, .. }, Some(head)) =
+            (&mut command.origin, self.heads[command.head.0 as usize].as_deref())
+        {
+            command.left_blocks += cut(work, head);
+        }
+        self.dispatch(key, prefer, avoid, now, bufs);
+    }
+
+    /// A command that was cut has done its work well: it goes on with what is left.
+    #[cold]
+    pub(super) fn next_turn(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let command = &mut self.commands[key];
+        let Origin::Own { request, work } = &mut command.origin else { return };
+        let block_bytes =
+            self.heads[command.head.0 as usize].as_ref().map_or(0, |head| head.view.block_bytes);
+        if let Some(request) = self.requests.get(*request) {
+            *work = behind(*work, command.left_blocks, request.op, block_bytes);
+        }
+        (command.left_blocks, command.retries, command.failovers) = (0, 0, 0);
+        self.dispatch_again(key, None, None, now, bufs);
+    }
+}
+
+/// Cuts off what is too long; gives back how many blocks that are.
+fn cut(work: &mut Work, head: &HeadState) -> u32 {
+    let most = match work {
+        Work::Read { .. } | Work::Write { .. } | Work::Compare { .. } => head.transfer_blocks,
+        Work::WriteZeroes { .. } => head.view.limits.max_write_zeroes_blocks,
+        Work::Flush { .. } | Work::Discard { .. } => return 0,
+    };
+    match work {
+        Work::Read { blocks, buf, .. }
+        | Work::Write { blocks, buf, .. }
+        | Work::Compare { blocks, buf, .. }
+            if *blocks > most =>
+        {
+            *buf = buf.slice(0, most * head.view.block_bytes);
+            core::mem::replace(blocks, most) - most
+        }
+        // Zero: no path does it any more, and one of them may say so.
+        Work::WriteZeroes { blocks, .. } if *blocks > most && most > 0 => {
+            core::mem::replace(blocks, most) - most
+        }
+        _ => 0,
+    }
+}
+
+/// What comes behind `done` in its request, as long as `blocks`.
+fn behind(done: Work, blocks: u32, op: RequestOp, block_bytes: u32) -> Work {
+    // A request's buffer is shorter than 4 GiB, and so is what lies before any part of it.
+    let piece = |whole: BufRef, first: u64, lba: u64| {
+        whole.slice((lba - first) as u32 * block_bytes, blocks * block_bytes)
+    };
+    match (done, op) {
+        (Work::Read { lba, blocks: n, .. }, RequestOp::Read { lba: first, buf, .. }) => {
+            let lba = lba + u64::from(n);
+            Work::Read { lba, blocks, buf: piece(buf, first, lba) }
+        }
+        (Work::Write { lba, blocks: n, fua, .. }, RequestOp::Write { lba: first, buf, .. }) => {
+            let lba = lba + u64::from(n);
+            Work::Write { lba, blocks, buf: piece(buf, first, lba), fua }
+        }
+        (Work::Compare { lba, blocks: n, .. }, RequestOp::Compare { lba: first, buf, .. }) => {
+            let lba = lba + u64::from(n);
+            Work::Compare { lba, blocks, buf: piece(buf, first, lba) }
+        }
+        (Work::WriteZeroes { lba, blocks: n, deallocate, fua }, _) => {
+            Work::WriteZeroes { lba: lba + u64::from(n), blocks, deallocate, fua }
+        }
+        _ => unreachable!("a command does what its request asks for, and only these are cut"),
+    }
+}

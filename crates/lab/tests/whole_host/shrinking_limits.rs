@@ -1,0 +1,123 @@
+//! A path that takes less at once than those that commands were made for.
+
+use crate::rig::{MS, Rig, SECOND, Setup};
+use crate::script::Op;
+use crate::wire::{Pdu, kind};
+use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_target::TargetVerb;
+
+/// What the small path takes at once.
+const SMALL_BYTES: u32 = 16 << 10;
+
+/// From now on the controller behind a port says that it takes 16 KiB at once (MDTS, byte 77 of
+/// Identify Controller), and refuses more.
+fn make_small(rig: &Rig, port: u16) {
+    let refusal = Status::INVALID_FIELD.with_dnr();
+    rig.wire().rule(move |pdu: &mut Pdu| {
+        let Some(sqe) = pdu.sqe.filter(|_| pdu.port == port && !pdu.to_target) else { return };
+        let identifies = pdu.worker == 0 && sqe.opcode() == 6 && sqe.cdw(10) & 0xff == 1;
+        if identifies && pdu.kind == kind::C2H_DATA {
+            pdu.bytes[24 + 77] = 2;
+        }
+        if pdu.answers(1) && bytes_of(pdu) > SMALL_BYTES {
+            pdu.answer(refusal);
+        }
+    });
+}
+
+fn bytes_of(pdu: &Pdu) -> u32 {
+    pdu.sqe.map_or(0, |sqe| ((sqe.cdw(12) & 0xffff) + 1) * 512)
+}
+
+/// The longest write or read that was sent to a port.
+fn longest(rig: &Rig, port: u16) -> u32 {
+    let sent = rig.seen(|pdu| pdu.is_io() && pdu.port == port);
+    sent.iter().map(bytes_of).max().unwrap_or(0)
+}
+
+fn write_and_check(rig: &mut Rig, names: &[u64]) {
+    let outcomes = rig.answers(names);
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()), "{:?}", outcomes[0].result);
+    let read = rig.io([Op::Read { lba: 0, blocks: 1000 }]).remove(0);
+    assert!(read.data.iter().all(|&byte| byte == 9), "every byte was written");
+    assert_eq!(rig.head().errors, 0);
+}
+
+const WRITE: Op = Op::Write { lba: 0, blocks: 1000, fill: 9 };
+
+#[test]
+fn commands_that_wait_are_cut_for_a_smaller_path_that_joins() {
+    let mut setup = Setup::new(2, 1);
+    setup.ports = 1;
+    let mut rig = setup.connect();
+    make_small(&rig, 1);
+    rig.ana(0, AnaState::Inaccessible);
+    rig.run(MS);
+    let names = rig.submit([WRITE, WRITE]);
+    rig.run(MS);
+    rig.connect(1);
+    write_and_check(&mut rig, &names);
+    assert_eq!(longest(&rig, 1), SMALL_BYTES);
+    rig.finish();
+}
+
+#[test]
+fn commands_that_fly_are_cut_when_they_move_to_a_smaller_path() {
+    let mut setup = Setup::new(2, 1);
+    setup.ports = 1;
+    let mut rig = setup.connect();
+    make_small(&rig, 1);
+    let stream = rig.world.stream(anabranch_proto::machine::WorkerId(1), &crate::setup::port(0));
+    rig.world.slow_stream(stream.expect("open"), SECOND);
+    let names = rig.submit([WRITE, WRITE]);
+    rig.run(MS);
+    rig.connect(1);
+    rig.target(TargetVerb::Cut { port: 0 });
+    write_and_check(&mut rig, &names);
+    assert_eq!(longest(&rig, 1), SMALL_BYTES);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
+fn commands_that_wait_are_cut_for_a_controller_that_comes_back_smaller() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(10 * MS);
+    let names = rig.submit([WRITE, WRITE]);
+    rig.run(MS);
+    make_small(&rig, 0);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    write_and_check(&mut rig, &names);
+    assert_eq!(longest(&rig, 0), SMALL_BYTES);
+    rig.finish();
+}
+
+#[test]
+fn zeroes_and_comparisons_are_cut_as_well() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.io([Op::Write { lba: 0, blocks: 1000, fill: 9 }]);
+    let long = rig.sent(0);
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(10 * MS);
+    let names = rig.submit([
+        Op::Compare { lba: 0, blocks: 1000, fill: 9 },
+        Op::Compare { lba: 0, blocks: 1000, fill: 8 },
+        Op::Zero { lba: 1000, blocks: 1000 },
+    ]);
+    rig.run(MS);
+    make_small(&rig, 0);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    let outcomes = rig.answers(&names);
+    assert_eq!(outcomes[0].result, Ok(()), "every part is as it should be");
+    assert!(outcomes[1].result.is_err(), "some part differs, and no further one is looked at");
+    assert_eq!(outcomes[2].result, Ok(()));
+    let sent = rig.seen(|pdu| pdu.is_io());
+    assert!(sent[long..].iter().all(|pdu| bytes_of(pdu) <= SMALL_BYTES));
+    let comparisons = sent.iter().filter(|pdu| pdu.sqe.is_some_and(|sqe| sqe.opcode() == 5));
+    assert_eq!(comparisons.count(), 32 + 1);
+    rig.finish();
+}
