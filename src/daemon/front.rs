@@ -180,6 +180,7 @@ impl User for Front {
         } else {
             let done = Done { tag: done.tag & !OF_LOAD, ..done };
             self.load.completed(now, done, &mut Marked(host), bufs);
+            self.nbd.room_made(now, host, bufs);
         }
     }
 

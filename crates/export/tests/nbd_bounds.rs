@@ -8,6 +8,9 @@ use anabranch_export::nbd::{
     CLOSE_TIMEOUT, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_REQUESTS, NbdConfig, NbdEvent,
     RETRY_DELAY,
 };
+use anabranch_host::topology::HeadId;
+use anabranch_host::user::User;
+use anabranch_proto::machine::ConnId;
 use std::collections::BTreeMap;
 use support::{ask, export, large_server, open, server};
 
@@ -142,6 +145,75 @@ fn requests_wait_for_room_in_the_host_and_all_get_it() {
         harness.disconnect(conn);
     }
     harness.check_empty();
+}
+
+/// Two devices, of which the host takes 64 requests each; the first has no path.
+fn with_a_stuck_device(clients: u64) -> (Harness, Vec<ConnId>) {
+    let exports = vec![export("stuck", "nvme0n1"), export("disk", "nvme0n2")];
+    let mut harness = Harness::new(NbdConfig { listen: Vec::new(), exports }, 256 << 20);
+    harness.host.add_disk("nvme0n1", 4 * MIB, 512);
+    harness.host.add_disk("nvme0n2", 4 * MIB, 512);
+    harness.host.share = 64;
+    harness.complete_at_once = false;
+    let stuck = (0..clients).map(|_| harness.connect()).collect::<Vec<_>>();
+    for &conn in &stuck {
+        harness.send(conn, &client::negotiate("stuck", true));
+        harness.take(conn);
+        harness.send(conn, &requests(0..400));
+    }
+    assert_eq!(harness.host.pending_of(HeadId(0)), 64);
+    (harness, stuck)
+}
+
+fn requests(cookies: std::ops::Range<u64>) -> Vec<u8> {
+    cookies.flat_map(|cookie| client::request(command::READ, 0, cookie, 0, 4096)).collect()
+}
+
+fn answered(harness: &mut Harness, conn: ConnId, count: u64) {
+    let received = harness.take(conn);
+    let reads = (0..count).map(|cookie| (cookie, 4096)).collect();
+    let (answers, rest) = client::answers(&received, &reads);
+    assert!(rest.is_empty());
+    assert_eq!(answers.len() as u64, count);
+}
+
+#[test]
+fn clients_of_a_device_without_a_path_leave_those_of_others_alone() {
+    let (mut harness, stuck) = with_a_stuck_device(3);
+    // One keeps its device as busy as it may, the other always finds no room at first.
+    let going = [0; 2].map(|_| open(&mut harness, true));
+    for conn in going {
+        harness.send(conn, &requests(0..400));
+    }
+    assert!(harness.is_paused(going[1]));
+    let mut turns = 0;
+    while let Some(first) = harness.host.first_of(HeadId(1)) {
+        let full = harness.host.pending_of(HeadId(1));
+        assert!(full == 64 || turns >= 700, "at full depth: {full} after {turns}");
+        harness.complete_one(first);
+        turns += 1;
+    }
+    assert_eq!(turns, 800, "each got an answer");
+    going.into_iter().for_each(|conn| answered(&mut harness, conn, 400));
+    // The path is back.
+    assert_eq!(harness.host.pending_of(HeadId(0)), 64);
+    harness.complete_all();
+    stuck.into_iter().for_each(|conn| answered(&mut harness, conn, 400));
+}
+
+#[test]
+fn who_waits_for_room_is_woken_and_does_not_look_every_few_milliseconds() {
+    let (mut harness, stuck) = with_a_stuck_device(1);
+    assert_eq!(harness.nbd.poll_timeout(), None);
+    harness.complete_all();
+    answered(&mut harness, stuck[0], 400);
+    // Room that somebody else made.
+    let (mut harness, stuck) = with_a_stuck_device(2);
+    harness.host.share = 1000;
+    harness.room_made();
+    assert!(harness.host.pending_of(HeadId(0)) > 64);
+    harness.complete_all();
+    stuck.into_iter().for_each(|conn| answered(&mut harness, conn, 400));
 }
 
 #[test]

@@ -194,6 +194,12 @@ impl Harness {
         self.settle();
     }
 
+    /// Requests of others have ended.
+    pub fn room_made(&mut self) {
+        self.nbd.room_made(self.now, &mut self.host, &mut self.pool);
+        self.settle();
+    }
+
     /// # Panics
     /// When one client holds more memory than it may.
     pub fn check_bounds(&self) {

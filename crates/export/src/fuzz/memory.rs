@@ -14,6 +14,8 @@ pub struct MemoryHost {
     pending: VecDeque<Request>,
     /// Requests that may be pending at once.
     pub room: usize,
+    /// Of these, requests to one device.
+    pub share: usize,
     /// A request that touches this block fails like this.
     pub fault: Option<(u64, IoError)>,
     /// Everything that was submitted, in order.
@@ -28,7 +30,7 @@ impl MemoryHost {
     /// Without devices.
     #[must_use]
     pub fn new(worker: u16) -> MemoryHost {
-        MemoryHost { room: 1024, worker, workers: 3, ..MemoryHost::default() }
+        MemoryHost { room: 1024, share: 1024, worker, workers: 3, ..MemoryHost::default() }
     }
 
     /// Adds a device filled with a pattern.
@@ -82,6 +84,18 @@ impl MemoryHost {
         self.pending.len()
     }
 
+    /// The same of one device.
+    #[must_use]
+    pub fn pending_of(&self, head: HeadId) -> usize {
+        self.pending.iter().filter(|request| request.head == head).count()
+    }
+
+    /// Where the first of them is.
+    #[must_use]
+    pub fn first_of(&self, head: HeadId) -> Option<usize> {
+        self.pending.iter().position(|request| request.head == head)
+    }
+
     /// Carries out a pending request, the last one when `index` is beyond.
     pub fn complete(&mut self, index: usize, bufs: &mut dyn Buffers) -> Option<Done> {
         let index = index.min(self.pending.len().checked_sub(1)?);
@@ -126,7 +140,7 @@ fn range(op: &RequestOp) -> Option<(u64, u64)> {
 
 impl Submit for MemoryHost {
     fn submit(&mut self, _now: Time, request: Request) -> Result<(), Refused> {
-        if self.pending.len() >= self.room {
+        if self.pending.len() >= self.room || self.pending_of(request.head) >= self.share {
             return Err(Refused::Full);
         }
         let head = self.heads.iter().find(|head| head.id == request.head && !head.gone);

@@ -4,6 +4,7 @@ use super::exports::Catalog;
 use super::handshake::{Handshake, Outcome};
 use super::request::Header;
 use super::transfer::{Seat, Transfer, Wait};
+use super::waiting::Want;
 use super::{NbdEvent, NbdMail, NbdReply, RECEIVE_INTO_BYTES, wire};
 use anabranch_host::user::IoError;
 use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, Output};
@@ -103,9 +104,14 @@ impl Connection {
         self.transfer.is_none()
     }
 
-    /// It waits for something that the whole worker shares.
-    pub(super) fn waits_for_worker(&self) -> bool {
-        self.wait == Some(Wait::Shared) && matches!(self.life, Life::Open | Life::Ending)
+    /// What it waits for and shares with others.
+    pub(super) fn wants(&self) -> Option<Want> {
+        let waits = self.wait.filter(|_| matches!(self.life, Life::Open | Life::Ending));
+        match (waits?, &self.transfer) {
+            (Wait::Memory, _) => Some(Want::Memory),
+            (Wait::Room, Some(transfer)) => Some(Want::Room(transfer.device.head)),
+            (Wait::Room, None) | (Wait::Own, _) => None,
+        }
     }
 
     /// Nothing of it is left anywhere.

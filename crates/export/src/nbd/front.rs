@@ -3,6 +3,7 @@
 use super::connection::{Connection, Life, Out, Outputs};
 use super::control::Control;
 use super::transfer::{self, Seat};
+use super::waiting::{Waiting, Want};
 use super::{
     CLOSE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS, NbdConfig, NbdError, NbdEvent,
     NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
@@ -26,8 +27,9 @@ pub struct Nbd {
     connections: Vec<Entry>,
     free: Vec<u32>,
     keys: HashMap<ConnId, u32>,
-    /// Clients that wait for something that the worker shares, longest first.
-    waiting: VecDeque<u32>,
+    /// Clients that wait for something that they share.
+    waiting: Waiting,
+    /// When to look for memory again.
     retry_at: Option<Time>,
     /// When to look whether a client still negotiates, or still closes.
     handshakes: VecDeque<Deadline>,
@@ -43,8 +45,8 @@ struct Entry {
     connection: Option<Box<Connection>>,
     /// Counts the clients that had this key.
     serial: u32,
-    /// Is in `waiting`.
-    waits: bool,
+    /// In which line of `waiting` it is.
+    waits: Option<Want>,
     /// Is in `endings`.
     ends: bool,
 }
@@ -70,7 +72,7 @@ impl Nbd {
             connections: Vec::new(),
             free: Vec::new(),
             keys: HashMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             retry_at: None,
             handshakes: VecDeque::new(),
             endings: VecDeque::new(),
@@ -83,6 +85,13 @@ impl Nbd {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.connections.len() - self.free.len()
+    }
+
+    /// A request that somebody else submitted beside us has ended: there may be room for ours.
+    pub fn room_made(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        if !self.waiting.is_empty() {
+            self.retry(&mut Place { now, host, bufs });
+        }
     }
 
     fn start(&mut self, host: &dyn Submit) {
@@ -143,10 +152,16 @@ impl Nbd {
         let mut seat =
             Seat { now, host: place.host, bufs: place.bufs, exports: self.exports.as_slice() };
         act(connection, &mut seat, &mut self.outputs);
-        if connection.waits_for_worker() && !entry.waits {
-            entry.waits = true;
-            self.waiting.push_back(key);
-            self.retry_at.get_or_insert(now.after(RETRY_DELAY));
+        if let Some(want) = connection.wants()
+            && entry.waits != Some(want)
+        {
+            if let Some(other) = entry.waits.replace(want) {
+                self.waiting.remove(other, key);
+            }
+            self.waiting.push(want, key);
+            if want == Want::Memory {
+                self.retry_at.get_or_insert(now.after(RETRY_DELAY));
+            }
         }
         match connection.life() {
             Life::Open => {}
@@ -164,27 +179,30 @@ impl Nbd {
     /// Nothing is left of a client.
     fn forget(&mut self, key: u32) {
         let entry = &mut self.connections[key as usize];
+        if let Some(want) = entry.waits {
+            self.waiting.remove(want, key);
+        }
         *entry = Entry { serial: entry.serial, ..Entry::default() };
-        self.waiting.retain(|&waiting| waiting != key);
         self.free.push(key);
         self.tell_drained();
     }
 
-    /// Lets those go on that wait for what the worker shares, the longest waiting first, until one
-    /// has to wait on.
+    /// Lets those go on that wait for what they share: in each line the longest waiting first,
+    /// until one has to wait on.
     fn retry(&mut self, place: &mut Place<'_>) {
-        for _ in 0..self.waiting.len() {
-            let Some(key) = self.waiting.pop_front() else { break };
-            self.connections[key as usize].waits = false;
-            self.with(key, place, |connection, seat, out| connection.resume(seat, out));
-            if self.connections[key as usize].waits {
-                // It was put at the end; its turn is still the first.
-                self.waiting.pop_back();
-                self.waiting.push_front(key);
-                break;
+        for line in 0..self.waiting.lines() {
+            for _ in 0..self.waiting.len(line) {
+                let Some((key, want)) = self.waiting.pop(line) else { break };
+                self.connections[key as usize].waits = None;
+                self.with(key, place, |connection, seat, out| connection.resume(seat, out));
+                if self.connections[key as usize].waits == Some(want) {
+                    self.waiting.is_first_again(want);
+                    break;
+                }
             }
         }
-        self.retry_at = (!self.waiting.is_empty()).then(|| place.now.after(RETRY_DELAY));
+        let memory = self.waiting.is_wanted(Want::Memory);
+        self.retry_at = memory.then(|| place.now.after(RETRY_DELAY));
     }
 
     fn mail(&mut self, mail: NbdMail, place: &mut Place<'_>) {
@@ -377,7 +395,9 @@ impl User for Nbd {
     }
 
     fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
-        self.follow(&mut Place { now, host, bufs });
+        let mut place = Place { now, host, bufs };
+        self.follow(&mut place);
+        self.retry(&mut place);
     }
 
     fn poll_output(&mut self) -> Option<Out> {

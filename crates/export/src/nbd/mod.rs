@@ -19,6 +19,7 @@
 //! | `slab` | fixed tables |
 //! | `transfer` | requests in progress and the pieces that they are carried in |
 //! | `connection` | one client: the stream in, back-pressure, ending |
+//! | `waiting` | clients that wait for what they share |
 //! | `control` | the control worker: listeners, verbs |
 //! | `front` | all clients of a worker |
 //!
@@ -49,6 +50,7 @@ mod reply;
 mod request;
 mod slab;
 mod transfer;
+mod waiting;
 pub mod wire;
 
 pub use exports::{Export, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
@@ -91,7 +93,7 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an orderly close may take before the connection is reset.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long until something that was refused for want of memory is tried again, when nothing of
-/// ours ends before that.
+/// ours ends before that: the pool is not ours alone.
 pub const RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Payload from here on is received straight into its buffer.
 pub const RECEIVE_INTO_BYTES: u32 = 16 << 10;

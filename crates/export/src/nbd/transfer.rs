@@ -29,8 +29,10 @@ pub(super) struct Seat<'a> {
 pub(super) enum Wait {
     /// For something of this connection to end.
     Own,
-    /// For memory or request slots that the whole worker shares.
-    Shared,
+    /// For payload memory, which the whole worker shares.
+    Memory,
+    /// For room in the host, which the users of a device share.
+    Room,
 }
 
 struct Request {
@@ -196,7 +198,7 @@ impl Transfer {
         if bytes == 0 || crowded || self.pieces.is_full() {
             return Err(Wait::Own);
         }
-        let buf = seat.bufs.alloc(bytes).ok_or(Wait::Shared)?;
+        let buf = seat.bufs.alloc(bytes).ok_or(Wait::Memory)?;
         let piece = Piece { slot, buf, offset: request.issued, bytes, stage };
         let Some(index) = self.pieces.insert(piece) else {
             seat.bufs.free(buf);
@@ -260,7 +262,7 @@ impl Transfer {
     /// Submits what waits, in order.
     ///
     /// # Errors
-    /// The host's table is full; try again.
+    /// The host has no room for another request to this device; try again.
     pub(super) fn submit(&mut self, seat: &mut Seat<'_>) -> Result<(), Wait> {
         while let Some(&index) = self.waiting.front() {
             let Some(op) = self.host_op(index) else {
@@ -271,7 +273,7 @@ impl Transfer {
             let request = HostRequest { head: self.device.head, op, tag };
             let outcome = seat.host.submit(seat.now, request);
             if outcome == Err(Refused::Full) {
-                return Err(Wait::Shared);
+                return Err(Wait::Room);
             }
             self.waiting.pop_front();
             self.at_host += 1;
