@@ -1,5 +1,6 @@
 //! What is known about one path, shared by all workers.
 
+use super::elasticity::Elasticity;
 use super::{Lane, unit};
 use crate::{OpClass, SizeClass};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -103,6 +104,8 @@ pub(crate) struct Forecast {
     /// The least that a command took beyond the base latency of its kind, in the last and the
     /// present window, ns; the largest number when there was none.
     pub(super) least_wait: [Word; 2],
+    /// Whether more in flight makes more be done.
+    pub(super) elasticity: Elasticity,
     /// Nanoseconds per unit at the measured rate, with [`unit::RATE_SHIFT`] fraction bits; 0: not
     /// measured.
     pub(super) pace: Word,
@@ -136,6 +139,7 @@ impl Forecast {
             window_ns: Moment::new(),
             delivered: AtomicU32::new(0),
             least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
+            elasticity: Elasticity::new(),
             pace: Word::new(),
             proven: Word::new(),
             heard_ms: Word::new(),
@@ -208,6 +212,7 @@ impl Forecast {
     pub(crate) fn reset(&self) {
         let words = [&self.pace, &self.proven, &self.base, &self.longest, &self.answered_ms];
         words.into_iter().for_each(|word| word.set(0));
+        self.elasticity.reset();
         for base in self.bases.iter().flatten() {
             base.latency.set(0);
             base.least.iter().for_each(|least| least.set(0));

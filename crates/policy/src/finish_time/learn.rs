@@ -1,6 +1,7 @@
 //! What completions teach.
 
 use super::forecast::{Base, Flight, Forecast};
+use super::spill::QUARTER;
 use super::unit::{RATE_SHIFT, ms, since_ms, time_ns, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
@@ -57,8 +58,32 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if wait < forecast.least_wait[1].get() {
         forecast.least_wait[1].set(wait);
     }
-    learn_pace(forecast, pace, rate, latency_ns.saturating_mul(2) > 3 * u64::from(unqueued));
+    let found = flight.work.saturating_sub(units);
+    forecast.elasticity.learn(found, i64::from(word(latency_ns)) - i64::from(unqueued));
+    learn_pace(forecast, pace, rate, queued(forecast, units, latency_ns, unqueued));
     Sampled::Taken
+}
+
+/// What a latency says about a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    No,
+    /// It was long, but latencies there do not hang together with what is in flight.
+    Perhaps,
+    Yes,
+}
+
+#[inline]
+fn queued(forecast: &Forecast, units: u32, latency_ns: u64, unqueued: u32) -> Queued {
+    let unqueued = u64::from(unqueued);
+    if latency_ns.saturating_mul(2) <= 3 * unqueued {
+        return Queued::No;
+    }
+    let elasticity = || forecast.elasticity.of(units.into(), forecast.base.get());
+    if latency_ns > 4 * unqueued || elasticity().is_none_or(|e| e >= QUARTER) {
+        return Queued::Yes;
+    }
+    Queued::Perhaps
 }
 
 /// The base latency and the least latency of the kind, and the path's mean and longest base
@@ -77,7 +102,7 @@ fn learn_latency(
         next_least(forecast, now_ms);
     }
     let base = forecast.of(charge.op(), SizeClass::of(charge.bytes()));
-    let near_alone = flight.work <= 2 * units;
+    let near_alone = 2 * u64::from(flight.work) <= 3 * u64::from(units);
     let unused_ms = since_ms(now_ms, base.seen_ms.get());
     let look = flight.work <= units && (charge.is_probe() || unused_ms > LOOK_MS);
     let least = base.least[1].get();
@@ -128,20 +153,20 @@ fn pace_of_looks(base: &Base, charge: Charge, known: u32, latency: u32) {
 /// Faster is always true: a path can not deliver more than it can. Slower says something only when
 /// there was a queue.
 #[inline]
-fn learn_pace(forecast: &Forecast, pace: u32, rate: u64, queued: bool) {
+fn learn_pace(forecast: &Forecast, pace: u32, rate: u64, queued: Queued) {
     let known = u64::from(pace);
+    if queued != Queued::No {
+        forecast.proven.set(1);
+    }
     let next = if pace == 0 {
         rate
     } else if rate < known {
-        known - ((known - rate) >> if queued { 4 } else { 2 })
-    } else if queued {
+        known - ((known - rate) >> if queued == Queued::No { 2 } else { 4 })
+    } else if queued == Queued::Yes {
         known + ((rate.min(OUTLIER * known) - known) >> 3)
     } else {
         return;
     };
-    if queued {
-        forecast.proven.set(1);
-    }
     forecast.pace.set(word(next.max(1)));
 }
 

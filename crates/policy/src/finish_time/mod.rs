@@ -12,7 +12,8 @@
 //!    is the time from the completion before the command's start to its own completion, by all
 //!    units that were delivered in between (so completions in bursts do not disturb it). Faster
 //!    samples count a quarter (a sixteenth when there was a queue), slower ones an eighth, and only
-//!    when there was a queue: when the latency was more than one and a half times the base latency.
+//!    when there was a queue: when the latency was more than one and a half times the base latency,
+//!    and the elasticity is not known, or a quarter at least, or the latency four times as long.
 //!    Until there was one for the first time, a path is taken to be twice as fast: it is let grow.
 //! 2. *Base latency*, per op and size class: what a command takes without a queue. It follows
 //!    shorter latencies by a quarter (of probes by a half); longer ones by an eighth when hardly
@@ -21,6 +22,11 @@
 //! 3. *Least latency*, of the last 100 to 200 ms, per op and size class.
 //! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
 //!    base latency, at least 250 µs.
+//! 5. *Elasticity*: by how many per cent latencies grow when one per cent more is in flight, from
+//!    the covariance of the wait of the last 128 commands or so with the work that each of them
+//!    found. 0 on a cable, 1 behind a queue that never ends; not known when about the same was
+//!    always in flight. As *work / latency* is delivered, a command more adds *(1 - elasticity) /
+//!    latency*.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
 //! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
@@ -34,33 +40,36 @@
 //!
 //! # Selection
 //!
-//! 5. The predicted finish: the base latency, or what is in flight and the command itself at the
+//! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
 //!    path's pace, whichever is longer. A path that has work and has been silent for more than
 //!    twice its longest base latency and 200 µs: at least as long as the silence.
-//! 6. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
-//!    Predictions that differ by less than a thirty-second (an eighth, between paths whose rates
+//! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
+//!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates
 //!    do) are equal: then the path on which this worker has fewer commands, then turn by turn.
-//! 7. *Spill*, unless `tail`: when every command of late has waited on that path for more than half
-//!    of its mean base latency, and the load is closed, the command goes to the earliest of the
-//!    other paths that has room and takes less than 16 times as long. A path has room when no more
-//!    than one such command, or less than a quarter of a base latency of queue, is in flight, and
-//!    its base latency is at most twice its least latency (else the queue is that of others). A
-//!    load is closed when about as many commands of the worker are in flight as ever are: in an
-//!    open load nothing is gained.
-//! 8. A path of which nothing is known comes last (without probes: first, when it is idle), by what
+//! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to the
+//!    earliest of the other paths that has room and takes less than 16 times as long. Busy: every
+//!    command of late has waited there for more than half of its mean base latency, and its
+//!    elasticity is not known or a half at least; or commands wait there for a quarter of the mean
+//!    base latency on average, the elasticity is a quarter at least, and the command adds a fourth
+//!    more on the other path (more than 7/8 are not believed). A path has room when no more than
+//!    one such command, or less than a quarter of a base latency of queue, is in flight, and its
+//!    base latency is at most four times its least latency (else the queue is that of others). A
+//!    load is closed when the number of commands of the worker in flight varies by less than half
+//!    of what it would by chance: in an open load nothing is gained.
+//! 9. A path of which nothing is known comes last (without probes: first, when it is idle), by what
 //!    is in flight.
-//! 9. A path that answers after a silence of more than 50 ms and eight times what was predicted is
-//!    forgotten and measured anew.
+//! 10. A path that answers after a silence of more than 50 ms and eight times what was predicted is
+//!     forgotten and measured anew.
 //!
 //! # Probes
 //!
-//! 10. Every eighth selection looks for a usable path that has nothing in flight, and where no read
+//! 11. Every eighth selection looks for a usable path that has nothing in flight, and where no read
 //!     of this size class has ended for the *gap*: the command is sent there, too, as a read, and
 //!     what it brings is dropped. The gap is 10 ms, doubled up to 160 ms while nothing gets better
 //!     by an eighth. Each command earns 1/128 of its bytes for probes; a path of which nothing is
 //!     known may be looked at on credit, eight probes deep. When five probes in a row could not be
 //!     sent, the command itself goes there; where they are answered with errors it does not.
-//! 11. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
+//! 12. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
 //!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
 //!     class has ended there for the gap, for eight times its bytes of what was earned.
 //!
@@ -68,6 +77,7 @@
 //!
 //! The same: the kernel has no such policy.
 
+mod elasticity;
 mod forecast;
 mod lane;
 mod learn;
@@ -76,6 +86,7 @@ mod probe;
 mod recent;
 mod report;
 mod select;
+mod spill;
 mod unit;
 
 pub(crate) use forecast::{Flight, Forecast};

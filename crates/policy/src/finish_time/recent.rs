@@ -4,12 +4,14 @@
 const SHARE_SHIFT: u32 = 7;
 /// The most that is saved, bytes.
 const MOST: i64 = 16 << 20;
-/// Fraction bits of a number of commands.
-const FRACTION: u32 = 8;
-/// How slowly the mean number in flight follows, as a shift.
-const MEAN_SHIFT: u32 = 6;
-/// How slowly the highest number in flight is forgotten, as a shift.
-const PEAK_SHIFT: u32 = 8;
+/// Fraction bits of a number of commands, and of its square.
+const FRACTION: u32 = 16;
+/// The mean number in flight is of 2^6 commands, of eight times as many as are in flight when those
+/// are more, of 2^10 at most.
+const MEMORY_SHIFTS: (u32, u32) = (6, 10);
+const MEMORY_IN_FLIGHT_SHIFT: u32 = 3;
+/// More than a worker has; their square still fits.
+const MOST_IN_FLIGHT: u32 = 1 << 20;
 
 /// What one worker remembers of one head.
 #[derive(Clone, Debug)]
@@ -20,28 +22,29 @@ pub(crate) struct Recent {
     pub(super) since: u8,
     /// The path that a read is to be sent to.
     pub(super) due: Option<u32>,
-    /// Commands of this worker in flight: the mean at each selection, and the most of late.
-    mean: u32,
-    peak: u32,
+    /// Commands of this worker in flight at each selection, and their variance.
+    mean: u64,
+    variance: u64,
 }
 
 impl Recent {
     pub(crate) const fn new() -> Recent {
-        Recent { credit: 0, since: 0, due: None, mean: 0, peak: 0 }
+        Recent { credit: 0, since: 0, due: None, mean: 0, variance: 0 }
     }
 
-    /// Whether commands come as others end: then about as many are in flight as ever are. `own` is
-    /// how many are now. In an open load more of them would not make more be done.
+    /// Whether commands come as others end: then about as many are in flight as ever are, and their
+    /// number varies by less than half of what chance would make of it. `own` is how many are now.
+    /// In an open load more of them would not make more be done.
     #[inline]
     pub(super) fn is_closed(&mut self, own: u32) -> bool {
-        let own = own << FRACTION;
-        self.mean = if own < self.mean {
-            self.mean - ((self.mean - own) >> MEAN_SHIFT)
-        } else {
-            self.mean + ((own - self.mean) >> MEAN_SHIFT)
-        };
-        self.peak = own.max(self.peak - (self.peak >> PEAK_SHIFT));
-        4 * u64::from(self.mean) >= 3 * u64::from(self.peak)
+        let (least, most) = MEMORY_SHIFTS;
+        let mean = self.mean >> FRACTION;
+        let shift = (mean.max(1).ilog2() + MEMORY_IN_FLIGHT_SHIFT).clamp(least, most);
+        let now = u64::from(own.min(MOST_IN_FLIGHT)) << FRACTION;
+        let off = now.abs_diff(self.mean) >> (FRACTION / 2);
+        self.mean = self.mean - (self.mean >> shift) + (now >> shift);
+        self.variance = self.variance - (self.variance >> shift) + ((off * off) >> shift);
+        8 * self.variance <= 4 * self.mean + (1 << FRACTION)
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! What the policy believes, to be shown.
 
-use super::select::{Incoming, finish_ns, silence_ns, standing_ns};
+use super::select::{Incoming, finish_ns, silence_ns};
+use super::spill::standing_ns;
 use super::unit::{RATE_SHIFT, UNIT_BYTES};
 use crate::{Load, OpClass, SizeClass};
 use core::sync::atomic::Ordering::Relaxed;

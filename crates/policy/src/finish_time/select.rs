@@ -1,18 +1,16 @@
 //! Which path is done first.
 
-use super::forecast::{Forecast, Word};
+use super::forecast::Forecast;
 use super::probe;
+use super::spill::spill;
 use super::unit::{ms, since_ms, time_ns, units};
 use super::{FinishTimeParameters, STALE_MS};
-use crate::{AnaRank, AsCandidate, Candidate, Choice, OpClass, Reason, Selector, SizeClass};
+use crate::{AnaRank, AsCandidate, Choice, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
-const BAND_SHIFT: u32 = 5;
+const BAND_SHIFT: u32 = 6;
 /// The same for paths whose rates differ by less than this part.
 const BAND_OF_EQUALS_SHIFT: u32 = 3;
-/// A path may be preferred to the best one for what it adds, when it takes less than this many
-/// times as long.
-const SPILL_FACTOR: u64 = 16;
 /// What comes on top of twice the longest base latency until a path counts as silent, ns.
 const SILENCE_NS: u64 = 200_000;
 /// What is not known comes behind everything that is.
@@ -39,10 +37,10 @@ impl Incoming {
 
 /// The best path so far.
 #[derive(Clone, Copy)]
-struct Best {
-    index: usize,
-    rank: AnaRank,
-    cost: u64,
+pub(super) struct Best {
+    pub(super) index: usize,
+    pub(super) rank: AnaRank,
+    pub(super) cost: u64,
     /// The path's.
     pace: u32,
     /// Of this worker in flight there.
@@ -136,7 +134,7 @@ fn scan<P: AsCandidate>(
 
 /// When the command would be finished there, ns from now.
 #[inline]
-fn cost(
+pub(super) fn cost(
     parameters: FinishTimeParameters,
     forecast: &Forecast,
     work: u64,
@@ -174,7 +172,7 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
 
 /// How long the work takes with the command behind it, ns.
 #[inline]
-fn queued_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
+pub(super) fn queued_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
     let pace = forecast.pace.get();
     // It may be faster than anybody has asked for: let it grow.
     let pace = if forecast.proven.get() == 0 { pace / 2 } else { pace };
@@ -187,58 +185,4 @@ pub(super) fn silence_ns(forecast: &Forecast, now_ns: u64) -> u64 {
     let quiet_ns = forecast.busy_ns.age_ns(now_ns);
     let usual_ns = 2 * u64::from(forecast.longest.get()) + SILENCE_NS;
     if quiet_ns > usual_ns { quiet_ns } else { 0 }
-}
-
-/// When the best path is saturated: the cheapest of the others that has room and is not too far.
-fn spill<P: AsCandidate>(
-    parameters: FinishTimeParameters,
-    paths: &[P],
-    best: Best,
-    incoming: Incoming,
-) -> Option<usize> {
-    let chosen = paths[best.index].candidate();
-    if !is_saturated(chosen.load.shared.forecast(), incoming.now_ns) {
-        return None;
-    }
-    let mut least = best.cost.saturating_mul(SPILL_FACTOR);
-    let mut found = None;
-    for (index, path) in paths.iter().enumerate() {
-        let path: Candidate<'_> = path.candidate();
-        let same = parameters.compete || path.rank == best.rank;
-        if index == best.index || !path.usable || !same {
-            continue;
-        }
-        let forecast = path.load.shared.forecast();
-        let work = path.load.work();
-        let cost = cost(parameters, forecast, work, incoming);
-        if cost < least && has_room(forecast, work, incoming) {
-            (least, found) = (cost, Some(index));
-        }
-    }
-    found
-}
-
-/// Every command of late has waited there for more than half of a base latency. What is old says
-/// nothing any more: then the path is to be given something.
-fn is_saturated(forecast: &Forecast, now_ns: u64) -> bool {
-    let fresh = forecast.window_ns.age_ns(now_ns).saturating_mul(2) <= forecast.window();
-    fresh && 2 * standing_ns(forecast) > u64::from(forecast.base.get())
-}
-
-/// The least that a command waited beyond its base latency in the last two windows, ns.
-pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
-    let [last, present] = &forecast.least_wait;
-    match last.get().min(present.get()) {
-        Word::MAX => 0,
-        least => u64::from(least),
-    }
-}
-
-/// No queue of ours stands there, and none of others.
-fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
-    let base = forecast.of(incoming.op, incoming.class);
-    let (latency, least) = (base.latency.get(), base.least_ns());
-    let ours = work <= incoming.units
-        || 4 * queued_ns(forecast, work, incoming) <= 5 * u64::from(forecast.base.get());
-    ours && (least == 0 || latency <= least.saturating_mul(2))
 }

@@ -1,0 +1,148 @@
+//! Whether more in flight makes more be done, or only makes everything wait longer.
+
+use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// How slowly the moments follow, as a shift: about so many commands count.
+const MEMORY_SHIFT: u32 = 7;
+/// Fraction bits of the mean work, and of the mean wait.
+const WORK_BITS: u32 = 8;
+const WAIT_BITS: u32 = 4;
+/// The work must differ by more than this part of a command, squared, from one time to the other.
+const LEAST_VARIANCE: u64 = 16;
+
+/// The elasticity at which more in flight changes nothing but the latency.
+pub(super) const INELASTIC: u64 = 256;
+
+/// How the wait of commands hangs together with the work that they found in flight: means, variance
+/// and covariance, each of the last hundred commands or so.
+///
+/// Delivered is *work / latency*. When one per cent more work makes the latency *e* per cent longer,
+/// it delivers *(1 - e)* per cent more: *e* is 0 on a cable, 1 behind a queue that never ends, and
+/// what scatters latencies for other reasons (the device, other sizes) does not hang together with
+/// the work and leaves it alone.
+#[derive(Debug, Default)]
+pub(super) struct Elasticity {
+    work: AtomicI64,
+    wait: AtomicI64,
+    variance: AtomicI64,
+    covariance: AtomicI64,
+}
+
+impl Elasticity {
+    pub(super) const fn new() -> Elasticity {
+        Elasticity {
+            work: AtomicI64::new(0),
+            wait: AtomicI64::new(0),
+            variance: AtomicI64::new(0),
+            covariance: AtomicI64::new(0),
+        }
+    }
+
+    pub(super) fn reset(&self) {
+        for moment in [&self.work, &self.wait, &self.variance, &self.covariance] {
+            moment.store(0, Relaxed);
+        }
+    }
+
+    /// A command that found `work` units in flight took `wait_ns` longer than it would have alone
+    /// (or shorter).
+    #[inline]
+    pub(super) fn learn(&self, work: u32, wait_ns: i64) {
+        let follow = |mean: &AtomicI64, value: i64, bits: u32| {
+            let old = mean.load(Relaxed);
+            let off = (value << bits) - old;
+            mean.store(old + (off >> MEMORY_SHIFT), Relaxed);
+            off >> bits
+        };
+        let work = follow(&self.work, work.into(), WORK_BITS);
+        let wait = follow(&self.wait, wait_ns, WAIT_BITS);
+        for (moment, other) in [(&self.variance, work), (&self.covariance, wait)] {
+            let old = moment.load(Relaxed);
+            let off = work.saturating_mul(other).saturating_sub(old);
+            moment.store(old + (off >> MEMORY_SHIFT), Relaxed);
+        }
+    }
+
+    /// What commands wait on average beyond what they would take alone, ns.
+    #[inline]
+    pub(super) fn wait_ns(&self) -> u64 {
+        (self.wait.load(Relaxed) >> WAIT_BITS).max(0).unsigned_abs()
+    }
+
+    /// By how much the latency grows with the work, of [`INELASTIC`], for commands of so many units
+    /// that take `base_ns` alone. Not known when about the same was always in flight.
+    pub(super) fn of(&self, units: u64, base_ns: u32) -> Option<u64> {
+        let variance = self.variance.load(Relaxed).max(0).unsigned_abs();
+        if variance == 0 || variance.saturating_mul(LEAST_VARIANCE) < units.saturating_mul(units) {
+            return None;
+        }
+        let covariance = self.covariance.load(Relaxed).max(0).unsigned_abs();
+        // Nanoseconds per unit, in 256ths.
+        let shift = 32_u32.saturating_sub(variance.leading_zeros());
+        let slope = ((covariance >> shift).min(u64::MAX >> 8) << 8) / (variance >> shift).max(1);
+        let work = (self.work.load(Relaxed) >> WORK_BITS).max(0).unsigned_abs();
+        let longer = slope.saturating_mul(work.saturating_add(units));
+        let latency_ns = self.wait_ns().saturating_add(base_ns.into()).max(1);
+        Some((longer / latency_ns).min(INELASTIC))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands of 16 units that find 0 to 31 others in flight, in a scattered order, and wait as
+    /// `wait` says.
+    fn taught(wait: impl Fn(u32) -> i64) -> Elasticity {
+        let elasticity = Elasticity::new();
+        (0..4096).for_each(|turn: u32| {
+            let found = turn.wrapping_mul(2_654_435_769) >> 27;
+            elasticity.learn(16 * found, wait(found));
+        });
+        elasticity
+    }
+
+    #[test]
+    fn a_cable_is_elastic_a_queue_is_not() {
+        assert_eq!(taught(|_| 0).of(16, 100_000), Some(0));
+        // 10 µs for each in front.
+        let queue = taught(|found| i64::from(found) * 10_000).of(16, 10_000).expect("it varies");
+        assert!((250..=INELASTIC).contains(&queue), "{queue}");
+        // As long a way as the queue: half.
+        let both = taught(|found| i64::from(found) * 10_000).of(16, 165_000).expect("it varies");
+        assert!((110..=146).contains(&both), "{both}");
+    }
+
+    #[test]
+    fn what_has_other_reasons_does_not_count() {
+        // Every third command takes a millisecond longer, whatever is in flight.
+        let turn = core::cell::Cell::new(0_u32);
+        let noise = taught(|_| {
+            turn.set(turn.get() + 1);
+            if turn.get().is_multiple_of(3) { 1_000_000 } else { 0 }
+        });
+        let elasticity = noise.of(16, 100_000).expect("it varies");
+        assert!(elasticity < 64, "{elasticity}");
+        assert!((200_000..=460_000).contains(&noise.wait_ns()), "{}", noise.wait_ns());
+    }
+
+    #[test]
+    fn nothing_is_known_where_nothing_varies() {
+        let elasticity = Elasticity::new();
+        assert_eq!(elasticity.of(16, 100_000), None);
+        (0..4096).for_each(|_| elasticity.learn(64, 50_000));
+        assert_eq!(elasticity.of(16, 100_000), None);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_only_large() {
+        let elasticity = Elasticity::new();
+        for turn in 0..1000 {
+            let (work, wait) = if turn % 2 == 0 { (u32::MAX, i64::from(u32::MAX)) } else { (0, 0) };
+            elasticity.learn(work, wait);
+            elasticity.learn(work, -wait);
+            assert!(elasticity.of(u64::from(u32::MAX), 1).is_none_or(|e| e <= INELASTIC));
+            assert!(elasticity.of(1, u32::MAX).is_none_or(|e| e <= INELASTIC));
+        }
+    }
+}

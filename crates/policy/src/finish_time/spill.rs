@@ -1,0 +1,102 @@
+//! When the path that would be first is busy anyway, and another has room.
+
+use super::FinishTimeParameters;
+use super::elasticity::INELASTIC;
+use super::forecast::{Forecast, Word};
+use super::select::{Best, Incoming, cost, queued_ns};
+use crate::{AsCandidate, Candidate};
+
+/// A path may be preferred to the best one for what it adds, when it takes less than this many
+/// times as long.
+const FACTOR: u64 = 16;
+/// From this elasticity on a wait is one for other commands of the path …
+pub(super) const QUARTER: u64 = INELASTIC / 4;
+/// … and that all commands wait is due to what is in flight.
+const HALF: u64 = INELASTIC / 2;
+/// More is not believed: the farther path would be taken for next to nothing.
+const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
+
+/// What speaks for another path than the best one.
+enum Busy {
+    /// Every command of late has waited: more in flight buys nothing.
+    Always,
+    /// One per cent more in flight makes latencies so many 256ths of a per cent longer.
+    Mostly(u64),
+}
+
+/// The cheapest of the other paths that has room and makes more be done than the best one would.
+pub(super) fn spill<P: AsCandidate>(
+    parameters: FinishTimeParameters,
+    paths: &[P],
+    best: Best,
+    incoming: Incoming,
+) -> Option<usize> {
+    let busy = how_busy(paths[best.index].candidate().load.shared.forecast(), incoming)?;
+    let mut least = best.cost.saturating_mul(FACTOR);
+    let mut found = None;
+    for (index, path) in paths.iter().enumerate() {
+        let path: Candidate<'_> = path.candidate();
+        let same = parameters.compete || path.rank == best.rank;
+        if index == best.index || !path.usable || !same {
+            continue;
+        }
+        let forecast = path.load.shared.forecast();
+        let work = path.load.work();
+        let cost = cost(parameters, forecast, work, incoming);
+        if cost < least
+            && has_room(forecast, work, incoming)
+            && gains(&busy, best.cost, forecast, cost, incoming)
+        {
+            (least, found) = (cost, Some(index));
+        }
+    }
+    found
+}
+
+/// Whether the path has about as much in flight as it can use.
+fn how_busy(forecast: &Forecast, incoming: Incoming) -> Option<Busy> {
+    let base_ns = forecast.base.get();
+    let quiet = forecast.busy_ns.age_ns(incoming.now_ns) > 2 * forecast.window();
+    let elasticity = if quiet { Some(0) } else { forecast.elasticity.of(incoming.units, base_ns) };
+    if stands(forecast, incoming.now_ns) && elasticity.is_none_or(|e| e >= HALF) {
+        return Some(Busy::Always);
+    }
+    let waits = 4 * forecast.elasticity.wait_ns() >= u64::from(base_ns);
+    elasticity.filter(|&e| e >= QUARTER && waits).map(|e| Busy::Mostly(e.min(BELIEVED)))
+}
+
+/// Whether a command adds a fourth more there than on the best path: what it adds is one over its
+/// latency, less what it makes others wait.
+fn gains(busy: &Busy, best_ns: u64, other: &Forecast, other_ns: u64, incoming: Incoming) -> bool {
+    let Busy::Mostly(elasticity) = *busy else { return true };
+    let others = other.elasticity.of(incoming.units, other.base.get()).unwrap_or(0);
+    let here = u128::from(INELASTIC - elasticity) * u128::from(other_ns);
+    let there = u128::from(INELASTIC - others) * u128::from(best_ns);
+    5 * here < 4 * there
+}
+
+/// Every command of late has waited there for more than half of a base latency. What is old says
+/// nothing any more: then the path is to be given something.
+fn stands(forecast: &Forecast, now_ns: u64) -> bool {
+    let fresh = forecast.window_ns.age_ns(now_ns).saturating_mul(2) <= forecast.window();
+    fresh && 2 * standing_ns(forecast) > u64::from(forecast.base.get())
+}
+
+/// The least that a command waited beyond its base latency in the last two windows, ns.
+pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
+    let [last, present] = &forecast.least_wait;
+    match last.get().min(present.get()) {
+        Word::MAX => 0,
+        least => u64::from(least),
+    }
+}
+
+/// No queue of ours stands there, and none of others.
+fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
+    let base = forecast.of(incoming.op, incoming.class);
+    let (latency, least) = (base.latency.get(), base.least_ns());
+    let queued_ns = queued_ns(forecast, work, incoming);
+    let ours =
+        work <= incoming.units || queued_ns.saturating_mul(4) <= 5 * u64::from(forecast.base.get());
+    ours && (least == 0 || latency <= least.saturating_mul(4))
+}
