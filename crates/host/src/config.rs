@@ -25,9 +25,9 @@ pub struct HostConfig {
     pub policies: Vec<(Nqn, Policy)>,
     /// `kernel_exact` of subsystems that are seen for the first time.
     pub kernel_exact: bool,
-    /// Requests that one shard holds at once for one head, while it holds none for others; more push
-    /// back on the submitter. The table has about three times as many places, so that a head that
-    /// waits for a path leaves enough to the others.
+    /// Requests that one shard holds at once for one head, while it holds none for others; more
+    /// push back on the submitter. The table has about three times as many places, so that a head
+    /// that waits for a path leaves enough to the others.
     pub max_requests: u32,
     /// NUMA node of each data worker, in order: 0 on a one-node machine, and for workers that are
     /// not bound to one node.
