@@ -209,8 +209,8 @@ impl Shared {
 
     /// What is in flight on the path under `finish-time`, probes included, in bytes; each command
     /// counts 4 KiB more than its payload, which is rounded up to 512 bytes. 0 exactly when nothing
-    /// is; of a worker that ends more than a command in two microseconds there, at most a quarter of
-    /// what it has in flight may be missing, or too much, for a moment.
+    /// is; of a worker that ends more than a command in two microseconds there, at most a quarter
+    /// of what it has in flight may be missing, or too much, for a moment.
     #[inline]
     #[must_use]
     pub fn in_flight_work(&self) -> u64 {

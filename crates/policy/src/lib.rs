@@ -12,8 +12,8 @@
 //!
 //! ```
 //! use anabranch_policy::{
-//!     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local, NodeLatency,
-//!     OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
+//!     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local,
+//!     NodeLatency, OpClass, Parameters, Policy, Selector, Shared, WorkerLedger, finish, start,
 //! };
 //!
 //! // Two paths of one namespace, each through a controller of its own.
