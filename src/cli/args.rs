@@ -250,7 +250,8 @@ pub enum ExportVerb {
     Add {
         /// The device, such as nvme0n1
         device: String,
-        /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT
+        /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT; there and at no other
+        /// export's address, unless it is the same
         #[arg(long, value_name = "SOCKET|ADDR:PORT")]
         nbd: Option<String>,
         /// Name of the export [default: the device's]
@@ -271,7 +272,7 @@ pub enum ExportVerb {
     },
     /// List what is offered
     List,
-    /// Withdraw an export
+    /// Withdraw an export; with the last one of an address listening there ends
     Rm {
         /// The export's name, or its device's
         name: String,

@@ -84,7 +84,7 @@ pub struct ExportConfig {
     /// A sentence for people.
     #[serde(default)]
     pub description: String,
-    /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`.
+    /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`. Several may name the same.
     pub nbd: String,
 }
 

@@ -111,6 +111,8 @@ pub struct Host {
     clients: Arc<AtomicUsize>,
 }
 
+/// What is offered and at which address, and where we listen.
+type Exports = (Vec<(Export, Endpoint)>, Vec<Endpoint>);
 /// A verb to our kind of host.
 type HostVerb = Verb<FrontVerb>;
 /// Its answer.
@@ -328,32 +330,21 @@ impl Host {
         }
     }
 
-    /// Offers a device over NBD.
+    /// Offers a device over NBD at an address, beside what is offered there already.
     ///
     /// # Errors
     /// The address cannot be had, or the name is taken.
     pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
-        let (_, listening) = self.exports()?;
-        let known = listening.contains(at);
-        if !known {
+        if !self.exports()?.1.contains(at) {
             clear_stale(at).map_err(RpcError::failed)?;
         }
-        self.nbd(NbdVerb::Add(export.clone()), LOOK)?;
-        if known {
-            return Ok(at.clone());
-        }
-        match self.nbd(NbdVerb::Listen(at.clone()), LOOK) {
-            Ok(NbdReply::Listening(at)) => Ok(at),
-            Ok(_) => Err(RpcError::failed("the NBD server gave another answer than an address")),
-            Err(error) => {
-                // Without an address nobody can use it: as if it had never been asked for.
-                self.nbd(NbdVerb::Remove(export.name), LOOK)?;
-                Err(error)
-            }
+        match self.nbd(NbdVerb::Add { export, at: at.clone() }, LOOK)? {
+            NbdReply::Listening(at) => Ok(at),
+            _ => Err(RpcError::failed("the NBD server gave another answer than an address")),
         }
     }
 
-    fn exports(&self) -> Result<(Vec<Export>, Vec<Endpoint>), RpcError> {
+    fn exports(&self) -> Result<Exports, RpcError> {
         match self.nbd(NbdVerb::List, LOOK)? {
             NbdReply::Exports { exports, listening } => Ok((exports, listening)),
             _ => Err(RpcError::failed("the NBD server gave another answer than a list")),
@@ -581,9 +572,10 @@ impl Host {
                 let (exports, listening) = self.exports()?;
                 let exports: Vec<Value> = exports
                     .iter()
-                    .map(|export| {
+                    .map(|(export, at)| {
+                        let heard = listening.contains(at);
                         let uris: Vec<String> =
-                            listening.iter().map(|at| nbd_uri(at, &export.name)).collect();
+                            heard.then(|| nbd_uri(at, &export.name)).into_iter().collect();
                         json!({
                             "name": export.name,
                             "device": export.device,
@@ -599,9 +591,10 @@ impl Host {
             "export_rm" => {
                 let OneName { name } = params.read()?;
                 let (exports, _) = self.exports()?;
+                let exports = || exports.iter().map(|(export, _)| export);
                 let of_device: Vec<&Export> =
-                    exports.iter().filter(|export| export.device == name).collect();
-                let named = exports.iter().any(|export| export.name == name);
+                    exports().filter(|export| export.device == name).collect();
+                let named = exports().any(|export| export.name == name);
                 let name = match of_device[..] {
                     [only] if !named => only.name.clone(),
                     _ => name,

@@ -18,7 +18,7 @@ const MIB: usize = 1 << 20;
 
 /// A server whose payload memory and request slots are scarce.
 fn scarce(pool_bytes: u64, room: usize) -> Harness {
-    let config = NbdConfig { listen: Vec::new(), exports: vec![export("disk", "nvme0n1")] };
+    let config = NbdConfig { listen: None, exports: vec![export("disk", "nvme0n1")] };
     let mut harness = Harness::new(config, pool_bytes);
     harness.host.add_disk("nvme0n1", 64 * MIB, 512);
     harness.host.room = room;
@@ -150,7 +150,7 @@ fn requests_wait_for_room_in_the_host_and_all_get_it() {
 /// Two devices, of which the host takes 64 requests each; the first has no path.
 fn with_a_stuck_device(clients: u64) -> (Harness, Vec<ConnId>) {
     let exports = vec![export("stuck", "nvme0n1"), export("disk", "nvme0n2")];
-    let mut harness = Harness::new(NbdConfig { listen: Vec::new(), exports }, 256 << 20);
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 256 << 20);
     harness.host.add_disk("nvme0n1", 4 * MIB, 512);
     harness.host.add_disk("nvme0n2", 4 * MIB, 512);
     harness.host.share = 64;

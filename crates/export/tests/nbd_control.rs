@@ -9,6 +9,7 @@ use anabranch_proto::machine::{
     ConnId, Endpoint, Input, ListenerId, SystemError, VerbId, WorkerId,
 };
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use support::{ask, export, open, server};
 
 fn unix(path: &str) -> Endpoint {
@@ -17,8 +18,26 @@ fn unix(path: &str) -> Endpoint {
 
 /// The server on the control worker of a host with two data workers.
 fn control() -> Harness {
-    let config = NbdConfig { listen: vec![unix("/a")], exports: vec![export("x", "nvme0n1")] };
+    let config = NbdConfig { listen: Some(unix("/a")), exports: vec![export("x", "nvme0n1")] };
     Harness::on_worker(0, config, 1 << 20)
+}
+
+/// To offer the first disk under this name.
+fn add(name: &str, at: Endpoint) -> NbdVerb {
+    NbdVerb::Add { export: export(name, "nvme0n1"), at }
+}
+
+/// Both data workers have heard these offers.
+fn offered(harness: &mut Harness, epochs: RangeInclusive<u64>) {
+    for epoch in epochs {
+        for from in [1, 2] {
+            harness.input(Input::Mail { from: WorkerId(from), mail: NbdMail::Offered { epoch } });
+        }
+    }
+}
+
+fn unlistened(harness: &Harness) -> Vec<&str> {
+    harness.others.iter().filter(|other| other.starts_with("Unlisten")).map(|it| &it[..]).collect()
 }
 
 fn verb(harness: &mut Harness, id: u64, verb: NbdVerb) {
@@ -49,17 +68,22 @@ fn listening_is_answered_when_it_works_and_when_it_does_not() {
     let mut harness = control();
     assert!(harness.others[0].starts_with("Listen"), "{:?}", harness.others);
     let real = Endpoint::Tcp("127.0.0.1:10809".parse().expect("address"));
-    verb(&mut harness, 1, NbdVerb::Listen(Endpoint::Tcp("127.0.0.1:0".parse().expect("address"))));
-    verb(&mut harness, 2, NbdVerb::Listen(unix("/b")));
-    assert!(harness.replies.is_empty());
+    let any = Endpoint::Tcp("127.0.0.1:0".parse().expect("address"));
+    verb(&mut harness, 1, add("y", any));
+    verb(&mut harness, 2, add("z", unix("/b")));
+    offered(&mut harness, 1..=2);
+    assert!(harness.replies.is_empty(), "the addresses are still missing");
     harness.input(Input::Listening { listener: ListenerId(1), at: real.clone() });
     let error = Some(SystemError::NO_SPACE);
     harness.input(Input::Unlistened { listener: ListenerId(2), error });
+    assert_eq!(harness.replies.len(), 1, "the workers still offer what nobody can reach");
+    offered(&mut harness, 3..=3);
     verb(&mut harness, 3, NbdVerb::List);
     let failed = NbdReply::Error(NbdError::Listen(unix("/b"), SystemError::NO_SPACE));
     assert_eq!(harness.replies[0], (VerbId(1), NbdReply::Listening(real.clone())));
     assert_eq!(harness.replies[1], (VerbId(2), failed));
-    let exports = vec![export("x", "nvme0n1")];
+    let exports =
+        vec![(export("x", "nvme0n1"), unix("/a")), (export("y", "nvme0n1"), real.clone())];
     assert_eq!(
         harness.replies[2],
         (VerbId(3), NbdReply::Exports { exports, listening: vec![real.clone()] })
@@ -71,7 +95,8 @@ fn listening_is_answered_when_it_works_and_when_it_does_not() {
 #[test]
 fn an_offer_is_answered_when_every_worker_has_it() {
     let mut harness = control();
-    verb(&mut harness, 1, NbdVerb::Add(export("y", "nvme1n1")));
+    harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
+    verb(&mut harness, 1, add("y", unix("/a")));
     verb(&mut harness, 2, NbdVerb::Remove("x".into()));
     let offers: Vec<(WorkerId, u64, usize)> = harness
         .mail
@@ -89,36 +114,68 @@ fn an_offer_is_answered_when_every_worker_has_it() {
     harness.input(offered(1, 2));
     assert!(harness.replies.is_empty());
     harness.input(offered(2, 1));
-    assert_eq!(harness.replies, [(VerbId(1), NbdReply::Done)]);
+    assert_eq!(harness.replies, [(VerbId(1), NbdReply::Listening(unix("/a")))]);
     harness.input(offered(2, 2));
     assert_eq!(harness.replies[1], (VerbId(2), NbdReply::Done));
 }
 
 #[test]
-fn with_the_last_export_listening_ends_and_the_address_can_be_used_again() {
+fn with_its_last_export_an_address_is_given_up_and_can_be_used_again() {
     let mut harness = control();
     harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
-    verb(&mut harness, 1, NbdVerb::Add(export("y", "nvme1n1")));
-    verb(&mut harness, 2, NbdVerb::Remove("x".into()));
-    let unlisten = |harness: &Harness| {
-        harness.others.iter().filter(|other| other.starts_with("Unlisten")).count()
-    };
-    assert_eq!(unlisten(&harness), 0, "the other export is still there");
-    verb(&mut harness, 3, NbdVerb::Remove("y".into()));
-    assert_eq!(unlisten(&harness), 1);
-    for epoch in 1..=3 {
-        for from in [1, 2] {
-            harness.input(Input::Mail { from: WorkerId(from), mail: NbdMail::Offered { epoch } });
-        }
-    }
-    assert_eq!(harness.replies.len(), 2, "the last one waits for the address");
-    verb(&mut harness, 4, NbdVerb::List);
-    let nothing = NbdReply::Exports { exports: Vec::new(), listening: Vec::new() };
-    assert_eq!(harness.replies[2], (VerbId(4), nothing));
+    verb(&mut harness, 1, add("y", unix("/a")));
+    verb(&mut harness, 2, add("z", unix("/b")));
+    harness.input(Input::Listening { listener: ListenerId(1), at: unix("/b") });
+    verb(&mut harness, 3, NbdVerb::Remove("x".into()));
+    assert!(unlistened(&harness).is_empty(), "another export is still there");
+    verb(&mut harness, 4, NbdVerb::Remove("y".into()));
+    assert_eq!(unlistened(&harness), ["Unlisten { listener: ListenerId(0) }"]);
+    offered(&mut harness, 1..=4);
+    assert_eq!(harness.replies.len(), 3, "the last one waits for the address");
+    verb(&mut harness, 5, NbdVerb::List);
+    let exports = vec![(export("z", "nvme0n1"), unix("/b"))];
+    let left = NbdReply::Exports { exports, listening: vec![unix("/b")] };
+    assert_eq!(harness.replies[3], (VerbId(5), left));
     harness.input(Input::Unlistened { listener: ListenerId(0), error: None });
-    assert_eq!(harness.replies[3], (VerbId(3), NbdReply::Done));
-    verb(&mut harness, 5, NbdVerb::Drain);
-    assert_eq!(unlisten(&harness), 1, "nobody listens any more");
+    assert_eq!(harness.replies[4], (VerbId(4), NbdReply::Done));
+    verb(&mut harness, 6, add("x", unix("/a")));
+    assert!(
+        harness.others.last().expect("an output").starts_with("Listen { listener: ListenerId(2)")
+    );
+    verb(&mut harness, 7, NbdVerb::Drain);
+    assert_eq!(unlistened(&harness).len(), 3);
+}
+
+/// What goes wrong with an address that two wait for ends both, and leaves nothing behind.
+#[test]
+fn an_address_is_shared_before_it_is_known_to_work() {
+    let mut harness = control();
+    verb(&mut harness, 1, add("y", unix("/b")));
+    verb(&mut harness, 2, add("z", unix("/b")));
+    let listens = harness.others.iter().filter(|other| other.starts_with("Listen ")).count();
+    assert_eq!(listens, 2, "one of them from the start");
+    offered(&mut harness, 1..=2);
+    let error = Some(SystemError::NO_SPACE);
+    harness.input(Input::Unlistened { listener: ListenerId(1), error });
+    offered(&mut harness, 3..=4);
+    let failed = NbdReply::Error(NbdError::Listen(unix("/b"), SystemError::NO_SPACE));
+    assert_eq!(harness.replies, [(VerbId(1), failed.clone()), (VerbId(2), failed)]);
+    let Some((_, NbdMail::Offer { exports, .. })) = harness.mail.last() else { panic!("an offer") };
+    assert_eq!(exports[..], [(ListenerId(0), export("x", "nvme0n1"))]);
+}
+
+/// An export that goes before its address is known takes the address with it.
+#[test]
+fn an_export_can_go_while_its_address_comes() {
+    let mut harness = control();
+    verb(&mut harness, 1, add("y", unix("/b")));
+    verb(&mut harness, 2, NbdVerb::Remove("y".into()));
+    assert_eq!(unlistened(&harness), ["Unlisten { listener: ListenerId(1) }"]);
+    harness.input(Input::Listening { listener: ListenerId(1), at: unix("/b") });
+    offered(&mut harness, 1..=2);
+    harness.input(Input::Unlistened { listener: ListenerId(1), error: None });
+    let both = [NbdReply::Listening(unix("/b")), NbdReply::Done];
+    assert_eq!(harness.replies.iter().map(|(_, reply)| reply.clone()).collect::<Vec<_>>(), both);
 }
 
 #[test]
@@ -126,10 +183,10 @@ fn wrong_verbs_are_refused_with_a_reason() {
     let mut harness = control();
     let long = "n".repeat(300);
     let table = [
-        (NbdVerb::Add(export("x", "nvme0n1")), "an export named \"x\" exists already"),
+        (add("x", unix("/b")), "an export named \"x\" exists already"),
         (NbdVerb::Remove("q".into()), "there is no export named \"q\""),
-        (NbdVerb::Add(export(&long, "d")), "the export's name has 300 bytes, at most 256 fit"),
-        (NbdVerb::Add(export("a\nb", "d")), "the export's name holds a control character"),
+        (add(&long, unix("/b")), "the export's name has 300 bytes, at most 256 fit"),
+        (add("a\nb", unix("/b")), "the export's name holds a control character"),
     ];
     for (i, (wrong, text)) in table.into_iter().enumerate() {
         verb(&mut harness, i as u64, wrong);
@@ -148,7 +205,7 @@ fn a_new_offer_is_open_at_once_and_a_withdrawn_one_ends() {
     harness.complete_at_once = false;
     let old = open(&mut harness, true);
     harness.send(old, &client::write(0, 1, 0, &[9; 512]));
-    let exports = vec![export("new", "nvme0n1")].into();
+    let exports = vec![(ListenerId(0), export("new", "nvme0n1"))].into();
     let mail = NbdMail::Offer { epoch: 7, exports };
     harness.input(Input::Mail { from: WorkerId(0), mail });
     assert!(matches!(harness.mail[..], [(WorkerId(0), NbdMail::Offered { epoch: 7 })]));
@@ -212,6 +269,6 @@ fn draining_finishes_clients_and_reports_when_none_is_left() {
         control.input(Input::Mail { from: WorkerId(worker), mail: NbdMail::Drained });
     }
     assert_eq!(control.replies, [(VerbId(1), NbdReply::Done)]);
-    verb(&mut control, 2, NbdVerb::Add(export("y", "nvme1n1")));
+    verb(&mut control, 2, add("y", unix("/b")));
     assert_eq!(control.replies[1].1, NbdReply::Error(NbdError::Draining));
 }

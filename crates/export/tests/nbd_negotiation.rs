@@ -6,7 +6,9 @@ mod support;
 use anabranch_export::fuzz::Harness;
 use anabranch_export::fuzz::client::{self, OptionReply};
 use anabranch_export::nbd::wire::{export_flag, info, option, option_reply};
-use anabranch_export::nbd::{HANDSHAKE_TIMEOUT, MAX_OPTION_BYTES, NbdConfig, NbdEvent};
+use anabranch_export::nbd::{HANDSHAKE_TIMEOUT, MAX_OPTION_BYTES, NbdConfig, NbdEvent, NbdMail};
+use anabranch_proto::machine::{Input, ListenerId, WorkerId};
+use std::sync::Arc;
 use support::{DISK_BYTES, export, server};
 
 /// The replies to some options sent after the client's flags.
@@ -79,7 +81,7 @@ fn flags_follow_the_device() {
 
 #[test]
 fn a_4096_byte_device_announces_its_blocks() {
-    let config = NbdConfig { listen: Vec::new(), exports: vec![export("disk", "nvme0n1")] };
+    let config = NbdConfig { listen: None, exports: vec![export("disk", "nvme0n1")] };
     let mut harness = Harness::new(config, 1 << 20);
     harness.host.add_disk("nvme0n1", 1 << 20, 4096);
     let go = client::option(option::INFO, &client::info("disk", &[info::BLOCK_SIZE]));
@@ -110,7 +112,7 @@ fn the_old_way_to_take_an_export() {
 fn the_only_export_is_the_default_one() {
     let open = |exports: &[&str], name: &str| {
         let exports = exports.iter().map(|name| export(name, "nvme0n1")).collect();
-        let mut harness = Harness::new(NbdConfig { listen: Vec::new(), exports }, 1 << 20);
+        let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
         harness.host.add_disk("nvme0n1", 1 << 20, 512);
         let go = client::option(option::GO, &client::info(name, &[]));
         kinds(&haggle(&mut harness, &[go]).0).last() == Some(&option_reply::ACK)
@@ -124,7 +126,7 @@ fn the_only_export_is_the_default_one() {
 #[test]
 fn list_names_what_is_there() {
     let exports = vec![export("a", "nvme0n1"), export("b", "nvme9n9"), export("c", "nvme0n1")];
-    let mut harness = Harness::new(NbdConfig { listen: Vec::new(), exports }, 1 << 20);
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
     harness.host.add_disk("nvme0n1", 1 << 20, 512);
     let (replies, connected) = haggle(&mut harness, &[client::option(option::LIST, &[])]);
     assert!(connected);
@@ -137,6 +139,83 @@ fn list_names_what_is_there() {
     // And cannot be opened.
     let go = client::option(option::GO, &client::info("b", &[]));
     assert_eq!(kinds(&haggle(&mut harness, &[go]).0), [option_reply::ERR_UNKNOWN]);
+}
+
+/// A data worker of which two listeners' clients are offered different disks.
+fn two_addresses() -> (Harness, [ListenerId; 2]) {
+    let [private, public] = [3, 4].map(ListenerId);
+    let config = NbdConfig { listen: None, exports: Vec::new() };
+    let mut harness = Harness::new(config, 1 << 20);
+    for device in ["nvme0n1", "nvme1n1", "nvme2n1"] {
+        harness.host.add_disk(device, 1 << 20, 512);
+    }
+    let exports = [(private, "secret", "nvme0n1"), (public, "a", "nvme1n1")];
+    offer(&mut harness, 1, &exports);
+    (harness, [private, public])
+}
+
+fn offer(harness: &mut Harness, epoch: u64, exports: &[(ListenerId, &str, &str)]) {
+    let exports = exports.iter().map(|&(at, name, device)| (at, export(name, device)));
+    let mail = NbdMail::Offer { epoch, exports: Arc::new(exports.collect()) };
+    harness.input(Input::Mail { from: WorkerId(0), mail });
+}
+
+fn haggle_at(harness: &mut Harness, at: ListenerId, option: &[u8]) -> Vec<OptionReply> {
+    let conn = harness.connect_at(at);
+    harness.send(conn, &[client::flags(), option.to_vec()].concat());
+    client::negotiation(&harness.take(conn)).0
+}
+
+#[test]
+fn an_address_offers_what_was_given_that_address_and_nothing_else() {
+    let (mut harness, [private, public]) = two_addresses();
+    for (at, name, other) in [(private, "secret", "a"), (public, "a", "secret")] {
+        let listed = haggle_at(&mut harness, at, &client::option(option::LIST, &[]));
+        assert_eq!(kinds(&listed), [option_reply::SERVER, option_reply::ACK]);
+        assert_eq!(listed[0].payload[4..4 + name.len()], *name.as_bytes());
+        for option in [option::GO, option::INFO] {
+            let ask = |name| client::option(option, &client::info(name, &[]));
+            let refused = haggle_at(&mut harness, at, &ask(other));
+            assert_eq!(kinds(&refused), [option_reply::ERR_UNKNOWN], "{other} is elsewhere");
+            let opened = haggle_at(&mut harness, at, &ask(name));
+            assert_eq!(kinds(&opened).last(), Some(&option_reply::ACK));
+        }
+        let conn = harness.connect_at(at);
+        let old = client::option(option::EXPORT_NAME, other.as_bytes());
+        harness.send(conn, &[client::flags(), old].concat());
+        assert!(!harness.is_connected(conn), "the old way has no other refusal");
+    }
+}
+
+#[test]
+fn the_only_export_of_an_address_is_its_default_one() {
+    let (mut harness, [private, public]) = two_addresses();
+    let go = client::option(option::GO, &client::info("", &[info::NAME]));
+    let name_of = |replies: &[OptionReply]| {
+        let told = |reply: &&OptionReply| reply.payload.starts_with(&[0, 1]);
+        replies.iter().find(told).map(|reply| reply.payload[2..].to_vec())
+    };
+    let default = |harness: &mut Harness, at| name_of(&haggle_at(harness, at, &go));
+    assert_eq!(default(&mut harness, private).as_deref(), Some(&b"secret"[..]));
+    assert_eq!(default(&mut harness, public).as_deref(), Some(&b"a"[..]));
+    let three =
+        [(private, "secret", "nvme0n1"), (public, "a", "nvme1n1"), (public, "b", "nvme2n1")];
+    offer(&mut harness, 2, &three);
+    assert_eq!(default(&mut harness, private).as_deref(), Some(&b"secret"[..]));
+    assert_eq!(default(&mut harness, public), None, "which of the two?");
+}
+
+/// Whoever opened an export where it was offered loses it when it moves to another address.
+#[test]
+fn an_export_that_moves_leaves_the_clients_of_its_old_address() {
+    let (mut harness, [private, public]) = two_addresses();
+    let conn = harness.connect_at(public);
+    harness.send(conn, &client::negotiate("a", true));
+    assert!(harness.is_connected(conn));
+    offer(&mut harness, 2, &[(private, "secret", "nvme0n1"), (public, "a", "nvme1n1")]);
+    assert!(harness.is_connected(conn), "nothing has changed");
+    offer(&mut harness, 3, &[(private, "secret", "nvme0n1"), (private, "a", "nvme1n1")]);
+    assert!(!harness.is_connected(conn));
 }
 
 #[test]

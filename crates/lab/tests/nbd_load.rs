@@ -34,7 +34,7 @@ impl Pair {
             description: String::new(),
             device: "nvme0n1".into(),
         });
-        let config = NbdConfig { listen: Vec::new(), exports: exports.to_vec() };
+        let config = NbdConfig { listen: None, exports: exports.to_vec() };
         let mut server = Harness::new(config, 256 << 20);
         server.host.add_disk("nvme0n1", DISK_BYTES as usize, 512);
         Pair { stage: Stage::new(POOL), server, ends: BTreeMap::new() }

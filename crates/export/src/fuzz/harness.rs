@@ -98,12 +98,17 @@ impl Harness {
         self.settle();
     }
 
-    /// A client connects.
+    /// A client connects to where the exports of the start are offered.
     pub fn connect(&mut self) -> ConnId {
+        self.connect_at(ListenerId(0))
+    }
+
+    /// A client connects to a listener.
+    pub fn connect_at(&mut self, listener: ListenerId) -> ConnId {
         let conn = ConnId::accepted(self.next_conn);
         self.next_conn += 1;
         self.clients.insert(conn, Client::default());
-        self.input(Input::Accepted { listener: ListenerId(0), conn, peer: None });
+        self.input(Input::Accepted { listener, conn, peer: None });
         conn
     }
 

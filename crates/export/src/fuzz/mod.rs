@@ -27,7 +27,7 @@ pub fn nbd(bytes: &[u8]) {
         description: "a disk".into(),
         device: "nvme0n1".into(),
     });
-    let config = NbdConfig { listen: Vec::new(), exports: exports.to_vec() };
+    let config = NbdConfig { listen: None, exports: exports.to_vec() };
     let mut harness = Harness::new(config, 64 << 10 << (memory % 10));
     harness.host.add_disk("nvme0n1", 2 << 20, if mode & 1 == 0 { 512 } else { 4096 });
     harness.host.room = usize::from(order % 7) + 1;

@@ -1,13 +1,12 @@
 //! One client: the stream in, back-pressure, ending.
 
-use super::exports::Catalog;
 use super::handshake::{Handshake, Outcome};
 use super::request::Header;
 use super::transfer::{Seat, Transfer, Wait};
 use super::waiting::Want;
 use super::{NbdEvent, NbdMail, NbdReply, RECEIVE_INTO_BYTES, wire};
 use anabranch_host::user::IoError;
-use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, Output};
+use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, ListenerId, Output};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -45,6 +44,8 @@ enum Next {
 
 pub(super) struct Connection {
     pub(super) conn: ConnId,
+    /// Where it came in: that decides what it may open.
+    listener: ListenerId,
     key: u32,
     peer: Option<SocketAddr>,
     life: Life,
@@ -76,9 +77,15 @@ enum Step {
 
 impl Connection {
     /// A client has connected: the greeting is ready to be sent.
-    pub(super) fn new(conn: ConnId, key: u32, peer: Option<SocketAddr>) -> Connection {
+    pub(super) fn new(
+        conn: ConnId,
+        listener: ListenerId,
+        key: u32,
+        peer: Option<SocketAddr>,
+    ) -> Connection {
         Connection {
             conn,
+            listener,
             key,
             peer,
             life: Life::Open,
@@ -222,7 +229,7 @@ impl Connection {
 
     fn negotiation(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>, out: &mut Outputs) -> Step {
         let Some(handshake) = &mut self.handshake else { return Step::NeedBytes };
-        let catalog = Catalog { exports: seat.exports, heads: seat.host.heads() };
+        let catalog = seat.catalog(self.listener);
         match handshake.received(bytes, &catalog) {
             // What was not taken waits until something was sent.
             Outcome::More if !bytes.is_empty() => Step::Blocked(Wait::Own),
@@ -488,7 +495,7 @@ impl Connection {
     /// The heads or exports have changed: follow the device, or end when it is no longer offered.
     pub(super) fn follow(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
         let Some(transfer) = &mut self.transfer else { return };
-        let catalog = Catalog { exports: seat.exports, heads: seat.host.heads() };
+        let catalog = seat.catalog(self.listener);
         let (old, new) = (transfer.device, catalog.named(&self.export));
         match new {
             Some(new) if new.head == old.head && new.block_bytes == old.block_bytes => {

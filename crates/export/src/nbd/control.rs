@@ -1,6 +1,7 @@
 //! The part of a server that lives on the control worker: listeners, and what is offered.
 
 use super::connection::Outputs;
+use super::exports::FIRST_LISTENER;
 use super::{Export, MAX_EXPORTS, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_proto::machine::{
     ConnId, Endpoint, ListenerId, Output, SocketOptions, SystemError, VerbId, WorkerId,
@@ -14,9 +15,10 @@ pub(super) struct Control {
     last_worker: u16,
     listeners: Vec<Listener>,
     next_listener: u32,
-    exports: Vec<Export>,
+    /// What is offered, and to the clients of which listener.
+    exports: Vec<(ListenerId, Export)>,
     epoch: u64,
-    /// Verbs that wait for data workers: offers by epoch, a drain.
+    /// Verbs that wait for data workers and listeners: offers by epoch, a drain.
     offers: Vec<Pending>,
     drain: Option<Pending>,
     draining: bool,
@@ -26,7 +28,6 @@ struct Listener {
     id: ListenerId,
     at: Endpoint,
     bound: bool,
-    verb: Option<VerbId>,
     /// Being given up, for the verb of this epoch.
     leaving: Option<u64>,
 }
@@ -34,18 +35,32 @@ struct Listener {
 struct Pending {
     verb: VerbId,
     epoch: u64,
-    /// Workers that have not answered, and listeners that have not ended.
+    /// Workers that have not answered, and listeners that have not begun or ended.
     missing: usize,
+    /// What is said then.
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Done,
+    Added { listener: ListenerId, at: Endpoint },
+    Failed(NbdError),
+}
+
+impl Outcome {
+    fn is_added_at(&self, id: ListenerId) -> bool {
+        matches!(self, Outcome::Added { listener, .. } if *listener == id)
+    }
 }
 
 impl Control {
-    pub(super) fn new(data_workers: u16, exports: Vec<Export>) -> Control {
+    pub(super) fn new(data_workers: u16, exports: &[(ListenerId, Export)]) -> Control {
         Control {
             data_workers,
             last_worker: 0,
             listeners: Vec::new(),
-            next_listener: 0,
-            exports,
+            next_listener: FIRST_LISTENER.0 + 1,
+            exports: exports.to_vec(),
             epoch: 0,
             offers: Vec::new(),
             drain: None,
@@ -53,22 +68,29 @@ impl Control {
         }
     }
 
-    pub(super) fn listen(&mut self, at: Endpoint, verb: Option<VerbId>, out: &mut Outputs) {
-        let id = ListenerId(self.next_listener);
-        self.next_listener += 1;
-        self.listeners.push(Listener { id, at: at.clone(), bound: false, verb, leaving: None });
+    pub(super) fn listen(&mut self, id: ListenerId, at: Endpoint, out: &mut Outputs) {
+        self.listeners.push(Listener { id, at: at.clone(), bound: false, leaving: None });
         let options = SocketOptions::default();
         out.push_back(Output::Listen { listener: id, at, options });
     }
 
-    pub(super) fn listening(&mut self, id: ListenerId, at: Endpoint, out: &mut Outputs) {
+    pub(super) fn listening(&mut self, id: ListenerId, real: Endpoint, out: &mut Outputs) {
         let Some(listener) = self.listeners.iter_mut().find(|it| it.id == id) else { return };
         listener.bound = true;
-        listener.at = at.clone();
-        if let Some(verb) = listener.verb.take() {
-            out.push_back(Output::Reply { id: verb, reply: NbdReply::Listening(at.clone()) });
+        listener.at = real.clone();
+        let mut waiting = Vec::new();
+        for pending in &mut self.offers {
+            if let Outcome::Added { listener, at } = &mut pending.outcome
+                && *listener == id
+            {
+                *at = real.clone();
+                waiting.push(pending.epoch);
+            }
         }
-        out.push_back(Output::Event(NbdEvent::Listening(at)));
+        for epoch in waiting {
+            self.heard(epoch, out);
+        }
+        out.push_back(Output::Event(NbdEvent::Listening(real)));
     }
 
     pub(super) fn unlistened(
@@ -83,9 +105,13 @@ impl Control {
             self.heard(epoch, out);
         }
         let Some(error) = error else { return };
-        if let Some(verb) = listener.verb {
-            let error = NbdError::Listen(listener.at.clone(), error);
-            out.push_back(Output::Reply { id: verb, reply: NbdReply::Error(error) });
+        // Nobody can use what was offered there: as if it had never been asked for.
+        let failed = NbdError::Listen(listener.at.clone(), error);
+        self.exports.retain(|(at, _)| *at != id);
+        for pending in
+            self.offers.extract_if(.., |it| it.outcome.is_added_at(id)).collect::<Vec<_>>()
+        {
+            self.offer(pending.verb, Outcome::Failed(failed.clone()), out);
         }
         out.push_back(Output::Event(NbdEvent::ListenFailed(listener.at, error)));
     }
@@ -102,29 +128,29 @@ impl Control {
             NbdVerb::List => {
                 let bound = self.listeners.iter().filter(|it| it.bound && it.leaving.is_none());
                 let listening = bound.map(|it| it.at.clone()).collect();
-                let reply = NbdReply::Exports { exports: self.exports.clone(), listening };
+                let at = |id: ListenerId| self.listeners.iter().find(|it| it.id == id);
+                let exports = self.exports.iter().filter_map(|(listener, export)| {
+                    Some((export.clone(), at(*listener)?.at.clone()))
+                });
+                let reply = NbdReply::Exports { exports: exports.collect(), listening };
                 out.push_back(Output::Reply { id, reply });
                 return;
             }
             _ if self.draining => NbdError::Draining,
-            NbdVerb::Add(export) => match self.may_add(&export) {
-                Ok(()) => {
-                    self.exports.push(export);
-                    return self.offer(id, out);
-                }
+            NbdVerb::Add { export, at } => match self.may_add(&export) {
+                Ok(()) => return self.add(id, export, at, out),
                 Err(error) => error,
             },
             NbdVerb::Remove(name) => {
-                match self.exports.iter().position(|export| export.name == name) {
+                match self.exports.iter().position(|(_, export)| export.name == name) {
                     Some(index) => {
-                        self.exports.remove(index);
-                        self.offer(id, out);
-                        return self.leave_when_empty(out);
+                        let (listener, _) = self.exports.remove(index);
+                        self.offer(id, Outcome::Done, out);
+                        return self.leave_when_empty(listener, out);
                     }
                     None => NbdError::Unknown(name),
                 }
             }
-            NbdVerb::Listen(at) => return self.listen(at, Some(id), out),
             NbdVerb::Drain => return self.start_drain(id, out),
         };
         out.push_back(Output::Reply { id, reply: NbdReply::Error(error) });
@@ -132,7 +158,7 @@ impl Control {
 
     fn may_add(&self, export: &Export) -> Result<(), NbdError> {
         export.check()?;
-        if self.exports.iter().any(|other| other.name == export.name) {
+        if self.exports.iter().any(|(_, other)| other.name == export.name) {
             return Err(NbdError::Exists(export.name.clone()));
         }
         if self.exports.len() >= MAX_EXPORTS {
@@ -141,8 +167,27 @@ impl Control {
         Ok(())
     }
 
+    /// Offers an export to the clients of one address. The workers hear of it before any client
+    /// that comes there is handed to them.
+    fn add(&mut self, verb: VerbId, export: Export, at: Endpoint, out: &mut Outputs) {
+        // Port 0 is another port each time.
+        let shared = !matches!(at, Endpoint::Tcp(address) if address.port() == 0);
+        let mut known = self.listeners.iter().filter(|it| it.at == at && it.leaving.is_none());
+        let known = known.next().filter(|_| shared).map(|it| (it.id, it.bound));
+        let (listener, bound) = known.unwrap_or((ListenerId(self.next_listener), false));
+        self.exports.push((listener, export));
+        self.offer(verb, Outcome::Added { listener, at: at.clone() }, out);
+        if !bound && let Some(pending) = self.offers.last_mut() {
+            pending.missing += 1;
+        }
+        if known.is_none() {
+            self.next_listener += 1;
+            self.listen(listener, at, out);
+        }
+    }
+
     /// Tells every data worker what is offered now; the verb is answered when all have heard.
-    fn offer(&mut self, verb: VerbId, out: &mut Outputs) {
+    fn offer(&mut self, verb: VerbId, outcome: Outcome, out: &mut Outputs) {
         self.epoch += 1;
         let exports = Arc::new(self.exports.clone());
         for worker in 1..=self.data_workers {
@@ -150,19 +195,20 @@ impl Control {
             out.push_back(Output::Mail { to: WorkerId(worker), mail });
         }
         let missing = self.data_workers.into();
-        self.offers.push(Pending { verb, epoch: self.epoch, missing });
+        self.offers.push(Pending { verb, epoch: self.epoch, missing, outcome });
     }
 
-    /// With the last export everybody who listens for clients goes, too; the verb that removed it
-    /// is answered when their addresses are free.
-    fn leave_when_empty(&mut self, out: &mut Outputs) {
-        let Some(pending) = self.offers.last_mut().filter(|_| self.exports.is_empty()) else {
+    /// With the last export of an address listening there ends, too; the verb that removed it is
+    /// answered when the address is free.
+    fn leave_when_empty(&mut self, id: ListenerId, out: &mut Outputs) {
+        if self.exports.iter().any(|(listener, _)| *listener == id) {
             return;
-        };
-        for listener in self.listeners.iter_mut().filter(|it| it.bound && it.leaving.is_none()) {
+        }
+        let leaving = self.listeners.iter_mut().find(|it| it.id == id && it.leaving.is_none());
+        if let (Some(listener), Some(pending)) = (leaving, self.offers.last_mut()) {
             listener.leaving = Some(pending.epoch);
             pending.missing += 1;
-            out.push_back(Output::Unlisten { listener: listener.id });
+            out.push_back(Output::Unlisten { listener: id });
         }
     }
 
@@ -172,8 +218,13 @@ impl Control {
         let pending = &mut self.offers[index];
         pending.missing = pending.missing.saturating_sub(1);
         if pending.missing == 0 {
-            let id = self.offers.remove(index).verb;
-            out.push_back(Output::Reply { id, reply: NbdReply::Done });
+            let Pending { verb: id, outcome, .. } = self.offers.remove(index);
+            let reply = match outcome {
+                Outcome::Done => NbdReply::Done,
+                Outcome::Added { at, .. } => NbdReply::Listening(at),
+                Outcome::Failed(error) => NbdReply::Error(error),
+            };
+            out.push_back(Output::Reply { id, reply });
         }
     }
 
@@ -185,7 +236,8 @@ impl Control {
         for worker in 1..=self.data_workers {
             out.push_back(Output::Mail { to: WorkerId(worker), mail: NbdMail::Drain });
         }
-        self.drain = Some(Pending { verb, epoch: 0, missing: self.data_workers.into() });
+        let missing = self.data_workers.into();
+        self.drain = Some(Pending { verb, epoch: 0, missing, outcome: Outcome::Done });
     }
 
     pub(super) fn mail(&mut self, mail: &NbdMail, out: &mut Outputs) {

@@ -3,7 +3,7 @@
 use super::wire::export_flag;
 use super::{MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
 use anabranch_host::topology::{HeadId, HeadView};
-use anabranch_proto::machine::{Endpoint, SystemError, WorkerId};
+use anabranch_proto::machine::{Endpoint, ListenerId, SystemError, WorkerId};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// What clients ask for. Empty: the one who asks for no name in particular. A client that asks
-    /// for no name also gets the only export, when there is just one.
+    /// for no name also gets the only export of the address that it came to, when there is just
+    /// one.
     pub name: String,
     /// A sentence for humans; may be empty.
     pub description: String,
@@ -42,24 +43,33 @@ impl Export {
 /// How a server starts. Every worker's instance gets the same.
 #[derive(Clone, Debug, Default)]
 pub struct NbdConfig {
-    /// Where to listen from the start.
-    pub listen: Vec<Endpoint>,
-    /// What is offered from the start.
+    /// Where to listen from the start: the first listener.
+    pub listen: Option<Endpoint>,
+    /// What is offered there from the start.
     pub exports: Vec<Export>,
 }
+
+/// The listener that [`NbdConfig`] asks for.
+pub(super) const FIRST_LISTENER: ListenerId = ListenerId(0);
 
 /// A control request, for the instance on the control worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdVerb {
-    /// Offer a head. Answered `Done` when every worker offers it.
-    Add(Export),
+    /// Offer a head at an address and at no other; several exports may share one. Answered
+    /// `Listening` when every worker offers it there. When the address can not be had nothing is
+    /// offered.
+    Add {
+        /// What.
+        export: Export,
+        /// Where.
+        at: Endpoint,
+    },
     /// Withdraw an export by name. Its clients' requests are finished, then they are disconnected.
-    /// Answered `Done` when every worker has withdrawn it. With the last export listening ends.
+    /// Answered `Done` when every worker has withdrawn it. With the last export of an address
+    /// listening there ends.
     Remove(String),
     /// What is offered, and where.
     List,
-    /// Listen there too. Answered `Listening`.
-    Listen(Endpoint),
     /// Stop listening, finish what clients have asked for, disconnect them. Answered `Done` when no
     /// client is left.
     Drain,
@@ -72,12 +82,12 @@ pub enum NbdReply {
     Done,
     /// To `List`.
     Exports {
-        /// What is offered, in order of addition.
-        exports: Vec<Export>,
-        /// Where, with real port numbers.
+        /// What is offered, in order of addition, and the address of each.
+        exports: Vec<(Export, Endpoint)>,
+        /// Where we listen, with real port numbers.
         listening: Vec<Endpoint>,
     },
-    /// Listening here; port 0 is resolved.
+    /// Offered here; port 0 is resolved.
     Listening(Endpoint),
     /// Not carried out.
     Error(NbdError),
@@ -140,8 +150,8 @@ pub enum NbdMail {
     Offer {
         /// Grows with each change.
         epoch: u64,
-        /// All exports.
-        exports: Arc<Vec<Export>>,
+        /// All exports, each with the listener whose clients may have it.
+        exports: Arc<Vec<(ListenerId, Export)>>,
     },
     /// Data worker to control: done.
     Offered {
@@ -278,30 +288,41 @@ impl Device {
     }
 }
 
-/// What clients can open at this moment: the exports, seen over the heads that exist.
+/// What the clients of one listener can open at this moment: its exports, seen over the heads that
+/// exist. An address may be open to more people than another, so what is offered at the one is
+/// unknown at the other.
 pub(super) struct Catalog<'a> {
-    pub(super) exports: &'a [Export],
+    pub(super) listener: ListenerId,
+    /// Of all listeners.
+    pub(super) exports: &'a [(ListenerId, Export)],
     pub(super) heads: &'a [Arc<HeadView>],
 }
 
 impl<'a> Catalog<'a> {
     /// The export a client means, if its device exists.
     pub(super) fn find(&self, name: &str) -> Option<(&'a Export, Device)> {
-        let export = match self.exports {
-            [only] if name.is_empty() => only,
-            exports => exports.iter().find(|export| export.name == name)?,
+        let mut all = self.here();
+        let export = match (all.next(), all.next()) {
+            (Some(only), None) if name.is_empty() => only,
+            _ => self.here().find(|export| export.name == name)?,
         };
         Some((export, self.device(export)?))
     }
 
     /// The device of the export of exactly this name.
     pub(super) fn named(&self, name: &str) -> Option<Device> {
-        self.device(self.exports.iter().find(|export| export.name == name)?)
+        self.device(self.here().find(|export| export.name == name)?)
     }
 
     /// The exports whose devices exist.
     pub(super) fn present(&self) -> impl Iterator<Item = &'a Export> + '_ {
-        self.exports.iter().filter(|export| self.device(export).is_some())
+        self.here().filter(|export| self.device(export).is_some())
+    }
+
+    fn here(&self) -> impl Iterator<Item = &'a Export> + use<'a> {
+        let here = self.listener;
+        let exports = self.exports.iter().filter(move |(listener, _)| *listener == here);
+        exports.map(|(_, export)| export)
     }
 
     fn device(&self, export: &Export) -> Option<Device> {

@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, Life, Out, Outputs};
 use super::control::Control;
+use super::exports::FIRST_LISTENER;
 use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
 use super::{
@@ -21,7 +22,7 @@ pub struct Nbd {
     config: NbdConfig,
     /// On the control worker, after the start.
     control: Option<Control>,
-    exports: Arc<Vec<Export>>,
+    exports: Arc<Vec<(ListenerId, Export)>>,
     outputs: Outputs,
     /// Clients by key. A key is used again only when nothing of its client is left.
     connections: Vec<Entry>,
@@ -63,7 +64,8 @@ impl Nbd {
     /// worker it is on it learns with the first input.
     #[must_use]
     pub fn new(config: NbdConfig) -> Nbd {
-        let exports = Arc::new(config.exports.clone());
+        let first = config.exports.iter().map(|export| (FIRST_LISTENER, export.clone()));
+        let exports = Arc::new(first.collect());
         Nbd {
             config,
             control: None,
@@ -99,9 +101,9 @@ impl Nbd {
             return;
         }
         let data_workers = host.workers().saturating_sub(1).max(1);
-        let mut control = Control::new(data_workers, self.config.exports.clone());
-        for at in self.config.listen.drain(..) {
-            control.listen(at, None, &mut self.outputs);
+        let mut control = Control::new(data_workers, &self.exports);
+        if let Some(at) = self.config.listen.take() {
+            control.listen(FIRST_LISTENER, at, &mut self.outputs);
         }
         self.control = Some(control);
     }
@@ -133,7 +135,7 @@ impl Nbd {
         });
         let entry = &mut self.connections[key as usize];
         entry.serial = entry.serial.wrapping_add(1);
-        entry.connection = Some(Box::new(Connection::new(conn, key, peer)));
+        entry.connection = Some(Box::new(Connection::new(conn, listener, key, peer)));
         let deadline = Deadline { at: now.after(HANDSHAKE_TIMEOUT), key, serial: entry.serial };
         self.handshakes.push_back(deadline);
         self.keys.insert(conn, key);

@@ -8,6 +8,10 @@
 //! control worker listens and hands each connection to a data worker in turn, so that the
 //! connections of one client (`CAN_MULTI_CONN`) spread over all workers.
 //!
+//! Each export has one address, which others may share. Who may reach which address is the
+//! administrator's decision (a socket's mode, a firewall), so the clients of an address see, list
+//! and open its exports only.
+//!
 //! | file | what |
 //! | --- | --- |
 //! | `wire` | the numbers of the protocol |

@@ -6,13 +6,13 @@
 //! and returns it when it is written.
 
 use super::errno::Fault;
-use super::exports::{Device, Export};
+use super::exports::{Catalog, Device, Export};
 use super::reply::{self, Part, Queue, Reply};
 use super::request::{Header, Op};
 use super::slab::Slab;
 use super::{MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW};
 use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
-use anabranch_proto::machine::{BufRef, Buffers, Gather, Time};
+use anabranch_proto::machine::{BufRef, Buffers, Gather, ListenerId, Time};
 use std::collections::VecDeque;
 
 /// What a connection works with while it is called.
@@ -20,8 +20,15 @@ pub(super) struct Seat<'a> {
     pub(super) now: Time,
     pub(super) host: &'a mut dyn Submit,
     pub(super) bufs: &'a mut dyn Buffers,
-    /// What is offered.
-    pub(super) exports: &'a [Export],
+    /// What is offered, and to the clients of which listener.
+    pub(super) exports: &'a [(ListenerId, Export)],
+}
+
+impl Seat<'_> {
+    /// What the clients of a listener can open.
+    pub(super) fn catalog(&self, listener: ListenerId) -> Catalog<'_> {
+        Catalog { listener, exports: self.exports, heads: self.host.heads() }
+    }
 }
 
 /// Why something can not go on right now.

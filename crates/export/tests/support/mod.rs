@@ -24,7 +24,7 @@ pub fn large_server() -> Harness {
 }
 
 fn server_of(disk_bytes: u64) -> Harness {
-    let config = NbdConfig { listen: Vec::new(), exports: vec![export("disk", "nvme0n1")] };
+    let config = NbdConfig { listen: None, exports: vec![export("disk", "nvme0n1")] };
     let mut harness = Harness::new(config, 256 << 20);
     harness.host.add_disk("nvme0n1", disk_bytes as usize, 512);
     harness
