@@ -189,7 +189,7 @@ fn a_prediction_is_told_in_words() {
     }];
     let printed = explain::text(&view, 10);
     for words in [
-        "finish-time: the first choice had a standing queue, this one room",
+        "finish-time: the first choice was busy, this one adds more",
         "finish-time: expected to be done there first\n",
         "> nvme0c0n1  optimized, 40 KiB to carry, 95.0 us without a queue, done in 640.0 us, \
          rate 231.3 MiB/s\n",
@@ -210,6 +210,7 @@ fn what_finish_time_believes_stands_in_tables() {
         in_flight_bytes: 24 << 10,
         finish_ns: 640_120,
         standing_ns: 97_000,
+        elasticity_percent: Some(83),
         silent_ns: 0,
         probes: 0,
         probe_bytes: 0,
@@ -224,10 +225,10 @@ fn what_finish_time_believes_stands_in_tables() {
     let mut view = device(vec![near, far]);
     view.iopolicy = "finish-time".into();
     let tables = "
-Path       Rate          In flight  4 KiB read takes  Standing queue  Silent for  Probes
----------  ------------  ---------  ----------------  --------------  ----------  ----------
-nvme0c0n1   231.3 MiB/s  24 KiB     640.1 us          97.0 us         -           0, 0 B
-nvme0c1n1  not measured     0 B            -                -         -           12, 48 KiB
+Path       Rate          In flight  4 KiB read  Standing queue  Elasticity  Silent for  Probes
+---------  ------------  ---------  ----------  --------------  ----------  ----------  ----------
+nvme0c0n1   231.3 MiB/s  24 KiB     640.1 us    97.0 us         83 %        -           0, 0 B
+nvme0c1n1  not measured     0 B           -           -            -        -           12, 48 KiB
 
 Path       Op     Latency without a queue, by size
 ---------  -----  --------------------------------

@@ -85,6 +85,9 @@ pub struct Estimates {
     pub finish_ns: u64,
     /// How long the work takes that was always in flight of late.
     pub standing_ns: u64,
+    /// By how many per cent latencies grow with 100 % more in flight, 0 to 100; null: not known.
+    #[serde(default)]
+    pub elasticity_percent: Option<u8>,
     /// For how long it has not answered although it should have.
     pub silent_ns: u64,
     /// Reads that were sent to look at it.
@@ -116,6 +119,7 @@ impl Estimates {
             in_flight_bytes: from.in_flight_bytes,
             finish_ns: if from.measured { from.finish_ns } else { 0 },
             standing_ns: from.standing_ns,
+            elasticity_percent: from.elasticity_percent,
             silent_ns: from.silent_ns,
             probes: from.probes,
             probe_bytes: from.probe_bytes,

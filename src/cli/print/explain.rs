@@ -155,13 +155,22 @@ fn estimates(view: &ExplainView) -> String {
             size_text(of.in_flight_bytes),
             time(of.finish_ns),
             time(of.standing_ns),
+            of.elasticity_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
             time(of.silent_ns),
             format!("{}, {}", of.probes, size_text(of.probe_bytes)),
         ]
     });
-    let head =
-        ["Path", "Rate", "In flight", "4 KiB read takes", "Standing queue", "Silent for", "Probes"];
-    let rows = rightwards(&[1, 2, 3, 4, 5], rows.collect());
+    let head = [
+        "Path",
+        "Rate",
+        "In flight",
+        "4 KiB read",
+        "Standing queue",
+        "Elasticity",
+        "Silent for",
+        "Probes",
+    ];
+    let rows = rightwards(&[1, 2, 3, 4, 5, 6], rows.collect());
     let mut text = columns(&head, &rows);
     let mut rows = Vec::new();
     for (path, of) in known() {
@@ -294,7 +303,7 @@ fn because(reason: &str) -> (&'static str, &str) {
         Reason::SameNode => ("io-affinity", "a path of the worker's node"),
         Reason::OtherWorker => ("io-affinity", "a path of another node's workers"),
         Reason::EarliestFinish => ("finish-time", "expected to be done there first"),
-        Reason::Spill => ("finish-time", "the first choice had a standing queue, this one room"),
+        Reason::Spill => ("finish-time", "the first choice was busy, this one adds more"),
         Reason::WriteProbe => ("finish-time", "a probe was answered, now a write was tried"),
         Reason::NoOptimized => ("", "no optimized path was usable"),
         Reason::Retry => ("", "tried again on the path where it had failed"),

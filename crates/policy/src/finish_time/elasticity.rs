@@ -16,10 +16,10 @@ pub(super) const INELASTIC: u64 = 256;
 /// How the wait of commands hangs together with the work that they found in flight: means, variance
 /// and covariance, each of the last hundred commands or so.
 ///
-/// Delivered is *work / latency*. When one per cent more work makes the latency *e* per cent longer,
-/// it delivers *(1 - e)* per cent more: *e* is 0 on a cable, 1 behind a queue that never ends, and
-/// what scatters latencies for other reasons (the device, other sizes) does not hang together with
-/// the work and leaves it alone.
+/// Delivered is *work / latency*. When one per cent more work makes the latency *e* per cent
+/// longer, it delivers *(1 - e)* per cent more: *e* is 0 on a cable, 1 behind a queue that never
+/// ends, and what scatters latencies for other reasons (the device, other sizes) does not hang
+/// together with the work and leaves it alone.
 #[derive(Debug, Default)]
 pub(super) struct Elasticity {
     work: AtomicI64,

@@ -46,9 +46,9 @@
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates
 //!    do) are equal: then the path on which this worker has fewer commands, then turn by turn.
-//! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to the
-//!    earliest of the other paths that has room and takes less than 16 times as long. Busy: every
-//!    command of late has waited there for more than half of its mean base latency, and its
+//! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
+//!    the earliest of the other paths that has room and takes less than 16 times as long. Busy:
+//!    every command of late has waited there for more than half of its mean base latency, and its
 //!    elasticity is not known or a half at least; or commands wait there for a quarter of the mean
 //!    base latency on average, the elasticity is a quarter at least, and the command adds a fourth
 //!    more on the other path (more than 7/8 are not believed). A path has room when no more than

@@ -1,8 +1,9 @@
 //! What the policy believes, to be shown.
 
+use super::elasticity::INELASTIC;
 use super::select::{Incoming, finish_ns, silence_ns};
 use super::spill::standing_ns;
-use super::unit::{RATE_SHIFT, UNIT_BYTES};
+use super::unit::{RATE_SHIFT, UNIT_BYTES, units};
 use crate::{Load, OpClass, SizeClass};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -25,6 +26,9 @@ pub struct FinishTimeReport {
     pub finish_ns: u64,
     /// The least that a command of late waited beyond its base latency, ns.
     pub standing_ns: u64,
+    /// By how many per cent latencies grow when one hundred per cent more is in flight, 0 to 100;
+    /// none while about the same is always in flight.
+    pub elasticity_percent: Option<u8>,
     /// For how long the path has not answered although it should have, ns; 0: it answers.
     pub silent_ns: u64,
     /// Probes that were sent.
@@ -39,6 +43,8 @@ pub struct FinishTimeReport {
 pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
     let forecast = load.shared.forecast();
     let prediction = predict(load, OpClass::Read, SMALL_BYTES, now_ns);
+    let small = u64::from(units(SMALL_BYTES));
+    let elasticity = forecast.elasticity.of(small, forecast.base.get());
     let base = |op| {
         let mut row = [0; SizeClass::COUNT];
         for class in SizeClass::all() {
@@ -53,6 +59,8 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
         standing_ns: standing_ns(forecast),
+        // At most 100.
+        elasticity_percent: elasticity.map(|of| (of * 100 / INELASTIC) as u8),
         silent_ns: if load.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },
         probes: forecast.probes.load(Relaxed),
         probe_bytes: forecast.probe_bytes.load(Relaxed),
