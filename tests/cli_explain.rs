@@ -228,7 +228,7 @@ fn what_finish_time_believes_stands_in_tables() {
 Path       Rate          In flight  4 KiB read  Standing queue  Elasticity  Silent for  Probes
 ---------  ------------  ---------  ----------  --------------  ----------  ----------  ----------
 nvme0c0n1   231.3 MiB/s  24 KiB     640.1 us    97.0 us         83 %        -           0, 0 B
-nvme0c1n1  not measured     0 B           -           -            -        -           12, 48 KiB
+nvme0c1n1  not measured     0 B            -          -            -        -           12, 48 KiB
 
 Path       Op     Latency without a queue, by size
 ---------  -----  --------------------------------
