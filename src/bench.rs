@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use plan::Plan;
 use report::{BenchReport, Figures, Run};
 use stand::Stand;
+use std::io::Write;
 
 /// Runs it.
 ///
@@ -32,7 +33,9 @@ pub fn run(global: &Global, bench: &Bench) -> Result<(), Failure> {
         };
         runs.push(Run { load: figures, bare, detail: load });
         if !global.json() {
-            eprintln!("run {} of {}: {}", number + 1, bench.runs, runs[runs.len() - 1].line());
+            let line = runs[runs.len() - 1].line();
+            // Whether anybody reads it does not matter.
+            let _ = writeln!(std::io::stderr(), "run {} of {}: {line}", number + 1, bench.runs);
         }
     }
     let report = BenchReport::new(stand.transport(), plan.words(stand.device()), runs);

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
 use anabranch_rt::signal::Termination;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Size of the embedded target's device.
@@ -26,7 +27,7 @@ const HEAD: &str = "nvme0n1";
 /// Where the load runs.
 pub(super) enum Stand {
     /// On a host that runs already. A signal that is to end us ends the load there first.
-    Running { client: Client, device: String, termination: Termination },
+    Running { socket: Option<PathBuf>, device: String, termination: Termination },
     /// On a host of our own, and an embedded target unless addresses were given.
     Own { host: Box<Host>, target: Option<Box<RunningTarget>>, connections: usize },
     /// On an export of an NBD server.
@@ -45,10 +46,10 @@ impl Stand {
                     "a device of the running host and -a do not go together: give one of them",
                 ));
             }
-            let client = Client::connect(Role::Host, global.socket.as_deref())?;
             let termination = Termination::install()
                 .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
-            return Ok(Stand::Running { client, device: device.clone(), termination });
+            let socket = global.socket.clone();
+            return Ok(Stand::Running { socket, device: device.clone(), termination });
         }
         if let Some(uri) = &bench.nbd {
             return Ok(Stand::Nbd(Box::new(NbdStand::set_up(uri, bench, plan)?)));
@@ -104,10 +105,15 @@ impl Stand {
     /// One run; its report.
     pub(super) fn run(&self, job: JobSpec, runtime: Duration) -> Result<Value, Failure> {
         match self {
-            Stand::Running { client, termination, .. } => {
-                client.call("bench_start", serde_json::to_value(&job).map_err(wrong)?)?;
+            Stand::Running { socket, termination, .. } => {
+                let job = serde_json::to_value(&job).map_err(wrong)?;
+                // A connection for each: the host ends those that are silent for a while.
+                let call = |method, params| {
+                    Client::connect(Role::Host, socket.as_deref())?.call(method, params)
+                };
+                call("bench_start", job)?;
                 let ended = termination.wait_for(runtime);
-                let report = client.call("bench_stop", json!({}))?;
+                let report = call("bench_stop", json!({}))?;
                 match ended {
                     Ok(false) => Ok(report),
                     Ok(true) => Err(Failure::failed("ended by a signal; the load was stopped")),

@@ -15,6 +15,7 @@ use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::io::Write;
 
 fn client(global: &Global) -> Result<Client, Failure> {
     Client::connect(Role::Host, global.socket.as_deref())
@@ -61,6 +62,11 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     )
 }
 
+/// What goes on beside the result; whether anybody reads it does not matter.
+fn note(what: &str) {
+    let _ = writeln!(std::io::stderr(), "anabranch: {what}");
+}
+
 /// `connect-all`.
 pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
     let client = client(global)?;
@@ -73,7 +79,7 @@ pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failu
         }
         let place = format!("{} at {}:{}", record.subnqn, record.traddr, record.trsvcid);
         if record.trtype != "tcp" {
-            eprintln!("anabranch: {place} is skipped: only tcp is supported");
+            note(&format!("{place} is skipped: only tcp is supported"));
             continue;
         }
         let mut path = all.path.clone();
@@ -87,7 +93,7 @@ pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failu
             }
             // It is asked for again and again, as by nvme-cli's boot scripts.
             Ok(Err(error)) if error.code == RpcError::CONNECTED => {
-                eprintln!("anabranch: {}", error.message);
+                note(&error.message);
             }
             Ok(Err(error)) => failures.push(format!("{place}: {}", error.message)),
             Err(failure) => failures.push(format!("{place}: {failure}")),

@@ -17,8 +17,13 @@ pub struct WriteMarks {
 impl WriteMarks {
     /// Of a path that joins: the first flush goes there. Before that we may have written through
     /// the same controller, as a path that has left since, or in an earlier life.
-    pub(crate) fn new() -> WriteMarks {
-        WriteMarks { acknowledged: AtomicU64::new(1), flushed: AtomicU64::new(0) }
+    ///
+    /// The marks begin at `joined_ns`, when it joined: the answer to a flush that was meant for the
+    /// path before it may come, or go through, here, and its mark is to change nothing. Nobody
+    /// writes more than once per nanosecond, so that mark is lower.
+    pub(crate) fn new(joined_ns: u64) -> WriteMarks {
+        let flushed = AtomicU64::new(joined_ns);
+        WriteMarks { acknowledged: AtomicU64::new(joined_ns.saturating_add(1)), flushed }
     }
 
     /// A write through this path was acknowledged and may sit in a volatile cache.
@@ -46,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_flush_covers_only_what_was_acknowledged_before_it_started() {
-        let marks = WriteMarks::new();
+        let marks = WriteMarks::new(0);
         marks.flushed(marks.pending().expect("what was before"));
         assert_eq!(marks.pending(), None);
         marks.acknowledge();
@@ -56,5 +61,20 @@ mod tests {
         assert!(marks.pending().is_some(), "the second write came after the flush had started");
         marks.flushed(marks.pending().unwrap());
         assert_eq!(marks.pending(), None);
+    }
+
+    #[test]
+    fn the_mark_of_a_path_that_has_left_covers_nothing_of_the_next() {
+        let former = WriteMarks::new(1_000);
+        (0..5_000).for_each(|_| former.acknowledge());
+        let late = former.pending().expect("much is pending");
+        // A millisecond later it is back.
+        let marks = WriteMarks::new(1_001_000);
+        marks.flushed(late);
+        assert!(marks.pending().is_some(), "its first flush");
+        marks.flushed(marks.pending().unwrap());
+        marks.acknowledge();
+        marks.flushed(late);
+        assert!(marks.pending().is_some(), "a write of its own");
     }
 }

@@ -25,8 +25,9 @@ fn finish_time_holds_more_rows_than_any_other_policy() {
         for (policy, outcome) in all.policies.iter().zip(&row.outcomes) {
             let name = (&row.scenario, policy);
             assert!(outcome.requests > 0, "{name:?}: nothing was done");
-            // Draws differ a little from their means, and requests of the ramp end in the window.
-            let most = row.limit_bytes_s / 100 * 125;
+            // Draws differ a little from their means, requests of the ramp end in the window, and
+            // what a few open requests reach is estimated from the mean of their sizes.
+            let most = row.limit_bytes_s / 100 * 150;
             assert!(outcome.bytes_s <= most, "{name:?}: {} of {most}", outcome.bytes_s);
         }
         assert_eq!(row.throughput_ppm(row.best()), 1_000_000);

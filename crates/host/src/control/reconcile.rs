@@ -219,7 +219,7 @@ impl Control {
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
             load,
-            writes: Arc::new(WriteMarks::new()),
+            writes: Arc::new(WriteMarks::new(self.env.now.ns())),
             shown: None,
             io_affinity: None,
             failovers_base: 0,

@@ -66,7 +66,7 @@ fn topology() -> Arc<Topology> {
         distance: vec![LOCAL_DISTANCE; 2],
         affinity: Vec::new(),
         load: Arc::new(PathLoad::new(2, 1)),
-        writes: Arc::new(WriteMarks::new()),
+        writes: Arc::new(WriteMarks::new(0)),
     };
     let head = HeadView {
         id: HeadId(0),
