@@ -23,6 +23,8 @@ pub(super) enum Notice {
     Scanned,
     /// An ANA log was processed.
     AnaRead,
+    /// It was live and is so no more; it may come back.
+    Lost,
     /// It is being removed: what do the shards have in flight on it?
     Draining,
     /// The controller is gone; nothing of it is left outside.

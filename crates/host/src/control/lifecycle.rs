@@ -147,6 +147,7 @@ impl Controller {
         }
         let reachable = self.max_attempts().is_none_or(|limit| self.attempts < limit);
         self.set_state(env, ControllerState::Resetting, Some(&why));
+        env.notice(self, Notice::Lost);
         self.last_error = Some(why);
         self.answer_connect(env);
         self.stop(env, if reachable { Then::Retry(delay) } else { Then::Remove });

@@ -152,6 +152,7 @@ impl Control {
             Notice::Identified => self.admit(id, bufs),
             Notice::Scanned => self.scanned(id, bufs),
             Notice::AnaRead => self.check_groups(id, false, bufs),
+            Notice::Lost => self.witness_lost(id),
             Notice::Draining => self.ask_in_flight(id),
             Notice::Gone => self.gone(id),
         }

@@ -15,7 +15,8 @@
 //! * Another block size refuses the path; another capacity takes it out until the sizes agree
 //!   (M20). The device takes a new size when a path that agreed with it reports one; it shrinks
 //!   only when no live path says otherwise any more: one controller that is mistaken must not cost
-//!   users the rest of their device.
+//!   users the rest of their device. When no live path upholds the size, the largest that one of
+//!   them says holds, so that none stands idle, until a path that was lost is back with the former.
 
 use super::Control;
 use super::controller::Controller;
@@ -52,6 +53,13 @@ impl Control {
         self.rescan.extend(rescan);
         self.drop_heads(index);
         self.join_all(index);
+    }
+
+    /// A controller was lost, and with it a witness for the sizes of its heads.
+    pub(super) fn witness_lost(&mut self, id: ControllerId) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        let rescan = resize(&mut self.env, &mut self.subsystems[index], &self.controllers);
+        self.rescan.extend(rescan);
     }
 
     fn join_all(&mut self, index: usize) {
@@ -109,6 +117,7 @@ impl Control {
             ids: namespace.ids,
             shared: namespace.shared,
             blocks: namespace.blocks,
+            blocks_before_loss: None,
             block_bytes: namespace.block_bytes,
             paths: Vec::new(),
             visible: false,
@@ -312,11 +321,8 @@ fn resize(
         let mut blocks = head.blocks;
         let mut changed = Vec::new();
         let mut doubted = false;
-        let upheld = head.paths.iter().any(|path| {
-            let controller = controllers.get(&path.controller);
-            let live = controller.filter(|it| it.is_live() && it.is_verified());
-            live.is_some_and(|it| it.scan.blocks_of(head.nsid) == Some(head.blocks))
-        });
+        let upheld = witnesses(head, controllers)
+            .any(|(it, _)| it.scan.blocks_of(head.nsid) == Some(head.blocks));
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
             let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
@@ -333,10 +339,7 @@ fn resize(
             path.blocks = found;
             changed.push(path.controller);
         }
-        if !head.paths.is_empty() && head.paths.iter().all(|path| path.blocks != blocks) {
-            blocks = head.paths[0].blocks;
-        }
-        head.blocks = blocks;
+        settle_size(head, controllers, blocks);
         if head.bytes() != before {
             env.event(HostEvent::HeadResized {
                 head: format!("nvme{instance}n{}", head.instance),
@@ -352,4 +355,37 @@ fn resize(
     rescan.sort_unstable();
     rescan.dedup();
     rescan
+}
+
+/// The live paths whose size has been read since their controller came up.
+fn witnesses<'a>(
+    head: &'a Head,
+    controllers: &'a Controllers,
+) -> impl Iterator<Item = (&'a Controller, &'a Path)> {
+    head.paths.iter().filter_map(|path| {
+        let controller = controllers.get(&path.controller)?;
+        (controller.is_live() && controller.is_verified()).then_some((controller, path))
+    })
+}
+
+/// Gives a head the size that its paths report, or another one when no live path upholds that.
+fn settle_size(head: &mut Head, controllers: &Controllers, reported: u64) {
+    let said = |blocks: u64| head.paths.iter().any(|path| path.blocks == blocks);
+    let upheld = |blocks: u64| witnesses(head, controllers).any(|(_, path)| path.blocks == blocks);
+    // A new size, or nobody left who might come back with the former one: that is history.
+    let unchanged = reported == head.blocks;
+    let before_loss = head.blocks_before_loss.filter(|&blocks| unchanged && said(blocks));
+    let largest = witnesses(head, controllers).map(|(_, path)| path.blocks).max();
+    let (blocks, before_loss) = match (before_loss, largest) {
+        (Some(former), _) if upheld(former) => (former, None),
+        (_, Some(largest)) if !upheld(reported) => {
+            let former = before_loss.or_else(|| said(reported).then_some(reported));
+            (largest, former)
+        }
+        (_, None) if !said(reported) => {
+            (head.paths.first().map_or(reported, |path| path.blocks), before_loss)
+        }
+        _ => (reported, before_loss),
+    };
+    (head.blocks, head.blocks_before_loss) = (blocks, before_loss);
 }

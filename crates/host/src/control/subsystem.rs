@@ -51,6 +51,8 @@ pub(super) struct Head {
     pub(super) ids: Ids,
     pub(super) shared: bool,
     pub(super) blocks: u64,
+    /// The size before it took that of the live paths because who upheld it was lost, in blocks.
+    pub(super) blocks_before_loss: Option<u64>,
     pub(super) block_bytes: u32,
     pub(super) paths: Vec<Path>,
     /// It has had a path that could carry I/O, so users see it.

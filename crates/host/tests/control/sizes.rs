@@ -57,13 +57,61 @@ fn one_path_alone_does_not_shrink_the_device() {
     // A path that was lost is no witness.
     rig.fake(1).refuse = true;
     rig.cut(1);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 1024, "nobody who is there says otherwise");
+    assert!(!head.paths[0].ready && head.paths[1].ready);
     rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 1024);
     rig.fake(1).spaces = [(1, Space::new(0x11, 1024))].into();
     rig.fake(1).refuse = false;
     rig.advance_s(30);
     let head = rig.head("nvme0n1").unwrap();
     assert_eq!(head.blocks, 1024, "all say so now");
     assert!(head.paths.iter().all(|path| path.ready));
+}
+
+#[test]
+fn a_witness_that_is_lost_before_it_answers_leaves_no_path_idle() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    rig.fake(2).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 2048, "the other one has not answered yet");
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 1024);
+    assert!(head.paths[1].ready);
+    assert_eq!(rig.event_count("capacity change from 1048576 to 524288 bytes"), 1);
+}
+
+#[test]
+fn a_path_that_flaps_does_not_cost_the_device_its_size() {
+    // Another live path upholds it.
+    let mut rig = Rig::connected_twice(1);
+    rig.put(3, Fake::new(NQN, 3));
+    rig.fake(3).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.connect_ok(3, |_| ());
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.raise(3, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 2048);
+    rig.fake(1).refuse = false;
+    rig.advance_s(30);
+    assert!(rig.path("nvme0n1", 1).unwrap().ready);
+    assert_eq!(rig.event_count("capacity change"), 0);
+
+    // Nobody does: the size comes back with the first who says it again.
+    for port in [1, 2] {
+        rig.fake(port).refuse = true;
+        rig.cut(port);
+    }
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 1024);
+    rig.fake(2).refuse = false;
+    rig.advance_s(30);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 2048);
+    assert!(head.paths[1].ready && !head.paths[2].ready);
 }
 
 #[test]
