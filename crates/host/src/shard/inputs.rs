@@ -61,17 +61,18 @@ impl Shard {
     /// Takes what the queue pair has brought forth: progress of its own life, completions.
     fn after_link(&mut self, now: Time, conn: ConnId, bufs: &mut dyn Buffers) {
         let slot = conn.index() as u16;
-        let Some(queue) = self.queue_of(conn) else { return };
+        let queue = self.queues.get_mut(usize::from(slot));
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else { return };
         if queue.phase == Phase::Closing {
             return;
         }
-        let progress = queue.progress(bufs);
+        let progress = queue.progress(&mut self.connect_data, bufs);
         self.act_on(slot, progress, now, bufs);
         while let Some(queue) = self.queues[usize::from(slot)].as_mut() {
             if queue.phase == Phase::Closing {
                 return;
             }
-            match queue.poll_completion(bufs) {
+            match queue.poll_completion(&mut self.connect_data, bufs) {
                 None => return,
                 Some(Err(progress)) => self.act_on(slot, progress, now, bufs),
                 Some(Ok((key, done))) => {
@@ -80,6 +81,19 @@ impl Shard {
                         self.answered(key, done.status, done.result, now, bufs);
                     }
                 }
+            }
+        }
+    }
+
+    /// Queue pairs that found no room for their Connect data try again: some may have come back.
+    pub(super) fn connect_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        self.connect_data.someone_waits = false;
+        for slot in 0..self.queues.len() {
+            if let Some(queue) = self.queues[slot].as_mut()
+                && queue.phase == Phase::Opening
+            {
+                let progress = queue.progress(&mut self.connect_data, bufs);
+                self.act_on(slot as u16, progress, now, bufs);
             }
         }
     }
@@ -163,7 +177,7 @@ impl Shard {
             self.out_of_service(slot, why, now, bufs);
         }
         let Some(mut queue) = self.queues[usize::from(slot)].take() else { return };
-        queue.free_connect_data(bufs);
+        queue.free_connect_data(&mut self.connect_data, bufs);
         let (controller, association) = (queue.open.controller, queue.open.association);
         let (never_sent, uncertain) = self.drain_queue(&mut queue, now, bufs);
         if queue.stop_asked {
@@ -194,7 +208,7 @@ impl Shard {
             }
         }
         // Answers that were held back for their payload are facts all the same.
-        while let Some(done) = queue.poll_completion(bufs) {
+        while let Some(done) = queue.poll_completion(&mut self.connect_data, bufs) {
             if let Ok((key, done)) = done
                 && self.commands.get(key).is_some()
             {

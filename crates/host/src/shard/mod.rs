@@ -2,6 +2,7 @@
 
 mod command;
 mod complete;
+mod connect_data;
 mod cut;
 mod dispatch;
 mod explain;
@@ -29,6 +30,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Output, Time, WorkerId};
 use command::{Command, Request};
+use connect_data::ConnectData;
 use core::cmp::Reverse;
 use core::convert::Infallible;
 use head::{ControllerEntry, HeadState, Me};
@@ -57,6 +59,7 @@ pub(crate) struct Shard {
     controllers: Vec<Option<ControllerEntry>>,
     heads: Vec<Option<Box<HeadState>>>,
     queues: Vec<Option<Box<Queue>>>,
+    connect_data: ConnectData,
     requests: Table<Request>,
     /// Our own commands, those that we carry for others, and probes.
     commands: Table<Command>,
@@ -106,6 +109,7 @@ impl Shard {
             controllers: Vec::new(),
             heads: Vec::new(),
             queues: Vec::new(),
+            connect_data: ConnectData::default(),
             requests: Table::new(requests),
             commands: Table::new(commands),
             own_commands: 0,
@@ -162,6 +166,11 @@ impl Shard {
     /// Makes commands of submitted requests, hands commands to queue pairs, announces what is
     /// ready to send and reports what has ended.
     pub(crate) fn pump(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        let may_open = !self.draining || self.queues.iter().any(Option::is_some);
+        self.connect_data.keep(may_open, bufs);
+        if self.connect_data.someone_waits {
+            self.connect_waiting(now, bufs);
+        }
         self.issue_requests(now, bufs);
         for slot in 0..self.queues.len() {
             self.serve_queue(slot as u16, now);

@@ -1,6 +1,7 @@
 //! One queue pair of this worker: its connection, its life, the commands on it.
 
 use super::command::{Command, Place};
+use super::connect_data::{ConnectData, Loan};
 use super::probe::Wanted;
 use crate::mail::OpenQueue;
 use crate::table::{Key, List, Table};
@@ -8,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use anabranch_proto::host_queue::{Completion, HostData, HostQueue, HostQueueConfig};
-use anabranch_proto::machine::{BufRef, Buffers, CloseCause, ConnId, Time};
+use anabranch_proto::machine::{Buffers, CloseCause, ConnId, Time};
 use anabranch_proto::nvme::fabrics::ConnectResponse;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::time::Duration;
@@ -67,7 +68,7 @@ pub(super) struct Queue {
     pub(super) failure: Option<(String, bool)>,
     /// It has been open.
     pub(super) was_open: bool,
-    connect_data: Option<BufRef>,
+    connect_data: Option<Loan>,
 }
 
 impl Queue {
@@ -100,7 +101,11 @@ impl Queue {
     }
 
     /// Looks at what the bytes that came in have changed, apart from commands' completions.
-    pub(super) fn progress(&mut self, bufs: &mut dyn Buffers) -> Progress {
+    pub(super) fn progress(
+        &mut self,
+        memory: &mut ConnectData,
+        bufs: &mut dyn Buffers,
+    ) -> Progress {
         if self.phase == Phase::Closing {
             return Progress::Nothing;
         }
@@ -108,18 +113,18 @@ impl Queue {
             return Progress::GiveUp { why: fault.to_string(), do_not_retry: false };
         }
         if self.phase == Phase::Opening && self.connect_data.is_none() && self.link.is_ready() {
-            return self.send_connect(bufs);
+            return self.send_connect(memory, bufs);
         }
         Progress::Nothing
     }
 
-    fn send_connect(&mut self, bufs: &mut dyn Buffers) -> Progress {
-        let Some(data) = bufs.alloc(1024) else {
-            let why = "no buffer left for the Connect data".to_string();
-            return Progress::GiveUp { why, do_not_retry: false };
+    /// Sends Connect, unless its data must wait for room: then the shard asks again.
+    fn send_connect(&mut self, memory: &mut ConnectData, bufs: &mut dyn Buffers) -> Progress {
+        let Some(loan) = memory.lend(&self.open.connect_data, bufs) else {
+            return Progress::Nothing;
         };
-        bufs.bytes_mut(data).copy_from_slice(&self.open.connect_data[..]);
-        self.connect_data = Some(data);
+        let data = loan.buf;
+        self.connect_data = Some(loan);
         let sqe = self.open.connect.sqe();
         match self.link.submit(sqe, HostData::Out(data), CONNECT_TOKEN) {
             Ok(_) => Progress::Nothing,
@@ -130,8 +135,13 @@ impl Queue {
     }
 
     /// Takes the answer to Fabrics Connect.
-    fn connected(&mut self, done: &Completion, bufs: &mut dyn Buffers) -> Progress {
-        self.free_connect_data(bufs);
+    fn connected(
+        &mut self,
+        done: &Completion,
+        memory: &mut ConnectData,
+        bufs: &mut dyn Buffers,
+    ) -> Progress {
+        self.free_connect_data(memory, bufs);
         if self.phase == Phase::Closing {
             // Too late: it was given up before it could open.
             return Progress::Nothing;
@@ -163,11 +173,12 @@ impl Queue {
     #[inline]
     pub(super) fn poll_completion(
         &mut self,
+        memory: &mut ConnectData,
         bufs: &mut dyn Buffers,
     ) -> Option<Result<(Key, Completion), Progress>> {
         let done = self.link.poll_completion()?;
         if done.user == CONNECT_TOKEN {
-            return Some(Err(self.connected(&done, bufs)));
+            return Some(Err(self.connected(&done, memory, bufs)));
         }
         Some(Ok((Key::from_token(done.user), done)))
     }
@@ -239,9 +250,9 @@ impl Queue {
     }
 
     /// Gives back the Connect data, once nobody outside can name it.
-    pub(super) fn free_connect_data(&mut self, bufs: &mut dyn Buffers) {
-        if let Some(data) = self.connect_data.take() {
-            bufs.free(data);
+    pub(super) fn free_connect_data(&mut self, memory: &mut ConnectData, bufs: &mut dyn Buffers) {
+        if let Some(loan) = self.connect_data.take() {
+            memory.take_back(&loan, bufs);
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct SimBuffers {
     cells: Vec<Cell>,
     free: Vec<usize>,
     live: usize,
+    /// Nothing is left to allocate.
+    pub(super) exhausted: bool,
 }
 
 impl SimBuffers {
@@ -59,7 +61,7 @@ impl Buffers for SimBuffers {
     }
 
     fn alloc(&mut self, len: u32) -> Option<BufRef> {
-        if len > self.max_alloc() {
+        if self.exhausted || len > self.max_alloc() {
             return None;
         }
         let index = self.free.pop().unwrap_or_else(|| {

@@ -96,6 +96,8 @@ pub struct World<H: Machine, T: Machine> {
     hosts: Vec<H>,
     targets: Vec<T>,
     host_memory: SimBuffers,
+    /// The worker with nothing left in its pool.
+    exhausted: Option<WorkerId>,
     target_memory: Vec<SimBuffers>,
     host_replies: BTreeMap<u64, H::Reply>,
     target_replies: BTreeMap<u64, T::Reply>,
@@ -127,6 +129,7 @@ impl<H: Machine, T: Machine> World<H, T> {
             hosts,
             targets,
             host_memory: SimBuffers::default(),
+            exhausted: None,
             target_memory: (0..count).map(|_| SimBuffers::default()).collect(),
             host_replies: BTreeMap::new(),
             target_replies: BTreeMap::new(),
@@ -176,6 +179,12 @@ impl<H: Machine, T: Machine> World<H, T> {
     /// Buffers allocated in the host's memory now.
     pub fn host_buffers(&self) -> usize {
         self.host_memory.live()
+    }
+
+    /// From now on there is nothing left in the pool of this worker, as though everything in it
+    /// were lent; `None`: every pool gives again.
+    pub fn exhaust_pool(&mut self, worker: Option<WorkerId>) {
+        self.exhausted = worker;
     }
 
     /// Gives a verb to the control worker; its reply is found by the name that is returned.
@@ -277,6 +286,7 @@ impl<H: Machine, T: Machine> World<H, T> {
     fn give_host(&mut self, index: usize, input: Input<'_, H::Verb, H::Mail>) {
         let node = NodeId(index);
         let host = &mut self.hosts[index];
+        self.host_memory.exhausted = self.exhausted == Some(WorkerId(index as u16));
         let loose = drive(&mut self.core, node, host, input, &mut self.host_memory);
         for loose in loose {
             match loose {

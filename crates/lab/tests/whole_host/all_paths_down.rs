@@ -3,7 +3,7 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Failure;
 use anabranch_host::user::{IoError, Refused};
-use anabranch_proto::machine::Time;
+use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_target::TargetVerb;
 use std::time::Duration;
 
@@ -42,6 +42,29 @@ fn m10_io_waits_while_all_controllers_reconnect() {
     rig.succeed(&names);
     let reads = rig.io(reads(30));
     assert!(reads.iter().all(|read| read.data.iter().all(|&byte| byte == 1)));
+    assert_eq!(rig.head().errors, 0);
+    rig.finish();
+}
+
+/// Requests that wait for a path keep their payload; a path needs none of it to come back.
+#[test]
+fn paths_come_back_while_what_waits_for_them_holds_the_whole_pool() {
+    // More than the queue pairs that can have their Connect data in memory at once.
+    const PORTS: u16 = 40;
+    let mut rig = Setup::new(PORTS, 1).connect();
+    cut(&mut rig, PORTS);
+    let names = rig.submit(writes(30, 1));
+    rig.run(MS);
+    rig.world.exhaust_pool(Some(WorkerId(1)));
+    rig.run(SECOND);
+    assert_eq!(rig.answered(&names), 0);
+    let begin = rig.now();
+    restore(&mut rig, PORTS);
+    rig.succeed(&names);
+    (0..PORTS).for_each(|port| rig.wait_live(port));
+    let took = rig.now().since(begin);
+    assert!(took < SECOND, "at the first attempt: {took:?}");
+    rig.world.exhaust_pool(None);
     assert_eq!(rig.head().errors, 0);
     rig.finish();
 }
