@@ -46,27 +46,44 @@ fn m10_io_waits_while_all_controllers_reconnect() {
     rig.finish();
 }
 
-/// Requests that wait for a path keep their payload; a path needs none of it to come back.
-#[test]
-fn paths_come_back_while_what_waits_for_them_holds_the_whole_pool() {
-    // More than the queue pairs that can have their Connect data in memory at once.
-    const PORTS: u16 = 40;
-    let mut rig = Setup::new(PORTS, 1).connect();
-    cut(&mut rig, PORTS);
+/// Every port is lost, requests wait, and nothing is left in the pool: all of it comes back.
+/// How long that took.
+fn all_come_back_with_an_exhausted_pool(setup: Setup) -> Duration {
+    let ports = setup.ports;
+    let mut rig = setup.connect();
+    cut(&mut rig, ports);
+    rig.run(SECOND);
     let names = rig.submit(writes(30, 1));
     rig.run(MS);
     rig.world.exhaust_pool(Some(WorkerId(1)));
     rig.run(SECOND);
     assert_eq!(rig.answered(&names), 0);
     let begin = rig.now();
-    restore(&mut rig, PORTS);
-    rig.succeed(&names);
-    (0..PORTS).for_each(|port| rig.wait_live(port));
+    restore(&mut rig, ports);
+    (0..ports).for_each(|port| rig.wait_live(port));
     let took = rig.now().since(begin);
-    assert!(took < SECOND, "at the first attempt: {took:?}");
+    rig.succeed(&names);
     rig.world.exhaust_pool(None);
     assert_eq!(rig.head().errors, 0);
     rig.finish();
+    took
+}
+
+/// Requests that wait for a path keep their payload; a path needs none of it to come back.
+#[test]
+fn a_path_comes_back_while_what_waits_for_it_holds_the_whole_pool() {
+    let took = all_come_back_with_an_exhausted_pool(Setup::new(1, 1));
+    assert!(took < SECOND, "at the first attempt: {took:?}");
+}
+
+/// Far more Connects at once than the memory that is set apart for them.
+#[test]
+fn paths_that_come_back_together_wait_for_memory_in_turn() {
+    let mut setup = Setup::new(40, 1);
+    setup.times.travel = (SECOND / 2, SECOND / 2);
+    let tmo = setup.options.admin_timeout;
+    let took = all_come_back_with_an_exhausted_pool(setup);
+    assert!(took < tmo / 2, "nobody waits until opening has taken too long: {took:?}");
 }
 
 #[test]
