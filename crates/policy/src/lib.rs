@@ -105,6 +105,8 @@ mod parameters;
 mod path;
 mod queue_depth;
 mod queue_length;
+#[cfg(test)]
+mod random;
 mod reason;
 mod recency;
 mod round_robin;

@@ -56,12 +56,16 @@ pub(super) fn spill<P: AsCandidate>(
 /// Whether the path has about as much in flight as it can use.
 fn how_busy(forecast: &Forecast, incoming: Incoming) -> Option<Busy> {
     let base_ns = forecast.base.get();
+    let stands = stands(forecast, incoming.now_ns);
+    let waits = 4 * forecast.elasticity.wait_ns() >= u64::from(base_ns);
+    if !stands && !waits {
+        return None;
+    }
     let quiet = forecast.busy_ns.age_ns(incoming.now_ns) > 2 * forecast.window();
     let elasticity = if quiet { Some(0) } else { forecast.elasticity.of(incoming.units, base_ns) };
-    if stands(forecast, incoming.now_ns) && elasticity.is_none_or(|e| e >= HALF) {
+    if stands && elasticity.is_none_or(|e| e >= HALF) {
         return Some(Busy::Always);
     }
-    let waits = 4 * forecast.elasticity.wait_ns() >= u64::from(base_ns);
     elasticity.filter(|&e| e >= QUARTER && waits).map(|e| Busy::Mostly(e.min(BELIEVED)))
 }
 

@@ -1,5 +1,6 @@
 //! `service-time` against long arithmetic on decimal digits.
 
+use crate::random::Random;
 use crate::{
     Affinity, AnaRank, Candidate, ControllerLedger, LOCAL_DISTANCE, Lane, Load, Local, NodeLatency,
     OpClass, Parameters, Policy, Selector, Shared, WorkerLedger,
@@ -133,18 +134,7 @@ impl Rig {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// Any magnitude up to 2^63 is as likely.
     fn bytes(&mut self) -> u64 {
         (self.next() >> 1) >> (self.next() % 63)
