@@ -324,8 +324,8 @@ pub struct SocketOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseHow {
     /// Send what the engine still has (`poll_transmit` until it is empty), then end our direction
-    /// and discard what comes until the peer ends its own. The engine sets a guard timer and
-    /// aborts when that takes too long.
+    /// and discard what comes until the peer ends its own, or has sent more than it can mean well
+    /// with. The engine sets a guard timer and aborts when that takes too long.
     Graceful,
     /// Reset the connection: nothing is sent any more (linger 0).
     Abort,

@@ -132,6 +132,26 @@ fn gracefully_then_aborted() {
     rig.stop();
 }
 
+/// A peer that never ends its direction but floods it is cut off without a guard of the engine's:
+/// discarding for ever would cost a core.
+#[test]
+fn gracefully_from_a_peer_that_floods() {
+    let (mut rig, mut peer) = connected();
+    rig.ask(0, |engine, _| {
+        engine.send(CONN, Piece::Copy(b"bye".to_vec()));
+        engine.close(CONN, CloseHow::Graceful);
+    });
+    let mut bytes = [0; 3];
+    peer.read_exact(&mut bytes).expect("the last words come before the flood");
+    let block = vec![0; 1 << 20];
+    let flood = (0..1024).find_map(|mib| peer.write_all(&block).err().map(|error| (mib, error)));
+    let (mib, error) = flood.expect("a gibibyte was taken in");
+    assert!(error.raw_os_error() == Some(104) || error.raw_os_error() == Some(32), "{error}");
+    assert!(mib >= 64, "cut off after {mib} MiB: that may still have been in good faith");
+    assert_eq!(rig.closed(0, CONN), CloseCause::Requested);
+    rig.stop();
+}
+
 /// The peer does not read: a referenced send is stuck in the kernel. Its buffers are the driver's
 /// until `Closed`; freeing them then, and using them again, is allowed (the pool checks).
 fn aborted(at: Endpoint, hold: impl FnOnce() -> Box<dyn std::any::Any>) {

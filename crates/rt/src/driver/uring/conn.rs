@@ -5,7 +5,7 @@
 //! | `Connecting` | no | no | connected → `Open`, failure or `close` → `Ending` |
 //! | `Open` | to the engine | yes | `close` → `Draining`, `Ending`; end, error → `Ending` |
 //! | `Draining` | discarded | until the engine has no more | empty batch → `Discarding` |
-//! | `Discarding` | discarded | shut down | end of stream, error, abort → `Ending` |
+//! | `Discarding` | discarded | shut down | end of stream, error, abort, too much → `Ending` |
 //! | `Leaving` | cancelled | no | all reaped → event `Leaving`, `Over` |
 //! | `Ending` | cancelled | cancelled | all reaped, closed → event `Closed`, `Over` |
 //! | `Over` | | | its last event was taken: the slot is free |
@@ -48,6 +48,8 @@ pub(super) struct Conn {
     pub(super) drained: bool,
     /// The peer has ended its direction (noted while ours is still draining).
     pub(super) peer_done: bool,
+    /// Bytes that came after the engine had closed.
+    pub(super) discarded: u64,
     pub(super) peer: Option<SocketAddr>,
     pub(super) early: Early,
 }
@@ -91,6 +93,7 @@ impl Conn {
             queued: false,
             drained: true,
             peer_done: false,
+            discarded: 0,
             peer: None,
             early: None,
         }

@@ -15,6 +15,9 @@ use std::os::fd::AsFd;
 const POLL_FIRST: u16 = 1;
 /// What a receive takes by copy after one that was aimed; it doubles while the engine does not aim.
 const AFTER_AIMED: u32 = 16 << 10;
+/// What a peer may send after the engine has closed gracefully; one that goes on sends for the sake
+/// of our time, and is cut off. More than any client of ours has on its way in good faith.
+const DISCARD_MAX: u64 = 64 << 20;
 /// System calls of making a socket (a lower bound, for the counters).
 const MAKE_SOCKET: u64 = 2;
 
@@ -174,7 +177,13 @@ impl Uring {
                 }
             }
             (_, e) if e == -libc::EINTR || e == -libc::EAGAIN => self.receive(slot),
-            (Phase::Draining | Phase::Discarding, 1..) => self.receive(slot),
+            (Phase::Draining | Phase::Discarding, 1..) => {
+                conn.discarded += u64::try_from(result).unwrap_or(0);
+                match conn.discarded {
+                    ..=DISCARD_MAX => self.receive(slot),
+                    _ => self.end(slot, CloseCause::Requested),
+                }
+            }
             (Phase::Open, 0) => self.end(slot, CloseCause::PeerClosed),
             (Phase::Open, e) => self.end(slot, CloseCause::Failed(SystemError(-e))),
             (Phase::Draining, 0) => conn.peer_done = true,
