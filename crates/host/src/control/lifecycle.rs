@@ -125,6 +125,8 @@ impl Controller {
 
     /// The controller cannot go on as it is: down, and then up again or away.
     pub(super) fn fail(&mut self, env: &mut Env, why: String, do_not_retry: bool) {
+        // When the peer has broken the protocol, everything else only follows from that.
+        let why = self.link.as_ref().and_then(Link::fault).unwrap_or(why);
         match self.phase {
             Phase::Stopping { .. } | Phase::Waiting { .. } | Phase::Gone => {}
             Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {

@@ -137,6 +137,25 @@ fn c64_two_live_controllers_with_one_number_are_refused() {
     assert_eq!(rig.state(0), Some(ControllerState::Live));
 }
 
+/// The second answer comes in with the first: what is told is that, not that the next step finds
+/// no connection.
+#[test]
+fn an_answer_that_comes_twice_is_named_at_every_step() {
+    type Step = fn(&crate::fake::Command) -> Option<u64>;
+    let steps: [Step; 3] = [
+        |command| command.is_connect().then_some(1),
+        |command| command.is_property_get(0).then_some(1023 | 1 << 16 | 2 << 24 | 1 << 37),
+        |command| command.is_property_set().then_some(0),
+    ];
+    for step in steps {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook = Some(Box::new(move |command| step(command).map(Say::Twice)));
+        let why = rig.connect_fails(1, |_| ());
+        assert!(why.contains("CapsuleResp CID"), "{why}");
+    }
+}
+
 #[test]
 fn a_refused_connect_says_what_was_wrong() {
     for (status, result, why) in [

@@ -78,6 +78,8 @@ pub(crate) enum Say {
     Result(u64),
     /// Success with data, cut or filled up with zeroes to what was asked for.
     Data(Vec<u8>),
+    /// Success with this result, twice.
+    Twice(u64),
     /// Garbage instead of a PDU.
     Garbage,
 }
@@ -240,6 +242,10 @@ impl Fake {
             Say::Status(status) => self.complete(command.cid, status, 0),
             Say::Refusal(status, result) => self.complete(command.cid, status, result),
             Say::Result(result) => self.complete(command.cid, 0, result),
+            Say::Twice(result) => {
+                self.complete(command.cid, 0, result);
+                self.complete(command.cid, 0, result);
+            }
             Say::Garbage => self.outbox.extend([0xff; 64]),
             Say::Data(mut data) => {
                 data.resize(command.length as usize, 0);
