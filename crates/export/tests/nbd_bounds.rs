@@ -202,6 +202,58 @@ fn clients_of_a_device_without_a_path_leave_those_of_others_alone() {
 }
 
 #[test]
+fn a_device_without_a_path_leaves_memory_to_the_others() {
+    let exports = vec![export("stuck", "nvme0n1"), export("disk", "nvme0n2")];
+    let pool_bytes = 64 * MIB as u64;
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, pool_bytes);
+    harness.host.add_disk("nvme0n1", 16 * MIB, 512);
+    harness.host.add_disk("nvme0n2", 16 * MIB, 512);
+    harness.complete_at_once = false;
+    let stuck = [0; 8].map(|_| harness.connect());
+    for (reads, &conn) in stuck.iter().enumerate() {
+        harness.send(conn, &client::negotiate("stuck", true));
+        harness.take(conn);
+        for cookie in 0..20 {
+            // Half of them write.
+            let request = match reads % 2 {
+                0 => client::request(command::READ, 0, cookie, 0, MIB as u32),
+                _ => client::write(0, cookie, 0, &[1; MIB]),
+            };
+            harness.send(conn, &request);
+        }
+        assert!(harness.is_paused(conn));
+    }
+    let held = harness.pool.in_use_bytes();
+    assert!(held >= pool_bytes * 3 / 8, "it is used: {held}");
+    assert_eq!(harness.nbd.poll_timeout(), None, "they are woken and do not look");
+    // Another device's clients work as ever, as much as they like at once.
+    let conn = open(&mut harness, true);
+    let mut stream = client::write(0, 1, 0, &[7; 8 * MIB]);
+    stream.extend(client::request(command::READ, 0, 2, 0, 8 * MIB as u32));
+    harness.send(conn, &stream);
+    while let Some(first) = harness.host.first_of(HeadId(1)) {
+        harness.complete_one(first);
+    }
+    let received = harness.take(conn);
+    let (answers, rest) = client::answers(&received, &BTreeMap::from([(2, 8 * MIB as u32)]));
+    assert!(rest.is_empty() && answers.len() == 2, "{}", answers.len());
+    assert!(harness.pool.in_use_bytes() >= held, "the others still hold theirs");
+    // The path is back.
+    harness.complete_all();
+    for (reads, conn) in stuck.into_iter().enumerate() {
+        let bytes = if reads % 2 == 0 { MIB as u32 } else { 0 };
+        let received = harness.take(conn);
+        let reads = (0..20).map(|cookie| (cookie, bytes)).collect();
+        let (answers, rest) = client::answers(&received, &reads);
+        assert!(rest.is_empty());
+        assert_eq!(answers.len(), 20);
+        harness.disconnect(conn);
+    }
+    harness.disconnect(conn);
+    harness.check_empty();
+}
+
+#[test]
 fn who_waits_for_room_is_woken_and_does_not_look_every_few_milliseconds() {
     let (mut harness, stuck) = with_a_stuck_device(1);
     assert_eq!(harness.nbd.poll_timeout(), None);

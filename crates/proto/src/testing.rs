@@ -107,6 +107,10 @@ impl Buffers for MemoryBuffers {
         region.bytes = Vec::new();
     }
 
+    fn capacity(&self) -> u64 {
+        self.limit_bytes.unwrap_or(u64::MAX)
+    }
+
     fn max_alloc(&self) -> u32 {
         4 << 20
     }

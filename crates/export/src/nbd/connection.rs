@@ -1,6 +1,7 @@
 //! One client: the stream in, back-pressure, ending.
 
 use super::handshake::{Handshake, Outcome};
+use super::memory::Memory;
 use super::request::Header;
 use super::transfer::{Seat, Transfer, Wait};
 use super::waiting::Want;
@@ -116,8 +117,9 @@ impl Connection {
         let waits = self.wait.filter(|_| matches!(self.life, Life::Open | Life::Ending));
         match (waits?, &self.transfer) {
             (Wait::Memory, _) => Some(Want::Memory),
+            (Wait::Share, Some(transfer)) => Some(Want::Share(transfer.device.head)),
             (Wait::Room, Some(transfer)) => Some(Want::Room(transfer.device.head)),
-            (Wait::Room, None) | (Wait::Own, _) => None,
+            (Wait::Share | Wait::Room, None) | (Wait::Own, _) => None,
         }
     }
 
@@ -164,18 +166,18 @@ impl Connection {
         &mut self,
         piece: u16,
         result: Result<(), IoError>,
-        bufs: &mut dyn Buffers,
+        memory: &mut Memory<'_>,
     ) {
         if let Some(transfer) = &mut self.transfer {
-            transfer.completed(piece, result, bufs);
+            transfer.completed(piece, result, memory);
         }
     }
 
     /// The last batch has left.
-    pub(super) fn transmitted(&mut self, bufs: &mut dyn Buffers) {
+    pub(super) fn transmitted(&mut self, memory: &mut Memory<'_>) {
         self.sending = false;
         if let Some(transfer) = &mut self.transfer {
-            transfer.transmitted(bufs);
+            transfer.transmitted(memory);
         }
     }
 
@@ -220,7 +222,7 @@ impl Connection {
                 }
                 Step::Violation(what) => {
                     out.push_back(Output::Event(NbdEvent::Violation { what }));
-                    self.close(CloseHow::Graceful, seat.bufs, out);
+                    self.close(CloseHow::Graceful, &mut seat.memory, out);
                     return;
                 }
             }
@@ -243,6 +245,7 @@ impl Connection {
                     peer: self.peer,
                 }));
                 self.export = name;
+                seat.memory.shares.open(device.head);
                 self.transfer = Some(Box::new(Transfer::new(self.key, device, structured)));
                 Step::Again
             }
@@ -344,7 +347,7 @@ impl Connection {
         let len = now as u32;
         if len > 0 {
             let target = transfer.payload_buffer(piece, filled).slice(0, len);
-            seat.bufs.bytes_mut(target).copy_from_slice(&bytes[..now]);
+            seat.memory.bufs.bytes_mut(target).copy_from_slice(&bytes[..now]);
             *bytes = &bytes[now..];
         }
         let (filled, missing) = (filled + len, missing - len);
@@ -352,7 +355,7 @@ impl Connection {
             self.next = Next::Payload { slot, piece, filled, missing, left };
             return Step::NeedBytes;
         }
-        transfer.payload_complete(piece, seat.bufs);
+        transfer.payload_complete(piece, &mut seat.memory);
         self.next = match left {
             0 => Next::Header { have: 0 },
             left => Next::Piece { slot, left },
@@ -376,7 +379,7 @@ impl Connection {
             if transfer.is_broken() && self.life != Life::Closing {
                 let event = NbdEvent::BrokenReply { export: self.export.clone() };
                 out.push_back(Output::Event(event));
-                self.close(CloseHow::Abort, seat.bufs, out);
+                self.close(CloseHow::Abort, &mut seat.memory, out);
             }
         }
         let speaks = matches!(self.life, Life::Open | Life::Ending);
@@ -390,7 +393,7 @@ impl Connection {
                 self.aim(out);
             }
             Life::Ending if self.is_quiet() => {
-                self.close(CloseHow::Graceful, seat.bufs, out);
+                self.close(CloseHow::Graceful, &mut seat.memory, out);
             }
             Life::Ending => self.steer(true, out),
             Life::Closing | Life::Dead => {}
@@ -467,26 +470,26 @@ impl Connection {
     }
 
     /// Closes now.
-    pub(super) fn close(&mut self, how: CloseHow, bufs: &mut dyn Buffers, out: &mut Outputs) {
+    pub(super) fn close(&mut self, how: CloseHow, memory: &mut Memory<'_>, out: &mut Outputs) {
         if self.life == Life::Dead {
             return;
         }
         self.life = Life::Closing;
         self.stash.clear();
         if let Some(transfer) = &mut self.transfer {
-            transfer.mute(bufs);
+            transfer.mute(memory);
         }
         out.push_back(Output::Close { conn: self.conn, how });
     }
 
     /// The driver has closed it: nobody outside names its buffers any more.
-    pub(super) fn closed(&mut self, bufs: &mut dyn Buffers, out: &mut Outputs) {
+    pub(super) fn closed(&mut self, memory: &mut Memory<'_>, out: &mut Outputs) {
         self.life = Life::Dead;
         self.handshake = None;
         self.stash = Vec::new();
         if let Some(transfer) = &mut self.transfer {
             let unanswered = transfer.unanswered();
-            transfer.closed(bufs);
+            transfer.closed(memory);
             let export = self.export.clone();
             out.push_back(Output::Event(NbdEvent::Left { export, unanswered }));
         }

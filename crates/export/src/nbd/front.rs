@@ -3,6 +3,7 @@
 use super::connection::{Connection, Life, Out, Outputs};
 use super::control::Control;
 use super::exports::FIRST_LISTENER;
+use super::memory::{Memory, Shares};
 use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
 use super::{
@@ -28,6 +29,8 @@ pub struct Nbd {
     connections: Vec<Entry>,
     free: Vec<u32>,
     keys: HashMap<ConnId, u32>,
+    /// How the devices share the payload memory.
+    shares: Shares,
     /// Clients that wait for something that they share.
     waiting: Waiting,
     /// When to look for memory again.
@@ -74,6 +77,7 @@ impl Nbd {
             connections: Vec::new(),
             free: Vec::new(),
             keys: HashMap::new(),
+            shares: Shares::default(),
             waiting: Waiting::default(),
             retry_at: None,
             handshakes: VecDeque::new(),
@@ -92,11 +96,15 @@ impl Nbd {
     /// A request that somebody else submitted beside us has ended: there may be room for ours.
     pub fn room_made(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         if !self.waiting.is_empty() {
-            self.retry(&mut Place { now, host, bufs });
+            let mut place = Place { now, host, bufs };
+            self.retry(&mut place);
+            self.wake(&mut place);
         }
     }
 
-    fn start(&mut self, host: &dyn Submit) {
+    fn start(&mut self, host: &dyn Submit, bufs: &dyn Buffers) {
+        self.shares = Shares::new(bufs.capacity());
+        self.shares.deal(self.exports.len());
         if host.worker() != WorkerId(0) {
             return;
         }
@@ -151,8 +159,8 @@ impl Nbd {
         let Some(entry) = self.connections.get_mut(key as usize) else { return };
         let Some(connection) = &mut entry.connection else { return };
         let now = place.now;
-        let mut seat =
-            Seat { now, host: place.host, bufs: place.bufs, exports: self.exports.as_slice() };
+        let memory = Memory { bufs: place.bufs, shares: &mut self.shares };
+        let mut seat = Seat { now, host: place.host, memory, exports: self.exports.as_slice() };
         act(connection, &mut seat, &mut self.outputs);
         if let Some(want) = connection.wants()
             && entry.waits != Some(want)
@@ -183,6 +191,7 @@ impl Nbd {
         let entry = &mut self.connections[key as usize];
         if let Some(want) = entry.waits {
             self.waiting.remove(want, key);
+            self.retry_at = self.retry_at.filter(|_| self.waiting.is_wanted(Want::Memory));
         }
         *entry = Entry { serial: entry.serial, ..Entry::default() };
         self.free.push(key);
@@ -192,6 +201,7 @@ impl Nbd {
     /// Lets those go on that wait for what they share: in each line the longest waiting first,
     /// until one has to wait on.
     fn retry(&mut self, place: &mut Place<'_>) {
+        self.shares.take_freed();
         for line in 0..self.waiting.lines() {
             for _ in 0..self.waiting.len(line) {
                 let Some((key, want)) = self.waiting.pop(line) else { break };
@@ -207,6 +217,13 @@ impl Nbd {
         self.retry_at = memory.then(|| place.now.after(RETRY_DELAY));
     }
 
+    /// Memory has come back: who waits may have it.
+    fn wake(&mut self, place: &mut Place<'_>) {
+        while self.shares.take_freed() && !self.waiting.is_empty() {
+            self.retry(place);
+        }
+    }
+
     fn mail(&mut self, mail: NbdMail, place: &mut Place<'_>) {
         if let Some(control) = &mut self.control {
             return control.mail(&mail, &mut self.outputs);
@@ -214,7 +231,9 @@ impl Nbd {
         match mail {
             NbdMail::Offer { epoch, exports } => {
                 self.exports = exports;
+                self.shares.deal(self.exports.len());
                 self.follow(place);
+                self.retry(place);
                 let mail = NbdMail::Offered { epoch };
                 self.outputs.push_back(Output::Mail { to: WorkerId(0), mail });
             }
@@ -271,7 +290,7 @@ impl Nbd {
 
     fn cut_off(&mut self, key: u32, place: &mut Place<'_>) {
         self.with(key, place, |connection, seat, out| {
-            connection.close(CloseHow::Abort, seat.bufs, out);
+            connection.close(CloseHow::Abort, &mut seat.memory, out);
         });
     }
 
@@ -291,8 +310,7 @@ impl Nbd {
     fn closed(&mut self, conn: ConnId, place: &mut Place<'_>) {
         // The driver may use the identifier again, even while the host still has requests.
         let Some(key) = self.keys.remove(&conn) else { return };
-        self.with(key, place, |connection, seat, out| connection.closed(seat.bufs, out));
-        self.retry(place);
+        self.with(key, place, |connection, seat, out| connection.closed(&mut seat.memory, out));
     }
 
     fn verb(&mut self, id: VerbId, verb: NbdVerb) {
@@ -340,7 +358,7 @@ impl User for Nbd {
     ) {
         let mut place = Place { now, host, bufs };
         match input {
-            Input::Start => self.start(place.host),
+            Input::Start => self.start(place.host, place.bufs),
             Input::Timeout => self.timeout(&mut place),
             Input::Accepted { listener, conn, peer } => {
                 let worker = place.host.worker();
@@ -369,12 +387,9 @@ impl User for Nbd {
             }
             Input::Transmitted { conn } => {
                 self.connection_input(conn, &mut place, |connection, seat, out| {
-                    connection.transmitted(seat.bufs);
+                    connection.transmitted(&mut seat.memory);
                     connection.resume(seat, out);
                 });
-                if !self.waiting.is_empty() {
-                    self.retry(&mut place);
-                }
             }
             Input::Closed { conn, .. } => self.closed(conn, &mut place),
             Input::Mail { mail, .. } => self.mail(mail, &mut place),
@@ -382,24 +397,27 @@ impl User for Nbd {
             // Nothing is opened and no file is used here.
             Input::Connected { .. } | Input::DiskDone { .. } => {}
         }
+        self.wake(&mut place);
     }
 
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         let mut place = Place { now, host, bufs };
         let (key, piece) = transfer::split_tag(done.tag);
         self.with(key, &mut place, |connection, seat, _| {
-            connection.completed(piece, done.result, seat.bufs);
+            connection.completed(piece, done.result, &mut seat.memory);
         });
         if !self.waiting.is_empty() {
             self.retry(&mut place);
         }
         self.with(key, &mut place, |connection, seat, out| connection.resume(seat, out));
+        self.wake(&mut place);
     }
 
     fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         let mut place = Place { now, host, bufs };
         self.follow(&mut place);
         self.retry(&mut place);
+        self.wake(&mut place);
     }
 
     fn poll_output(&mut self) -> Option<Out> {

@@ -23,6 +23,7 @@
 //! | `slab` | fixed tables |
 //! | `transfer` | requests in progress and the pieces that they are carried in |
 //! | `connection` | one client: the stream in, back-pressure, ending |
+//! | `memory` | how the devices share the payload memory |
 //! | `waiting` | clients that wait for what they share |
 //! | `control` | the control worker: listeners, verbs |
 //! | `front` | all clients of a worker |
@@ -34,6 +35,11 @@
 //! them is used up the connection is not read until something ends. A request of any length moves
 //! in pieces of at most [`PIECE_BYTES`]; each request that was let in owns at least one piece until
 //! it ends, so large requests can not lock each other up.
+//!
+//! The clients of one device have at most 3/8 of the worker's pool beside what is set apart for
+//! each device (1/64 of the pool, less with more than 16 exports), and never more than they leave
+//! to the clients of others: a device without a path, whose requests may wait for ever, does not
+//! keep theirs waiting.
 //!
 //! # What a client may rely on
 //!
@@ -50,6 +56,7 @@ mod errno;
 mod exports;
 mod front;
 mod handshake;
+mod memory;
 mod reply;
 mod request;
 mod slab;

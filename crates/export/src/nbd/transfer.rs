@@ -7,6 +7,7 @@
 
 use super::errno::Fault;
 use super::exports::{Catalog, Device, Export};
+use super::memory::Memory;
 use super::reply::{self, Part, Queue, Reply};
 use super::request::{Header, Op};
 use super::slab::Slab;
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 pub(super) struct Seat<'a> {
     pub(super) now: Time,
     pub(super) host: &'a mut dyn Submit,
-    pub(super) bufs: &'a mut dyn Buffers,
+    pub(super) memory: Memory<'a>,
     /// What is offered, and to the clients of which listener.
     pub(super) exports: &'a [(ListenerId, Export)],
 }
@@ -38,6 +39,8 @@ pub(super) enum Wait {
     Own,
     /// For payload memory, which the whole worker shares.
     Memory,
+    /// For a part of it, of which the users of a device have as much as they may.
+    Share,
     /// For room in the host, which the users of a device share.
     Room,
 }
@@ -205,10 +208,10 @@ impl Transfer {
         if bytes == 0 || crowded || self.pieces.is_full() {
             return Err(Wait::Own);
         }
-        let buf = seat.bufs.alloc(bytes).ok_or(Wait::Memory)?;
+        let buf = seat.memory.take(self.device.head, bytes)?;
         let piece = Piece { slot, buf, offset: request.issued, bytes, stage };
         let Some(index) = self.pieces.insert(piece) else {
-            seat.bufs.free(buf);
+            seat.memory.give(self.device.head, buf);
             return Err(Wait::Own);
         };
         request.issued += bytes;
@@ -238,7 +241,7 @@ impl Transfer {
     }
 
     /// The payload of a piece is complete.
-    pub(super) fn payload_complete(&mut self, piece: u16, bufs: &mut dyn Buffers) {
+    pub(super) fn payload_complete(&mut self, piece: u16, memory: &mut Memory<'_>) {
         let Some(entry) = self.pieces.get_mut(piece) else { return };
         let slot = entry.slot;
         let failed = self.requests.get(slot).is_none_or(|request| request.fault.is_some());
@@ -248,7 +251,7 @@ impl Transfer {
             return;
         }
         // Another piece has failed meanwhile: the request fails, the stream stays in step.
-        self.release(piece, bufs);
+        self.release(piece, memory);
         self.piece_ended(slot);
         self.answer_if_over(slot);
     }
@@ -290,7 +293,7 @@ impl Transfer {
             }
             if let Err(refused) = outcome {
                 let writes = !matches!(op, RequestOp::Read { .. });
-                self.ended(index, Err(Fault::of_refusal(refused, writes)), seat.bufs);
+                self.ended(index, Err(Fault::of_refusal(refused, writes)), &mut seat.memory);
             }
         }
         Ok(())
@@ -322,20 +325,20 @@ impl Transfer {
         &mut self,
         piece: u16,
         result: Result<(), IoError>,
-        bufs: &mut dyn Buffers,
+        memory: &mut Memory<'_>,
     ) {
         let op = self.pieces.get(piece).and_then(|piece| self.requests.get(piece.slot));
         let writes = op.is_some_and(|request| request.op.writes());
-        self.ended(piece, result.map_err(|error| Fault::of_io(error, writes)), bufs);
+        self.ended(piece, result.map_err(|error| Fault::of_io(error, writes)), memory);
     }
 
-    fn ended(&mut self, index: u16, result: Result<(), Fault>, bufs: &mut dyn Buffers) {
+    fn ended(&mut self, index: u16, result: Result<(), Fault>, memory: &mut Memory<'_>) {
         self.at_host -= 1;
         let Some(piece) = self.pieces.get_mut(index) else { return };
         let slot = piece.slot;
         let Some(request) = self.requests.get_mut(slot) else { return };
         if self.muted {
-            self.release(index, bufs);
+            self.release(index, memory);
             return;
         }
         let trimmed = request.op == (Op::Trim { fua: true }) && piece.stage == Stage::Submitted;
@@ -355,7 +358,7 @@ impl Transfer {
         if request.op == Op::Read && request.fault.is_none() {
             self.reply_with(index);
         } else {
-            self.release(index, bufs);
+            self.release(index, memory);
             self.answer_if_over(slot);
         }
     }
@@ -397,11 +400,11 @@ impl Transfer {
         }
     }
 
-    fn release(&mut self, piece: u16, bufs: &mut dyn Buffers) {
+    fn release(&mut self, piece: u16, memory: &mut Memory<'_>) {
         let Some(piece) = self.pieces.remove(piece) else { return };
         if !piece.buf.is_empty() {
             self.buffer_bytes -= piece.buf.len();
-            bufs.free(piece.buf);
+            memory.give(self.device.head, piece.buf);
         }
     }
 
@@ -446,13 +449,13 @@ impl Transfer {
     }
 
     /// The batch has left: pieces are used again or returned, complete answers are forgotten.
-    pub(super) fn transmitted(&mut self, bufs: &mut dyn Buffers) {
+    pub(super) fn transmitted(&mut self, memory: &mut Memory<'_>) {
         let mut sent = std::mem::take(&mut self.sent);
         for reply in sent.drain(..) {
             if let Some(piece) = reply.part.piece()
                 && (self.muted || !self.reuse(piece))
             {
-                self.release(piece, bufs);
+                self.release(piece, memory);
             }
             if reply.last {
                 self.requests.remove(reply.slot);
@@ -501,22 +504,22 @@ impl Transfer {
     }
 
     /// From now on nothing is answered. What is ready may still leave.
-    pub(super) fn mute(&mut self, bufs: &mut dyn Buffers) {
+    pub(super) fn mute(&mut self, memory: &mut Memory<'_>) {
         self.muted = true;
         while let Some(piece) = self.waiting.pop_front() {
-            self.release(piece, bufs);
+            self.release(piece, memory);
         }
     }
 
     /// The connection is gone, nothing outside names its buffers: all come back except those that
     /// the host has, which come back as they complete.
-    pub(super) fn closed(&mut self, bufs: &mut dyn Buffers) {
-        self.mute(bufs);
+    pub(super) fn closed(&mut self, memory: &mut Memory<'_>) {
+        self.mute(memory);
         self.queue.clear();
         self.sent.clear();
         for index in 0..MAX_PIECES as u16 {
             if self.pieces.get(index).is_some_and(|piece| !piece.is_at_host()) {
-                self.release(index, bufs);
+                self.release(index, memory);
             }
         }
     }

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 pub(super) enum Want {
     /// Payload memory of the worker.
     Memory,
+    /// A part of it: its device has as much as it may.
+    Share(HeadId),
     /// Room in the host for requests to a device.
     Room(HeadId),
 }

@@ -83,6 +83,17 @@ pub trait Buffers {
     /// Gives back a buffer from [`Buffers::alloc`], whole (any slice of it names it).
     fn free(&mut self, buf: BufRef);
 
+    /// All that `alloc` can give out at once, in bytes as [`Buffers::cost`] counts them; no limit
+    /// by default.
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// What a buffer of `len` bytes takes of the capacity: no less than `len`.
+    fn cost(&self, len: u32) -> u64 {
+        u64::from(len)
+    }
+
     /// The longest buffer that `alloc` can give, at least 1 MiB.
     fn max_alloc(&self) -> u32 {
         1 << 20

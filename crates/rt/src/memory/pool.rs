@@ -194,9 +194,8 @@ impl Buffers for Pool {
         if u64::from(len) > CHUNK {
             return None;
         }
-        let pages = u64::from(len).div_ceil(PAGE).next_power_of_two();
         let region = self.regions.get(self.own);
-        let page = self.slots.allocate(region, pages.trailing_zeros() as usize)?;
+        let page = self.slots.allocate(region, slot_pages(len).trailing_zeros() as usize)?;
         let generation = region.generation(page);
         Some(BufRef::new(self.own, generation, page as u64 * PAGE, len))
     }
@@ -216,4 +215,17 @@ impl Buffers for Pool {
             region.give_back(page);
         }
     }
+
+    fn capacity(&self) -> u64 {
+        self.slots.chunks.len() as u64 * CHUNK
+    }
+
+    fn cost(&self, len: u32) -> u64 {
+        if len == 0 { 0 } else { slot_pages(len) * PAGE }
+    }
+}
+
+/// Pages of the slot that a buffer lies in.
+fn slot_pages(len: u32) -> u64 {
+    u64::from(len).div_ceil(PAGE).next_power_of_two()
 }

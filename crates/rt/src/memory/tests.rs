@@ -123,3 +123,18 @@ fn freed_elsewhere_comes_home() {
     }
     assert_eq!(away.alloc(4096).map(BufRef::region), Some(1), "they went home");
 }
+
+#[test]
+fn what_buffers_cost_adds_up_to_the_capacity() {
+    for len in [1, 512, 4096, 5000, 64 << 10, 513 << 10, 1 << 20] {
+        let mut pool = pool(8);
+        assert_eq!(pool.capacity(), 8 << 20);
+        let mut taken = 0;
+        while let Some(buf) = pool.alloc(len) {
+            assert!(pool.cost(len) >= u64::from(buf.len()));
+            taken += pool.cost(len);
+        }
+        assert_eq!(taken, pool.capacity(), "in buffers of {len}");
+    }
+    assert_eq!(pool(4).cost(0), 0);
+}
