@@ -138,6 +138,32 @@ fn groups_only() {
     assert_eq!(seen, [(1, AnaState::Optimized, 0), (7, AnaState::Inaccessible, 0)]);
 }
 
+/// As nvme-cli reads it: by what the controller may have at most, not by what there is.
+#[test]
+fn the_log_can_be_read_in_parts_up_to_its_longest() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    let done = rig.run(admin, Identify::CONTROLLER.sqe(), 4096);
+    let longest = identify::Controller::parse(&done.data).unwrap().ana_log_bytes();
+    for lsp in [0, 1] {
+        let part = |offset, bytes| GetLogPage { lsp, ..GetLogPage::new(lid::ANA, offset, bytes) };
+        let mut whole = Vec::new();
+        while (whole.len() as u64) < longest {
+            let offset = whole.len() as u64;
+            let len = u32::try_from(longest - offset).unwrap().min(4096);
+            let done = rig.run(admin, part(offset, len).sqe(), len);
+            assert_eq!(done.status, Status::SUCCESS, "from {offset}");
+            whole.extend(done.data);
+        }
+        let parsed = Ana::parse(&whole, AnaLimits { group_id: 128, groups: 128 }).unwrap();
+        let nsids = if lsp == 0 { vec![1] } else { vec![] };
+        assert_eq!((parsed.groups.len(), &parsed.groups[0].nsids), (1, &nsids));
+        let done = rig.run(admin, part(longest + 4, 4).sqe(), 4);
+        assert_eq!(done.status.code(), Status::INVALID_FIELD.code(), "behind it there is nothing");
+    }
+    rig.assert_no_leak();
+}
+
 #[test]
 fn identify_is_consistent_with_the_log() {
     let mut rig = Rig::new(config());

@@ -138,11 +138,20 @@ fn c35_bad_names_are_refused() {
         (with(260, &[0xff]), (256, true)),
         (with(512, &[b'n'; 256]), (512, true)),
         (with(512, b"x"), (512, true)),
+        (with(512, &[0; 256]), (512, true)),
         (with(520, &[0x1b]), (512, true)),
         (with(0, &[0; 16]), (0, true)),
     ];
     for (data, parameter) in cases {
+        rig.events.clear();
         refused(&mut rig, ADMIN, &data, INVALID, Some(parameter));
+        let what = match parameter.0 {
+            0 => "host identifier",
+            256 => "subsystem",
+            _ => "host NQN",
+        };
+        let said = rig.events.iter().filter(|event| event.to_string().contains(what)).count();
+        assert_eq!(said, 1, "{what}: {:?}", rig.events);
     }
     assert!(rig.status().controllers.is_empty());
     rig.assert_no_leak();

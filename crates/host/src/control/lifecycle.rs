@@ -106,6 +106,7 @@ impl Controller {
     /// The admin connection is over.
     pub(super) fn closed(&mut self, env: &mut Env, cause: CloseCause, bufs: &mut dyn Buffers) {
         let Some(link) = self.link.take() else { return };
+        let connected = link.was_connected();
         for caller in link.closed(bufs) {
             let text = format!("{}: the admin connection was lost", self.name());
             env.refuse(caller, VerbError::Failed(text));
@@ -113,12 +114,12 @@ impl Controller {
         match self.phase {
             Phase::Stopping { .. } => self.check_stopped(env),
             Phase::Waiting { .. } | Phase::Gone => {}
-            Phase::Opening { .. } => {
-                let closed = cause == CloseCause::PeerClosed;
-                let text =
-                    if closed { String::from("closed before ICResp") } else { format!("{cause}") };
+            // A port that talks TLS only ends a connection that begins with ICReq.
+            Phase::Opening { .. } if connected => {
+                let text = format!("{cause} before ICResp (a port that requires TLS does so)");
                 self.fail(env, text, false);
             }
+            Phase::Opening { .. } => self.fail(env, format!("{cause}"), false),
             _ => self.fail(env, format!("admin queue: {cause}"), false),
         }
     }

@@ -138,6 +138,11 @@ impl Link {
         self.state == State::Open && self.queue.is_ready() && self.queue.fault().is_none()
     }
 
+    /// Whether TCP came up.
+    pub(super) fn was_connected(&self) -> bool {
+        self.state != State::Opening
+    }
+
     pub(super) fn connected(&mut self, env: &mut Env) {
         if self.state == State::Opening {
             self.state = State::Open;

@@ -163,8 +163,12 @@ impl Control {
         if let Some(at) = heads.position(|head| head.ids.overlaps(&namespace.ids)) {
             let head = &subsystem.heads[at];
             if head.ids != namespace.ids {
-                let name = subsystem.head_name(head);
-                return Err(format!("its identifiers agree only in part with those of {name}"));
+                return Err(format!(
+                    "its identifiers agree only in part: it has {}, {} has {}",
+                    namespace.ids,
+                    subsystem.head_name(head),
+                    head.ids
+                ));
             }
             if head.nsid != namespace.nsid {
                 return Err(format!(

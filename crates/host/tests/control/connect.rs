@@ -181,6 +181,20 @@ fn every_step_that_fails_is_told_with_its_name() {
 }
 
 #[test]
+fn a_port_that_wants_tls_is_recognised_by_its_reset_before_icresp() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).wants_tls = true;
+    let why = rig.connect_fails(1, |_| ());
+    let expected = "connection reset by peer (errno 104) before ICResp (a port that requires TLS";
+    assert!(why.contains(expected), "{why}");
+    // Where nobody listens there is nothing to say about TLS.
+    rig.fake(1).refuse = true;
+    let why = rig.connect_fails(1, |_| ());
+    assert!(why.ends_with("connection refused (errno 111)"), "{why}");
+}
+
+#[test]
 fn a_shard_that_cannot_open_its_queue_fails_the_attempt() {
     let mut rig = Rig::new(2);
     rig.put(1, Fake::new(NQN, 1));

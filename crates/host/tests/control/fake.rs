@@ -127,6 +127,8 @@ pub(crate) struct Fake {
     pub(crate) refuse: bool,
     /// TCP connects are never answered.
     pub(crate) black_hole: bool,
+    /// Resets a connection that begins with anything, as a port does that takes TLS only.
+    pub(crate) wants_tls: bool,
     /// No command is answered (and no ICReq).
     pub(crate) silent: bool,
     /// Overrides the model.
@@ -163,6 +165,7 @@ impl Fake {
             spaces: BTreeMap::from([(1, Space::new(0x11, 2048))]),
             refuse: false,
             black_hole: false,
+            wants_tls: false,
             silent: false,
             hook: None,
             patch_identify: None,

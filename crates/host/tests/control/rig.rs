@@ -176,6 +176,9 @@ impl Rig {
         }
         self.queue.push_back(Happening::Transmitted(conn));
         let fake = self.fakes[&port].clone();
+        if fake.borrow().wants_tls {
+            return self.close(conn, CloseCause::Failed(SystemError::RESET));
+        }
         fake.borrow_mut().receive(&batch.take());
         self.deliver(port);
     }

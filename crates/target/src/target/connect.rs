@@ -26,6 +26,18 @@ const fn refused(status: Status) -> ConnectRefusal {
     ConnectRefusal { status: status.with_dnr(), parameter: None }
 }
 
+/// What a human reads of a Connect that does not parse, from the parameter that the host is told.
+const fn what_is_wrong(refusal: ConnectRefusal) -> &'static str {
+    match refusal.parameter {
+        Some((offset::HOSTID, true)) => "the host identifier is zero",
+        Some((offset::HOSTNQN, true)) => "the host NQN is empty or not valid",
+        Some((offset::SUBNQN, true)) => "the subsystem NQN is empty or not valid",
+        Some((offset::SQSIZE, false)) => "the queue size is too small",
+        Some((offset::SGL, false)) => "the data is shorter than 1024 bytes",
+        _ => "the command is not one that this version of the format has",
+    }
+}
+
 impl Target {
     /// A command on a connection that has no queue yet: only Connect may come (C23).
     pub(super) fn connect(
@@ -41,7 +53,7 @@ impl Target {
         }
         let command = match ConnectCommand::parse(&sqe) {
             Ok(command) => command,
-            Err(refusal) => return self.refuse_connect(place, refusal, "bad command"),
+            Err(refusal) => return self.refuse_connect(place, refusal, what_is_wrong(refusal)),
         };
         let need = u32::try_from(ConnectData::BYTES).unwrap_or(u32::MAX);
         let data = match self.host_data(place, slot, need) {
@@ -50,7 +62,7 @@ impl Target {
         };
         let data = match data {
             Ok(data) => data,
-            Err(refusal) => return self.refuse_connect(place, refusal, "bad data"),
+            Err(refusal) => return self.refuse_connect(place, refusal, what_is_wrong(refusal)),
         };
         let joined = if command.qid == 0 {
             self.connect_admin(now, place, command, data)

@@ -3,7 +3,7 @@
 use super::super::Target;
 use super::super::command::Step;
 use crate::ana_group::AnaGroups;
-use crate::config::MAX_ANA_GROUP;
+use crate::config::{MAX_ANA_GROUP, MAX_NSID};
 use crate::controller::{Controller, Of};
 use crate::subsystem::Subsystem;
 use alloc::vec;
@@ -18,6 +18,9 @@ use anabranch_proto::nvme::{Nqn, Sqe, Status};
 
 /// ANA log, return groups only.
 const RGO: u8 = 1;
+/// The ANA log at its longest, which is what hosts compute from NANAGRPID and MNAN: header, every
+/// group, every namespace.
+const ANA_BYTES_MAX: usize = 16 + 32 * MAX_ANA_GROUP as usize + 4 * MAX_NSID as usize;
 /// NSID for "the whole controller".
 const ALL: u32 = u32::MAX;
 const EFFECTS_BYTES: usize = 4096;
@@ -98,7 +101,10 @@ impl Target {
             lid::EFFECTS => Ok(effects()),
             lid::ANA => {
                 let log = ana_log(&self.ports[controller.port].ana, subsystem);
-                Ok(log.to_bytes(asked.lsp & RGO != 0))
+                let mut page = log.to_bytes(asked.lsp & RGO != 0);
+                // Hosts that read in parts (nvme-cli) go on to the end of the longest log.
+                page.resize(page.len().max(ANA_BYTES_MAX), 0);
+                Ok(page)
             }
             _ => Err(Status::INVALID_LOG_PAGE),
         }
