@@ -188,4 +188,12 @@ impl Command {
             failovers: 0,
         }
     }
+
+    /// The controller that a flush was meant for cannot be asked: whichever serves the namespace
+    /// answers for it, and what the first has acknowledged stays owed.
+    pub(super) fn flush_anywhere(&mut self) {
+        if let Origin::Own { work: work @ Work::Flush { .. }, .. } = &mut self.origin {
+            *work = Work::Flush { only: None, mark: None };
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Shard;
 use super::command::{Origin, Place, Request, Work};
+use super::head::PathState;
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
 use crate::table::Key;
@@ -165,7 +166,8 @@ impl Shard {
     }
 
     /// The path failed under the command: take the path out where that is known to help, and send
-    /// the command elsewhere.
+    /// the command elsewhere. A path that fails may look like the best one to a policy, as it has
+    /// so little in flight: the command does not go back to it at once while there is another.
     fn fail_over(&mut self, key: Key, status: Option<Status>, now: Time, bufs: &mut dyn Buffers) {
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].failovers += 1;
@@ -174,10 +176,14 @@ impl Shard {
             (command.controller, command.head, command.failovers);
         self.path_failed(controller, head_id, status);
         let paths = self.head(head_id).map_or(0, |head| head.paths.len());
+        let avoid = self.has_other_path(head_id, controller).then_some(controller);
+        if avoid.is_some() {
+            self.commands[key].flush_anywhere();
+        }
         if usize::from(failovers) > paths.max(1) {
             self.delay(key, now.after(FAILOVER_PAUSE), None);
         } else {
-            self.dispatch_again(key, None, None, now, bufs);
+            self.dispatch_again(key, None, avoid, now, bufs);
         }
     }
 
@@ -200,6 +206,12 @@ impl Shard {
         }
     }
 
+    /// Whether a head can be served by another controller than this one.
+    fn has_other_path(&self, head: HeadId, than: ControllerId) -> bool {
+        let other = |path: &PathState| path.usable && path.view.controller != than;
+        self.head(head).is_some_and(|head| head.paths.iter().any(other))
+    }
+
     fn fail_over_avoiding(
         &mut self,
         key: Key,
@@ -210,12 +222,9 @@ impl Shard {
     ) {
         let command = &mut self.commands[key];
         command.failovers = command.failovers.saturating_add(1);
-        let failovers = usize::from(command.failovers);
-        let other_path = self.heads[command.head.0 as usize].as_ref().is_some_and(|head| {
-            failovers < head.paths.len()
-                && head.paths.iter().any(|path| path.usable && path.view.controller != avoid)
-        });
-        if !other_path {
+        let (failovers, head) = (usize::from(command.failovers), command.head);
+        let paths = self.head(head).map_or(0, |head| head.paths.len());
+        if failovers >= paths || !self.has_other_path(head, avoid) {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;

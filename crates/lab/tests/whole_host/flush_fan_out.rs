@@ -91,3 +91,39 @@ fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
     assert_eq!(flush(&mut rig), [1, 0], "what it acknowledged is owed once it can be asked");
     rig.finish();
 }
+
+/// A controller that cannot reach the namespace cannot flush it either: the flush would never end.
+#[test]
+fn a_flush_ends_although_one_controller_answers_path_errors_for_ever() {
+    for status in [Status::INTERNAL_PATH_ERROR, Status::new(3, 0x60), Status::new(3, 0x70)] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.io(writes(4, 1));
+        rig.wire().rule(move |pdu| {
+            if pdu.port == 1 && pdu.answers(io::FLUSH) {
+                pdu.answer(status);
+            }
+        });
+        assert_eq!(flush(&mut rig), [2, 1], "{status}: like one whose connection is lost");
+        rig.wire().clear_rules();
+        assert_eq!(flush(&mut rig), [0, 1], "{status}: it is still owed one");
+        rig.finish();
+    }
+}
+
+/// With no other path there is nothing to do but to ask again.
+#[test]
+fn a_flush_waits_for_the_only_path() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        if pdu.answers(io::FLUSH) {
+            pdu.answer(Status::INTERNAL_PATH_ERROR);
+        }
+    });
+    let names = rig.submit([Op::Flush]);
+    rig.run(5 * SECOND);
+    assert_eq!(rig.answered(&names), 0);
+    rig.wire().clear_rules();
+    rig.succeed(&names);
+    rig.finish();
+}

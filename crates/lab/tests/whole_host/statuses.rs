@@ -39,6 +39,24 @@ fn m12_a_path_error_never_reaches_the_user_while_there_is_another_path() {
     }
 }
 
+/// Many at once: whatever the policy's next turn would be, it is not the path that has just failed.
+#[test]
+fn m12_a_command_does_not_go_back_to_the_path_that_has_just_failed() {
+    for policy in ["round-robin", "queue-depth", "numa", "service-time", "latency"] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.set("nvme-subsys0", "iopolicy", policy);
+        refuse_writes(&rig, 0, Status::INTERNAL_PATH_ERROR);
+        let start = rig.now();
+        for outcome in rig.io(writes(64, 1)) {
+            let took = outcome.at.since(start);
+            assert!(took < 100 * MS, "{policy}: no pause while another path serves: {took:?}");
+        }
+        let sent = rig.sent(0) + rig.sent(1);
+        assert!(sent <= 2 * 64, "{policy}: each at most once in vain: {sent}");
+        rig.finish();
+    }
+}
+
 #[test]
 fn m12_a_path_error_with_dnr_is_the_users() {
     for code in [0x00, 0x02, 0x60, 0x71] {
