@@ -202,6 +202,23 @@ fn clients_of_a_device_without_a_path_leave_those_of_others_alone() {
 }
 
 #[test]
+fn a_greedy_client_leaves_room_to_others_of_its_device() {
+    // The device's share is less than what one client may have in progress.
+    let (mut harness, greedy) = with_a_stuck_device(1);
+    let modest = harness.connect();
+    harness.send(modest, &client::negotiate("stuck", true));
+    harness.take(modest);
+    harness.send(modest, &requests(0..2));
+    for turn in 0..64 + 4 {
+        let more = requests(400 + turn..401 + turn);
+        harness.send(greedy[0], &more);
+        harness.complete_one(0);
+    }
+    answered(&mut harness, modest, 2);
+    harness.complete_all();
+}
+
+#[test]
 fn a_device_without_a_path_leaves_memory_to_the_others() {
     let exports = vec![export("stuck", "nvme0n1"), export("disk", "nvme0n2")];
     let pool_bytes = 64 * MIB as u64;

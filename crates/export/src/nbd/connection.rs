@@ -123,6 +123,11 @@ impl Connection {
         }
     }
 
+    /// Grows with each thing that it gets of what it shares.
+    pub(super) fn granted(&self) -> u64 {
+        self.transfer.as_ref().map_or(0, |it| it.granted())
+    }
+
     /// Nothing of it is left anywhere.
     pub(super) fn is_forgotten(&self) -> bool {
         self.life == Life::Dead && self.transfer.as_ref().is_none_or(|it| it.at_host() == 0)

@@ -199,22 +199,31 @@ impl Nbd {
     }
 
     /// Lets those go on that wait for what they share: in each line the longest waiting first,
-    /// until one has to wait on.
+    /// until one has to wait on. Who got something goes to the end of its line for more: a device's
+    /// share may be less than one client can use.
     fn retry(&mut self, place: &mut Place<'_>) {
         self.shares.take_freed();
         for line in 0..self.waiting.lines() {
             for _ in 0..self.waiting.len(line) {
                 let Some((key, want)) = self.waiting.pop(line) else { break };
                 self.connections[key as usize].waits = None;
+                let before = self.granted(key);
                 self.with(key, place, |connection, seat, out| connection.resume(seat, out));
                 if self.connections[key as usize].waits == Some(want) {
-                    self.waiting.is_first_again(want);
+                    if self.granted(key) == before {
+                        self.waiting.is_first_again(want);
+                    }
                     break;
                 }
             }
         }
         let memory = self.waiting.is_wanted(Want::Memory);
         self.retry_at = memory.then(|| place.now.after(RETRY_DELAY));
+    }
+
+    fn granted(&self, key: u32) -> u64 {
+        let connection = &self.connections[key as usize].connection;
+        connection.as_ref().map_or(0, |connection| connection.granted())
     }
 
     /// Memory has come back: who waits may have it.

@@ -105,6 +105,8 @@ pub(super) struct Transfer {
     sent: Vec<Reply>,
     buffer_bytes: u32,
     at_host: usize,
+    /// Counts buffers and places in the host that it was given.
+    granted: u64,
     /// Nobody waits for answers any more.
     muted: bool,
     /// An answer has begun that can not be completed.
@@ -130,6 +132,7 @@ impl Transfer {
             sent: Vec::new(),
             buffer_bytes: 0,
             at_host: 0,
+            granted: 0,
             muted: false,
             broken: false,
         }
@@ -217,6 +220,7 @@ impl Transfer {
         request.issued += bytes;
         request.open += 1;
         self.buffer_bytes += buf.len();
+        self.granted += 1;
         Ok(index)
     }
 
@@ -287,6 +291,7 @@ impl Transfer {
             }
             self.waiting.pop_front();
             self.at_host += 1;
+            self.granted += 1;
             if let Some(piece) = self.pieces.get_mut(index) {
                 let flush = piece.stage == Stage::WaitingToFlush;
                 piece.stage = if flush { Stage::Flushing } else { Stage::Submitted };
@@ -496,6 +501,11 @@ impl Transfer {
     /// Pieces that the host has not finished.
     pub(super) fn at_host(&self) -> usize {
         self.at_host
+    }
+
+    /// Grows with each buffer and each place in the host that it gets.
+    pub(super) fn granted(&self) -> u64 {
+        self.granted
     }
 
     /// Requests that are not answered completely.
