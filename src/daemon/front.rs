@@ -1,5 +1,8 @@
 //! What submits on every worker of our host: the NBD server and the load, side by side.
 
+#[cfg(test)]
+mod tests;
+
 use anabranch_export::nbd::{Nbd, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_host::topology::HeadView;
 use anabranch_host::user::{Done, Refused, Request, Submit, User};
@@ -174,13 +177,17 @@ impl User for Front {
     }
 
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        // The place in the host goes to the other one first, if that waits for one: so neither keeps
+        // all of them, however busy it is.
         if done.tag & OF_LOAD == 0 {
+            self.load.room_made(now, &mut Marked(host), bufs);
             self.nbd.completed(now, done, host, bufs);
             self.count_clients();
         } else {
             let done = Done { tag: done.tag & !OF_LOAD, ..done };
-            self.load.completed(now, done, &mut Marked(host), bufs);
+            self.load.ended(now, done, bufs);
             self.nbd.room_made(now, host, bufs);
+            self.load.room_made(now, &mut Marked(host), bufs);
         }
     }
 

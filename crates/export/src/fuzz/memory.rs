@@ -90,6 +90,11 @@ impl MemoryHost {
         self.pending.iter().filter(|request| request.head == head).count()
     }
 
+    /// The tags of all that are pending.
+    pub fn tags(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pending.iter().map(|request| request.tag)
+    }
+
     /// Where the first of them is.
     #[must_use]
     pub fn first_of(&self, head: HeadId) -> Option<usize> {

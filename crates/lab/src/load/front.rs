@@ -88,6 +88,21 @@ impl Load {
         Load::default()
     }
 
+    /// One of our requests has ended; [`Load::room_made`] is to follow.
+    pub fn ended(&mut self, now: Time, done: Done, bufs: &mut dyn Buffers) {
+        if let Some(runner) = &mut self.runner {
+            runner.completed(now, done, bufs);
+        }
+    }
+
+    /// There may be room in the host, for whosever request has ended: keeps the load at its depth.
+    #[inline]
+    pub fn room_made(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
+        if self.runner.is_some() {
+            self.advance(now, host, bufs);
+        }
+    }
+
     fn verb(&mut self, id: VerbId, verb: LoadVerb, workers: u16) {
         let refuse = |text: &str| LoadReply::Refused(JobError(text.into()));
         if self.collecting.is_some() {
@@ -200,9 +215,7 @@ impl User for Load {
     }
 
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
-        if let Some(runner) = &mut self.runner {
-            runner.completed(now, done, bufs);
-        }
+        self.ended(now, done, bufs);
         self.advance(now, host, bufs);
     }
 

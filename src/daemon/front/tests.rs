@@ -1,0 +1,123 @@
+use super::*;
+use anabranch_export::fuzz::{MemoryHost, client};
+use anabranch_export::nbd::wire::command;
+use anabranch_export::nbd::{Export, NbdConfig};
+use anabranch_lab::load::{BlockSize, Job};
+use anabranch_proto::machine::ListenerId;
+use anabranch_proto::testing::MemoryBuffers;
+use std::time::Duration;
+
+/// Places in the host.
+const ROOM: usize = 4;
+const CLIENT: ConnId = ConnId::accepted(0);
+
+struct Rig {
+    front: Front,
+    host: MemoryHost,
+    pool: MemoryBuffers,
+}
+
+impl Rig {
+    /// One device, and a client that has opened it.
+    fn new() -> Rig {
+        let export =
+            Export { name: "disk".into(), description: "".into(), device: "nvme0n1".into() };
+        let nbd = Nbd::new(NbdConfig { listen: None, exports: vec![export] });
+        let mut host = MemoryHost::new(1);
+        host.add_disk("nvme0n1", 1 << 20, 512);
+        host.room = ROOM;
+        let front = Front::new(nbd, Load::new(), Arc::default());
+        let mut rig = Rig { front, host, pool: MemoryBuffers::new() };
+        rig.input(Input::Start);
+        rig.input(Input::Accepted { listener: ListenerId(0), conn: CLIENT, peer: None });
+        rig.receive(&client::negotiate("disk", true));
+        rig
+    }
+
+    fn input(&mut self, input: Input<'_, FrontVerb, FrontMail>) {
+        self.front.handle(Time::ZERO, input, &mut self.host, &mut self.pool);
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        self.input(Input::Received { conn: CLIENT, bytes });
+    }
+
+    /// More reads of the client than there are places.
+    fn client_reads(&mut self) {
+        let reads = (0..100).flat_map(|cookie| client::request(command::READ, 0, cookie, 0, 4096));
+        self.receive(&reads.collect::<Vec<u8>>());
+    }
+
+    /// A load that would take all places.
+    fn load_reads(&mut self) {
+        let job = Job {
+            device: "nvme0n1".into(),
+            read_percent: 100,
+            random: true,
+            sizes: vec![BlockSize { bytes: 4096, weight: 1 }],
+            // On each of two data workers.
+            depth: 2 * ROOM as u32,
+            jobs: 1,
+            offset: 0,
+            size: None,
+            number_ios: None,
+            thinktime: Duration::ZERO,
+            verify: false,
+            seed: 1,
+        };
+        let mail = FrontMail::Load(LoadMail::Start(Box::new(job)));
+        self.input(Input::Mail { from: WorkerId(0), mail });
+    }
+
+    fn complete_first(&mut self) {
+        let done = self.host.complete(0, &mut self.pool).expect("something is pending");
+        self.front.completed(Time::ZERO, done, &mut self.host, &mut self.pool);
+        assert_eq!(self.host.pending(), ROOM, "the place is used again at once");
+    }
+
+    /// How many of the places are the load's.
+    fn of_load(&self) -> usize {
+        self.host.tags().filter(|tag| tag & OF_LOAD != 0).count()
+    }
+}
+
+#[test]
+fn a_load_that_begins_when_clients_hold_all_places_gets_some() {
+    let mut rig = Rig::new();
+    rig.client_reads();
+    rig.load_reads();
+    assert_eq!((rig.host.pending(), rig.of_load()), (ROOM, 0));
+    rig.complete_first();
+    assert_eq!(rig.of_load(), 1);
+}
+
+#[test]
+fn clients_that_come_when_a_load_holds_all_places_get_some() {
+    let mut rig = Rig::new();
+    rig.load_reads();
+    rig.client_reads();
+    assert_eq!((rig.host.pending(), rig.of_load()), (ROOM, ROOM));
+    rig.complete_first();
+    assert_eq!(rig.of_load(), ROOM - 1);
+}
+
+#[test]
+fn neither_keeps_all_places_in_the_long_run() {
+    for load_first in [false, true] {
+        let mut rig = Rig::new();
+        if load_first {
+            rig.load_reads();
+            rig.client_reads();
+        } else {
+            rig.client_reads();
+            rig.load_reads();
+        }
+        let mut of_load = 0;
+        for _ in 0..10 * ROOM {
+            rig.complete_first();
+            of_load += rig.of_load();
+        }
+        let all = 10 * ROOM * ROOM;
+        assert!((all / 4..=all * 3 / 4).contains(&of_load), "{of_load} of {all}");
+    }
+}
