@@ -1,6 +1,7 @@
 //! Sizes and times as people write them, and numbers as people read them.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 /// Parses a size: a number of bytes, or one with `k`, `m`, `g`, `t` or `KiB`, `MiB`, `GiB`, `TiB`,
@@ -18,14 +19,15 @@ pub fn size(text: &str) -> Result<u64, String> {
         "t" | "tib" => 40,
         _ => {
             return Err(format!(
-                "'{text}' is not a size: write a number with k, m, g or KiB, MiB, GiB \
-                 (powers of 1024)"
+                "'{text}' is not a size: write a number with k, m, g, t or KiB, MiB, GiB, \
+                 TiB (powers of 1024)"
             ));
         }
     };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("'{text}' is not a size: write a whole number, such as 64MiB"))?;
+    let number: u64 = number.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => format!("the size '{text}' exceeds 64 bits"),
+        _ => format!("'{text}' is not a size: write a whole number, such as 64MiB"),
+    })?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("the size '{text}' exceeds 64 bits"))
 }
 
@@ -64,7 +66,10 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// As [`time`].
 pub fn time_or_off(text: &str) -> Result<Option<Duration>, String> {
-    if text == "off" || text == "-1" { Ok(None) } else { time(text).map(Some) }
+    if text == "off" || text == "-1" {
+        return Ok(None);
+    }
+    time(text).map(Some).map_err(|why| format!("{why}; -1 switches it off"))
 }
 
 fn split(text: &str) -> (&str, &str) {

@@ -1,12 +1,15 @@
 //! Configuration files and units: what is wrong is named with file, line and key.
 
-use anabranch::daemon::config::{ServeConfig, Source};
+use anabranch::daemon::backing::NamespaceSpec;
+use anabranch::daemon::config::{ExportConfig, ServeConfig, Source, SubsystemConfig};
 use anabranch::daemon::export::listen_endpoint;
 use anabranch::daemon::identity::{Identity, Places};
 use anabranch::daemon::path::PathSpec;
+use anabranch::daemon::target::{PortSpec, SubsystemSpec, TargetSetup};
 use anabranch::failure::Failure;
 use anabranch::units;
 use anabranch_policy::Policy;
+use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -84,8 +87,11 @@ fn mistakes_name_line_and_key() {
         ("\n\nfence = \"strict\"\n", "line 3 (fence)", "not there yet"),
         ("fence = \"none\"\n", "line 1 (fence)", "fast"),
         ("workers = \"two\"\n", "line 1 (workers)", "invalid type"),
-        ("workers = 0\n", ".toml", "between 1 and 128"),
-        ("cpus = []\n", ".toml", "at least one CPU"),
+        ("\nworkers = 0\n", "line 2 (workers)", "is 0, must lie between 1 and 128"),
+        ("workers = 129\n", "line 1 (workers)", "is 129, must lie between 1 and 128"),
+        ("cpus = []\n", "line 1 (cpus)", "at least one CPU"),
+        ("pin = true\n  hostnqn = \"a\"\n", "line 2 (hostnqn)", "nqn."),
+        ("hostid = \"b\"\n", "line 1 (hostid)", "UUID"),
         ("spin = \"fast\"\n", "line 1 (spin)", "not a time"),
         ("[[subsystem]]\nnqn = \"x\"\npath = []\n", "line 2 (nqn)", "nqn"),
         (
@@ -134,6 +140,7 @@ fn path_limits_are_the_kernels() {
         (r#"{"traddr":"127.0.0.1","queue_size":1025}"#, "between 16 and 1024"),
         (r#"{"traddr":"127.0.0.1","nr_io_queues":0}"#, "at least 1"),
         (r#"{"traddr":"127.0.0.1","keep_alive_tmo":0}"#, "discovery controllers only"),
+        (r#"{"traddr":"127.0.0.1","keep_alive_tmo":4294968}"#, "must not exceed 4294967 s"),
         (r#"{"traddr":"127.0.0.1","reconnect_delay":0}"#, "must be longer"),
         (r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":60,"ctrl_loss_tmo":30}"#, "exceeds"),
         (r#"{"traddr":"127.0.0.1","transport":"rdma"}"#, "only tcp"),
@@ -150,6 +157,29 @@ fn path_limits_are_the_kernels() {
     let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).request(discovery, false);
     assert_eq!(found.expect("discovery may").to.to_string(), "[::1]:8009");
     assert!(path(r#"{"traddr":"::1"}"#).request("nqn", false).is_err(), "no NQN");
+}
+
+#[test]
+fn addresses_may_stand_in_brackets() {
+    let path = PathSpec { traddr: "[::1]".to_owned(), ..PathSpec::default() };
+    let found = path.request("nqn.2026-01.org.example:a", false).expect("an address");
+    assert_eq!(found.to.to_string(), "[::1]:4420");
+}
+
+#[test]
+fn what_this_machine_does_not_have_is_named() {
+    let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
+    for (text, why) in [
+        (r#"{"traddr":"::1","host_iface":"nosuch0"}"#, "host-iface 'nosuch0'"),
+        (r#"{"traddr":"::1","host_iface":"a-name-that-is-long"}"#, "1 to 15 bytes"),
+        (r#"{"traddr":"::1","host_iface":""}"#, "1 to 15 bytes"),
+        (r#"{"traddr":"::1","host_traddr":"192.0.2.1"}"#, "host-traddr 192.0.2.1"),
+    ] {
+        let error = path(text).check_own_side().expect_err(text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    let own = path(r#"{"traddr":"127.0.0.1","host_iface":"lo","host_traddr":"127.0.0.1"}"#);
+    own.check_own_side().expect("every machine has these");
 }
 
 #[test]
@@ -242,4 +272,43 @@ fn options_precede_files_and_files_precede_generation() {
     assert!(matches!(Identity::find(Some("me"), None, &places), Err(Failure::Usage(_))));
     fs::write(places.system.join("hostnqn"), "not an NQN\n").expect("hostnqn");
     assert!(matches!(Identity::find(None, None, &places), Err(Failure::Failed(_))));
+}
+
+/// The keys of a structure, as its refusal of an unknown one lists them; hyphens are only taken.
+fn keys<T: DeserializeOwned + std::fmt::Debug>() -> Vec<String> {
+    let refusal = serde_json::from_str::<T>(r#"{"no such key":1}"#).expect_err("no such key");
+    let text = refusal.to_string();
+    let (_, known) = text.split_once("expected").expect("the refusal lists the keys");
+    let keys = known.split('`').skip(1).step_by(2).filter(|key| !key.contains('-'));
+    keys.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_names_every_key_and_its_files_are_read() {
+    let page = include_str!("../docs/CONFIGURATION.md");
+    let all = [
+        keys::<ServeConfig>(),
+        keys::<SubsystemConfig>(),
+        keys::<PathSpec>(),
+        keys::<ExportConfig>(),
+        keys::<TargetSetup>(),
+        keys::<PortSpec>(),
+        keys::<SubsystemSpec>(),
+        keys::<NamespaceSpec>(),
+    ];
+    assert!(all.iter().flatten().count() > 50, "{all:?}");
+    for key in all.iter().flatten() {
+        let named = [format!("`{key}`"), format!("[{key}]]"), format!(".{key}]]")];
+        assert!(named.iter().any(|text| page.contains(text)), "{key} is not on the page");
+    }
+    let file = |name: &str| {
+        let begin = page.find(&format!("# {name}\n")).expect(name);
+        let text = &page[begin..];
+        let text = text[..text.find("```").expect("the end")].to_owned();
+        Source::new(Path::new(name), text)
+    };
+    let serve: ServeConfig = file("serve.toml").parse().expect("the host's file");
+    assert_eq!((serve.subsystems[0].paths.len(), serve.exports.len()), (2, 1));
+    let target: TargetSetup = file("target.toml").parse().expect("the target's file");
+    assert_eq!((target.ports.len(), target.subsystems[0].namespaces.len()), (2, 2));
 }

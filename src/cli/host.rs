@@ -138,6 +138,7 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
 
 fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
     let path = discover.path.path();
+    path.check_own_side().map_err(Failure::Failed)?;
     let request = path.request(&discover.nqn, false).map_err(Failure::Usage)?;
     let (nqn, id) = (discover.path.hostnqn.as_deref(), discover.path.hostid.as_deref());
     let identity = match Identity::find(nqn, id, &Places::default()) {

@@ -4,6 +4,7 @@ use super::path::PathSpec;
 use crate::failure::Failure;
 use crate::units::Span;
 use anabranch_policy::Policy;
+use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -176,6 +177,25 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Where a key of the file's own table begins.
+    fn at_key(&self, key: &str) -> Option<usize> {
+        let mut at = 0;
+        for line in self.text.split_inclusive('\n') {
+            let begin = line.trim_start();
+            if begin.starts_with('[') {
+                return None;
+            }
+            let rest = begin.strip_prefix(key).map(str::trim_start);
+            if rest.is_some_and(|rest| rest.starts_with('=')) {
+                return Some(at + line.len() - begin.len());
+            }
+            at += line.len();
+        }
+        None
+    }
+}
+
 impl ServeConfig {
     /// The policies of single subsystems, by NQN.
     #[must_use]
@@ -201,12 +221,18 @@ impl ServeConfig {
 
     /// What a structure cannot check by itself.
     fn check(&self, source: &Source) -> Result<(), Failure> {
-        let file = |message: &str| Err(source.wrong(None, message));
-        if self.workers.is_some_and(|workers| !(1..=128).contains(&workers)) {
-            return file("workers must lie between 1 and 128");
+        let wrong = |key: &str, message: &str| Err(source.wrong(source.at_key(key), message));
+        if let Some(workers) = self.workers.filter(|workers| !(1..=128).contains(workers)) {
+            return wrong("workers", &format!("is {workers}, must lie between 1 and 128"));
         }
         if self.cpus.as_ref().is_some_and(Vec::is_empty) {
-            return file("cpus is empty: name at least one CPU, or leave it out");
+            return wrong("cpus", "is empty: name at least one CPU, or leave it out");
+        }
+        if let Some(Err(why)) = self.hostnqn.as_deref().map(str::parse::<Nqn>) {
+            return wrong("hostnqn", &why.to_string());
+        }
+        if let Some(Err(why)) = self.hostid.as_deref().map(str::parse::<Uuid>) {
+            return wrong("hostid", &why.to_string());
         }
         for subsystem in &self.subsystems {
             let nqn = subsystem.nqn.get_ref();

@@ -1,12 +1,10 @@
 //! Where exports listen, as text.
 
+use super::socket::MAX_SOCKET_PATH;
 use anabranch_proto::machine::Endpoint;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-
-/// A Unix socket's longest path in bytes (`sun_path` without its terminator).
-const MAX_SOCKET_PATH: usize = 107;
 
 /// `ADDR:PORT` is TCP, everything else the path of a Unix socket.
 ///

@@ -549,6 +549,9 @@ impl Host {
                 )));
             }
         }
+        if !params.keep_trying {
+            params.path.check_own_side().map_err(RpcError::invalid)?;
+        }
         params.path.request(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
     }
 

@@ -5,13 +5,18 @@ use anabranch_host::config::{ConnectRequest, ControllerOptions};
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
 use std::time::Duration;
 
 /// The port of I/O controllers.
 pub const IO_PORT: u16 = 4420;
 /// The port of discovery controllers.
 pub const DISCOVERY_PORT: u16 = 8009;
+/// The longest keep-alive time-out: what KATO of Fabrics Connect can say, in whole seconds.
+const MAX_KEEP_ALIVE: Duration = Duration::from_secs(u32::MAX as u64 / 1000);
+/// The longest name of a network interface (`IFNAMSIZ` without its terminator).
+const MAX_INTERFACE: usize = 15;
 
 /// A path: nvme-cli's option names with underscores (hyphens are taken too).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,9 +123,26 @@ impl PathSpec {
             if subsystem_nqn.is_discovery() { DISCOVERY_PORT } else { IO_PORT },
             |service| service.0,
         );
-        let to = Endpoint::Tcp(look_up(&self.traddr, port)?);
         let options = self.options(subsystem_nqn.is_discovery())?;
+        let to = Endpoint::Tcp(look_up(&self.traddr, port)?);
         Ok(ConnectRequest { subsystem_nqn, to, options, keep_trying })
+    }
+
+    /// Whether this machine has the address and the interface that are asked for. To be asked
+    /// where the connection is made, and not where they may come later.
+    ///
+    /// # Errors
+    /// One sentence that names the option.
+    pub fn check_own_side(&self) -> Result<(), String> {
+        if let Some(name) = self.host_iface.as_deref() {
+            check_interface(name)?;
+        }
+        if let Some(address) = self.host_traddr {
+            UdpSocket::bind((address, 0)).map_err(|why| {
+                format!("host-traddr {address} is no address of this machine: {why}")
+            })?;
+        }
+        Ok(())
     }
 
     fn options(&self, discovery: bool) -> Result<ControllerOptions, String> {
@@ -151,6 +173,13 @@ impl PathSpec {
         if let Some(Span(span)) = self.keep_alive_tmo {
             if span.is_zero() && !discovery {
                 return Err("keep-alive-tmo 0 is for discovery controllers only".to_owned());
+            }
+            if span > MAX_KEEP_ALIVE {
+                return Err(format!(
+                    "keep-alive-tmo is {}, must not exceed {} (NVMe has 32 bits of milliseconds)",
+                    seconds(span),
+                    seconds(MAX_KEEP_ALIVE)
+                ));
             }
             options.keep_alive_tmo = span;
         }
@@ -187,8 +216,22 @@ fn seconds(span: Duration) -> String {
     format!("{} s", span.as_secs_f64())
 }
 
+fn check_interface(name: &str) -> Result<(), String> {
+    let shown = name.escape_debug();
+    if name.is_empty() || name.len() > MAX_INTERFACE || name.contains(['/', '\0']) {
+        return Err(format!("host-iface '{shown}' is no name of 1 to {MAX_INTERFACE} bytes"));
+    }
+    let all = Path::new("/sys/class/net");
+    if all.is_dir() && !all.join(name).exists() {
+        return Err(format!("host-iface '{shown}': this machine has no such interface"));
+    }
+    Ok(())
+}
+
 fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
-    if let Ok(address) = traddr.parse::<IpAddr>() {
+    // In brackets, too, as URLs and `--listen` have addresses of IPv6.
+    let bare = traddr.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(traddr);
+    if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));
     }
     let found = (traddr, port).to_socket_addrs();

@@ -7,6 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+/// A Unix socket's longest path in bytes (`sun_path` without its terminator).
+pub(super) const MAX_SOCKET_PATH: usize = 107;
+
 /// Which program a control socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -56,6 +59,9 @@ pub enum SocketError {
     /// Something that is no socket is in the way.
     #[error("{0} exists and is not a socket: remove it, or choose another place with --socket")]
     NotASocket(PathBuf),
+    /// The name does not fit into an address.
+    #[error("the path of the control socket, {0}, has {1} bytes, at most {MAX_SOCKET_PATH} fit")]
+    TooLong(PathBuf, usize),
     /// The system refuses.
     #[error("cannot {what} {path}: {source}")]
     System {
@@ -119,6 +125,9 @@ impl BoundSocket {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
+            return Err(SocketError::TooLong(path.to_owned(), path.as_os_str().len()));
+        }
         prepare_directory(directory)?;
         let lock = lock_beside(path)?;
         remove_stale(path)?;

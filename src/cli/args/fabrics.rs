@@ -31,16 +31,28 @@ pub struct Fabrics {
     #[arg(short = 'I', long, value_name = "UUID")]
     pub hostid: Option<String>,
     /// I/O queues to ask for [default: one per data worker]
-    #[arg(short = 'i', long, alias = "nr_io_queues", value_name = "N")]
+    #[arg(
+        short = 'i', long, alias = "nr_io_queues", value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub nr_io_queues: Option<u16>,
     /// Commands at once per I/O queue, 16 to 1024 [default: 128]
-    #[arg(short = 'Q', long, alias = "queue_size", value_name = "N")]
+    #[arg(
+        short = 'Q', long, alias = "queue_size", value_name = "N",
+        value_parser = clap::value_parser!(u16).range(16..=1024)
+    )]
     pub queue_size: Option<u16>,
     /// Keep-alive time-out in seconds [default: 5]
-    #[arg(short = 'k', long, alias = "keep_alive_tmo", value_name = "TIME", value_parser = span)]
+    #[arg(
+        short = 'k', long, alias = "keep_alive_tmo", value_name = "TIME",
+        value_parser = span, allow_negative_numbers = true
+    )]
     pub keep_alive_tmo: Option<Span>,
     /// Pause before each attempt to reconnect, in seconds [default: 10]
-    #[arg(short = 'c', long, alias = "reconnect_delay", value_name = "TIME", value_parser = span)]
+    #[arg(
+        short = 'c', long, alias = "reconnect_delay", value_name = "TIME",
+        value_parser = span, allow_negative_numbers = true
+    )]
     pub reconnect_delay: Option<Span>,
     /// How long to try to reconnect, in seconds; -1: for ever [default: 600]
     #[arg(
@@ -54,6 +66,7 @@ pub struct Fabrics {
     pub ctrl_loss_tmo: Option<SpanOrOff>,
     /// Seconds without a connection after which waiting I/O fails; -1: never [default: never]
     #[arg(
+        short = 'F',
         long,
         alias = "fast_io_fail_tmo",
         value_name = "TIME",
@@ -62,10 +75,16 @@ pub struct Fabrics {
     )]
     pub fast_io_fail_tmo: Option<SpanOrOff>,
     /// Time limit of one I/O command [default: 30 s]
-    #[arg(long, alias = "io_timeout", value_name = "TIME", value_parser = span)]
+    #[arg(
+        long, alias = "io_timeout", value_name = "TIME", value_parser = span,
+        allow_negative_numbers = true
+    )]
     pub io_timeout: Option<Span>,
     /// Time limit of one admin command and of connecting [default: 60 s]
-    #[arg(long, alias = "admin_timeout", value_name = "TIME", value_parser = span)]
+    #[arg(
+        long, alias = "admin_timeout", value_name = "TIME", value_parser = span,
+        allow_negative_numbers = true
+    )]
     pub admin_timeout: Option<Span>,
     /// Type of service
     #[arg(short = 'T', long, value_name = "N")]

@@ -134,7 +134,7 @@ impl fmt::Display for NbdError {
             NbdError::Exists(name) => write!(f, "an export named \"{name}\" exists already"),
             NbdError::Unknown(name) => write!(f, "there is no export named \"{name}\""),
             NbdError::TooMany => write!(f, "{} exports exist, no more fit", super::MAX_EXPORTS),
-            NbdError::Listen(at, error) => write!(f, "can not listen on {at}: {error}"),
+            NbdError::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
             NbdError::Draining => f.write_str("the NBD server is ending"),
             NbdError::NotControl => f.write_str("only the control worker takes NBD verbs"),
         }
@@ -208,7 +208,7 @@ impl fmt::Display for NbdEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NbdEvent::Listening(at) => write!(f, "nbd: listening on {at}"),
-            NbdEvent::ListenFailed(at, error) => write!(f, "nbd: can not listen on {at}: {error}"),
+            NbdEvent::ListenFailed(at, error) => write!(f, "nbd: cannot listen on {at}: {error}"),
             NbdEvent::Opened { export, worker, peer } => {
                 write!(f, "nbd: export \"{export}\" opened on worker {}", worker.0)?;
                 peer.map_or(Ok(()), |peer| write!(f, " by {peer}"))

@@ -340,7 +340,7 @@ fn check_options(options: &ControllerOptions, discovery: bool) -> Answer {
         return invalid("keep_alive_tmo 0 is for discovery controllers only");
     }
     if u32::try_from(options.keep_alive_tmo.as_millis()).is_err() {
-        return invalid("keep_alive_tmo must fit 32 bits of milliseconds");
+        return invalid("keep_alive_tmo must not exceed 4294967 s (32 bits of milliseconds)");
     }
     if options.io_timeout.is_zero() || options.admin_timeout.is_zero() {
         return invalid("io_timeout and admin_timeout must not be 0");
