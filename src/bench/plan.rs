@@ -69,6 +69,13 @@ impl Plan {
     /// The plan in fio's words, for the report.
     pub(super) fn words(&self, device: &str) -> Value {
         let bench = &self.bench;
+        // What a running host has is its own affair.
+        let own = bench.device.is_none();
+        let embedded = bench.traddr.is_empty() && bench.trsvcid.is_empty();
+        let paths = match embedded {
+            true => usize::from(bench.paths),
+            false => bench.traddr.len().max(bench.trsvcid.len()),
+        };
         json!({
             "device": device,
             "rw": format!("{:?}", bench.rw).to_lowercase(),
@@ -79,9 +86,9 @@ impl Plan {
             "runtime_ns": bench.runtime.as_nanos() as u64,
             "randseed": bench.randseed,
             "runs": bench.runs,
-            "policy": bench.nbd.is_none().then(|| bench.policy.to_string()),
-            "paths": bench.nbd.is_none().then_some(bench.paths),
-            "workers": bench.workers,
+            "policy": (own && bench.nbd.is_none()).then(|| bench.policy.to_string()),
+            "paths": (own && bench.nbd.is_none()).then_some(paths),
+            "workers": own.then_some(bench.workers),
             "cpus": bench.cpus,
         })
     }

@@ -37,9 +37,9 @@ impl Figures {
             )));
         }
         if number("reads") + number("writes") == 0 {
-            return Err(Failure::failed(
-                "no I/O was done: the device is not there, or the load does not fit it",
-            ));
+            let why = load["rejected"].as_str();
+            let why = why.unwrap_or("nothing was answered in time, or the device has gone");
+            return Err(Failure::failed(format!("no I/O was done: {why}")));
         }
         let latency = |key: &str| load["lat_ns"][key].as_u64().unwrap_or(0);
         Ok(Figures {
@@ -141,8 +141,11 @@ impl BenchReport {
         let rates = self.runs.iter().map(|run| run.load.iops);
         let least = rates.clone().fold(f64::INFINITY, f64::min);
         let greatest = rates.fold(0.0, f64::max);
-        let runs = self.runs.len();
-        text.push_str(&format!("{runs} runs, {least:.0} to {greatest:.0} IOPS\n"));
+        let runs = match self.runs.len() {
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        };
+        text.push_str(&format!("{runs}, {least:.0} to {greatest:.0} IOPS\n"));
         if let Some((median, least, greatest)) = self.ratio() {
             text.push_str(&format!(
                 "ratio to the bare exchange: {median:.3} [{least:.3} {greatest:.3}]\n"

@@ -41,11 +41,6 @@ fn failed(error: RpcError) -> Failure {
 impl Stand {
     pub(super) fn set_up(global: &Global, bench: &Bench, plan: &Plan) -> Result<Stand, Failure> {
         if let Some(device) = &bench.device {
-            if !bench.traddr.is_empty() {
-                return Err(Failure::usage(
-                    "a device of the running host and -a do not go together: give one of them",
-                ));
-            }
             let termination = Termination::install()
                 .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
             let socket = global.socket.clone();

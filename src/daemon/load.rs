@@ -115,6 +115,8 @@ pub fn report_json(report: &LoadReport) -> Value {
         "mismatches": report.mismatches,
         "blocks_verified": report.blocks_verified,
         "elapsed_ns": report.elapsed.as_nanos() as u64,
+        "rejected": report.rejected,
+        "depth": report.depth,
         "longest_gap_ns": report.longest_gap.as_nanos() as u64,
         "iops": report.total_requests() as f64 / seconds,
         "bytes_per_s": (report.bytes[0] + report.bytes[1]) as f64 / seconds,

@@ -12,16 +12,19 @@ pub struct Bench {
     #[arg(value_name = "DEVICE")]
     pub device: Option<String>,
     /// Transport of a host of its own: tcp
-    #[arg(short = 't', long, value_name = "STR", default_value = "tcp")]
+    #[arg(short = 't', long, value_name = "STR", default_value = "tcp", requires = "traddr")]
     pub transport: String,
     /// Address of a controller, for a host of its own; one path each (repeat)
-    #[arg(short = 'a', long, value_name = "ADDR")]
+    #[arg(short = 'a', long, value_name = "ADDR", conflicts_with = "device")]
     pub traddr: Vec<String>,
     /// TCP port of that controller (as often as -a, or once)
-    #[arg(short = 's', long, value_name = "PORT")]
+    #[arg(
+        short = 's', long, value_name = "PORT", requires = "traddr",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub trsvcid: Vec<u16>,
     /// The subsystem
-    #[arg(short = 'n', long, value_name = "NQN")]
+    #[arg(short = 'n', long, value_name = "NQN", requires = "traddr")]
     pub nqn: Option<String>,
     /// An NBD export instead, one connection per job: nbd://HOST:PORT/EXPORT or
     /// nbd+unix:///EXPORT?socket=PATH, as fio's uri
@@ -74,22 +77,22 @@ pub struct Bench {
     pub verify: bool,
     /// Data workers of a host of its own (--nbd: threads that share the connections)
     #[arg(
-        long, value_name = "N", default_value_t = 1,
+        long, value_name = "N", default_value_t = 1, conflicts_with = "device",
         value_parser = clap::value_parser!(u16).range(1..=128)
     )]
     pub workers: u16,
     /// CPUs of a host of its own, and of the embedded target behind a slash: 0/1, 0/0
-    #[arg(long, value_name = "HOST[/TARGET]")]
+    #[arg(long, value_name = "HOST[/TARGET]", conflicts_with = "device")]
     pub cpus: Option<String>,
     /// I/O policy of a host of its own
     #[arg(
-        long, default_value_t, value_parser = super::policy,
+        long, default_value_t, value_parser = super::policy, conflicts_with = "device",
         help = super::policy_help("I/O policy of a host of its own")
     )]
     pub policy: anabranch_policy::Policy,
     /// Paths to the embedded target
     #[arg(
-        long, value_name = "N", default_value_t = 1,
+        long, value_name = "N", default_value_t = 1, conflicts_with_all = ["device", "traddr"],
         value_parser = clap::value_parser!(u16).range(1..=8)
     )]
     pub paths: u16,

@@ -29,6 +29,10 @@ pub struct LoadReport {
     pub longest_gap: Duration,
     /// From the first submission to the last completion.
     pub elapsed: Duration,
+    /// Why a worker could not run the job, or not go on with it.
+    pub rejected: Option<String>,
+    /// Requests at once for which there were buffers; fewer than asked for when memory is short.
+    pub depth: u64,
 }
 
 /// A latency distribution in short, ns.
@@ -95,5 +99,9 @@ impl LoadReport {
         self.blocks_verified += other.blocks_verified;
         self.longest_gap = self.longest_gap.max(other.longest_gap);
         self.elapsed = self.elapsed.max(other.elapsed);
+        if self.rejected.is_none() {
+            self.rejected.clone_from(&other.rejected);
+        }
+        self.depth += other.depth;
     }
 }

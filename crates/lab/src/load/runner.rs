@@ -31,6 +31,7 @@ pub(super) struct Runner {
     slots: Vec<Slot>,
     free: Vec<usize>,
     running: bool,
+    rejected: Option<String>,
 }
 
 impl Runner {
@@ -43,6 +44,7 @@ impl Runner {
             slots: Vec::new(),
             free: Vec::new(),
             running: true,
+            rejected: None,
         }
     }
 
@@ -59,17 +61,38 @@ impl Runner {
     }
 
     pub(super) fn report(&self, now: Time) -> LoadReport {
-        self.on.as_ref().map(|on| on.work.report(now)).unwrap_or_default()
+        self.told(self.on.as_ref().map(|on| on.work.report(now)).unwrap_or_default())
     }
 
     pub(super) fn finish(&mut self, bufs: &mut dyn Buffers) -> LoadReport {
+        let report = self.on.as_ref().map(|on| on.work.final_report()).unwrap_or_default();
+        let report = self.told(report);
         self.slots.drain(..).for_each(|slot| bufs.free(slot.buf));
         self.free.clear();
-        self.on.as_ref().map(|on| on.work.final_report()).unwrap_or_default()
+        report
+    }
+
+    /// What only the runner knows.
+    fn told(&self, report: LoadReport) -> LoadReport {
+        LoadReport { rejected: self.rejected.clone(), depth: self.slots.len() as u64, ..report }
     }
 
     /// Submits on every free slot.
+    ///
+    /// # Errors
+    /// The job does not fit the device, or the host refuses a request; nothing more is submitted.
     pub(super) fn advance(
+        &mut self,
+        now: Time,
+        host: &mut dyn Submit,
+        bufs: &mut dyn Buffers,
+    ) -> Result<(), JobError> {
+        self.try_advance(now, host, bufs).inspect_err(|error| {
+            self.rejected = Some(error.to_string());
+        })
+    }
+
+    fn try_advance(
         &mut self,
         now: Time,
         host: &mut dyn Submit,

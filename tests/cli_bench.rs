@@ -1,0 +1,46 @@
+//! Options of `bench` that would do nothing where the load runs are refused, so that nobody
+//! believes to have measured what was not.
+
+use anabranch::bench::report::Figures;
+use anabranch::cli::args::Cli;
+use clap::Parser;
+use clap::error::ErrorKind;
+use serde_json::json;
+
+fn parse(options: &[&str]) -> Result<(), ErrorKind> {
+    let words = ["anabranch", "bench"].iter().chain(options);
+    Cli::try_parse_from(words).map(|_| ()).map_err(|error| error.kind())
+}
+
+#[test]
+fn what_a_running_host_decides_is_refused_with_its_device() {
+    for option in [
+        ["--policy", "numa"],
+        ["--paths", "2"],
+        ["--workers", "2"],
+        ["--cpus", "0"],
+        ["-a", "127.0.0.1"],
+    ] {
+        let words = ["nvme0n1", option[0], option[1]];
+        assert_eq!(parse(&words), Err(ErrorKind::ArgumentConflict), "{words:?}");
+        assert_eq!(parse(&option), Ok(()), "{option:?}");
+    }
+}
+
+#[test]
+fn what_belongs_to_an_address_needs_one() {
+    for option in [["-s", "4420"], ["-n", "nqn.2026-01.org.example:a"], ["-t", "tcp"]] {
+        assert_eq!(parse(&option), Err(ErrorKind::MissingRequiredArgument), "{option:?}");
+        assert_eq!(parse(&["-a", "::1", option[0], option[1]]), Ok(()), "{option:?}");
+    }
+    let paths = ["-a", "::1", "--paths", "2"];
+    assert_eq!(parse(&paths), Err(ErrorKind::ArgumentConflict));
+    assert_eq!(parse(&["-a", "::1", "-s", "0"]), Err(ErrorKind::ValueValidation));
+}
+
+#[test]
+fn a_load_that_does_not_fit_says_why() {
+    let report = json!({ "reads": 0, "writes": 0, "rejected": "offset 100 is no multiple of 512" });
+    let failure = Figures::of(&report).expect_err("nothing was done");
+    assert_eq!(failure.to_string(), "no I/O was done: offset 100 is no multiple of 512");
+}
