@@ -28,11 +28,14 @@ pub struct Cli {
     pub verb: Verb,
 }
 
+/// Where help lists the options that every verb takes: behind the verb's own.
+const EVERYWHERE: &str = "Options of every verb";
+
 /// Options that every verb takes.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
     /// Control socket [default: host.sock or target.sock in the runtime directory]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH", help_heading = EVERYWHERE)]
     pub socket: Option<PathBuf>,
     /// Output format; with json, standard output holds JSON alone
     #[arg(
@@ -41,7 +44,8 @@ pub struct Global {
         alias = "output_format",
         global = true,
         value_name = "FMT",
-        default_value = "normal"
+        default_value = "normal",
+        help_heading = EVERYWHERE
     )]
     pub output_format: Format,
 }

@@ -65,7 +65,18 @@ impl Client {
     /// # Errors
     /// What the other side says, or that it does not answer.
     pub fn call(&self, method: &str, params: Value) -> Result<Value, Failure> {
-        self.ask(method, params)?.map_err(|error| Failure::Failed(error.message))
+        self.ask(method, params)?.map_err(|error| Failure::Failed(self.explain(error)))
+    }
+
+    /// A method of ours that is not known there: somebody else listens, most likely.
+    fn explain(&self, error: RpcError) -> String {
+        if error.code != RpcError::NO_METHOD {
+            return error.message;
+        }
+        let verb = self.role.verb();
+        let path = self.path.display();
+        let why = error.message;
+        format!("{path} is not the socket of an 'anabranch {verb}' as new as this one: {why}")
     }
 
     /// As [`Client::call`], with what the other side says as it says it.

@@ -32,6 +32,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
     let target = Arc::new(RunningTarget::start(&setup, |event| log(counted_from_one(event)))?);
     let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default());
     let listeners = target.listeners().map_err(|error| Failure::failed(error.message))?;
+    unreachable_ports(&target)?;
     let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     let nqns: Vec<String> = target.nqns().iter().map(ToString::to_string).collect();
     super::print(
@@ -53,6 +54,21 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
         Ok(target) => target.stop(),
         Err(_) => Ok(()),
     }
+}
+
+/// Says which ports the discovery log cannot name: it has one address per port, and "all" is none.
+fn unreachable_ports(target: &RunningTarget) -> Result<(), Failure> {
+    let advertised = target.advertised().map_err(|error| Failure::failed(error.message))?;
+    for (place, at) in advertised.into_iter().enumerate() {
+        let Some(at) = at.filter(|at| at.ip().is_unspecified()) else { continue };
+        log(format!(
+            "port {}: the discovery log names {}, which no other machine can connect to: name one \
+             of its addresses with --advertise",
+            place + 1,
+            at.ip()
+        ));
+    }
+    Ok(())
 }
 
 fn control(global: &Global, verb: &Ctl) -> Result<(), Failure> {

@@ -22,6 +22,7 @@ use anabranch_target::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -212,6 +213,14 @@ impl RunningTarget {
     /// The engine does not answer.
     pub fn listeners(&self) -> Result<Vec<Endpoint>, RpcError> {
         Ok(self.status()?.ports.into_iter().map(|port| port.at).collect())
+    }
+
+    /// The addresses that the discovery log names, in the order of the ports.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn advertised(&self) -> Result<Vec<Option<SocketAddr>>, RpcError> {
+        Ok(self.status()?.ports.into_iter().map(|port| port.advertised).collect())
     }
 
     /// The NQNs of its I/O subsystems.

@@ -21,7 +21,8 @@ pub struct Run {
     /// Address to listen on, one port each; port 0 takes any (repeat) [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Vec<String>,
-    /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,size=SIZE] (repeat)
+    /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,nsid=N]; file: also
+    /// [,size=SIZE], to make it if it is not there (repeat) [default: mem:1GiB]
     #[arg(long, value_name = "SPEC")]
     pub namespace: Vec<String>,
     /// PORT:KEY=V,… with keys rate, rate_in, rate_out, delay, jitter, large=SIZE:DELAY,
@@ -31,7 +32,7 @@ pub struct Run {
     /// Address that the discovery log names instead of the bound one (once, or once per port)
     #[arg(long, value_name = "ADDR")]
     pub advertise: Vec<String>,
-    /// Subsystem NQN
+    /// Subsystem NQN [default: nqn.2026-01.org.anabranch:target]
     #[arg(short = 'n', long, value_name = "NQN")]
     pub nqn: Option<String>,
     /// Host that may connect; without this option every host may (repeat)
