@@ -30,12 +30,28 @@ fn the_library_is_listed() {
 }
 
 #[test]
+fn a_broken_file_does_not_hide_the_others() {
+    let dir = std::env::temp_dir().join(format!("anabranch-lab-list-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let good = "title = \"good\"\n[[path]]\nname = \"a\"\n[[job]]\nrw = \"randread\"\n";
+    std::fs::write(dir.join("good.toml"), good).expect("a file");
+    std::fs::write(dir.join("bad.toml"), good.replace("randread", "sideways")).expect("a file");
+    let output = lab(&["list", &dir.to_string_lossy()]);
+    std::fs::remove_dir_all(&dir).expect("it was there");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stdout).contains("\ngood "), "{}", text(&output.stdout));
+    let told = text(&output.stderr);
+    assert!(told.contains("bad.toml:5: rw: sideways is none of"), "{told}");
+    assert!(told.contains("1 of 2 scenarios cannot be used"), "{told}");
+}
+
+#[test]
 fn a_run_is_a_table_and_the_same_again_in_json() {
     let file = "scenarios/service-time-mixed.toml";
     let output = lab(&["run", file, "--runs", "1"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    for line in ["light simulation, 1 runs", "\nservice-time tuned ", "\npublished: "] {
+    for line in ["light simulation, 1 run of", "\nservice-time tuned ", "\npublished: "] {
         assert!(table.contains(line), "{line}: {table}");
     }
     let json = || lab(&["run", file, "--runs", "2", "--policies", "latency,numa", "-o", "json"]);

@@ -47,7 +47,7 @@ fn keys() {
     added("[hosts]\ncount = 1", "x.toml:7: hosts: no such key; did you mean host?");
     changed("delay", "dealy", "x.toml:3: dealy: no such key; did you mean delay?");
     changed("rw = ", "rwmix = 1, rw = ", "x.toml:6: rwmix: no such key; did you mean rwmixread?");
-    changed("title = \"t\"", "", "x.toml: title: is missing");
+    changed("title = \"t\"", "", "x.toml: title: is missing; say in a line what it is");
     added("[run", "x.toml:7: this is no TOML: unclosed table, expected `]`");
 }
 

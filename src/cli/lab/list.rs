@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use anabranch_lab::scenario::{Found, file, library};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where scenarios are looked for by name.
@@ -26,14 +27,17 @@ pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
             names.into_values().collect()
         }
     };
-    let mut scenarios = Vec::new();
+    // A broken one does not hide the others.
+    let (mut scenarios, mut mistakes) = (Vec::new(), Vec::new());
     for found in &all {
         let loaded = match found {
             Found::File(path) => file::read(path),
             Found::Library(name) => file::read_library(name),
         };
-        let loaded = loaded.map_err(|mistake| Failure::usage(mistake.to_string()))?;
-        scenarios.push((loaded.scenario, found));
+        match loaded {
+            Ok(loaded) => scenarios.push((loaded.scenario, found)),
+            Err(mistake) => mistakes.push(mistake.to_string()),
+        }
     }
     let place = |found: &Found| match found {
         Found::File(path) => json!(path.to_string_lossy()),
@@ -59,7 +63,16 @@ pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
             };
             scenarios.iter().map(one).collect::<Vec<_>>().into()
         },
-    )
+    )?;
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    for mistake in &mistakes {
+        // Whether anybody reads it does not matter.
+        let _ = writeln!(std::io::stderr(), "anabranch: {mistake}");
+    }
+    let (wrong, all) = (mistakes.len(), all.len());
+    Err(Failure::usage(format!("{wrong} of {all} scenarios cannot be used")))
 }
 
 /// The scenario files of a directory, in order.

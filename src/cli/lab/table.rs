@@ -46,6 +46,7 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
 
 fn head(table: &Table, scenario: &Scenario) -> String {
     let runs = table.rows.iter().map(|row| row.runs.len()).max().unwrap_or(0);
+    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
     let how = match table.mode {
         Mode::Light => "light simulation",
         Mode::Sim => "engine simulation",
@@ -56,7 +57,7 @@ fn head(table: &Table, scenario: &Scenario) -> String {
         permille => format!(" at {} of the rates", times(u64::from(permille) * 1000)),
     };
     format!(
-        "{}: {}\n{how}, {runs} runs of {} ms after {} ms{scaled}: medians of throughput, latencies \
+        "{}: {}\n{how}, {runs} of {} ms after {} ms{scaled}: medians of throughput, latencies \
          of all runs; limit {} MiB/s ({})\n",
         scenario.name,
         scenario.title,
@@ -75,8 +76,13 @@ fn columns_of(table: &Table) -> Vec<Column> {
     let mut add = |name: &'static str, cell: fn(&Row) -> String| all.push((name, Box::new(cell)));
     add("Policy", |row| row.variant.clone());
     add("MiB/s", |row| (row.bytes_s >> 20).to_string());
-    // What the processors bound says nothing of the links.
-    add("% limit", |row| if row.cpu_bound { "-".to_owned() } else { percent(row.of_limit_ppm) });
+    // What the processors bound says nothing of the links; nor does a limit of no byte a second.
+    let bound = table.limit.bytes_s > 0;
+    let of_limit: fn(&Row) -> String = match bound {
+        true => |row| if row.cpu_bound { "-".to_owned() } else { percent(row.of_limit_ppm) },
+        false => |_| "-".to_owned(),
+    };
+    add("% limit", of_limit);
     add("% best", |row| percent(row.of_best_ppm));
     if table.rows.iter().any(|row| row.to_best.interval.is_some()) {
         add("95 %", |row| match (row.to_best_is, row.to_best.interval) {

@@ -59,7 +59,8 @@ fn fit_workers(fitted: &mut Fitted, cpus: usize) {
         job.workers.dedup();
     }
     fitted.notes.push(format!(
-        "{most} data workers per host instead of {asked}: this machine has {cpus} CPUs"
+        "{most} data {} per host instead of {asked}: this machine has {cpus} CPUs",
+        if most == 1 { "worker" } else { "workers" }
     ));
 }
 

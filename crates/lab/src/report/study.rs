@@ -219,7 +219,8 @@ impl Row {
     /// Of what is possible; not a number when nothing is.
     pub(super) fn of_limit(&self) -> f64 {
         let limit = &self.shown.limit;
-        if limit.bytes_s == 0 && limit.iops == 0 {
+        // Trims have no payload, and a limit below a byte per second is none.
+        if limit.bytes_s == 0 {
             return f64::NAN;
         }
         self.sum.of_limit_ppm as f64 / ONE_PPM as f64

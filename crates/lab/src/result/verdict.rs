@@ -82,7 +82,16 @@ impl Verdict {
             calmest,
             text: String::new(),
         };
-        verdict.text = verdict.sentence(rows.len());
+        verdict.text = match rows.iter().map(|row| (row.bytes_s, row.iops)).max() {
+            Some((0, _)) if rows.iter().all(|row| row.iops == 0) => {
+                "no request ended: there is nothing to compare".to_owned()
+            }
+            Some((0, _)) => {
+                "no payload was moved, so that throughput says nothing: compare IOPS and latencies"
+                    .to_owned()
+            }
+            _ => verdict.sentence(rows.len()),
+        };
         verdict
     }
 

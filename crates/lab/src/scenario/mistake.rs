@@ -90,8 +90,19 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
     }
     let near = known.iter().map(|name| (distance(word, name), *name)).min();
     match near {
-        Some((d, name)) if d <= 2 || d * 3 <= name.len() => format!("; did you mean {name}?"),
+        // Something of the word must be left: "a" is not what "b" was meant to be.
+        Some((d, name)) if (d <= 2 || d * 3 <= name.len()) && d * 2 <= name.len() => {
+            format!("; did you mean {name}?")
+        }
         _ => String::new(),
+    }
+}
+
+/// As [`did_you_mean`]; where nothing is near, what there is, unless that is much.
+pub(super) fn near_or_all(word: &str, known: &[&str]) -> String {
+    match did_you_mean(word, known) {
+        near if near.is_empty() && known.len() <= 8 => format!("; there are {}", known.join(", ")),
+        near => near,
     }
 }
 

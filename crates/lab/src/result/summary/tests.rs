@@ -141,6 +141,21 @@ fn the_verdict_claims_no_more_than_the_interval() {
 }
 
 #[test]
+fn where_nothing_was_carried_no_policy_is_praised() {
+    let scenario = tests::scenario();
+    let text = |requests: bool| {
+        let mut cells = cells(&scenario, 2);
+        for cell in &mut cells {
+            cell.total.bytes_s = 0;
+            cell.total.iops *= u64::from(requests);
+        }
+        summary(&cells).tables[0].verdict.text.clone()
+    };
+    assert_eq!(text(false), "no request ended: there is nothing to compare");
+    assert!(text(true).starts_with("no payload was moved"), "trims alone: {}", text(true));
+}
+
+#[test]
 fn cells_of_another_length_or_twice_are_refused() {
     let scenario = tests::scenario();
     let one = tests::result(&scenario, 1);

@@ -1,7 +1,7 @@
 //! `[[change]]`: what happens to paths, and when.
 
 use super::super::limits::MAX_CHANGES;
-use super::super::mistake::{Mistake, did_you_mean, shorten};
+use super::super::mistake::{Mistake, near_or_all, shorten};
 use super::super::path::check_shape;
 use super::super::{Alteration, Change, Path, PathState, Run};
 use super::parts;
@@ -73,7 +73,7 @@ fn path_index(table: &Table<'_>, paths: &[Path]) -> Result<usize, Mistake> {
     let name = table.must("path", table.word("path")?)?;
     paths.iter().position(|path| path.name == name).ok_or_else(|| {
         let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
-        let near = did_you_mean(&name, &names);
+        let near = near_or_all(&name, &names);
         table.fail("path", format!("there is no path {}{near}", shorten(&name)))
     })
 }

@@ -2,7 +2,7 @@
 
 use super::super::fio::{self, JobFile, Made, OPTIONS, Words};
 use super::super::limits::{MAX_JOBS, MAX_PUBLISHED, MAX_VARIANTS};
-use super::super::mistake::{Mistake, did_you_mean, read_text, shorten};
+use super::super::mistake::{Mistake, near_or_all, read_text, shorten};
 use super::super::{
     Arrival, Burner, Hosts, Job, Notice, Path, Published, Target, Variant, library,
 };
@@ -209,7 +209,7 @@ fn weights(table: &Table<'_>, paths: &[Path]) -> Result<Vec<u32>, Mistake> {
     let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
     for key in named.keys() {
         let Some(index) = names.iter().position(|name| *name == key) else {
-            let near = did_you_mean(key, &names);
+            let near = near_or_all(key, &names);
             return Err(named.fail(key, format!("there is no path {}{near}", shorten(key))));
         };
         weights[index] = named.must(key, named.number(key)?)?;

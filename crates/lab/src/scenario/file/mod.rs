@@ -113,7 +113,9 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
     let published = load::published(&root, paths.len())?;
     let scenario = Scenario {
         name: name.to_owned(),
-        title: root.must("title", root.word("title")?)?,
+        title: root
+            .word("title")?
+            .ok_or_else(|| root.fail("title", "is missing; say in a line what it is"))?,
         source: root.word("source")?.unwrap_or_default(),
         run,
         hosts,

@@ -1,8 +1,9 @@
 //! A TOML table with positions, read key by key.
 
 use super::super::mistake::{Mistake, did_you_mean, shorten};
-use super::super::{Notice, Problem};
+use super::super::{Notice, Problem, limits};
 use super::units;
+use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
 use std::fmt::Display;
 use std::str::FromStr;
 use toml::Spanned;
@@ -157,7 +158,15 @@ impl<'a> Table<'a> {
 
     pub(super) fn number<T: FromStr>(&self, key: &str) -> Read<T> {
         self.with(key, |word| {
-            word.parse().map_err(|_| format!("{} is no whole number in range", shorten(word)))
+            word.parse().map_err(|_| {
+                let word = shorten(word);
+                match range(key) {
+                    Some((least, most)) => {
+                        format!("{word} is no whole number from {least} to {most}")
+                    }
+                    None => format!("{word} is no whole number in range"),
+                }
+            })
         })
     }
 
@@ -240,6 +249,26 @@ impl<'a> Table<'a> {
             _ => Err(self.fail(key, format!("is written [[{key}]], once for each"))),
         };
         array.iter().map(table).collect()
+    }
+}
+
+/// What a key may hold, for the sentence about a value that is no number at all or far too large;
+/// others are told by the check of what they belong to.
+fn range(key: &str) -> Option<(u64, u64)> {
+    let up_to = |most: u32| Some((1, u64::from(most)));
+    match key {
+        "runs" => up_to(limits::MAX_RUNS),
+        "count" => up_to(limits::MAX_HOSTS),
+        "workers" => up_to(limits::MAX_WORKERS),
+        "io_queues" => Some((0, u64::from(limits::MAX_WORKERS))),
+        "queue_depth" => up_to(limits::MAX_QUEUE_DEPTH),
+        "servers" => Some((0, u64::from(limits::MAX_SERVERS))),
+        "node" => Some((0, u64::from(limits::MAX_NODES) - 1)),
+        "weight" => Some((0, u64::from(MAX_RELATIVE_THROUGHPUT))),
+        "percent" => Some((1, 100)),
+        "poisson_iops" => Some((1, limits::MAX_POISSON_IOPS)),
+        "iops" | "commands" => Some((0, u64::MAX)),
+        _ => None,
     }
 }
 
