@@ -12,7 +12,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 
 /// Lines that wait to be written.
 const QUEUE_LINES: usize = 1024;
+
+/// Places behind them, which no ordinary line takes: why the program ends is said there, and that
+/// everything is written is asked there.
+const LAST_WORDS: usize = 16;
 
 /// So often within [`WINDOW`] the same line is written. A peer can make us say the same as fast as
 /// it can send.
@@ -36,7 +40,11 @@ static JOURNAL: OnceLock<Journal> = OnceLock::new();
 
 /// Tells a human, on standard error.
 pub fn log(line: impl Display) {
-    JOURNAL.get_or_init(|| Journal::start(io::stderr())).tell(line.to_string());
+    journal().tell(line.to_string());
+}
+
+fn journal() -> &'static Journal {
+    JOURNAL.get_or_init(|| Journal::start(io::stderr()))
 }
 
 /// Tells panics of every thread from now on, too, in one line each (and a backtrace if
@@ -53,7 +61,7 @@ pub fn take_panics() {
             BacktraceStatus::Captured => format!("\n{backtrace}"),
             _ => String::new(),
         };
-        log(format_args!("a defect: thread '{name}' panicked{place}: {what}{traced}"));
+        journal().insist(format!("a defect: thread '{name}' panicked{place}: {what}{traced}"));
         // The process may end with this thread.
         flush();
     }));
@@ -61,8 +69,8 @@ pub fn take_panics() {
 
 /// Tells why the program ends, and waits, for a moment at most, until that is written.
 pub fn last(failure: &Failure) {
-    if JOURNAL.get().is_some() {
-        log(failure);
+    if let Some(journal) = JOURNAL.get() {
+        journal.insist(failure.to_string());
         flush();
     } else {
         // The exit status says it, too, when nobody can read this.
@@ -79,6 +87,8 @@ pub fn flush() {
 
 enum Entry {
     Line(String),
+    /// Written however often it came.
+    Reason(String),
     /// Everything before it is written: say so.
     Flush(SyncSender<()>),
 }
@@ -86,31 +96,42 @@ enum Entry {
 /// Lines on their way to one place.
 struct Journal {
     entries: SyncSender<Entry>,
+    /// Ordinary lines on their way.
+    lines: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
 }
 
 impl Journal {
     fn start(to: impl Write + Send + 'static) -> Journal {
-        let (entries, queue) = sync_channel(QUEUE_LINES);
-        let lost = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&lost);
+        let (entries, queue) = sync_channel(QUEUE_LINES + LAST_WORDS);
+        let (lines, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+        let (taken, counted) = (Arc::clone(&lines), Arc::clone(&lost));
         // Without a thread the queue has no reader, and every line is lost: there is nobody to
         // tell.
         let _ = thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(&queue, &counted, to));
-        Journal { entries, lost }
+            .spawn(move || write_all(&queue, &taken, &counted, to));
+        Journal { entries, lines, lost }
     }
 
     fn tell(&self, line: String) {
-        if self.entries.try_send(Entry::Line(line)).is_err() {
+        let room = self.lines.fetch_add(1, Ordering::Relaxed) < QUEUE_LINES;
+        if !room || self.entries.try_send(Entry::Line(line)).is_err() {
+            self.lines.fetch_sub(1, Ordering::Relaxed);
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells why the program ends, also when there is no room for lines.
+    fn insist(&self, reason: String) {
+        if self.entries.try_send(Entry::Reason(reason)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn flush(&self, limit: Duration) {
         let (written, done) = sync_channel(1);
-        // A full queue: standard error is not read.
+        // No place is left even for this: nobody reads standard error, and many have asked.
         if self.entries.try_send(Entry::Flush(written)).is_ok() {
             let _ = done.recv_timeout(limit);
         }
@@ -118,11 +139,15 @@ impl Journal {
 }
 
 /// Writes what comes. Errors change nothing: the next line may find a reader again.
-fn write_all(queue: &Receiver<Entry>, lost: &AtomicU64, mut to: impl Write) {
+fn write_all(queue: &Receiver<Entry>, lines: &AtomicUsize, lost: &AtomicU64, mut to: impl Write) {
     let mut seen = Repetitions::default();
     for entry in queue {
         match entry {
+            Entry::Reason(line) => {
+                let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
+            }
             Entry::Line(line) => {
+                lines.fetch_sub(1, Ordering::Relaxed);
                 if let Some(line) = seen.admit(line, Instant::now()) {
                     let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
                 }

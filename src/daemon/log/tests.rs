@@ -38,7 +38,6 @@ fn a_reader_that_stands_still_stops_nobody_and_is_told_what_it_missed() {
         journal.tell(format!("line {number}"));
     }
     open.send(()).unwrap();
-    // The queue may still be full: then this asks for nothing.
     while !text.lock().unwrap().contains("lines are missing") {
         journal.flush(Duration::from_secs(60));
         thread::yield_now();
@@ -48,6 +47,24 @@ fn a_reader_that_stands_still_stops_nobody_and_is_told_what_it_missed() {
     let missing = text.lines().find(|line| line.contains("missing")).unwrap();
     let missing: usize = missing.split(' ').nth(1).unwrap().parse().unwrap();
     assert!(missing >= 5000 - QUEUE_LINES - 1, "{missing}");
+}
+
+#[test]
+fn why_the_program_ends_is_written_also_behind_a_full_queue() {
+    let (gate, open, text) = gate();
+    let journal = Journal::start(gate);
+    for _ in 0..5000 {
+        journal.tell("the same".to_owned());
+    }
+    // However often it came before.
+    for _ in 0..SAME_IN_WINDOW {
+        journal.insist("the reason".to_owned());
+    }
+    journal.insist("the reason".to_owned());
+    open.send(()).unwrap();
+    journal.flush(Duration::from_secs(60));
+    let text = text.lock().unwrap();
+    assert_eq!(text.matches("the reason\n").count() as u64, SAME_IN_WINDOW + 1, "{text}");
 }
 
 /// A pipe whose reader has gone.
