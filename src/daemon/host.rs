@@ -26,8 +26,8 @@ use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Verbs that only look at what is there.
@@ -109,6 +109,9 @@ pub struct Host {
     instance: String,
     /// NBD clients.
     clients: Arc<AtomicUsize>,
+    /// Held while an export is added: what one finds to be a stale socket, another may have made
+    /// its own by the time it is removed.
+    exporting: Mutex<()>,
 }
 
 /// What is offered and at which address, and where we listen.
@@ -163,6 +166,7 @@ impl Host {
             started: Instant::now(),
             instance: format!("{:016x}", super::identity::random_seed()?),
             clients,
+            exporting: Mutex::new(()),
         })
     }
 
@@ -335,6 +339,7 @@ impl Host {
     /// # Errors
     /// The address cannot be had, or the name is taken.
     pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
+        let _one = self.exporting.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.exports()?.1.contains(at) {
             clear_stale(at).map_err(RpcError::failed)?;
         }
