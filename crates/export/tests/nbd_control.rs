@@ -4,9 +4,11 @@ mod support;
 
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, option, option_reply};
-use anabranch_export::nbd::{NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
+use anabranch_export::nbd::{
+    CLOSE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
+};
 use anabranch_proto::machine::{
-    ConnId, Endpoint, Input, ListenerId, SystemError, VerbId, WorkerId,
+    Buffers, ConnId, Endpoint, Input, ListenerId, SystemError, VerbId, WorkerId,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -221,6 +223,50 @@ fn a_new_offer_is_open_at_once_and_a_withdrawn_one_ends() {
     let (replies, _) = client::negotiation(&received);
     assert_eq!(replies.last().map(|reply| reply.kind), Some(option_reply::ACK));
     assert!(replies.iter().all(|reply| reply.kind != option_reply::ERR_UNKNOWN));
+}
+
+fn withdraw(harness: &mut Harness) {
+    let mail = NbdMail::Offer { epoch: 7, exports: vec![].into() };
+    harness.input(Input::Mail { from: WorkerId(0), mail });
+}
+
+#[test]
+fn a_request_that_waits_for_memory_is_answered_before_its_export_goes() {
+    let write = client::write(0, 2, 0, &[7; 8192]);
+    let read = client::request(command::READ, 0, 1, 0, 4096);
+    let behind = client::request(command::READ, 0, 3, 0, 512);
+    for (cookie, request, early) in [(1, &read, 28), (2, &write, 28), (2, &write, 5000)] {
+        let mut harness = server();
+        let conn = open(&mut harness, true);
+        let taken: Vec<_> = (0..256).map(|_| harness.pool.filled(&vec![0; 1 << 20])).collect();
+        harness.send(conn, &request[..early]);
+        withdraw(&mut harness);
+        assert!(harness.is_connected(conn), "it has a request");
+        // The rest of its payload, and a request that comes too late.
+        harness.send(conn, &[&request[early..], &behind].concat());
+        taken.into_iter().for_each(|buf| harness.pool.free(buf));
+        harness.pass(RETRY_DELAY);
+        assert!(!harness.is_connected(conn));
+        let received = harness.take(conn);
+        let (answers, rest) = client::answers(&received, &BTreeMap::from([(1, 4096)]));
+        assert!(rest.is_empty());
+        assert_eq!(answers.keys().copied().collect::<Vec<_>>(), [cookie]);
+        assert_eq!((answers[&cookie].done, answers[&cookie].errno), (true, 0));
+        assert!(cookie == 1 || harness.host.disk(0)[..8192] == [7; 8192]);
+        harness.check_empty();
+    }
+}
+
+#[test]
+fn a_payload_that_does_not_come_keeps_an_export_for_a_moment_only() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    harness.send(conn, &client::write(0, 2, 0, &[7; 8192])[..5000]);
+    withdraw(&mut harness);
+    assert!(harness.is_connected(conn));
+    harness.pass(CLOSE_TIMEOUT);
+    assert!(!harness.is_connected(conn));
+    harness.check_empty();
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) type Outputs = VecDeque<Out>;
 pub(super) enum Life {
     /// Reads and answers.
     Open,
-    /// Reads nothing more; closes when everything is answered.
+    /// Takes in no further request; closes when everything is answered.
     Ending,
     /// `Close` was said.
     Closing,
@@ -133,10 +133,24 @@ impl Connection {
         self.life == Life::Dead && self.transfer.as_ref().is_none_or(|it| it.at_host() == 0)
     }
 
+    /// Part of a request is in: its header, not all of its payload, or it could not be started.
+    fn is_amid_request(&self) -> bool {
+        !matches!(self.next, Next::Header { .. })
+    }
+
+    /// What comes is worked on. An end in order waits for the request that has begun.
+    fn reads(&self) -> bool {
+        match self.life {
+            Life::Open => true,
+            Life::Ending => self.is_amid_request(),
+            Life::Closing | Life::Dead => false,
+        }
+    }
+
     /// Bytes came in.
     pub(super) fn received(&mut self, bytes: &[u8], seat: &mut Seat<'_>, out: &mut Outputs) {
         self.aimed = false;
-        if self.life == Life::Open {
+        if self.reads() {
             self.advance(bytes, seat, out);
         }
     }
@@ -144,7 +158,7 @@ impl Connection {
     /// Bytes came straight into the buffer of a piece.
     pub(super) fn received_into(&mut self, len: u32, seat: &mut Seat<'_>, out: &mut Outputs) {
         self.aimed = false;
-        if self.life != Life::Open {
+        if !self.reads() {
             return;
         }
         if let Next::Payload { slot, piece, filled, missing, left } = self.next {
@@ -158,7 +172,7 @@ impl Connection {
 
     /// Something ended that it may have waited for.
     pub(super) fn resume(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
-        if self.life == Life::Open && self.wait.is_some() {
+        if self.reads() && self.wait.is_some() {
             self.advance(&[], seat, out);
         } else {
             self.wait = None;
@@ -200,7 +214,7 @@ impl Connection {
             let used = stash.len() - bytes.len();
             stash.drain(..used);
         }
-        if self.life != Life::Open {
+        if !self.reads() {
             stash.clear();
         }
         self.stash = stash;
@@ -209,7 +223,7 @@ impl Connection {
 
     fn consume(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>, out: &mut Outputs) {
         self.wait = None;
-        loop {
+        while self.reads() {
             let step = match self.transfer {
                 Some(_) => self.transmission(bytes, seat),
                 None => self.negotiation(bytes, seat, out),
@@ -400,7 +414,10 @@ impl Connection {
             Life::Ending if self.is_quiet() => {
                 self.close(CloseHow::Graceful, &mut seat.memory, out);
             }
-            Life::Ending => self.steer(true, out),
+            Life::Ending => {
+                self.steer(self.wait.is_some() || !self.reads(), out);
+                self.aim(out);
+            }
             Life::Closing | Life::Dead => {}
         }
     }
@@ -434,6 +451,7 @@ impl Connection {
 
     fn is_quiet(&self) -> bool {
         !self.sending
+            && !self.is_amid_request()
             && !self.has_transmit()
             && self.transfer.as_ref().is_none_or(|it| it.is_quiet())
     }
@@ -465,11 +483,14 @@ impl Connection {
         }
     }
 
-    /// Finish what was asked for, read nothing more, then close.
+    /// Finish what was asked for, take in no further request, then close.
     pub(super) fn end(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
         if self.life == Life::Open {
             self.life = Life::Ending;
-            self.stash.clear();
+            if !self.reads() {
+                self.wait = None;
+                self.stash.clear();
+            }
             self.settle(seat, out);
         }
     }

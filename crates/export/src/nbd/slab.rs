@@ -49,10 +49,4 @@ impl<T> Slab<T> {
         self.free.push(index);
         Some(value)
     }
-
-    /// The numbers of all entries.
-    pub(super) fn indices(&self) -> impl Iterator<Item = u16> + '_ {
-        let used = self.entries.iter().enumerate().filter(|(_, entry)| entry.is_some());
-        used.filter_map(|(index, _)| u16::try_from(index).ok())
-    }
 }

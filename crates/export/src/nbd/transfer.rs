@@ -489,8 +489,7 @@ impl Transfer {
 
     /// Nothing is left to do for the client but what it has not sent completely.
     pub(super) fn is_quiet(&self) -> bool {
-        let filling = |index: u16| self.pieces.get(index).is_some_and(Piece::is_filling);
-        self.queue.is_empty() && self.sent.is_empty() && self.pieces.indices().all(filling)
+        self.queue.is_empty() && self.sent.is_empty() && self.pieces.len() == 0
     }
 
     /// An answer has begun that can not be completed.
@@ -536,10 +535,6 @@ impl Transfer {
 }
 
 impl Piece {
-    fn is_filling(&self) -> bool {
-        self.stage == Stage::Filling
-    }
-
     fn is_at_host(&self) -> bool {
         matches!(self.stage, Stage::Submitted | Stage::Flushing)
     }
