@@ -111,6 +111,10 @@ impl Buffers for MemoryBuffers {
         self.limit_bytes.unwrap_or(u64::MAX)
     }
 
+    fn spare(&self) -> u64 {
+        self.capacity() - self.in_use_bytes
+    }
+
     fn max_alloc(&self) -> u32 {
         4 << 20
     }

@@ -1,7 +1,7 @@
 //! A connection: one queue pair of one controller, or one that is still to say which.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use anabranch_proto::machine::{BufRef, ConnId, Time};
 use anabranch_proto::nvme::{Sqe, Status};
@@ -119,11 +119,20 @@ pub(crate) struct Conn {
     /// `Transmit` was asked for and not pulled yet.
     pub(crate) announced: bool,
     pub(crate) paused: bool,
+    /// Commands that wait for a buffer, in order.
+    pub(crate) waiting: VecDeque<SlotId>,
+    /// It stands in the line of those that have such commands.
+    pub(crate) in_line: bool,
 }
 
 impl Conn {
     pub(crate) fn entry(&mut self, slot: SlotId) -> Option<&mut Entry> {
         self.entries.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    /// At most so many commands hold payload memory: those in progress that do not wait for some.
+    pub(crate) fn holding(&self) -> usize {
+        usize::from(self.queue.in_flight()).saturating_sub(self.waiting.len())
     }
 
     /// The controller that the connection belongs to.
@@ -178,6 +187,8 @@ impl Conns {
             deadline: None,
             announced: false,
             paused: false,
+            waiting: VecDeque::new(),
+            in_line: false,
         }));
         self.by_id.insert(id, place);
         place

@@ -13,6 +13,7 @@ mod lifecycle;
 mod serve;
 mod timer;
 mod verbs;
+mod waiting;
 
 use crate::config::{ConfigError, Limits, TargetConfig};
 use crate::conn::{Conns, SlotId};
@@ -51,8 +52,8 @@ pub struct Target {
     controllers: Vec<Option<Controller>>,
     conns: Conns,
     disk: DiskTable,
-    /// Commands that wait for a buffer, in order.
-    waiting: VecDeque<Ticket>,
+    /// Connections with commands that wait for a buffer, by place and generation.
+    waiting: VecDeque<(u32, u32)>,
     /// Where commands take their time, if they do.
     stations: Option<Stations<Ticket>>,
     outputs: VecDeque<TargetOutput>,

@@ -89,6 +89,12 @@ pub trait Buffers {
         u64::MAX
     }
 
+    /// How much of that is at hand for buffers of any length; no limit by default. Who shares the
+    /// pool among several peers lets none of them take the last of it.
+    fn spare(&self) -> u64 {
+        u64::MAX
+    }
+
     /// What a buffer of `len` bytes takes of the capacity: no less than `len`.
     fn cost(&self, len: u32) -> u64 {
         u64::from(len)

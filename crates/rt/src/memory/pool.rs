@@ -26,6 +26,8 @@ struct Slots {
     partial: [u32; CLASSES],
     /// Chunks that serve no class: a singly linked list through `next`.
     unused: u32,
+    /// How many those are.
+    unused_count: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +49,8 @@ impl Pool {
         for (i, chunk) in chunks.iter_mut().enumerate() {
             chunk.next = if i + 1 < count { i as u32 + 1 } else { NONE };
         }
-        let slots = Slots { chunks, partial: [NONE; CLASSES], unused: 0 };
+        let unused_count = count as u32;
+        let slots = Slots { chunks, partial: [NONE; CLASSES], unused: 0, unused_count };
         Pool { regions, own, slots }
     }
 
@@ -100,6 +103,7 @@ impl Slots {
         let index = self.unused;
         let chunk = &mut self.chunks[index as usize];
         self.unused = chunk.next;
+        self.unused_count -= 1;
         let slots = PAGES_PER_CHUNK >> class;
         chunk.class = class as u8;
         chunk.free_count = slots as u16;
@@ -143,6 +147,7 @@ impl Slots {
         chunk.class = NO_CLASS;
         chunk.next = self.unused;
         self.unused = index;
+        self.unused_count += 1;
     }
 
     fn link(&mut self, index: u32) {
@@ -218,6 +223,10 @@ impl Buffers for Pool {
 
     fn capacity(&self) -> u64 {
         self.slots.chunks.len() as u64 * CHUNK
+    }
+
+    fn spare(&self) -> u64 {
+        u64::from(self.slots.unused_count) * CHUNK
     }
 
     fn cost(&self, len: u32) -> u64 {

@@ -14,8 +14,6 @@ use core::time::Duration;
 const COMMAND_BYTES: u32 = 72;
 const RESPONSE_BYTES: u32 = 24;
 const DATA_HEADER_BYTES: u32 = 24;
-/// When a command that found no buffer is tried again at the latest.
-const RETRY: Duration = Duration::from_millis(1);
 
 /// What execution comes to.
 pub(super) enum Step {
@@ -176,7 +174,7 @@ impl Target {
         match self.step(now, place, slot, bufs) {
             Step::Done(answer) => self.answer(now, place, slot, answer, bufs),
             Step::Wait => self.wait(now, Ticket { place, generation, slot }, Stage::Waiting),
-            Step::Transfer(len) => match bufs.alloc(len) {
+            Step::Transfer(len) => match self.payload(place, len, bufs) {
                 None => self.wait(now, Ticket { place, generation, slot }, Stage::Waiting),
                 Some(buf) => {
                     let Some(conn) = self.conns.get_mut(place) else { return };
@@ -255,46 +253,6 @@ impl Target {
         Err(Step::Transfer(need))
     }
 
-    /// Puts a command on the list of those that wait for a buffer.
-    fn wait(&mut self, now: Time, ticket: Ticket, stage: Stage) {
-        self.set_stage(ticket.place, ticket.slot, stage);
-        self.waiting.push_back(ticket);
-        self.retry_at = Some(now.after(RETRY));
-    }
-
-    /// Tries commands that wait for a buffer again, in order, until one finds none.
-    pub(super) fn retry_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
-        for _ in 0..self.waiting.len() {
-            let Some(ticket) = self.waiting.pop_front() else { break };
-            let before = self.waiting.len();
-            let conn = self.conns.get_mut(ticket.place);
-            let conn = conn.filter(|c| c.generation == ticket.generation && !c.closing);
-            let Some(conn) = conn else { continue };
-            if self.ports[conn.port].is_stalled() {
-                let port = conn.port;
-                self.ports[port].held.push((ticket.place, ticket.generation, ticket.slot));
-                continue;
-            }
-            match conn.entry(ticket.slot).map(|entry| entry.stage) {
-                Some(Stage::Waiting) => self.run(now, ticket.place, ticket.slot, bufs),
-                Some(Stage::Outbound(answer)) => {
-                    self.finish(now, ticket.place, ticket.slot, answer, bufs);
-                }
-                _ => {}
-            }
-            if self.waiting.len() > before {
-                // Still none: it keeps its turn.
-                self.waiting.rotate_right(1);
-                break;
-            }
-        }
-        if self.waiting.is_empty() {
-            self.retry_at = None;
-        } else if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = Some(now.after(RETRY));
-        }
-    }
-
     /// What a stall has caught goes on.
     pub(super) fn release_held(&mut self, now: Time, at: usize, bufs: &mut dyn Buffers) {
         let held: Vec<_> = core::mem::take(&mut self.ports[at].held);
@@ -353,14 +311,14 @@ impl Target {
         answer: Answer,
         bufs: &mut dyn Buffers,
     ) {
-        let Some(conn) = self.conns.get_mut(place) else { return free_answer(answer, bufs) };
+        let Some(conn) = self.conns.get(place) else { return free_answer(answer, bufs) };
         let generation = conn.generation;
         let mut status = answer.status;
         let data = match answer.data {
             AnswerData::None => None,
             AnswerData::Buffer(buf) => Some(buf),
             AnswerData::Memory { len, .. } => {
-                let Some(buf) = bufs.alloc(len) else {
+                let Some(buf) = self.payload(place, len, bufs) else {
                     let ticket = Ticket { place, generation, slot };
                     return self.wait(now, ticket, Stage::Outbound(answer));
                 };

@@ -224,7 +224,9 @@ impl Target {
         port.shaper.inbound.widen(place, entries);
         port.shaper.outbound.widen(place, entries);
         self.disk.reserve(entries.into());
-        self.waiting.reserve(entries.into());
+        conn.waiting.reserve(entries.into());
+        let connections = self.conns.len();
+        self.waiting.reserve(connections.saturating_sub(self.waiting.len()));
     }
 
     /// The next identifier in turn that no living controller has.

@@ -124,6 +124,9 @@ impl Target {
         let port = self.conns.get(place).map_or(0, |conn| conn.port);
         let later =
             self.ports[port].is_stalled() || !self.ports[port].shaper.outbound.is_transparent();
+        if !later && matches!(plan, Plan::Read { .. }) && !self.may_take(place, bufs) {
+            return None;
+        }
         let Some(namespace) = self.namespace_of(at, sqe.nsid()) else {
             return Some(Answer::refuse(Status::INVALID_NAMESPACE));
         };
@@ -197,6 +200,10 @@ impl Target {
         bufs: &mut dyn Buffers,
     ) -> Result<Step, Answer> {
         let generation = self.conns.get(place).map_or(0, |conn| conn.generation);
+        let reads = matches!(plan, Plan::Read { .. } | Plan::Compare { .. });
+        if reads && !self.may_take(place, bufs) {
+            return Ok(Step::Wait);
+        }
         let internal = Answer::refuse(Status::INTERNAL_ERROR);
         let controller = self.controllers[at].as_mut().ok_or(internal)?;
         let Of::Subsystem(subsystem) = controller.of else { return Err(internal) };

@@ -370,7 +370,7 @@ impl Target {
             subsystems: self.subsystems.iter().map(subsystem_status).collect(),
             controllers: self.controllers.iter().flatten().map(|c| self.of_controller(c)).collect(),
             discovery_generation: self.discovery_generation,
-            waiting_for_buffer: u32::try_from(self.waiting.len()).unwrap_or(u32::MAX),
+            waiting_for_buffer: u32::try_from(self.waiting_count()).unwrap_or(u32::MAX),
         }
     }
 

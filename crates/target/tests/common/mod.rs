@@ -294,7 +294,11 @@ impl Rig {
     pub fn send_asked(&mut self, conn: ConnId) {
         let asked = std::mem::take(&mut self.wires.get_mut(&conn).unwrap().r2t);
         for (cid, ttag, offset, length) in asked {
-            let data = self.outgoing[&(conn, cid)].clone();
+            let Some(data) = self.outgoing.get(&(conn, cid)).cloned() else {
+                // A host that announces data and has none.
+                self.wires.get_mut(&conn).unwrap().r2t.push((cid, ttag, offset, length));
+                continue;
+            };
             let end = offset + length;
             let mut at = offset;
             while at < end {

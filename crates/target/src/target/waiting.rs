@@ -1,0 +1,111 @@
+//! Payload memory: who gets some, and in which order commands wait for it.
+//!
+//! All connections share the worker's pool. A host may ask for much and take nothing, or announce
+//! much and send nothing: when the pool gets low, no connection gets more than a share, so that the
+//! last of it stays with those that hold least. And a line that does not move holds up no other:
+//! connections wait in turn, each with its commands in order.
+
+use super::{Target, Ticket};
+use crate::conn::Stage;
+use anabranch_proto::machine::{BufRef, Buffers, Time};
+use core::time::Duration;
+
+/// When commands that found no buffer are tried again at the latest.
+const RETRY: Duration = Duration::from_millis(1);
+/// Connections that are tried at once; the others have their turn next time.
+const TRIED_AT_ONCE: usize = 64;
+/// The pool is low when less than one part in so many is left, and a connection may then hold
+/// memory for so many commands.
+const LOW: (u64, usize) = (4, 4);
+/// The same when it is nearly empty.
+const NEARLY_EMPTY: (u64, usize) = (16, 1);
+
+impl Target {
+    /// Memory for the payload of one command of a connection, if it may have some now.
+    pub(super) fn payload(&self, place: u32, len: u32, bufs: &mut dyn Buffers) -> Option<BufRef> {
+        if self.may_take(place, bufs) { bufs.alloc(len) } else { None }
+    }
+
+    /// Whether a connection may take memory for the command that it is asked about, which is in
+    /// progress and does not wait.
+    pub(super) fn may_take(&self, place: u32, bufs: &dyn Buffers) -> bool {
+        let (spare, all) = (bufs.spare(), bufs.capacity());
+        if spare >= all / LOW.0 {
+            return true;
+        }
+        let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
+        self.conns.get(place).is_none_or(|conn| conn.holding() <= share)
+    }
+
+    /// Puts a command behind those of its connection that wait for a buffer.
+    pub(super) fn wait(&mut self, now: Time, ticket: Ticket, stage: Stage) {
+        let Ticket { place, generation, slot } = ticket;
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        let Some(entry) = conn.entry(slot) else { return };
+        entry.stage = stage;
+        conn.waiting.push_back(slot);
+        if !core::mem::replace(&mut conn.in_line, true) {
+            self.waiting.push_back((place, generation));
+        }
+        self.retry_at = Some(now.after(RETRY));
+    }
+
+    /// Tries commands that wait for a buffer again: of each connection in turn, until one finds
+    /// none.
+    pub(super) fn retry_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for _ in 0..self.waiting.len().min(TRIED_AT_ONCE) {
+            let Some((place, generation)) = self.waiting.pop_front() else { break };
+            let alive = |conn: &&mut crate::conn::Conn| conn.generation == generation;
+            if self.conns.get_mut(place).filter(alive).is_none_or(|conn| conn.closing) {
+                continue;
+            }
+            self.retry_connection(now, place, bufs);
+            let Some(conn) = self.conns.get_mut(place) else { continue };
+            conn.in_line = !conn.waiting.is_empty();
+            if conn.in_line {
+                self.waiting.push_back((place, generation));
+            }
+        }
+        // Who was first is not first again.
+        if self.waiting.len() <= TRIED_AT_ONCE && !self.waiting.is_empty() {
+            self.waiting.rotate_left(1);
+        }
+        if self.waiting.is_empty() {
+            self.retry_at = None;
+        } else if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = Some(now.after(RETRY));
+        }
+    }
+
+    fn retry_connection(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
+        while let Some(conn) = self.conns.get_mut(place) {
+            let Some(slot) = conn.waiting.pop_front() else { return };
+            let (port, generation, left) = (conn.port, conn.generation, conn.waiting.len());
+            let stage = conn.entry(slot).map(|entry| entry.stage);
+            if self.ports[port].is_stalled() {
+                self.ports[port].held.push((place, generation, slot));
+                continue;
+            }
+            match stage {
+                Some(Stage::Waiting) => self.run(now, place, slot, bufs),
+                Some(Stage::Outbound(answer)) => self.finish(now, place, slot, answer, bufs),
+                _ => {}
+            }
+            if let Some(conn) = self.conns.get_mut(place)
+                && conn.waiting.len() > left
+            {
+                // Still none: it keeps its turn.
+                conn.waiting.rotate_right(1);
+                return;
+            }
+        }
+    }
+
+    /// Commands that wait for a buffer.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.conns.iter().map(|(_, conn)| conn.waiting.len()).sum()
+    }
+}

@@ -1,0 +1,91 @@
+//! All hosts share the payload memory: one that hoards it does not take it from the others.
+
+mod common;
+
+use anabranch_proto::machine::{Buffers, ConnId};
+use anabranch_proto::nvme::Status;
+use anabranch_proto::testing::MemoryBuffers;
+use common::*;
+
+const BLOCKS: u32 = 32;
+const BYTES: u32 = BLOCKS * 4096;
+/// So many buffers of that size are all there are.
+const BUFFERS: u64 = 128;
+
+fn rig() -> Rig {
+    Rig::with_buffers(config(), MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES)))
+}
+
+/// A queue pair that has announced as many writes as it may, and sends data for none.
+fn hoarder(rig: &mut Rig, port: u16) -> ConnId {
+    let (_, queue) = rig.controller(port);
+    for _ in 0..127 {
+        rig.start(queue, write(0, BLOCKS), BYTES);
+    }
+    queue
+}
+
+#[test]
+fn announced_writes_without_data_leave_memory_to_other_hosts() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    assert!(rig.status().waiting_for_buffer > 0, "they would like more");
+    // A newcomer connects (which takes memory, too), writes and reads as if it were alone.
+    let (_, queue) = rig.controller(0);
+    for round in 0..20 {
+        let data = vec![round; BYTES as usize];
+        assert_eq!(rig.run_out(queue, write(32, BLOCKS), &data).status, Status::SUCCESS);
+        let read = rig.run(queue, read(32, BLOCKS), BYTES);
+        assert_eq!((read.status, read.data == data), (Status::SUCCESS, true));
+    }
+    // What was waiting goes on when the others leave.
+    let last = hoarders[5];
+    let before = rig.wires[&last].r2t.len();
+    hoarders[..5].iter().for_each(|&queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    assert!(rig.wires[&last].r2t.len() > before);
+    rig.hang_up(last);
+    rig.advance(ms(10));
+    assert_eq!(rig.status().waiting_for_buffer, 0);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn with_the_memory_to_itself_a_host_gets_all_that_it_asks_for() {
+    let mut rig = rig();
+    let (_, queue) = rig.controller(0);
+    for _ in 0..64 {
+        rig.start(queue, write(0, BLOCKS), BYTES);
+    }
+    assert_eq!(rig.wires[&queue].r2t.len(), 64, "half of the memory, at once");
+    rig.hang_up(queue);
+    rig.assert_no_leak();
+}
+
+/// A connection that waits, be it first in line, holds up no other.
+#[test]
+fn a_line_that_does_not_move_holds_up_no_other() {
+    let mut rig = rig();
+    let (_, first) = rig.controller(0);
+    let (_, second) = rig.controller(1);
+    let hostage: Vec<_> =
+        (0..BUFFERS).map(|_| rig.bufs.alloc(BYTES).expect("below the limit")).collect();
+    for _ in 0..3 {
+        rig.start(first, write(0, BLOCKS), BYTES);
+    }
+    let waits = rig.start(second, read(0, BLOCKS), BYTES);
+    rig.advance(ms(5));
+    assert!(rig.poll(second, waits).is_none(), "there is no memory at all");
+    let mut hostage = hostage.into_iter();
+    (0..2).for_each(|_| rig.bufs.free(hostage.next().unwrap()));
+    rig.advance(ms(5));
+    let done = rig.poll(second, waits).expect("its turn came");
+    assert_eq!(done.status, Status::SUCCESS);
+    assert_eq!(rig.wires[&first].r2t.len(), 1, "one share each");
+    hostage.for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(5));
+    assert_eq!(rig.wires[&first].r2t.len(), 3);
+    rig.hang_up(first);
+    rig.assert_no_leak();
+}
