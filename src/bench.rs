@@ -27,6 +27,14 @@ pub fn run(global: &Global, bench: &Bench) -> Result<(), Failure> {
     for number in 0..bench.runs {
         let load = stand.run(plan.job(stand.device(), number.into()), plan.runtime)?;
         let figures = Figures::of(&load)?;
+        if let Some(depth @ 1..) = load["depth"].as_u64()
+            && depth < u64::from(plan.depth())
+            && number == 0
+        {
+            let asked = plan.depth();
+            let text = "anabranch: there are buffers for";
+            let _ = writeln!(std::io::stderr(), "{text} {depth} of {asked} requests at once");
+        }
         let bare = match &plan.exchange {
             Some(exchange) => Some(bare::run(&plan, *exchange, stand.connections())?),
             None => None,

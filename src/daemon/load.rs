@@ -88,6 +88,9 @@ pub fn bssplit(text: &str) -> Result<Vec<(u32, u32)>, String> {
     Ok(sizes.into_iter().map(|(bytes, weight)| (bytes, weight.unwrap_or(share))).collect())
 }
 
+/// The largest request: what one buffer of a worker's pool holds.
+const MAX_BLOCK: u32 = 1 << 20;
+
 /// Parses one block size.
 ///
 /// # Errors
@@ -95,8 +98,10 @@ pub fn bssplit(text: &str) -> Result<Vec<(u32, u32)>, String> {
 pub fn block_size(text: &str) -> Result<u32, String> {
     let bytes = units::size(text)?;
     match u32::try_from(bytes) {
-        Ok(bytes) if (512..=32 << 20).contains(&bytes) && bytes.is_multiple_of(512) => Ok(bytes),
-        _ => Err(format!("block size '{text}' must be a multiple of 512 between 512 and 32 MiB")),
+        Ok(bytes) if (512..=MAX_BLOCK).contains(&bytes) && bytes.is_multiple_of(512) => Ok(bytes),
+        _ => Err(format!(
+            "block size '{text}' must be a multiple of 512, from 512 to {MAX_BLOCK} (1 MiB)"
+        )),
     }
 }
 

@@ -75,6 +75,8 @@ bad_connects() {
   host connect-all -a 127.0.0.1 -s "$(port_of 1)" 2>"$work/err" # what is there is no mistake
   equals "$(grep -c 'already connected' "$work/err")" 2 "paths that are there"
   fails 1 'already' host connect -t tcp -a 127.0.0.1 -s "$(port_of 1)" -n "$nqn"
+  fails 1 'host-iface' host connect -a 127.0.0.1 -s "$port" -f nosuch0 -n "$nqn"
+  fails 1 'host-traddr' host connect -a 127.0.0.1 -s "$port" -w 192.0.2.1 -n "$nqn"
   live_paths 2
 }
 bad_attributes() {
@@ -125,6 +127,18 @@ last_export_withdrawn() {
   export_nbd 1 "$work/nbd.sock"
   python3 "$E2E/nbd_requests.py" "$work/nbd.sock" >/dev/null
 }
+bad_loads() {
+  local head
+  head=$(head_of 1)
+  fails 1 'past the device' host bench "$head" --offset 64m
+  fails 1 'multiple of 512' host bench "$head" --offset 100
+  fails 2 '1048576' host bench "$head" --bs 2m
+  fails 2 'policy' host bench "$head" --policy numa
+}
+wrong_socket() {
+  fails 1 "'anabranch serve'" "$ANABRANCH" list --socket "$work/target.sock"
+  fails 1 "'anabranch target'" "$ANABRANCH" target ctl --socket "$work/host.sock" status
+}
 bench_that_is_ended() {
   local status=0 pid
   "$ANABRANCH" bench --socket "$work/host.sock" "$(head_of 1)" --runtime 300s &
@@ -155,6 +169,8 @@ step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket
 step "standard error that nobody reads any more" standard_error_that_has_gone
 step "the last export that is withdrawn frees its address" last_export_withdrawn
+step "a load that does not fit, or options that do nothing" bad_loads
+step "the socket of somebody else" wrong_socket
 step "a bench that is ended leaves no load behind" bench_that_is_ended
 must "a killed target leaves paths that reconnect" target_dies
 must "the host ends in order all the same" terminate serve

@@ -42,7 +42,7 @@ pub struct Bench {
         value_parser = clap::value_parser!(u32).range(0..=100)
     )]
     pub rwmixread: u32,
-    /// Block size
+    /// Block size, 512 bytes to 1 MiB
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     pub bs: String,
     /// Block sizes and their shares: 4k/50:128k/50

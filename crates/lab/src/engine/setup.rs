@@ -35,6 +35,7 @@ fn problem<T>(key: &'static str, text: String) -> Result<T, Problem> {
 /// Names the key and the limit.
 pub(super) fn check(cell: Cell<'_>) -> Result<(), Problem> {
     cell.check()?;
+    cell.scenario.check_device()?;
     let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
     if !(16..=1024).contains(&hosts.queue_depth) {
         let text = format!(

@@ -74,6 +74,7 @@ impl Session {
     /// behind.
     pub fn new(scenario: &Scenario, options: &LiveOptions) -> Result<Session, LiveError> {
         scenario.check()?;
+        scenario.check_device()?;
         if let Some(permille) = options.scale_permille
             && !(1..=WHOLE).contains(&permille)
         {

@@ -135,9 +135,14 @@ impl Runner {
         let device = Device { block_bytes: head.block_bytes, blocks: head.blocks };
         let work = Work::new(self.job.clone(), self.share, device, now)?;
         self.on = Some(OnHead { head: head.id, work });
+        let (largest, most) = (self.job.largest(), bufs.max_alloc());
+        if largest > most {
+            let text = format!("a request of {largest} bytes exceeds a buffer, at most {most}");
+            return Err(JobError(text));
+        }
         let depth = self.job.depth_on(self.share.index, self.share.of);
         for slot in 0..depth as usize {
-            let Some(buf) = bufs.alloc(self.job.largest()) else { break };
+            let Some(buf) = bufs.alloc(largest) else { break };
             self.slots.push(Slot { buf, in_flight: None });
             self.free.push(slot);
         }

@@ -6,7 +6,7 @@ use super::limits::{
     MAX_PATHS, MAX_PUBLISHED, MAX_QUEUE_DEPTH, MAX_REQUESTS, MAX_RUNS, MAX_RUNTIME_NS, MAX_SERVERS,
     MAX_VARIANTS, MAX_WORKERS, MIN_WINDOW_NS,
 };
-use super::path::{Alteration, Change, Path, check_shape};
+use super::path::{Alteration, AnaState, Change, Path, check_shape};
 use super::variant::Variant;
 use std::fmt;
 
@@ -339,6 +339,20 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// A real host has a device as soon as it has seen one path to it that gives access; a model of
+    /// a host has it from the beginning.
+    ///
+    /// # Errors
+    /// Every path begins inaccessible.
+    pub(crate) fn check_device(&self) -> Result<(), Problem> {
+        if self.paths.iter().any(|path| path.ana != AnaState::Inaccessible) {
+            return Ok(());
+        }
+        let text = "every path begins inaccessible, so that a real host finds no device; let one \
+                    begin otherwise, and change it at = \"0s\"";
+        fail("ana", text)
     }
 
     fn check_changes(&self) -> Result<(), Problem> {

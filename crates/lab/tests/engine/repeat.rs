@@ -3,6 +3,7 @@
 use super::rig::*;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::engine;
+use anabranch_lab::scenario::AnaState;
 
 const TEXT: &str = r#"
 [run]
@@ -58,4 +59,14 @@ fn what_real_queue_pairs_cannot_do_is_refused_by_name() {
         assert_eq!(problem.key, key);
         assert!(problem.text.contains("16 to 1024"), "{problem}");
     }
+}
+
+#[test]
+fn a_host_without_any_access_has_no_device_to_run_on() {
+    let mut scenario = scenario(TEXT);
+    scenario.paths.iter_mut().for_each(|path| path.ana = AnaState::Inaccessible);
+    let cell = Cell { scenario: &scenario, variant: &scenario.variants[0], seed: 1 };
+    let problem = engine::run(cell).expect_err("no device");
+    assert_eq!(problem.key, "ana");
+    assert!(problem.text.contains("every path begins inaccessible"), "{problem}");
 }

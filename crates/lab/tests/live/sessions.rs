@@ -2,7 +2,7 @@
 
 use super::rig::{MS, scenario, session, threads, turn};
 use anabranch_lab::live::{LiveError, LiveOptions, Session};
-use anabranch_lab::scenario::Run;
+use anabranch_lab::scenario::{AnaState, Run};
 
 #[test]
 fn each_path_has_a_ceiling_and_the_scenario_is_back_afterwards() {
@@ -69,6 +69,10 @@ fn what_is_out_of_bounds_is_refused_before_anything_starts() {
     none.paths.clear();
     let error = Session::new(&none, &LiveOptions::default()).err().expect("no path");
     assert!(matches!(error, LiveError::Scenario(_)), "{error:?}");
+    let mut closed = scenario();
+    closed.paths.iter_mut().for_each(|path| path.ana = AnaState::Inaccessible);
+    let error = Session::new(&closed, &LiveOptions::default()).err().expect("no device");
+    assert!(error.to_string().starts_with("ana: every path begins inaccessible"), "{error}");
     assert_eq!(threads(), Vec::<String>::new());
 }
 
