@@ -87,6 +87,7 @@ pub(super) enum Work {
     },
     /// `range` is pool memory that holds the one range descriptor.
     Discard {
+        lba: u64,
         blocks: u32,
         range: BufRef,
     },

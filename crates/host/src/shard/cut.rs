@@ -3,12 +3,13 @@
 //! A path may join, or a controller come back, that takes less at once than those before it. The
 //! head's limits shrink, and new requests are split by the new ones. A command that was made before
 //! and has to be dispatched again does its blocks in several turns then, one after the other: it
-//! keeps its one place in the table, so that nothing has to wait for more. A deallocate command is
-//! not cut: its range is a descriptor in memory.
+//! keeps its one place in the table, so that nothing has to wait for more. The range of a
+//! deallocate command is a descriptor in memory, which is written anew for each turn.
 
 use super::Shard;
 use super::command::{Origin, Work};
 use super::head::HeadState;
+use super::wire;
 use crate::table::Key;
 use crate::topology::ControllerId;
 use crate::user::RequestOp;
@@ -28,7 +29,11 @@ impl Shard {
         if let (Origin::Own { work, .. }, Some(head)) =
             (&mut command.origin, self.heads[command.head.0 as usize].as_deref())
         {
-            command.left_blocks += cut(work, head);
+            let left = cut(work, head);
+            if left > 0 {
+                command.left_blocks += left;
+                describe(work, bufs);
+            }
         }
         self.dispatch(key, prefer, avoid, now, bufs);
     }
@@ -42,6 +47,7 @@ impl Shard {
             self.heads[command.head.0 as usize].as_ref().map_or(0, |head| head.view.block_bytes);
         if let Some(request) = self.requests.get(*request) {
             *work = behind(*work, command.left_blocks, request.op, block_bytes);
+            describe(work, bufs);
         }
         (command.left_blocks, command.retries, command.failovers) = (0, 0, 0);
         self.dispatch_again(key, None, None, now, bufs);
@@ -53,7 +59,8 @@ fn cut(work: &mut Work, head: &HeadState) -> u32 {
     let most = match work {
         Work::Read { .. } | Work::Write { .. } | Work::Compare { .. } => head.transfer_blocks,
         Work::WriteZeroes { .. } => head.view.limits.max_write_zeroes_blocks,
-        Work::Flush { .. } | Work::Discard { .. } => return 0,
+        Work::Discard { .. } => head.view.limits.max_discard_blocks,
+        Work::Flush { .. } => return 0,
     };
     match work {
         Work::Read { blocks, buf, .. }
@@ -65,10 +72,19 @@ fn cut(work: &mut Work, head: &HeadState) -> u32 {
             core::mem::replace(blocks, most) - most
         }
         // Zero: no path does it any more, and one of them may say so.
-        Work::WriteZeroes { blocks, .. } if *blocks > most && most > 0 => {
+        Work::WriteZeroes { blocks, .. } | Work::Discard { blocks, .. }
+            if *blocks > most && most > 0 =>
+        {
             core::mem::replace(blocks, most) - most
         }
         _ => 0,
+    }
+}
+
+/// Says in memory what a deallocate command covers. No path has it at this moment.
+fn describe(work: &Work, bufs: &mut dyn Buffers) {
+    if let Work::Discard { lba, blocks, range } = *work {
+        wire::write_discard_range(bufs.bytes_mut(range), lba, blocks);
     }
 }
 
@@ -93,6 +109,9 @@ fn behind(done: Work, blocks: u32, op: RequestOp, block_bytes: u32) -> Work {
         }
         (Work::WriteZeroes { lba, blocks: n, deallocate, fua }, _) => {
             Work::WriteZeroes { lba: lba + u64::from(n), blocks, deallocate, fua }
+        }
+        (Work::Discard { lba, blocks: n, range }, _) => {
+            Work::Discard { lba: lba + u64::from(n), blocks, range }
         }
         _ => unreachable!("a command does what its request asks for, and only these are cut"),
     }

@@ -260,8 +260,9 @@ fn next_piece(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) ->
         RequestOp::Discard { lba, .. } => {
             let blocks = take(limits.max_discard_blocks);
             let Some(range) = bufs.alloc(wire::DISCARD_RANGE_BYTES) else { return Next::Later };
-            wire::write_discard_range(bufs.bytes_mut(range), lba + done, blocks);
-            Work::Discard { blocks, range }
+            let lba = lba + done;
+            wire::write_discard_range(bufs.bytes_mut(range), lba, blocks);
+            Work::Discard { lba, blocks, range }
         }
         RequestOp::Flush => return Next::Complete,
     };

@@ -3,8 +3,12 @@
 use crate::rig::{MS, Rig, SECOND, Setup};
 use crate::script::Op;
 use crate::wire::{Pdu, kind};
+use anabranch_proto::nvme::fabrics::PropertyGet;
+use anabranch_proto::nvme::io::DsmRange;
 use anabranch_proto::nvme::{AnaState, Status};
 use anabranch_target::TargetVerb;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// What the small path takes at once.
 const SMALL_BYTES: u32 = 16 << 10;
@@ -119,5 +123,55 @@ fn zeroes_and_comparisons_are_cut_as_well() {
     assert!(sent[long..].iter().all(|pdu| bytes_of(pdu) <= SMALL_BYTES));
     let comparisons = sent.iter().filter(|pdu| pdu.sqe.is_some_and(|sqe| sqe.opcode() == 5));
     assert_eq!(comparisons.count(), 32 + 1);
+    rig.finish();
+}
+
+/// What deallocate commands cover: first block and number of blocks.
+type Ranges = Rc<RefCell<Vec<(u64, u32)>>>;
+
+/// From now on the controller behind a port says that it is one of NVMe 2.0 and deallocates 32
+/// blocks at once (DMRSL, bytes 4 to 7 of Identify with CNS 06h). What it is asked for is kept.
+fn deallocates_little(rig: &Rig, port: u16) -> Ranges {
+    let ranges = Ranges::default();
+    let kept = Rc::clone(&ranges);
+    rig.wire().rule(move |pdu: &mut Pdu| {
+        let Some(sqe) = pdu.sqe.filter(|_| pdu.port == port) else { return };
+        let identifies = pdu.worker == 0 && sqe.opcode() == 6 && sqe.cdw(10) & 0xff == 6;
+        if identifies && pdu.kind == kind::C2H_DATA {
+            pdu.bytes[24 + 4..24 + 8].copy_from_slice(&32_u32.to_le_bytes());
+        }
+        let version = sqe.is_fabrics() && sqe.cdw(11) == 8 && PropertyGet::parse(&sqe).is_ok();
+        if version && pdu.kind == kind::CAPSULE_RESP {
+            pdu.bytes[8..12].copy_from_slice(&0x0002_0000_u32.to_le_bytes());
+        }
+        if pdu.is_io() && sqe.opcode() == 9 {
+            // The descriptor travels in the capsule.
+            let range = pdu.bytes[72..].first_chunk().expect("a range");
+            let range = DsmRange::from_bytes(range);
+            kept.borrow_mut().push((range.lba, range.blocks));
+        }
+    });
+    ranges
+}
+
+#[test]
+fn discards_are_cut_as_well() {
+    let mut setup = Setup::new(2, 1);
+    setup.ports = 1;
+    let mut rig = setup.connect();
+    rig.io([Op::Write { lba: 0, blocks: 400, fill: 9 }]);
+    let ranges = deallocates_little(&rig, 1);
+    rig.ana(0, AnaState::Inaccessible);
+    rig.run(MS);
+    let names = rig.submit([Op::Discard { lba: 100, blocks: 100 }]);
+    rig.run(MS);
+    rig.connect(1);
+    let outcomes = rig.answers(&names);
+    assert_eq!(outcomes[0].result, Ok(()));
+    assert_eq!(*ranges.borrow(), [(100, 32), (132, 32), (164, 32), (196, 4)]);
+    let read = rig.io([Op::Read { lba: 0, blocks: 400 }]).remove(0);
+    let gone = |block: usize| read.data[block * 512..][..512].iter().all(|&byte| byte == 0);
+    let there = |block: usize| read.data[block * 512..][..512].iter().all(|&byte| byte == 9);
+    assert!((100..200).all(gone) && (0..100).chain(200..400).all(there));
     rig.finish();
 }
