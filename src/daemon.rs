@@ -12,6 +12,7 @@ pub mod host;
 pub mod identity;
 pub mod load;
 pub mod log;
+pub mod names;
 pub mod path;
 pub mod rpc;
 pub mod serve;

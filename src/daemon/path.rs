@@ -107,12 +107,55 @@ impl From<Service> for u16 {
     }
 }
 
+/// A path whose options make sense. Where its name leads has not been looked up.
+#[derive(Clone, Debug)]
+pub struct NamedPath {
+    /// Address or name of the controller.
+    pub traddr: String,
+    /// TCP port.
+    pub port: u16,
+    subsystem_nqn: Nqn,
+    /// How to connect.
+    pub options: ControllerOptions,
+    keep_trying: bool,
+}
+
+impl NamedPath {
+    /// The request for the host engine, with the address that the name stands for now.
+    #[must_use]
+    pub fn request(&self, to: SocketAddr) -> ConnectRequest {
+        ConnectRequest {
+            subsystem_nqn: self.subsystem_nqn.clone(),
+            to: Endpoint::Tcp(to),
+            options: self.options.clone(),
+            keep_trying: self.keep_trying,
+        }
+    }
+
+    /// Looks the name up, which may take seconds.
+    ///
+    /// # Errors
+    /// There is no address: one sentence.
+    pub fn look_up(&self) -> Result<SocketAddr, String> {
+        look_up(&self.traddr, self.port)
+    }
+}
+
 impl PathSpec {
     /// The request for the host engine. A name is looked up, which may take seconds.
     ///
     /// # Errors
     /// One sentence that names the option and what would be right.
     pub fn request(&self, nqn: &str, keep_trying: bool) -> Result<ConnectRequest, String> {
+        let named = self.named(nqn, keep_trying)?;
+        Ok(named.request(named.look_up()?))
+    }
+
+    /// The path with everything checked that does not need its address.
+    ///
+    /// # Errors
+    /// One sentence that names the option and what would be right.
+    pub fn named(&self, nqn: &str, keep_trying: bool) -> Result<NamedPath, String> {
         if let Some(transport) = self.transport.as_deref()
             && transport != "tcp"
         {
@@ -124,8 +167,7 @@ impl PathSpec {
             |service| service.0,
         );
         let options = self.options(subsystem_nqn.is_discovery())?;
-        let to = Endpoint::Tcp(look_up(&self.traddr, port)?);
-        Ok(ConnectRequest { subsystem_nqn, to, options, keep_trying })
+        Ok(NamedPath { traddr: self.traddr.clone(), port, subsystem_nqn, options, keep_trying })
     }
 
     /// Whether this machine has the address and the interface that are asked for. To be asked

@@ -8,6 +8,7 @@ use super::export::listen_endpoint;
 use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
 use super::log;
+use super::names::Names;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_export::nbd::Export;
@@ -78,10 +79,10 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
     let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
-    let asked = connect_all(&host, &config, &source)?;
+    let (asked, names) = connect_all(&host, &config, &source)?;
     let exports = export_all(&host, &config.exports)?;
     let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
-    let live = await_first_attempts(&host, asked);
+    let live = await_first_attempts(&host, asked - names.count());
     log::flush();
     ready(&Ready {
         hostnqn: host.identity().nqn.to_string(),
@@ -95,6 +96,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     });
     host.wait(&termination)?;
     log("ending: no new I/O is taken");
+    drop(names);
     drop(server);
     drop(attr_fs);
     finish(&host, setup.shutdown_timeout)
@@ -125,21 +127,36 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     Ok(setup)
 }
 
-/// Asks for every path of the configuration; whatever does not answer is tried again by the host.
-fn connect_all(host: &Host, config: &ServeConfig, source: &Source) -> Result<usize, Failure> {
-    let mut asked = 0;
+/// Asks for every path of the configuration; whatever does not answer is tried again by the host,
+/// and what has no address yet is looked for. How many paths there are.
+fn connect_all(
+    host: &Arc<Host>,
+    config: &ServeConfig,
+    source: &Source,
+) -> Result<(usize, Names), Failure> {
+    let (mut asked, mut names) = (0, Names::default());
     for subsystem in &config.subsystems {
         for path in &subsystem.paths {
             let at = Some(path.span().start);
-            let request = path
-                .get_ref()
-                .request(subsystem.nqn.get_ref(), true)
-                .map_err(|why| source.wrong(at, &why))?;
-            host.connect(request).map_err(|error| source.wrong(at, &error.message))?;
+            let named = path.get_ref().named(subsystem.nqn.get_ref(), true);
+            let named = named.map_err(|why| source.wrong(at, &why))?;
             asked += 1;
+            match named.look_up() {
+                Ok(to) => {
+                    let connected = host.connect(named.request(to));
+                    connected.map_err(|error| source.wrong(at, &error.message))?;
+                }
+                Err(why) => {
+                    let pause = named.options.reconnect_delay.as_secs_f64();
+                    log(format_args!("{why}; it is tried again every {pause} s"));
+                    names.await_address(named, host).map_err(|error| {
+                        Failure::failed(format!("cannot start a thread: {error}"))
+                    })?;
+                }
+            }
         }
     }
-    Ok(asked)
+    Ok((asked, names))
 }
 
 fn export_all(host: &Host, exports: &[ExportConfig]) -> Result<Vec<String>, Failure> {

@@ -79,6 +79,27 @@ bad_connects() {
   fails 1 'host-traddr' host connect -a 127.0.0.1 -s "$port" -w 192.0.2.1 -n "$nqn"
   live_paths 2
 }
+a_name_without_an_address() { # the other path serves, and the name is asked for again
+  cat >"$work/names.toml" <<EOT
+[[subsystem]]
+nqn = "$nqn"
+[[subsystem.path]]
+traddr = "array..invalid"
+reconnect_delay = "100ms"
+[[subsystem.path]]
+traddr = "127.0.0.1"
+trsvcid = $(port_of 1)
+EOT
+  "$ANABRANCH" serve --socket "$work/names.sock" --config "$work/names.toml" -o json \
+    >"$work/names.json" 2>"$work/names.err" &
+  local pid=$!
+  within 20 json .socket "$work/names.json"
+  "$ANABRANCH" list-subsys --socket "$work/names.sock" | grep -q live
+  within 20 looked_up_again
+  kill "$pid"
+  wait "$pid"
+}
+looked_up_again() { [ "$(grep -c "'array..invalid' cannot be looked up" "$work/names.err")" -gt 2 ]; }
 bad_attributes() {
   fails 1 'queue-depth' host set nvme-subsys0 iopolicy no-such-policy
   equals "$(host get nvme-subsys0 iopolicy)" queue-depth iopolicy
@@ -164,6 +185,7 @@ step "configurations that cannot be" bad_configurations
 must "two paths and an export" setup
 step "a second instance is refused, the first unharmed" second_instance
 step "connects that cannot be" bad_connects
+step "a name without an address leaves the other paths alone" a_name_without_an_address
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket
