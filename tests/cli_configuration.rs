@@ -107,6 +107,8 @@ fn mistakes_name_line_and_key() {
         ),
         ("[[export]]\ndevice = \"nvme0n1\"\n", "line 1", "missing field"),
         ("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"\"\n", ".toml", "Unix socket"),
+        ("[[export]]\ndevice = \"nvme0c0n1\"\nnbd = \"/x\"\n", ".toml", "'nvme0c0n1'"),
+        ("[[export]]\ndevice = \"\"\nnbd = \"/x\"\n", ".toml", "such as nvme0n1"),
         ("workers = \n", "line 1 (workers)", ""),
     ];
     for (text, place, why) in cases {
@@ -119,6 +121,24 @@ fn mistakes_name_line_and_key() {
             }
             other => panic!("{text:?} gave {other:?}"),
         }
+    }
+}
+
+/// What a device node says of its length is 0, and it never ends.
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let failure = ServeConfig::load(Path::new("/dev/zero")).expect_err("refused");
+    assert!(failure.to_string().contains("longer than the 1048576 bytes"), "{failure}");
+}
+
+#[test]
+fn messages_stay_short_whatever_stands_in_the_file() {
+    let long = "x".repeat(500_000);
+    let texts = [format!("{long} = 1"), format!("[[subsystem]]\nnqn = \"{long}\"\npath = []\n")];
+    for text in texts {
+        let message = load(&text).expect_err("refused").to_string();
+        assert!(message.chars().count() < 1000, "{} characters", message.len());
+        assert!(message.contains('…'), "{message}");
     }
 }
 

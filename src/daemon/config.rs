@@ -8,6 +8,8 @@ use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
@@ -110,6 +112,17 @@ fn fence<'de, D: Deserializer<'de>>(from: D) -> Result<Fence, D::Error> {
     }
 }
 
+/// What a message shows at most of a file's own text, in characters.
+const MAX_KEY_CHARS: usize = 60;
+const MAX_MESSAGE_CHARS: usize = 600;
+
+fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => Cow::Owned(format!("{} …", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
 /// The largest configuration file in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -129,15 +142,18 @@ impl Source {
         let failed = |error: std::io::Error| {
             Failure::usage(format!("cannot read the configuration {}: {error}", path.display()))
         };
-        let length = std::fs::metadata(path).map_err(failed)?.len();
-        if length > MAX_FILE_BYTES {
+        // Its length says nothing where it is a device or a pipe.
+        let mut file = std::fs::File::open(path).map_err(failed)?.take(MAX_FILE_BYTES + 1);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             let text = format!(
-                "the configuration {} has {length} bytes, at most {MAX_FILE_BYTES} are read",
+                "the configuration {} is longer than the {MAX_FILE_BYTES} bytes that are read",
                 path.display()
             );
             return Err(Failure::Usage(text));
         }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = String::from_utf8(bytes).map_err(|_| failed(ErrorKind::InvalidData.into()))?;
         Ok(Source::new(path, text))
     }
 
@@ -162,7 +178,7 @@ impl Source {
     #[must_use]
     pub fn wrong(&self, at: Option<usize>, message: &str) -> Failure {
         let file = self.path.display();
-        let message = message.trim_end();
+        let message = shortened(message.trim_end(), MAX_MESSAGE_CHARS);
         let Some(at) = at.filter(|at| *at <= self.text.len() && self.text.is_char_boundary(*at))
         else {
             return Failure::usage(format!("{file}: {message}"));
@@ -173,6 +189,7 @@ impl Source {
             Some((key, _)) => key.trim(),
             None => line.trim(),
         };
+        let key = shortened(key, MAX_KEY_CHARS);
         Failure::usage(format!("{file}, line {number} ({key}): {message}"))
     }
 }
@@ -194,6 +211,13 @@ impl Source {
         }
         None
     }
+}
+
+/// Whether a head is, or may come to be, called so.
+fn may_be_a_head(device: &str) -> bool {
+    let number = |text: &str| text.parse::<u32>().is_ok_and(|number| number.to_string() == text);
+    let numbers = device.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
+    numbers.is_some_and(|(subsystem, head)| number(subsystem) && number(head))
 }
 
 impl ServeConfig {
@@ -251,6 +275,12 @@ impl ServeConfig {
             }
         }
         for export in &self.exports {
+            if !may_be_a_head(&export.device) {
+                let device = export.device.escape_debug();
+                let message =
+                    format!("export of '{device}': a device is called nvmeXnY, such as nvme0n1");
+                return Err(source.wrong(None, &message));
+            }
             super::export::listen_endpoint(&export.nbd)
                 .map_err(|why| source.wrong(None, &format!("export {}: {why}", export.device)))?;
         }
