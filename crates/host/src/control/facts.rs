@@ -7,7 +7,7 @@ use anabranch_proto::nvme::fabrics::ConnectResponse;
 use anabranch_proto::nvme::feature::AsyncEventConfig;
 use anabranch_proto::nvme::identify::{Controller as Identified, IoCommandLimits};
 use anabranch_proto::nvme::nqn::Nqn;
-use anabranch_proto::nvme::property::{Cap, Vs};
+use anabranch_proto::nvme::property::{Cap, Cc, Vs};
 use core::fmt;
 use core::time::Duration;
 
@@ -55,6 +55,8 @@ pub(super) struct Facts {
     pub(super) ready_timeout: Duration,
     pub(super) ready_by: Option<Time>,
     version: Vs,
+    /// What CC is set to.
+    pub(super) configuration: Cc,
     pub(super) firmware: String,
     /// I/O queues granted.
     pub(super) io_queues: u16,
@@ -89,9 +91,15 @@ impl Facts {
 
     pub(super) fn take_capabilities(&mut self, cap: u64, queue_size: u16) -> Result<(), String> {
         let cap = Cap(cap);
-        if !cap.has_nvm_command_set() {
-            return Err(String::from("CAP.CSS: the controller has no NVM command set"));
-        }
+        // Where there is more than the NVM command set, namespaces of the others are not used, one
+        // by one, by what their identifiers say.
+        self.configuration = match (cap.has_nvm_command_set(), cap.has_command_sets()) {
+            (true, _) => Cc::ENABLE,
+            (false, true) => Cc::ENABLE_ALL_SETS,
+            (false, false) => {
+                return Err(String::from("CAP.CSS: the controller has no I/O command set"));
+            }
+        };
         let offered = u16::try_from(cap.queue_entries()).unwrap_or(u16::MAX);
         self.queue_entries = queue_size.min(offered).max(2);
         self.page_shift = cap.page_shift();

@@ -114,9 +114,11 @@ impl Controller {
         match self.phase {
             Phase::Stopping { .. } => self.check_stopped(env),
             Phase::Waiting { .. } | Phase::Gone => {}
-            // A port that talks TLS only ends a connection that begins with ICReq.
+            // A port that talks TLS only ends a connection that begins with ICReq; one that was
+            // live before is down instead, behind something that accepts connections for it.
             Phase::Opening { .. } if connected => {
-                let text = format!("{cause} before ICResp (a port that requires TLS does so)");
+                let hint = if self.was_live { "" } else { " (a port that requires TLS does so)" };
+                let text = format!("{cause} before ICResp{hint}");
                 self.fail(env, text, false);
             }
             Phase::Opening { .. } => self.fail(env, format!("{cause}"), false),

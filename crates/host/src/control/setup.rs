@@ -187,7 +187,10 @@ impl Controller {
             Step::Capabilities => {
                 self.step(env, bufs, Step::Version, wire::get_vs());
             }
-            Step::Version => self.step(env, bufs, Step::Enable, wire::enable()),
+            Step::Version => {
+                let command = wire::enable(self.facts.configuration);
+                self.step(env, bufs, Step::Enable, command);
+            }
             Step::Enable => {
                 let first = Step::Ready { poll_ms: READY_POLL.as_millis() as u16, asked: true };
                 self.facts.ready_by = Some(env.now.after(self.facts.ready_timeout));

@@ -58,7 +58,7 @@ impl Controller {
         self.keep_alive_at = None;
         let until = env.now.after(env.config.shutdown_timeout);
         self.phase = Phase::ShuttingDown { until, poll_at: None };
-        self.send_shutdown(env, bufs, wire::shut_down());
+        self.send_shutdown(env, bufs, wire::shut_down(self.facts.configuration));
     }
 
     fn send_shutdown(

@@ -93,13 +93,14 @@ fn set_cc(cc: Cc) -> Command {
     (PropertySet { offset: CC, wide: false, value: cc.0.into() }.sqe(), Payload::None)
 }
 
-pub(super) fn enable() -> Command {
-    set_cc(Cc::ENABLE)
+/// Enables the controller.
+pub(super) fn enable(configuration: Cc) -> Command {
+    set_cc(configuration)
 }
 
-/// Normal shutdown.
-pub(super) fn shut_down() -> Command {
-    set_cc(Cc::ENABLE.with_shutdown())
+/// Normal shutdown of a controller that was enabled so.
+pub(super) fn shut_down(configuration: Cc) -> Command {
+    set_cc(configuration.with_shutdown())
 }
 
 pub(super) fn csts(result: u64) -> Csts {

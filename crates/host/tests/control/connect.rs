@@ -4,6 +4,7 @@ use crate::fake::{Fake, SET_FEATURES, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::config::ControllerOptions;
 use anabranch_host::topology::ControllerState;
+use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use std::time::Duration;
 
@@ -235,4 +236,31 @@ fn the_discovery_subsystem_is_not_connected_for_io() {
         request.subsystem_nqn = "nqn.2014-08.org.nvmexpress.discovery".parse().unwrap();
     });
     assert!(why.contains("discover"), "{why}");
+}
+
+/// A controller with zoned namespaces may offer its command sets together only.
+#[test]
+fn command_sets_are_selected_as_the_controller_offers_them() {
+    const NVM: u64 = 1 << 37;
+    const TOGETHER: u64 = 1 << 43;
+    for (offered, selected) in [(NVM, 0), (NVM | TOGETHER, 0), (TOGETHER, 6)] {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        let cap = 1023 | 1 << 16 | 2 << 24 | offered;
+        fake.hook = Some(Box::new(move |c| c.is_property_get(0).then_some(Say::Result(cap))));
+        rig.put(1, fake);
+        rig.connect_ok(1, |_| ());
+        assert_eq!(rig.heads().len(), 1);
+        assert_eq!(rig.fake(1).cc >> 4 & 7, selected, "CC.CSS for {offered:#x}");
+        rig.verb(Verb::Disconnect(Selection::Controller("nvme0".into())));
+        rig.advance(Duration::from_secs(1));
+        assert_eq!(rig.fake(1).cc >> 14 & 3, 1, "an orderly shutdown");
+        assert_eq!(rig.fake(1).cc >> 4 & 7, selected, "CC.CSS stays while it is enabled");
+    }
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.hook = Some(Box::new(|c| c.is_property_get(0).then_some(Say::Result(1023 | 1 << 16))));
+    rig.put(1, fake);
+    let why = rig.connect_fails(1, |_| ());
+    assert!(why.ends_with("CAP.CSS: the controller has no I/O command set"), "{why}");
 }

@@ -50,6 +50,13 @@ impl Cap {
     pub const fn has_nvm_command_set(self) -> bool {
         self.0 >> 37 & 1 != 0
     }
+
+    /// Whether the controller has one or more command sets that CC.CSS can select together (bit 6
+    /// of CSS). Which ones is another matter: a controller with zoned namespaces may say this alone.
+    #[must_use]
+    pub const fn has_command_sets(self) -> bool {
+        self.0 >> 43 & 1 != 0
+    }
 }
 
 /// The version that a controller complies with: major, minor and tertiary in one number.
@@ -82,6 +89,9 @@ impl Cc {
     /// Enabled as a Fabrics host enables: NVM command set, 4 KiB pages, 64-byte commands, 16-byte
     /// completions.
     pub const ENABLE: Cc = Cc(1 | 6 << 16 | 4 << 20);
+
+    /// As [`Cc::ENABLE`], with all command sets that the controller has ([`Cap::has_command_sets`]).
+    pub const ENABLE_ALL_SETS: Cc = Cc(Cc::ENABLE.0 | 6 << 4);
 
     /// Whether the controller shall be enabled.
     #[must_use]
