@@ -1,6 +1,7 @@
 //! What a host tells a log. `Display` gives the line.
 
 use crate::topology::ControllerState;
+use crate::user::{IoError, RequestOp};
 use alloc::string::String;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::status::Status;
@@ -60,6 +61,19 @@ pub enum HostEvent {
         path: String,
         /// What the command said.
         status: Status,
+    },
+    /// A request ended with an error to its user. Of several in a short time one is told.
+    RequestFailed {
+        /// `nvmeXnY`.
+        head: String,
+        /// What it was.
+        op: RequestOp,
+        /// Why.
+        error: IoError,
+        /// `nvmeN`, if a controller said so.
+        controller: Option<String>,
+        /// Requests that failed before it and were not told.
+        untold: u32,
     },
     /// ANA is not used on a controller.
     AnaDisabled {
@@ -169,6 +183,11 @@ impl fmt::Display for HostEvent {
             }
             HostEvent::AnaChange { path, from, to } => write!(f, "{path}: ANA {from} -> {to}"),
             HostEvent::AnaError { path, status } => write!(f, "{path}: {status}"),
+            HostEvent::RequestFailed { head, op, error, controller, untold } => {
+                write!(f, "{head}: {} failed: {error}", Words(op))?;
+                controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;
+                if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
+            }
             HostEvent::AnaDisabled { controller, why } => {
                 write!(f, "{controller}: ANA is not used: {why}")
             }
@@ -194,5 +213,22 @@ impl fmt::Display for HostEvent {
             }
             HostEvent::Note { controller, text } => write!(f, "{controller}: {text}"),
         }
+    }
+}
+
+/// A request in words.
+struct Words<'a>(&'a RequestOp);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, lba, blocks) = match *self.0 {
+            RequestOp::Read { lba, blocks, .. } => ("read", lba, u64::from(blocks)),
+            RequestOp::Write { lba, blocks, .. } => ("write", lba, u64::from(blocks)),
+            RequestOp::Compare { lba, blocks, .. } => ("compare", lba, u64::from(blocks)),
+            RequestOp::WriteZeroes { lba, blocks, .. } => ("write-zeroes", lba, blocks),
+            RequestOp::Discard { lba, blocks } => ("discard", lba, blocks),
+            RequestOp::Flush => return f.write_str("flush"),
+        };
+        write!(f, "{what} of {blocks} blocks at {lba}")
     }
 }

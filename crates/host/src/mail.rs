@@ -3,6 +3,7 @@
 use crate::block_stat::BlockStat;
 use crate::explain::ShardExplain;
 use crate::topology::{Association, ControllerId, HeadId, Topology};
+use crate::user::{IoError, RequestOp};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -161,6 +162,8 @@ pub enum ToControl {
         /// What the command said.
         status: Status,
     },
+    /// A request ends with an error to the user; the log is to hear why.
+    RequestFailed(Box<RequestFailed>),
     /// A command came back with "invalid namespace or format": the namespace list may have changed.
     NamespaceSuspect {
         /// The controller.
@@ -315,4 +318,19 @@ pub struct HeadStats {
     pub stat: BlockStat,
     /// Latency of requests completed well, ns; nothing is kept before the first.
     pub latency_ns: Option<Box<Histogram>>,
+}
+
+/// A request that ends with an error to its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestFailed {
+    /// The head.
+    pub head: HeadId,
+    /// Who said so, for a status.
+    pub controller: Option<ControllerId>,
+    /// What the request was.
+    pub op: RequestOp,
+    /// The first error of its commands.
+    pub error: IoError,
+    /// Requests of this head that have failed on this worker since the last mail, untold.
+    pub untold: u32,
 }

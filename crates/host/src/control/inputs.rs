@@ -6,7 +6,8 @@ use super::env::Env;
 use super::lifecycle::Phase;
 use super::link::{Answer, Purpose};
 use super::waits::Stop;
-use crate::mail::ToControl;
+use crate::event::HostEvent;
+use crate::mail::{RequestFailed, ToControl};
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::verb::{Reply, Verb, VerbError};
 use alloc::format;
@@ -127,6 +128,7 @@ impl Control {
             ToControl::AnaError { controller, association, head, status } => {
                 self.ana_error((controller, association), head, status, bufs);
             }
+            ToControl::RequestFailed(failed) => self.request_failed(&failed),
             ToControl::NamespaceSuspect { controller, association } => {
                 self.about(controller, association, |controller, env| {
                     controller.suspect_namespaces(env, bufs);
@@ -151,6 +153,22 @@ impl Control {
         if let Some(controller) = found.filter(|found| found.association == association) {
             act(controller, &mut self.env);
         }
+    }
+
+    fn request_failed(&mut self, failed: &RequestFailed) {
+        let found = self.subsystems.iter().find_map(|subsystem| {
+            let head = subsystem.heads.iter().find(|head| head.id == failed.head)?;
+            Some(subsystem.head_name(head))
+        });
+        let Some(head) = found else { return };
+        let controller = failed.controller.and_then(|id| self.controllers.get(&id));
+        self.env.event(HostEvent::RequestFailed {
+            head,
+            op: failed.op,
+            error: failed.error,
+            controller: controller.map(Controller::name),
+            untold: failed.untold,
+        });
     }
 
     fn ana_error(

@@ -4,10 +4,11 @@ use super::Shard;
 use super::command::{Origin, Place, Request, Work};
 use super::head::PathState;
 use super::tally::Ended;
-use crate::mail::{CommandOutcome, Mail, PeerMail, ToControl};
+use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
-use crate::user::{Done, IoError};
+use crate::user::{Done, IoError, RequestOp};
+use alloc::boxed::Box;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::status::Status;
@@ -17,6 +18,10 @@ use core::time::Duration;
 /// Pause before a command is sent again when more paths have failed under it in a row than the head
 /// has: a controller that answers path errors as fast as it can must not make us spin.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pause between two failed requests of a head that a worker tells the log: a device that fails
+/// everything must not fill it.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
@@ -281,12 +286,44 @@ impl Shard {
         }
         let Some(request) = self.requests.get_mut(request_key) else { return };
         request.outstanding -= 1;
-        if let Err(error) = result {
-            request.error.get_or_insert(error);
+        let over = request.outstanding == 0 && !request.listed;
+        if let Err(error) = result
+            && request.error.is_none()
+        {
+            request.error = Some(error);
+            let op = request.op;
+            self.tell_failure(command.head, command.controller, op, error, now);
         }
-        if request.outstanding == 0 && !request.listed {
+        if over {
             self.finish_request(request_key, now);
         }
+    }
+
+    /// A user gets an error: the log hears which, once per pause and head. A comparison that found
+    /// a difference has done its work, and that a device is gone was told when it went.
+    fn tell_failure(
+        &mut self,
+        head_id: HeadId,
+        from: ControllerId,
+        op: RequestOp,
+        error: IoError,
+        now: Time,
+    ) {
+        let controller = match error {
+            IoError::Gone => return,
+            IoError::NoPath => None,
+            IoError::Status(status) if status.is(Status::COMPARE_FAILURE) => return,
+            IoError::Status(_) => Some(from),
+        };
+        let Some(head) = self.head_mut(head_id) else { return };
+        if head.failures_quiet_until.is_some_and(|until| now < until) {
+            head.failures_untold = head.failures_untold.saturating_add(1);
+            return;
+        }
+        head.failures_quiet_until = Some(now.after(FAILURE_PAUSE));
+        let untold = core::mem::take(&mut head.failures_untold);
+        let failed = RequestFailed { head: head_id, controller, op, error, untold };
+        self.tell_control(ToControl::RequestFailed(Box::new(failed)));
     }
 
     /// All commands of a request have ended: its answer goes to the user.

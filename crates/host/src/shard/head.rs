@@ -16,7 +16,7 @@ use anabranch_policy::{
     Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Lane, Load, Local,
     NodeLatency, Parameters, Selector, rejoined, reset_statistics,
 };
-use anabranch_proto::machine::WorkerId;
+use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_proto::nvme::ana::AnaState;
 
 /// Which worker this is.
@@ -177,6 +177,9 @@ pub(super) struct HeadState {
     pub(super) frozen_reported: Option<u64>,
     /// The epoch in which `Quiesced` was last reported.
     pub(super) quiesced_reported: Option<u64>,
+    /// Until then no failed request is told to the log, but counted.
+    pub(super) failures_quiet_until: Option<Time>,
+    pub(super) failures_untold: u32,
     pub(super) stats: u32,
 }
 
@@ -199,6 +202,8 @@ impl HeadState {
             gone: view.gone,
             frozen_reported: None,
             quiesced_reported: None,
+            failures_quiet_until: None,
+            failures_untold: 0,
             view,
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::fake::{Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig, Shards};
-use anabranch_host::mail::ToControl;
+use anabranch_host::mail::{RequestFailed, ToControl};
 use anabranch_host::topology::{Association, ControllerId, ControllerState, HeadId};
+use anabranch_host::user::{IoError, RequestOp};
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::status::Status;
@@ -26,7 +27,7 @@ fn some_mail(rng: &mut Rng) -> ToControl {
     let association = Association(rng.below(5) as u32);
     let head = HeadId(rng.below(4) as u32);
     let why = "storm".to_string();
-    match rng.below(9) {
+    match rng.below(10) {
         0 => ToControl::QueueOpen { controller, association },
         1 => ToControl::QueueFailed { controller, association, why, do_not_retry: false },
         2 => ToControl::QueueLost { controller, association, why },
@@ -38,6 +39,12 @@ fn some_mail(rng: &mut Rng) -> ToControl {
         5 => ToControl::NamespaceSuspect { controller, association },
         6 => ToControl::Frozen { head, epoch: rng.below(100) },
         7 => ToControl::Stats { id: rng.below(20), stats: Box::default() },
+        8 => {
+            let (op, error) = (RequestOp::Flush, IoError::NoPath);
+            let controller = Some(controller);
+            let failed = RequestFailed { head, controller, op, error, untold: 1 };
+            ToControl::RequestFailed(Box::new(failed))
+        }
         _ => ToControl::Drained,
     }
 }

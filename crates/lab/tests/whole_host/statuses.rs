@@ -121,6 +121,31 @@ fn m13_an_error_with_dnr_is_not_retried() {
     rig.finish();
 }
 
+/// Who gets an error finds its cause in the log; a device that fails everything does not fill it.
+#[test]
+fn the_log_hears_why_requests_fail() {
+    let mut rig = Setup::new(1, 1).connect();
+    let told = |rig: &Rig| -> Vec<String> {
+        let lines = rig.events().into_iter().map(|(_, text)| text);
+        lines.filter(|text| text.contains(" failed: ")).collect()
+    };
+    refuse_writes(&rig, 0, Status::RESERVATION_CONFLICT.with_dnr());
+    let names = rig.submit(writes(4, 1));
+    rig.answers(&names);
+    let first = told(&rig);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].starts_with("nvme0n1: write of 1 blocks at "), "{first:?}");
+    assert!(first[0].ends_with("DNR, says nvme0"), "{first:?}");
+    assert!(first[0].contains("Reservation Conflict"), "{first:?}");
+    rig.run(2 * SECOND);
+    let names = rig.submit(writes(1, 1));
+    rig.answers(&names);
+    let second = told(&rig);
+    assert_eq!(second.len(), 2, "{second:?}");
+    assert!(second[1].ends_with("says nvme0 (3 more before)"), "{second:?}");
+    rig.finish();
+}
+
 #[test]
 fn m13_a_retry_waits_as_long_as_crd_says() {
     let mut rig = Setup::new(1, 1).build();
