@@ -169,7 +169,7 @@ fn span(ns: u64) -> String {
 fn published(scenario: &Scenario) -> String {
     let some = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |v| v.to_string());
     // To the nearest, as the bytes were rounded from MiB.
-    let mib = |value: Option<u64>| some(value.map(|bytes| (bytes + (1 << 19)) >> 20));
+    let mib = |value: Option<u64>| some(value.map(|bytes| bytes.saturating_add(1 << 19) >> 20));
     let us = |value: Option<u64>| some(value.map(|ns| ns / 1000));
     let head = ["Policy", "MiB/s", "read", "write", "IOPS", "mean us", "stdev"];
     let rows: Vec<Vec<String>> = scenario

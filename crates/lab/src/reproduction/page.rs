@@ -169,7 +169,7 @@ fn line(
 
 /// Mebibytes, to the nearest, as tables have them.
 fn mib(bytes: u64) -> String {
-    ((bytes + (1 << 19)) >> 20).to_string()
+    (bytes.saturating_add(1 << 19) >> 20).to_string()
 }
 
 /// Whether the order and the ratios of the published rows are ours, too.

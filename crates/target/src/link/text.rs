@@ -72,7 +72,11 @@ impl FromStr for Shape {
         if seen[0] && (seen[1] || seen[2]) {
             return Err(fail("rate", "already means both rate_in and rate_out"));
         }
-        shape.check()?;
+        shape.check().map_err(|error| match error.key.as_str() {
+            // As it was written.
+            "rate_in" | "rate_out" if seen[0] => fail("rate", error.problem),
+            _ => error,
+        })?;
         Ok(shape)
     }
 }

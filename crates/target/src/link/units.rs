@@ -11,6 +11,15 @@
 /// too large.
 #[must_use]
 pub fn scaled(value: &str, units: &[(&str, u64)]) -> Option<u64> {
+    parse(value, units).and_then(|scaled| u64::try_from(scaled).ok())
+}
+
+/// As [`scaled`]; what is too large is `u64::MAX`, so that whoever knows the limit names it.
+fn bounded(value: &str, units: &[(&str, u64)]) -> Option<u64> {
+    parse(value, units).map(|scaled| u64::try_from(scaled).unwrap_or(u64::MAX))
+}
+
+fn parse(value: &str, units: &[(&str, u64)]) -> Option<u128> {
     let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
     let (_, worth) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
@@ -18,11 +27,12 @@ pub fn scaled(value: &str, units: &[(&str, u64)]) -> Option<u64> {
     if whole.is_empty() || fraction.is_empty() || fraction.len() > 6 {
         return None;
     }
-    let whole: u64 = whole.parse().ok()?;
+    // Digits alone: only their number can be too much.
+    let whole = whole.parse().unwrap_or(u64::MAX);
     let part: u64 = fraction.parse().ok()?;
     let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let worth = u128::from(*worth);
-    u64::try_from(u128::from(whole) * worth + u128::from(part) * worth / scale).ok()
+    Some(u128::from(whole) * worth + u128::from(part) * worth / scale)
 }
 
 /// Bits per second.
@@ -45,7 +55,7 @@ pub fn rate(value: &str) -> Option<u64> {
         ("mib/s", 8 << 20),
         ("gib/s", 8 << 30),
     ];
-    scaled(value, UNITS)
+    bounded(value, UNITS)
 }
 
 /// Nanoseconds.
@@ -59,7 +69,7 @@ pub fn time_ns(value: &str) -> Option<u64> {
         ("m", 60_000_000_000),
         ("h", 3_600_000_000_000),
     ];
-    scaled(value, UNITS).or_else(|| (value == "0").then_some(0))
+    bounded(value, UNITS).or_else(|| (value == "0").then_some(0))
 }
 
 /// Bytes.
@@ -77,5 +87,5 @@ pub fn size(value: &str) -> Option<u64> {
         ("t", 1 << 40),
         ("tib", 1 << 40),
     ];
-    scaled(value, UNITS)
+    bounded(value, UNITS)
 }
