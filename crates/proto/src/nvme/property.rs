@@ -52,7 +52,7 @@ impl Cap {
     }
 
     /// Whether the controller has one or more command sets that CC.CSS can select together (bit 6
-    /// of CSS). Which ones is another matter: a controller with zoned namespaces may say this alone.
+    /// of CSS). Which ones is another matter: one with zoned namespaces may say this alone.
     #[must_use]
     pub const fn has_command_sets(self) -> bool {
         self.0 >> 43 & 1 != 0
@@ -90,7 +90,7 @@ impl Cc {
     /// completions.
     pub const ENABLE: Cc = Cc(1 | 6 << 16 | 4 << 20);
 
-    /// As [`Cc::ENABLE`], with all command sets that the controller has ([`Cap::has_command_sets`]).
+    /// As [`Cc::ENABLE`], with all command sets that there are ([`Cap::has_command_sets`]).
     pub const ENABLE_ALL_SETS: Cc = Cc(Cc::ENABLE.0 | 6 << 4);
 
     /// Whether the controller shall be enabled.
