@@ -20,8 +20,9 @@ pub(super) const ADMIN_DEPTH: u16 = 30;
 /// In-capsule data of an admin queue in bytes (NVMe/TCP: fixed).
 const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;
 
-/// How long the peer may take to read our termination request and to close.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long the peer may take to read our termination request and to close: its path is away all
+/// that time. As on I/O queues.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// What an admin command is for, and so who takes its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -129,6 +129,8 @@ pub(crate) struct Fake {
     pub(crate) black_hole: bool,
     /// Resets a connection that begins with anything, as a port does that takes TLS only.
     pub(crate) wants_tls: bool,
+    /// It does not end a connection that the host ends in an orderly way.
+    pub(crate) never_closes: bool,
     /// No command is answered (and no ICReq).
     pub(crate) silent: bool,
     /// Overrides the model.
@@ -166,6 +168,7 @@ impl Fake {
             refuse: false,
             black_hole: false,
             wants_tls: false,
+            never_closes: false,
             silent: false,
             hook: None,
             patch_identify: None,

@@ -259,6 +259,22 @@ fn garbage_on_the_admin_queue_resets_the_controller() {
     assert_eq!(rig.bufs.in_use_bytes(), 0);
 }
 
+/// It is told what it did wrong, and the path does not wait for it to leave.
+#[test]
+fn a_controller_that_breaks_the_protocol_and_stays_keeps_the_path_away_no_longer_for_it() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).never_closes = true;
+    rig.fake(1).hook = Some(Box::new(|c| (c.opcode == KEEP_ALIVE).then_some(Say::Garbage)));
+    while rig.state(0) == LIVE {
+        rig.advance(Duration::from_millis(10));
+    }
+    rig.fake(1).hook = None;
+    rig.advance(Duration::from_secs(1));
+    assert_eq!(rig.state(0), CONNECTING, "the connection is over");
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), LIVE, "one reconnect_delay later");
+}
+
 #[test]
 fn a_scan_that_never_works_counts_as_a_failed_attempt() {
     let mut rig = Rig::new(1);

@@ -147,6 +147,10 @@ impl Rig {
             Output::Close { conn, how } => {
                 if how == CloseHow::Graceful {
                     self.transmit(conn);
+                    let port = self.conns.get(&conn).copied();
+                    if port.is_some_and(|port| self.fake(port).never_closes) {
+                        return;
+                    }
                 }
                 self.close(conn, CloseCause::Requested);
             }
