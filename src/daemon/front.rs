@@ -177,8 +177,8 @@ impl User for Front {
     }
 
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
-        // The place in the host goes to the other one first, if that waits for one: so neither keeps
-        // all of them, however busy it is.
+        // The place in the host goes to the other one first, if that waits for one: so neither
+        // keeps all of them, however busy it is.
         if done.tag & OF_LOAD == 0 {
             self.load.room_made(now, &mut Marked(host), bufs);
             self.nbd.completed(now, done, host, bufs);

@@ -66,8 +66,8 @@ pub enum NbdVerb {
     },
     /// Withdraw an export by name. Its clients' requests are finished, also one whose payload is
     /// still coming or that waits for memory, then they are disconnected, after
-    /// [`super::CLOSE_TIMEOUT`] in any case. Answered `Done` when every worker has withdrawn it. With the last export of an address
-    /// listening there ends.
+    /// [`super::CLOSE_TIMEOUT`] in any case. Answered `Done` when every worker has withdrawn it.
+    /// With the last export of an address listening there ends.
     Remove(String),
     /// What is offered, and where.
     List,
