@@ -9,6 +9,7 @@ use super::lifecycle::Phase;
 use super::link::{Answer, Purpose};
 use super::setup::Step;
 use super::wire;
+use crate::event::HostEvent;
 use crate::verb::Reply;
 use alloc::format;
 use alloc::string::String;
@@ -25,6 +26,9 @@ const ENTRIES_PER_READ: u64 = 15;
 
 /// How often the log may change while it is read.
 const MAX_RESTARTS: u32 = 10;
+
+/// Skipped entries that are told one by one.
+const MAX_SKIPPED_TOLD: usize = 8;
 
 /// Time for the whole log.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -48,6 +52,9 @@ pub(super) struct DiscoveryRead {
     count: u64,
     restarts: u32,
     entries: Vec<DiscoveryEntry>,
+    /// Entries that make no sense: how many, and what is wrong with the first ones.
+    skipped: usize,
+    skipped_why: Vec<String>,
     answered: bool,
 }
 
@@ -73,7 +80,12 @@ impl DiscoveryRead {
                 Ok(self.count == 0)
             }
             Part::Entries { next, count } => {
-                self.entries.extend(wire::parse_discovery_entries(data));
+                for (entry, number) in wire::parse_discovery_entries(data).zip(next..) {
+                    match entry {
+                        Ok(entry) => self.entries.push(entry),
+                        Err(why) => self.skip(number, &why),
+                    }
+                }
                 self.go_on(next + u64::from(count));
                 Ok(false)
             }
@@ -89,6 +101,22 @@ impl DiscoveryRead {
                 Ok(false)
             }
         }
+    }
+
+    fn skip(&mut self, number: u64, why: &str) {
+        self.skipped += 1;
+        if self.skipped <= MAX_SKIPPED_TOLD {
+            self.skipped_why.push(format!("entry {number} of the discovery log is skipped: {why}"));
+        }
+    }
+
+    /// What people are told about skipped entries.
+    fn take_skipped(&mut self) -> Vec<String> {
+        let more = self.skipped.saturating_sub(MAX_SKIPPED_TOLD);
+        if more > 0 {
+            self.skipped_why.push(format!("{more} more entries of the discovery log are skipped"));
+        }
+        core::mem::take(&mut self.skipped_why)
     }
 
     fn go_on(&mut self, next: u64) {
@@ -133,8 +161,12 @@ impl Controller {
             Ok(false) => self.read_discovery(env, bufs),
             Ok(true) => {
                 let entries = core::mem::take(&mut read.entries);
+                let skipped = read.take_skipped();
                 if read.take_unanswered() {
                     env.reply(*id, Reply::Discovered { generation: read.generation, entries });
+                }
+                for text in skipped {
+                    env.event(HostEvent::Note { controller: self.name(), text });
                 }
                 self.begin_shutdown(env, bufs);
             }

@@ -187,9 +187,12 @@ pub(super) fn parse_discovery_header(bytes: &[u8], max: u64) -> Result<Discovery
     DiscoveryHeader::parse(bytes, max).map_err(text)
 }
 
-/// The entries that can be understood.
-pub(super) fn parse_discovery_entries(bytes: &[u8]) -> impl Iterator<Item = DiscoveryEntry> {
-    bytes.chunks_exact(DiscoveryEntry::BYTES).filter_map(|entry| DiscoveryEntry::parse(entry).ok())
+/// The entries, or why one cannot be understood.
+pub(super) fn parse_discovery_entries(
+    bytes: &[u8],
+) -> impl Iterator<Item = Result<DiscoveryEntry, String>> {
+    let entries = bytes.chunks_exact(DiscoveryEntry::BYTES);
+    entries.map(|entry| DiscoveryEntry::parse(entry).map_err(text))
 }
 
 pub(super) fn parse_ana(bytes: &[u8], limits: AnaLimits) -> Result<Ana, String> {

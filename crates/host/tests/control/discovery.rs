@@ -105,7 +105,7 @@ fn c65_lies_in_the_header_are_bounded() {
 
 #[test]
 fn c65_entries_that_make_no_sense_are_skipped() {
-    let (_, reply) = discover(Box::new(|_| {
+    let (rig, reply) = discover(Box::new(|_| {
         let mut log = DiscoveryEntry::log(1, &entries(4));
         log[1024 + 2] = 77;
         log[2 * 1024 + 512..2 * 1024 + 768].fill(0xff);
@@ -116,6 +116,21 @@ fn c65_entries_that_make_no_sense_are_skipped() {
         Some(Reply::Discovered { entries: found, .. }) => assert_eq!(found, entries(4)[3..]),
         other => panic!("{other:?}"),
     }
+    for told in ["entry 0 of the discovery log is skipped", "SUBTYPE is 77", "TRADDR", "SUBNQN"] {
+        assert_eq!(rig.event_count(told), 1, "{told}: {:?}", rig.events);
+    }
+}
+
+#[test]
+fn skipped_entries_are_told_up_to_a_limit() {
+    let (rig, reply) = discover(Box::new(|_| {
+        let mut log = DiscoveryEntry::log(1, &entries(100));
+        log.chunks_exact_mut(1024).skip(1).for_each(|entry| entry[2] = 77);
+        log
+    }));
+    assert!(matches!(reply, Some(Reply::Discovered { entries, .. }) if entries.is_empty()));
+    assert_eq!(rig.event_count("SUBTYPE is 77"), 8);
+    assert_eq!(rig.event_count("92 more entries of the discovery log are skipped"), 1);
 }
 
 #[test]
