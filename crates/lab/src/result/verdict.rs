@@ -10,6 +10,10 @@ pub const PERCENTILE_PPM: u64 = 60_000;
 /// Where there is no interval, rows this near to the best one are named with it, in millionths.
 const NEAR_PPM: u64 = 10_000;
 
+/// Throughputs that are nearer than this to each other in every run are called equal, however sure
+/// it is that one of them is higher, in millionths: nobody chooses a policy for that.
+const TRIFLE_PPM: u64 = 500;
+
 /// Which variant is best.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,8 +26,8 @@ pub struct Verdict {
     pub ratio: Option<Paired>,
     /// What that ratio says.
     pub is: Difference,
-    /// The rows whose throughput does not differ from the best one's, that one included; with too
-    /// few runs to tell, those within 1 % of it.
+    /// The rows whose throughput does not differ from the best one's, or never by more than 0.05 %,
+    /// that one included; with too few runs to tell, those within 1 % of it.
     pub equal: Vec<String>,
     /// Of those, where there are several, the row with the lowest 99th percentile of latency.
     pub calmest: Option<Calmest>,
@@ -63,10 +67,14 @@ impl Verdict {
         };
         let next = others.first();
         let ratio = next.map(|next| paired(best, next, |run| run.bytes_s));
-        let is = ratio.as_ref().map_or(Difference::Unknown, Paired::difference);
+        let is = match &ratio {
+            Some(ratio) if trifling(ratio) => Difference::None,
+            Some(ratio) => ratio.difference(),
+            None => Difference::Unknown,
+        };
         let near = |row: &Row| row.to_best.min_ppm >= ONE_PPM - NEAR_PPM;
         let same = |row: &&&Row| match row.to_best_is {
-            _ if row.variant == best.variant => true,
+            _ if row.variant == best.variant || trifling(&row.to_best) => true,
             Difference::None => true,
             Difference::Unknown => row.to_best.pairs > 0 && near(row),
             Difference::More | Difference::Less => false,
@@ -142,6 +150,11 @@ impl Verdict {
         }
         text
     }
+}
+
+fn trifling(ratio: &Paired) -> bool {
+    let near = ONE_PPM - TRIFLE_PPM..=ONE_PPM + TRIFLE_PPM;
+    ratio.interval.is_some() && near.contains(&ratio.min_ppm) && near.contains(&ratio.max_ppm)
 }
 
 /// Of rows of equal throughput the one whose 99th percentile is lowest.

@@ -141,6 +141,26 @@ fn the_verdict_claims_no_more_than_the_interval() {
 }
 
 #[test]
+fn a_lead_that_nobody_would_notice_is_none() {
+    let scenario = tests::scenario();
+    let verdict = |lead: u64, runs: u64| {
+        let mut cells = cells(&scenario, runs);
+        cells.retain(|cell| ["numa", "queue-depth"].contains(&cell.variant.as_str()));
+        for cell in &mut cells {
+            let figures = if cell.variant == "numa" { (1_000_000, 50) } else { (lead, 100) };
+            (cell.total.bytes_s, cell.total.latency.p99_ns) = figures;
+        }
+        summary(&cells).tables[0].verdict.clone()
+    };
+    let found = verdict(1_000_400, 6);
+    assert_eq!((found.is, found.equal.len()), (Difference::None, 2));
+    assert_eq!(found.calmest.expect("of two").variant, "numa");
+    assert!(found.text.starts_with("no difference in throughput between all of them; of these"));
+    assert!(verdict(1_000_600, 6).text.starts_with("best: queue-depth, 1.001 x numa"));
+    assert_eq!(verdict(1_000_400, 1).is, Difference::Unknown, "one run tells nothing");
+}
+
+#[test]
 fn where_nothing_was_carried_no_policy_is_praised() {
     let scenario = tests::scenario();
     let text = |requests: bool| {
