@@ -156,6 +156,14 @@ bad_loads() {
   fails 2 '1048576' host bench "$head" --bs 2m
   fails 2 'policy' host bench "$head" --policy numa
 }
+every_address() { # the discovery log can name none of them
+  "$ANABRANCH" target --socket "$work/t3.sock" --listen 0.0.0.0:0 --namespace mem:1MiB \
+    >"$work/out" 2>"$work/err" &
+  local pid=$!
+  within 10 grep -q -- --advertise "$work/err"
+  kill "$pid"
+  wait "$pid"
+}
 wrong_socket() {
   fails 1 "'anabranch serve'" "$ANABRANCH" list --socket "$work/target.sock"
   fails 1 "'anabranch target'" "$ANABRANCH" target ctl --socket "$work/host.sock" status
@@ -193,6 +201,7 @@ step "standard error that nobody reads any more" standard_error_that_has_gone
 step "the last export that is withdrawn frees its address" last_export_withdrawn
 step "a load that does not fit, or options that do nothing" bad_loads
 step "the socket of somebody else" wrong_socket
+step "a port on every address asks for one to name" every_address
 step "a bench that is ended leaves no load behind" bench_that_is_ended
 must "a killed target leaves paths that reconnect" target_dies
 must "the host ends in order all the same" terminate serve
