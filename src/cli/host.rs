@@ -13,6 +13,8 @@ use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
+use anabranch_host::Event;
+use anabranch_host::event::HostEvent;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -147,7 +149,13 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
         // Nothing can be kept here: a pair for this one question will do.
         Err(Failure::Failed(_)) => Identity::fresh()?,
     };
-    let host = Host::start(&HostSetup::new(identity)?, |_| {})?;
+    // Where no daemon keeps a log, people are told here.
+    let told = |event| {
+        if let Event::Host(HostEvent::Note { text, .. }) = event {
+            note(&text);
+        }
+    };
+    let host = Host::start(&HostSetup::new(identity)?, told)?;
     let log = host.discover(request).map_err(|error| Failure::failed(error.message));
     host.stop()?;
     log
