@@ -23,6 +23,11 @@ const FAILOVER_PAUSE: Duration = Duration::from_millis(100);
 /// everything must not fill it.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Whoever has failed with a transient transport error so often on one controller fails for good
+/// there (NVM Express Base Specification, Status Code 22h), for example by a data digest that
+/// never matches.
+const TRANSIENT_FAILURES: u8 = 4;
+
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
     pub(super) fn answered(
@@ -146,7 +151,15 @@ impl Shard {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         command.retries += 1;
-        self.stats.paths[command.stats as usize].retries += 1;
+        let lasting = command.retries >= TRANSIENT_FAILURES;
+        let head = command.head;
+        if lasting
+            && status.is(Status::TRANSIENT_TRANSPORT_ERROR)
+            && self.has_other_path(head, controller)
+        {
+            return self.fail_over(key, Some(status), now, bufs);
+        }
+        self.stats.paths[self.commands[key].stats as usize].retries += 1;
         let pause = self.retry_pause(controller, status);
         if pause.is_zero() {
             self.dispatch_again(key, Some(controller), None, now, bufs);

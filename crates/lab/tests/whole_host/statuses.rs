@@ -108,6 +108,24 @@ fn m13_other_errors_are_retried_on_the_same_path_five_times() {
 }
 
 #[test]
+fn a_transport_error_that_stays_is_a_matter_of_the_path() {
+    let mut rig = Setup::new(2, 1).connect();
+    refuse_writes(&rig, 0, Status::TRANSIENT_TRANSPORT_ERROR);
+    rig.io(writes(20, 1));
+    assert_eq!(rig.path(1).commands[1], 20, "all went well in the end, over the other path");
+    let (failovers, retries) = (rig.path(0).failovers, rig.path(0).retries);
+    assert!(failovers > 0, "some began on the bad path");
+    assert_eq!(retries, 3 * failovers, "each was tried four times there");
+    // On all paths it is the user's, and soon.
+    refuse_writes(&rig, 1, Status::TRANSIENT_TRANSPORT_ERROR);
+    let before = rig.sent(0) + rig.sent(1);
+    let names = rig.submit(writes(1, 1));
+    assert_eq!(error(&rig.answers(&names)[0]), Status::TRANSIENT_TRANSPORT_ERROR);
+    assert_eq!(rig.sent(0) + rig.sent(1) - before, 6, "once and five times again");
+    rig.finish();
+}
+
+#[test]
 fn m13_an_error_with_dnr_is_not_retried() {
     let mut rig = Setup::new(2, 1).connect();
     let status = Status::new(2, 0x80).with_dnr();
