@@ -114,8 +114,7 @@ pub struct NamedPath {
     pub traddr: String,
     /// TCP port.
     pub port: u16,
-    /// The subsystem.
-    pub subsystem_nqn: Nqn,
+    subsystem_nqn: Nqn,
     /// How to connect.
     pub options: ControllerOptions,
     keep_trying: bool,

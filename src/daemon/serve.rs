@@ -149,7 +149,9 @@ fn connect_all(
                 Err(why) => {
                     let pause = named.options.reconnect_delay.as_secs_f64();
                     log(format_args!("{why}; it is tried again every {pause} s"));
-                    names.await_address(named, host).map_err(Failure::Failed)?;
+                    names.await_address(named, host).map_err(|error| {
+                        Failure::failed(format!("cannot start a thread: {error}"))
+                    })?;
                 }
             }
         }

@@ -59,9 +59,21 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
         forecast.least_wait[1].set(wait);
     }
     let found = flight.work.saturating_sub(units);
-    forecast.elasticity.learn(found, i64::from(word(latency_ns)) - i64::from(unqueued));
-    learn_pace(forecast, pace, rate, queued(forecast, units, latency_ns, unqueued));
+    forecast.elasticity.learn(
+        found,
+        depth(found, units),
+        i64::from(word(latency_ns)) - i64::from(unqueued),
+    );
+    learn_pace(forecast, rate, queued(forecast, units, latency_ns, unqueued));
     Sampled::Taken
+}
+
+/// How many commands of so many units are as much as `found`, as a power of two, about; 0 also for
+/// less than one.
+#[inline]
+fn depth(found: u32, units: u32) -> u32 {
+    let log = |units: u32| units.checked_ilog2().unwrap_or(0);
+    log(found).saturating_sub(log(units))
 }
 
 /// What a latency says about a queue.
@@ -80,7 +92,7 @@ fn queued(forecast: &Forecast, units: u32, latency_ns: u64, unqueued: u32) -> Qu
         return Queued::No;
     }
     let elasticity = || forecast.elasticity.of(units.into(), forecast.base.get());
-    if latency_ns > 4 * unqueued || elasticity().is_none_or(|e| e >= QUARTER) {
+    if latency_ns > 16 * unqueued || elasticity().is_none_or(|e| e >= QUARTER) {
         return Queued::Yes;
     }
     Queued::Perhaps
@@ -153,17 +165,17 @@ fn pace_of_looks(base: &Base, charge: Charge, known: u32, latency: u32) {
 /// Faster is always true: a path can not deliver more than it can. Slower says something only when
 /// there was a queue.
 #[inline]
-fn learn_pace(forecast: &Forecast, pace: u32, rate: u64, queued: Queued) {
-    let known = u64::from(pace);
+fn learn_pace(forecast: &Forecast, pace: u64, queued: Queued) {
+    let known = u64::from(forecast.pace.get());
     if queued != Queued::No {
         forecast.proven.set(1);
     }
-    let next = if pace == 0 {
-        rate
-    } else if rate < known {
-        known - ((known - rate) >> if queued == Queued::No { 2 } else { 4 })
+    let next = if known == 0 {
+        pace
+    } else if pace < known {
+        known - ((known - pace) >> if queued == Queued::No { 2 } else { 4 })
     } else if queued == Queued::Yes {
-        known + ((rate.min(OUTLIER * known) - known) >> 3)
+        known + ((pace.min(OUTLIER * known) - known) >> 3)
     } else {
         return;
     };

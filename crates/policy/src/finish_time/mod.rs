@@ -13,7 +13,7 @@
 //!    units that were delivered in between (so completions in bursts do not disturb it). Faster
 //!    samples count a quarter (a sixteenth when there was a queue), slower ones an eighth, and only
 //!    when there was a queue: when the latency was more than one and a half times the base latency,
-//!    and the elasticity is not known, or a quarter at least, or the latency four times as long.
+//!    and the elasticity is not known, or a quarter at least, or the latency 16 times as long.
 //!    Until there was one for the first time, a path is taken to be twice as fast: it is let grow.
 //! 2. *Base latency*, per op and size class: what a command takes without a queue. It follows
 //!    shorter latencies by a quarter (of probes by a half); longer ones by an eighth when hardly
@@ -23,10 +23,11 @@
 //! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
 //!    base latency, at least 250 µs.
 //! 5. *Elasticity*: by how many per cent latencies grow when one per cent more is in flight, from
-//!    the covariance of the wait of the last 128 commands or so with the work that each of them
-//!    found. 0 on a cable, 1 behind a queue that never ends; not known when about the same was
-//!    always in flight. As *work / latency* is delivered, a command more adds *(1 - elasticity) /
-//!    latency*.
+//!    the covariance of the wait of the last commands with the work that each of them found: of
+//!    128, or of eight times as many as are in flight, up to 2048 (those of one round trip have
+//!    all met the same queue). 0 on a cable, 1 behind a queue that never ends; not known when
+//!    about the same was always in flight. As *work / latency* is delivered, a command more adds
+//!    *(1 - elasticity) / latency*.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
 //! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
@@ -49,10 +50,12 @@
 //! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
 //!    the earliest of the other paths that has room and takes less than 16 times as long. Busy:
 //!    every command of late has waited there for more than half of its mean base latency, and its
-//!    elasticity is not known or a half at least; or commands wait there for a quarter of the mean
-//!    base latency on average, the elasticity is a quarter at least, and the command adds a fourth
-//!    more on the other path (more than 7/8 are not believed). A path has room when no more than
-//!    one such command, or less than a quarter of a base latency of queue, is in flight, and its
+//!    elasticity is not known or nearly 1 (31/32 or more). Or it is not that certain, and the
+//!    command must add half more on the other path than here: when every command has waited so, and
+//!    the elasticity is a half at least (then half of what it lacks to 1 is held to be noise); or
+//!    when commands wait for a quarter of the mean base latency on average, and the elasticity is a
+//!    quarter at least (of which no more than 7/8 are believed). A path has room when a command at
+//!    most is in flight, or no more than what its base latency holds, and a sixteenth; and when its
 //!    base latency is at most four times its least latency (else the queue is that of others). A
 //!    load is closed when the number of commands of the worker in flight varies by less than half
 //!    of what it would by chance: in an open load nothing is gained.

@@ -167,16 +167,16 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
     if work == 0 {
         return base;
     }
-    base.max(queued_ns(forecast, work, incoming))
+    base.max(queued_ns(forecast, work + incoming.units))
 }
 
-/// How long the work takes with the command behind it, ns.
+/// How long so much work takes, ns.
 #[inline]
-pub(super) fn queued_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
+pub(super) fn queued_ns(forecast: &Forecast, work: u64) -> u64 {
     let pace = forecast.pace.get();
     // It may be faster than anybody has asked for: let it grow.
     let pace = if forecast.proven.get() == 0 { pace / 2 } else { pace };
-    time_ns(work + incoming.units, pace)
+    time_ns(work, pace)
 }
 
 /// For how long a path with work in flight has been silent, ns; 0 when that is nothing unusual.

@@ -13,8 +13,10 @@ const FACTOR: u64 = 16;
 pub(super) const QUARTER: u64 = INELASTIC / 4;
 /// … and that all commands wait is due to what is in flight.
 const HALF: u64 = INELASTIC / 2;
-/// More is not believed: the farther path would be taken for next to nothing.
+/// More is not believed of a mean: the farther path would be taken for next to nothing.
 const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
+/// As good as all.
+const NEARLY_ALL: u64 = INELASTIC - INELASTIC / 32;
 
 /// What speaks for another path than the best one.
 enum Busy {
@@ -63,20 +65,24 @@ fn how_busy(forecast: &Forecast, incoming: Incoming) -> Option<Busy> {
     }
     let quiet = forecast.busy_ns.age_ns(incoming.now_ns) > 2 * forecast.window();
     let elasticity = if quiet { Some(0) } else { forecast.elasticity.of(incoming.units, base_ns) };
-    if stands && elasticity.is_none_or(|e| e >= HALF) {
-        return Some(Busy::Always);
+    match elasticity {
+        None => stands.then_some(Busy::Always),
+        Some(e) if stands && e >= NEARLY_ALL => Some(Busy::Always),
+        // That all have waited says so, too: half of what is missing is noise.
+        Some(e) if stands && e >= HALF => Some(Busy::Mostly((e + INELASTIC) / 2)),
+        Some(e) if waits && e >= QUARTER => Some(Busy::Mostly(e.min(BELIEVED))),
+        Some(_) => None,
     }
-    elasticity.filter(|&e| e >= QUARTER && waits).map(|e| Busy::Mostly(e.min(BELIEVED)))
 }
 
-/// Whether a command adds a fourth more there than on the best path: what it adds is one over its
+/// Whether a command adds half more there than on the best path: what it adds is one over its
 /// latency, less what it makes others wait.
 fn gains(busy: &Busy, best_ns: u64, other: &Forecast, other_ns: u64, incoming: Incoming) -> bool {
     let Busy::Mostly(elasticity) = *busy else { return true };
     let others = other.elasticity.of(incoming.units, other.base.get()).unwrap_or(0);
     let here = u128::from(INELASTIC - elasticity) * u128::from(other_ns);
     let there = u128::from(INELASTIC - others) * u128::from(best_ns);
-    5 * here < 4 * there
+    3 * here < 2 * there
 }
 
 /// Every command of late has waited there for more than half of a base latency. What is old says
@@ -99,8 +105,8 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
 fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
-    let queued_ns = queued_ns(forecast, work, incoming);
-    let ours =
-        work <= incoming.units || queued_ns.saturating_mul(4) <= 5 * u64::from(forecast.base.get());
+    // One more than it was ever seen to use is a way to see more.
+    let ahead_ns = queued_ns(forecast, work).saturating_mul(16);
+    let ours = work <= incoming.units || ahead_ns <= 17 * u64::from(forecast.base.get());
     ours && (least == 0 || latency <= least.saturating_mul(4))
 }
