@@ -89,6 +89,7 @@ fn mistakes_name_line_and_key() {
         ("workers = \"two\"\n", "line 1 (workers)", "invalid type"),
         ("\nworkers = 0\n", "line 2 (workers)", "is 0, must lie between 1 and 128"),
         ("workers = 129\n", "line 1 (workers)", "is 129, must lie between 1 and 128"),
+        ("\"workers\" = 129\n", ".toml: workers", "is 129, must lie between 1 and 128"),
         ("cpus = []\n", "line 1 (cpus)", "at least one CPU"),
         ("pin = true\n  hostnqn = \"a\"\n", "line 2 (hostnqn)", "nqn."),
         ("hostid = \"b\"\n", "line 1 (hostid)", "UUID"),
@@ -191,6 +192,7 @@ fn what_this_machine_does_not_have_is_named() {
     let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
     for (text, why) in [
         (r#"{"traddr":"::1","host_iface":"nosuch0"}"#, "host-iface 'nosuch0'"),
+        (r#"{"traddr":"::1","host_iface":".."}"#, "host-iface '..'"),
         (r#"{"traddr":"::1","host_iface":"a-name-that-is-long"}"#, "1 to 15 bytes"),
         (r#"{"traddr":"::1","host_iface":""}"#, "1 to 15 bytes"),
         (r#"{"traddr":"::1","host_traddr":"192.0.2.1"}"#, "host-traddr 192.0.2.1"),

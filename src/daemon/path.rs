@@ -263,8 +263,10 @@ fn check_interface(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > MAX_INTERFACE || name.contains(['/', '\0']) {
         return Err(format!("host-iface '{shown}' is no name of 1 to {MAX_INTERFACE} bytes"));
     }
+    // The system has no interface of these names, but every directory has such entries.
+    let entry = name == "." || name == "..";
     let all = Path::new("/sys/class/net");
-    if all.is_dir() && !all.join(name).exists() {
+    if entry || all.is_dir() && !all.join(name).exists() {
         return Err(format!("host-iface '{shown}': this machine has no such interface"));
     }
     Ok(())
