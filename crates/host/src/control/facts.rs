@@ -89,13 +89,21 @@ impl Facts {
         Ok(())
     }
 
-    pub(super) fn take_capabilities(&mut self, cap: u64, queue_size: u16) -> Result<(), String> {
+    /// Takes CAP in. A discovery controller needs no I/O command set.
+    pub(super) fn take_capabilities(
+        &mut self,
+        cap: u64,
+        queue_size: u16,
+        discovery: bool,
+    ) -> Result<(), String> {
         let cap = Cap(cap);
         // Where there is more than the NVM command set, namespaces of the others are not used, one
         // by one, by what their identifiers say.
         self.configuration = match (cap.has_nvm_command_set(), cap.has_command_sets()) {
             (true, _) => Cc::ENABLE,
             (false, true) => Cc::ENABLE_ALL_SETS,
+            (false, false) if discovery && cap.is_admin_only() => Cc::ENABLE_ADMIN_ONLY,
+            (false, false) if discovery => Cc::ENABLE,
             (false, false) => {
                 return Err(String::from("CAP.CSS: the controller has no I/O command set"));
             }

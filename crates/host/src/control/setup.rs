@@ -117,11 +117,12 @@ impl Controller {
 
     fn take_answer(&mut self, env: &mut Env, step: Step, answer: &Answer) -> Result<(), Failure> {
         let wanted = self.wanted_queues(env);
+        let discovery = self.is_discovery();
         let facts = &mut self.facts;
         match step {
             Step::Connect => facts.take_connect(answer.result).map_err(failure),
             Step::Capabilities => facts
-                .take_capabilities(answer.result, self.request.options.queue_size)
+                .take_capabilities(answer.result, self.request.options.queue_size, discovery)
                 .map_err(failure),
             Step::Version => {
                 facts.take_version(answer.result);

@@ -1,6 +1,6 @@
 //! Reading a discovery log.
 
-use crate::fake::{Command, Fake, Say};
+use crate::fake::{Command, Fake, Hook, Say};
 use crate::rig::Rig;
 use anabranch_host::verb::{Reply, Verb};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
@@ -22,17 +22,22 @@ fn entries(count: u16) -> Vec<DiscoveryEntry> {
 type Log = Box<dyn FnMut(&Command) -> Vec<u8>>;
 
 fn discover(mut log: Log) -> (Rig, Option<Reply<Infallible>>) {
-    let mut rig = Rig::new(1);
-    let mut fake = Fake::new(DISCOVERY, 1);
-    fake.discovery = true;
-    fake.ana = None;
-    fake.hook = Some(Box::new(move |c| {
+    discover_as(Box::new(move |c| {
         c.is_log(0x70).then(|| {
             let whole = log(c);
             let at = c.log_offset().min(whole.len());
             Say::Data(whole[at..].to_vec())
         })
-    }));
+    }))
+}
+
+/// From a discovery controller that answers so.
+fn discover_as(hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(DISCOVERY, 1);
+    fake.discovery = true;
+    fake.ana = None;
+    fake.hook = Some(hook);
     rig.put(8009, fake);
     let mut request = Rig::request(8009);
     request.subsystem_nqn = DISCOVERY.parse().unwrap();
@@ -58,6 +63,25 @@ fn the_whole_log_is_read_and_the_controller_left_in_order() {
         }
         assert_eq!(rig.topology.controllers.len(), 0, "no shard ever hears of it");
         assert_eq!(rig.fake(8009).cc >> 14 & 3, 1, "normal shutdown");
+    }
+}
+
+/// It has no namespaces, so it needs no command set for them.
+#[test]
+fn a_discovery_controller_need_not_have_an_io_command_set() {
+    for (css, selected) in [(0, 0), (1 << 37, 0), (1 << 43, 6), (1 << 44, 7)] {
+        let cap = 1023 | 1 << 16 | 2 << 24 | css;
+        let (rig, reply) = discover_as(Box::new(move |c| {
+            if c.is_property_get(0) {
+                return Some(Say::Result(cap));
+            }
+            c.is_log(0x70).then(|| {
+                let log = DiscoveryEntry::log(7, &entries(1));
+                Say::Data(log[c.log_offset().min(log.len())..].to_vec())
+            })
+        }));
+        assert!(matches!(reply, Some(Reply::Discovered { .. })), "{css:#x}: {reply:?}");
+        assert_eq!(rig.fake(8009).cc >> 4 & 7, selected, "CC.CSS for {css:#x}");
     }
 }
 

@@ -103,7 +103,7 @@ impl Space {
 }
 
 pub(crate) type Patch = Box<dyn Fn(&mut Vec<u8>)>;
-type Hook = Box<dyn FnMut(&Command) -> Option<Say>>;
+pub(crate) type Hook = Box<dyn FnMut(&Command) -> Option<Say>>;
 
 /// One controller at one address.
 pub(crate) struct Fake {

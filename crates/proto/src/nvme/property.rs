@@ -57,6 +57,13 @@ impl Cap {
     pub const fn has_command_sets(self) -> bool {
         self.0 >> 43 & 1 != 0
     }
+
+    /// Whether the controller has no I/O command set at all (bit 7 of CSS), as a discovery
+    /// controller may say.
+    #[must_use]
+    pub const fn is_admin_only(self) -> bool {
+        self.0 >> 44 & 1 != 0
+    }
 }
 
 /// The version that a controller complies with: major, minor and tertiary in one number.
@@ -92,6 +99,9 @@ impl Cc {
 
     /// As [`Cc::ENABLE`], with all command sets that there are ([`Cap::has_command_sets`]).
     pub const ENABLE_ALL_SETS: Cc = Cc(Cc::ENABLE.0 | 6 << 4);
+
+    /// As [`Cc::ENABLE`], with no I/O command set ([`Cap::is_admin_only`]).
+    pub const ENABLE_ADMIN_ONLY: Cc = Cc(Cc::ENABLE.0 | 7 << 4);
 
     /// Whether the controller shall be enabled.
     #[must_use]
