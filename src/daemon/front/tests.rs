@@ -20,6 +20,10 @@ struct Rig {
 impl Rig {
     /// One device, and a client that has opened it.
     fn new() -> Rig {
+        Rig::with_memory(MemoryBuffers::new())
+    }
+
+    fn with_memory(pool: MemoryBuffers) -> Rig {
         let export =
             Export { name: "disk".into(), description: "".into(), device: "nvme0n1".into() };
         let nbd = Nbd::new(NbdConfig { listen: None, exports: vec![export] });
@@ -27,7 +31,7 @@ impl Rig {
         host.add_disk("nvme0n1", 1 << 20, 512);
         host.room = ROOM;
         let front = Front::new(nbd, Load::new(), Arc::default());
-        let mut rig = Rig { front, host, pool: MemoryBuffers::new() };
+        let mut rig = Rig { front, host, pool };
         rig.input(Input::Start);
         rig.input(Input::Accepted { listener: ListenerId(0), conn: CLIENT, peer: None });
         rig.receive(&client::negotiate("disk", true));
@@ -50,13 +54,18 @@ impl Rig {
 
     /// A load that would take all places.
     fn load_reads(&mut self) {
+        self.load_reads_of(4096, ROOM as u32);
+    }
+
+    /// A load of so many requests at once of so many bytes.
+    fn load_reads_of(&mut self, bytes: u32, depth: u32) {
         let job = Job {
             device: "nvme0n1".into(),
             read_percent: 100,
             random: true,
-            sizes: vec![BlockSize { bytes: 4096, weight: 1 }],
+            sizes: vec![BlockSize { bytes, weight: 1 }],
             // On each of two data workers.
-            depth: 2 * ROOM as u32,
+            depth: 2 * depth,
             jobs: 1,
             offset: 0,
             size: None,
@@ -99,6 +108,17 @@ fn clients_that_come_when_a_load_holds_all_places_get_some() {
     assert_eq!((rig.host.pending(), rig.of_load()), (ROOM, ROOM));
     rig.complete_first();
     assert_eq!(rig.of_load(), ROOM - 1);
+}
+
+#[test]
+fn a_load_leaves_memory_to_clients() {
+    const MIB: u32 = 1 << 20;
+    let mut rig = Rig::with_memory(MemoryBuffers::with_limit(16 * u64::from(MIB)));
+    rig.host.room = 200;
+    rig.load_reads_of(MIB, 32);
+    assert_eq!(rig.of_load(), 12, "three quarters of it");
+    rig.client_reads();
+    assert_eq!(rig.host.pending(), 12 + 100, "the client goes on");
 }
 
 #[test]

@@ -24,6 +24,9 @@ struct OnHead {
     work: Work,
 }
 
+/// This part of the pool a load leaves to those that do I/O beside it.
+const LEFT_TO_OTHERS: u64 = 4;
+
 pub(super) struct Runner {
     job: Job,
     share: Share,
@@ -141,7 +144,12 @@ impl Runner {
             return Err(JobError(text));
         }
         let depth = self.job.depth_on(self.share.index, self.share.of);
+        // The load keeps its buffers until it ends: some of the pool stays for others' I/O.
+        let others = bufs.capacity() / LEFT_TO_OTHERS;
         for slot in 0..depth as usize {
+            if slot > 0 && bufs.spare() <= others {
+                break;
+            }
             let Some(buf) = bufs.alloc(largest) else { break };
             self.slots.push(Slot { buf, in_flight: None });
             self.free.push(slot);
