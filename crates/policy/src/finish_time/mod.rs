@@ -35,9 +35,9 @@
 //! 2 µs, and keeps what it starts and ends to itself for so long, but never more than a quarter of
 //! what it has in flight: a worker that has nothing on the path any more has said so. Its own part
 //! it always knows exactly. So the words wander between processors once in 2 µs, not with every
-//! command: two workers that do nothing but place commands on the same two paths take 46 ns for
-//! each, one alone 43 ns, 1.06 times as long (`cargo bench --bench selection -- flow`; 2.7 times as
-//! long, if all were told at once).
+//! command: two workers that do nothing but place commands on the same two paths take about 1.4
+//! times as long for each as one alone (`cargo bench --bench selection -- flow`; 2.7 times as long,
+//! if all were told at once).
 //!
 //! # Selection
 //!
