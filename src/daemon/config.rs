@@ -245,7 +245,10 @@ impl ServeConfig {
 
     /// What a structure cannot check by itself.
     fn check(&self, source: &Source) -> Result<(), Failure> {
-        let wrong = |key: &str, message: &str| Err(source.wrong(source.at_key(key), message));
+        let wrong = |key: &str, message: &str| match source.at_key(key) {
+            Some(at) => Err(source.wrong(Some(at), message)),
+            None => Err(source.wrong(None, &format!("{key} {message}"))),
+        };
         if let Some(workers) = self.workers.filter(|workers| !(1..=128).contains(workers)) {
             return wrong("workers", &format!("is {workers}, must lie between 1 and 128"));
         }

@@ -219,6 +219,32 @@ impl Host {
         }
     }
 
+    /// Keeps the number of a controller that cannot be connected yet.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn set_aside(&self, nqn: &Nqn) -> Result<u32, RpcError> {
+        match self.ask(Verb::SetAside(nqn.clone()), TALK)? {
+            Reply::SetAside(number) => Ok(number),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Adds a path with a number that was set aside; as [`Host::connect`].
+    ///
+    /// # Errors
+    /// Refused.
+    pub(super) fn connect_as(
+        &self,
+        number: u32,
+        request: ConnectRequest,
+    ) -> Result<String, RpcError> {
+        match self.ask(Verb::ConnectAs(number, Box::new(request)), TALK)? {
+            Reply::Connected(name) => Ok(name),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Removes controllers. The answer is how many.
     ///
     /// # Errors

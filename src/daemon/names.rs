@@ -33,17 +33,22 @@ impl Names {
         self.stops.len()
     }
 
-    /// Goes on looking for a path's address, and connects when there is one.
+    /// Goes on looking for a path's address, and connects when there is one. The number that it
+    /// would have now is kept for it: what an export calls `nvme1n1` must not become another
+    /// subsystem's device because a name service was away.
     ///
     /// # Errors
-    /// The system gives no thread.
-    pub fn await_address(&mut self, path: NamedPath, host: &Arc<Host>) -> std::io::Result<()> {
+    /// There are too many paths, or the system gives no thread.
+    pub fn await_address(&mut self, path: NamedPath, host: &Arc<Host>) -> Result<(), String> {
+        let number = host.set_aside(&path.subsystem_nqn).map_err(|error| error.message)?;
         let (stop, stopped) = channel();
         let host = Arc::clone(host);
-        let connect = move |request| host.connect(request).map_err(|error| error.message);
+        let connect =
+            move |request| host.connect_as(number, request).map_err(|error| error.message);
         thread::Builder::new()
             .name("names".to_owned())
-            .spawn(move || keep_looking(&path, NamedPath::look_up, connect, &stopped))?;
+            .spawn(move || keep_looking(&path, NamedPath::look_up, connect, &stopped))
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         self.stops.push(stop);
         Ok(())
     }

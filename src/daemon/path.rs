@@ -114,7 +114,8 @@ pub struct NamedPath {
     pub traddr: String,
     /// TCP port.
     pub port: u16,
-    subsystem_nqn: Nqn,
+    /// The subsystem.
+    pub subsystem_nqn: Nqn,
     /// How to connect.
     pub options: ControllerOptions,
     keep_trying: bool,

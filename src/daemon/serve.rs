@@ -149,9 +149,7 @@ fn connect_all(
                 Err(why) => {
                     let pause = named.options.reconnect_delay.as_secs_f64();
                     log(format_args!("{why}; it is tried again every {pause} s"));
-                    names.await_address(named, host).map_err(|error| {
-                        Failure::failed(format!("cannot start a thread: {error}"))
-                    })?;
+                    names.await_address(named, host).map_err(Failure::Failed)?;
                 }
             }
         }

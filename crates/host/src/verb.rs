@@ -22,6 +22,12 @@ pub enum Verb<U> {
     /// Add a controller. Answered `Connected` when it is live; an error when the first attempt
     /// fails (unless `keep_trying`: then answered at once with the name).
     Connect(Box<ConnectRequest>),
+    /// Keep the number that the next controller would have for one of this subsystem that cannot
+    /// be connected yet: so the others, and the devices, are called as if it were there. Answered
+    /// `SetAside`.
+    SetAside(Nqn),
+    /// As `Connect`, with a number that was set aside.
+    ConnectAs(u32, Box<ConnectRequest>),
     /// Remove controllers in an orderly way. Answered `Disconnected` when they are gone.
     Disconnect(Selection),
     /// Read the discovery log of a discovery controller (its NQN is in the request), then leave.
@@ -114,6 +120,8 @@ impl<U> Verb<U> {
     pub(crate) fn for_control(self) -> Option<Verb<Infallible>> {
         Some(match self {
             Verb::Connect(request) => Verb::Connect(request),
+            Verb::SetAside(nqn) => Verb::SetAside(nqn),
+            Verb::ConnectAs(number, request) => Verb::ConnectAs(number, request),
             Verb::Disconnect(selection) => Verb::Disconnect(selection),
             Verb::Discover(request) => Verb::Discover(request),
             Verb::Snapshot => Verb::Snapshot,
@@ -156,6 +164,8 @@ pub enum Reply<U> {
     Error(VerbError),
     /// The controller's name, `nvmeN`.
     Connected(String),
+    /// The number of the controller that is to come.
+    SetAside(u32),
     /// How many controllers were removed.
     Disconnected(u32),
     /// The entries of a discovery log and its generation counter.
@@ -196,6 +206,7 @@ impl<U> Reply<U> {
         match reply {
             Reply::Error(error) => Reply::Error(error),
             Reply::Connected(name) => Reply::Connected(name),
+            Reply::SetAside(number) => Reply::SetAside(number),
             Reply::Disconnected(count) => Reply::Disconnected(count),
             Reply::Discovered { generation, entries } => Reply::Discovered { generation, entries },
             Reply::Snapshot(snapshot) => Reply::Snapshot(snapshot),

@@ -130,7 +130,17 @@ impl Conn {
         self.entries.get_mut(usize::from(slot))?.as_mut()
     }
 
-    /// At most so many commands hold payload memory: those in progress that do not wait for some.
+    /// How many at the front of the line hold their data and wait for a second buffer.
+    pub(crate) fn waiting_with_data(&self) -> usize {
+        let holds = |slot: &SlotId| {
+            let entry = self.entries.get(usize::from(*slot)).and_then(Option::as_ref);
+            entry.is_some_and(|entry| entry.data.is_some())
+        };
+        self.waiting.iter().take_while(|slot| holds(slot)).count()
+    }
+
+    /// So many commands hold payload memory, at most, or are about to: those in progress that do
+    /// not wait for some. Those that wait for their second buffer are not counted.
     pub(crate) fn holding(&self) -> usize {
         usize::from(self.queue.in_flight()).saturating_sub(self.waiting.len())
     }

@@ -2,8 +2,9 @@
 
 mod common;
 
-use anabranch_proto::machine::{Buffers, ConnId};
+use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
 use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::io::compare;
 use anabranch_proto::testing::MemoryBuffers;
 use common::*;
 
@@ -87,5 +88,76 @@ fn a_line_that_does_not_move_holds_up_no_other() {
     rig.advance(ms(5));
     assert_eq!(rig.wires[&first].r2t.len(), 3);
     rig.hang_up(first);
+    rig.assert_no_leak();
+}
+
+/// A host that keeps many more large writes in flight than there is memory for has all of them
+/// carried out, with most of the memory in use until the last.
+#[test]
+fn large_writes_on_many_queues_use_the_memory_and_all_end() {
+    let mut rig = rig();
+    let queues: Vec<ConnId> = (0..8).map(|_| rig.controller(0).1).collect();
+    let data = vec![7; BYTES as usize];
+    let (mut left, mut rounds) = (Vec::new(), 0);
+    rig.answer_r2t = false;
+    for _ in 0..127 {
+        left.extend(
+            queues.iter().map(|&queue| (queue, rig.start_out(queue, write(0, BLOCKS), &data))),
+        );
+    }
+    while !left.is_empty() {
+        if left.len() as u64 >= BUFFERS {
+            let used = rig.bufs.in_use_bytes() / u64::from(BYTES);
+            assert!(used >= BUFFERS * 3 / 4, "{used} of {BUFFERS} with {} to do", left.len());
+        }
+        for &queue in &queues {
+            rig.send_asked(queue);
+        }
+        rig.input(Input::Timeout);
+        left.retain(|&(queue, cid)| {
+            rig.poll(queue, cid).is_none_or(|done| {
+                assert_eq!(done.status, Status::SUCCESS);
+                false
+            })
+        });
+        rounds += 1;
+        assert!(rounds < 100, "{} are left", left.len());
+    }
+    rig.assert_no_leak();
+}
+
+/// Such a command needs memory twice: none must wait for the second while all hold the first.
+#[test]
+fn comparisons_with_a_file_do_not_wait_for_each_other() {
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, 16 << 20)];
+    let bufs = MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES));
+    let mut rig = Rig::with_buffers(config, bufs);
+    let queues: Vec<ConnId> = (0..16).map(|_| rig.controller(0).1).collect();
+    let data = vec![7; BYTES as usize];
+    let mut left = Vec::new();
+    rig.answer_r2t = false;
+    for _ in 0..127 {
+        for &queue in &queues {
+            left.push((queue, rig.start_out(queue, compare(1, 0, BLOCKS), &data)));
+        }
+    }
+    while !left.is_empty() {
+        while rig.disk.is_empty() {
+            let asked: usize = queues.iter().map(|queue| rig.wires[queue].r2t.len()).sum();
+            assert!(asked > 0, "{} wait for each other", left.len());
+            queues.iter().for_each(|&queue| rig.send_asked(queue));
+            rig.input(Input::Timeout);
+        }
+        let DiskOp::Read { buf, .. } = rig.disk[0].2 else { panic!() };
+        rig.bufs.bytes_mut(buf).fill(7);
+        rig.finish_disk(Ok(BYTES));
+        left.retain(|&(queue, cid)| {
+            rig.poll(queue, cid).is_none_or(|done| {
+                assert_eq!(done.status, Status::SUCCESS);
+                false
+            })
+        });
+    }
     rig.assert_no_leak();
 }

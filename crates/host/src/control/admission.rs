@@ -77,7 +77,8 @@ impl Control {
     }
 
     /// A subsystem bears the number of the first controller that was asked to connect to it, as in
-    /// Linux, whichever of several that connect at the same time is there first.
+    /// Linux, whichever of several that connect at the same time is there first, and whether or not
+    /// that one can be connected yet.
     fn subsystem_instance(&self, id: ControllerId) -> u32 {
         let nqn = self.controllers.get(&id).map(|controller| &controller.request.subsystem_nqn);
         let same = self
@@ -85,16 +86,19 @@ impl Control {
             .values()
             .filter(|other| Some(&other.request.subsystem_nqn) == nqn && !other.is_discovery());
         let own = self.controllers.get(&id).map_or(0, |controller| controller.instance);
-        let first = same.map(|other| other.instance).min().unwrap_or(own);
+        let to_come = self.set_aside.iter().filter(|(_, of)| Some(of) == nqn);
+        let known = same.map(|other| other.instance).chain(to_come.map(|(number, _)| *number));
+        let first = known.min().unwrap_or(own);
         let taken = self.subsystems.iter().any(|subsystem| subsystem.instance == first);
         if taken { own } else { first }
     }
 
-    /// The lowest number that neither a controller nor a subsystem has.
+    /// The lowest number that neither a controller nor a subsystem has or is to have.
     pub(super) fn free_instance(&self) -> u32 {
         let of_controllers = self.controllers.values().map(|controller| controller.instance);
         let of_subsystems = self.subsystems.iter().map(|subsystem| subsystem.instance);
-        let mut taken: Vec<u32> = of_controllers.chain(of_subsystems).collect();
+        let aside = self.set_aside.iter().map(|(number, _)| *number);
+        let mut taken: Vec<u32> = of_controllers.chain(of_subsystems).chain(aside).collect();
         taken.sort_unstable();
         taken.dedup();
         let gap = (0..).zip(&taken).find(|(number, taken)| number != *taken);

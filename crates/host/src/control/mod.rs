@@ -39,6 +39,7 @@ use crate::verb::Verb;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Time};
+use anabranch_proto::nvme::nqn::Nqn;
 use controller::Controller;
 use core::convert::Infallible;
 use env::{Env, Notice};
@@ -56,6 +57,8 @@ pub struct Control {
     /// Controllers whose namespaces should be read again.
     rescan: Vec<ControllerId>,
     waits: Waits,
+    /// Numbers of controllers that are to come, and their subsystems.
+    set_aside: Vec<(u32, Nqn)>,
     next_controller: u32,
     next_discovery: u32,
     next_head: u32,
@@ -78,6 +81,7 @@ impl Control {
             refusals: Refusals::new(),
             rescan: Vec::new(),
             waits: Waits::default(),
+            set_aside: Vec::new(),
             next_controller: 0,
             next_discovery: DISCOVERY_IDS,
             next_head: 0,

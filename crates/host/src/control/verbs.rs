@@ -17,6 +17,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, Endpoint, VerbId};
+use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::convert::Infallible;
 
@@ -28,7 +29,9 @@ type Answer = Result<(), VerbError>;
 impl Control {
     pub(super) fn verb(&mut self, id: VerbId, verb: Verb<Infallible>, bufs: &mut dyn Buffers) {
         let result = match verb {
-            Verb::Connect(request) => self.connect(id, request),
+            Verb::Connect(request) => self.connect(id, request, None),
+            Verb::SetAside(nqn) => self.set_aside(id, nqn),
+            Verb::ConnectAs(number, request) => self.connect(id, request, Some(number)),
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
             Verb::Discover(request) => self.discover(id, request),
             Verb::Snapshot => {
@@ -97,7 +100,30 @@ impl Control {
         Ok(())
     }
 
-    fn connect(&mut self, id: VerbId, request: Box<ConnectRequest>) -> Answer {
+    fn set_aside(&mut self, id: VerbId, nqn: Nqn) -> Answer {
+        self.check_room()?;
+        if self.set_aside.len() >= MAX_CONTROLLERS {
+            let text = format!("{MAX_CONTROLLERS} numbers are set aside already, the limit");
+            return Err(VerbError::Conflict(text));
+        }
+        let number = self.free_instance();
+        self.set_aside.push((number, nqn));
+        self.env.reply(id, Reply::SetAside(number));
+        Ok(())
+    }
+
+    /// The number of a new controller of a subsystem.
+    fn take_number(&mut self, aside: Option<u32>, nqn: &Nqn) -> Result<u32, VerbError> {
+        let Some(number) = aside else { return Ok(self.free_instance()) };
+        let place = self.set_aside.iter().position(|(kept, of)| *kept == number && of == nqn);
+        let place = place.ok_or_else(|| {
+            VerbError::Invalid(format!("number {number} is not set aside for {nqn}"))
+        })?;
+        self.set_aside.swap_remove(place);
+        Ok(number)
+    }
+
+    fn connect(&mut self, id: VerbId, request: Box<ConnectRequest>, aside: Option<u32>) -> Answer {
         self.check_room()?;
         check_options(&request.options, false)?;
         if request.subsystem_nqn.is_discovery() {
@@ -112,12 +138,12 @@ impl Control {
                 request.to
             )));
         }
+        let instance = self.take_number(aside, &request.subsystem_nqn)?;
         let number = ControllerId(self.next_controller);
         self.next_controller += 1;
         let keep_trying = request.keep_trying;
         let workers = self.env.config.data_workers;
-        let names = (number, self.free_instance());
-        let mut controller = Controller::new(names, *request, Kind::Io, workers);
+        let mut controller = Controller::new((number, instance), *request, Kind::Io, workers);
         if keep_trying {
             self.env.reply(id, Reply::Connected(controller.name()));
         } else {

@@ -25,7 +25,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whoever has failed with a transient transport error so often on one controller fails for good
 /// there (NVM Express Base Specification, Status Code 22h), for example by a data digest that
-/// never matches.
+/// never matches. A flush has no data, and only that controller can say that its writes are safe.
 const TRANSIENT_FAILURES: u8 = 4;
 
 impl Shard {
@@ -152,8 +152,10 @@ impl Shard {
         }
         command.retries += 1;
         let lasting = command.retries >= TRANSIENT_FAILURES;
+        let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
         let head = command.head;
         if lasting
+            && !flush
             && status.is(Status::TRANSIENT_TRANSPORT_ERROR)
             && self.has_other_path(head, controller)
         {

@@ -1,11 +1,12 @@
 //! The connect sequence: what is sent, what is checked, what becomes of it.
 
-use crate::fake::{Fake, SET_FEATURES, Say};
+use crate::fake::{Fake, SET_FEATURES, Say, Space};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::config::ControllerOptions;
 use anabranch_host::topology::ControllerState;
-use anabranch_host::verb::{Selection, Verb};
+use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::nqn::Nqn;
 use std::time::Duration;
 
 #[test]
@@ -236,6 +237,34 @@ fn the_discovery_subsystem_is_not_connected_for_io() {
         request.subsystem_nqn = "nqn.2014-08.org.nvmexpress.discovery".parse().unwrap();
     });
     assert!(why.contains("discover"), "{why}");
+}
+
+/// What is to be connected first counts as connected first: the numbers of the others, which
+/// exports and scripts name, do not depend on which address is known when.
+#[test]
+fn a_number_that_is_set_aside_stays_its_controllers_and_its_subsystems() {
+    const OTHER: &str = "nqn.2026-01.org.example:other";
+    let nqn = |of: &str| of.parse::<Nqn>().unwrap();
+    let mut rig = Rig::new(1);
+    for port in 1..5 {
+        let mut fake = Fake::new(if port == 3 { OTHER } else { NQN }, port);
+        fake.spaces = [(1, Space::new(if port == 3 { 0x33 } else { 0x11 }, 2048))].into();
+        rig.put(port, fake);
+    }
+    assert!(matches!(rig.ask(Verb::SetAside(nqn(NQN))), Reply::SetAside(0)));
+    assert_eq!(rig.connect_ok(3, |request| request.subsystem_nqn = nqn(OTHER)), "nvme1");
+    assert_eq!(rig.connect_ok(2, |_| ()), "nvme2");
+    let paths = |rig: &Rig, head: &str| rig.head(head).map(|head| head.paths.len());
+    assert_eq!(paths(&rig, "nvme1n1"), Some(1), "of the other subsystem");
+    assert_eq!(paths(&rig, "nvme0n1"), Some(1), "called after the one that is to come");
+    let connect = |number, to| Verb::ConnectAs(number, Box::new(Rig::request(to)));
+    assert!(matches!(rig.ask(connect(5, 1)), Reply::Error(_)), "that was not set aside");
+    let id = rig.verb(connect(0, 1));
+    rig.advance(Duration::from_secs(1));
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+    assert_eq!(paths(&rig, "nvme0n1"), Some(2));
+    assert!(matches!(rig.ask(connect(0, 1)), Reply::Error(_)), "it was taken");
+    assert_eq!(rig.connect_ok(4, |_| ()), "nvme3");
 }
 
 /// A controller with zoned namespaces may offer its command sets together only.

@@ -110,6 +110,28 @@ fn a_flush_ends_although_one_controller_answers_path_errors_for_ever() {
     }
 }
 
+/// Nor does a controller answer for another that can be reached and says no, however it says so.
+#[test]
+fn a_flush_that_one_controller_refuses_is_not_answered_by_another() {
+    for status in [Status::TRANSIENT_TRANSPORT_ERROR, Status::INTERNAL_ERROR] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.io(writes(4, 1));
+        let before = flushes(&rig);
+        rig.wire().rule(move |pdu| {
+            if pdu.port == 1 && pdu.answers(io::FLUSH) {
+                pdu.answer(status);
+            }
+        });
+        let names = rig.submit([Op::Flush]);
+        assert!(rig.answers(&names)[0].result.is_err(), "{status}");
+        let [first, second] = flushes(&rig);
+        assert_eq!([first - before[0], second - before[1]], [1, 6], "{status}: five times again");
+        rig.wire().clear_rules();
+        assert_eq!(flush(&mut rig), [0, 1], "{status}: it is still owed one");
+        rig.finish();
+    }
+}
+
 /// With no other path there is nothing to do but to ask again.
 #[test]
 fn a_flush_waits_for_the_only_path() {

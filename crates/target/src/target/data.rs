@@ -3,6 +3,7 @@
 use super::Target;
 use super::command::Step;
 use super::disk::{Job, Rest};
+use super::waiting::is_low;
 use crate::ana_group;
 use crate::backend::{Backend, DiskKind};
 use crate::conn::{Answer, AnswerData, SlotId};
@@ -36,6 +37,9 @@ impl Target {
             need => match self.host_data(place, slot, need) {
                 Ok(buf) => buf,
                 Err(Step::Done(answer)) => return self.io_refused(at, &sqe, answer.status),
+                Err(Step::Transfer(_)) if is_low(bufs) && self.needs_two(at, &sqe, plan) => {
+                    return Step::Wait;
+                }
                 Err(step) => return step,
             },
         };
@@ -63,6 +67,13 @@ impl Target {
             count(namespace, plan, answer.status);
         }
         Step::Done(answer)
+    }
+
+    /// Whether a command needs memory for its data and then as much again.
+    fn needs_two(&mut self, at: usize, sqe: &Sqe, plan: Plan) -> bool {
+        let namespace = self.namespace_of(at, sqe.nsid());
+        let in_file = namespace.is_some_and(|found| matches!(found.backend, Backend::File(_)));
+        in_file && matches!(plan, Plan::Compare { .. })
     }
 
     pub(super) fn sqe(&mut self, place: u32, slot: SlotId) -> Option<Sqe> {

@@ -4,6 +4,10 @@
 //! much and send nothing: when the pool gets low, no connection gets more than a share, so that the
 //! last of it stays with those that hold least. And a line that does not move holds up no other:
 //! connections wait in turn, each with its commands in order.
+//!
+//! A comparison with a file needs memory twice: for what the host sends, then for what the file
+//! has. It begins only while the pool is not low, and is first in its line for the second buffer,
+//! so that comparisons never hold all there is while each waits for more.
 
 use super::{Target, Ticket};
 use crate::conn::Stage;
@@ -20,6 +24,11 @@ const LOW: (u64, usize) = (4, 4);
 /// The same when it is nearly empty.
 const NEARLY_EMPTY: (u64, usize) = (16, 1);
 
+/// Whether the pool is low.
+pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
+    bufs.spare() < bufs.capacity() / LOW.0
+}
+
 impl Target {
     /// Memory for the payload of one command of a connection, if it may have some now.
     pub(super) fn payload(&self, place: u32, len: u32, bufs: &mut dyn Buffers) -> Option<BufRef> {
@@ -29,21 +38,24 @@ impl Target {
     /// Whether a connection may take memory for the command that it is asked about, which is in
     /// progress and does not wait.
     pub(super) fn may_take(&self, place: u32, bufs: &dyn Buffers) -> bool {
-        let (spare, all) = (bufs.spare(), bufs.capacity());
-        if spare >= all / LOW.0 {
+        if !is_low(bufs) {
             return true;
         }
+        let (spare, all) = (bufs.spare(), bufs.capacity());
         let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
         self.conns.get(place).is_none_or(|conn| conn.holding() <= share)
     }
 
-    /// Puts a command behind those of its connection that wait for a buffer.
+    /// Puts a command behind those of its connection that wait for a buffer; one that holds some
+    /// memory already, before those that do not.
     pub(super) fn wait(&mut self, now: Time, ticket: Ticket, stage: Stage) {
         let Ticket { place, generation, slot } = ticket;
         let Some(conn) = self.conns.get_mut(place) else { return };
         let Some(entry) = conn.entry(slot) else { return };
         entry.stage = stage;
-        conn.waiting.push_back(slot);
+        let holds = entry.data.is_some();
+        let first_without = if holds { conn.waiting_with_data() } else { conn.waiting.len() };
+        conn.waiting.insert(first_without, slot);
         if !core::mem::replace(&mut conn.in_line, true) {
             self.waiting.push_back((place, generation));
         }
@@ -98,7 +110,10 @@ impl Target {
                 && conn.waiting.len() > left
             {
                 // Still none: it keeps its turn.
-                conn.waiting.rotate_right(1);
+                if let Some(at) = conn.waiting.iter().rposition(|&waits| waits == slot) {
+                    conn.waiting.remove(at);
+                    conn.waiting.push_front(slot);
+                }
                 return;
             }
         }
