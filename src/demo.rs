@@ -102,6 +102,9 @@ impl Stage {
         let total = Duration::from_secs(demo.seconds.into());
         self.host.start_load(job()?).map_err(failed)?;
         let start = Instant::now();
+        progress.say(format!(
+            "0.0 s: a load that verifies every block runs on two paths, {FAST} and {SLOW}"
+        ));
         self.watch(start, total / 3, "both paths carry I/O", progress)?;
         let in_flight = self.await_in_flight()?;
         self.target.cut(FAST_PORT).map_err(failed)?;
