@@ -117,7 +117,7 @@ impl Control {
         let Some(number) = aside else { return Ok(self.free_instance()) };
         let place = self.set_aside.iter().position(|(kept, of)| *kept == number && of == nqn);
         let place = place.ok_or_else(|| {
-            VerbError::Invalid(format!("number {number} is not set aside for {nqn}"))
+            VerbError::Invalid(format!("number {number} is not set aside for {nqn}, or no longer"))
         })?;
         self.set_aside.swap_remove(place);
         Ok(number)
@@ -189,10 +189,13 @@ impl Control {
         let chosen: Vec<ControllerId> = match selection {
             Selection::Controller(name) => alloc::vec![self.find_controller(name)?],
             Selection::Subsystem(nqn) => {
+                // Those that are still to come are not wanted any more, either.
+                self.set_aside.retain(|(_, of)| of != nqn);
                 let all = self.controllers.values().filter(|c| !c.is_discovery());
                 all.filter(|c| c.request.subsystem_nqn == *nqn).map(|c| c.id).collect()
             }
             Selection::All => {
+                self.set_aside.clear();
                 self.controllers.values().filter(|c| !c.is_discovery()).map(|c| c.id).collect()
             }
         };

@@ -4,7 +4,7 @@ use crate::fake::{Fake, SET_FEATURES, Say, Space};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::config::ControllerOptions;
 use anabranch_host::topology::ControllerState;
-use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::nqn::Nqn;
 use std::time::Duration;
@@ -265,6 +265,20 @@ fn a_number_that_is_set_aside_stays_its_controllers_and_its_subsystems() {
     assert_eq!(paths(&rig, "nvme0n1"), Some(2));
     assert!(matches!(rig.ask(connect(0, 1)), Reply::Error(_)), "it was taken");
     assert_eq!(rig.connect_ok(4, |_| ()), "nvme3");
+}
+
+#[test]
+fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
+    let nqn: Nqn = NQN.parse().unwrap();
+    for selection in [Selection::Subsystem(nqn.clone()), Selection::All] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        assert!(matches!(rig.ask(Verb::SetAside(nqn.clone())), Reply::SetAside(0)));
+        assert!(matches!(rig.ask(Verb::Disconnect(selection)), Reply::Disconnected(0)));
+        let late = rig.ask(Verb::ConnectAs(0, Box::new(Rig::request(1))));
+        assert!(matches!(late, Reply::Error(VerbError::Invalid(_))), "{late:?}");
+        assert_eq!(rig.connect_ok(1, |_| ()), "nvme0", "the number is free again");
+    }
 }
 
 /// A controller with zoned namespaces may offer its command sets together only.
