@@ -169,7 +169,7 @@ mod tests {
     fn small_deviations_are_kept_however_long_the_memory() {
         let elasticity = Elasticity::new();
         // One command more or less, of 256 in flight: a variance of 64.
-        (0..1 << 16).for_each(|turn: u32| elasticity.learn(4096 + 16 * (turn % 2), 8, 0));
+        (0..1 << 14).for_each(|turn: u32| elasticity.learn(4096 + 16 * (turn % 2), 8, 0));
         assert_eq!(elasticity.of(16, 100_000), Some(0));
         assert!(elasticity.variance.load(Relaxed).abs_diff(64 << MOMENT_BITS) < 8 << MOMENT_BITS);
         assert!(elasticity.work.load(Relaxed).abs_diff(4104 << WORK_BITS) < 4 << WORK_BITS);
