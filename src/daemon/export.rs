@@ -1,10 +1,11 @@
 //! Where exports listen, as text.
 
 use super::socket::MAX_SOCKET_PATH;
+use anabranch_export::nbd::NbdError;
 use anabranch_proto::machine::Endpoint;
+use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 
 /// `ADDR:PORT` is TCP, everything else the path of a Unix socket.
 ///
@@ -31,23 +32,20 @@ pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Unix(path.to_owned()))
 }
 
-/// Removes a Unix socket that nobody listens on, so that its path can be used again.
-///
-/// # Errors
-/// Something else is there, or somebody listens on it.
-pub fn clear_stale(endpoint: &Endpoint) -> Result<(), String> {
-    let Endpoint::Unix(path) = endpoint else { return Ok(()) };
-    let Ok(found) = std::fs::symlink_metadata(Path::new(path)) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        return Err(format!(
-            "{path} exists and is not a socket: remove it, or choose another path"
-        ));
+/// Why the NBD server cannot listen, as a sentence that says what to do. It replaces the socket of a
+/// server that is gone, and leaves everything else at that path alone.
+#[must_use]
+pub fn explain_refusal(error: &NbdError) -> String {
+    let NbdError::Listen(Endpoint::Unix(path), why) = error else { return error.to_string() };
+    if why.0 != Errno::ADDRINUSE.raw_os_error() {
+        return error.to_string();
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(format!("somebody listens on {path} already: choose another path")),
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|why| format!("cannot remove {path}: {why}"))
+    let found = std::fs::symlink_metadata(path);
+    let path = path.escape_debug();
+    match found {
+        Ok(found) if !found.file_type().is_socket() => {
+            format!("{path} exists and is not a socket: remove it, or choose another path")
         }
-        Err(error) => Err(format!("{path} is in the way: {error}")),
+        _ => format!("somebody listens on {path} already: end it, or choose another path"),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::control::Handler;
 use super::explain::{DEFAULT_SAMPLES, ExplainView};
-use super::export::{clear_stale, listen_endpoint};
+use super::export::{explain_refusal, listen_endpoint};
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::path::PathSpec;
@@ -26,8 +26,8 @@ use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Verbs that only look at what is there.
@@ -109,9 +109,6 @@ pub struct Host {
     instance: String,
     /// NBD clients.
     clients: Arc<AtomicUsize>,
-    /// Held while an export is added: what one finds to be a stale socket, another may have made
-    /// its own by the time it is removed.
-    exporting: Mutex<()>,
 }
 
 /// What is offered and at which address, and where we listen.
@@ -166,7 +163,6 @@ impl Host {
             started: Instant::now(),
             instance: format!("{:016x}", super::identity::random_seed()?),
             clients,
-            exporting: Mutex::new(()),
         })
     }
 
@@ -321,7 +317,7 @@ impl Host {
     fn nbd(&self, verb: NbdVerb, limit: Duration) -> Result<NbdReply, RpcError> {
         match self.ask(Verb::User(FrontVerb::Nbd(verb)), limit)? {
             Reply::User(FrontReply::Nbd(NbdReply::Error(error))) => {
-                Err(RpcError::failed(error.to_string()))
+                Err(RpcError::failed(explain_refusal(&error)))
             }
             Reply::User(FrontReply::Nbd(reply)) => Ok(reply),
             other => Err(unexpected(&other)),
@@ -365,10 +361,6 @@ impl Host {
     /// # Errors
     /// The address cannot be had, or the name is taken.
     pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
-        let _one = self.exporting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.exports()?.1.contains(at) {
-            clear_stale(at).map_err(RpcError::failed)?;
-        }
         match self.nbd(NbdVerb::Add { export, at: at.clone() }, LOOK)? {
             NbdReply::Listening(at) => Ok(at),
             _ => Err(RpcError::failed("the NBD server gave another answer than an address")),

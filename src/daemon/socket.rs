@@ -1,6 +1,7 @@
 //! Where the control socket is, and how it comes to be there safely.
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use anabranch_rt::SocketLock;
+use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -111,7 +112,8 @@ pub fn default_path(role: Role) -> PathBuf {
 pub struct BoundSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
-    lock: std::os::fd::OwnedFd,
+    /// Given back after the socket's name is gone.
+    _lock: SocketLock,
 }
 
 impl BoundSocket {
@@ -129,10 +131,11 @@ impl BoundSocket {
             return Err(SocketError::TooLong(path.to_owned(), path.as_os_str().len()));
         }
         prepare_directory(directory)?;
-        let lock = lock_beside(path)?;
+        let lock = SocketLock::take(path).map_err(system("lock", path))?;
+        let lock = lock.ok_or_else(|| SocketError::InUse(path.to_owned()))?;
         remove_stale(path)?;
         let listener = listen(path).map_err(|error| system("bind", path)(error.into()))?;
-        Ok(BoundSocket { listener, path: path.to_owned(), lock })
+        Ok(BoundSocket { listener, path: path.to_owned(), _lock: lock })
     }
 
     /// Where it is.
@@ -147,7 +150,6 @@ impl Drop for BoundSocket {
         // The lock goes after the name: whoever gets the lock next finds no socket of ours. A name
         // that is gone already is no loss.
         let _ = std::fs::remove_file(&self.path);
-        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -171,20 +173,6 @@ fn prepare_directory(directory: &Path) -> Result<(), SocketError> {
         return Err(refuse("others may enter it"));
     }
     Ok(())
-}
-
-fn lock_beside(path: &Path) -> Result<std::os::fd::OwnedFd, SocketError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let name = PathBuf::from(name);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(|error| system("open", &name)(error.into()))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(SocketError::InUse(path.to_owned())),
-        Err(error) => Err(system("lock", &name)(error.into())),
-    }
 }
 
 /// We hold the lock, so whatever socket is there belongs to nobody.

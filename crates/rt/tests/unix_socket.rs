@@ -3,6 +3,7 @@
 mod support;
 
 use anabranch_proto::machine::{Endpoint, ListenerId, Output, SystemError};
+use anabranch_rt::SocketLock;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -62,6 +63,36 @@ fn a_live_server_is_left_alone() {
     rig.stop();
     let _peer = UnixStream::connect(&path).expect("still there");
     server.accept().expect("still served");
+}
+
+/// Not listening yet, it refuses connections as a dead one's would: the lock tells them apart.
+#[test]
+fn a_server_that_is_about_to_listen_is_left_alone() {
+    let dir = Dir::new("about");
+    let path = dir.path("s");
+    let lock = SocketLock::take(Path::new(&path)).expect("a lock").expect("the first");
+    assert!(SocketLock::take(Path::new(&path)).expect("no error").is_none(), "the second");
+    drop(UnixListener::bind(&path).expect("bound"));
+    let mut rig = Rig::new(1);
+    assert_eq!(refused(&mut rig, &path), BUSY);
+    assert!(Path::new(&path).exists());
+    drop(lock);
+    rig.listen(0, Endpoint::Unix(path.clone()));
+    assert!(SocketLock::take(Path::new(&path)).expect("no error").is_none(), "while it listens");
+    rig.stop();
+    let left: Vec<_> = std::fs::read_dir(dir.path("")).expect("read").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Others lock directories for reasons of their own (those that clean up temporary files do).
+#[test]
+fn a_locked_directory_is_no_hindrance() {
+    let dir = Dir::new("locked");
+    let open = std::fs::File::open(dir.path("")).expect("opened");
+    open.lock().expect("locked");
+    let mut rig = Rig::new(1);
+    rig.listen(0, Endpoint::Unix(dir.path("s")));
+    rig.stop();
 }
 
 #[test]

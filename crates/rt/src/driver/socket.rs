@@ -1,7 +1,8 @@
 //! Making sockets: options, addresses, and socket files that are private from their first moment.
 
+use crate::SocketLock;
 use anabranch_proto::machine::{Endpoint, SocketOptions, SystemError};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::Mode;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
@@ -12,9 +13,6 @@ use std::time::Duration;
 
 /// Connections that may wait for `accept`.
 const BACKLOG: i32 = 1024;
-/// How often, and how far apart, a directory lock is tried that another starting server holds.
-const LOCK_TRIES: u32 = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// The error number, never zero.
 pub(crate) fn system_error(error: &io::Error) -> SystemError {
@@ -91,12 +89,14 @@ fn prepare(socket: &Socket, addr: SocketAddr, options: &SocketOptions) -> io::Re
     Ok(())
 }
 
-/// A socket file that we made.
+/// A socket file that we made, and the lock that keeps its path ours.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+    /// Given back after the file is gone.
+    _lock: SocketLock,
 }
 
 impl SocketFile {
@@ -152,33 +152,17 @@ fn listening_unix(path: &Path, options: &SocketOptions) -> io::Result<(OwnedFd, 
     // On Linux the socket's own mode becomes the file's mode: there is no moment at which others
     // could connect, and the process's umask is left alone.
     rustix::fs::fchmod(socket.as_fd(), Mode::RUSR | Mode::WUSR)?;
-    let _lock = lock_directory(path)?;
+    let in_use = || io::Error::from_raw_os_error(libc::EADDRINUSE);
+    let lock = SocketLock::take(path)?.ok_or_else(in_use)?;
     if remove_stale(path, &addr)? == Found::Live {
-        return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
+        return Err(in_use());
     }
     socket.bind(&addr)?;
     let meta = std::fs::symlink_metadata(path)?;
-    let file = SocketFile { path: path.to_owned(), device: meta.dev(), inode: meta.ino() };
+    let file =
+        SocketFile { path: path.to_owned(), device: meta.dev(), inode: meta.ino(), _lock: lock };
     socket.listen(BACKLOG)?;
     Ok((socket.into(), file))
-}
-
-/// Two servers that start at once must not both replace the same stale file.
-fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
-    for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(directory),
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::from_raw_os_error(libc::EADDRINUSE))
 }
 
 #[derive(PartialEq, Eq)]
@@ -187,8 +171,9 @@ enum Found {
     Live,
 }
 
-/// Removes the socket file of a server that is gone. A server that lives, and a file that is no
-/// socket, are left alone.
+/// Removes the socket file of a server that is gone; the lock of its path is ours. A server that
+/// lives (it may be another program, that knows no lock), and a file that is no socket, are left
+/// alone.
 fn remove_stale(path: &Path, addr: &SockAddr) -> io::Result<Found> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
