@@ -221,6 +221,28 @@ fn aborted_means_reset() {
     rig.stop();
 }
 
+/// What the kernel still has to send dies with the connection, also when it is the peer that ends
+/// its direction: by then the engine has sent elsewhere what it was not answered, and the first
+/// copy must not arrive after that.
+#[test]
+fn nothing_leaves_after_the_peer_has_ended() {
+    let (mut rig, mut peer) = connected();
+    rig.ask(0, |engine, _| engine.send(CONN, Piece::Copy(vec![7; 64 << 20])));
+    rig.ask(0, |_, _| ());
+    peer.shutdown(std::net::Shutdown::Write).expect("our direction ends");
+    assert_eq!(rig.closed(0, CONN), CloseCause::PeerClosed);
+    let mut bytes = vec![0; 1 << 20];
+    let error = loop {
+        match peer.read(&mut bytes) {
+            Ok(0) => panic!("an orderly end: all that was queued has come"),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.raw_os_error(), Some(SystemError::RESET.0));
+    rig.stop();
+}
+
 /// A receive aimed at a buffer is cancelled before `Closed`: freeing the buffer there passes the
 /// pool's check.
 #[test]

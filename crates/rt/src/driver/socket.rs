@@ -32,6 +32,11 @@ pub(crate) fn for_connect(
             let socket =
                 Socket::new(Domain::for_address(*addr), Type::STREAM, Some(Protocol::TCP))?;
             prepare(&socket, *addr, options)?;
+            // Whoever ends the connection, us being killed included: what the kernel still has to
+            // send dies with it. Otherwise a write that was given up here, and sent elsewhere,
+            // could still leave when the network heals. An orderly end, after all was
+            // acknowledged, stays one.
+            set_reset_on_close(socket.as_fd());
             if let Some(interface) = &options.interface {
                 socket.bind_device(Some(interface.as_bytes()))?;
             }
