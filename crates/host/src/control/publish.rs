@@ -53,6 +53,7 @@ impl Condition {
             // controller that is being removed only finishes what it has.
             ready: head.agrees(path)
                 && controller.is_verified()
+                && path.doubted.is_none_or(|scan| controller.scan.is_newer_than(scan))
                 && controller.state != ControllerState::Deleting,
             live: controller.is_live(),
         }

@@ -8,8 +8,10 @@
 //! * A namespace without any identifier is never merged: the first controller's becomes a head of
 //!   its own, one with the same NSID through another controller is refused.
 //! * A namespace with an NSID that a head has through *another* controller but with other
-//!   identifiers is refused until that controller has been looked at again; once the old head has
-//!   lost its paths it becomes a new head. With the same controller it is a new head at once.
+//!   identifiers is refused. That controller may have missed the change, and what it is sent would
+//!   go to the wrong namespace: its path is out of use until it has been looked at again. Once the
+//!   old head has lost its paths the namespace becomes a new head. With the same controller it is
+//!   a new head at once.
 //! * Several paths need a namespace that says it may be shared (NMIC).
 //! * The same identifiers in two subsystems are refused in the second one.
 //! * Another block size refuses the path; another capacity takes it out until the sizes agree
@@ -78,19 +80,44 @@ impl Control {
                     Ok(()) => {
                         self.refusals.remove(&(id, namespace.nsid));
                     }
-                    Err(why) => self.refuse_namespace(id, namespace.nsid, why),
+                    Err(why) => {
+                        if self.refuse_namespace(id, namespace.nsid, why) {
+                            self.doubt_others(index, id, &namespace);
+                        }
+                    }
                 }
             }
         }
     }
 
-    fn refuse_namespace(&mut self, id: ControllerId, nsid: u32, why: String) {
+    /// Whether that is new.
+    fn refuse_namespace(&mut self, id: ControllerId, nsid: u32, why: String) -> bool {
         if self.refusals.get(&(id, nsid)) == Some(&why) {
-            return;
+            return false;
         }
-        let Some(controller) = self.controllers.get(&id).map(Controller::name) else { return };
+        let Some(controller) = self.controllers.get(&id).map(Controller::name) else {
+            return false;
+        };
         self.env.event(HostEvent::NamespaceRefused { controller, nsid, why: why.clone() });
         self.refusals.insert((id, nsid), why);
+        true
+    }
+
+    /// A controller shows another namespace than a head that has the same NSID through others:
+    /// they are looked at again, and nothing is sent there before. Private namespaces may differ.
+    fn doubt_others(&mut self, index: usize, from: ControllerId, namespace: &Namespace) {
+        let differs = |head: &&mut Head| {
+            head.nsid == namespace.nsid
+                && head.ids != namespace.ids
+                && (head.shared || namespace.shared)
+        };
+        for head in self.subsystems[index].heads.iter_mut().filter(differs) {
+            for path in head.paths.iter_mut().filter(|path| path.controller != from) {
+                let Some(other) = self.controllers.get(&path.controller) else { continue };
+                path.doubted = Some(other.scan.begun());
+                self.rescan.push(path.controller);
+            }
+        }
     }
 
     /// Joins a head or makes one.
@@ -231,6 +258,7 @@ impl Control {
             used_blocks: namespace.used_blocks,
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
+            doubted: None,
             load,
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
             shown: None,

@@ -101,6 +101,9 @@ pub(super) struct Scan {
     ended_at: Option<Time>,
     verified: Option<Association>,
     namespaces: Vec<Namespace>,
+    /// Scans that were begun, and the number among them of the last complete one.
+    begun: u64,
+    complete: u64,
 }
 
 impl Scan {
@@ -116,6 +119,16 @@ impl Scan {
     /// The size of a namespace in that scan, in blocks.
     pub(super) fn blocks_of(&self, nsid: u32) -> Option<u64> {
         self.namespaces.iter().find(|found| found.nsid == nsid).map(|found| found.blocks)
+    }
+
+    /// The number of the scan that was begun last.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Whether what is known was read by a scan that began after that of this number.
+    pub(super) fn is_newer_than(&self, number: u64) -> bool {
+        self.complete > number
     }
 
     pub(super) fn abandon(&mut self) {
@@ -142,6 +155,7 @@ impl Controller {
         }
         self.scan.retry_at = None;
         self.scan.running = Some(Progress::default());
+        self.scan.begun += 1;
         if self.scan.clear_first {
             self.send_scan(env, bufs, Purpose::ScanClear, wire::changed_namespaces());
         } else {
@@ -337,6 +351,7 @@ impl Controller {
         progress.found.sort_unstable_by_key(|namespace| namespace.nsid);
         self.scan.namespaces = progress.found;
         self.scan.verified = Some(self.association);
+        self.scan.complete = self.scan.begun;
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
         env.notice(self, Notice::Scanned);

@@ -31,6 +31,9 @@ pub(super) struct Path {
     pub(super) used_blocks: u64,
     pub(super) ana_group: u32,
     pub(super) write_protected: bool,
+    /// Another controller has shown another namespace under this NSID: out of use until a scan of
+    /// this one that begins after the scan of this number.
+    pub(super) doubted: Option<u64>,
     pub(super) load: Arc<PathLoad>,
     pub(super) writes: Arc<WriteMarks>,
     /// The ANA state that was last published, to tell changes.

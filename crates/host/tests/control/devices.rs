@@ -124,13 +124,53 @@ fn a_remapped_nsid_over_two_paths_becomes_a_new_device_once_both_agree() {
     let old = rig.head("nvme0n1").unwrap().id;
     rig.fake(1).spaces = [(1, Space::new(0x66, 2048))].into();
     rig.fake(2).spaces = [(1, Space::new(0x66, 2048))].into();
+    // The second controller's event is lost, and it is slow to answer.
+    rig.fake(2).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
     rig.raise(1, NAMESPACES_CHANGED);
     let heads = rig.heads();
     assert_eq!((heads.len(), heads[0].id, heads[0].paths.len()), (1, old, 1));
-    rig.raise(2, NAMESPACES_CHANGED);
+    assert!(!heads[0].paths[0].ready, "there may be another namespace behind it by now");
+    rig.fake(2).hook = None;
+    rig.cut(2);
+    rig.advance_s(11);
     let heads = rig.heads();
     assert_eq!((heads.len(), heads[0].paths.len()), (1, 2));
     assert_ne!(heads[0].id, old);
+}
+
+#[test]
+fn a_controller_that_has_missed_a_remapped_nsid_is_asked() {
+    let mut rig = Rig::connected_twice(1);
+    let old = rig.head("nvme0n1").unwrap().id;
+    rig.fake(1).spaces = [(1, Space::new(0x66, 2048))].into();
+    rig.fake(2).spaces = [(1, Space::new(0x66, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let heads = rig.heads();
+    assert_eq!((heads.len(), heads[0].paths.len()), (1, 2));
+    assert_ne!(heads[0].id, old);
+    assert!(heads[0].paths.iter().all(|path| path.ready));
+}
+
+/// Who upholds what the device is goes on with it; the two are not asked in turns for ever.
+#[test]
+fn a_controller_that_upholds_its_namespace_is_doubted_once() {
+    let mut rig = Rig::connected_twice(1);
+    let old = rig.head("nvme0n1").unwrap().id;
+    rig.fake(1).spaces = [(1, Space::new(0x66, 2048))].into();
+    let scans = |rig: &Rig| [1, 2].map(|at| rig.fake(at).count(|c| c.is_identify(2)));
+    let before = scans(&rig);
+    rig.raise(1, NAMESPACES_CHANGED);
+    let heads = rig.heads();
+    assert_eq!((heads.len(), heads[0].id, heads[0].paths.len()), (1, old, 1));
+    assert!(heads[0].paths[0].ready);
+    rig.advance_s(5);
+    assert_eq!(scans(&rig), before.map(|scans| scans + 1));
+    // A path that comes new is not held back by what was.
+    rig.fake(1).spaces = rig.fake(2).spaces.clone();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let heads = rig.heads();
+    assert_eq!((heads[0].id, heads[0].paths.len()), (old, 2));
+    assert!(heads[0].paths.iter().all(|path| path.ready));
 }
 
 #[test]
