@@ -6,6 +6,7 @@ pub mod print;
 
 mod host;
 mod lab;
+pub(crate) mod shown;
 mod target;
 
 use crate::daemon::serve::{Ready, ServeOptions};
@@ -79,7 +80,7 @@ pub fn print(
     text: impl FnOnce() -> String,
     json: impl FnOnce() -> Value,
 ) -> Result<(), Failure> {
-    let output = if global.json() { format!("{:#}\n", json()) } else { text() };
+    let output = if global.json() { shown::json(&format!("{:#}\n", json())) } else { text() };
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(output.as_bytes())

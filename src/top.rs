@@ -16,6 +16,7 @@ mod watch;
 
 use crate::cli::args::{Global, Top};
 use crate::cli::client::Client;
+use crate::cli::shown;
 use crate::daemon::socket::Role;
 use crate::daemon::top::TopView;
 use crate::failure::Failure;
@@ -30,6 +31,8 @@ use text::Bars;
 #[derive(Clone, Debug)]
 struct Place {
     socket: Option<PathBuf>,
+    /// Its answers become JSON again, not a picture.
+    json: bool,
 }
 
 impl Place {
@@ -37,7 +40,10 @@ impl Place {
     /// socket does not wait for silent clients.
     fn look(&self) -> Result<TopView, Failure> {
         let client = Client::connect(Role::Host, self.socket.as_deref())?;
-        let answer = client.call("top", json!({}))?;
+        let mut answer = client.call("top", json!({}))?;
+        if !self.json {
+            shown::tame(&mut answer);
+        }
         serde_json::from_value(answer).map_err(|error| {
             Failure::failed(format!(
                 "the host's answer is not understood ({error}): is it as new as this?"
@@ -62,7 +68,7 @@ struct Watched {
 /// terminal.
 pub fn run(global: &Global, args: &Top) -> Result<(), Failure> {
     let watched = Watched {
-        place: Place { socket: global.socket.clone() },
+        place: Place { socket: global.socket.clone(), json: global.json() },
         device: args.device.clone(),
         delay: args.delay,
         iterations: args.iterations,
@@ -109,7 +115,7 @@ fn batch(watched: &Watched, json: bool, bars: Bars) -> Result<(), Failure> {
         let frame = Frame::new(&now, Some(&before)).only(device);
         before = now;
         let text = if json {
-            format!("{}\n", json!(frame))
+            shown::json(&format!("{}\n", json!(frame)))
         } else {
             let gap = if count > 0 { "\n" } else { "" };
             format!("{gap}{}", screen::plain(&frame, Some(&clock()), width, bars))

@@ -3,6 +3,7 @@
 use crate::columns::columns;
 use crate::failure::Failure;
 use crate::units::latency_text;
+use anabranch_lab::shown::Shown;
 use serde_json::{Value, json};
 
 /// What one run has measured, in short.
@@ -33,13 +34,13 @@ impl Figures {
                 "{} I/Os failed, {} blocks were wrong; the first: {}",
                 number("errors"),
                 number("verify_errors"),
-                told.unwrap_or("not told")
+                Shown(told.unwrap_or("not told"))
             )));
         }
         if number("reads") + number("writes") == 0 {
             let why = load["rejected"].as_str();
             let why = why.unwrap_or("nothing was answered in time, or the device has gone");
-            return Err(Failure::failed(format!("no I/O was done: {why}")));
+            return Err(Failure::failed(format!("no I/O was done: {}", Shown(why))));
         }
         let latency = |key: &str| load["lat_ns"][key].as_u64().unwrap_or(0);
         Ok(Figures {

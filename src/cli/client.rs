@@ -3,6 +3,7 @@
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::{self, Role};
 use crate::failure::Failure;
+use anabranch_lab::shown::Shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -79,7 +80,8 @@ impl Client {
         format!("{path} is not the socket of an 'anabranch {verb}' as new as this one: {why}")
     }
 
-    /// As [`Client::call`], with what the other side says as it says it.
+    /// As [`Client::call`], with the other side's error and its code. Nothing in its text controls
+    /// a terminal.
     ///
     /// # Errors
     /// It does not answer.
@@ -108,6 +110,11 @@ impl Client {
         }
         let answer: Answer = serde_json::from_slice(&answer)
             .map_err(|error| lost(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        Ok(answer.error.map_or(Ok(answer.result), Err))
+        Ok(match answer.error {
+            None => Ok(answer.result),
+            Some(RpcError { code, message }) => {
+                Err(RpcError::new(code, Shown(&message).to_string()))
+            }
+        })
     }
 }

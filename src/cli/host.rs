@@ -4,6 +4,7 @@ use super::args::fabrics::{Connect, ConnectAll, Disconnect, Discover, Fabrics};
 use super::args::{Explain, ExportVerb, Get, Global, Set, ShowTopology};
 use super::client::Client;
 use super::print::{ana, attributes, discovery, explain, identify, list, subsys, topology};
+use super::shown;
 use crate::columns::columns;
 use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
@@ -15,6 +16,7 @@ use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
 use anabranch_host::Event;
 use anabranch_host::event::HostEvent;
+use anabranch_lab::shown::Shown;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -31,8 +33,17 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
     })
 }
 
+/// Asks the running host. Where the answer is shown as text, nothing in it controls a terminal.
+fn ask(global: &Global, method: &str, params: Value) -> Result<Value, Failure> {
+    let mut answer = client(global)?.call(method, params)?;
+    if !global.json() {
+        shown::tame(&mut answer);
+    }
+    Ok(answer)
+}
+
 fn view(global: &Global) -> Result<HostView, Failure> {
-    read(client(global)?.call("snapshot", json!({}))?)
+    read(ask(global, "snapshot", json!({}))?)
 }
 
 /// What `connect` and `discover` ask for. Names are looked up here, not in the host.
@@ -55,7 +66,7 @@ fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failur
 /// `connect`.
 pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
     let request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
-    let answer = client(global)?.call("connect", request)?;
+    let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
     super::print(
         global,
@@ -66,7 +77,7 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
 
 /// What goes on beside the result; whether anybody reads it does not matter.
 fn note(what: &str) {
-    let _ = writeln!(std::io::stderr(), "anabranch: {what}");
+    let _ = writeln!(std::io::stderr(), "anabranch: {}", Shown(what));
 }
 
 /// `connect-all`.
@@ -97,13 +108,16 @@ pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failu
             Ok(Err(error)) if error.code == RpcError::CONNECTED => {
                 note(&error.message);
             }
-            Ok(Err(error)) => failures.push(format!("{place}: {}", error.message)),
-            Err(failure) => failures.push(format!("{place}: {failure}")),
+            Ok(Err(error)) => failures.push(format!("{}: {}", Shown(&place), error.message)),
+            Err(failure) => failures.push(format!("{}: {failure}", Shown(&place))),
         }
     }
     super::print(
         global,
-        || names.iter().map(|name| format!("connecting to device: {name}\n")).collect(),
+        || {
+            let line = |name| format!("connecting to device: {}\n", Shown(name));
+            names.iter().map(|name| line(name.as_str())).collect()
+        },
         || json!(names.iter().map(|name| json!({ "device": name })).collect::<Vec<_>>()),
     )?;
     if failures.is_empty() { Ok(()) } else { Err(Failure::failed(failures.join("; "))) }
@@ -130,7 +144,11 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
     let log: DiscoveryLog = match client(global) {
         Ok(client) => {
             let request = request(&discover.nqn, &discover.path, false)?;
-            read(client.call("discover", request)?)?
+            let mut answer = client.call("discover", request)?;
+            if !global.json() {
+                shown::tame(&mut answer);
+            }
+            read(answer)?
         }
         Err(failure) if global.socket.is_some() => return Err(failure),
         Err(_) => discover_alone(discover)?,
@@ -156,7 +174,8 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
         }
     };
     let host = Host::start(&HostSetup::new(identity)?, told)?;
-    let log = host.discover(request).map_err(|error| Failure::failed(error.message));
+    let log = host.discover(request);
+    let log = log.map_err(|error| Failure::failed(Shown(&error.message).to_string()));
     host.stop()?;
     log
 }
@@ -240,6 +259,9 @@ pub(super) fn id_ns(global: &Global, device: &str) -> Result<(), Failure> {
 pub(super) fn get(global: &Global, get: &Get) -> Result<(), Failure> {
     let request = json!({ "object": get.object, "attribute": get.attribute });
     let mut answer = client(global)?.call("get", request)?;
+    if !global.json() {
+        shown::tame_lines(&mut answer);
+    }
     if get.attribute.is_none() {
         let shown: Vec<AttributeView> = read(answer["attributes"].take())?;
         return super::print(
@@ -268,7 +290,7 @@ pub(super) fn explain(global: &Global, args: &Explain) -> Result<(), Failure> {
     // A connection for each look: the control socket does not wait for silent clients.
     let look = |samples: u32| -> Result<ExplainView, Failure> {
         let request = json!({ "device": args.device, "samples": samples });
-        read(client(global)?.call("explain", request)?)
+        read(ask(global, "explain", request)?)
     };
     let view = match args.interval {
         None => look(args.samples)?,
@@ -309,12 +331,12 @@ pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
             let request = json!({
                 "device": device, "nbd": nbd, "name": name, "description": description,
             });
-            let answer = client(global)?.call("export_add", request)?;
+            let answer = ask(global, "export_add", request)?;
             let uri = answer["uri"].as_str().unwrap_or_default().to_owned();
             super::print(global, || format!("{uri}\n"), || answer)
         }
         ExportVerb::List => {
-            let answer = client(global)?.call("export_list", json!({}))?;
+            let answer = ask(global, "export_list", json!({}))?;
             super::print(global, || export_text(&answer), || answer.clone())
         }
         ExportVerb::Rm { name } => {

@@ -3,6 +3,7 @@
 use super::args::Global;
 use super::args::target::{Ctl, Ns, Run, Target, TargetVerb};
 use super::client::Client;
+use super::shown;
 use crate::daemon::backing::{Backend, NamespaceSpec};
 use crate::daemon::control::{ControlServer, Limits};
 use crate::daemon::socket::{BoundSocket, Role, default_path};
@@ -73,7 +74,11 @@ fn unreachable_ports(target: &RunningTarget) -> Result<(), Failure> {
 
 fn control(global: &Global, verb: &Ctl) -> Result<(), Failure> {
     let (method, params) = request(verb)?;
-    let answer = Client::connect(Role::Target, global.socket.as_deref())?.call(method, params)?;
+    let client = Client::connect(Role::Target, global.socket.as_deref())?;
+    let mut answer = client.call(method, params)?;
+    if !global.json() {
+        shown::tame(&mut answer);
+    }
     super::print(
         global,
         || match verb {

@@ -32,7 +32,7 @@ pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Unix(path.to_owned()))
 }
 
-/// Why the NBD server cannot listen, as a sentence that says what to do. It replaces the socket of a
+/// What the NBD server says, and what to do where it cannot listen: it replaces the socket of a
 /// server that is gone, and leaves everything else at that path alone.
 #[must_use]
 pub fn explain_refusal(error: &NbdError) -> String {

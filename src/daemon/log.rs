@@ -8,6 +8,7 @@
 mod tests;
 
 use crate::failure::Failure;
+use anabranch_lab::shown::Shown;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -38,9 +39,10 @@ const FLUSH: Duration = Duration::from_millis(500);
 
 static JOURNAL: OnceLock<Journal> = OnceLock::new();
 
-/// Tells a human, on standard error.
+/// Tells a human, on standard error. What stands in the line may come from others: nothing in it
+/// controls a terminal, or passes for another line.
 pub fn log(line: impl Display) {
-    journal().tell(line.to_string());
+    journal().tell(Shown(&line.to_string()).to_string());
 }
 
 fn journal() -> &'static Journal {

@@ -20,5 +20,6 @@ pub mod reproduction;
 pub mod result;
 pub mod rng;
 pub mod scenario;
+pub mod shown;
 pub mod sim;
 pub mod spread;

@@ -15,8 +15,8 @@ const TRIES: u32 = 16;
 
 /// The right to put a socket at a path, until this is dropped.
 ///
-/// It is an exclusive `flock` on the file `PATH.lock`, which goes with it. A file that a server left
-/// behind when it was killed is locked by nobody, and used again.
+/// It is an exclusive `flock` on the file `PATH.lock`, which goes with it. A file that a server
+/// left behind when it was killed is locked by nobody, and used again.
 #[derive(Debug)]
 pub struct SocketLock {
     name: PathBuf,

@@ -1,5 +1,6 @@
 //! Markup, piece by piece: what the program wrote itself, and everything else, escaped.
 
+use crate::shown::obeyed;
 use std::fmt::{self, Display, Write};
 
 /// What a column holds.
@@ -116,15 +117,10 @@ impl Write for Escaped<'_> {
                 '\n' | '\t' => self.0.push(c),
                 // Characters that could not stand in the file, or turn the writing direction of
                 // what follows.
-                c if c.is_control() || is_invisible(c) => self.0.push('\u{fffd}'),
+                c if obeyed(c) => self.0.push('\u{fffd}'),
                 c => self.0.push(c),
             }
         }
         Ok(())
     }
-}
-
-/// Marks and overrides of the writing direction.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,6 +1,7 @@
 //! One mistake in a file: where, what, and what would be right.
 
 use super::limits::{MAX_FILE_BYTES, MAX_NAME};
+use crate::shown::Shown;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -32,18 +33,6 @@ impl fmt::Display for Mistake {
 }
 
 impl std::error::Error for Mistake {}
-
-/// Text from a file on a terminal: no control characters.
-pub(super) struct Shown<'a>(pub(super) &'a str);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
-        }
-        Ok(())
-    }
-}
 
 /// At most 40 characters of a value, for a sentence.
 pub(super) fn shorten(value: &str) -> String {

@@ -18,7 +18,8 @@ pub(super) use words::{Made, OPTIONS, Words};
 
 use super::job::{Burner, Job};
 use super::limits::{MAX_FILE_BYTES, MAX_JOBS};
-use super::mistake::{Mistake, Shown, read_text, shorten};
+use super::mistake::{Mistake, read_text, shorten};
+use crate::shown::Shown;
 use std::fmt;
 use std::path::Path;
 
