@@ -1,7 +1,7 @@
 //! Controllers join and leave subsystems.
 
 use super::Control;
-use super::subsystem::Subsystem;
+use super::subsystem::{Numbers, Subsystem};
 use crate::topology::ControllerId;
 use crate::verb::{PolicySource, Reply};
 use alloc::format;
@@ -42,6 +42,7 @@ impl Control {
                 policy_epoch: 0,
                 controllers: alloc::vec![id],
                 heads: Vec::new(),
+                numbers: Numbers::default(),
             });
             return Ok(());
         };

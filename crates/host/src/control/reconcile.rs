@@ -137,9 +137,11 @@ impl Control {
         let id = HeadId(self.next_head);
         self.next_head += 1;
         let subsystem = &mut self.subsystems[index];
+        let taken = subsystem.heads.iter().map(|head| head.instance).collect();
+        let instance = subsystem.numbers.give(namespace.ids, namespace.nsid, &taken);
         subsystem.heads.push(Head {
             id,
-            instance: subsystem.free_instance(),
+            instance,
             nsid: namespace.nsid,
             ids: namespace.ids,
             shared: namespace.shared,

@@ -110,6 +110,8 @@ pub(super) struct Subsystem {
     pub(super) policy_epoch: u32,
     pub(super) controllers: Vec<ControllerId>,
     pub(super) heads: Vec<Head>,
+    /// Whose number each is, also of heads that are gone.
+    pub(super) numbers: Numbers,
 }
 
 impl Subsystem {
@@ -125,11 +127,76 @@ impl Subsystem {
     pub(super) fn path_name(&self, head: &Head, controller: u32) -> String {
         format!("nvme{}c{controller}n{}", self.instance, head.instance)
     }
+}
 
-    /// The lowest number that no head has.
-    pub(super) fn free_instance(&self) -> u32 {
-        (1..=u32::MAX)
-            .find(|&instance| self.heads.iter().all(|head| head.instance != instance))
-            .unwrap_or(u32::MAX)
+/// The Y of `nvmeXnY`: each number is one namespace's while the subsystem is connected. Exports,
+/// attributes and users know a device by its name, so another namespace must not turn up under it,
+/// and the same one comes back under the same.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// By number, from 1. A namespace without identifiers is its NSID.
+    owners: Vec<(Ids, u32)>,
+}
+
+impl Numbers {
+    /// Numbers that are remembered; beyond them the lowest that no head has is given again.
+    const MAX: usize = 65_536;
+
+    /// The number of a namespace that no head stands for; `taken` are those of heads.
+    pub(super) fn give(&mut self, ids: Ids, nsid: u32, taken: &BTreeSet<u32>) -> u32 {
+        let owner = (ids, if ids.is_none() { nsid } else { 0 });
+        let known = self.owners.iter().position(|&known| known == owner);
+        // `MAX` fits.
+        let number = |at: usize| at as u32 + 1;
+        if let Some(at) = known.filter(|&at| !taken.contains(&number(at))) {
+            return number(at);
+        }
+        if self.owners.len() < Numbers::MAX {
+            self.owners.push(owner);
+            return number(self.owners.len() - 1);
+        }
+        let free = (1..=u32::MAX).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
+        if let Some(place) = self.owners.get_mut(free as usize - 1) {
+            *place = owner;
+        }
+        free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_proto::nvme::ids::Uuid;
+
+    fn ids(number: u32) -> Ids {
+        let mut uuid = [7; 16];
+        uuid[..4].copy_from_slice(&number.to_le_bytes());
+        Ids { uuid: Uuid(uuid), ..Ids::default() }
+    }
+
+    #[test]
+    fn a_number_is_one_namespaces_and_comes_back_with_it() {
+        let mut numbers = Numbers::default();
+        let none = BTreeSet::new();
+        assert_eq!(numbers.give(ids(1), 1, &none), 1);
+        assert_eq!(numbers.give(ids(2), 1, &none), 2, "the same NSID is not the same namespace");
+        assert_eq!(numbers.give(ids(1), 9, &none), 1);
+        // Without identifiers the NSID is all there is to know it by.
+        assert_eq!(numbers.give(Ids::default(), 4, &none), 3);
+        assert_eq!(numbers.give(Ids::default(), 5, &none), 4);
+        assert_eq!(numbers.give(Ids::default(), 4, &none), 3);
+        assert_eq!(numbers.give(ids(1), 1, &[1].into()), 5, "a head has it");
+    }
+
+    #[test]
+    fn when_too_many_were_given_those_that_no_head_has_are_given_again() {
+        let mut numbers = Numbers::default();
+        let taken: BTreeSet<u32> = (1..=100).collect();
+        for number in 1..=Numbers::MAX as u32 {
+            numbers.owners.push((ids(number), 0));
+        }
+        assert_eq!(numbers.give(ids(u32::MAX), 1, &taken), 101);
+        assert_eq!(numbers.give(ids(u32::MAX), 1, &taken), 101);
+        assert_eq!(numbers.owners.len(), Numbers::MAX);
     }
 }

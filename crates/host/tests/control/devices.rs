@@ -115,7 +115,11 @@ fn a_remapped_nsid_is_a_new_device_never_the_old_one() {
         let heads = rig.heads();
         assert_eq!(heads.len(), 1);
         assert_ne!(heads[0].id, old, "its id is not used again");
+        assert_ne!(heads[0].name, "nvme0n1", "nor is its name: an export may bear it");
     }
+    rig.fake(1).spaces = [(1, Space::new(0x52, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads()[0].name, "nvme0n4", "what was there before has its name again");
 }
 
 #[test]
