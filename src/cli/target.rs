@@ -6,9 +6,10 @@ use super::client::Client;
 use super::shown;
 use crate::daemon::backing::{Backend, NamespaceSpec};
 use crate::daemon::control::{ControlServer, Limits};
+use crate::daemon::ending;
+use crate::daemon::log::{log, log_of};
 use crate::daemon::socket::{BoundSocket, Role, default_path};
 use crate::daemon::target::{RunningTarget, TargetSetup, status_text};
-use crate::daemon::{ending, log};
 use crate::failure::Failure;
 use anabranch_target::TargetEvent;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
     };
     let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
-    let target = Arc::new(RunningTarget::start(&setup, |event| log(counted_from_one(event)))?);
+    let target = Arc::new(RunningTarget::start(&setup, |event| tell(counted_from_one(event)))?);
     let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default());
     let listeners = target.listeners().map_err(|error| Failure::failed(error.message))?;
     unreachable_ports(&target)?;
@@ -124,6 +125,10 @@ fn request(verb: &Ctl) -> Result<(&'static str, Value), Failure> {
             }
         },
     })
+}
+
+fn tell(event: TargetEvent) {
+    log_of(event.kind(), event);
 }
 
 /// The engine counts ports from 0, people (and our command line) from 1.

@@ -4,17 +4,18 @@
 //! became of standard error: a pipe that nobody reads, one whose reader has gone, a full disk. A
 //! thread of its own writes; lines that find its queue full are counted, and told as a number.
 
+mod repetitions;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::Failure;
 use anabranch_lab::shown::Shown;
+use repetitions::Repetitions;
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,14 +27,6 @@ const QUEUE_LINES: usize = 1024;
 /// everything is written is asked there.
 const LAST_WORDS: usize = 16;
 
-/// So often within [`WINDOW`] the same line is written. A peer can make us say the same as fast as
-/// it can send.
-const SAME_IN_WINDOW: u64 = 10;
-const WINDOW: Duration = Duration::from_secs(1);
-
-/// Different lines whose repetition is noticed.
-const MAX_REMEMBERED: usize = 256;
-
 /// How long the end of the program waits for what was told to be written.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -42,7 +35,13 @@ static JOURNAL: OnceLock<Journal> = OnceLock::new();
 /// Tells a human, on standard error. What stands in the line may come from others: nothing in it
 /// controls a terminal, or passes for another line.
 pub fn log(line: impl Display) {
-    journal().tell(Shown(&line.to_string()).to_string());
+    log_of(None, line);
+}
+
+/// As [`log`], of something that others can make happen as often as they like: of one kind a few
+/// lines are written at once, and then how many there were.
+pub fn log_of(kind: Option<String>, line: impl Display) {
+    journal().tell(Line { kind, text: Shown(&line.to_string()).to_string() });
 }
 
 fn journal() -> &'static Journal {
@@ -87,8 +86,14 @@ pub fn flush() {
     }
 }
 
+/// A line, and what it is one of, when there may be many.
+struct Line {
+    kind: Option<String>,
+    text: String,
+}
+
 enum Entry {
-    Line(String),
+    Line(Line),
     /// Written however often it came.
     Reason(String),
     /// Everything before it is written: say so.
@@ -116,7 +121,7 @@ impl Journal {
         Journal { entries, lines, lost }
     }
 
-    fn tell(&self, line: String) {
+    fn tell(&self, line: Line) {
         let room = self.lines.fetch_add(1, Ordering::Relaxed) < QUEUE_LINES;
         if !room || self.entries.try_send(Entry::Line(line)).is_err() {
             self.lines.fetch_sub(1, Ordering::Relaxed);
@@ -142,56 +147,44 @@ impl Journal {
 
 /// Writes what comes. Errors change nothing: the next line may find a reader again.
 fn write_all(queue: &Receiver<Entry>, lines: &AtomicUsize, lost: &AtomicU64, mut to: impl Write) {
-    let mut seen = Repetitions::default();
-    for entry in queue {
+    let (mut same, mut alike) = (Repetitions::lines(), Repetitions::kinds());
+    let mut say = |line: &str| {
+        let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
+    };
+    loop {
+        let due = [same.due(), alike.due()].into_iter().flatten().min();
+        let entry = match due {
+            Some(due) => queue.recv_timeout(due.saturating_duration_since(Instant::now())),
+            None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let now = Instant::now();
+        for line in same.overdue(now).into_iter().chain(alike.overdue(now)) {
+            say(&line);
+        }
         match entry {
-            Entry::Reason(line) => {
-                let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
-            }
-            Entry::Line(line) => {
+            Ok(Entry::Reason(line)) => say(&line),
+            Ok(Entry::Line(Line { kind, text })) => {
                 lines.fetch_sub(1, Ordering::Relaxed);
-                if let Some(line) = seen.admit(line, Instant::now()) {
-                    let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
+                let admitted = match kind {
+                    Some(kind) => alike.admit(Some(&kind), text, now),
+                    None => same.admit(None, text, now),
+                };
+                if let Some(line) = admitted {
+                    say(&line);
                 }
             }
-            Entry::Flush(done) => {
-                let _ = to.flush();
+            Ok(Entry::Flush(done)) => {
+                for line in same.hidden().into_iter().chain(alike.hidden()) {
+                    say(&line);
+                }
                 let _ = done.try_send(());
             }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
         let lost = lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let line = format!("anabranch: {lost} lines are missing: they were not read in time\n");
-            let _ = to.write_all(line.as_bytes());
+            say(&format!("{lost} lines are missing: they were not read in time"));
         }
-    }
-}
-
-/// Lines of late, and how often each came.
-#[derive(Default)]
-struct Repetitions(HashMap<String, (Instant, u64)>);
-
-impl Repetitions {
-    /// What to write for a line; nothing when it came too often in its window.
-    fn admit(&mut self, line: String, now: Instant) -> Option<String> {
-        if let Some((since, count)) = self.0.get_mut(&line) {
-            if now.duration_since(*since) < WINDOW {
-                *count += 1;
-                return (*count <= SAME_IN_WINDOW).then_some(line);
-            }
-            let hidden = count.saturating_sub(SAME_IN_WINDOW);
-            (*since, *count) = (now, 1);
-            return Some(match hidden {
-                0 => line,
-                hidden => format!("{line} ({hidden} more like this before)"),
-            });
-        }
-        if self.0.len() >= MAX_REMEMBERED {
-            self.0.retain(|_, (since, _)| now.duration_since(*since) < WINDOW);
-        }
-        if self.0.len() < MAX_REMEMBERED {
-            self.0.insert(line.clone(), (now, 1));
-        }
-        Some(line)
     }
 }

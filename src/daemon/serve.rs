@@ -5,13 +5,15 @@ use super::config::{ExportConfig, ServeConfig, Source};
 use super::control::{ControlServer, Limits};
 use super::ending;
 use super::export::listen_endpoint;
+use super::front::FrontEvent;
 use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
-use super::log;
+use super::log::{self, log, log_of};
 use super::names::Names;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_export::nbd::Export;
+use anabranch_host::Event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,7 +77,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
     let setup = setup(options, &config)?;
-    let host = Arc::new(Host::start(&setup, log)?);
+    let host = Arc::new(Host::start(&setup, |event| log_of(kind(&event), event))?);
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
     let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
@@ -188,6 +190,15 @@ fn await_first_attempts(host: &Host, asked: usize) -> usize {
             return live;
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What an event is one of, when peers can make it happen as often as they like.
+fn kind(event: &Event<FrontEvent>) -> Option<String> {
+    match event {
+        Event::Host(event) => event.kind(),
+        Event::User(FrontEvent::Nbd(event)) => event.kind(),
+        Event::User(FrontEvent::Load(_)) => None,
     }
 }
 

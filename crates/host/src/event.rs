@@ -2,6 +2,7 @@
 
 use crate::topology::ControllerState;
 use crate::user::{IoError, RequestOp};
+use alloc::format;
 use alloc::string::String;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::status::Status;
@@ -161,6 +162,22 @@ pub enum HostEvent {
         /// The line.
         text: String,
     },
+}
+
+impl HostEvent {
+    /// What it is one of, when a controller can make it happen as often as it likes: a log should
+    /// not write all of them.
+    #[must_use]
+    pub fn kind(&self) -> Option<String> {
+        match self {
+            HostEvent::NamespaceRefused { controller, .. } => {
+                Some(format!("{controller} namespace refused"))
+            }
+            HostEvent::AsyncEvent { controller, .. } => Some(format!("{controller} event")),
+            HostEvent::Note { controller, .. } => Some(format!("{controller} note")),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for HostEvent {

@@ -5,6 +5,7 @@ use crate::link::Shape;
 use crate::service::{Brownout, Service};
 use crate::status::TargetStatus;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use anabranch_proto::machine::{Endpoint, SystemError};
 use anabranch_proto::nvme::{AnaState, Nqn};
@@ -245,6 +246,27 @@ pub enum TargetEvent {
         /// The system's reason.
         error: SystemError,
     },
+}
+
+impl TargetEvent {
+    /// What it is one of, when peers can make it happen as often as they like: a log should not
+    /// write all of them. Events of one kind differ in what a peer can choose, not in what went
+    /// wrong and where.
+    #[must_use]
+    pub fn kind(&self) -> Option<String> {
+        match self {
+            TargetEvent::PortUp { .. }
+            | TargetEvent::PortFailed { .. }
+            | TargetEvent::PortCut { .. }
+            | TargetEvent::FlushFailed { .. } => None,
+            TargetEvent::ControllerUp { port, .. } => Some(format!("port {port} up")),
+            TargetEvent::ControllerDown { reason, .. } => Some(format!("down {reason}")),
+            TargetEvent::ProtocolFault { port, .. } => Some(format!("port {port} fault")),
+            TargetEvent::ConnectRefused { port, reason } => {
+                Some(format!("port {port} refused {reason}"))
+            }
+        }
+    }
 }
 
 impl fmt::Display for TargetEvent {

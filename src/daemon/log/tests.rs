@@ -1,3 +1,4 @@
+use super::repetitions::{ALIKE_IN_WINDOW, ALIKE_WINDOW, MAX_LINES, SAME_IN_WINDOW, SAME_WINDOW};
 use super::*;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -30,12 +31,16 @@ impl Write for Gate {
     }
 }
 
+fn line(text: impl Into<String>) -> Line {
+    Line { kind: None, text: text.into() }
+}
+
 #[test]
 fn a_reader_that_stands_still_stops_nobody_and_is_told_what_it_missed() {
     let (gate, open, text) = gate();
     let journal = Journal::start(gate);
     for number in 0..5000 {
-        journal.tell(format!("line {number}"));
+        journal.tell(line(format!("line {number}")));
     }
     open.send(()).unwrap();
     while !text.lock().unwrap().contains("lines are missing") {
@@ -54,7 +59,7 @@ fn why_the_program_ends_is_written_also_behind_a_full_queue() {
     let (gate, open, text) = gate();
     let journal = Journal::start(gate);
     for _ in 0..5000 {
-        journal.tell("the same".to_owned());
+        journal.tell(line("the same"));
     }
     // However often it came before.
     for _ in 0..SAME_IN_WINDOW {
@@ -86,7 +91,7 @@ fn a_reader_that_has_gone_harms_nobody() {
     let tried = Arc::new(AtomicU64::new(0));
     let journal = Journal::start(Broken(Arc::clone(&tried)));
     for number in 0..3 {
-        journal.tell(format!("line {number}"));
+        journal.tell(line(format!("line {number}")));
     }
     journal.flush(Duration::from_secs(60));
     assert_eq!(tried.load(Ordering::Relaxed), 3);
@@ -94,26 +99,84 @@ fn a_reader_that_has_gone_harms_nobody() {
 
 #[test]
 fn the_same_line_over_and_over_is_written_a_few_times_and_counted() {
-    let mut seen = Repetitions::default();
+    let mut seen = Repetitions::lines();
     let start = Instant::now();
-    let line = || "nvme0c1n1: Asymmetric Access Transition".to_owned();
-    let written = (0..1000).filter_map(|_| seen.admit(line(), start)).count() as u64;
+    let line = "nvme0c1n1: Asymmetric Access Transition";
+    let mut admit = |line: &str, now| seen.admit(None, line.to_owned(), now);
+    let written = (0..1000).filter_map(|_| admit(line, start)).count() as u64;
     assert_eq!(written, SAME_IN_WINDOW);
-    assert_eq!(seen.admit("another".to_owned(), start).as_deref(), Some("another"));
-    let later = seen.admit(line(), start + WINDOW).unwrap();
-    assert_eq!(later, format!("{} ({} more like this before)", line(), 1000 - SAME_IN_WINDOW));
-    assert_eq!(seen.admit(line(), start + 2 * WINDOW), Some(line()), "a rare line is left alone");
+    assert_eq!(admit("another", start).as_deref(), Some("another"));
+    let later = admit(line, start + SAME_WINDOW).unwrap();
+    assert_eq!(later, format!("{line} ({} more like this before)", 1000 - SAME_IN_WINDOW));
+    let rare = admit(line, start + 2 * SAME_WINDOW);
+    assert_eq!(rare.as_deref(), Some(line), "a rare line is left alone");
 }
 
 #[test]
 fn what_is_remembered_of_lines_is_bounded_and_old_lines_make_room() {
-    let mut seen = Repetitions::default();
+    let mut seen = Repetitions::lines();
     let start = Instant::now();
-    for number in 0..10 * MAX_REMEMBERED {
-        assert!(seen.admit(format!("line {number}"), start).is_some());
+    let mut admit = |line: &str, now| seen.admit(None, line.to_owned(), now).is_some();
+    for number in 0..10 * MAX_LINES {
+        assert!(admit(&format!("line {number}"), start));
     }
-    assert_eq!(seen.0.len(), MAX_REMEMBERED);
-    let later = start + WINDOW;
-    assert!(seen.admit("new".to_owned(), later).is_some());
-    assert_eq!(seen.0.len(), 1);
+    assert!(admit("new", start + SAME_WINDOW));
+    assert_eq!(seen.remembered(), 1);
+    let mut seen = Repetitions::lines();
+    for number in 0..10 * MAX_LINES {
+        assert!(seen.admit(None, format!("line {number}"), start).is_some());
+    }
+    assert_eq!(seen.remembered(), MAX_LINES);
+}
+
+#[test]
+fn of_many_lines_of_one_kind_a_few_are_written_and_the_others_counted_later() {
+    let mut seen = Repetitions::kinds();
+    let start = Instant::now();
+    assert_eq!(seen.admit(Some("up"), "up 0".to_owned(), start).as_deref(), Some("up 0"));
+    let written =
+        (1..5000).filter_map(|n| seen.admit(Some("up"), format!("up {n}"), start)).count();
+    assert_eq!(written as u64, ALIKE_IN_WINDOW - 1);
+    let first = seen.admit(Some("down"), "down 0".to_owned(), start);
+    assert_eq!(first.as_deref(), Some("down 0"), "the first of its kind");
+    // Nothing more comes: what was hidden is told all the same, once.
+    assert_eq!(seen.due(), Some(start + ALIKE_WINDOW));
+    assert!(seen.overdue(start + ALIKE_WINDOW - Duration::from_nanos(1)).is_empty());
+    let told = seen.overdue(start + ALIKE_WINDOW);
+    let others = 5000 - ALIKE_IN_WINDOW - 1;
+    assert_eq!(told, [format!("up 4999 ({others} more like this before)")]);
+    assert_eq!(seen.due(), None);
+    assert!(seen.overdue(start + 2 * ALIKE_WINDOW).is_empty());
+}
+
+#[test]
+fn a_single_hidden_line_is_told_as_it_was() {
+    let mut seen = Repetitions::kinds();
+    let start = Instant::now();
+    for number in 0..=ALIKE_IN_WINDOW {
+        seen.admit(Some("up"), format!("up {number}"), start);
+    }
+    assert_eq!(seen.hidden(), [format!("up {ALIKE_IN_WINDOW}")]);
+    assert!(seen.hidden().is_empty());
+    assert_eq!(seen.admit(Some("up"), "next".to_owned(), start), None, "the window goes on");
+}
+
+/// Whatever the pace of this machine: every line is written or counted.
+#[test]
+fn a_flood_of_one_kind_leaves_few_lines_and_none_is_forgotten() {
+    let (gate, open, text) = gate();
+    let journal = Journal::start(gate);
+    let flood = QUEUE_LINES / 2;
+    for number in 0..flood {
+        journal.tell(Line { kind: Some("up".to_owned()), text: format!("up {number}") });
+    }
+    open.send(()).unwrap();
+    journal.flush(Duration::from_secs(60));
+    let text = text.lock().unwrap();
+    assert!(text.starts_with("anabranch: up 0\n"), "{text}");
+    let counts = text.lines().filter_map(|line| line.split_once('('));
+    let counted = counts.map(|(_, rest)| rest.split(' ').next().unwrap().parse::<usize>().unwrap());
+    let counted: usize = counted.sum();
+    assert!(counted > 0, "{text}");
+    assert_eq!(text.lines().count() + counted, flood, "{text}");
 }

@@ -205,6 +205,22 @@ pub enum NbdEvent {
     },
 }
 
+impl NbdEvent {
+    /// What it is one of, when clients can make it happen as often as they like: a log should not
+    /// write all of them.
+    #[must_use]
+    pub fn kind(&self) -> Option<String> {
+        match self {
+            NbdEvent::Listening(_) | NbdEvent::ListenFailed(..) => None,
+            NbdEvent::Opened { export, .. } => Some(format!("opened {export}")),
+            NbdEvent::Left { export, .. } => Some(format!("left {export}")),
+            NbdEvent::Violation { what } => Some(format!("violation {what}")),
+            NbdEvent::BrokenReply { export } => Some(format!("broken {export}")),
+            NbdEvent::Crowded { worker } => Some(format!("crowded {}", worker.0)),
+        }
+    }
+}
+
 impl fmt::Display for NbdEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,0 +1,51 @@
+//! What peers can make a target tell as often as they like is of few kinds, whatever they send; and
+//! what the user must know is of none, so that no flood hides it.
+
+use anabranch_proto::machine::{Endpoint, SystemError};
+use anabranch_target::TargetEvent;
+use std::collections::BTreeSet;
+
+fn up(cntlid: u16, port: u16) -> TargetEvent {
+    let host = format!("nqn.2026-01.org.example:host-{cntlid}").parse().expect("an NQN");
+    let subsystem = "nqn.2026-01.org.example:a".parse().expect("an NQN");
+    TargetEvent::ControllerUp { cntlid, port, host, subsystem }
+}
+
+#[test]
+fn what_a_peer_chooses_makes_no_new_kind() {
+    let kinds: BTreeSet<_> = (0..1000)
+        .flat_map(|n| {
+            [
+                up(n, 1),
+                TargetEvent::ControllerDown { cntlid: n, reason: "its host left" },
+                TargetEvent::ProtocolFault { port: 1, fault: format!("a header of {n} bytes") },
+                TargetEvent::ConnectRefused { port: 1, reason: "unknown subsystem" },
+            ]
+        })
+        .map(|event| event.kind().expect("it may come often"))
+        .collect();
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
+}
+
+#[test]
+fn another_port_and_another_reason_are_another_kind() {
+    let refused = |port, reason| TargetEvent::ConnectRefused { port, reason }.kind();
+    assert_ne!(up(1, 1).kind(), up(1, 2).kind());
+    assert_ne!(refused(1, "host not allowed"), refused(2, "host not allowed"));
+    assert_ne!(refused(1, "host not allowed"), refused(1, "unknown subsystem"));
+}
+
+#[test]
+fn what_no_peer_causes_is_always_told() {
+    let at = Endpoint::Tcp("127.0.0.1:4420".parse().expect("an address"));
+    let subsystem = "nqn.2026-01.org.example:a".parse().expect("an NQN");
+    let error = SystemError(28);
+    for event in [
+        TargetEvent::PortUp { port: 1, at: at.clone() },
+        TargetEvent::PortFailed { port: 1, at, error },
+        TargetEvent::PortCut { port: 1 },
+        TargetEvent::FlushFailed { subsystem, nsid: 1, error },
+    ] {
+        assert_eq!(event.kind(), None, "{event}");
+    }
+}
