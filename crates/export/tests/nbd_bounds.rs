@@ -329,6 +329,25 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
     }
 }
 
+/// It may be back at once and ask again: what it was not answered must not be sent behind that.
+#[test]
+fn what_a_client_that_vanishes_was_not_answered_is_withdrawn() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let [gone, other] = [0; 2].map(|_| open(&mut harness, true));
+    for (conn, block) in [(gone, 0), (other, 8), (gone, 16), (gone, 24)] {
+        harness.send(conn, &client::write(0, block, block * 512, &[7; 4096]));
+    }
+    harness.complete_one(0);
+    let tags: Vec<u64> = harness.host.tags().collect();
+    harness.disconnect(gone);
+    assert_eq!(harness.host.withdrawn, tags[1..]);
+    harness.complete_all();
+    harness.disconnect(other);
+    assert_eq!(harness.host.withdrawn.len(), 2, "all of that one's had ended");
+    harness.check_empty();
+}
+
 #[test]
 fn a_client_that_says_good_bye_has_its_requests_finished() {
     let mut harness = server();

@@ -111,6 +111,18 @@ impl<T> Table<T> {
         if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
+    /// All entries.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
+    /// The keys of all entries.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
+        let used = |(_, slot): &(u32, &Slot<T>)| slot.value.is_some();
+        let slots = (0..).zip(&self.slots).filter(used);
+        slots.map(|(index, slot)| Key { index, generation: slot.generation })
+    }
+
     #[inline]
     fn key_at(&self, index: u32) -> Key {
         Key { index, generation: self.slots[index as usize].generation }

@@ -61,6 +61,13 @@ pub trait Submit {
     /// [`Refused`] when it was not taken; nothing was done and the buffer stays the caller's.
     fn submit(&mut self, now: Time, request: Request) -> Result<(), Refused>;
 
+    /// Nobody waits any more for the answers to those requests of a head whose tags are `theirs`.
+    /// Nothing of them is sent from now on, nor sent again; what is with a controller is waited
+    /// for. Each still ends in its [`User::completed`]. Who never withdraws may leave this out.
+    fn withdraw(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
+        let _ = (head, theirs);
+    }
+
     /// The heads that exist, ordered by id.
     fn heads(&self) -> &[Arc<HeadView>];
 
@@ -156,6 +163,8 @@ pub enum IoError {
     NoPath,
     /// The device is gone.
     Gone,
+    /// It was withdrawn ([`Submit::withdraw`]).
+    Withdrawn,
 }
 
 impl fmt::Display for IoError {
@@ -164,6 +173,7 @@ impl fmt::Display for IoError {
             IoError::Status(status) => write!(f, "{status}"),
             IoError::NoPath => f.write_str("no available path"),
             IoError::Gone => f.write_str("the device is gone"),
+            IoError::Withdrawn => f.write_str("it was withdrawn"),
         }
     }
 }

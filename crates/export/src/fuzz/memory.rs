@@ -20,6 +20,8 @@ pub struct MemoryHost {
     pub fault: Option<(u64, IoError)>,
     /// Everything that was submitted, in order.
     pub log: Vec<RequestOp>,
+    /// Tags of pending requests that were withdrawn; they stay pending.
+    pub withdrawn: Vec<u64>,
     /// Which worker this is.
     pub worker: u16,
     /// How many workers there are.
@@ -167,6 +169,12 @@ impl Submit for MemoryHost {
         self.log.push(request.op);
         self.pending.push_back(request);
         Ok(())
+    }
+
+    fn withdraw(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
+        let tags = self.pending.iter().filter(|request| request.head == head);
+        let tags = tags.map(|request| request.tag).filter(|&tag| theirs(tag));
+        self.withdrawn.extend(tags);
     }
 
     fn heads(&self) -> &[Arc<HeadView>] {

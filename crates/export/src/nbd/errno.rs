@@ -24,6 +24,7 @@ impl Fault {
         let status = match error {
             IoError::NoPath => return Fault::new(errno::EIO, "no available path"),
             IoError::Gone => return Fault::new(errno::ESHUTDOWN, "the device is gone"),
+            IoError::Withdrawn => return Fault::new(errno::EIO, "it was withdrawn"),
             IoError::Status(status) => status,
         };
         let number = if status.is(Status::LBA_OUT_OF_RANGE) || status.is(Status::CAPACITY_EXCEEDED)

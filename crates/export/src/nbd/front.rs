@@ -319,7 +319,7 @@ impl Nbd {
     fn closed(&mut self, conn: ConnId, place: &mut Place<'_>) {
         // The driver may use the identifier again, even while the host still has requests.
         let Some(key) = self.keys.remove(&conn) else { return };
-        self.with(key, place, |connection, seat, out| connection.closed(&mut seat.memory, out));
+        self.with(key, place, |connection, seat, out| connection.closed(seat, out));
     }
 
     fn verb(&mut self, id: VerbId, verb: NbdVerb) {

@@ -521,8 +521,9 @@ impl Transfer {
     }
 
     /// The connection is gone, nothing outside names its buffers: all come back except those that
-    /// the host has, which come back as they complete.
-    pub(super) fn closed(&mut self, memory: &mut Memory<'_>) {
+    /// the host has, which come back as they complete. What the host has not sent is withdrawn.
+    pub(super) fn closed(&mut self, seat: &mut Seat<'_>) {
+        let memory = &mut seat.memory;
         self.mute(memory);
         self.queue.clear();
         self.sent.clear();
@@ -530,6 +531,10 @@ impl Transfer {
             if self.pieces.get(index).is_some_and(|piece| !piece.is_at_host()) {
                 self.release(index, memory);
             }
+        }
+        if self.at_host > 0 {
+            let client = u64::from(self.key);
+            seat.host.withdraw(self.device.head, &|tag| tag >> 16 == client);
         }
     }
 }

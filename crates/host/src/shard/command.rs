@@ -46,7 +46,7 @@ impl Request {
             | (RequestOp::Write { blocks, .. }, Work::Write { blocks: all, .. }) => blocks == *all,
             _ => false,
         };
-        same && !self.listed && self.submitted == started
+        same && !self.listed && self.submitted == started && self.error.is_none()
     }
 
     /// Whether nothing more will be issued: everything was, or an error makes the rest pointless.

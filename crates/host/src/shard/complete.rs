@@ -325,7 +325,7 @@ impl Shard {
         now: Time,
     ) {
         let controller = match error {
-            IoError::Gone => return,
+            IoError::Gone | IoError::Withdrawn => return,
             IoError::NoPath => None,
             IoError::Status(status) if status.is(Status::COMPARE_FAILURE) => return,
             IoError::Status(_) => Some(from),
@@ -348,12 +348,15 @@ impl Shard {
             head.active -= 1;
             self.request_shares.give(&mut head.requests);
             let stats = head.stats as usize;
-            if request.error.is_some() {
-                self.stats.heads[stats].errors += 1;
-            } else {
-                let block_bytes = head.view.block_bytes;
-                let ended = Ended::request(&request.op, block_bytes, request.submitted, now);
-                self.stats.heads[stats].ended(&ended);
+            match request.error {
+                // It may have been carried out or not: nobody will know.
+                Some(IoError::Withdrawn) => {}
+                Some(_) => self.stats.heads[stats].errors += 1,
+                None => {
+                    let block_bytes = head.view.block_bytes;
+                    let ended = Ended::request(&request.op, block_bytes, request.submitted, now);
+                    self.stats.heads[stats].ended(&ended);
+                }
             }
         }
         let result = request.error.map_or(Ok(()), Err);

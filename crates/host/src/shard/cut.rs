@@ -12,7 +12,7 @@ use super::head::HeadState;
 use super::wire;
 use crate::table::Key;
 use crate::topology::ControllerId;
-use crate::user::RequestOp;
+use crate::user::{IoError, RequestOp};
 use anabranch_proto::machine::{BufRef, Buffers, Time};
 
 impl Shard {
@@ -25,6 +25,9 @@ impl Shard {
         now: Time,
         bufs: &mut dyn Buffers,
     ) {
+        if self.was_withdrawn(&self.commands[key]) {
+            return self.end_command(key, Err(IoError::Withdrawn), now, bufs);
+        }
         let command = &mut self.commands[key];
         if let (Origin::Own { work, .. }, Some(head)) =
             (&mut command.origin, self.heads[command.head.0 as usize].as_deref())

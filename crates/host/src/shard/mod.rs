@@ -18,6 +18,7 @@ mod stats;
 mod submit;
 mod tally;
 mod wire;
+mod withdraw;
 
 use crate::config::HostConfig;
 use crate::mail::{Mail, ToControl};
@@ -91,6 +92,8 @@ pub(crate) struct Shard {
     heads_changed: bool,
     /// Some head of the present picture is frozen or quiesced.
     some_stopped: bool,
+    /// Some request was withdrawn, and what waits of it has not ended yet.
+    some_withdrawn: bool,
 }
 
 impl Shard {
@@ -129,6 +132,7 @@ impl Shard {
             drained_reported: false,
             heads_changed: false,
             some_stopped: false,
+            some_withdrawn: false,
         }
     }
 
@@ -170,6 +174,9 @@ impl Shard {
         self.connect_data.keep(may_open, bufs);
         if self.connect_data.someone_waits {
             self.connect_waiting(now, bufs);
+        }
+        if self.some_withdrawn {
+            self.end_withdrawn(now, bufs);
         }
         self.issue_requests(now, bufs);
         for slot in 0..self.queues.len() {

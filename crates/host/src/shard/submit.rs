@@ -40,6 +40,10 @@ impl Submit for Shard {
         Ok(())
     }
 
+    fn withdraw(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
+        self.mark_withdrawn(head, theirs);
+    }
+
     fn heads(&self) -> &[Arc<HeadView>] {
         &self.topology.heads
     }

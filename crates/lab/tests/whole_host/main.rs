@@ -38,3 +38,4 @@ mod stale_completion;
 mod statuses;
 mod steering;
 mod tag_exhaustion;
+mod withdrawn;

@@ -41,6 +41,8 @@ pub(crate) enum Op {
         lba: u64,
         blocks: u64,
     },
+    /// Withdraws everything that was submitted to the device on this worker.
+    Withdraw,
 }
 
 /// Why a request did not succeed.
@@ -117,6 +119,11 @@ impl Script {
         let head = host.heads().iter().find(|head| head.name == device);
         let head = head.ok_or(Refused::UnknownHead)?;
         let (id, block_bytes) = (head.id, head.block_bytes);
+        if op == Op::Withdraw {
+            host.withdraw(id, &|_| true);
+            self.end(name, now, Ok(()), Vec::new());
+            return Ok(());
+        }
         let mut memory = |blocks: u32, fill: u8| {
             let buf = bufs.alloc(blocks * block_bytes).expect("the simulation has memory");
             bufs.bytes_mut(buf).fill(fill);
@@ -137,6 +144,7 @@ impl Script {
             }
             Op::Discard { lba, blocks } => (RequestOp::Discard { lba, blocks }, None),
             Op::Flush => (RequestOp::Flush, None),
+            Op::Withdraw => unreachable!("it is no request"),
             Op::Zero { lba, blocks } => {
                 (RequestOp::WriteZeroes { lba, blocks, deallocate: false, fua: false }, None)
             }

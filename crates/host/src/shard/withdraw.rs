@@ -1,0 +1,96 @@
+//! Requests that nobody waits for any more.
+//!
+//! A user may lose whom it has submitted for, such as a client whose connection broke. That one may
+//! be back at once, on another worker, and ask again for what it was not answered. What waits here
+//! on its behalf must not be sent after that: a write could undo what the same client is answered
+//! meanwhile. So nothing of a withdrawn request is sent, nor sent again; what a controller has is
+//! waited for, as for any other.
+
+use super::Shard;
+use super::command::{Command, Origin, Place, Request};
+use crate::table::{Key, List, Table};
+use crate::topology::HeadId;
+use crate::user::IoError;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, Time};
+
+impl Shard {
+    /// Marks requests; [`Shard::end_withdrawn`] does the rest, where buffers are at hand.
+    pub(super) fn mark_withdrawn(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
+        for request in self.requests.values_mut() {
+            if request.head == head && theirs(request.tag) {
+                request.error = Some(IoError::Withdrawn);
+                self.some_withdrawn = true;
+            }
+        }
+    }
+
+    /// Ends what waits of withdrawn requests.
+    #[cold]
+    pub(super) fn end_withdrawn(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        self.some_withdrawn = false;
+        self.end_withdrawn_requests(now);
+        let mut ended = Vec::new();
+        let withdrawn = |command: &Command| is_withdrawn(command, &self.requests);
+        for queue in self.queues.iter_mut().flatten() {
+            take(&mut queue.waiting, &mut self.commands, withdrawn, &mut ended);
+            take(&mut queue.set_aside, &mut self.commands, withdrawn, &mut ended);
+        }
+        for head in self.heads.iter_mut().flatten() {
+            take(&mut head.requeue, &mut self.commands, withdrawn, &mut ended);
+        }
+        let delayed = |command: &Command| matches!(command.place, Place::Delayed { .. });
+        let commands = self.commands.keys().map(|key| (key, &self.commands[key]));
+        let commands = commands.filter(|(_, it)| delayed(it) && withdrawn(it));
+        ended.extend(commands.map(|(key, _)| key));
+        for key in ended {
+            if matches!(self.commands[key].place, Place::Waiting { .. }) {
+                self.leave_path(key);
+            }
+            self.end_command(key, Err(IoError::Withdrawn), now, bufs);
+        }
+    }
+
+    /// No further command is made of them, and none of those that came while their head was frozen.
+    fn end_withdrawn_requests(&mut self, now: Time) {
+        let mut ended = Vec::new();
+        let withdrawn = |request: &Request| request.error == Some(IoError::Withdrawn);
+        for head in self.heads.iter_mut().flatten() {
+            take(&mut head.issue, &mut self.requests, withdrawn, &mut ended);
+            let active = ended.len();
+            take(&mut head.held, &mut self.requests, withdrawn, &mut ended);
+            // Those were not counted yet.
+            head.active += (ended.len() - active) as u32;
+        }
+        for key in ended {
+            let request = &mut self.requests[key];
+            request.listed = false;
+            if request.outstanding == 0 {
+                self.finish_request(key, now);
+            }
+        }
+    }
+
+    /// Whether a command is part of a withdrawn request.
+    #[inline]
+    pub(super) fn was_withdrawn(&self, command: &Command) -> bool {
+        is_withdrawn(command, &self.requests)
+    }
+}
+
+fn is_withdrawn(command: &Command, requests: &Table<Request>) -> bool {
+    let Origin::Own { request, .. } = command.origin else { return false };
+    requests.get(request).is_some_and(|request| request.error == Some(IoError::Withdrawn))
+}
+
+/// Takes those entries off a list that fit; the others keep their order.
+fn take<T>(list: &mut List, table: &mut Table<T>, fits: impl Fn(&T) -> bool, taken: &mut Vec<Key>) {
+    for _ in 0..list.len() {
+        let Some(key) = list.pop_front(table) else { return };
+        if fits(&table[key]) {
+            taken.push(key);
+        } else {
+            list.push_back(table, key);
+        }
+    }
+}

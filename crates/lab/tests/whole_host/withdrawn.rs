@@ -1,0 +1,96 @@
+//! Requests whose user has lost whom they were for: nothing of them is sent any more.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::script::{Failure, Op};
+use anabranch_host::user::IoError;
+use anabranch_host::verb::Verb;
+use anabranch_target::TargetVerb;
+
+fn cut(rig: &mut Rig) {
+    (0..2).for_each(|port| rig.target(TargetVerb::Cut { port }));
+    rig.run(10 * MS);
+}
+
+fn restore(rig: &mut Rig) {
+    (0..2).for_each(|port| rig.target(TargetVerb::Restore { port }));
+    (0..2).for_each(|port| rig.wait_live(port));
+}
+
+/// Whether they were carried out or not is not told.
+fn assert_withdrawn(rig: &mut Rig, names: &[u64]) {
+    let withdrawn = Err(Failure::Io(IoError::Withdrawn));
+    assert!(rig.answers(names).iter().all(|outcome| outcome.result == withdrawn));
+}
+
+/// A client lost patience while no path was there, came back on another worker, and was answered
+/// newer writes to the same blocks: its old ones must not follow.
+#[test]
+fn what_waits_for_a_path_never_undoes_what_is_written_after_it_was_withdrawn() {
+    let mut rig = Setup::new(2, 2).connect();
+    rig.io(writes(40, 1));
+    // Some are in flight when the paths go, some come when there is none.
+    (0..2).for_each(|port| rig.target(TargetVerb::Stall { port }));
+    let mut old = rig.submit(writes(20, 2));
+    rig.run(MS);
+    cut(&mut rig);
+    old.extend(rig.submit((20..40).map(|lba| Op::Write { lba, blocks: 1, fill: 2 })));
+    old.extend(rig.submit([Op::Discard { lba: 0, blocks: 40 }, Op::Flush]));
+    rig.run(SECOND);
+    rig.submit([Op::Withdraw]);
+    rig.run(MS);
+    assert_eq!(rig.answered(&old), old.len(), "nothing waits for a path any more");
+    assert_withdrawn(&mut rig, &old);
+    let new = rig.submit_to(2, "nvme0n1", writes(40, 3));
+    restore(&mut rig);
+    rig.succeed(&new);
+    rig.run(SECOND);
+    let reads = rig.io((0..40).map(|lba| Op::Read { lba, blocks: 1 }));
+    assert!(reads.iter().all(|read| read.data.iter().all(|&byte| byte == 3)));
+    assert_eq!(rig.head().errors, 0, "nobody was told of an error");
+    rig.finish();
+}
+
+/// What a controller has is waited for; when its connection is lost it goes nowhere else.
+#[test]
+fn what_is_in_flight_ends_where_it_is() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.target(TargetVerb::Stall { port: 0 });
+    rig.target(TargetVerb::Stall { port: 1 });
+    let names = rig.submit(writes(20, 1));
+    rig.run(MS);
+    let sent = rig.sent(0) + rig.sent(1);
+    rig.submit([Op::Withdraw]);
+    rig.run(MS);
+    assert_eq!(rig.answered(&names), 0);
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.target(TargetVerb::Restore { port: 1 });
+    assert_withdrawn(&mut rig, &names);
+    assert_eq!(rig.sent(0) + rig.sent(1), sent, "nothing was sent again");
+    rig.finish();
+}
+
+/// The same for what waits for a tag, for room in the command table, and on a frozen device.
+#[test]
+fn what_has_not_been_sent_ends_at_once() {
+    let mut setup = Setup::new(1, 1);
+    setup.options.queue_size = 16;
+    let mut rig = setup.connect();
+    rig.target(TargetVerb::Stall { port: 0 });
+    let mut names = rig.submit(writes(40, 1));
+    names.extend(rig.submit([Op::Write { lba: 0, blocks: 2048, fill: 1 }, Op::Flush]));
+    rig.run(MS);
+    rig.start(Verb::Freeze { device: "nvme0n1".into() });
+    rig.run(MS);
+    names.extend(rig.submit(writes(10, 2)));
+    rig.run(MS);
+    let sent = rig.sent(0);
+    rig.submit([Op::Withdraw]);
+    rig.run(MS);
+    assert_eq!(rig.answered(&names), names.len() - sent);
+    rig.target(TargetVerb::Restore { port: 0 });
+    assert_withdrawn(&mut rig, &names);
+    assert_eq!(rig.sent(0), sent, "nothing more was sent");
+    rig.done(Verb::Unfreeze { device: "nvme0n1".into() });
+    rig.io(writes(10, 3));
+    rig.finish();
+}
