@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::command::{Origin, Place, Request, Work};
-use super::head::PathState;
+use super::head::{ControllerEntry, PathState};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
 use crate::table::Key;
@@ -170,11 +170,15 @@ impl Shard {
         }
     }
 
+    /// What the controller asks for, up to the time limit of a command: CRDT goes to 109 minutes,
+    /// in which the request could neither end nor go elsewhere.
     fn retry_pause(&self, controller: ControllerId, status: Status) -> Duration {
         let index = usize::from(status.crd());
         let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
         match (index, entry) {
-            (1..=3, Some(entry)) => entry.view.command_retry_delays[index - 1],
+            (1..=3, Some(ControllerEntry { view, .. })) => {
+                view.command_retry_delays[index - 1].min(view.io_timeout)
+            }
             _ => Duration::ZERO,
         }
     }
