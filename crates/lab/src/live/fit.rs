@@ -2,7 +2,8 @@
 //!
 //! Each step that changes the experiment leaves a sentence for its reader.
 
-use crate::scenario::{Alteration, PathState, Scenario};
+use super::host::falls_silent;
+use crate::scenario::Scenario;
 
 /// Of all CPUs together, burners take at most this much, in hundredths.
 const BURNT_MOST: u64 = 40;
@@ -106,8 +107,7 @@ fn tell_what_is_left_out(fitted: &mut Fitted) {
         let text = "NUMA nodes of paths are left out: all links are loopback, at the same distance";
         fitted.notes.push(text.to_owned());
     }
-    let silent = Alteration::State(PathState::Silent);
-    if fitted.scenario.changes.iter().any(|change| change.what == silent) {
+    if falls_silent(&fitted.scenario) {
         let text = "silence is noticed when a Keep Alive stays unanswered: after a half to the \
                     whole of the time that the scenario gives";
         fitted.notes.push(text.to_owned());

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const AT_HAND: Duration = Duration::from_millis(100);
 /// Verbs that talk to a controller.
 const TALK: Duration = Duration::from_secs(60);
+/// How long a host may take to connect.
+pub(super) const CONNECT: Duration = TALK;
 /// How long paths may take to become what they should be.
 const SETTLE: Duration = Duration::from_secs(30);
 /// How long an orderly end may take.
@@ -43,6 +45,8 @@ pub(super) struct LiveHost {
     group: Group<Worker<Generator>>,
     /// Each path's controller, `nvmeN`, in the order of the paths.
     controllers: Vec<String>,
+    /// What the scenario calls them.
+    paths: Vec<String>,
     /// What the subsystem is called.
     subsystem: String,
     /// Queue pairs of each controller.
@@ -64,8 +68,13 @@ impl LiveHost {
         let workers = Worker::group(&config, |_| Generator::new());
         let group = Group::start(runtime, workers, Box::new(|_, _| {}))
             .map_err(|error| LiveError::failed(&what, error))?;
-        let (controllers, subsystem) = (Vec::new(), String::new());
-        let mut host = LiveHost { group, controllers, subsystem, queues: 0 };
+        let mut host = LiveHost {
+            group,
+            controllers: Vec::new(),
+            paths: Vec::new(),
+            subsystem: String::new(),
+            queues: 0,
+        };
         let queues = scenario.hosts.io_queues.unwrap_or(scenario.hosts.workers);
         host.connect_all(scenario, addresses, queues)?;
         Ok(host)
@@ -87,9 +96,14 @@ impl LiveHost {
             self.queues = 0;
         }
         self.controllers.clear();
-        for address in addresses {
-            let name = self.connect(scenario, *address, queues)?;
+        self.paths.clear();
+        for (address, path) in addresses.iter().zip(&scenario.paths) {
+            let connected = self.connect(scenario, *address, queues);
+            let name = connected.map_err(|error| {
+                LiveError::failed(format!("path {:?} ({})", path.name, path.shape), error)
+            })?;
             self.controllers.push(name);
+            self.paths.push(path.name.clone());
         }
         self.queues = queues;
         Ok(())
@@ -160,7 +174,9 @@ impl LiveHost {
         self.subsystem.clone_from(&subsystem.name);
         let waiting = subsystem.controllers.iter().find(|c| c.state != ControllerState::Live);
         if let Some(controller) = waiting {
-            return Some(format!("{} is {}", controller.name, controller.state));
+            let (path, state) = (self.path_of(&controller.name), controller.state);
+            let why = controller.last_error.as_deref().map(|why| format!(" ({why})"));
+            return Some(format!("{path} is {state}{}", why.unwrap_or_default()));
         }
         let Some(head) = head(snapshot) else { return Some(format!("there is no {DEVICE}")) };
         if head.in_flight > 0 {
@@ -168,13 +184,21 @@ impl LiveHost {
         }
         for (controller, wanted) in self.controllers.iter().zip(ana) {
             let Some(path) = head.paths.iter().find(|path| path.controller == *controller) else {
-                return Some(format!("{controller} has no path"));
+                return Some(format!("{} does not lead to {DEVICE}", self.path_of(controller)));
             };
             if path.ana_state != *wanted {
-                return Some(format!("{} is {}, not {wanted}", path.name, path.ana_state));
+                let name = self.path_of(controller);
+                return Some(format!("{name} is {}, not {wanted}", path.ana_state));
             }
         }
         None
+    }
+
+    /// A controller's path as the scenario has it.
+    fn path_of(&self, controller: &str) -> String {
+        let mut both = self.controllers.iter().zip(&self.paths);
+        let found = both.find(|(name, _)| *name == controller);
+        found.map_or_else(|| controller.to_owned(), |(_, path)| format!("path {path:?}"))
     }
 
     fn set(&self, object: &str, attribute: &str, value: &str) -> Result<(), LiveError> {
@@ -331,8 +355,14 @@ pub(super) fn open_requests(scenario: &Scenario) -> u32 {
     open.fold(0, u32::saturating_add)
 }
 
-fn options(scenario: &Scenario, queues: u32) -> ControllerOptions {
-    let silent = |what: &Alteration| *what == Alteration::State(PathState::Silent);
+/// Whether a path ever falls silent, so that hosts must notice that in time.
+pub(super) fn falls_silent(scenario: &Scenario) -> bool {
+    let silent = Alteration::State(PathState::Silent);
+    scenario.changes.iter().any(|change| change.what == silent)
+}
+
+/// How controllers are connected.
+pub(super) fn options(scenario: &Scenario, queues: u32) -> ControllerOptions {
     let mut options = ControllerOptions {
         queue_size: u16::try_from(scenario.hosts.queue_depth).unwrap_or(u16::MAX),
         nr_io_queues: u16::try_from(queues).ok(),
@@ -343,7 +373,7 @@ fn options(scenario: &Scenario, queues: u32) -> ControllerOptions {
         socket: SocketOptions { buffer_bytes: Some(BUFFER_BYTES), ..SocketOptions::default() },
         ..ControllerOptions::default()
     };
-    if scenario.changes.iter().any(|change| silent(&change.what)) {
+    if falls_silent(scenario) {
         options.keep_alive_tmo = Duration::from_nanos(scenario.hosts.detect_ns.max(1_000_000));
     }
     options

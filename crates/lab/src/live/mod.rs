@@ -26,6 +26,7 @@ mod fit;
 mod host;
 mod ports;
 mod propose;
+mod reach;
 mod scale;
 mod session;
 mod stand;

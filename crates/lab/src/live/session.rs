@@ -4,7 +4,7 @@ use super::LiveError;
 use super::fit::{Fitted, fit};
 use super::scale::{self, Parts, WHOLE, open_requests};
 use super::stand::Stand;
-use super::{ceiling, propose};
+use super::{ceiling, propose, reach};
 use crate::cell::Cell;
 use crate::figures::Figures;
 use crate::result::{Ceiling, Circumstances, Mode};
@@ -83,6 +83,7 @@ impl Session {
         }
         let cpus = cpus();
         let Fitted { scenario, mut notes } = fit(scenario, cpus);
+        reach::check(&scenario)?;
         let mut stand = Stand::set_up(&scenario, options.kernel_shaping)?;
         if options.kernel_shaping {
             notes.push(
@@ -100,6 +101,9 @@ impl Session {
             notes.push(told(&scenario, parts, options.keep_depth));
         }
         let scenario = scale::scale(&scenario, parts);
+        if permille != WHOLE {
+            reach::check_scaled(&scenario, &percent(permille))?;
+        }
         let settled = ceiling::steady(&scenario).ramp_ns;
         if options.kernel_shaping && settled > scenario.run.ramp_ns {
             notes.push(format!(
