@@ -13,10 +13,14 @@ use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use crate::failure::Failure;
+use anabranch_host::Event;
+use anabranch_host::event::HostEvent;
+use anabranch_lab::shown::Shown;
 use anabranch_proto::machine::Endpoint;
 use anabranch_rt::signal::Termination;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Size of the embedded target's device.
@@ -64,11 +68,20 @@ impl Stand {
         setup.policy = bench.policy;
         setup.cpus.clone_from(&plan.placement.host);
         setup.pin = plan.placement.host.is_some();
-        let host = Host::start(&setup, |_| {})?;
+        let refused = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&refused);
+        let host = Host::start(&setup, move |event| {
+            if let Event::Host(event @ HostEvent::NamespaceRefused { .. }) = event {
+                told.lock().unwrap_or_else(PoisonError::into_inner).replace(event.to_string());
+            }
+        })?;
         for path in &paths {
             host.connect(path.request(&nqn, false).map_err(Failure::Failed)?).map_err(failed)?;
         }
-        host.await_head(HEAD).map_err(failed)?;
+        if host.await_head(HEAD).is_err() {
+            let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return Err(no_device(&host, &nqn, refused));
+        }
         let connections = paths.len() * usize::from(bench.workers);
         Ok(Stand::Own { host: Box::new(host), target: target.map(Box::new), connections })
     }
@@ -141,6 +154,21 @@ impl Stand {
         }
         Ok(())
     }
+}
+
+/// Why a host that has connected to every address has no device.
+fn no_device(host: &Host, nqn: &str, refused: Option<String>) -> Failure {
+    let view = match host.view() {
+        Ok(view) => view,
+        Err(error) => return failed(error),
+    };
+    let controllers = view.subsystems.iter().flat_map(|subsystem| &subsystem.controllers);
+    let lost = controllers.filter(|controller| controller.state != "live").find_map(|controller| {
+        let why = controller.last_error.as_deref()?;
+        Some(format!("{}:{}: {why}", controller.traddr, controller.trsvcid))
+    });
+    let why = lost.or(refused).unwrap_or_else(|| "it has none for this host".to_owned());
+    Failure::failed(format!("{nqn} offers no namespace to put a load on: {}", Shown(&why)))
 }
 
 fn wrong(error: serde_json::Error) -> Failure {
