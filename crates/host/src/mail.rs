@@ -165,11 +165,14 @@ pub enum ToControl {
     /// A request ends with an error to the user; the log is to hear why.
     RequestFailed(Box<RequestFailed>),
     /// A command came back with "invalid namespace or format": the namespace list may have changed.
+    /// The path is out of use on this worker until a new picture comes, which this calls for.
     NamespaceSuspect {
         /// The controller.
         controller: ControllerId,
         /// The association.
         association: Association,
+        /// The head whose path it was.
+        head: HeadId,
     },
     /// Answer to `ReportStats`.
     Stats {

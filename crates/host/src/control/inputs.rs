@@ -129,7 +129,8 @@ impl Control {
                 self.ana_error((controller, association), head, status, bufs);
             }
             ToControl::RequestFailed(failed) => self.request_failed(&failed),
-            ToControl::NamespaceSuspect { controller, association } => {
+            ToControl::NamespaceSuspect { controller, association, head } => {
+                self.doubt_path(controller, head);
                 self.about(controller, association, |controller, env| {
                     controller.suspect_namespaces(env, bufs);
                 });

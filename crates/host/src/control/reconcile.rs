@@ -103,6 +103,20 @@ impl Control {
         true
     }
 
+    /// A command was told that there is no such namespace. By the next one there may be: another
+    /// one, under its NSID. Nothing is sent there before it was looked at.
+    pub(super) fn doubt_path(&mut self, controller: ControllerId, head: HeadId) {
+        self.env.dirty = true;
+        let Some(number) = self.controllers.get(&controller).map(|it| it.scan.begun()) else {
+            return;
+        };
+        let heads = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.heads);
+        let path = heads.filter(|found| found.id == head).find_map(|it| it.path_mut(controller));
+        if let Some(path) = path {
+            path.doubted = Some(number);
+        }
+    }
+
     /// A controller shows another namespace than a head that has the same NSID through others:
     /// they are looked at again, and nothing is sent there before. Private namespaces may differ.
     fn doubt_others(&mut self, index: usize, from: ControllerId, namespace: &Namespace) {

@@ -173,9 +173,9 @@ impl Controller {
     /// A command met "invalid namespace": at most one scan per [`RETRY`] for that reason.
     pub(super) fn suspect_namespaces(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
-        if earliest <= env.now {
+        if earliest <= env.now || self.scan.running.is_some() {
             self.request_scan(env, bufs);
-        } else if self.phase == Phase::Live && self.scan.running.is_none() {
+        } else if self.phase == Phase::Live {
             self.scan.retry_at.get_or_insert(earliest);
         }
     }

@@ -31,8 +31,8 @@ pub(super) struct Path {
     pub(super) used_blocks: u64,
     pub(super) ana_group: u32,
     pub(super) write_protected: bool,
-    /// Another controller has shown another namespace under this NSID: out of use until a scan of
-    /// this one that begins after the scan of this number.
+    /// There may be another namespace under this NSID: out of use until its controller has ended a
+    /// scan that began after the scan of this number.
     pub(super) doubted: Option<u64>,
     pub(super) load: Arc<PathLoad>,
     pub(super) writes: Arc<WriteMarks>,

@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::command::{Origin, Place, Request, Work};
-use super::head::{ControllerEntry, PathState};
+use super::head::{Carrier, ControllerEntry, PathState};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
 use crate::table::Key;
@@ -27,6 +27,10 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// there (NVM Express Base Specification, Status Code 22h), for example by a data digest that
 /// never matches. A flush has no data, and only that controller can say that its writes are safe.
 const TRANSIENT_FAILURES: u8 = 4;
+
+/// So often a command whose namespace is not there waits for another path to be looked at. More
+/// than that, and each look says that it is there: then the status is the user's.
+const MAX_DOUBTS: u8 = 5;
 
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
@@ -132,13 +136,13 @@ impl Shard {
     fn failed(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
-        let controller = command.controller;
-        let Some(head) = self.heads[command.head.0 as usize].as_ref() else {
+        let (controller, head_id) = (command.controller, command.head);
+        let Some(head) = self.heads[head_id.0 as usize].as_ref() else {
             return self.end_command(key, Err(IoError::Gone), now, bufs);
         };
         if status.is(Status::INVALID_NAMESPACE) {
             // The namespace has left this controller; another path may still have it.
-            self.suspect_namespace(controller);
+            self.suspect_namespace(controller, head_id);
             return self.fail_over_avoiding(key, controller, status, now, bufs);
         }
         if status.dnr() {
@@ -153,11 +157,10 @@ impl Shard {
         command.retries += 1;
         let lasting = command.retries >= TRANSIENT_FAILURES;
         let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
-        let head = command.head;
         if lasting
             && !flush
             && status.is(Status::TRANSIENT_TRANSPORT_ERROR)
-            && self.has_other_path(head, controller)
+            && self.has_other_path(head_id, controller)
         {
             return self.fail_over(key, Some(status), now, bufs);
         }
@@ -236,6 +239,15 @@ impl Shard {
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
+    /// Whether it has a path by another controller that only waits to be looked at.
+    fn has_doubted_path(&self, head: HeadId, than: ControllerId) -> bool {
+        let doubted = |path: &PathState| path.namespace_suspect || !path.view.ready;
+        let other = |path: &PathState| {
+            path.view.controller != than && path.carrier != Carrier::None && doubted(path)
+        };
+        self.head(head).is_some_and(|head| head.paths.iter().any(other))
+    }
+
     fn fail_over_avoiding(
         &mut self,
         key: Key,
@@ -247,10 +259,14 @@ impl Shard {
         let command = &mut self.commands[key];
         command.failovers = command.failovers.saturating_add(1);
         let (failovers, head) = (usize::from(command.failovers), command.head);
+        let may_wait = command.retries < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
-        if failovers >= paths || !self.has_other_path(head, avoid) {
+        let other = self.has_other_path(head, avoid);
+        let waits = !other && may_wait && self.has_doubted_path(head, avoid);
+        if failovers >= paths || !(other || waits) {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
+        self.commands[key].retries += u8::from(waits);
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.dispatch_again(key, None, Some(avoid), now, bufs);
     }
@@ -270,11 +286,17 @@ impl Shard {
         self.tell_control(ToControl::AnaError { controller, association, head, status });
     }
 
-    pub(super) fn suspect_namespace(&mut self, controller: ControllerId) {
+    /// No such namespace: this path is out, on this worker, until the next picture. By the next
+    /// command there may be one again: another.
+    pub(super) fn suspect_namespace(&mut self, controller: ControllerId, head: HeadId) {
         let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
-        if let Some(association) = entry.map(|entry| entry.view.association) {
-            self.tell_control(ToControl::NamespaceSuspect { controller, association });
-        }
+        let Some(association) = entry.map(|entry| entry.view.association) else { return };
+        let Some(state) = self.head_mut(head) else { return };
+        let Some(index) = state.usable_through(controller) else { return };
+        state.paths[index].namespace_suspect = true;
+        state.paths[index].usable = false;
+        state.selector.forget_path(index);
+        self.tell_control(ToControl::NamespaceSuspect { controller, association, head });
     }
 
     /// A command is with its path no longer: the charge goes back, to the part that made it.

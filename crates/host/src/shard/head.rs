@@ -101,6 +101,8 @@ pub(super) struct PathState {
     pub(super) usable: bool,
     /// An ANA status came back when the controller's log had this generation: out until it grows.
     pub(super) ana_suspect: Option<u64>,
+    /// There was no such namespace: out until the next picture, which says what control knows.
+    pub(super) namespace_suspect: bool,
     pub(super) distance: u32,
     affinity: Affinity,
     pub(super) stats: u32,
@@ -227,7 +229,9 @@ impl HeadState {
             let known = old.iter().position(|known| Arc::ptr_eq(&known.load, &path.load));
             if let Some(known) = known {
                 let known = old.swap_remove(known);
-                self.paths.push(PathState { distance, affinity, view: path.clone(), ..known });
+                let view = path.clone();
+                let namespace_suspect = false;
+                self.paths.push(PathState { distance, affinity, view, namespace_suspect, ..known });
                 continue;
             }
             let held = Held {
@@ -247,6 +251,7 @@ impl HeadState {
                 node: Arc::clone(&path.load.nodes[node]),
                 usable: false,
                 ana_suspect: None,
+                namespace_suspect: false,
                 distance,
                 affinity,
                 stats: stats.path(view.id, path.controller, held),
@@ -343,6 +348,7 @@ impl HeadState {
                 && path.view.ready
                 && !path.view.ana_pending
                 && path.ana_suspect.is_none()
+                && !path.namespace_suspect
                 && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);
             if was && !path.usable {
                 self.selector.forget_path(index);

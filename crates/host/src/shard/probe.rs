@@ -193,7 +193,7 @@ impl Shard {
             probe_failed(path.load(), charge);
         }
         if status.is(Status::INVALID_NAMESPACE) {
-            self.suspect_namespace(command.controller);
+            self.suspect_namespace(command.controller, command.head);
         } else if status.is_path_error() && !status.dnr() {
             self.path_failed(command.controller, command.head, Some(status));
         }

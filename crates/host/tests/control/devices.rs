@@ -220,11 +220,12 @@ fn a_namespace_suspect_leads_to_one_scan_per_second_at_most() {
     let mut rig = Rig::connected(1);
     rig.advance_s(5);
     rig.fake(1).spaces.clear();
+    let head = rig.head("nvme0n1").unwrap().id;
     let scans = |rig: &Rig| rig.fake(1).count(|command| command.is_identify(2));
     let before = scans(&rig);
     for _ in 0..100 {
         let (controller, association) = (ControllerId(0), Association(1));
-        let suspect = ToControl::NamespaceSuspect { controller, association };
+        let suspect = ToControl::NamespaceSuspect { controller, association, head };
         rig.post(anabranch_proto::machine::WorkerId(1), suspect);
         rig.run();
     }

@@ -36,7 +36,7 @@ fn some_mail(rng: &mut Rng) -> ToControl {
             let status = Status::ANA_TRANSITION;
             ToControl::AnaError { controller, association, head, status }
         }
-        5 => ToControl::NamespaceSuspect { controller, association },
+        5 => ToControl::NamespaceSuspect { controller, association, head },
         6 => ToControl::Frozen { head, epoch: rng.below(100) },
         7 => ToControl::Stats { id: rng.below(20), stats: Box::default() },
         8 => {

@@ -78,6 +78,34 @@ fn nothing_that_waits_for_a_tag_goes_to_the_next_namespace_with_the_same_number(
     }
 }
 
+/// The namespace is taken away, I/O is told so, and another one is put in its place before the host
+/// has looked.
+#[test]
+fn nothing_goes_to_the_next_namespace_with_the_same_number_once_there_was_none() {
+    let mut setup = Setup::new(1, 1);
+    setup.target.ports[0].shape.delay = MS * 20;
+    let mut rig = setup.connect();
+    rig.run(2 * SECOND);
+    // What the controller tells of it by itself does not arrive.
+    rig.wire().rule(|pdu| {
+        if pdu.kind == kind::CAPSULE_RESP && pdu.sqe.is_some_and(|sqe| sqe.opcode() == 0x0c) {
+            pdu.bytes.clear();
+        }
+    });
+    let subsystem = setup::subsystem();
+    rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem.clone(), nsid: 1 });
+    let told = rig.submit(writes(1, 1));
+    assert!(rig.answers(&told)[0].result.is_err());
+    let config = NamespaceConfig { uuid: Some(Uuid([9; 16])), ..setup::namespace(1, 512) };
+    rig.target(TargetVerb::NamespaceAdd { subsystem, config });
+    let sent = rig.sent(0);
+    let names = rig.submit(writes(20, 2));
+    let outcomes = rig.answers(&names);
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_err()), "the device has gone");
+    assert_eq!(rig.sent(0), sent, "no command to somebody else's blocks");
+    rig.finish();
+}
+
 #[test]
 fn p6_a_flush_without_any_path_waits_for_one() {
     let mut rig = Setup::new(1, 1).connect();
