@@ -286,6 +286,14 @@ impl HostQueue {
         self.completions.push_back(completion);
     }
 
+    /// Whether the data of a command went with its capsule and has left: nothing will read the
+    /// buffer any more, although the command has not ended.
+    #[must_use]
+    pub fn has_left(&self, cid: Cid) -> bool {
+        let entry = self.tags.get(cid);
+        entry.is_some_and(|it| it.in_capsule && it.stage != Stage::Queued && !it.in_batch)
+    }
+
     /// The next command that has ended.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {

@@ -9,7 +9,8 @@ use anabranch_proto::machine::{BufRef, Buffers};
 /// Connect data of one queue pair (Fabrics, Connect command), bytes.
 const BYTES: u32 = 1024;
 
-/// How many queue pairs find room in the reserve at once: with an empty pool, the others wait.
+/// How many queue pairs find room in the reserve at once: with an empty pool, the others wait. Not
+/// for long: the data is lent until it has left, which takes no answer of a controller.
 const SEATS: u32 = 16;
 
 /// Room for the Connect data of one queue pair.

@@ -53,8 +53,9 @@ impl Shard {
     }
 
     pub(crate) fn transmitted(&mut self, now: Time, conn: ConnId, bufs: &mut dyn Buffers) {
-        let Some(queue) = self.queue_of(conn) else { return };
-        queue.link.transmitted();
+        let queue = self.queues.get_mut(conn.index() as usize);
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else { return };
+        queue.transmitted(&mut self.connect_data, bufs);
         self.after_link(now, conn, bufs);
     }
 

@@ -8,7 +8,7 @@ use crate::table::{Key, List, Table};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use anabranch_proto::host_queue::{Completion, HostData, HostQueue, HostQueueConfig};
+use anabranch_proto::host_queue::{Cid, Completion, HostData, HostQueue, HostQueueConfig};
 use anabranch_proto::machine::{Buffers, CloseCause, ConnId, Time};
 use anabranch_proto::nvme::fabrics::ConnectResponse;
 use anabranch_proto::nvme::sqe::Sqe;
@@ -69,6 +69,8 @@ pub(super) struct Queue {
     /// It has been open.
     pub(super) was_open: bool,
     connect_data: Option<Loan>,
+    /// The Connect that was submitted.
+    connect: Option<Cid>,
 }
 
 impl Queue {
@@ -96,6 +98,7 @@ impl Queue {
             failure: None,
             was_open: false,
             connect_data: None,
+            connect: None,
             open,
         }
     }
@@ -112,7 +115,7 @@ impl Queue {
         if let Some(fault) = self.link.fault() {
             return Progress::GiveUp { why: fault.to_string(), do_not_retry: false };
         }
-        if self.phase == Phase::Opening && self.connect_data.is_none() && self.link.is_ready() {
+        if self.phase == Phase::Opening && self.connect.is_none() && self.link.is_ready() {
             return self.send_connect(memory, bufs);
         }
         Progress::Nothing
@@ -127,10 +130,22 @@ impl Queue {
         self.connect_data = Some(loan);
         let sqe = self.open.connect.sqe();
         match self.link.submit(sqe, HostData::Out(data), CONNECT_TOKEN) {
-            Ok(_) => Progress::Nothing,
+            Ok(cid) => {
+                self.connect = Some(cid);
+                Progress::Nothing
+            }
             Err(_) => {
                 Progress::GiveUp { why: "no tag for Connect".to_string(), do_not_retry: false }
             }
+        }
+    }
+
+    /// A batch has left. Connect's data is not needed any more once it was in one: a controller
+    /// that never answers holds no room that others wait for.
+    pub(super) fn transmitted(&mut self, memory: &mut ConnectData, bufs: &mut dyn Buffers) {
+        self.link.transmitted();
+        if self.connect_data.is_some() && self.connect.is_some_and(|cid| self.link.has_left(cid)) {
+            self.free_connect_data(memory, bufs);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Failure;
+use crate::wire::{Pdu, kind};
 use anabranch_host::user::{IoError, Refused};
 use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_target::TargetVerb;
@@ -84,6 +85,42 @@ fn paths_that_come_back_together_wait_for_memory_in_turn() {
     let tmo = setup.options.admin_timeout;
     let took = all_come_back_with_an_exhausted_pool(setup);
     assert!(took < tmo / 2, "nobody waits until opening has taken too long: {took:?}");
+}
+
+/// Controllers that never answer Connect do not keep the memory that others need for theirs.
+#[test]
+fn a_path_comes_back_while_controllers_are_silent_at_connect_and_the_pool_is_empty() {
+    const SILENT: u16 = 40;
+    let mut rig = Setup::new(SILENT + 1, 1).connect();
+    cut(&mut rig, SILENT + 1);
+    let names = rig.submit(writes(30, 1));
+    rig.run(MS);
+    let silent = |pdu: &Pdu| {
+        pdu.kind == kind::CAPSULE_CMD
+            && pdu.worker > 0
+            && pdu.port < SILENT
+            && pdu.sqe.is_some_and(|sqe| sqe.is_fabrics())
+    };
+    let before = rig.seen(silent).len();
+    rig.wire().rule(move |pdu| {
+        if silent(pdu) {
+            pdu.bytes.clear();
+        }
+    });
+    rig.world.exhaust_pool(Some(WorkerId(1)));
+    restore(&mut rig, SILENT);
+    rig.wait(SECOND * 5, "Connect of each silent controller", |rig| {
+        rig.seen(silent).len() - before == usize::from(SILENT)
+    });
+    rig.target(TargetVerb::Restore { port: SILENT });
+    let begin = rig.now();
+    rig.wait_live(SILENT);
+    rig.succeed(&names);
+    let took = rig.now().since(begin);
+    assert!(took < SECOND, "nothing waited for those that are silent: {took:?}");
+    rig.wire().clear_rules();
+    rig.world.exhaust_pool(None);
+    rig.finish();
 }
 
 #[test]
