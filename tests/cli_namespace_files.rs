@@ -1,6 +1,7 @@
 //! Files behind namespaces: only regular files, only whole blocks, only one target (C72).
 
 use anabranch::daemon::backing::{Backend, NamespaceSpec, open_file};
+use anabranch_proto::nvme::Nqn;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -100,6 +101,29 @@ fn two_targets_do_not_share_a_file() {
         open_file(&path, None, 512).is_ok()
     });
     assert!(free, "free again");
+}
+
+/// Two runs of a target, or two targets with the same name: a host must see whether the blocks are
+/// the same.
+#[test]
+fn other_blocks_have_other_identifiers() {
+    let place = Place::new("identifiers");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("an NQN");
+    let of = |text: &str| {
+        let spec: NamespaceSpec = text.parse().expect("a namespace");
+        spec.identifiers(&nqn, 1).expect("identifiers")
+    };
+    let (a, b) = (place.file("a", 1 << 20), place.file("b", 1 << 20));
+    let [a, b] = [a, b].map(|path| format!("file:{}", path.display()));
+    assert_eq!(of(&a), of(&a), "a file keeps them");
+    let all = [of(&a), of(&b), of("mem:1m"), of("mem:1m")];
+    for (at, one) in all.iter().enumerate() {
+        for other in &all[..at] {
+            assert!(one.0 != other.0 && one.1 != other.1, "{one:?} and {other:?}");
+        }
+    }
+    let chosen = "mem:1m,uuid=12345678-9abc-def0-1234-56789abcdef0";
+    assert_eq!(of(chosen), of(chosen), "who chooses answers for it");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Namespaces of a target as text, and the files behind them.
 
 use crate::units::{self, Bytes};
-use anabranch_proto::nvme::ids::Uuid;
+use anabranch_proto::nvme::Nqn;
+use anabranch_proto::nvme::ids::{Nguid, Uuid};
+use anabranch_target::derived_ids;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -17,7 +19,8 @@ pub struct NamespaceSpec {
     /// Bytes per block, 512 or 4096.
     #[serde(default = "default_block_bytes")]
     pub bs: u32,
-    /// Its UUID; derived from NQN and NSID when not given.
+    /// Its UUID. When it is not given it follows from NQN, NSID and the file's path; memory, which
+    /// is empty with each start, has another one each time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<UuidText>,
     /// Its ANA group.
@@ -121,6 +124,30 @@ impl std::str::FromStr for NamespaceSpec {
 }
 
 impl NamespaceSpec {
+    /// Its identifiers. What was not chosen follows from where its blocks are: memory is empty with
+    /// each start, and a host that took it for what was there before would go on without what it had
+    /// written. Nor must a host merge two targets that happen to bear the same name.
+    ///
+    /// # Errors
+    /// The file is not there.
+    pub fn identifiers(&self, subsystem: &Nqn, nsid: u32) -> Result<(Uuid, Nguid), String> {
+        if let Some(UuidText(uuid)) = self.uuid {
+            return Ok((uuid, derived_ids(subsystem, nsid, &[]).1));
+        }
+        let origin = match &self.backend {
+            Backend::Memory(_) => {
+                let random = super::identity::random_uuid();
+                random.map_err(|why| format!("no random numbers: {why}"))?.0.to_vec()
+            }
+            Backend::File(path) => {
+                let whole = std::fs::canonicalize(path);
+                let whole = whole.map_err(|why| format!("{}: {why}", path.display()))?;
+                whole.into_os_string().into_encoded_bytes()
+            }
+        };
+        Ok(derived_ids(subsystem, nsid, &origin))
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let number = || value.parse::<u32>().map_err(|_| format!("{key} '{value}' is no number"));
         match key {

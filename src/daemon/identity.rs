@@ -154,7 +154,7 @@ fn replace(path: &Path, line: &str) -> io::Result<()> {
 }
 
 /// A random (version 4) UUID.
-fn random_uuid() -> io::Result<Uuid> {
+pub(super) fn random_uuid() -> io::Result<Uuid> {
     let mut bytes = [0; 16];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;

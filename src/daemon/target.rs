@@ -119,12 +119,15 @@ fn namespace(
     subsystem: &Nqn,
     nsid: u32,
 ) -> Result<NamespaceConfig, String> {
+    let backend = files.backend(spec, subsystem, nsid)?;
+    let ids = spec.identifiers(subsystem, nsid);
+    let (uuid, nguid) = ids.inspect_err(|_| files.release(subsystem, nsid))?;
     Ok(NamespaceConfig {
         nsid,
-        backend: files.backend(spec, subsystem, nsid)?,
+        backend,
         block_bytes: spec.bs,
-        uuid: spec.uuid.map(|uuid| uuid.0),
-        nguid: None,
+        uuid: Some(uuid),
+        nguid: Some(nguid),
         ana_group: spec.anagrp,
     })
 }

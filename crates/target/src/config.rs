@@ -54,9 +54,9 @@ pub struct NamespaceConfig {
     pub backend: BackendConfig,
     /// 512 or 4096.
     pub block_bytes: u32,
-    /// Derived from subsystem NQN and NSID when `None`.
+    /// Derived from subsystem NQN and NSID when `None` ([`crate::derived_ids`]).
     pub uuid: Option<Uuid>,
-    /// Derived from subsystem NQN and NSID when `None`.
+    /// The same.
     pub nguid: Option<Nguid>,
     /// 1 to [`MAX_ANA_GROUP`].
     pub ana_group: u32,

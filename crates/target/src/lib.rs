@@ -35,7 +35,7 @@ mod verb;
 
 pub use config::{ConfigError, TargetConfig};
 pub use link::Shape;
-pub use namespace::NamespaceCounters;
+pub use namespace::{NamespaceCounters, derived_ids};
 pub use port::PortFault;
 pub use service::{Brownout, Service};
 pub use status::TargetStatus;

@@ -43,13 +43,13 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     pub(crate) fn new(config: &NamespaceConfig, subsystem: &Nqn, generation: u64) -> Namespace {
-        let id = |salt| derived_id(salt, subsystem, config.nsid);
+        let (uuid, nguid) = derived_ids(subsystem, config.nsid, &[]);
         Namespace {
             nsid: config.nsid,
             block_shift: if config.block_bytes == 4096 { 12 } else { 9 },
             blocks: config.backend.bytes() / u64::from(config.block_bytes),
-            uuid: config.uuid.unwrap_or_else(|| Uuid(as_uuid(id(1)))),
-            nguid: config.nguid.unwrap_or_else(|| Nguid(id(2))),
+            uuid: config.uuid.unwrap_or(uuid),
+            nguid: config.nguid.unwrap_or(nguid),
             ana_group: config.ana_group,
             backend: Backend::new(&config.backend),
             counters: NamespaceCounters::default(),
@@ -67,9 +67,17 @@ impl Namespace {
     }
 }
 
-/// A fixed hash (FNV-1a of 128 bits, then a final mix): the same NQN and NSID give the same
-/// identifier in every run and on every machine.
-fn derived_id(salt: u8, subsystem: &Nqn, nsid: u32) -> [u8; 16] {
+/// Identifiers of a namespace for which none were chosen. The same arguments give the same in every
+/// run and on every machine. `origin` says which blocks they are: two namespaces that a host must
+/// never take for one differ in it.
+#[must_use]
+pub fn derived_ids(subsystem: &Nqn, nsid: u32, origin: &[u8]) -> (Uuid, Nguid) {
+    let id = |salt| derived_id(salt, subsystem, nsid, origin);
+    (Uuid(as_uuid(id(1))), Nguid(id(2)))
+}
+
+/// A fixed hash (FNV-1a of 128 bits, then a final mix).
+fn derived_id(salt: u8, subsystem: &Nqn, nsid: u32, origin: &[u8]) -> [u8; 16] {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     let mut eat = |byte: u8| hash = (hash ^ u128::from(byte)).wrapping_mul(PRIME);
@@ -77,6 +85,7 @@ fn derived_id(salt: u8, subsystem: &Nqn, nsid: u32) -> [u8; 16] {
     subsystem.as_str().bytes().for_each(&mut eat);
     eat(0);
     nsid.to_le_bytes().into_iter().for_each(&mut eat);
+    origin.iter().copied().for_each(&mut eat);
     for _ in 0..2 {
         hash ^= hash >> 67;
         hash = hash.wrapping_mul(0xf135_7aea_2e62_a9c5_8a5c_d789_635d_2dff);
