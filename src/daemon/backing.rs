@@ -125,8 +125,8 @@ impl std::str::FromStr for NamespaceSpec {
 
 impl NamespaceSpec {
     /// Its identifiers. What was not chosen follows from where its blocks are: memory is empty with
-    /// each start, and a host that took it for what was there before would go on without what it had
-    /// written. Nor must a host merge two targets that happen to bear the same name.
+    /// each start, and a host that took it for what was there before would go on without what it
+    /// had written. Nor must a host merge two targets that happen to bear the same name.
     ///
     /// # Errors
     /// The file is not there.
