@@ -13,6 +13,9 @@ use std::time::Duration;
 
 /// Connections that may wait for `accept`.
 const BACKLOG: i32 = 1024;
+/// How often, and how far apart, an address is tried that is in use.
+const BIND_TRIES: u32 = 50;
+const BIND_PAUSE: Duration = Duration::from_millis(2);
 
 /// The error number, never zero.
 pub(crate) fn system_error(error: &io::Error) -> SystemError {
@@ -138,7 +141,7 @@ pub(crate) fn listening(
             if let Some(interface) = &options.interface {
                 socket.bind_device(Some(interface.as_bytes()))?;
             }
-            socket.bind(&SockAddr::from(*addr))?;
+            bind_in_a_moment(&socket, &SockAddr::from(*addr))?;
             socket.listen(BACKLOG)?;
             let bound = socket.local_addr()?.as_socket().unwrap_or(*addr);
             Ok((socket.into(), Endpoint::Tcp(bound), None))
@@ -148,6 +151,21 @@ pub(crate) fn listening(
             Ok((socket, at.clone(), Some(file)))
         }
     }
+}
+
+/// Binds to an address that whoever had it may just be letting go of: the kernel still has the
+/// listening socket of a process that was killed for some milliseconds, as the ring is taken apart
+/// behind its back.
+fn bind_in_a_moment(socket: &Socket, addr: &SockAddr) -> io::Result<()> {
+    for _ in 0..BIND_TRIES {
+        match socket.bind(addr) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(BIND_PAUSE);
+            }
+            done => return done,
+        }
+    }
+    socket.bind(addr)
 }
 
 fn listening_unix(path: &Path, options: &SocketOptions) -> io::Result<(OwnedFd, SocketFile)> {
