@@ -1,4 +1,5 @@
-//! Fixed tables with free lists, and lists threaded through them. Nothing is allocated after `new`.
+//! Fixed tables with free lists, and lists threaded through them. Nothing is allocated but in `new`
+//! and `make_room`.
 
 use alloc::vec::Vec;
 
@@ -50,6 +51,20 @@ impl<T> Table<T> {
     pub(crate) fn new(capacity: u32) -> Table<T> {
         assert!(capacity < NONE, "a table has fewer than 2^32 - 1 entries");
         Table { slots: Vec::with_capacity(capacity as usize), free: NONE, len: 0, capacity }
+    }
+
+    /// Makes room for more entries at once; it does not become less again.
+    pub(crate) fn make_room(&mut self, capacity: u32) {
+        assert!(capacity < NONE, "a table has fewer than 2^32 - 1 entries");
+        if capacity > self.capacity {
+            self.slots.reserve_exact(capacity as usize - self.slots.len());
+            self.capacity = capacity;
+        }
+    }
+
+    /// Entries that find room.
+    pub(crate) fn room(&self) -> u32 {
+        self.capacity - self.len
     }
 
     pub(crate) fn len(&self) -> u32 {

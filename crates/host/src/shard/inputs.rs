@@ -1,10 +1,10 @@
 //! Inputs: connections, mail, timers.
 
-use super::Shard;
 use super::command::{Command, Origin, Place};
 use super::head::{ControllerEntry, HeadState};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
+use super::{Shard, all_commands};
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
 use crate::table::{Key, List};
 use crate::topology::{Association, ControllerId, HeadId, Topology};
@@ -360,6 +360,11 @@ impl Shard {
             if is_probe && (is_quiesced(&self.heads, head) || !queue.can_spare()) {
                 return None;
             }
+            // Other workers may know of more heads than we do yet.
+            let our_own = self.own_limit.saturating_sub(self.own_commands);
+            if self.commands.room() <= our_own {
+                return None;
+            }
             let key = self.commands.insert_with(|| command)?;
             self.commands[key].place = Place::Waiting { slot: slot as u16 };
             let list = if is_quiesced(&self.heads, head) {
@@ -425,12 +430,19 @@ impl Shard {
         self.stats.forget(&self.heads);
     }
 
-    /// Tells the tables how many heads share them now.
+    /// Tells the tables how many heads share them now; with many they grow.
     fn deal_places(&mut self) {
         let heads = self.heads.iter().flatten();
         let count = heads.clone().count();
         self.request_shares.deal(count, heads.clone().map(|head| head.requests));
         self.command_shares.deal(count, heads.map(|head| head.commands));
+        let requests = self.request_shares.places();
+        self.requests.make_room(requests);
+        self.dones.reserve((requests as usize).saturating_sub(self.dones.len()));
+        self.own_limit = self.command_shares.places();
+        let commands = all_commands(self.own_limit, self.workers - 1);
+        self.commands.make_room(commands);
+        self.delayed.reserve((commands as usize).saturating_sub(self.delayed.len()));
     }
 
     fn controller_slot(&mut self, id: ControllerId) -> &mut Option<ControllerEntry> {

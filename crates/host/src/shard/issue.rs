@@ -99,7 +99,7 @@ impl Shard {
             let Some(of) = self.heads[request.head.0 as usize].as_mut() else {
                 unreachable!("a head stays while it has requests");
             };
-            if !self.command_shares.has_room(of.commands) || self.own_commands == self.own_limit {
+            if !self.command_shares.has_room(of.commands, 1) {
                 return Outcome::NoRoom;
             }
             match next_work(request, of, bufs) {
@@ -135,8 +135,8 @@ impl Shard {
         };
         if head.view.limits.volatile_write_cache {
             let paths = head.paths.len();
-            let free = (self.own_limit - self.own_commands) as usize;
-            if !self.command_shares.has_room(head.commands) || free < paths.max(1) {
+            let most = u32::try_from(paths.max(1)).unwrap_or(u32::MAX);
+            if !self.command_shares.has_room(head.commands, most) {
                 return Outcome::NoRoom;
             }
             let mut made = false;

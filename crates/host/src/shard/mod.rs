@@ -96,15 +96,18 @@ pub(crate) struct Shard {
     some_withdrawn: bool,
 }
 
+/// Places for commands: every other shard may carry all of its own through our queue pairs.
+fn all_commands(own_limit: u32, data_workers: u16) -> u32 {
+    own_limit.saturating_add(probe::PROBES_MAX).saturating_mul(u32::from(data_workers.max(1)))
+}
+
 impl Shard {
     /// The shard of worker `me`.
     pub(crate) fn new(config: &HostConfig, me: WorkerId) -> Shard {
         let request_shares = Shares::new(config.max_requests);
         let command_shares = Shares::new(config.max_requests.max(COMMANDS_MIN));
         let (requests, own_limit) = (request_shares.places(), command_shares.places());
-        // Every other shard may carry all its commands through our queue pairs.
-        let each = own_limit.saturating_add(probe::PROBES_MAX);
-        let commands = each.saturating_mul(u32::from(config.data_workers.max(1)));
+        let commands = all_commands(own_limit, config.data_workers);
         Shard {
             me: Me { id: me, node: config.node_of(me).min(u32::from(u16::MAX)) as u16 },
             workers: config.data_workers + 1,

@@ -26,7 +26,7 @@ impl Submit for Shard {
             listed: true,
             error: None,
         };
-        if !self.request_shares.has_room(head.requests) {
+        if !self.request_shares.has_room(head.requests, 1) {
             return Err(Refused::Full);
         }
         let key = self.requests.insert_with(entry).ok_or(Refused::Full)?;

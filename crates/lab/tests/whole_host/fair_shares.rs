@@ -1,10 +1,12 @@
 //! Devices of one worker share its tables: one that waits for a path leaves room for the others.
 
-use crate::rig::{MS, Rig, Setup, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::script::Op;
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_proto::nvme::AnaState;
+use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
 
 /// Two paths; the first `stuck` devices lose both, the last one keeps them.
 fn with_stuck_devices(stuck: u32, max_requests: u32) -> (Rig, String) {
@@ -76,6 +78,41 @@ fn devices_without_a_path_leave_commands_to_the_others() {
     assert!(rig.now().since(begin) < 500 * MS, "nothing waited for another device");
     assert!(depth_reached(&rig, 2) >= 100, "at full depth: {}", depth_reached(&rig, 2));
     free_the_stuck(rig, &names);
+}
+
+fn add(rig: &mut Rig, nsid: u32) {
+    let config = NamespaceConfig { ana_group: nsid, ..setup::namespace(nsid, 512) };
+    rig.target(TargetVerb::NamespaceAdd { subsystem: setup::subsystem(), config });
+    rig.run(SECOND);
+}
+
+fn of_group(rig: &mut Rig, group: u32, state: AnaState) {
+    (0..2).for_each(|port| rig.target(TargetVerb::Ana { port, group, state }));
+    rig.run(10 * MS);
+}
+
+/// More devices than places are set apart for from the start, and all that came before are stuck.
+#[test]
+fn a_device_that_comes_late_finds_places_beside_many_that_are_stuck() {
+    const STUCK: u32 = 24;
+    let (mut rig, _) = with_stuck_devices(1, 64);
+    let mut stuck = rig.submit_to(1, "nvme0n1", writes(200, 1));
+    for nsid in 3..=STUCK {
+        add(&mut rig, nsid);
+        of_group(&mut rig, nsid, AnaState::Inaccessible);
+        stuck.extend(rig.submit_to(1, &format!("nvme0n{nsid}"), writes(200, 1)));
+        rig.run(10 * MS);
+    }
+    add(&mut rig, STUCK + 1);
+    for other in [STUCK + 1, 2] {
+        let begin = rig.now();
+        let going = rig.submit_to(1, &format!("nvme0n{other}"), writes(200, 2).chain([Op::Flush]));
+        rig.succeed(&going);
+        assert!(rig.now().since(begin) < 500 * MS, "nothing waited for another device");
+    }
+    assert_eq!(rig.answered(&stuck), 0, "what waits for a path goes on waiting");
+    (3..=STUCK).for_each(|nsid| of_group(&mut rig, nsid, AnaState::Optimized));
+    free_the_stuck(rig, &stuck[..200]);
 }
 
 #[test]
