@@ -290,6 +290,21 @@ fn a_device_that_goes_ends_its_clients_and_one_that_grows_does_not() {
     assert_eq!(client::negotiation(&received).0[0].kind, option_reply::ERR_UNKNOWN);
 }
 
+/// Whoever is cut off at the end is counted as unanswered: the host goes on with what was asked.
+#[test]
+fn what_cannot_be_finished_while_draining_is_not_withdrawn() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let busy = open(&mut harness, true);
+    harness.send(busy, &client::write(0, 1, 0, &[9; 512]));
+    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain });
+    harness.pass(CLOSE_TIMEOUT);
+    assert!(!harness.is_connected(busy));
+    assert_eq!((harness.host.pending(), harness.host.withdrawn.len()), (1, 0));
+    harness.complete_all();
+    harness.check_empty();
+}
+
 #[test]
 fn draining_finishes_clients_and_reports_when_none_is_left() {
     let mut harness = server();

@@ -508,15 +508,18 @@ impl Connection {
         out.push_back(Output::Close { conn: self.conn, how });
     }
 
-    /// The driver has closed it: nobody outside names its buffers any more. Its client may come
-    /// back and ask again for what it was not answered, so what waits of that must not follow.
-    pub(super) fn closed(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+    /// The driver has closed it: nobody outside names its buffers any more. A client that may
+    /// return asks again for what it was not answered, so what waits of that must not follow.
+    pub(super) fn closed(&mut self, may_return: bool, seat: &mut Seat<'_>, out: &mut Outputs) {
         self.life = Life::Dead;
         self.handshake = None;
         self.stash = Vec::new();
         if let Some(transfer) = &mut self.transfer {
             let unanswered = transfer.unanswered();
-            transfer.closed(seat);
+            transfer.closed(&mut seat.memory);
+            if may_return {
+                transfer.withdraw(seat.host);
+            }
             let export = self.export.clone();
             out.push_back(Output::Event(NbdEvent::Left { export, unanswered }));
         }

@@ -319,7 +319,9 @@ impl Nbd {
     fn closed(&mut self, conn: ConnId, place: &mut Place<'_>) {
         // The driver may use the identifier again, even while the host still has requests.
         let Some(key) = self.keys.remove(&conn) else { return };
-        self.with(key, place, |connection, seat, out| connection.closed(seat, out));
+        // At the end nobody can come back, and what is unanswered then is to be counted.
+        let may_return = !self.draining;
+        self.with(key, place, |connection, seat, out| connection.closed(may_return, seat, out));
     }
 
     fn verb(&mut self, id: VerbId, verb: NbdVerb) {

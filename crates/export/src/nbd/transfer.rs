@@ -521,9 +521,8 @@ impl Transfer {
     }
 
     /// The connection is gone, nothing outside names its buffers: all come back except those that
-    /// the host has, which come back as they complete. What the host has not sent is withdrawn.
-    pub(super) fn closed(&mut self, seat: &mut Seat<'_>) {
-        let memory = &mut seat.memory;
+    /// the host has, which come back as they complete.
+    pub(super) fn closed(&mut self, memory: &mut Memory<'_>) {
         self.mute(memory);
         self.queue.clear();
         self.sent.clear();
@@ -532,9 +531,13 @@ impl Transfer {
                 self.release(index, memory);
             }
         }
+    }
+
+    /// What the host has not sent is not to be sent any more.
+    pub(super) fn withdraw(&self, host: &mut dyn Submit) {
         if self.at_host > 0 {
             let client = u64::from(self.key);
-            seat.host.withdraw(self.device.head, &|tag| tag >> 16 == client);
+            host.withdraw(self.device.head, &|tag| tag >> 16 == client);
         }
     }
 }
