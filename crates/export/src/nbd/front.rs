@@ -104,7 +104,6 @@ impl Nbd {
 
     fn start(&mut self, host: &dyn Submit, bufs: &dyn Buffers) {
         self.shares = Shares::new(bufs.capacity());
-        self.shares.deal(self.exports.len());
         if host.worker() != WorkerId(0) {
             return;
         }
@@ -240,7 +239,6 @@ impl Nbd {
         match mail {
             NbdMail::Offer { epoch, exports } => {
                 self.exports = exports;
-                self.shares.deal(self.exports.len());
                 self.follow(place);
                 self.retry(place);
                 let mail = NbdMail::Offered { epoch };

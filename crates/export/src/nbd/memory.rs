@@ -4,6 +4,7 @@
 //! others must go on. So each device has some memory that nobody else takes, and of the rest it
 //! never has more than it leaves to the others: alone it has about 3/8 of the pool.
 
+use super::MAX_EXPORTS;
 use super::transfer::Wait;
 use anabranch_host::topology::HeadId;
 use anabranch_proto::machine::{BufRef, Buffers};
@@ -11,20 +12,18 @@ use anabranch_proto::machine::{BufRef, Buffers};
 /// This part of the pool is set apart for the devices, each its own piece of it.
 const APART: u64 = 4;
 
-/// For so many devices from the start: one that is opened later finds its piece, whatever the
-/// others hold. More devices have smaller pieces.
-const DEVICES: u64 = 16;
+/// For so many devices, as many as there may be: one that is opened later finds its piece, whatever
+/// the others hold.
+const DEVICES: u64 = MAX_EXPORTS as u64;
 
 /// What each device holds of the pool, in bytes as the pool counts them.
 #[derive(Default)]
 pub(super) struct Shares {
-    /// Set apart.
-    apart: u64,
-    /// Of that, each device's own.
+    /// Set apart for each device.
     own: u64,
     /// For all.
     common: u64,
-    /// Of it, what is taken; after a new deal perhaps more than there is.
+    /// Of it, what is taken.
     taken: u64,
     /// By head.
     held: Vec<u64>,
@@ -36,13 +35,7 @@ impl Shares {
     /// Of a pool of so many bytes.
     pub(super) fn new(capacity: u64) -> Shares {
         let apart = capacity / APART;
-        Shares { apart, own: apart / DEVICES, common: capacity - apart, ..Shares::default() }
-    }
-
-    /// So many devices are offered by now.
-    pub(super) fn deal(&mut self, devices: usize) {
-        self.own = self.apart / DEVICES.max(devices as u64);
-        self.taken = self.held.iter().map(|held| held.saturating_sub(self.own)).sum();
+        Shares { own: apart / DEVICES, common: capacity - apart, ..Shares::default() }
     }
 
     /// A client has opened a device.
@@ -139,9 +132,9 @@ mod tests {
 
     #[test]
     fn greedy_devices_leave_their_own_to_those_that_come_later() {
-        let mut shares = shares(16);
-        let got: Vec<u64> = (0..16).map(|head| fill(&mut shares, head, MIB)).collect();
-        assert!(got.iter().all(|&got| got >= 4 * MIB), "{got:?}");
+        let mut shares = shares(256);
+        let got: Vec<u64> = (0..256).map(|head| fill(&mut shares, head, 4096)).collect();
+        assert!(got.iter().all(|&got| got >= MIB / 4), "{got:?}");
         assert!(got[1] >= got[0] / 2, "the second has half of what the first has");
         assert!(got.iter().sum::<u64>() <= 256 * MIB);
     }
@@ -149,17 +142,15 @@ mod tests {
     #[test]
     fn a_device_that_has_nothing_may_take_a_piece_that_is_longer_than_its_own() {
         let mut shares = shares(256);
-        shares.deal(256);
         (0..255).for_each(|head| assert!(fill(&mut shares, head, MIB) > 0));
         assert!(shares.has_room(HeadId(255), MIB));
     }
 
     #[test]
-    fn whatever_is_dealt_in_between_all_comes_back() {
+    fn all_comes_back() {
         let mut shares = shares(3);
-        for devices in [3, 40, 256, 2] {
+        for _ in 0..4 {
             (0..3).for_each(|head| _ = fill(&mut shares, head, MIB));
-            shares.deal(devices);
             (0..3).for_each(|head| shares.give(HeadId(head), MIB));
         }
         for head in 0..3 {

@@ -37,9 +37,9 @@
 //! it ends, so large requests can not lock each other up.
 //!
 //! The clients of one device have at most 3/8 of the worker's pool beside what is set apart for
-//! each device (1/64 of the pool, less with more than 16 exports), and never more than they leave
-//! to the clients of others: a device without a path, whose requests may wait for ever, does not
-//! keep theirs waiting.
+//! each device (1/1024 of the pool, for as many as may be exported), and never more than they
+//! leave to the clients of others: a device without a path, whose requests may wait for ever, does
+//! not keep theirs waiting.
 //!
 //! # What a client may rely on
 //!
