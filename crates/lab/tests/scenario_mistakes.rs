@@ -195,6 +195,39 @@ fn loads() {
     );
 }
 
+/// A number that is none is told its range: that of the key in its section.
+#[test]
+fn numbers() {
+    for (lines, wanted) in [
+        ("[run]\nruns = \"x\"", "8: runs: x is no whole number from 1 to 1000 (in run)"),
+        ("[host]\ncount = 1.5", "8: count: 1.5 is no whole number from 1 to 1000 (in host)"),
+        (
+            "[target]\nservers = \"x\"",
+            "8: servers: x is no whole number from 0 to 65536 (in target)",
+        ),
+        ("[target]\nblock = \"x\"", "8: block: x is no whole number in range (in target)"),
+        (
+            "[[variant]]\nname = \"a\"\npolicy = \"numa\"\nio_queues = \"x\"",
+            "10: io_queues: x is no whole number from 0 to 128 (in variant)",
+        ),
+    ] {
+        added(lines, &format!("x.toml:{wanted}"));
+    }
+    changed(
+        "\"100mbit\"",
+        "\"100mbit\", node = \"x\"",
+        "x.toml:4: node: x is no whole number from 0 to 63 (in path)",
+    );
+    // A path that is called like a key of another section.
+    let named = GOOD.replace("\"slow\"", "\"runs\"");
+    let variant =
+        "[[variant]]\nname = \"a\"\npolicy = \"service-time\"\nweights = { runs = \"x\" }\n";
+    assert_eq!(
+        sentence(&format!("{named}{variant}")),
+        "x.toml:10: runs: x is no whole number from 0 to 100 (in weights)"
+    );
+}
+
 #[test]
 fn variants() {
     added("[[variant]]\nname = \"a\"", "x.toml:7: policy: is missing");

@@ -100,7 +100,7 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
         "published",
         "variant",
     ];
-    let root = Table::new(&source, 0, root.get_ref(), &known)?;
+    let root = Table::new(&source, ("", 0), root.get_ref(), &known)?;
     let run = parts::run(&root)?;
     let hosts = parts::hosts(&root)?;
     let target = parts::target(&root)?;

@@ -36,6 +36,8 @@ impl<'a> Source<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     pub(super) source: &'a Source<'a>,
+    /// What the file calls it: `host`, `path`; empty at the top.
+    section: &'static str,
     /// Its header's line.
     pub(super) line: usize,
     entries: &'a DeTable<'a>,
@@ -47,11 +49,11 @@ impl<'a> Table<'a> {
     /// A table of which only `known` keys may be there.
     pub(super) fn new(
         source: &'a Source<'a>,
-        line: usize,
+        (section, line): (&'static str, usize),
         entries: &'a DeTable<'a>,
         known: &[&str],
     ) -> Result<Table<'a>, Mistake> {
-        let table = Table { source, line, entries };
+        let table = Table { source, section, line, entries };
         for key in table.keys() {
             if !known.contains(&key) {
                 let near = did_you_mean(key, known);
@@ -160,11 +162,12 @@ impl<'a> Table<'a> {
         self.with(key, |word| {
             word.parse().map_err(|_| {
                 let word = shorten(word);
-                match range(key) {
+                let section = self.section;
+                match range(section, key) {
                     Some((least, most)) => {
-                        format!("{word} is no whole number from {least} to {most}")
+                        format!("{word} is no whole number from {least} to {most} (in {section})")
                     }
-                    None => format!("{word} is no whole number in range"),
+                    None => format!("{word} is no whole number in range (in {section})"),
                 }
             })
         })
@@ -205,12 +208,13 @@ impl<'a> Table<'a> {
     }
 
     /// A table under a key: `[key]` or `key = { … }`.
-    pub(super) fn table(&self, key: &str, known: &[&str]) -> Read<Table<'a>> {
+    pub(super) fn table(&self, key: &'static str, known: &[&str]) -> Read<Table<'a>> {
         match self.entry(key) {
             None => Ok(None),
             Some(value) => match value.get_ref() {
                 DeValue::Table(entries) => {
-                    Table::new(self.source, self.line_of(key), entries, known).map(Some)
+                    let place = (key, self.line_of(key));
+                    Table::new(self.source, place, entries, known).map(Some)
                 }
                 _ => Err(self.fail(key, format!("must be a table of {}", known.join(", ")))),
             },
@@ -218,11 +222,12 @@ impl<'a> Table<'a> {
     }
 
     /// A table of which the caller checks the keys.
-    pub(super) fn any_table(&self, key: &str) -> Read<Table<'a>> {
+    pub(super) fn any_table(&self, key: &'static str) -> Read<Table<'a>> {
         match self.entry(key).map(Spanned::get_ref) {
             None => Ok(None),
             Some(DeValue::Table(entries)) => {
-                Ok(Some(Table { source: self.source, line: self.line_of(key), entries }))
+                let line = self.line_of(key);
+                Ok(Some(Table { source: self.source, section: key, line, entries }))
             }
             Some(_) => Err(self.fail(key, "must be a table: { fast = 4, slow = 1 }")),
         }
@@ -231,7 +236,7 @@ impl<'a> Table<'a> {
     /// The tables `[[key]]`, at most `most`.
     pub(super) fn tables(
         &self,
-        key: &str,
+        key: &'static str,
         known: &[&str],
         most: usize,
     ) -> Result<Vec<Table<'a>>, Mistake> {
@@ -244,7 +249,8 @@ impl<'a> Table<'a> {
         }
         let table = |value: &'a Spanned<DeValue<'a>>| match value.get_ref() {
             DeValue::Table(entries) => {
-                Table::new(self.source, self.source.line(value.span().start), entries, known)
+                let place = (key, self.source.line(value.span().start));
+                Table::new(self.source, place, entries, known)
             }
             _ => Err(self.fail(key, format!("is written [[{key}]], once for each"))),
         };
@@ -252,22 +258,24 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What a key may hold, for the sentence about a value that is no number at all or far too large;
-/// others are told by the check of what they belong to.
-fn range(key: &str) -> Option<(u64, u64)> {
+/// What a key of a section may hold, for the sentence about a value that is no number at all or far
+/// too large; others are told by the check of what they belong to.
+fn range(section: &str, key: &str) -> Option<(u64, u64)> {
     let up_to = |most: u32| Some((1, u64::from(most)));
-    match key {
-        "runs" => up_to(limits::MAX_RUNS),
-        "count" => up_to(limits::MAX_HOSTS),
-        "workers" => up_to(limits::MAX_WORKERS),
-        "io_queues" => Some((0, u64::from(limits::MAX_WORKERS))),
-        "queue_depth" => up_to(limits::MAX_QUEUE_DEPTH),
-        "servers" => Some((0, u64::from(limits::MAX_SERVERS))),
-        "node" => Some((0, u64::from(limits::MAX_NODES) - 1)),
-        "weight" => Some((0, u64::from(MAX_RELATIVE_THROUGHPUT))),
-        "percent" => Some((1, 100)),
-        "poisson_iops" => Some((1, limits::MAX_POISSON_IOPS)),
-        "iops" | "commands" => Some((0, u64::MAX)),
+    match (section, key) {
+        ("run", "runs") => up_to(limits::MAX_RUNS),
+        ("host", "count") => up_to(limits::MAX_HOSTS),
+        ("host", "workers") => up_to(limits::MAX_WORKERS),
+        ("host" | "variant", "io_queues") => Some((0, u64::from(limits::MAX_WORKERS))),
+        ("host", "queue_depth") => up_to(limits::MAX_QUEUE_DEPTH),
+        ("target", "servers") => Some((0, u64::from(limits::MAX_SERVERS))),
+        ("path", "node") => Some((0, u64::from(limits::MAX_NODES) - 1)),
+        // Keys of `weights` are what the file calls its paths.
+        ("path", "weight") | ("weights", _) => Some((0, u64::from(MAX_RELATIVE_THROUGHPUT))),
+        ("brownout", "percent") => Some((1, 100)),
+        ("job", "poisson_iops") => Some((1, limits::MAX_POISSON_IOPS)),
+        ("variant", "hst_threshold_multiplier") => Some((0, u64::from(u32::MAX))),
+        ("published", "iops") => Some((0, u64::MAX)),
         _ => None,
     }
 }
