@@ -7,6 +7,7 @@
 //! | `Setup` | connecting | the answer of each step | `admin_timeout` per step, CAP.TO for ready |
 //! | `Queues` | connecting | every shard's answer | `admin_timeout` + [`SHARD_GRACE`] |
 //! | `Live` | live | loss, reset, removal | (keep-alive watches it) |
+//! | `Quieting` | resetting | nothing in flight | [`QUIET_LIMIT`] |
 //! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
 //! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
 //! | `ShuttingDown` | deleting | CSTS.SHST complete | `shutdown_timeout` |
@@ -21,6 +22,7 @@ use super::controller::{Controller, Kind, Waiter};
 use super::env::{Env, Notice};
 use super::link::{Link, Purpose};
 use super::setup::Step;
+use super::shutdown::POLL;
 use crate::event::HostEvent;
 use crate::mail::ToShard;
 use crate::topology::{Association, ControllerState};
@@ -37,6 +39,13 @@ pub(super) const SHARD_GRACE: Duration = Duration::from_secs(5);
 /// How long shards and the driver may take to let go of a controller's connections. All of that
 /// is local, so this time passes only when a worker hangs; associations keep its late answers out.
 pub(super) const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a reset on request waits for what is in flight: a write whose connection is cut has an
+/// unknown outcome, and there is no need for that while the controller answers.
+const QUIET_LIMIT: Duration = Duration::from_secs(1);
+
+/// Why a controller that somebody wants reset goes down.
+const ON_REQUEST: &str = "reset on request";
 
 /// What follows when everything is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +64,7 @@ pub(super) enum Phase {
     Setup { step: Step, until: Time },
     Queues { until: Time },
     Live,
+    Quieting { until: Time, poll_at: Time },
     Draining { until: Time, poll_at: Time },
     StoppingQueues { until: Time },
     ShuttingDown { until: Time, poll_at: Option<Time> },
@@ -136,7 +146,9 @@ impl Controller {
                 self.last_error = Some(why);
                 self.stop(env, Then::Remove);
             }
-            Phase::Live => self.lose(env, why, self.request.options.reconnect_delay),
+            Phase::Live | Phase::Quieting { .. } => {
+                self.lose(env, why, self.request.options.reconnect_delay);
+            }
             Phase::Opening { .. } | Phase::Setup { .. } | Phase::Queues { .. } => {
                 self.attempt_failed(env, why, do_not_retry);
             }
@@ -178,17 +190,24 @@ impl Controller {
         self.stop(env, if retry { Then::Retry(delay) } else { Then::Remove });
     }
 
-    /// A reset that somebody asked for: down and up again at once. Only for a live controller.
+    /// A reset that somebody asked for: nothing new goes there, what is in flight ends if it can,
+    /// then down and up again at once. Only for a live controller.
     pub(super) fn reset(&mut self, env: &mut Env) {
         if self.phase == Phase::Live {
-            self.lose(env, String::from("reset on request"), Duration::ZERO);
+            self.set_state(env, ControllerState::Resetting, Some(ON_REQUEST));
+            self.phase = Phase::Quieting { until: env.now.after(QUIET_LIMIT), poll_at: env.now };
         }
+    }
+
+    /// Nothing is in flight any more, or it takes too long.
+    pub(super) fn quiet(&mut self, env: &mut Env) {
+        self.lose(env, String::from(ON_REQUEST), Duration::ZERO);
     }
 
     /// Removal in an orderly way.
     pub(super) fn delete(&mut self, env: &mut Env) {
         match self.phase {
-            Phase::Live => {
+            Phase::Live | Phase::Quieting { .. } => {
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
                 self.answer_connect(env);
                 let until = env.now.after(env.config.shutdown_timeout);
@@ -339,7 +358,9 @@ impl Controller {
     pub(super) fn due(&self) -> Option<Time> {
         let phase = match self.phase {
             Phase::Live | Phase::Gone => None,
-            Phase::Draining { until, poll_at } => Some(until.min(poll_at)),
+            Phase::Quieting { until, poll_at } | Phase::Draining { until, poll_at } => {
+                Some(until.min(poll_at))
+            }
             Phase::ShuttingDown { until, poll_at } => Some(poll_at.map_or(until, |t| t.min(until))),
             Phase::Waiting { until }
             | Phase::Opening { until }
@@ -361,7 +382,13 @@ impl Controller {
 
     /// Keep-alive goes on until the queues are stopped.
     fn keeps_alive(&self) -> bool {
-        matches!(self.phase, Phase::Live | Phase::Draining { .. } | Phase::StoppingQueues { .. })
+        matches!(
+            self.phase,
+            Phase::Live
+                | Phase::Quieting { .. }
+                | Phase::Draining { .. }
+                | Phase::StoppingQueues { .. }
+        )
     }
 
     fn fast_io_fail_at(&self) -> Option<Time> {
@@ -402,6 +429,11 @@ impl Controller {
             Phase::Setup { step, until } if until <= now => self.setup_timeout(env, bufs, step),
             Phase::Queues { until } if until <= now => {
                 self.fail(env, String::from("the I/O queues did not open in time"), false);
+            }
+            Phase::Quieting { until, .. } if until <= now => self.quiet(env),
+            Phase::Quieting { until, poll_at } if poll_at <= now => {
+                self.phase = Phase::Quieting { until, poll_at: now.after(POLL) };
+                env.notice(self, Notice::Draining);
             }
             Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {
                 self.deleting_timeout(env, bufs);

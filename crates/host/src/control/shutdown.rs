@@ -13,7 +13,7 @@ use anabranch_proto::nvme::sqe::Sqe;
 use core::time::Duration;
 
 /// Pause between two looks at what is in flight, and at CSTS.SHST.
-const POLL: Duration = Duration::from_millis(5);
+pub(super) const POLL: Duration = Duration::from_millis(5);
 
 impl Controller {
     pub(super) fn deleting_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
@@ -39,8 +39,10 @@ impl Controller {
 
     /// What the shards have in flight on it.
     pub(super) fn in_flight(&mut self, env: &mut Env, bufs: &mut dyn Buffers, commands: u64) {
-        if commands == 0 && matches!(self.phase, Phase::Draining { .. }) {
-            self.stop_for_shutdown(env, bufs);
+        match self.phase {
+            Phase::Draining { .. } if commands == 0 => self.stop_for_shutdown(env, bufs),
+            Phase::Quieting { .. } if commands == 0 => self.quiet(env),
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@ use crate::setup;
 use crate::wire::Pdu;
 use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::WorkerId;
+use anabranch_target::TargetVerb;
 
 /// Requests on both workers; some of them are under way when this returns.
 fn load(rig: &mut Rig) -> Vec<u64> {
@@ -24,6 +25,40 @@ fn a_reset_of_every_controller_in_turn_loses_nothing() {
     }
     rig.succeed(&names);
     assert_eq!(rig.get("nvme0", "reset_count"), "2");
+    rig.finish();
+}
+
+/// The controller is well: nobody has to guess what became of a write.
+#[test]
+fn a_reset_on_request_leaves_no_write_uncertain() {
+    let mut setup = Setup::new(2, 2);
+    setup.target.ports[0].shape.delay = MS * 20;
+    let mut rig = setup.connect();
+    let names = load(&mut rig);
+    rig.run(MS);
+    assert!(rig.path(0).in_flight > 0);
+    rig.done(Verb::Reset { controller: "nvme0".into() });
+    rig.succeed(&names);
+    let path = rig.path(0);
+    assert_eq!((path.failovers, path.uncertain_writes_resent), (0, 0));
+    assert_eq!(rig.get("nvme0", "reset_count"), "1");
+    rig.finish();
+}
+
+/// One that does not answer is reset all the same, and soon.
+#[test]
+fn a_reset_on_request_does_not_wait_for_a_controller_that_is_silent() {
+    let mut rig = Setup::new(2, 2).connect();
+    rig.target(TargetVerb::Stall { port: 0 });
+    let names = load(&mut rig);
+    rig.run(MS * 10);
+    let start = rig.now();
+    rig.start(Verb::Reset { controller: "nvme0".into() });
+    rig.succeed(&names);
+    assert!(rig.now().since(start) < MS * 1100);
+    assert!(rig.path(0).uncertain_writes_resent > 0);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
     rig.finish();
 }
 
