@@ -168,7 +168,7 @@ impl Controller {
                 for text in skipped {
                     env.event(HostEvent::Note { controller: self.name(), text });
                 }
-                self.begin_shutdown(env, bufs);
+                self.shut_down(env, bufs);
             }
             Err(why) => self.fail(env, format!("discovery log: {why}"), false),
         }

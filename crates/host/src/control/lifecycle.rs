@@ -7,10 +7,11 @@
 //! | `Setup` | connecting | the answer of each step | `admin_timeout` per step, CAP.TO for ready |
 //! | `Queues` | connecting | every shard's answer | `admin_timeout` + [`SHARD_GRACE`] |
 //! | `Live` | live | loss, reset, removal | (keep-alive watches it) |
-//! | `Quieting` | resetting | nothing in flight | [`QUIET_LIMIT`] |
+//! | `Quieting` | resetting, on request | nothing in flight | [`QUIET_LIMIT`] |
 //! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
 //! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
 //! | `ShuttingDown` | deleting | CSTS.SHST complete | `shutdown_timeout` |
+//! | `ShuttingDown` | resetting, on request | the same | [`QUIET_LIMIT`] |
 //! | `Stopping` | resetting / deleting / as it was | shards, admin connection | [`STOP_LIMIT`] |
 //! | `Gone` | dead | - | - |
 //!
@@ -67,7 +68,7 @@ pub(super) enum Phase {
     Quieting { until: Time, poll_at: Time },
     Draining { until: Time, poll_at: Time },
     StoppingQueues { until: Time },
-    ShuttingDown { until: Time, poll_at: Option<Time> },
+    ShuttingDown { until: Time, poll_at: Option<Time>, then: Then },
     Stopping { then: Then, until: Time },
     Gone,
 }
@@ -142,9 +143,13 @@ impl Controller {
         let why = self.link.as_ref().and_then(Link::fault).unwrap_or(why);
         match self.phase {
             Phase::Stopping { .. } | Phase::Waiting { .. } | Phase::Gone => {}
-            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {
+            Phase::Draining { .. } | Phase::StoppingQueues { .. } => {
                 self.last_error = Some(why);
                 self.stop(env, Then::Remove);
+            }
+            Phase::ShuttingDown { then, .. } => {
+                self.last_error = Some(why);
+                self.stop(env, then);
             }
             Phase::Live | Phase::Quieting { .. } => {
                 self.lose(env, why, self.request.options.reconnect_delay);
@@ -157,6 +162,12 @@ impl Controller {
 
     /// From live to resetting.
     fn lose(&mut self, env: &mut Env, why: String, delay: Duration) {
+        let then = self.lost(env, why, delay);
+        self.stop(env, then);
+    }
+
+    /// Notes that it is live no more; what is to follow.
+    fn lost(&mut self, env: &mut Env, why: String, delay: Duration) -> Then {
         self.resets += 1;
         if !self.is_verified() {
             // A connection that never proved itself counts as a failed attempt.
@@ -167,7 +178,7 @@ impl Controller {
         env.notice(self, Notice::Lost);
         self.last_error = Some(why);
         self.answer_connect(env);
-        self.stop(env, if reachable { Then::Retry(delay) } else { Then::Remove });
+        if reachable { Then::Retry(delay) } else { Then::Remove }
     }
 
     fn attempt_failed(&mut self, env: &mut Env, why: String, do_not_retry: bool) {
@@ -199,9 +210,16 @@ impl Controller {
         }
     }
 
-    /// Nothing is in flight any more, or it takes too long.
+    /// Nothing is in flight any more.
     pub(super) fn quiet(&mut self, env: &mut Env) {
         self.lose(env, String::from(ON_REQUEST), Duration::ZERO);
+    }
+
+    /// That takes too long: what is in flight goes elsewhere, once the controller has said, if it
+    /// does, that it works on nothing any more.
+    fn not_quiet(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let then = self.lost(env, String::from(ON_REQUEST), Duration::ZERO);
+        self.begin_shutdown(env, bufs, QUIET_LIMIT, then);
     }
 
     /// Removal in an orderly way.
@@ -213,8 +231,11 @@ impl Controller {
                 let until = env.now.after(env.config.shutdown_timeout);
                 self.phase = Phase::Draining { until, poll_at: env.now };
             }
-            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {}
-            Phase::Gone => {}
+            Phase::ShuttingDown { until, poll_at, .. } => {
+                self.set_state(env, ControllerState::Deleting, Some("on request"));
+                self.phase = Phase::ShuttingDown { until, poll_at, then: Then::Remove };
+            }
+            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::Gone => {}
             Phase::Stopping { until, .. } => {
                 self.phase = Phase::Stopping { then: Then::Remove, until };
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
@@ -258,7 +279,7 @@ impl Controller {
         match self.phase {
             Phase::Stopping { .. } => self.check_stopped(env),
             Phase::StoppingQueues { .. } if self.queues.all_answered() => {
-                self.begin_shutdown(env, bufs);
+                self.shut_down(env, bufs);
             }
             _ => {}
         }
@@ -361,7 +382,9 @@ impl Controller {
             Phase::Quieting { until, poll_at } | Phase::Draining { until, poll_at } => {
                 Some(until.min(poll_at))
             }
-            Phase::ShuttingDown { until, poll_at } => Some(poll_at.map_or(until, |t| t.min(until))),
+            Phase::ShuttingDown { until, poll_at, .. } => {
+                Some(poll_at.map_or(until, |at| at.min(until)))
+            }
             Phase::Waiting { until }
             | Phase::Opening { until }
             | Phase::Setup { until, .. }
@@ -430,7 +453,7 @@ impl Controller {
             Phase::Queues { until } if until <= now => {
                 self.fail(env, String::from("the I/O queues did not open in time"), false);
             }
-            Phase::Quieting { until, .. } if until <= now => self.quiet(env),
+            Phase::Quieting { until, .. } if until <= now => self.not_quiet(env, bufs),
             Phase::Quieting { until, poll_at } if poll_at <= now => {
                 self.phase = Phase::Quieting { until, poll_at: now.after(POLL) };
                 env.notice(self, Notice::Draining);

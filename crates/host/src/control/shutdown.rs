@@ -1,5 +1,8 @@
 //! The orderly removal of a controller: nothing new, drain, stop the queues, CC.SHN, close.
 //!
+//! When draining takes too long, CC.SHN comes before the queues are stopped: after it the
+//! controller works on nothing any more, and what it has not answered can be sent elsewhere.
+//!
 //! A Fabrics Disconnect is for I/O queues only, and is not sent: closing the connections of
 //! drained queues does the same on every target.
 
@@ -19,18 +22,18 @@ impl Controller {
     pub(super) fn deleting_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let now = env.now;
         match self.phase {
-            Phase::Draining { until, .. } if until <= now => self.stop_for_shutdown(env, bufs),
+            Phase::Draining { until, .. } if until <= now => self.shut_down(env, bufs),
             Phase::Draining { until, poll_at } if poll_at <= now => {
                 self.phase = Phase::Draining { until, poll_at: now.after(POLL) };
                 env.notice(self, Notice::Draining);
             }
             Phase::StoppingQueues { until } if until <= now => {
                 self.queues.give_up();
-                self.begin_shutdown(env, bufs);
+                self.shut_down(env, bufs);
             }
-            Phase::ShuttingDown { until, .. } if until <= now => self.stop(env, Then::Remove),
-            Phase::ShuttingDown { until, poll_at: Some(at) } if at <= now => {
-                self.phase = Phase::ShuttingDown { until, poll_at: None };
+            Phase::ShuttingDown { until, then, .. } if until <= now => self.stop(env, then),
+            Phase::ShuttingDown { until, poll_at: Some(at), then } if at <= now => {
+                self.phase = Phase::ShuttingDown { until, poll_at: None, then };
                 self.send_shutdown(env, bufs, wire::get_csts());
             }
             _ => {}
@@ -52,14 +55,24 @@ impl Controller {
         self.queue_stopped(env, bufs);
     }
 
+    /// Before it is removed.
+    pub(super) fn shut_down(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        self.begin_shutdown(env, bufs, env.config.shutdown_timeout, Then::Remove);
+    }
+
     /// Tells the controller that it will be left.
-    pub(super) fn begin_shutdown(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+    pub(super) fn begin_shutdown(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        limit: Duration,
+        then: Then,
+    ) {
         if !self.link.as_ref().is_some_and(Link::is_ready) {
-            return self.stop(env, Then::Remove);
+            return self.stop(env, then);
         }
         self.keep_alive_at = None;
-        let until = env.now.after(env.config.shutdown_timeout);
-        self.phase = Phase::ShuttingDown { until, poll_at: None };
+        self.phase = Phase::ShuttingDown { until: env.now.after(limit), poll_at: None, then };
         self.send_shutdown(env, bufs, wire::shut_down(self.facts.configuration));
     }
 
@@ -69,19 +82,20 @@ impl Controller {
         bufs: &mut dyn Buffers,
         command: (Sqe, Payload<'_>),
     ) {
-        let Phase::ShuttingDown { until, .. } = self.phase else { return };
+        let Phase::ShuttingDown { until, then, .. } = self.phase else { return };
         let deadline = self.admin_deadline(env.now).min(until);
         let Some(link) = &mut self.link else { return };
         if link.send(env, bufs, Purpose::Shutdown, command, deadline).is_err() {
-            self.stop(env, Then::Remove);
+            self.stop(env, then);
         }
     }
 
     pub(super) fn shutdown_answered(&mut self, env: &mut Env, answer: &Answer) {
-        let Phase::ShuttingDown { until, poll_at: None } = self.phase else { return };
+        let Phase::ShuttingDown { until, poll_at: None, then } = self.phase else { return };
         if !answer.status.is_success() || wire::csts(answer.result).shutdown_complete() {
-            return self.stop(env, Then::Remove);
+            return self.stop(env, then);
         }
-        self.phase = Phase::ShuttingDown { until, poll_at: Some(env.now.after(POLL)) };
+        let poll_at = Some(env.now.after(POLL));
+        self.phase = Phase::ShuttingDown { until, poll_at, then };
     }
 }

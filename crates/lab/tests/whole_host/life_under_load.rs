@@ -4,7 +4,8 @@ use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_host::verb::{Reply, Selection, Verb};
-use anabranch_proto::machine::WorkerId;
+use anabranch_proto::machine::{Time, VerbId, WorkerId};
+use anabranch_proto::nvme::Sqe;
 use anabranch_target::TargetVerb;
 
 /// Requests on both workers; some of them are under way when this returns.
@@ -45,6 +46,48 @@ fn a_reset_on_request_leaves_no_write_uncertain() {
     rig.finish();
 }
 
+/// When the controller of a port was told to shut down.
+fn told_to_shut_down(rig: &Rig, port: u16) -> Option<Time> {
+    let shutdown = |sqe: Sqe| {
+        sqe.is_fabrics() && sqe.fctype() == 0 && sqe.cdw(11) == 0x14 && sqe.cdw(12) & 0xc000 != 0
+    };
+    let told = rig.seen(|pdu| pdu.worker == 0 && pdu.port == port && pdu.to_target);
+    told.iter().find(|pdu| pdu.sqe.is_some_and(shutdown)).map(|pdu| pdu.at)
+}
+
+/// The I/O of one worker is not answered, the controller is. What is sent elsewhere follows only
+/// when it has said that it works on nothing any more.
+fn uncertain_writes_follow_the_shutdown(let_go: impl Fn(&mut Rig) -> VerbId) {
+    let mut rig = Setup::new(2, 1).connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.silence_stream(stream);
+    let names = rig.submit(writes(20, 1));
+    rig.run(MS * 10);
+    assert_eq!(rig.answered(&names), 10);
+    let before = rig.sent(1);
+    let asked = let_go(&mut rig);
+    rig.succeed(&names);
+    rig.world.host_answer(asked, SECOND).expect("it is answered");
+    let told = told_to_shut_down(&rig, 0).expect("it was told");
+    let again = &rig.seen(|pdu: &Pdu| pdu.is_io() && pdu.port == 1)[before..];
+    assert_eq!(again.len(), 10);
+    assert!(again.iter().all(|pdu| pdu.at > told));
+    rig.finish();
+}
+
+#[test]
+fn what_a_reset_on_request_leaves_uncertain_follows_the_shutdown() {
+    uncertain_writes_follow_the_shutdown(|rig| {
+        rig.start(Verb::Reset { controller: "nvme0".into() })
+    });
+}
+
+#[test]
+fn what_a_removal_leaves_uncertain_follows_the_shutdown() {
+    let selection = || Selection::Controller("nvme0".into());
+    uncertain_writes_follow_the_shutdown(|rig| rig.start(Verb::Disconnect(selection())));
+}
+
 /// One that does not answer is reset all the same, and soon.
 #[test]
 fn a_reset_on_request_does_not_wait_for_a_controller_that_is_silent() {
@@ -55,7 +98,7 @@ fn a_reset_on_request_does_not_wait_for_a_controller_that_is_silent() {
     let start = rig.now();
     rig.start(Verb::Reset { controller: "nvme0".into() });
     rig.succeed(&names);
-    assert!(rig.now().since(start) < MS * 1100);
+    assert!(rig.now().since(start) < MS * 2100);
     assert!(rig.path(0).uncertain_writes_resent > 0);
     rig.target(TargetVerb::Restore { port: 0 });
     rig.wait_live(0);
