@@ -151,8 +151,9 @@ impl Control {
         let id = HeadId(self.next_head);
         self.next_head += 1;
         let subsystem = &mut self.subsystems[index];
-        let taken = subsystem.heads.iter().map(|head| head.instance).collect();
-        let instance = subsystem.numbers.give(namespace.ids, namespace.nsid, &taken);
+        let Subsystem { heads, numbers, .. } = subsystem;
+        let taken = |number| heads.iter().any(|head| head.instance == number);
+        let instance = numbers.give(namespace.ids, namespace.nsid, taken);
         subsystem.heads.push(Head {
             id,
             instance,

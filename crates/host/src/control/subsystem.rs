@@ -143,19 +143,19 @@ impl Numbers {
     const MAX: usize = 65_536;
 
     /// The number of a namespace that no head stands for; `taken` are those of heads.
-    pub(super) fn give(&mut self, ids: Ids, nsid: u32, taken: &BTreeSet<u32>) -> u32 {
+    pub(super) fn give(&mut self, ids: Ids, nsid: u32, taken: impl Fn(u32) -> bool) -> u32 {
         let owner = (ids, if ids.is_none() { nsid } else { 0 });
         let known = self.owners.iter().position(|&known| known == owner);
         // `MAX` fits.
         let number = |at: usize| at as u32 + 1;
-        if let Some(at) = known.filter(|&at| !taken.contains(&number(at))) {
+        if let Some(at) = known.filter(|&at| !taken(number(at))) {
             return number(at);
         }
         if self.owners.len() < Numbers::MAX {
             self.owners.push(owner);
             return number(self.owners.len() - 1);
         }
-        let free = (1..=u32::MAX).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
+        let free = (1..=u32::MAX).find(|&number| !taken(number)).unwrap_or(u32::MAX);
         if let Some(place) = self.owners.get_mut(free as usize - 1) {
             *place = owner;
         }
@@ -177,26 +177,26 @@ mod tests {
     #[test]
     fn a_number_is_one_namespaces_and_comes_back_with_it() {
         let mut numbers = Numbers::default();
-        let none = BTreeSet::new();
-        assert_eq!(numbers.give(ids(1), 1, &none), 1);
-        assert_eq!(numbers.give(ids(2), 1, &none), 2, "the same NSID is not the same namespace");
-        assert_eq!(numbers.give(ids(1), 9, &none), 1);
+        let none = |_| false;
+        assert_eq!(numbers.give(ids(1), 1, none), 1);
+        assert_eq!(numbers.give(ids(2), 1, none), 2, "the same NSID is not the same namespace");
+        assert_eq!(numbers.give(ids(1), 9, none), 1);
         // Without identifiers the NSID is all there is to know it by.
-        assert_eq!(numbers.give(Ids::default(), 4, &none), 3);
-        assert_eq!(numbers.give(Ids::default(), 5, &none), 4);
-        assert_eq!(numbers.give(Ids::default(), 4, &none), 3);
-        assert_eq!(numbers.give(ids(1), 1, &[1].into()), 5, "a head has it");
+        assert_eq!(numbers.give(Ids::default(), 4, none), 3);
+        assert_eq!(numbers.give(Ids::default(), 5, none), 4);
+        assert_eq!(numbers.give(Ids::default(), 4, none), 3);
+        assert_eq!(numbers.give(ids(1), 1, |number| number == 1), 5, "a head has it");
     }
 
     #[test]
     fn when_too_many_were_given_those_that_no_head_has_are_given_again() {
         let mut numbers = Numbers::default();
-        let taken: BTreeSet<u32> = (1..=100).collect();
+        let taken = |number| number <= 100;
         for number in 1..=Numbers::MAX as u32 {
             numbers.owners.push((ids(number), 0));
         }
-        assert_eq!(numbers.give(ids(u32::MAX), 1, &taken), 101);
-        assert_eq!(numbers.give(ids(u32::MAX), 1, &taken), 101);
+        assert_eq!(numbers.give(ids(u32::MAX), 1, taken), 101);
+        assert_eq!(numbers.give(ids(u32::MAX), 1, taken), 101);
         assert_eq!(numbers.owners.len(), Numbers::MAX);
     }
 }
