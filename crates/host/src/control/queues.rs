@@ -29,11 +29,13 @@ impl QueueSet {
         self.waiting = (1..=count).map(WorkerId).collect();
     }
 
-    /// The owners of queue pairs were told to stop them; gives back the owners.
+    /// The owners of queue pairs are to be told to stop them; gives back who has not been told yet.
+    /// Who has been is still waited for.
     pub(super) fn stop(&mut self) -> impl Iterator<Item = WorkerId> + use<> {
         let count = if self.asked { self.count } else { 0 };
-        self.asked = false;
-        self.waiting = (1..=count).map(WorkerId).collect();
+        if core::mem::take(&mut self.asked) {
+            self.waiting = (1..=count).map(WorkerId).collect();
+        }
         (1..=count).map(WorkerId)
     }
 
@@ -61,5 +63,22 @@ impl QueueSet {
     pub(super) fn owners(&self, workers: u16) -> Vec<WorkerId> {
         let count = self.count.max(1);
         (0..workers).map(|worker| WorkerId(worker % count + 1)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_told_to_stop_is_waited_for_however_often_that_is_said() {
+        let mut queues = QueueSet::default();
+        queues.ask(2);
+        assert_eq!(queues.stop().count(), 2);
+        queues.answered(WorkerId(1));
+        assert_eq!(queues.stop().count(), 0, "nobody is told twice");
+        assert!(!queues.all_answered(), "the second one still has its queue pair");
+        queues.answered(WorkerId(2));
+        assert!(queues.all_answered());
     }
 }
