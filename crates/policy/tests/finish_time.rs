@@ -150,6 +150,18 @@ fn sixty_four_paths() {
     }
 }
 
+/// One more than there are paths: it waits least behind the command that is nearly done.
+#[test]
+fn a_few_commands_on_paths_that_are_alike() {
+    for paths in [2, 4, 8] {
+        for workers in [1, 2] {
+            let lines = vec![Line::mib_s(330).delay(140 * US); paths];
+            let scene = Scene { clients: paths + 1, workers, ..Scene::new(&lines) };
+            holds("a few", &Scene { mix: |_, _| (READ, 128 << 10), ..scene });
+        }
+    }
+}
+
 #[test]
 fn one_io_an_hour() {
     let hours = if cfg!(miri) { 5 } else { 1000 };

@@ -13,6 +13,9 @@ const BAND_SHIFT: u32 = 6;
 const BAND_OF_EQUALS_SHIFT: u32 = 3;
 /// What comes on top of twice the longest base latency until a path counts as silent, ns.
 const SILENCE_NS: u64 = 200_000;
+/// With at most so many commands like it in flight, it matters how far the first of them is: what
+/// the path has been at since its last completion, against half a command on average.
+const FEW: u64 = 2;
 /// What is not known comes behind everything that is.
 const UNKNOWN: u64 = 1 << 62;
 /// A write goes to a path that nobody has heard of lately behind everything else that is known.
@@ -167,7 +170,19 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
     if work == 0 {
         return base;
     }
-    base.max(queued_ns(forecast, work + incoming.units))
+    base.max(until_done_ns(forecast, work, incoming))
+}
+
+/// When all that is in flight and the command itself will be done, ns from now.
+#[inline]
+fn until_done_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
+    let all_ns = queued_ns(forecast, work + incoming.units);
+    if work > FEW * incoming.units {
+        return all_ns;
+    }
+    let own_ns = queued_ns(forecast, incoming.units);
+    let progress_ns = forecast.busy_ns.age_ns(incoming.now_ns).min(own_ns);
+    (all_ns + own_ns / 2).saturating_sub(progress_ns)
 }
 
 /// How long so much work takes, ns.

@@ -47,7 +47,7 @@ pub(super) fn spill<P: AsCandidate>(
         let cost = cost(parameters, forecast, work, incoming);
         if cost < least
             && has_room(forecast, work, incoming)
-            && gains(&busy, best.cost, forecast, cost, incoming)
+            && gains(&busy, best.cost, forecast, work, cost, incoming)
         {
             (least, found) = (cost, Some(index));
         }
@@ -77,11 +77,20 @@ fn how_busy(forecast: &Forecast, incoming: Incoming) -> Option<Busy> {
 
 /// Whether a command adds half more there than on the best path: what it adds is one over its
 /// latency, less what it makes others wait.
-fn gains(busy: &Busy, best_ns: u64, other: &Forecast, other_ns: u64, incoming: Incoming) -> bool {
+fn gains(
+    busy: &Busy,
+    best_ns: u64,
+    other: &Forecast,
+    work: u64,
+    other_ns: u64,
+    incoming: Incoming,
+) -> bool {
     let Busy::Mostly(elasticity) = *busy else { return true };
-    let others = other.elasticity.of(incoming.units, other.base.get()).unwrap_or(0);
+    // Where nothing is in flight nobody waits.
+    let others =
+        if work == 0 { None } else { other.elasticity.of(incoming.units, other.base.get()) };
     let here = u128::from(INELASTIC - elasticity) * u128::from(other_ns);
-    let there = u128::from(INELASTIC - others) * u128::from(best_ns);
+    let there = u128::from(INELASTIC - others.unwrap_or(0)) * u128::from(best_ns);
     3 * here < 2 * there
 }
 
