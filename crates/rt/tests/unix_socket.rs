@@ -65,6 +65,24 @@ fn a_live_server_is_left_alone() {
     server.accept().expect("still served");
 }
 
+/// A killed process's socket takes connections until the kernel has taken its ring apart: who is
+/// started in its place must not fail for that.
+#[test]
+fn a_server_that_is_just_going_is_replaced() {
+    let dir = Dir::new("going");
+    let path = dir.path("s");
+    let former = UnixListener::bind(&path).expect("bound");
+    let mut rig = Rig::new(1);
+    // It goes with the first connection in its backlog, which nobody accepts.
+    let owner = std::thread::spawn(move || {
+        let mut ready = [rustix::event::PollFd::new(&former, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut ready, None).expect("polled");
+    });
+    rig.listen(0, Endpoint::Unix(path));
+    owner.join().expect("gone");
+    rig.stop();
+}
+
 /// Not listening yet, it refuses connections as a dead one's would: the lock tells them apart.
 #[test]
 fn a_server_that_is_about_to_listen_is_left_alone() {

@@ -2,6 +2,7 @@
 
 use crate::SocketLock;
 use anabranch_proto::machine::{Endpoint, SocketOptions, SystemError};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -204,15 +205,34 @@ fn remove_stale(path: &Path, addr: &SockAddr) -> io::Result<Found> {
         Ok(meta) if !meta.file_type().is_socket() => return Ok(Found::Live),
         Ok(_) => {}
     }
-    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    probe.set_nonblocking(true)?;
-    match probe.connect(addr) {
-        Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
-            std::fs::remove_file(path)?;
-            Ok(Found::Nothing)
+    for _ in 0..BIND_TRIES {
+        let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        probe.set_nonblocking(true)?;
+        match probe.connect(addr) {
+            Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
+                std::fs::remove_file(path)?;
+                return Ok(Found::Nothing);
+            }
+            // As in `bind_in_a_moment`: a killed process's socket takes connections for some
+            // milliseconds, and ends them when it goes.
+            Ok(()) if ends_in_a_moment(probe.as_fd())? => {}
+            // Accepted, or a full backlog, or not ours to ask: somebody is there.
+            _ => return Ok(Found::Live),
         }
-        // Accepted, or a full backlog, or not ours to ask: somebody is there.
-        _ => Ok(Found::Live),
+    }
+    Ok(Found::Live)
+}
+
+/// Whether the other side of a connection goes while we look.
+fn ends_in_a_moment(connection: BorrowedFd<'_>) -> io::Result<bool> {
+    let pause = BIND_PAUSE * BIND_TRIES;
+    let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
+    // Nothing is asked for: the end is told all the same.
+    let mut end = [PollFd::from_borrowed_fd(connection, PollFlags::empty())];
+    match rustix::event::poll(&mut end, Some(&pause)) {
+        Ok(ended) => Ok(ended > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
