@@ -130,7 +130,11 @@ impl Control {
             }
             ToControl::RequestFailed(failed) => self.request_failed(&failed),
             ToControl::NamespaceSuspect { controller, association, head } => {
-                self.doubt_path(controller, head);
+                // Whoever says so of an earlier association has yet to take the picture of the
+                // present one, in which everything was looked at again.
+                if self.current(controller, association).is_some() {
+                    self.doubt_path(controller, head);
+                }
                 self.about(controller, association, |controller, env| {
                     controller.suspect_namespaces(env, bufs);
                 });

@@ -235,6 +235,47 @@ fn a_namespace_suspect_leads_to_one_scan_per_second_at_most() {
     assert_eq!(scans(&rig), before + 2);
 }
 
+/// A controller may say so once while a namespace is being enabled again.
+#[test]
+fn a_path_whose_namespace_is_there_after_all_comes_back_by_itself() {
+    let mut rig = Rig::connected(1);
+    rig.advance_s(5);
+    let ready = |rig: &Rig| rig.path("nvme0n1", 0).unwrap().ready;
+    for _ in 0..3 {
+        suspect(&mut rig, 1);
+        assert!(ready(&rig), "it was looked at");
+        suspect(&mut rig, 1);
+        assert!(!ready(&rig), "the next look has to wait");
+        rig.advance_s(2);
+        assert!(ready(&rig));
+    }
+}
+
+/// What is known in the present association was read in it: there is nobody to take a doubt of an
+/// earlier one back.
+#[test]
+fn a_namespace_suspect_of_an_earlier_association_changes_nothing() {
+    let mut rig = Rig::connected(1);
+    rig.cut(1);
+    rig.advance_s(30);
+    assert_eq!(rig.controller(0).unwrap().association.0, 2);
+    let scans = |rig: &Rig| rig.fake(1).count(|command| command.is_identify(2));
+    let before = scans(&rig);
+    suspect(&mut rig, 1);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+    assert_eq!(scans(&rig), before);
+}
+
+fn suspect(rig: &mut Rig, association: u32) {
+    use anabranch_host::mail::ToControl;
+    use anabranch_host::topology::{Association, ControllerId};
+    let head = rig.head("nvme0n1").unwrap().id;
+    let (controller, association) = (ControllerId(0), Association(association));
+    let suspect = ToControl::NamespaceSuspect { controller, association, head };
+    rig.post(anabranch_proto::machine::WorkerId(1), suspect);
+    rig.run();
+}
+
 #[test]
 fn many_namespaces_are_all_found() {
     let mut rig = Rig::new(1);
