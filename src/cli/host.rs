@@ -355,7 +355,8 @@ fn export_text(answer: &Value) -> String {
         .map(|export| {
             let uris: Vec<String> =
                 export["uris"].as_array().into_iter().flatten().map(text).collect();
-            vec![text(&export["name"]), text(&export["device"]), uris.join(" ")]
+            let absent = if export["present"] == false { " (not there)" } else { "" };
+            vec![text(&export["name"]), text(&export["device"]) + absent, uris.join(" ")]
         })
         .collect();
     columns(&["Export", "Device", "URI"], &rows)

@@ -596,6 +596,8 @@ impl Host {
             "export_list" => {
                 params.none()?;
                 let (exports, listening) = self.exports()?;
+                let view = self.view()?;
+                let heads = || view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
                 let exports: Vec<Value> = exports
                     .iter()
                     .map(|(export, at)| {
@@ -605,6 +607,7 @@ impl Host {
                         json!({
                             "name": export.name,
                             "device": export.device,
+                            "present": heads().any(|head| head.name == export.device),
                             "description": export.description,
                             "kind": "nbd",
                             "uris": uris,

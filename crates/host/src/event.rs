@@ -95,6 +95,15 @@ pub enum HostEvent {
         /// Bytes.
         bytes: u64,
     },
+    /// A device is to appear for a namespace whose NSID another device had.
+    HeadReplaced {
+        /// `nvmeXnY`, the new one.
+        head: String,
+        /// `nvmeXnY`, which stays that of the namespace that is not there any more.
+        former: String,
+        /// Namespace identifier.
+        nsid: u32,
+    },
     /// A device has another size.
     HeadResized {
         /// `nvmeXnY`.
@@ -213,6 +222,11 @@ impl fmt::Display for HostEvent {
             HostEvent::HeadResized { head, from_bytes, to_bytes } => {
                 write!(f, "{head}: capacity change from {from_bytes} to {to_bytes} bytes")
             }
+            HostEvent::HeadReplaced { head, former, nsid } => write!(
+                f,
+                "{head}: nsid {nsid} is another namespace than {former} was (it has other \
+                 identifiers); what was set up for {former}, exports too, waits for that one"
+            ),
             HostEvent::HeadRemoved { head } => write!(f, "{head}: removed"),
             HostEvent::HeadOrphaned { head, seconds } => {
                 write!(f, "{head}: no path left, I/O waits for at most {seconds} s")

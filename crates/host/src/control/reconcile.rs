@@ -154,6 +154,9 @@ impl Control {
         let Subsystem { heads, numbers, .. } = subsystem;
         let taken = |number| heads.iter().any(|head| head.instance == number);
         let instance = numbers.give(namespace.ids, namespace.nsid, taken);
+        let orphan = heads.iter().find(|head| head.nsid == namespace.nsid && head.paths.is_empty());
+        let orphan = orphan.filter(|head| head.visible).map(|head| head.instance);
+        let former = numbers.former(namespace.nsid, instance).or(orphan);
         subsystem.heads.push(Head {
             id,
             instance,
@@ -177,6 +180,11 @@ impl Control {
             last_limits: None,
         });
         let at = subsystem.heads.len() - 1;
+        if let Some(former) = former {
+            let name = |number| format!("nvme{}n{number}", subsystem.instance);
+            let (head, former, nsid) = (name(instance), name(former), namespace.nsid);
+            self.env.event(HostEvent::HeadReplaced { head, former, nsid });
+        }
         self.join(index, at, controller, namespace)
     }
 
@@ -307,6 +315,7 @@ impl Control {
             if head.remove_at.is_none_or(|at| at <= now) {
                 removed.push(head.id);
                 if head.visible {
+                    subsystem.numbers.leave(head.nsid, head.instance);
                     self.env.event(HostEvent::HeadRemoved { head: name });
                 }
             }

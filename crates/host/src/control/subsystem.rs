@@ -10,7 +10,7 @@ use crate::WriteMarks;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits};
 use crate::verb::PolicySource;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -136,11 +136,25 @@ impl Subsystem {
 pub(super) struct Numbers {
     /// By number, from 1. A namespace without identifiers is its NSID.
     owners: Vec<(Ids, u32)>,
+    /// By NSID, the number of the device that had it and is gone.
+    left: BTreeMap<u32, u32>,
 }
 
 impl Numbers {
     /// Numbers that are remembered; beyond them the lowest that no head has is given again.
     const MAX: usize = 65_536;
+
+    /// A device that users knew is gone.
+    pub(super) fn leave(&mut self, nsid: u32, number: u32) {
+        if self.left.len() < Numbers::MAX {
+            self.left.insert(nsid, number);
+        }
+    }
+
+    /// A device gets this NSID: the number of another one that had it before.
+    pub(super) fn former(&mut self, nsid: u32, number: u32) -> Option<u32> {
+        self.left.remove(&nsid).filter(|&former| former != number)
+    }
 
     /// The number of a namespace that no head stands for; `taken` are those of heads.
     pub(super) fn give(&mut self, ids: Ids, nsid: u32, taken: impl Fn(u32) -> bool) -> u32 {

@@ -120,6 +120,15 @@ fn a_remapped_nsid_is_a_new_device_never_the_old_one() {
     rig.fake(1).spaces = [(1, Space::new(0x52, 2048))].into();
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.heads()[0].name, "nvme0n4", "what was there before has its name again");
+    // Whoever has set something up for a name is told.
+    assert_eq!(rig.event_count("another namespace than"), 17);
+    assert_eq!(rig.event_count("nvme0n2: nsid 1 is another namespace than nvme0n1 was"), 1);
+    assert_eq!(rig.event_count("nvme0n4: nsid 1 is another namespace than nvme0n17 was"), 1);
+    rig.fake(1).spaces.clear();
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.fake(1).spaces = [(1, Space::new(0x52, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.event_count("another namespace than"), 17, "it is the same");
 }
 
 #[test]
