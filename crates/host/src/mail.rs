@@ -219,6 +219,12 @@ pub enum PeerMail {
         /// Names the answer.
         token: u64,
     },
+    /// Commands that were to be carried are not to be sent any more. Those that have not been are
+    /// given back, in their `Done`; of the others nothing changes.
+    Recall {
+        /// Their names, in ascending order.
+        tokens: Arc<[u64]>,
+    },
     /// What became of it.
     Done {
         /// As asked.

@@ -72,7 +72,7 @@ impl Shard {
 
     /// A command's queue pair is gone.
     pub(super) fn lost(&mut self, key: Key, attempt: Attempt, now: Time, bufs: &mut dyn Buffers) {
-        let command = &mut self.commands[key];
+        let command = &self.commands[key];
         let work = match &command.origin {
             Origin::Peer { worker, token, association, .. } => {
                 let (worker, token, association) = (*worker, *token, *association);
@@ -82,6 +82,11 @@ impl Shard {
             Origin::Probe { .. } => return self.probe_lost(key, attempt),
             Origin::Own { work, .. } => *work,
         };
+        if self.was_withdrawn(&self.commands[key]) {
+            self.leave_path(key);
+            return self.end_command(key, Err(IoError::Withdrawn), now, bufs);
+        }
+        let command = &self.commands[key];
         if attempt == Attempt::Uncertain && work.changes_media() {
             self.stats.paths[command.stats as usize].uncertain_writes_resent += 1;
         }

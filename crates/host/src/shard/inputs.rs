@@ -259,6 +259,7 @@ impl Shard {
             }) => {
                 self.carry(from, (controller, association), (head, sqe, data), token, now);
             }
+            ShardMail::Peer(PeerMail::Recall { tokens }) => self.give_back(from, &tokens),
             ShardMail::Peer(PeerMail::Done { token, outcome }) => {
                 self.carried(Key::from_token(token), outcome, now, bufs);
             }

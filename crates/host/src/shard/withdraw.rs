@@ -8,11 +8,15 @@
 
 use super::Shard;
 use super::command::{Command, Origin, Place, Request};
+use crate::mail::{CommandOutcome, Mail, PeerMail};
 use crate::table::{Key, List, Table};
 use crate::topology::HeadId;
 use crate::user::IoError;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_proto::machine::{Buffers, Time};
+use anabranch_proto::host_queue::Attempt;
+use anabranch_proto::machine::{Buffers, Output, Time, WorkerId};
+use core::cmp::Reverse;
 
 impl Shard {
     /// Marks requests; [`Shard::end_withdrawn`] does the rest, where buffers are at hand.
@@ -48,6 +52,48 @@ impl Shard {
                 self.leave_path(key);
             }
             self.end_command(key, Err(IoError::Withdrawn), now, bufs);
+        }
+        // What does not wait any more needs no place among what is to be tried again.
+        self.delayed.retain(|Reverse((_, key))| self.commands.get(*key).is_some());
+        self.recall_carried();
+    }
+
+    /// What other workers are to carry may wait there for a tag.
+    fn recall_carried(&mut self) {
+        let carried = |key: &Key| {
+            let command = &self.commands[*key];
+            command.place == Place::Carried && self.was_withdrawn(command)
+        };
+        let tokens = self.commands.keys().filter(carried).map(Key::token);
+        let mut tokens: Vec<u64> = tokens.collect();
+        if tokens.is_empty() {
+            return;
+        }
+        tokens.sort_unstable();
+        let tokens: Arc<[u64]> = tokens.into();
+        for to in (1..self.workers).map(WorkerId).filter(|&to| to != self.me.id) {
+            let mail = Mail::Peer(PeerMail::Recall { tokens: Arc::clone(&tokens) });
+            self.outputs.push_back(Output::Mail { to, mail });
+        }
+    }
+
+    /// Another worker does not want those commands sent any more.
+    pub(super) fn give_back(&mut self, to: WorkerId, tokens: &[u64]) {
+        let theirs = |command: &Command| match command.origin {
+            Origin::Peer { worker, token, .. } => {
+                worker == to && tokens.binary_search(&token).is_ok()
+            }
+            Origin::Own { .. } | Origin::Probe { .. } => false,
+        };
+        let mut unsent = Vec::new();
+        for queue in self.queues.iter_mut().flatten() {
+            take(&mut queue.waiting, &mut self.commands, theirs, &mut unsent);
+            take(&mut queue.set_aside, &mut self.commands, theirs, &mut unsent);
+        }
+        for key in unsent {
+            let Origin::Peer { token, .. } = self.commands[key].origin else { continue };
+            let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
+            self.answer_peer(key, to, token, outcome);
         }
     }
 

@@ -94,3 +94,27 @@ fn what_has_not_been_sent_ends_at_once() {
     rig.io(writes(10, 3));
     rig.finish();
 }
+
+/// A queue pair may be another worker's: what waits there for a tag is given back.
+#[test]
+fn what_another_worker_has_not_sent_ends_at_once() {
+    let mut setup = Setup::new(1, 2);
+    setup.options.queue_size = 16;
+    setup.host.shared_queue = true;
+    let mut rig = setup.connect();
+    rig.target(TargetVerb::Stall { port: 0 });
+    let theirs = rig.submit(writes(5, 1));
+    rig.run(MS);
+    let names = rig.submit_to(2, "nvme0n1", writes(40, 2));
+    rig.run(MS);
+    let sent = rig.sent(0);
+    rig.submit_to(2, "nvme0n1", [Op::Withdraw]);
+    rig.run(MS);
+    assert_eq!(names.len() - rig.answered(&names), sent - theirs.len());
+    rig.target(TargetVerb::Restore { port: 0 });
+    assert_withdrawn(&mut rig, &names);
+    rig.succeed(&theirs);
+    assert_eq!(rig.sent(0), sent, "nothing more was sent");
+    rig.io(writes(10, 3));
+    rig.finish();
+}
