@@ -252,7 +252,7 @@ pub struct Export {
 pub enum ExportVerb {
     /// Offer a device
     Add {
-        /// The device, such as nvme0n1
+        /// The device, such as nvme0n1, or its wwid, which is the same after a restart
         device: String,
         /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT; there and at no other
         /// export's address, unless it is the same

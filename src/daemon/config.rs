@@ -80,7 +80,7 @@ pub struct SubsystemConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportConfig {
-    /// The head, such as `nvme0n1`; it may come later.
+    /// The head, such as `nvme0n1`, or its `wwid`; it may come later.
     pub device: String,
     /// Its name; the device's when not given.
     pub name: Option<String>,
@@ -213,8 +213,13 @@ impl Source {
     }
 }
 
-/// Whether a head is, or may come to be, called so.
+/// Whether a head is, or may come to be, called so: by its name, or as its `wwid` says.
 fn may_be_a_head(device: &str) -> bool {
+    let wide = ["uuid.", "eui.", "nvme."].into_iter().find_map(|kind| device.strip_prefix(kind));
+    if let Some(wide) = wide {
+        return wide.contains(|digit: char| digit.is_ascii_hexdigit())
+            && wide.chars().all(|digit| digit.is_ascii_hexdigit() || digit == '-');
+    }
     let number = |text: &str| text.parse::<u32>().is_ok_and(|number| number.to_string() == text);
     let numbers = device.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
     numbers.is_some_and(|(subsystem, head)| number(subsystem) && number(head))
@@ -280,8 +285,10 @@ impl ServeConfig {
         for export in &self.exports {
             if !may_be_a_head(&export.device) {
                 let device = export.device.escape_debug();
-                let message =
-                    format!("export of '{device}': a device is called nvmeXnY, such as nvme0n1");
+                let message = format!(
+                    "export of '{device}': a device is called nvmeXnY, such as nvme0n1, \
+                             or as its attribute wwid says, such as uuid.6b3c1c3e-…"
+                );
                 return Err(source.wrong(None, &message));
             }
             super::export::listen_endpoint(&export.nbd)

@@ -374,7 +374,7 @@ impl Host {
         }
     }
 
-    /// Waits for a head of this name, for a moment: paths find their namespaces after they connect.
+    /// Waits for a head of this name, or wwid, for a moment: paths find their namespaces after they connect.
     ///
     /// # Errors
     /// It does not come.
@@ -383,7 +383,7 @@ impl Host {
         loop {
             let view = self.view()?;
             let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-            if heads.any(|head| head.name == name) {
+            if heads.any(|head| head.name == name || head.wwid.eq_ignore_ascii_case(name)) {
                 return Ok(());
             }
             if Instant::now() >= until {

@@ -160,6 +160,8 @@ views! {
     HeadView shows HeadSnapshot {
         /// `nvmeXnY`.
         name: String,
+        /// World wide identifier: the same after a restart.
+        wwid: String,
         /// NSID of its first path.
         nsid: u32,
         /// UUID.

@@ -124,6 +124,31 @@ fn the_only_export_is_the_default_one() {
 }
 
 #[test]
+fn an_export_may_be_of_a_world_wide_identifier() {
+    let exports = vec![export("a", "uuid.OF-nvme0n2"), export("b", "uuid.of-nvme9n9")];
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
+    for (name, bytes) in [("nvme0n1", 1 << 20), ("nvme0n2", 2 << 20), ("nvme0n3", 1 << 20)] {
+        harness.host.add_disk(name, bytes, 512);
+    }
+    let mut open = |name: &str| {
+        let go = client::option(option::GO, &client::info(name, &[]));
+        haggle(&mut harness, &[go]).0
+    };
+    let replies = open("a");
+    assert_eq!(kinds(&replies).last(), Some(&option_reply::ACK));
+    let size = [&[0, 0][..], &(2_u64 << 20).to_be_bytes()].concat();
+    assert!(replies.iter().any(|reply| reply.payload.starts_with(&size)), "{replies:?}");
+    assert_ne!(kinds(&open("b")).last(), Some(&option_reply::ACK));
+    // Two that call themselves so: neither is meant.
+    harness.host.change_head(0, |head| head.wwid = "uuid.of-nvme0n2".into());
+    let mut open = |name: &str| {
+        let go = client::option(option::GO, &client::info(name, &[]));
+        haggle(&mut harness, &[go]).0
+    };
+    assert_ne!(kinds(&open("a")).last(), Some(&option_reply::ACK));
+}
+
+#[test]
 fn list_names_what_is_there() {
     let exports = vec![export("a", "nvme0n1"), export("b", "nvme9n9"), export("c", "nvme0n1")];
     let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);

@@ -99,6 +99,8 @@ pub struct HeadView {
     pub id: HeadId,
     /// `nvme0n1`.
     pub name: String,
+    /// Its world wide identifier, as the attribute `wwid` has it: the same after a restart.
+    pub wwid: String,
     /// Blocks on the device.
     pub blocks: u64,
     /// Bytes per block, a power of two from 512.
@@ -124,6 +126,15 @@ pub struct HeadView {
     pub max_retries: u8,
     /// One in so many choices of a path is noted in full; 0 = none.
     pub explain_sample: u32,
+}
+
+impl HeadView {
+    /// Whether it is the device that somebody calls so: by its name, or by its world wide
+    /// identifier.
+    #[must_use]
+    pub fn is_called(&self, device: &str) -> bool {
+        self.name == device || self.wwid.eq_ignore_ascii_case(device)
+    }
 }
 
 /// One path of a head.

@@ -399,6 +399,8 @@ pub struct ControllerSnapshot {
 pub struct HeadSnapshot {
     /// `nvmeXnY`.
     pub name: String,
+    /// World wide identifier, as the attribute of this name.
+    pub wwid: String,
     /// The NSID (of its first path).
     pub nsid: u32,
     /// Identifiers as text, when the controller gives them.

@@ -49,6 +49,7 @@ impl MemoryHost {
         self.heads.push(Arc::new(HeadView {
             id,
             name: name.into(),
+            wwid: format!("uuid.of-{name}"),
             blocks: bytes as u64 / u64::from(block_bytes),
             block_bytes,
             limits,

@@ -17,8 +17,8 @@ pub struct Export {
     pub name: String,
     /// A sentence for humans; may be empty.
     pub description: String,
-    /// The head's name, `nvme0n1`. It may come later and it may go: without it the export is
-    /// unknown to clients.
+    /// The head's name, `nvme0n1`, or its world wide identifier. It may come later and it may go:
+    /// without it the export is unknown to clients.
     pub device: String,
 }
 
@@ -343,7 +343,11 @@ impl<'a> Catalog<'a> {
     }
 
     fn device(&self, export: &Export) -> Option<Device> {
-        let head = self.heads.iter().find(|head| head.name == export.device && !head.gone)?;
-        Some(Device::of(head))
+        let mut called = self.heads.iter().filter(|head| head.is_called(&export.device));
+        // Of two with the same identifier none is the one that was meant.
+        match (called.find(|head| !head.gone), called.find(|head| !head.gone)) {
+            (Some(only), None) => Some(Device::of(only)),
+            _ => None,
+        }
     }
 }

@@ -157,6 +157,7 @@ impl Control {
         HeadView {
             id: head.id,
             name: subsystem.head_name(head),
+            wwid: subsystem.wwid(head),
             blocks: head.blocks,
             block_bytes: head.block_bytes,
             limits: head.last_limits.unwrap_or_else(|| self.limits(head)),

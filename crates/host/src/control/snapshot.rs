@@ -121,6 +121,7 @@ impl Control {
         let text = |none: bool, text: String| (!none).then_some(text);
         let mut snapshot = HeadSnapshot {
             name: subsystem.head_name(head),
+            wwid: subsystem.wwid(head),
             nsid: head.nsid,
             uuid: text(head.ids.uuid.is_zero(), head.ids.uuid.to_string()),
             nguid: text(head.ids.nguid.is_zero(), head.ids.nguid.to_string()),

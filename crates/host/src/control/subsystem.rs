@@ -123,6 +123,23 @@ impl Subsystem {
         format!("nvme{}n{}", self.instance, head.instance)
     }
 
+    /// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
+    pub(super) fn wwid(&self, head: &Head) -> String {
+        let ids = &head.ids;
+        if !ids.uuid.is_zero() {
+            format!("uuid.{}", ids.uuid)
+        } else if !ids.nguid.is_zero() {
+            format!("eui.{:x}", ids.nguid)
+        } else if !ids.eui64.is_zero() {
+            format!("eui.{:x}", ids.eui64)
+        } else {
+            let hex =
+                |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let (serial, model) = (hex(&self.identity.serial), hex(&self.identity.model));
+            format!("nvme.{:04x}-{serial}-{model}-{:08x}", self.identity.vendor, head.nsid)
+        }
+    }
+
     /// The name of the path through the controller with this number.
     pub(super) fn path_name(&self, head: &Head, controller: u32) -> String {
         format!("nvme{}c{controller}n{}", self.instance, head.instance)

@@ -56,6 +56,7 @@ fn head() -> HeadView {
     HeadView {
         id: HEAD,
         name: "nvme0n1".to_owned(),
+        wwid: "uuid.0".to_owned(),
         blocks: 1 << 20,
         block_bytes: 4096,
         limits,

@@ -105,7 +105,8 @@ impl Runner {
             return Ok(());
         }
         if self.on.is_none() {
-            let Some(head) = host.heads().iter().find(|head| head.name == self.job.device) else {
+            let Some(head) = host.heads().iter().find(|head| head.is_called(&self.job.device))
+            else {
                 return Ok(());
             };
             let head = Arc::clone(head);

@@ -57,6 +57,7 @@ impl Device {
         HeadView {
             id: HeadId(3),
             name: "nvme0n1".to_owned(),
+            wwid: "uuid.0".to_owned(),
             blocks: self.blocks,
             block_bytes: self.block_bytes,
             limits: Limits {

@@ -4,7 +4,6 @@
 use super::ObjectKind::{Head, Path};
 use super::{Attribute, Dir, ObjectKind, View, ro};
 use crate::block_stat::BlockStat;
-use alloc::format;
 use alloc::string::{String, ToString};
 
 /// Of devices.
@@ -164,19 +163,6 @@ const fn logical_block_size(of: ObjectKind) -> Attribute {
         .at(Dir::Queue)
 }
 
-/// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
 fn wwid(view: &View<'_>) -> Option<String> {
-    let (head, subsystem) = (view.head?, view.subsystem?);
-    let ids = &head.ids;
-    Some(if !ids.uuid.is_zero() {
-        format!("uuid.{}", ids.uuid)
-    } else if !ids.nguid.is_zero() {
-        format!("eui.{:x}", ids.nguid)
-    } else if !ids.eui64.is_zero() {
-        format!("eui.{:x}", ids.eui64)
-    } else {
-        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let (serial, model) = (hex(&subsystem.identity.serial), hex(&subsystem.identity.model));
-        format!("nvme.{:04x}-{serial}-{model}-{:08x}", subsystem.identity.vendor, head.nsid)
-    })
+    Some(view.subsystem?.wwid(view.head?))
 }

@@ -71,6 +71,7 @@ fn topology() -> Arc<Topology> {
     let head = HeadView {
         id: HeadId(0),
         name: "nvme0n1".to_string(),
+        wwid: "uuid.0".to_string(),
         blocks: 1 << 20,
         block_bytes: 512,
         limits: Limits {
