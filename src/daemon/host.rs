@@ -374,7 +374,8 @@ impl Host {
         }
     }
 
-    /// Waits for a head of this name, or wwid, for a moment: paths find their namespaces after they connect.
+    /// Waits for a head of this name, or wwid, for a moment: paths find their namespaces after they
+    /// connect.
     ///
     /// # Errors
     /// It does not come.
