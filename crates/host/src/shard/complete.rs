@@ -301,6 +301,7 @@ impl Shard {
         state.paths[index].namespace_suspect = true;
         state.paths[index].usable = false;
         state.selector.forget_path(index);
+        self.some_suspected = true;
         self.tell_control(ToControl::NamespaceSuspect { controller, association, head });
     }
 

@@ -1,13 +1,13 @@
 //! Inputs: connections, mail, timers.
 
 use super::command::{Command, Origin, Place};
-use super::head::{ControllerEntry, HeadState};
+use super::head::{ControllerEntry, HeadState, entry};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
 use super::{Shard, all_commands};
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
 use crate::table::{Key, List};
-use crate::topology::{Association, ControllerId, HeadId, Topology};
+use crate::topology::{Association, ControllerId, ControllerState, HeadId, Topology};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -354,7 +354,7 @@ impl Shard {
         let origin = Origin::Peer { worker: from, token, association, sqe, data };
         let command = Command { controller, ..Command::new(origin, head, now) };
         let queue_is_gone = slot.is_none();
-        let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads));
+        let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads, &self.controllers));
         let is_probe = matches!(data, HostData::Sink(_));
         let taken = slot.and_then(|slot| {
             let queue = self.queues[slot].as_mut()?;
@@ -477,9 +477,9 @@ impl Shard {
         }
     }
 
-    /// Commands without a tag leave a path that their head no longer has: behind the same NSID may
-    /// be another namespace by now.
-    fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
+    /// Commands without a tag leave a path that their head no longer has, or that is to be looked at
+    /// first: behind the same NSID may be another namespace by now.
+    pub(super) fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
         for slot in 0..self.queues.len() {
             let Some(queue) = self.queues[slot].as_mut() else { continue };
             // What was set aside came first; whatever belongs there is set aside again.
@@ -488,7 +488,11 @@ impl Shard {
             let mut lost = List::default();
             for mut list in lists {
                 while let Some(key) = list.pop_front(&mut self.commands) {
-                    let to = match has_lost_its_path(&self.commands[key], &self.heads) {
+                    let to = match has_lost_its_path(
+                        &self.commands[key],
+                        &self.heads,
+                        &self.controllers,
+                    ) {
                         true => &mut lost,
                         false => &mut queue.waiting,
                     };
@@ -609,16 +613,27 @@ impl Shard {
     }
 }
 
-/// Whether the path that was chosen for a command is no longer one of its head. A head that this
-/// worker does not know may be newer than its picture.
-fn has_lost_its_path(command: &Command, heads: &[Option<Box<HeadState>>]) -> bool {
-    heads.get(command.head.0 as usize).and_then(Option::as_ref).is_some_and(|head| {
-        let has_path = match command.origin {
-            Origin::Own { .. } | Origin::Probe { .. } => head.path_of(command).is_some(),
-            Origin::Peer { .. } => head.through(command.controller).is_some(),
-        };
-        head.gone || !has_path
-    })
+/// Whether the path that was chosen for a command is no longer one of its head, or is to be looked
+/// at first while its controller lives. A head that this worker does not know may be newer than its
+/// picture.
+fn has_lost_its_path(
+    command: &Command,
+    heads: &[Option<Box<HeadState>>],
+    controllers: &[Option<ControllerEntry>],
+) -> bool {
+    let Some(head) = heads.get(command.head.0 as usize).and_then(Option::as_deref) else {
+        return false;
+    };
+    let path = match command.origin {
+        Origin::Own { .. } | Origin::Probe { .. } => head.path_of(command),
+        Origin::Peer { .. } => head.through(command.controller),
+    };
+    let Some(path) = path.filter(|_| !head.gone) else { return true };
+    let lives = || {
+        let controller = entry(controllers, path.view.controller);
+        controller.is_some_and(|it| it.view.state == ControllerState::Live)
+    };
+    path.namespace_suspect || !path.view.ready && lives()
 }
 
 /// How bytes came in.

@@ -94,6 +94,9 @@ pub(crate) struct Shard {
     some_stopped: bool,
     /// Some request was withdrawn, and what waits of it has not ended yet.
     some_withdrawn: bool,
+    /// Some path was taken out because its namespace is not there, and what waits for a tag on it
+    /// has not left it yet.
+    some_suspected: bool,
 }
 
 /// Places for commands: every other shard may carry all of its own through our queue pairs.
@@ -136,6 +139,7 @@ impl Shard {
             heads_changed: false,
             some_stopped: false,
             some_withdrawn: false,
+            some_suspected: false,
         }
     }
 
@@ -180,6 +184,10 @@ impl Shard {
         }
         if self.some_withdrawn {
             self.end_withdrawn(now, bufs);
+        }
+        if core::mem::take(&mut self.some_suspected) {
+            self.recall_waiting(now, bufs);
+            self.sort_waiting();
         }
         self.issue_requests(now, bufs);
         for slot in 0..self.queues.len() {

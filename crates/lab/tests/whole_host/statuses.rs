@@ -252,3 +252,33 @@ fn an_invalid_namespace_is_tried_on_a_path_that_is_looked_at_meanwhile() {
     rig.succeed(&names);
     rig.finish();
 }
+
+/// What waits for a tag when a namespace is not there has not been sent yet: nor is it before the
+/// namespace was looked at, for it may be another one by then.
+#[test]
+fn what_waits_for_a_tag_is_not_sent_to_a_namespace_that_is_not_there() {
+    let mut setup = Setup::new(1, 1);
+    setup.options.queue_size = 16;
+    let mut rig = setup.connect();
+    rig.run(2 * SECOND);
+    let left = Rc::new(Cell::new(1));
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::WRITE) && left.get() > 0 {
+            left.set(left.get() - 1);
+            pdu.answer(Status::INVALID_NAMESPACE.with_dnr());
+        }
+    });
+    let identified = |rig: &Rig| rig.seen(|pdu| pdu.is_admin(admin::IDENTIFY));
+    let before = identified(&rig).len();
+    let names = rig.submit(writes(40, 1));
+    let outcomes = rig.answers(&names);
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.result.is_err()).count(), 1);
+    let looks = identified(&rig);
+    assert!(looks.len() > before, "it was looked at");
+    let looked_at = looks.last().expect("just now").at;
+    let sent = rig.seen(|pdu| pdu.is_io());
+    assert_eq!(sent.len(), 40, "nothing was sent twice");
+    let early = sent.iter().filter(|pdu| pdu.at < looked_at).count();
+    assert!(early < 16, "{early} were sent before it was looked at, more than there are tags");
+    rig.finish();
+}
