@@ -477,8 +477,8 @@ impl Shard {
         }
     }
 
-    /// Commands without a tag leave a path that their head no longer has, or that is to be looked at
-    /// first: behind the same NSID may be another namespace by now.
+    /// Commands without a tag leave a path that their head no longer has, or that is to be looked
+    /// at first: behind the same NSID may be another namespace by now.
     pub(super) fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
         for slot in 0..self.queues.len() {
             let Some(queue) = self.queues[slot].as_mut() else { continue };
@@ -488,11 +488,8 @@ impl Shard {
             let mut lost = List::default();
             for mut list in lists {
                 while let Some(key) = list.pop_front(&mut self.commands) {
-                    let to = match has_lost_its_path(
-                        &self.commands[key],
-                        &self.heads,
-                        &self.controllers,
-                    ) {
+                    let command = &self.commands[key];
+                    let to = match has_lost_its_path(command, &self.heads, &self.controllers) {
                         true => &mut lost,
                         false => &mut queue.waiting,
                     };
