@@ -384,7 +384,7 @@ impl Host {
         loop {
             let view = self.view()?;
             let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-            if heads.any(|head| head.name == name || head.wwid.eq_ignore_ascii_case(name)) {
+            if heads.any(|head| head.is_called(name)) {
                 return Ok(());
             }
             if Instant::now() >= until {
@@ -608,7 +608,7 @@ impl Host {
                         json!({
                             "name": export.name,
                             "device": export.device,
-                            "present": heads().any(|head| head.name == export.device),
+                            "present": heads().any(|head| head.is_called(&export.device)),
                             "description": export.description,
                             "kind": "nbd",
                             "uris": uris,

@@ -1,6 +1,6 @@
 //! What a running host shows, as it travels over the control socket. Printers work from this.
 
-use anabranch_host::topology::ControllerState;
+use anabranch_host::topology::{ControllerState, is_called};
 use anabranch_host::verb as host;
 use anabranch_policy::Histogram;
 use anabranch_proto::machine::Time;
@@ -293,6 +293,14 @@ impl From<&Histogram> for LatencyView {
 impl From<host::ShownAttribute> for AttributeView {
     fn from(from: host::ShownAttribute) -> Self {
         AttributeView { name: from.name.to_owned(), writable: from.is_writable(), value: from.text }
+    }
+}
+
+impl HeadView {
+    /// Whether it is the device that somebody calls so: by its name, or by its `wwid`.
+    #[must_use]
+    pub fn is_called(&self, device: &str) -> bool {
+        is_called(&self.name, &self.wwid, device)
     }
 }
 

@@ -40,6 +40,14 @@ qemu_in_and_out() {
   qemu-img convert -f raw -O raw "$uri" "$work/copy"
   cmp "$work/image" "$work/copy"
 }
+by_what_it_says_of_itself() {
+  local wwid
+  wwid=$(host get "$(head_of 1)" wwid)
+  host export add "$wwid" --name same --nbd "$work/wide.sock"
+  [ "$(nbdinfo --size "nbd+unix:///same?socket=$work/wide.sock")" = 1073741824 ]
+  host export list -o json | jq -e '.exports | length == 2 and all(.present)' >/dev/null
+  host export rm same
+}
 both_paths_carried_it() { [ "$(paths_of 1 | awk '$4 > 0' | wc -l)" = 2 ]; }
 
 must "two paths and an export of 1 GiB" setup
@@ -48,5 +56,6 @@ step "nbdcopy in and out" copy_in_and_out
 step "qemu-img convert and compare" qemu_in_and_out
 rm -f "$work/image" "$work/copy"
 step "both paths carried it" both_paths_carried_it
+step "an export by the device's wwid" by_what_it_says_of_itself
 step "requests of 32 MiB, and odd ones" python3 "$E2E/nbd_requests.py" "$work/nbd.sock"
 step "the export is still whole" nbdinfo "$uri"

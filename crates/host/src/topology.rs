@@ -133,8 +133,14 @@ impl HeadView {
     /// identifier.
     #[must_use]
     pub fn is_called(&self, device: &str) -> bool {
-        self.name == device || self.wwid.eq_ignore_ascii_case(device)
+        is_called(&self.name, &self.wwid, device)
     }
+}
+
+/// The same of a device with this name and this identifier.
+#[must_use]
+pub fn is_called(name: &str, wwid: &str, device: &str) -> bool {
+    name == device || wwid.eq_ignore_ascii_case(device)
 }
 
 /// One path of a head.
