@@ -121,7 +121,8 @@ pub use charge::{Charge, finish, start};
 pub use error::UnknownPolicy;
 pub use ewma::{EwmaShift, InvalidShift};
 pub use finish_time::{
-    FinishTimeParameters, FinishTimeReport, Lane, finish_time_report, probe_failed, start_probe,
+    FinishTimeParameters, FinishTimeReport, Lane, finish_time_report, overdue_at_ns, probe_failed,
+    start_probe,
 };
 pub use hist::Histogram;
 pub use historical::{BaseWeight, HistoricalParameters, InvalidBaseWeight};

@@ -4,7 +4,7 @@ mod support;
 
 use anabranch_policy::{
     Charge, FinishTimeReport, OpClass, Parameters, Policy, Sampled, Selector, finish,
-    finish_time_report, rejoined, reset_statistics, sample, start, start_probe,
+    finish_time_report, overdue_at_ns, rejoined, reset_statistics, sample, start, start_probe,
 };
 use support::{Path, Random, paths};
 
@@ -147,4 +147,28 @@ fn a_path_that_rejoins_is_measured_anew_and_keeps_its_books() {
     assert_eq!(forgotten.in_flight_bytes, 8192);
     finish(before, path.load());
     assert!(path.is_idle());
+}
+
+/// 50 ms, or eight times what was predicted, after the path's last word.
+#[test]
+fn what_is_in_flight_on_a_silent_path_is_overdue() {
+    const MS: u64 = 1_000_000;
+    for (base_ns, patience_ns) in [(MS / 10, 50 * MS), (20 * MS, 160 * MS)] {
+        let table = paths("o");
+        let path = &table[0];
+        let begin = |now_ns| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
+        let first = begin(0);
+        assert_eq!(overdue_at_ns(path.load()), None, "nothing is known of the path");
+        end(path, first, base_ns);
+        assert_eq!(overdue_at_ns(path.load()), None, "nothing is in flight");
+        let (other, last) = (begin(HOUR), begin(HOUR));
+        let due_ns = overdue_at_ns(path.load()).expect("two are in flight");
+        // Two at the pace of one are as much longer as they are more.
+        assert!((HOUR + patience_ns..=HOUR + 2 * patience_ns).contains(&due_ns), "{due_ns}");
+        let answer_ns = HOUR + base_ns;
+        end(path, other, answer_ns);
+        assert_eq!(overdue_at_ns(path.load()), Some(answer_ns + patience_ns), "it answers");
+        // What comes later than that is from another path than the one that was known.
+        assert_eq!(end(path, last, answer_ns + patience_ns + MS), Sampled::TooLong);
+    }
 }

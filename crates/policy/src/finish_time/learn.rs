@@ -1,15 +1,12 @@
 //! What completions teach.
 
 use super::forecast::{Base, Flight, Forecast};
+use super::rescue::{SILENCE_NS, patience_ns};
 use super::spill::QUARTER;
-use super::unit::{RATE_SHIFT, ms, since_ms, time_ns, units, word};
+use super::unit::{RATE_SHIFT, ms, since_ms, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
 
-/// A path that answers after so long, and after [`SILENCE_FACTOR`] times what was predicted, comes
-/// back from a silence; ns.
-const SILENCE_NS: u64 = 50_000_000;
-const SILENCE_FACTOR: u64 = 8;
 /// A command that finds the path unused for so long looks at it anew, ms.
 const LOOK_MS: u32 = 5;
 /// The windows of the least latency, ms.
@@ -34,15 +31,10 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if charge.is_probe() {
         forecast.answered_ms.set(ms(now_ns));
     }
-    let pace = forecast.pace.get();
-    if quiet_ns > SILENCE_NS && pace != 0 {
-        let expected = time_ns(left.saturating_add(u64::from(units)), pace);
-        let expected = expected.max(u64::from(forecast.longest.get()));
-        if quiet_ns > expected.saturating_mul(SILENCE_FACTOR) {
-            forecast.reset();
-            forecast.reset_ns.set(now_ns);
-            return Sampled::TooLong;
-        }
+    if quiet_ns > SILENCE_NS && comes_back(forecast, left, units, quiet_ns) {
+        forecast.reset();
+        forecast.reset_ns.set(now_ns);
+        return Sampled::TooLong;
     }
     if forecast.reset_ns.get() > now_ns {
         forecast.reset_ns.set(now_ns);
@@ -66,6 +58,13 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     );
     learn_pace(forecast, rate, queued(forecast, units, latency_ns, unqueued));
     Sampled::Taken
+}
+
+/// After so long a silence what was known says nothing any more.
+#[cold]
+fn comes_back(forecast: &Forecast, left: u64, units: u32, quiet_ns: u64) -> bool {
+    let work = left.saturating_add(units.into());
+    forecast.pace.get() != 0 && quiet_ns > patience_ns(forecast, work)
 }
 
 /// How many commands of so many units are as much as `found`, as a power of two, about; 0 also for

@@ -92,6 +92,7 @@ mod parameters;
 mod probe;
 mod recent;
 mod report;
+mod rescue;
 mod select;
 mod spill;
 mod unit;
@@ -104,6 +105,7 @@ pub use probe::{probe_failed, start_probe};
 pub(crate) use recent::Recent;
 pub(crate) use report::predict;
 pub use report::{FinishTimeReport, finish_time_report};
+pub use rescue::overdue_at_ns;
 pub(crate) use select::select;
 pub(crate) use unit::{in_flight_bytes, units};
 

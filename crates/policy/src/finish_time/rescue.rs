@@ -1,0 +1,30 @@
+//! When what is in flight on a path that has fallen silent is better sent elsewhere.
+
+use super::forecast::Forecast;
+use super::unit::time_ns;
+use crate::Load;
+
+/// A path is not given up before it has been silent for so long …
+pub(super) const SILENCE_NS: u64 = 50_000_000;
+/// … and for so many times what was predicted of all that is in flight.
+const SILENCE_FACTOR: u64 = 8;
+
+/// When what is in flight on this path is overdue, unless something ends there before: the caller's
+/// time, ns. Reads that are still there then may be sent again on another path. Nothing while the
+/// path is idle, or while nothing is known of it.
+#[cold]
+#[must_use]
+pub fn overdue_at_ns(load: Load<'_>) -> Option<u64> {
+    let forecast = load.shared.forecast();
+    let work = load.work();
+    if work == 0 || forecast.pace.get() == 0 {
+        return None;
+    }
+    Some(forecast.busy_ns.get().saturating_add(patience_ns(forecast, work)))
+}
+
+/// How long a path with so much in flight may be silent until it is given up, ns.
+pub(super) fn patience_ns(forecast: &Forecast, work: u64) -> u64 {
+    let expected_ns = time_ns(work, forecast.pace.get()).max(forecast.longest.get().into());
+    expected_ns.saturating_mul(SILENCE_FACTOR).max(SILENCE_NS)
+}
