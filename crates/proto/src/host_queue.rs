@@ -119,6 +119,8 @@ pub struct HostQueue {
     phase: Phase,
     stream: Stream,
     inbound: Option<Inbound>,
+    /// The next receive may be aimed at the buffer of the command whose data is under way.
+    aimed: bool,
     tags: Tags,
     outbox: Outbox,
     completions: VecDeque<Completion>,
@@ -149,6 +151,7 @@ impl HostQueue {
             phase: Phase::Idle,
             stream: Stream::new(Role::Host),
             inbound: None,
+            aimed: false,
             tags: Tags::new(config.depth),
             outbox: Outbox::new(config.depth),
             completions: VecDeque::with_capacity(usize::from(config.depth) + 1),
@@ -292,6 +295,28 @@ impl HostQueue {
     pub fn has_left(&self, cid: Cid) -> bool {
         let entry = self.tags.get(cid);
         entry.is_some_and(|it| it.in_capsule && it.stage != Stage::Queued && !it.in_batch)
+    }
+
+    /// Takes the buffer of a read back before the read has ended: whether it is the caller's again
+    /// from now on, never to be written here. The command goes on; what comes for it is checked as
+    /// before and kept nowhere, and it completes or is drained like any.
+    ///
+    /// Refused (nothing has changed) when that is no read with a buffer, when the driver may be
+    /// receiving into the buffer at this moment, and when the connection is at fault.
+    pub fn release_buffer(&mut self, cid: Cid) -> bool {
+        if self.phase != Phase::Ready {
+            return false;
+        }
+        let Some(entry) = self.tags.get_mut(cid) else { return false };
+        let HostData::In(buf) = entry.data else { return false };
+        if let Some(inbound) = self.inbound.as_mut().filter(|inbound| inbound.cid() == cid) {
+            if self.aimed {
+                return false;
+            }
+            inbound.keep_nothing();
+        }
+        entry.data = HostData::Sink(buf.len());
+        true
     }
 
     /// The next command that has ended.

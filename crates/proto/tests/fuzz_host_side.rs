@@ -58,7 +58,10 @@ fn any_bytes_against_the_host_queue() {
     let mut corpus = Vec::new();
     for digests in [false, true] {
         for (cut, whims) in [(0, 0), (1, 0), (24, 1), (73, 8), (129, 1), (200, 9), (255, 0)] {
-            corpus.push(answers(digests, cut, whims));
+            // With the read's buffer left to it, and taken back after so many pieces.
+            for patience in [0, 2, 5, 15] {
+                corpus.push(answers(digests, cut, whims | patience << 4));
+            }
         }
     }
     run("host queue", &corpus, fuzz::host_queue);

@@ -1,6 +1,6 @@
 //! Any bytes against the host's side of a connection.
 
-use crate::host_queue::{Attempt, HostData, HostQueue, HostQueueConfig};
+use crate::host_queue::{Attempt, Cid, HostData, HostQueue, HostQueueConfig};
 use crate::machine::{BufRef, Buffers};
 use crate::nvme::io;
 use crate::testing::{MemoryBuffers, VecGather};
@@ -10,6 +10,10 @@ use alloc::vec::Vec;
 const DEPTH: u16 = 8;
 const COMMAND_BYTES: u32 = 24 << 10;
 const FILL: u8 = 0x5a;
+/// What a read's buffer holds once it was taken back.
+const POISON: u8 = 0xa7;
+/// The one read with a buffer.
+const READ: usize = 0;
 
 /// A host with commands of each kind on their way, each with a buffer between two guards.
 struct Host {
@@ -18,11 +22,16 @@ struct Host {
     buffers: Vec<BufRef>,
     ended: Vec<u32>,
     whims: u8,
+    read: Option<Cid>,
+    /// Pieces that are still to come before the read's buffer is taken back; for ever with 0.
+    patience: u8,
+    taken_back: bool,
 }
 
 /// The first two bytes choose how the stream is cut and how the host behaves, the rest is what a
-/// controller sends. Whatever it is: each command ends once, no byte outside a read's buffer and
-/// none of a write's is touched, and a connection at fault sends one farewell at most.
+/// controller sends. Whatever it is: each command ends once, no byte outside a read's buffer, none
+/// of one that was taken back and none of a write's is touched, and a connection at fault sends one
+/// farewell at most.
 ///
 /// # Panics
 /// When any of that is not so.
@@ -36,7 +45,9 @@ pub fn host_queue(bytes: &[u8]) {
     };
     let mut rest = stream;
     while !rest.is_empty() {
-        rest = host.feed(rest, piece);
+        let aimed = host.aim();
+        host.take_back(aimed);
+        rest = host.feed(rest, piece, aimed);
         host.submit();
         host.send();
         host.collect();
@@ -56,7 +67,8 @@ impl Host {
         queue.connected();
         let mut bufs = MemoryBuffers::new();
         let buffers = vec![bufs.filled(&[FILL; 3 * COMMAND_BYTES as usize]); 1];
-        Host { queue, bufs, buffers, ended: Vec::new(), whims }
+        let (ended, patience) = (Vec::new(), whims >> 4);
+        Host { queue, bufs, buffers, ended, whims, read: None, patience, taken_back: false }
     }
 
     /// Commands as soon as the connection is ready: a read, a small and a large write, a flush, a
@@ -79,11 +91,33 @@ impl Host {
             self.ended.push(0);
             let taken = self.queue.submit(sqe, data, user);
             assert!(taken.is_ok(), "a fresh queue has tags");
+            self.read = self.read.or(taken.ok());
         }
     }
 
-    fn feed<'a>(&mut self, rest: &'a [u8], piece: usize) -> &'a [u8] {
-        let aimed = self.queue.receive_hint().filter(|_| self.whims & 1 != 0);
+    /// Where the driver aims the next receive.
+    fn aim(&mut self) -> Option<BufRef> {
+        if self.whims & 1 != 0 { self.queue.receive_hint() } else { None }
+    }
+
+    /// Tries to take the read's buffer back when its time has come, and from then on.
+    fn take_back(&mut self, aimed: Option<BufRef>) {
+        let Some(cid) = self.read.filter(|_| self.patience > 0) else { return };
+        if self.patience > 1 {
+            self.patience -= 1;
+            return;
+        }
+        let ended = self.ended[READ] > 0;
+        if self.queue.release_buffer(cid) {
+            assert!(!ended && !self.taken_back, "once, and before the command has ended");
+            assert_eq!(aimed, None, "the driver has a read's buffer at most");
+            let middle = self.buffers[READ + 1].slice(COMMAND_BYTES, COMMAND_BYTES);
+            self.bufs.bytes_mut(middle).fill(POISON);
+            self.taken_back = true;
+        }
+    }
+
+    fn feed<'a>(&mut self, rest: &'a [u8], piece: usize, aimed: Option<BufRef>) -> &'a [u8] {
         let Some(buf) = aimed else {
             let (now, later) = rest.split_at(rest.len().min(piece));
             self.queue.received(now, &mut self.bufs);
@@ -129,13 +163,15 @@ impl Host {
         assert!(self.ended.iter().all(|&times| times == 1), "each command ends once");
         assert_eq!(self.queue.in_flight(), 0);
         for (index, whole) in self.buffers.iter().enumerate() {
-            let read = index == 1;
+            let read = index == READ + 1;
             let bytes = self.bufs.bytes(*whole);
             let (before, rest) = bytes.split_at(COMMAND_BYTES as usize);
             let (middle, after) = rest.split_at(COMMAND_BYTES as usize);
             let untouched = |part: &[u8]| part.iter().all(|&byte| byte == FILL);
             assert!(untouched(before) && untouched(after), "the guards of buffer {index}");
             assert!(read || untouched(middle), "buffer {index} is not read into");
+            let poisoned = middle.iter().all(|&byte| byte == POISON);
+            assert!(!(read && self.taken_back) || poisoned, "it was taken back");
         }
     }
 }

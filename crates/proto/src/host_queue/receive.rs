@@ -25,12 +25,25 @@ pub(super) struct Inbound {
     success: bool,
 }
 
+impl Inbound {
+    /// Whose data it is.
+    pub(super) fn cid(&self) -> Cid {
+        self.cid
+    }
+
+    /// Nobody wants the rest.
+    pub(super) fn keep_nothing(&mut self) {
+        self.into = None;
+    }
+}
+
 /// A receive is aimed at the caller's buffer from so many bytes of a PDU's data that are to come.
 const RECEIVE_INTO_MIN: u32 = 16 * 1024;
 
 impl HostQueue {
     /// Bytes of the stream have come.
     pub fn received(&mut self, mut bytes: &[u8], bufs: &mut dyn Buffers) {
+        self.aimed = false;
         while self.fault.is_none() {
             let step = match self.stream.next(&mut bytes) {
                 Ok(Some(step)) => step,
@@ -65,12 +78,15 @@ impl HostQueue {
         }
     }
 
-    /// Where the next bytes of the stream belong, when a good part of a data PDU is to come.
+    /// Where the next bytes of the stream belong, when a good part of a data PDU is to come. The
+    /// driver has that buffer then, until the next bytes have been received.
     pub fn receive_hint(&mut self) -> Option<BufRef> {
         if self.stream.data_remaining() < RECEIVE_INTO_MIN {
             return None;
         }
-        self.inbound_rest()
+        let rest = self.inbound_rest();
+        self.aimed |= rest.is_some();
+        rest
     }
 
     /// The peer broke the protocol: it is told, unless it told us first, and that is the end.
