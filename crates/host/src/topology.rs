@@ -156,6 +156,8 @@ pub struct PathView {
     pub ana_pending: bool,
     /// Its own identify agrees with the head.
     pub ready: bool,
+    /// Write Zeroes may be told there to give the space back.
+    pub zeroes_may_deallocate: bool,
     /// NUMA distance from each data worker, in order.
     pub distance: Vec<u32>,
     /// For each data worker, in order: whether the path is assigned to it, for `io-affinity`.

@@ -283,6 +283,7 @@ impl Control {
             used_blocks: namespace.used_blocks,
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
+            zeroes_may_deallocate: namespace.zeroes_may_deallocate,
             doubted: None,
             load,
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
@@ -348,6 +349,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
                 Some(now) if now.ids == ids && now.block_bytes == block_bytes => {
                     path.ana_group = now.ana_group;
                     path.write_protected = now.write_protected;
+                    path.zeroes_may_deallocate = now.zeroes_may_deallocate;
                     path.used_blocks = now.used_blocks;
                     true
                 }

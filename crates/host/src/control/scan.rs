@@ -79,6 +79,8 @@ pub(super) struct Namespace {
     pub(super) shared: bool,
     pub(super) ana_group: u32,
     pub(super) write_protected: bool,
+    /// Write Zeroes may be told to give the space back.
+    pub(super) zeroes_may_deallocate: bool,
 }
 
 #[derive(Debug, Default)]

@@ -31,6 +31,8 @@ pub(super) struct Path {
     pub(super) used_blocks: u64,
     pub(super) ana_group: u32,
     pub(super) write_protected: bool,
+    /// Write Zeroes may be told to give the space back.
+    pub(super) zeroes_may_deallocate: bool,
     /// There may be another namespace under this NSID: out of use until its controller has ended a
     /// scan that began after the scan of this number.
     pub(super) doubted: Option<u64>,

@@ -244,6 +244,7 @@ pub(super) fn parse_namespace(
         shared: said.is_shared(),
         ana_group: said.anagrpid,
         write_protected: said.is_write_protected(),
+        zeroes_may_deallocate: said.zeroes_may_deallocate(),
     }))
 }
 

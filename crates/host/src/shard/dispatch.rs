@@ -240,5 +240,5 @@ fn wire_form(command: &Command, path: &PathState) -> (Sqe, HostData) {
     let Origin::Own { work, .. } = &command.origin else {
         unreachable!("only own commands are made here");
     };
-    wire::form(work, path.view.nsid)
+    wire::form(work, &path.view)
 }

@@ -3,10 +3,11 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::{Failure, Op};
 use crate::setup;
+use crate::wire::{Pdu, kind};
 use anabranch_host::user::IoError;
 use anabranch_proto::machine::WorkerId;
-use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::io;
+use anabranch_proto::nvme::{AnaState, Status};
 
 fn all_are(rig: &mut Rig, count: u64, fill: u8) -> bool {
     rig.io(reads(count)).iter().all(|read| read.data.iter().all(|&byte| byte == fill))
@@ -76,5 +77,69 @@ fn a_discard_is_one_range_in_the_capsule() {
     });
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].len, 72 + 16, "a capsule with its one range");
+    rig.finish();
+}
+
+/// CDW12 of Write Zeroes: the space may be given back.
+const DEAC: u32 = 1 << 25;
+
+fn is_zeroing(pdu: &Pdu) -> bool {
+    pdu.sqe.is_some_and(|sqe| sqe.opcode() == io::WRITE_ZEROES && !sqe.is_fabrics())
+}
+
+fn is_freeing(pdu: &Pdu) -> bool {
+    is_zeroing(pdu) && pdu.sqe.is_some_and(|sqe| sqe.cdw(12) & DEAC != 0)
+}
+
+/// The namespace behind a port has this DLFEAT (byte 33 of Identify Namespace), and refuses to give
+/// space back with Write Zeroes if that has no bit 3, as SPDK does.
+fn zeroes_as(rig: &Rig, port: u16, dlfeat: u8) {
+    rig.wire().rule(move |pdu: &mut Pdu| {
+        let Some(sqe) = pdu.sqe.filter(|_| pdu.port == port && !pdu.to_target) else { return };
+        let identifies = pdu.worker == 0 && sqe.opcode() == 6 && sqe.cdw(10) & 0xff == 0;
+        if identifies && pdu.kind == kind::C2H_DATA {
+            pdu.bytes[24 + 33] = dlfeat;
+        }
+        if pdu.answers(io::WRITE_ZEROES) && is_freeing(pdu) && dlfeat & 8 == 0 {
+            pdu.answer(Status::INVALID_FIELD);
+        }
+    });
+}
+
+#[test]
+fn zeroes_give_space_back_only_where_that_is_supported_and_reads_as_zeroes() {
+    for (dlfeat, frees) in
+        [(0, false), (1, false), (8, false), (0xa, false), (9, true), (0x19, true)]
+    {
+        let mut rig = Setup::new(1, 1).build();
+        zeroes_as(&rig, 0, dlfeat);
+        rig.connect(0);
+        rig.io(writes(8, 7));
+        rig.io([Op::ZeroAndFree { lba: 0, blocks: 8 }]);
+        assert!(all_are(&mut rig, 8, 0));
+        let sent = rig.seen(|pdu| pdu.is_io() && is_zeroing(pdu));
+        assert_eq!(sent.iter().map(is_freeing).collect::<Vec<_>>(), [frees], "DLFEAT {dlfeat:#x}");
+        rig.finish();
+    }
+}
+
+#[test]
+fn zeroes_that_move_give_no_space_back_where_that_is_not_supported() {
+    let mut rig = Setup::new(2, 1).build();
+    zeroes_as(&rig, 1, 0);
+    rig.connect(0);
+    rig.connect(1);
+    rig.ana(1, AnaState::NonOptimized);
+    rig.run(10 * MS);
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.slow_stream(stream, SECOND);
+    let names = rig.submit([Op::ZeroAndFree { lba: 0, blocks: 8 }]);
+    rig.run(10 * MS);
+    rig.world.break_stream(stream);
+    rig.succeed(&names);
+    let sent = rig.seen(|pdu| pdu.is_io() && is_zeroing(pdu));
+    let sent: Vec<(u16, bool)> = sent.iter().map(|pdu| (pdu.port, is_freeing(pdu))).collect();
+    assert_eq!(sent, [(0, true), (1, false)]);
+    rig.wait_live(0);
     rig.finish();
 }

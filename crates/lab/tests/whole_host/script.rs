@@ -41,6 +41,11 @@ pub(crate) enum Op {
         lba: u64,
         blocks: u64,
     },
+    /// The same, and the space may be given back.
+    ZeroAndFree {
+        lba: u64,
+        blocks: u64,
+    },
     /// Withdraws everything that was submitted to the device on this worker.
     Withdraw,
 }
@@ -145,8 +150,9 @@ impl Script {
             Op::Discard { lba, blocks } => (RequestOp::Discard { lba, blocks }, None),
             Op::Flush => (RequestOp::Flush, None),
             Op::Withdraw => unreachable!("it is no request"),
-            Op::Zero { lba, blocks } => {
-                (RequestOp::WriteZeroes { lba, blocks, deallocate: false, fua: false }, None)
+            Op::Zero { lba, blocks } | Op::ZeroAndFree { lba, blocks } => {
+                let deallocate = matches!(op, Op::ZeroAndFree { .. });
+                (RequestOp::WriteZeroes { lba, blocks, deallocate, fua: false }, None)
             }
         };
         let taken = host.submit(now, Request { head: id, op: op_with_memory, tag: name });

@@ -60,6 +60,13 @@ impl Namespace {
     const LBADS_MIN: u8 = 9;
     const LBADS_MAX: u8 = 16;
 
+    /// Whether Write Zeroes may be told to give the space back: the controller takes that bit, and
+    /// what is given back still reads as zeroes.
+    #[must_use]
+    pub fn zeroes_may_deallocate(&self) -> bool {
+        self.dlfeat & 0xf == Self::DLFEAT_ZEROES
+    }
+
     /// A shared namespace of `blocks` blocks of `1 << lbads` bytes.
     #[must_use]
     pub fn new(blocks: u64, lbads: u8) -> Namespace {
