@@ -14,8 +14,9 @@ use anabranch_proto::machine::Time;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-/// What a lane may send before the next lane's turn, in bytes.
-const QUANTUM: u64 = 64 << 10;
+/// What a lane may send before the next lane's turn, in bytes: a few frames. Were it more, a
+/// connection would get its small replies in bursts as long as what the others have waiting.
+const QUANTUM: u64 = 4 << 10;
 /// From so many entries on, those of connections that are gone are dropped when they are half.
 const SWEEP: usize = 4096;
 

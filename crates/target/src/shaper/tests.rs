@@ -39,6 +39,19 @@ fn a_deep_connection_does_not_starve_a_shallow_one() {
 }
 
 #[test]
+fn small_replies_of_two_connections_come_in_turn() {
+    let mut pipe = pipe("rate=800mbit");
+    pipe.attach(0, 64);
+    pipe.attach(1, 64);
+    for (lane, slot) in (0..64).map(|slot| (0, slot)).chain((0..64).map(|slot| (1, slot))) {
+        pipe.push(Time::ZERO, lane, slot, 4096 + 48, Duration::ZERO);
+    }
+    let lanes: Vec<u32> = run(&mut pipe, 0).iter().map(|(_, lane, _)| *lane).collect();
+    let longest = lanes.chunk_by(|a, b| a == b).map(<[u32]>::len).max().unwrap();
+    assert!(longest <= 2, "{longest} in a row of one connection");
+}
+
+#[test]
 fn late_timers_do_not_cost_rate() {
     let mut pipe = pipe("rate=800mbit");
     pipe.attach(0, 1000);
