@@ -235,6 +235,8 @@ views! {
         probe_bytes: u64,
         /// Of them, those that failed.
         probe_errors: u64,
+        /// Reads that were stuck on it while it was silent, and were sent again on another path.
+        rescued: u64,
         /// Latency of its commands.
         lat_ns: LatencyView = latency_ns,
     }

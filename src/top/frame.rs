@@ -130,6 +130,9 @@ pub struct PathFrame {
     pub probes: Count,
     /// Bytes that they asked for, since the path joined.
     pub probe_bytes: u64,
+    /// Reads that were stuck on it while it was silent and were sent again elsewhere, since it
+    /// joined.
+    pub rescued: u64,
     /// Since it joined: commands that ended well (reads, writes, others), and bytes read, written.
     pub since_joined: ([u64; 3], [u64; 2]),
     /// Writes whose outcome was unknown when they were sent again elsewhere.
@@ -333,6 +336,7 @@ impl Looks<'_> {
             weights: weights(&subsystem.iopolicy, path, estimates),
             probes: count(|path| path.probes),
             probe_bytes: path.probe_bytes,
+            rescued: path.rescued,
             since_joined: (path.commands, path.bytes),
             uncertain_writes_resent: path.uncertain_writes_resent,
         }

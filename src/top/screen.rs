@@ -254,8 +254,11 @@ fn path_details(lines: &mut Vec<Line>, path: &PathFrame, width: usize) {
             wrap(lines, &format!("     base latency of a {what}"), &by_size, width);
         }
     }
-    let probes = [format!("{} probes of {}", path.probes.total, text::size(path.probe_bytes))];
-    wrap(lines, "     sent", &probes, width);
+    let sent = [
+        format!("{} probes of {}", path.probes.total, text::size(path.probe_bytes)),
+        format!("{} stuck reads again elsewhere", path.rescued),
+    ];
+    wrap(lines, "     sent", &sent, width);
 }
 
 /// Items behind a word, separated by commas, on as many lines as they take.

@@ -63,6 +63,17 @@ pub enum HostEvent {
         /// What the command said.
         status: Status,
     },
+    /// What was stuck on a path that has fallen silent goes on elsewhere. Told once in a while.
+    Rescued {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// For how long nothing has come from there, ns.
+        silent_ns: u64,
+        /// Reads that were sent again on other paths.
+        reads: u32,
+        /// Commands that had not been sent and went to other paths.
+        unsent: u32,
+    },
     /// A request ended with an error to its user. Of several in a short time one is told.
     RequestFailed {
         /// `nvmeXnY`.
@@ -184,6 +195,7 @@ impl HostEvent {
             }
             HostEvent::AsyncEvent { controller, .. } => Some(format!("{controller} event")),
             HostEvent::Note { controller, .. } => Some(format!("{controller} note")),
+            HostEvent::Rescued { path, .. } => Some(format!("{path} silent")),
             _ => None,
         }
     }
@@ -209,6 +221,12 @@ impl fmt::Display for HostEvent {
             }
             HostEvent::AnaChange { path, from, to } => write!(f, "{path}: ANA {from} -> {to}"),
             HostEvent::AnaError { path, status } => write!(f, "{path}: {status}"),
+            HostEvent::Rescued { path, silent_ns, reads, unsent } => write!(
+                f,
+                "{path}: silent for {} ms: {reads} reads sent again on other paths, {unsent} \
+                 commands that had not been sent moved there",
+                silent_ns / 1_000_000
+            ),
             HostEvent::RequestFailed { head, op, error, controller, untold } => {
                 write!(f, "{head}: {} failed: {error}", Words(op))?;
                 controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;

@@ -162,6 +162,8 @@ pub enum ToControl {
         /// What the command said.
         status: Status,
     },
+    /// Commands went on elsewhere, as their path has fallen silent; the log is to hear of it.
+    Rescued(Box<Rescued>),
     /// A request ends with an error to the user; the log is to hear why.
     RequestFailed(Box<RequestFailed>),
     /// A command came back with "invalid namespace or format": the namespace list may have changed.
@@ -292,6 +294,8 @@ pub struct PathStats {
     pub probe_bytes: u64,
     /// Of them, those that ended with an error or with their connection.
     pub probe_errors: u64,
+    /// Reads that were stuck here while the path was silent, and were sent again on another.
+    pub rescued: u64,
     /// The path is the one that `numa` has cached for this worker.
     pub numa_cached: bool,
     /// What `stat` counts.
@@ -327,6 +331,21 @@ pub struct HeadStats {
     pub stat: BlockStat,
     /// Latency of requests completed well, ns; nothing is kept before the first.
     pub latency_ns: Option<Box<Histogram>>,
+}
+
+/// What has left a path that has fallen silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rescued {
+    /// The head.
+    pub head: HeadId,
+    /// The controller of the path.
+    pub controller: ControllerId,
+    /// For how long nothing has come from there, ns.
+    pub silent_ns: u64,
+    /// Reads that were sent again on other paths since the last mail about this one.
+    pub reads: u32,
+    /// Commands that had not been sent and went to other paths.
+    pub unsent: u32,
 }
 
 /// A request that ends with an error to its user.

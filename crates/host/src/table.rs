@@ -201,6 +201,12 @@ impl List {
         (self.head != NONE).then(|| table.key_at(self.head))
     }
 
+    /// The entry behind one of this list.
+    pub(crate) fn after<T>(&self, table: &Table<T>, key: Key) -> Option<Key> {
+        let next = table.slots[key.index as usize].next;
+        (next != NONE).then(|| table.key_at(next))
+    }
+
     #[inline]
     pub(crate) fn pop_front<T>(&mut self, table: &mut Table<T>) -> Option<Key> {
         let key = self.front(table)?;

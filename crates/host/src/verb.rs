@@ -477,6 +477,8 @@ pub struct PathSnapshot {
     pub probe_bytes: u64,
     /// Of them, those that ended with an error or with their connection.
     pub probe_errors: u64,
+    /// Reads that were stuck on it while it was silent, and were sent again on another path.
+    pub rescued: u64,
     /// Latency of its commands, ns.
     pub latency_ns: Box<Histogram>,
 }

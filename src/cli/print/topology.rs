@@ -219,6 +219,7 @@ fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
             "probes": path.probes,
             "probe_bytes": path.probe_bytes,
             "probe_error_count": path.probe_errors,
+            "rescued_reads": path.rescued,
             "relative_throughput": path.relative_throughput,
             "lat_ns": path.lat_ns,
         }),

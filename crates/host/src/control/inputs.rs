@@ -7,7 +7,7 @@ use super::lifecycle::Phase;
 use super::link::{Answer, Purpose};
 use super::waits::Stop;
 use crate::event::HostEvent;
-use crate::mail::{RequestFailed, ToControl};
+use crate::mail::{RequestFailed, Rescued, ToControl};
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::verb::{Reply, Verb, VerbError};
 use alloc::format;
@@ -128,6 +128,7 @@ impl Control {
             ToControl::AnaError { controller, association, head, status } => {
                 self.ana_error((controller, association), head, status, bufs);
             }
+            ToControl::Rescued(rescued) => self.rescued(*rescued),
             ToControl::RequestFailed(failed) => self.request_failed(&failed),
             ToControl::NamespaceSuspect { controller, association, head } => {
                 // Whoever says so of an earlier association has yet to take the picture of the
@@ -174,6 +175,18 @@ impl Control {
             controller: controller.map(Controller::name),
             untold: failed.untold,
         });
+    }
+
+    fn rescued(&mut self, rescued: Rescued) {
+        let Rescued { head, controller, silent_ns, reads, unsent } = rescued;
+        let found = self.subsystem_of(controller).and_then(|index| {
+            let subsystem = &self.subsystems[index];
+            let head = subsystem.heads.iter().find(|candidate| candidate.id == head)?;
+            Some(subsystem.path_name(head, head.path(controller)?.controller_instance))
+        });
+        if let Some(path) = found {
+            self.env.event(HostEvent::Rescued { path, silent_ns, reads, unsent });
+        }
     }
 
     fn ana_error(

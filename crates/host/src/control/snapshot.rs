@@ -182,6 +182,7 @@ impl Control {
             probes: 0,
             probe_bytes: 0,
             probe_errors: 0,
+            rescued: 0,
             latency_ns: Box::default(),
         };
         let mut reports: Vec<&LatencyReport> = Vec::new();
@@ -247,6 +248,7 @@ fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     sum.probes += more.probes;
     sum.probe_bytes += more.probe_bytes;
     sum.probe_errors += more.probe_errors;
+    sum.rescued += more.rescued;
     if let Some(latency_ns) = &more.latency_ns {
         sum.latency_ns.merge(latency_ns);
     }

@@ -4,7 +4,7 @@ use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
 use anabranch_policy::{Charge, OpClass};
-use anabranch_proto::host_queue::HostData;
+use anabranch_proto::host_queue::{Cid, HostData};
 use anabranch_proto::machine::{BufRef, Time, WorkerId};
 use anabranch_proto::nvme::sqe::Sqe;
 
@@ -127,6 +127,8 @@ pub(super) enum Origin {
     Peer { worker: WorkerId, token: u64, association: Association, sqe: Sqe, data: HostData },
     /// Nobody: a probe, which only looks how long its path takes.
     Probe { lba: u64, blocks: u32 },
+    /// Nobody any more: a read whose request has gone on elsewhere.
+    LeftBehind,
 }
 
 /// Where a command is.
@@ -138,7 +140,7 @@ pub(super) enum Place {
     /// quiesced.
     Waiting { slot: u16 },
     /// With the controller (or in the queue pair's send batch).
-    Flying { slot: u16 },
+    Flying { slot: u16, cid: Cid },
     /// Sent to the worker that owns the queue pair.
     Carried,
     /// Waits for the time to be tried again, on `slot` if it is still usable then.

@@ -49,6 +49,7 @@ impl Shard {
                 return self.answer_peer(key, worker, token, outcome);
             }
             Origin::Probe { .. } => return self.probe_answered(key, status, now),
+            Origin::LeftBehind => return self.left_behind_answered(key, status, now),
         }
         if status.is_success() {
             self.succeeded(key, now, bufs);
@@ -80,6 +81,10 @@ impl Shard {
                 return self.answer_peer(key, worker, token, outcome);
             }
             Origin::Probe { .. } => return self.probe_lost(key, attempt),
+            Origin::LeftBehind => {
+                self.end_left_behind(key);
+                return;
+            }
             Origin::Own { work, .. } => *work,
         };
         if self.was_withdrawn(&self.commands[key]) {

@@ -70,6 +70,9 @@ impl Shard {
     /// Gives a command to the path at `index` of its head.
     #[inline]
     fn send(&mut self, key: Key, index: usize, now: Time) {
+        if self.watch.rests {
+            self.begin_watch(now);
+        }
         let command = &mut self.commands[key];
         let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
         let path = &head.paths[index];

@@ -224,8 +224,9 @@ impl Shard {
             } else {
                 (Attempt::Uncertain, &mut uncertain)
             };
-            // Probes are nobody's commands.
-            *count += u32::from(!matches!(self.commands[key].origin, Origin::Probe { .. }));
+            // Probes, and what was left behind, are nobody's commands.
+            let origin = &self.commands[key].origin;
+            *count += u32::from(matches!(origin, Origin::Own { .. } | Origin::Peer { .. }));
             self.lost(key, attempt, now, bufs);
         }
         (never_sent, uncertain)
@@ -415,6 +416,7 @@ impl Shard {
         self.topology = topology;
         self.refresh_slots();
         self.update_heads();
+        self.watch_heads();
         self.recall_waiting(now, bufs);
         self.sort_waiting();
         self.forget_controllers();
@@ -547,6 +549,7 @@ impl Shard {
             self.try_again(key, until, now, bufs);
         }
         self.compute_weights();
+        self.look_after_stuck(now, bufs);
         for slot in 0..self.queues.len() {
             let Some(queue) = self.queues[slot].as_mut() else { continue };
             match queue.next_deadline(&self.commands) {
@@ -622,7 +625,7 @@ fn has_lost_its_path(
         return false;
     };
     let path = match command.origin {
-        Origin::Own { .. } | Origin::Probe { .. } => head.path_of(command),
+        Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => head.path_of(command),
         Origin::Peer { .. } => head.through(command.controller),
     };
     let Some(path) = path.filter(|_| !head.gone) else { return true };

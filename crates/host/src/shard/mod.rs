@@ -13,6 +13,7 @@ mod measure;
 mod probe;
 mod queue;
 mod quiesce;
+mod rescue;
 mod shares;
 mod stats;
 mod submit;
@@ -36,6 +37,7 @@ use core::cmp::Reverse;
 use core::convert::Infallible;
 use head::{ControllerEntry, HeadState, Me};
 use queue::Queue;
+use rescue::{Watch, left_behind_max};
 use shares::Shares;
 use stats::StatsTable;
 
@@ -62,7 +64,7 @@ pub(crate) struct Shard {
     queues: Vec<Option<Box<Queue>>>,
     connect_data: ConnectData,
     requests: Table<Request>,
-    /// Our own commands, those that we carry for others, and probes.
+    /// Our own commands, what they have left behind, those that we carry for others, and probes.
     commands: Table<Command>,
     own_commands: u32,
     /// Our own commands at once: the rest of the table is for those of others.
@@ -75,6 +77,8 @@ pub(crate) struct Shard {
     probes: u32,
     /// Some queue pair is to be given a probe.
     probe_wanted: bool,
+    /// When to look for what is stuck.
+    watch: Watch,
     /// Heads with requests that commands are to be made for, each once; those whose turn it is
     /// come first.
     issuing: VecDeque<HeadId>,
@@ -101,7 +105,9 @@ pub(crate) struct Shard {
 
 /// Places for commands: every other shard may carry all of its own through our queue pairs.
 fn all_commands(own_limit: u32, data_workers: u16) -> u32 {
-    own_limit.saturating_add(probe::PROBES_MAX).saturating_mul(u32::from(data_workers.max(1)))
+    let each = own_limit.saturating_add(probe::PROBES_MAX);
+    let all = each.saturating_mul(u32::from(data_workers.max(1)));
+    all.saturating_add(left_behind_max(own_limit))
 }
 
 impl Shard {
@@ -127,6 +133,7 @@ impl Shard {
             command_shares,
             probes: 0,
             probe_wanted: false,
+            watch: Watch::default(),
             issuing: VecDeque::new(),
             delayed: BinaryHeap::with_capacity(commands as usize),
             outputs: VecDeque::with_capacity(OUTPUTS_RESERVED),

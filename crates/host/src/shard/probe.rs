@@ -49,13 +49,15 @@ impl Queue {
     /// Takes a probe at once, or not at all.
     fn take_probe(
         &mut self,
-        key: Key,
+        (key, slot): (Key, u16),
         (sqe, data): (Sqe, HostData),
         commands: &mut Table<Command>,
     ) -> bool {
-        if !self.can_spare() || self.link.submit(sqe, data, key.token()).is_err() {
+        if !self.can_spare() {
             return false;
         }
+        let Ok(cid) = self.link.submit(sqe, data, key.token()) else { return false };
+        commands[key].place = Place::Flying { slot, cid };
         self.flying.push_back(commands, key);
         true
     }
@@ -123,8 +125,9 @@ impl Shard {
         let sent = match path.carrier {
             Carrier::Own { slot } => {
                 let queue = self.queues[usize::from(slot)].as_mut();
-                command.place = Place::Flying { slot };
-                queue.is_some_and(|queue| queue.take_probe(key, (sqe, data), &mut self.commands))
+                queue.is_some_and(|queue| {
+                    queue.take_probe((key, slot), (sqe, data), &mut self.commands)
+                })
             }
             Carrier::Peer { worker } => {
                 command.place = Place::Carried;
@@ -177,21 +180,30 @@ impl Shard {
     pub(super) fn probe_answered(&mut self, key: Key, status: Status, now: Time) {
         let Some((command, charge)) = self.end_probe(key) else { return };
         if status.is_success() {
-            let head = self.heads[command.head.0 as usize].as_deref_mut();
-            let due = head.zip(charge).and_then(|(head, charge)| {
-                // Among what this head has: the path may have left it.
-                head.measure(&command, charge, now)
-            });
-            if let Some(head) = due {
-                self.weights_due(head, now);
-            }
-            return;
+            return self.learn_from(&command, charge, now);
         }
         self.stats.paths[command.stats as usize].probe_errors += 1;
         let head = self.heads[command.head.0 as usize].as_deref();
         if let Some((path, charge)) = head.and_then(|head| head.path_of(&command)).zip(charge) {
             probe_failed(path.load(), charge);
         }
+        self.heed(&command, status);
+    }
+
+    /// A command of nobody's has ended well.
+    pub(super) fn learn_from(&mut self, command: &Command, charge: Option<Charge>, now: Time) {
+        let head = self.heads[command.head.0 as usize].as_deref_mut();
+        let due = head.zip(charge).and_then(|(head, charge)| {
+            // Among what this head has: the path may have left it.
+            head.measure(command, charge, now)
+        });
+        if let Some(head) = due {
+            self.weights_due(head, now);
+        }
+    }
+
+    /// A command of nobody's was answered with an error: what that says about its path.
+    pub(super) fn heed(&mut self, command: &Command, status: Status) {
         if status.is(Status::INVALID_NAMESPACE) {
             self.suspect_namespace(command.controller, command.head);
         } else if status.is_path_error() && !status.dnr() {

@@ -214,17 +214,17 @@ impl Queue {
         now: Time,
         commands: &mut Table<Command>,
     ) -> bool {
-        let taken = self.link.submit(sqe, data, key.token()).is_ok();
+        let taken = self.link.submit(sqe, data, key.token());
         let command = &mut commands[key];
-        if taken {
-            command.place = Place::Flying { slot };
+        if let Ok(cid) = taken {
+            command.place = Place::Flying { slot, cid };
             command.tagged = now;
             self.flying.push_back(commands, key);
         } else {
             command.place = Place::Waiting { slot };
             self.waiting.push_back(commands, key);
         }
-        taken
+        taken.is_ok()
     }
 
     /// Hands waiting commands to the queue pair while it has tags.

@@ -4,6 +4,7 @@
 use super::Shard;
 use super::explain::{About, Ring};
 use super::head::{HeadState, Me};
+use super::rescue::Untold;
 use super::tally::{Busy, Ended, Tally};
 use crate::explain::{Choices, PathChoices, ShardExplain};
 use crate::load::{ControllerLoad, PathLoad};
@@ -39,6 +40,12 @@ pub(super) struct PathEntry {
     pub(super) probes: u64,
     pub(super) probe_bytes: u64,
     pub(super) probe_errors: u64,
+    /// What is on it is overdue, and may go elsewhere now.
+    pub(super) stuck: bool,
+    /// Commands in flight on it whose requests went on elsewhere.
+    pub(super) left_behind: u32,
+    pub(super) rescued: u64,
+    pub(super) untold: Untold,
     busy: Busy,
     /// Commands that were a whole request and took as long: the head's figures are read from here
     /// as well. Nothing is kept before the first.
@@ -98,7 +105,7 @@ impl PathEntry {
 
     /// Commands of whatever kind are in flight on it.
     fn is_in_use(&self) -> bool {
-        self.in_flight > 0 || self.probing
+        self.in_flight > 0 || self.probing || self.left_behind > 0
     }
 
     /// Where the charges of its commands go back to.
@@ -129,6 +136,7 @@ impl PathEntry {
             probes: self.probes,
             probe_bytes: self.probe_bytes,
             probe_errors: self.probe_errors,
+            rescued: self.rescued,
             numa_cached: false,
             latency: None,
             finish_time: None,
@@ -184,6 +192,10 @@ impl StatsTable {
             probes: 0,
             probe_bytes: 0,
             probe_errors: 0,
+            stuck: false,
+            left_behind: 0,
+            rescued: 0,
+            untold: Untold::default(),
             busy: Busy::default(),
             whole: None,
             others: None,

@@ -83,7 +83,7 @@ impl Shard {
             Origin::Peer { worker, token, .. } => {
                 worker == to && tokens.binary_search(&token).is_ok()
             }
-            Origin::Own { .. } | Origin::Probe { .. } => false,
+            Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => false,
         };
         let mut unsent = Vec::new();
         for queue in self.queues.iter_mut().flatten() {

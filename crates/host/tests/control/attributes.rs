@@ -206,6 +206,7 @@ pub(crate) fn stats(head: anabranch_host::topology::HeadId, times: u64) -> Shard
         probes: 5,
         probe_bytes: 6,
         probe_errors: 7,
+        rescued: 0,
     };
     let of_head = HeadStats {
         head,

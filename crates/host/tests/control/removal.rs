@@ -32,6 +32,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         probes: 5,
         probe_bytes: 6,
         probe_errors: 7,
+        rescued: 0,
     };
     let of_head = HeadStats {
         head,

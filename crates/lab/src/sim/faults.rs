@@ -67,6 +67,13 @@ impl<H: Machine, T: Machine> World<H, T> {
         }
     }
 
+    /// Holds a stream up in the middle of what the target sends next, at whatever byte.
+    pub fn tear_stream(&mut self, stream: StreamId, stretch: Duration) {
+        if let Some(stream) = self.core.streams[stream.0].as_mut() {
+            stream.torn = Some(stretch);
+        }
+    }
+
     /// Makes a stream swallow everything from now on, without a word.
     pub fn silence_stream(&mut self, stream: StreamId) {
         if let Some(stream) = self.core.streams[stream.0].as_mut() {

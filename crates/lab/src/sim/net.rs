@@ -149,6 +149,8 @@ pub(super) struct Stream {
     pub(super) silent: bool,
     /// Extra travel time.
     pub(super) slow: Duration,
+    /// The next batch for end 0 is cut at some byte: what is behind that arrives so much later.
+    pub(super) torn: Option<Duration>,
 }
 
 /// Why a stream breaks.

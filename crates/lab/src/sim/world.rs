@@ -537,6 +537,7 @@ impl<HM> Core<HM> {
             stalled_until: Time::ZERO,
             silent: false,
             slow: Duration::ZERO,
+            torn: None,
         };
         // Never the place of an earlier one: what that one still has on the way is its own.
         let index = self.streams.len();
@@ -597,6 +598,16 @@ impl<HM> Core<HM> {
         }
         let at = self.now.after(time + s.slow).max(s.stalled_until).max(to.last_arrival);
         to.last_arrival = at;
+        if end == 1
+            && let Some(stretch) = s.torn.take_if(|_| bytes.len() > 1)
+        {
+            let cut = 1 + self.rng.below(bytes.len() as u64 - 1) as usize;
+            let rest = bytes.split_off(cut);
+            let later = at.after(stretch);
+            to.last_arrival = later;
+            s.stalled_until = s.stalled_until.max(later);
+            self.schedule(later, Due::Arrive { stream, end: 0, bytes: rest });
+        }
         self.schedule(at, Due::Arrive { stream, end: 1 - end, bytes });
     }
 

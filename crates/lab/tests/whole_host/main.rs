@@ -32,6 +32,8 @@ mod policy_switch;
 mod probes;
 mod queue_grants;
 mod requests;
+mod rescue;
+mod rescue_ends;
 mod shared_queue;
 mod shrinking_limits;
 mod stale_completion;

@@ -80,6 +80,11 @@
 //!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
 //!     class has ended there for the gap, for eight times its bytes of what was earned.
 //!
+//! # Rescue
+//!
+//! 13. What is on a path that has been silent for as long as in 10 is overdue ([`overdue_at_ns`]):
+//!     the caller may place reads that are stuck there once more, and whatever it has not sent.
+//!
 //! # Default and kernel-exact
 //!
 //! The same: the kernel has no such policy.

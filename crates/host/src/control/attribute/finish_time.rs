@@ -84,10 +84,11 @@ const NOTHING: FinishTimeReport = FinishTimeReport {
 fn stat(view: &View<'_>) -> Option<String> {
     view.path?;
     // All workers share what is known: the first to say something says everything.
-    Some(text(reports(view).next().unwrap_or(&NOTHING)))
+    let rescued = view.path_figures().map(|(_, path)| path.rescued).sum();
+    Some(text(reports(view).next().unwrap_or(&NOTHING), rescued))
 }
 
-fn text(report: &FinishTimeReport) -> String {
+fn text(report: &FinishTimeReport, rescued: u64) -> String {
     let [reads, writes] = &report.base_ns;
     let known = |ns: u64| if report.measured { us(ns) } else { String::from("not known") };
     let lines = [
@@ -100,6 +101,7 @@ fn text(report: &FinishTimeReport) -> String {
         format!("elasticity: {}", elasticity(report)),
         format!("probes: {}, {}", report.probes, kib(report.probe_bytes)),
         format!("silent for: {}", us(report.silent_ns)),
+        format!("reads sent again elsewhere: {rescued}"),
     ];
     lines.join("\n")
 }
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn estimates_are_told_in_words_and_units() {
         let first = "rate: not measured\nread latency without a queue: not known\n";
-        assert!(text(&NOTHING).starts_with(first), "{}", text(&NOTHING));
+        assert!(text(&NOTHING, 0).starts_with(first), "{}", text(&NOTHING, 0));
         let mut report = FinishTimeReport { measured: true, ..NOTHING };
         report.rate_bytes_per_s = 242_640_000;
         report.base_ns[0][0] = 95_260;
@@ -167,7 +169,8 @@ mod tests {
                     standing queue: 0.0 us\n\
                     elasticity: 83 % (100 %: more in flight only waits longer)\n\
                     probes: 12, 48 KiB\n\
-                    silent for: 2500.0 us";
-        assert_eq!(text(&report), told);
+                    silent for: 2500.0 us\n\
+                    reads sent again elsewhere: 3";
+        assert_eq!(text(&report, 3), told);
     }
 }
