@@ -161,7 +161,7 @@ pub struct Books {
     pub commands_started: u64,
     /// Commands that ended well.
     pub commands_ended: u64,
-    /// Commands that were lost with their path.
+    /// Commands that were lost with their path, or given up there for others elsewhere.
     pub commands_lost: u64,
     /// Commands on a path when the run ended.
     pub commands_open: u64,

@@ -4,7 +4,7 @@ use super::events::What;
 use super::ledgers::rank;
 use super::port::{Condition, bytes_in, bytes_out};
 use super::sim::Sim;
-use super::slots::{List, Stage};
+use super::slots::{List, NONE, Stage};
 use crate::scenario::{Alteration, AnaState, PathState};
 use anabranch_policy::{failed_over, rejoined};
 use anabranch_target::link::Shape;
@@ -154,7 +154,7 @@ impl Sim<'_> {
         let load = worker.paths[path].load;
         let charge = entry.charge.take();
         anabranch_policy::finish(charge, load);
-        if charge.is_probe() {
+        if entry.thread == NONE {
             entry.stage = Stage::Idle;
             return self.free.push(&mut self.slots, slot);
         }

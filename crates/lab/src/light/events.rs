@@ -24,6 +24,8 @@ pub(super) enum What {
     Change,
     /// Hosts notice that a path is silent: `slot` is the path.
     Detect,
+    /// A worker looks for overdue commands: `slot` is the worker.
+    Look,
     /// A window of the time series ends.
     Window,
     /// The ramp is over.
@@ -32,7 +34,7 @@ pub(super) enum What {
     End,
 }
 
-const WHATS: [What; 12] = [
+const WHATS: [What; 13] = [
     What::Arrive,
     What::Executed,
     What::Replied,
@@ -42,6 +44,7 @@ const WHATS: [What; 12] = [
     What::Intended,
     What::Change,
     What::Detect,
+    What::Look,
     What::Window,
     What::Measure,
     What::End,

@@ -18,7 +18,8 @@
 //! - The outbound link carries replies with what was read.
 //! - *Cut*: what is on the path is lost and at once dispatched again, the path is out until it is
 //!   up. *Silent*: nothing comes through until the hosts notice, which is a cut then. A silence
-//!   that ends before that goes unnoticed: what was held goes on.
+//!   that ends before that goes unnoticed: what was held goes on. Under `finish-time` reads are
+//!   sent again on another path before; what answers later finds nobody.
 //! - An ANA state that changes is known to all hosts at once; what is on the path ends well.
 //! - Weights of `latency` are computed right after the completion that makes them due.
 //!
@@ -37,6 +38,7 @@ mod ledgers;
 mod level;
 mod port;
 mod record;
+mod rescue;
 mod sim;
 mod slots;
 mod station;

@@ -24,7 +24,7 @@ pub(super) struct Worker<'a> {
     pub(super) selector: Selector,
     pub(super) paths: Vec<Candidate<'a>>,
     /// The first of its queue pairs, one per path.
-    queues: u32,
+    pub(super) queues: u32,
     /// Requests that found no usable path.
     pub(super) requeue: List,
     host: u32,
@@ -155,6 +155,7 @@ impl<'a> Sim<'a> {
         for source in 0..self.sources.len() as u32 {
             self.plan_arrival(source);
         }
+        self.plan_looks();
         while let Some(event) = self.events.next() {
             self.now = event.at_ns;
             match event.what() {
@@ -167,6 +168,7 @@ impl<'a> Sim<'a> {
                 What::Intended => self.intended(event.slot),
                 What::Change => self.change(event.slot as usize),
                 What::Detect => self.detect(event.slot as usize, event.generation),
+                What::Look => self.look(event.slot),
                 What::Window => {
                     self.record.end_window(self.now, &self.ports);
                     self.events.plan(self.now + SERIES_NS, What::Window, 0, 0);
@@ -255,7 +257,14 @@ impl<'a> Sim<'a> {
             entry.stage = Stage::Requeued;
             return worker.requeue.push(&mut self.slots, slot);
         };
-        let path = choice.index;
+        self.carry(slot, choice.index);
+    }
+
+    /// Gives a request's command to a path.
+    pub(super) fn carry(&mut self, slot: u32, path: usize) {
+        let entry = &mut self.slots[slot as usize];
+        let worker = &mut self.workers[entry.worker as usize];
+        let parameters = &self.cell.variant.parameters;
         entry.path = path as u16;
         if !parameters.kernel_exact {
             let load = worker.paths[path].load;
@@ -420,7 +429,7 @@ impl<'a> Sim<'a> {
             compute_weights(parameters, &worker.paths, group);
         }
         entry.stage = Stage::Idle;
-        if charge.is_probe() {
+        if entry.thread == NONE {
             self.free_tag(slot);
             return self.free.push(&mut self.slots, slot);
         }
@@ -460,7 +469,7 @@ impl<'a> Sim<'a> {
             if entry.stage == Stage::Idle {
                 continue;
             }
-            if entry.charge.is_probe() {
+            if entry.thread == NONE {
                 let path = usize::from(entry.path);
                 finish(entry.charge.take(), self.workers[entry.worker as usize].paths[path].load);
                 continue;

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use anabranch_lab::light::{Cell, adaptations, jain_ppm};
-use anabranch_lab::scenario::{Alteration, Hosts, PathState, Scenario};
+use anabranch_lab::scenario::{Alteration, Hosts, Job, Mix, PathState, Scenario};
 use anabranch_policy::Policy;
 use anabranch_target::link::Shape;
 use std::time::Duration;
@@ -67,12 +67,46 @@ fn silence_holds_what_is_on_the_path_until_it_is_noticed() {
 #[test]
 fn silence_that_ends_before_it_is_noticed_loses_nothing() {
     let changes = vec![state(200, 0, PathState::Silent), state(300, 0, PathState::Up)];
-    for policy in Policy::ALL {
+    for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::FinishTime) {
         let figures = run_policy(&Scenario { changes: changes.clone(), ..two() }, policy);
         assert_eq!(figures.books.commands_lost, 0, "{policy}");
         let longest = figures.latency.max();
         assert!((99 * MS..130 * MS).contains(&longest), "{policy}: longest {longest} ns");
     }
+}
+
+#[test]
+fn finish_time_sends_reads_elsewhere_long_before_a_silence_is_noticed() {
+    let mut scenario = Scenario { changes: vec![state(200, 0, PathState::Silent)], ..two() };
+    scenario.hosts = Hosts { detect_ns: 500 * MS, ..Hosts::default() };
+    let mut variant = plain(Policy::FinishTime, 2);
+    let figures = run_variant(&scenario, &variant, 1);
+    let longest = figures.latency.max();
+    // 50 ms of silence, or eight times what was expected, and a full queue on one path.
+    assert!((50 * MS..120 * MS).contains(&longest), "longest {longest} ns");
+    // All that were stuck; each of them once.
+    assert!((16..=48).contains(&figures.books.commands_lost), "{:?}", figures.books);
+    // Nothing is sent twice where nothing may be.
+    variant.parameters.finish_time.probes = false;
+    let figures = run_variant(&scenario, &variant, 1);
+    assert!(figures.latency.max() > 500 * MS, "{:?}", figures.latency);
+    // The path is back before anybody has noticed: late answers find nobody.
+    scenario.changes.push(state(300, 0, PathState::Up));
+    variant.parameters.finish_time.probes = true;
+    let figures = run_variant(&scenario, &variant, 1);
+    assert!(figures.latency.max() < 120 * MS, "{:?}", figures.latency);
+    assert!(figures.series.bytes_of(16)[0] > 0, "it is used again");
+}
+
+#[test]
+fn writes_are_not_sent_twice() {
+    let writes = Job { mix: Mix { read: 0, write: 100, trim: 0 }, ..reads(16_384, 16, 4) };
+    let mut scenario = Scenario { changes: vec![state(200, 0, PathState::Silent)], ..two() };
+    scenario.jobs = vec![writes];
+    scenario.hosts = Hosts { detect_ns: 300 * MS, ..Hosts::default() };
+    let figures = run_policy(&scenario, Policy::FinishTime);
+    let longest = figures.latency.max();
+    assert!((300 * MS..330 * MS).contains(&longest), "longest {longest} ns");
 }
 
 #[test]
