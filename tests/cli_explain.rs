@@ -185,6 +185,7 @@ fn a_prediction_is_told_in_words() {
                 true,
                 &json!({ "load_bytes": 0, "base_ns": 0, "finish_ns": 0, "rate_bytes_per_s": 0 }),
             ),
+            candidate("nvme0c2n1", true, &json!({ "unheard_ns": 2_300_000_000_u64 })),
         ],
     }];
     let printed = explain::text(&view, 10);
@@ -195,6 +196,7 @@ fn a_prediction_is_told_in_words() {
          rate 231.3 MiB/s\n",
         "  nvme0c1n1  optimized, 0 B to carry, base latency not known, not measured, rate not \
          known\n",
+        "  nvme0c2n1  optimized, nothing heard of it for 2.30 s\n",
     ] {
         assert!(printed.contains(words), "{words}\n{printed}");
     }
@@ -207,6 +209,7 @@ fn what_finish_time_believes_stands_in_tables() {
         |op: &str, size: &str, base_ns| BaseLatency { op: op.into(), size: size.into(), base_ns };
     near.estimates = Some(Estimates {
         rate_bytes_per_s: 242_640_000,
+        rate_is_least: false,
         in_flight_bytes: 24 << 10,
         finish_ns: 640_120,
         standing_ns: 97_000,
@@ -239,6 +242,21 @@ nvme0c1n1  read   -
 ";
     let printed = explain::text(&view, 0);
     assert!(printed.ends_with(tables), "\n{printed}");
+}
+
+#[test]
+fn a_rate_at_which_there_was_no_queue_yet_is_the_least() {
+    let mut idle = path("nvme0c0n1", "optimized", &[]);
+    idle.estimates = Some(Estimates {
+        rate_bytes_per_s: 512 << 10,
+        rate_is_least: true,
+        finish_ns: 20_000_000,
+        ..Estimates::default()
+    });
+    let mut view = device(vec![idle]);
+    view.iopolicy = "finish-time".into();
+    let printed = explain::text(&view, 0);
+    assert!(printed.contains("nvme0c0n1  at least 0.5 MiB/s "), "{printed}");
 }
 
 #[test]

@@ -506,3 +506,17 @@ fn nothing_of_others_making_controls_the_terminal() {
     assert!(shown.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{shown:?}");
     assert!(shown.contains("?]0;owned? ?x"), "{shown}");
 }
+
+#[test]
+fn a_rate_may_be_the_least_and_what_is_not_known_is_no_zero() {
+    let before = look(10, "finish-time", vec![path(0, 0, 0), path(1, 0, 0)]);
+    let mut now = look(11, "finish-time", vec![path(0, 0, 0), path(1, 100, 100 * 4096)]);
+    let idle =
+        Estimates { rate_bytes_per_s: 400 << 10, rate_is_least: true, ..Estimates::default() };
+    now.estimates.insert("nvme0c0n1".to_owned(), Estimates::default());
+    now.estimates.insert("nvme0c1n1".to_owned(), idle);
+    let text = plain(&Frame::new(&now, Some(&before)), None, 200, Bars::Ascii);
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("n1  optimized")).collect();
+    assert!(!rows[0].contains("0ns") && rows[1].contains("0ns"), "{text}");
+    assert!(rows[1].contains(" >0.4 "), "{text}");
+}

@@ -79,6 +79,9 @@ pub struct PathExplain {
 pub struct Estimates {
     /// What it delivers, 4 KiB for each command counted with the payload; 0: not measured.
     pub rate_bytes_per_s: u64,
+    /// There never was a queue at that rate: it delivers at least so much.
+    #[serde(default)]
+    pub rate_is_least: bool,
     /// In flight, counted in the same way.
     pub in_flight_bytes: u64,
     /// How long a read of 4 KiB would take now; 0: not known.
@@ -116,6 +119,7 @@ impl Estimates {
         let known = rows.filter(|(_, (_, base_ns))| **base_ns > 0);
         Estimates {
             rate_bytes_per_s: if from.measured { from.rate_bytes_per_s } else { 0 },
+            rate_is_least: from.rate_is_least,
             in_flight_bytes: from.in_flight_bytes,
             finish_ns: if from.measured { from.finish_ns } else { 0 },
             standing_ns: from.standing_ns,
@@ -371,6 +375,7 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         Policy::FinishTime => "base_ns",
         _ => "history_ns",
     };
+    let stale_name = if policy == Policy::FinishTime { "unheard_ns" } else { "stale_ns" };
     let affinity = affinity.map(|affinity| match affinity {
         Affinity::Own => "this worker",
         Affinity::Node => "a worker of this node",
@@ -383,7 +388,7 @@ fn named(policy: Policy, from: &Inputs) -> Map<String, Value> {
         (weight_name, weight.map(Value::from)),
         ("credit", credit.map(Value::from)),
         (known_name, latency_ns.map(Value::from)),
-        ("stale_ns", stale_ns.map(Value::from)),
+        (stale_name, stale_ns.map(Value::from)),
         ("finish_ns", finish_ns.map(Value::from)),
         ("rate_bytes_per_s", rate_kib_per_s.map(|kib| Value::from(u64::from(kib) << 10))),
         ("numa_distance", distance.map(Value::from)),

@@ -34,6 +34,9 @@ pub type Latencies = Vec<(u16, u32)>;
 pub struct Estimates {
     /// What it delivers when it is busy, 4 KiB per command counted with the payload.
     pub rate_bytes_per_s: u64,
+    /// There never was a queue at that rate: it delivers at least so much.
+    #[serde(default)]
+    pub rate_is_least: bool,
     /// What is in flight on it, counted alike.
     pub in_flight_bytes: u64,
     /// Unqueued latency of reads by size class.
@@ -53,6 +56,7 @@ impl From<&FinishTimeReport> for Estimates {
         let [reads, writes] = from.base_ns.map(Vec::from);
         Estimates {
             rate_bytes_per_s: from.rate_bytes_per_s,
+            rate_is_least: from.rate_is_least,
             in_flight_bytes: from.in_flight_bytes,
             read_base_ns: reads,
             write_base_ns: writes,

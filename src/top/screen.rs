@@ -323,8 +323,9 @@ pub const HELP: &str = "\
  Bytes    in flight: service-time per controller, finish-time per path
  Qdepth   queue-depth: commands that it compares
  Weight   service-time: as set; latency: as measured, reads/writes
- Finish   finish-time: when a read of 4 KiB would be done; Rate: MiB/s;
-          Base: latency without queue; Standing: queue that never empties
+ Finish   finish-time: when a read of 4 KiB would be done
+ Rate     finish-time: MiB/s, with > at least so much; Base: latency without
+          queue; Standing: queue that never empties
  - is not known. Rates and percentiles are those between two looks.
 
  In a narrow window these go, the first first: Controller, Address, Nodes,

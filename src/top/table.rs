@@ -189,11 +189,17 @@ fn policy_columns(paths: &[&PathFrame]) -> Vec<Column> {
             "Rate",
             10,
             &finish(|known| {
-                (known.rate_bytes_per_s > 0).then(|| text::mib(known.rate_bytes_per_s as f64))
+                let least = if known.rate_is_least { ">" } else { "" };
+                let rate = text::mib(known.rate_bytes_per_s as f64);
+                (known.rate_bytes_per_s > 0).then(|| format!("{least}{rate}"))
             }),
         ),
         each("Base", 14, &finish(|known| some_time(small_base(known)))),
-        each("Standing", 15, &finish(|known| Some(text::time(known.standing_ns)))),
+        each(
+            "Standing",
+            15,
+            &finish(|known| (known.rate_bytes_per_s > 0).then(|| text::time(known.standing_ns))),
+        ),
         each("Probes", 18, &|path| {
             let sent = path.weights.finish_time.as_ref().map(|_| counted(path.probes).text);
             known(sent, |sent| sent)

@@ -29,6 +29,7 @@ pub struct Inputs {
     /// ns; 0 when nothing is known.
     pub latency_ns: Option<u64>,
     /// `historical-service-time`: for how long its history has been stale, ns; 0 when it is not.
+    /// `finish-time`: for how long nothing has ended there, ns, when that keeps this write away.
     pub stale_ns: Option<u64>,
     /// `finish-time`: when the command would be done there, ns from now; 0 when nothing is known.
     pub finish_ns: Option<u64>,
@@ -91,10 +92,11 @@ pub fn inputs(
         }
         Policy::IoAffinity => inputs.affinity = Some(path.affinity),
         Policy::FinishTime => {
-            let prediction = finish_time::predict(load, op, bytes, now_ns);
+            let prediction = finish_time::predict(parameters.finish_time, load, op, bytes, now_ns);
             inputs.bytes = Some(load.in_flight_work());
             inputs.finish_ns = Some(prediction.finish_ns);
             inputs.latency_ns = Some(prediction.base_ns);
+            inputs.stale_ns = (prediction.unheard_ns > 0).then_some(prediction.unheard_ns);
             let rate = u32::try_from(prediction.rate_bytes_per_s >> 10);
             inputs.rate_kib_per_s = Some(rate.unwrap_or(u32::MAX));
         }

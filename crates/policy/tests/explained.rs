@@ -4,7 +4,7 @@ mod support;
 
 use anabranch_policy::{
     Affinity, AnaRank, AsCandidate, Inputs, OpClass, Parameters, Policy, Reason, Scope, Selector,
-    SizeClass, inputs, start,
+    SizeClass, finish, finish_time_report, inputs, sample, start,
 };
 use std::collections::HashSet;
 use support::{Path, parameters, paths};
@@ -168,4 +168,64 @@ fn size_classes_are_powers_of_two_from_4_to_256_kib() {
     let names: Vec<&str> = SizeClass::all().map(SizeClass::name).collect();
     assert_eq!(names, ["<=4k", "8k", "16k", "32k", "64k", "128k", "256k", ">256k"]);
     assert!(SizeClass::all().map(SizeClass::index).eq(0..SizeClass::COUNT));
+}
+
+/// One command there, which takes so long.
+fn done(parameters: &Parameters, path: &Path, op: OpClass, now_ns: u64, took_ns: u64) {
+    let charge = start(parameters, path.load(), op, 4096, now_ns);
+    finish(charge, path.load());
+    let _: anabranch_policy::Sampled = sample(parameters, charge, path.load(), 1, now_ns + took_ns);
+}
+
+#[test]
+fn what_keeps_a_write_from_a_nearer_path_under_finish_time_is_shown() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut parameters = Parameters::of(Policy::FinishTime);
+    let table = paths("oo");
+    for op in [OpClass::Read, OpClass::Write] {
+        done(&parameters, &table[0], op, SECOND, 1_000_000);
+        done(&parameters, &table[1], op, SECOND, 500_000);
+    }
+    // Only the far one was heard of since.
+    done(&parameters, &table[0], OpClass::Write, 4 * SECOND, 1_000_000);
+    let now_ns = 4 * SECOND + 2_000_000;
+    let seen = |parameters: &Parameters, op| {
+        [0, 1].map(|at: usize| inputs(parameters, table[at].candidate(), op, 4096, now_ns))
+    };
+    let chosen = |parameters: &Parameters, op| {
+        let choice = Selector::new().select(parameters, &table, op, 4096, now_ns);
+        choice.expect("a path").index
+    };
+    let writes = seen(&parameters, OpClass::Write);
+    assert!(writes[1].finish_ns < writes[0].finish_ns, "{writes:?}");
+    assert_eq!(chosen(&parameters, OpClass::Write), 0);
+    assert_eq!(writes[0].stale_ns, None);
+    assert_eq!(writes[1].stale_ns.map(|ns| ns / 10_000_000), Some(300), "{writes:?}");
+    // What does not keep anything away is not shown.
+    assert_eq!(chosen(&parameters, OpClass::Read), 1);
+    assert_eq!(seen(&parameters, OpClass::Read).map(|inputs| inputs.stale_ns), [None; 2]);
+    parameters.finish_time.probes = false;
+    assert_eq!(chosen(&parameters, OpClass::Write), 1);
+    assert_eq!(seen(&parameters, OpClass::Write).map(|inputs| inputs.stale_ns), [None; 2]);
+}
+
+#[test]
+fn a_rate_is_the_least_until_there_was_a_queue() {
+    let parameters = Parameters::of(Policy::FinishTime);
+    let path = Path::new(true, AnaRank::Optimized);
+    let report = |now_ns| finish_time_report(path.load(), now_ns);
+    assert!(!report(0).rate_is_least, "nothing is known");
+    for round in 1..10 {
+        done(&parameters, &path, OpClass::Read, round * 1_000_000, 100_000);
+    }
+    assert!(report(10_000_000).rate_is_least);
+    // Many at once, one after the other.
+    let charges =
+        [(); 16].map(|()| start(&parameters, path.load(), OpClass::Read, 4096, 10_000_000));
+    for (charge, ended) in charges.into_iter().zip(1..) {
+        finish(charge, path.load());
+        let now_ns = 10_000_000 + 100_000 * ended;
+        let _: anabranch_policy::Sampled = sample(&parameters, charge, path.load(), 1, now_ns);
+    }
+    assert!(!report(12_000_000).rate_is_least);
 }

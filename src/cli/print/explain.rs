@@ -147,6 +147,7 @@ fn estimates(view: &ExplainView) -> String {
     let rows = known().map(|(path, of)| {
         let rate = match of.rate_bytes_per_s {
             0 => "not measured".to_owned(),
+            rate if of.rate_is_least => format!("at least {}", mib_per_s(rate)),
             rate => mib_per_s(rate),
         };
         vec![
@@ -258,6 +259,7 @@ fn input(name: &str, value: &Value) -> String {
         }
         "load_bytes" => format!("{} to carry", size_text(number)),
         "stale_ns" if number == 0 => "not stale".to_owned(),
+        "unheard_ns" => format!("nothing heard of it for {}", latency_text(number)),
         "affinity" => format!("assigned to {}", value.as_str().unwrap_or_default()),
         "finish_ns" if number == 0 => "not measured".to_owned(),
         "finish_ns" => format!("done in {}", latency_text(number)),

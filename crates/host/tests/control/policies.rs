@@ -484,6 +484,7 @@ fn finish_time_stat_tells_what_the_workers_know_in_words_and_units() {
     report.finish_time = Some(Box::new(FinishTimeReport {
         measured: true,
         rate_bytes_per_s: 56 << 20,
+        rate_is_least: false,
         in_flight_bytes: 8192,
         base_ns,
         finish_ns: 95_300,

@@ -1,9 +1,10 @@
 //! What the policy believes, to be shown.
 
 use super::elasticity::INELASTIC;
-use super::select::{Incoming, finish_ns, silence_ns};
+use super::select::{Incoming, finish_ns, silence_ns, unheard_ms};
 use super::spill::standing_ns;
-use super::unit::{RATE_SHIFT, UNIT_BYTES, units};
+use super::unit::{RATE_SHIFT, UNIT_BYTES, ns, units};
+use super::{FinishTimeParameters, STALE_MS};
 use crate::{Load, OpClass, SizeClass};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -18,6 +19,9 @@ pub struct FinishTimeReport {
     /// What the path delivers when it is busy, bytes per second, 4 KiB per command counted with
     /// them; 0 when it is not known.
     pub rate_bytes_per_s: u64,
+    /// There never was a queue at that rate: the path delivers at least so much, and is taken to
+    /// deliver twice as much.
+    pub rate_is_least: bool,
     /// What is in flight, bytes, 4 KiB per command counted with them.
     pub in_flight_bytes: u64,
     /// Unqueued latency of reads and of writes by size class, ns; 0 when it is not known.
@@ -42,7 +46,8 @@ pub struct FinishTimeReport {
 #[must_use]
 pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
     let forecast = load.shared.forecast();
-    let prediction = predict(load, OpClass::Read, SMALL_BYTES, now_ns);
+    let prediction =
+        predict(FinishTimeParameters::default(), load, OpClass::Read, SMALL_BYTES, now_ns);
     let small = u64::from(units(SMALL_BYTES));
     let elasticity = forecast.elasticity.of(small, forecast.base.get());
     let base = |op| {
@@ -54,6 +59,7 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
     };
     FinishTimeReport {
         measured: forecast.pace.get() != 0,
+        rate_is_least: forecast.pace.get() != 0 && forecast.proven.get() == 0,
         rate_bytes_per_s: prediction.rate_bytes_per_s,
         in_flight_bytes: load.in_flight_work(),
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
@@ -76,23 +82,35 @@ pub(crate) struct Prediction {
     pub(crate) base_ns: u64,
     /// Bytes per second; 0 when it is not known.
     pub(crate) rate_bytes_per_s: u64,
+    /// For how long nothing has ended there, ns, when a write therefore goes anywhere else that it
+    /// can; 0 when it does not.
+    pub(crate) unheard_ns: u64,
 }
 
 /// What is expected of such a command.
-pub(crate) fn predict(load: Load<'_>, op: OpClass, bytes: u32, now_ns: u64) -> Prediction {
+pub(crate) fn predict(
+    parameters: FinishTimeParameters,
+    load: Load<'_>,
+    op: OpClass,
+    bytes: u32,
+    now_ns: u64,
+) -> Prediction {
     let forecast = load.shared.forecast();
     let incoming = Incoming::new(op, bytes, now_ns);
     let pace = u64::from(forecast.pace.get());
     let per_second = (u64::from(UNIT_BYTES) * 1_000_000_000) << RATE_SHIFT;
     let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
-        return Prediction { finish_ns: 0, base_ns: 0, rate_bytes_per_s: 0 };
+        return Prediction { finish_ns: 0, base_ns: 0, rate_bytes_per_s: 0, unheard_ns: 0 };
     };
     let work = load.work();
     let finish = finish_ns(forecast, work, incoming);
     let silent = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
+    let unheard_ms = unheard_ms(forecast, now_ns);
+    let kept_away = op == OpClass::Write && parameters.probes && unheard_ms > STALE_MS;
     Prediction {
         finish_ns: finish.max(silent),
         base_ns: forecast.base_ns(op, incoming.class).into(),
         rate_bytes_per_s,
+        unheard_ns: if kept_away { ns(unheard_ms) } else { 0 },
     }
 }

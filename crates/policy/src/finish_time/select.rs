@@ -149,7 +149,7 @@ pub(super) fn cost(
     }
     if incoming.op == OpClass::Write
         && parameters.probes
-        && since_ms(ms(incoming.now_ns), forecast.heard_ms.get()) > STALE_MS
+        && unheard_ms(forecast, incoming.now_ns) > STALE_MS
     {
         return UNHEARD + finish;
     }
@@ -157,6 +157,12 @@ pub(super) fn cost(
         return finish;
     }
     finish.max(silence_ns(forecast, incoming.now_ns))
+}
+
+/// For how long nothing has ended there, ms.
+#[inline]
+pub(super) fn unheard_ms(forecast: &Forecast, now_ns: u64) -> u32 {
+    since_ms(ms(now_ns), forecast.heard_ms.get())
 }
 
 /// The predicted finish, ns from now; [`UNKNOWN`].

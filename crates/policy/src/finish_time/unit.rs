@@ -14,6 +14,9 @@ const OVERHEAD_UNITS: u32 = 8;
 /// Fraction bits of nanoseconds per unit.
 pub(super) const RATE_SHIFT: u32 = 8;
 
+/// Our milliseconds have 2^20 ns.
+const MS_SHIFT: u32 = 20;
+
 /// The least window of the standing work, ns.
 pub(super) const SHORTEST_WINDOW_NS: u64 = 250_000;
 
@@ -45,7 +48,12 @@ pub(super) const fn since_ms(now_ms: u32, then_ms: u32) -> u32 {
 /// Milliseconds (of 2^20 ns), modulo 2^32: differences are right up to 52 days.
 #[inline]
 pub(super) const fn ms(now_ns: u64) -> u32 {
-    (now_ns >> 20) as u32
+    (now_ns >> MS_SHIFT) as u32
+}
+
+/// So many of them.
+pub(super) const fn ns(ms: u32) -> u64 {
+    (ms as u64) << MS_SHIFT
 }
 
 #[cfg(test)]

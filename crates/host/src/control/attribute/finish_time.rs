@@ -71,6 +71,7 @@ fn reports<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a FinishTimeReport>
 const NOTHING: FinishTimeReport = FinishTimeReport {
     measured: false,
     rate_bytes_per_s: 0,
+    rate_is_least: false,
     in_flight_bytes: 0,
     base_ns: [[0; SizeClass::COUNT]; 2],
     finish_ns: 0,
@@ -110,6 +111,9 @@ fn rate(report: &FinishTimeReport) -> String {
     match report.rate_bytes_per_s {
         _ if !report.measured => String::from("not measured"),
         0 => String::from("not known"),
+        rate if report.rate_is_least => {
+            format!("at least {} MiB/s (there was no queue yet)", tenths(rate, 1 << 20))
+        }
         rate => format!("{} MiB/s", tenths(rate, 1 << 20)),
     }
 }
@@ -172,5 +176,9 @@ mod tests {
                     silent for: 2500.0 us\n\
                     reads sent again elsewhere: 3";
         assert_eq!(text(&report, 3), told);
+        report.rate_is_least = true;
+        let told = text(&report, 0);
+        let first = "rate: at least 231.3 MiB/s (there was no queue yet)\n";
+        assert!(told.starts_with(first), "{told}");
     }
 }
