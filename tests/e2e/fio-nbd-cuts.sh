@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fio writes and verifies over NBD while paths are cut: no wrong byte, no I/O error.
+# fio writes and verifies over NBD while paths are cut or silent: no wrong byte, no I/O error.
 #
-#   fio-nbd-cuts.sh          one minute of cuts, and a control run that must fail
+#   fio-nbd-cuts.sh          one minute of cuts, two silences, a control run that must fail
 #   fio-nbd-cuts.sh --long   every policy, digests on and off, ten minutes each
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 need fio fio
@@ -50,6 +50,28 @@ survives_cuts() { # POLICY
   jq -e '[.jobs[].error] | all(. == 0)' "$work/fio-cuts.json"
   jq -e '[.jobs[] | .read.total_ios, .write.total_ios] | all(. > 0)' "$work/fio-cuts.json"
 }
+# Each port says nothing for 3 s, while its connections stay: too short for the keep-alive to notice.
+# Nobody's read takes so long, as it is sent again on the other path.
+reads_outlast_a_silence() {
+  local fio port
+  set_policy finish-time
+  # (fio would let all reads wait for writes that it verifies.)
+  job silence --rw=randread --bs=4k --verify=0 --time_based --runtime=14 &
+  fio=$!
+  started+=("$fio")
+  for port in 1 2; do
+    sleep 3
+    ctl stall $port
+    sleep 3
+    ctl restore $port
+  done
+  wait $fio
+  live_paths 2
+  jq -e '[.jobs[].error] | all(. == 0)' "$work/fio-silence.json"
+  jq -e '[.jobs[].read.clat_ns.max] | max | ., . < 2e9' "$work/fio-silence.json"
+  host show-topology -o json |
+    json '[.[].Subsystems[].Namespaces[].Paths[].Diag.rescued_reads] | add | ., . > 0'
+}
 # The check must be able to fail: one block of the target's file changes behind its back.
 control_run() {
   job control --rw=write --bs=64k --do_verify=0
@@ -81,6 +103,7 @@ step "fio under cuts (round-robin)" survives_cuts round-robin
 if [ "${1:-}" = --long ]; then
   for policy in numa queue-depth; do step "fio under cuts ($policy)" survives_cuts $policy; done
 fi
+step "reads outlast a silent path (finish-time)" reads_outlast_a_silence
 step "a corrupt block is found" control_run
 must "host and target end in order" teardown
 if [ "${1:-}" = --long ]; then

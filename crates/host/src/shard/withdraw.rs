@@ -4,7 +4,8 @@
 //! be back at once, on another worker, and ask again for what it was not answered. What waits here
 //! on its behalf must not be sent after that: a write could undo what the same client is answered
 //! meanwhile. So nothing of a withdrawn request is sent, nor sent again; what a controller has is
-//! waited for, as for any other.
+//! waited for, as for any other. (A read that is stuck on a silent path ends as soon as it would be
+//! rescued: its buffer is free then.)
 
 use super::Shard;
 use super::command::{Command, Origin, Place, Request};
