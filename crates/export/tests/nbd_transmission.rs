@@ -97,6 +97,35 @@ fn commands_without_data_become_the_right_requests() {
 }
 
 #[test]
+fn a_trim_gives_back_the_whole_blocks_of_its_range() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| head.block_bytes = 4096);
+    let conn = open(&mut harness, true);
+    let fua = command_flag::FUA;
+    let trim = |lba, blocks| RequestOp::Discard { lba, blocks };
+    let end = DISK_BYTES;
+    let table: &[(u16, u64, u32, &[RequestOp])] = &[
+        (0, 512, 4096, &[]),
+        (0, 512, 3584, &[]),
+        (fua, 4095, 2, &[]),
+        (0, 4095, 4097, &[trim(1, 1)]),
+        (0, 512, 16384, &[trim(1, 3)]),
+        (0, 4096, 4097, &[trim(1, 1)]),
+        (fua, 1, 3 * 4096, &[trim(1, 2), RequestOp::Flush]),
+        (0, end - 8191, 8191, &[trim(end / 4096 - 1, 1)]),
+        (0, end - 1, 1, &[]),
+    ];
+    for (flags, offset, bytes, expected) in table {
+        harness.host.log.clear();
+        let answer = ask(&mut harness, conn, command::TRIM, *flags, *offset, *bytes);
+        assert_eq!(answer.errno, 0, "{bytes} at {offset}");
+        assert_eq!(harness.host.log, *expected, "{bytes} at {offset}");
+    }
+    harness.disconnect(conn);
+    harness.check_empty();
+}
+
+#[test]
 fn bad_requests_are_answered_and_the_stream_stays_in_step() {
     let end = DISK_BYTES;
     let too_long = MAX_REQUEST_BYTES + 512;
@@ -120,7 +149,8 @@ fn bad_requests_are_answered_and_the_stream_stays_in_step() {
         ("empty write", command::WRITE, 0, 0, 0, errno::EINVAL),
         ("flag of another command", command::WRITE, command_flag::DF, 0, 512, errno::EINVAL),
         ("trim over the end", command::TRIM, 0, end - 512, 1024, errno::EINVAL),
-        ("unaligned trim", command::TRIM, 0, 1, 512, errno::EINVAL),
+        ("empty trim", command::TRIM, 0, 512, 0, errno::EINVAL),
+        ("unaligned trim past the end", command::TRIM, 0, end - 1, 2, errno::EINVAL),
         ("zeroes over the end", command::WRITE_ZEROES, 0, end - 512, 1024, errno::ENOSPC),
         ("fast zero", command::WRITE_ZEROES, 1 << 4, 0, 512, errno::EINVAL),
         ("cache", 5, 0, 0, 512, errno::EINVAL),

@@ -48,7 +48,7 @@
 //! * The flags FLUSH and FUA are always offered, because every controller takes them, and a path
 //!   that joins later may have a volatile cache where the first had none.
 //! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block
-//!   size is announced.
+//!   size is announced. A trim is rounded to the whole blocks in its range.
 
 mod connection;
 mod control;

@@ -149,16 +149,17 @@ impl Transfer {
         let checked = header.check(&self.device, self.structured);
         let read = header.command == super::wire::command::READ;
         // For a refused request the operation only decides how it is answered.
-        let (op, bytes) = match checked {
-            Ok(Op::Flush) => (Op::Flush, 0),
-            Ok(op) => (op, header.bytes),
-            Err(_) if read => (Op::Read, 0),
-            Err(_) => (Op::Write { fua: false }, header.payload_bytes()),
+        let (op, (offset, bytes)) = match checked {
+            Ok(Op::Flush) => (Op::Flush, (0, 0)),
+            Ok(op @ Op::Trim { .. }) => (op, header.whole_blocks(&self.device)),
+            Ok(op) => (op, (header.offset, header.bytes)),
+            Err(_) if read => (Op::Read, (0, 0)),
+            Err(_) => (Op::Write { fua: false }, (0, header.payload_bytes())),
         };
         let request = Request {
             cookie: header.cookie,
             op,
-            offset: header.offset,
+            offset,
             bytes,
             issued: 0,
             open: 0,
@@ -176,6 +177,8 @@ impl Transfer {
         match request.op {
             _ if request.fault.is_some() => self.answer_if_over(slot),
             Op::Write { .. } => {}
+            // Less than a block: nothing that could be given back.
+            Op::Trim { .. } if request.bytes == 0 => self.answer_if_over(slot),
             Op::Read => {
                 let window = if self.structured { READ_WINDOW } else { 1 };
                 let piece = self.data_piece(slot, Stage::Waiting, seat)?;
