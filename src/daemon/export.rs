@@ -4,7 +4,7 @@ use super::socket::MAX_SOCKET_PATH;
 use anabranch_export::nbd::NbdError;
 use anabranch_proto::machine::Endpoint;
 use rustix::io::Errno;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 
 /// `ADDR:PORT` is TCP, everything else the path of a Unix socket.
@@ -14,6 +14,12 @@ use std::os::unix::fs::FileTypeExt;
 pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(Endpoint::Tcp(address));
+    }
+    if resembles_address(text) {
+        return Err(format!(
+            "nbd '{text}': an address is ADDR:PORT, in numbers ('[::1]:10809'); if a Unix socket is \
+             meant, write './{text}'"
+        ));
     }
     let path = text.strip_prefix("unix:").unwrap_or(text);
     if path.is_empty() || path.contains('\0') {
@@ -32,6 +38,15 @@ pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Unix(path.to_owned()))
 }
 
+/// An address without its port, or `SOMETHING:NUMBER`: hardly the name of a file.
+fn resembles_address(text: &str) -> bool {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    !text.contains('/')
+        && !text.starts_with("unix:")
+        && (text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+            || text.rsplit_once(':').is_some_and(|(_, port)| is_port(port)))
+}
+
 /// What the NBD server says, and what to do where it cannot listen: it replaces the socket of a
 /// server that is gone, and leaves everything else at that path alone.
 #[must_use]
@@ -47,5 +62,38 @@ pub fn explain_refusal(error: &NbdError) -> String {
             format!("{path} exists and is not a socket: remove it, or choose another path")
         }
         _ => format!("somebody listens on {path} already: end it, or choose another path"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_not_taken_for_the_path_of_a_socket() {
+        for text in ["localhost:10809", "127.0.0.1", "127.0.0.1:99999", "::1:10809", "::1", "[::1]"]
+        {
+            let refusal = listen_endpoint(text).expect_err(text);
+            assert!(refusal.contains("ADDR:PORT") && refusal.contains(text), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn addresses_and_paths_are_told_apart() {
+        let tcp = |text: &str| Endpoint::Tcp(text.parse().expect("an address"));
+        assert_eq!(listen_endpoint("127.0.0.1:10809"), Ok(tcp("127.0.0.1:10809")));
+        assert_eq!(listen_endpoint("[::1]:0"), Ok(tcp("[::1]:0")));
+        for (text, end) in [
+            ("/run/x.sock", "/run/x.sock"),
+            ("nvme0n1.sock", "/nvme0n1.sock"),
+            ("./localhost:10809", "/localhost:10809"),
+            ("unix:disk:1", "/disk:1"),
+            ("/run/disks:1", "/run/disks:1"),
+        ] {
+            match listen_endpoint(text) {
+                Ok(Endpoint::Unix(path)) => assert!(path.ends_with(end), "{text}: {path}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
     }
 }

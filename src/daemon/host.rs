@@ -16,6 +16,7 @@ use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
+use anabranch_lab::nbd::{NbdUri, Server};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
@@ -692,10 +693,11 @@ impl Host {
 /// How an NBD client names an export.
 #[must_use]
 pub fn nbd_uri(at: &Endpoint, name: &str) -> String {
-    match at {
-        Endpoint::Unix(path) => format!("nbd+unix:///{name}?socket={path}"),
-        Endpoint::Tcp(address) => format!("nbd://{address}/{name}"),
-    }
+    let server = match at {
+        Endpoint::Unix(path) => Server::Unix(path.clone()),
+        Endpoint::Tcp(at) => Server::Tcp { host: at.ip().to_string(), port: at.port() },
+    };
+    NbdUri::new(server, name).to_string()
 }
 
 impl Handler for Host {

@@ -32,6 +32,22 @@ pub struct NbdUri {
 
 const HELP: &str = "write nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH";
 
+impl NbdUri {
+    /// How clients name an export of a server: what would mean something else is encoded.
+    #[must_use]
+    pub fn new(server: Server, export: &str) -> NbdUri {
+        let name = encoded(export);
+        let text = match &server {
+            Server::Tcp { host, port } if host.contains(':') => {
+                format!("nbd://[{host}]:{port}/{name}")
+            }
+            Server::Tcp { host, port } => format!("nbd://{host}:{port}/{name}"),
+            Server::Unix(path) => format!("nbd+unix:///{name}?socket={}", encoded(path)),
+        };
+        NbdUri { server, export: export.to_owned(), text }
+    }
+}
+
 impl FromStr for NbdUri {
     type Err = String;
 
@@ -116,6 +132,20 @@ fn tcp(authority: &str) -> Result<Server, String> {
     Ok(Server::Tcp { host: host.to_owned(), port })
 }
 
+/// With percent-encoding of all that is not sure to stand for itself (RFC 3986, section 2.3).
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 /// Without percent-encoding.
 fn decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -160,6 +190,23 @@ mod tests {
         let unix = uri("nbd+unix:///disk?socket=/run/a%2Bb.sock");
         assert_eq!((unix.server, &*unix.export), (Server::Unix("/run/a+b.sock".into()), "disk"));
         assert_eq!(uri("nbd+unix:///?socket=relative").server, Server::Unix("relative".into()));
+    }
+
+    #[test]
+    fn what_is_made_is_read_as_what_it_was_made_of() {
+        let tcp = |host: &str| Server::Tcp { host: host.to_owned(), port: 9 };
+        let unix = |path: &str| Server::Unix(path.to_owned());
+        let servers = [tcp("192.0.2.1"), tcp("::1"), unix("/run/a b?c#d&e%20.sock"), unix("/s")];
+        for server in servers {
+            for export in ["", "nvme0n1", "ünï cödé", "100%/a b?c#d", "a+b&c=d", "x/y"] {
+                let made = NbdUri::new(server.clone(), export);
+                assert!(made.text.bytes().all(|byte| byte.is_ascii_graphic()), "{made}");
+                assert_eq!(made.text.parse(), Ok(made.clone()));
+                assert_eq!((&made.server, &*made.export), (&server, export));
+            }
+        }
+        let plain = NbdUri::new(unix("/run/anabranch/nvme0n1.sock"), "nvme0n1");
+        assert_eq!(plain.text, "nbd+unix:///nvme0n1?socket=/run/anabranch/nvme0n1.sock");
     }
 
     #[test]
