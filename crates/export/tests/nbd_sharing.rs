@@ -19,6 +19,8 @@ const BLOCK: u64 = 4096;
 struct Client {
     conn: ConnId,
     device: usize,
+    /// It was told that the device trims and makes zeroes.
+    able: bool,
     /// What was asked for: bytes that a read brings, by cookie.
     asked: BTreeMap<u64, u32>,
 }
@@ -27,6 +29,8 @@ struct World {
     harness: Harness,
     clients: Vec<Client>,
     offered: Vec<bool>,
+    /// Trims and makes zeroes, by device.
+    able: Vec<bool>,
 }
 
 fn exports(offered: &[bool]) -> Vec<Export> {
@@ -53,7 +57,7 @@ impl World {
         harness.portion = 1 + random.below(1 << 18) as usize;
         harness.host.room = 1 + random.below(60) as usize;
         harness.host.share = 1 + random.below(30) as usize;
-        World { harness, clients: Vec::new(), offered }
+        World { harness, clients: Vec::new(), offered, able: vec![true; DEVICES as usize] }
     }
 
     fn connect(&mut self, random: &mut Random) {
@@ -66,7 +70,8 @@ impl World {
         self.harness.send(conn, &hello);
         self.harness.release_transmissions();
         self.harness.take(conn);
-        self.clients.push(Client { conn, device, asked: BTreeMap::new() });
+        let able = self.able[device];
+        self.clients.push(Client { conn, device, able, asked: BTreeMap::new() });
     }
 
     fn ask(&mut self, random: &mut Random) {
@@ -74,16 +79,17 @@ impl World {
             return;
         }
         let client = random.below(self.clients.len() as u64) as usize;
-        let Client { conn, asked, .. } = &mut self.clients[client];
+        let Client { conn, able, asked, .. } = &mut self.clients[client];
         let cookie = asked.len() as u64;
         let most = [4, 64, DISK_BYTES / BLOCK][random.below(3) as usize];
         let blocks = 1 + random.below(most);
         let offset = random.below(DISK_BYTES / BLOCK + 1 - blocks) * BLOCK;
         let bytes = (blocks * BLOCK) as u32;
-        let (stream, read) = match random.below(8) {
+        let (stream, read) = match random.below(if *able { 9 } else { 7 }) {
             0..4 => (client::request(command::READ, 0, cookie, offset, bytes), bytes),
             4..7 => (client::write(1, cookie, offset, &vec![7; bytes as usize]), 0),
-            _ => (client::request(command::TRIM, 1, cookie, offset, bytes), 0),
+            7 => (client::request(command::TRIM, 1, cookie, offset, bytes), 0),
+            _ => (client::request(command::WRITE_ZEROES, 1, cookie, offset, bytes), 0),
         };
         asked.insert(cookie, read);
         self.harness.send(*conn, &stream);
@@ -93,6 +99,17 @@ impl World {
         let exports = exports(&self.offered).into_iter().map(|export| (ListenerId(0), export));
         let mail = NbdMail::Offer { epoch: 1, exports: exports.collect::<Vec<_>>().into() };
         self.harness.input(Input::Mail { from: WorkerId(0), mail });
+    }
+
+    /// A path that can do less joins a device, or leaves it.
+    fn change(&mut self, device: usize) {
+        self.able[device] = !self.able[device];
+        let most = u32::from(self.able[device]) << 16;
+        self.harness.host.change_head(device, |head| {
+            head.limits.max_write_zeroes_blocks = most;
+            head.limits.max_discard_blocks = most;
+        });
+        self.harness.heads_changed();
     }
 
     fn step(&mut self, random: &mut Random) {
@@ -114,6 +131,7 @@ impl World {
                 self.offered[device] = !self.offered[device];
                 self.offer();
             }
+            99 => self.change(random.below(DEVICES) as usize),
             _ => {}
         }
     }
@@ -143,7 +161,7 @@ fn every_request_is_answered_once_however_scarce_memory_and_room_are() {
         (0..random.below(400)).for_each(|_| world.step(&mut random));
         world.finish();
         let World { mut harness, clients, .. } = world;
-        for Client { conn, device, asked } in clients {
+        for Client { conn, device, asked, .. } in clients {
             let received = harness.take(conn);
             let (answers, rest) = client::answers(&received, &asked);
             if harness.is_connected(conn) {

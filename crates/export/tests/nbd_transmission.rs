@@ -216,6 +216,46 @@ fn a_device_without_trim_or_write_zeroes_refuses_them() {
 }
 
 #[test]
+fn a_device_that_ceases_to_trim_and_make_zeroes_fails_nobody_who_was_offered_them() {
+    let mut harness = large_server();
+    let conn = open(&mut harness, true);
+    let bytes = 5 * MIB / 2 + 1024;
+    harness.send(conn, &client::write(0, 77, 0, &vec![0x5a; 3 * MIB]));
+    assert_eq!(one_answer(&mut harness, conn, 0).errno, 0);
+    harness.host.change_head(0, |head| {
+        head.limits.max_discard_blocks = 0;
+        head.limits.max_write_zeroes_blocks = 0;
+    });
+    harness.heads_changed();
+    harness.host.log.clear();
+    let (fua, len) = (command_flag::FUA, bytes as u32);
+    assert_eq!(ask(&mut harness, conn, command::WRITE_ZEROES, fua, 0, len).errno, 0);
+    let mut written = Vec::new();
+    for op in &harness.host.log {
+        let RequestOp::Write { lba, blocks, fua: true, .. } = *op else { panic!("{op:?}") };
+        written.push((lba, blocks));
+    }
+    assert_eq!(written, [(0, 2048), (2048, 2048), (4096, 1026)]);
+    let disk = harness.host.disk(0);
+    assert!(disk[..bytes].iter().all(|&byte| byte == 0), "to the end");
+    assert!(disk[bytes..3 * MIB].iter().all(|&byte| byte == 0x5a), "and no further");
+    // A trim is a hint; that it is durable is still asked for.
+    harness.host.log.clear();
+    assert_eq!(ask(&mut harness, conn, command::TRIM, 0, 0, 4096).errno, 0);
+    assert_eq!(harness.host.log, []);
+    assert_eq!(ask(&mut harness, conn, command::TRIM, fua, 0, 4096).errno, 0);
+    assert_eq!(harness.host.log, [RequestOp::Flush]);
+    // A fault among the zeroes ends them, and the client hears of it.
+    harness.host.fault = Some((2100, IoError::Status(Status::INTERNAL_ERROR)));
+    harness.host.log.clear();
+    let answer = ask(&mut harness, conn, command::WRITE_ZEROES, 0, 0, len);
+    assert_eq!((answer.errno, harness.host.log.len()), (errno::EIO, 2));
+    // Who comes now is not offered them.
+    let late = open(&mut harness, true);
+    assert_eq!(ask(&mut harness, late, command::WRITE_ZEROES, 0, 0, 512).errno, errno::EINVAL);
+}
+
+#[test]
 fn a_bad_magic_number_ends_this_connection_only() {
     let mut harness = server();
     let other = open(&mut harness, true);

@@ -160,6 +160,12 @@ impl Submit for MemoryHost {
             }
         }
         match request.op {
+            RequestOp::WriteZeroes { .. } if head.limits.max_write_zeroes_blocks == 0 => {
+                return Err(Refused::NotSupported);
+            }
+            RequestOp::Discard { .. } if head.limits.max_discard_blocks == 0 => {
+                return Err(Refused::NotSupported);
+            }
             RequestOp::Read { blocks, buf, .. } | RequestOp::Write { blocks, buf, .. }
                 if u64::from(blocks) * u64::from(head.block_bytes) != u64::from(buf.len()) =>
             {

@@ -532,7 +532,7 @@ impl Connection {
         let (old, new) = (transfer.device, catalog.named(&self.export));
         match new {
             Some(new) if new.head == old.head && new.block_bytes == old.block_bytes => {
-                transfer.device = new;
+                transfer.follow(new);
             }
             _ => self.end(seat, out),
         }

@@ -19,16 +19,27 @@ pub(super) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Read,
-    Write { fua: bool },
+    Write {
+        fua: bool,
+    },
     Flush,
-    Trim { fua: bool },
-    WriteZeroes { fua: bool, deallocate: bool },
+    Trim {
+        fua: bool,
+    },
+    WriteZeroes {
+        fua: bool,
+        deallocate: bool,
+    },
+    /// What became of those on a device that has ceased to make zeroes itself: they are written.
+    Blank {
+        fua: bool,
+    },
 }
 
 impl Op {
     /// Whether it may need more space than there is: decides between EINVAL and ENOSPC.
     pub(super) fn writes(self) -> bool {
-        matches!(self, Op::Write { .. } | Op::WriteZeroes { .. })
+        matches!(self, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Blank { .. })
     }
 }
 

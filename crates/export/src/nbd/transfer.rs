@@ -138,6 +138,17 @@ impl Transfer {
         }
     }
 
+    /// The device has changed. What the client was offered it goes on using: a path that can do less
+    /// than the others may join at any time.
+    pub(super) fn follow(&mut self, device: Device) {
+        let old = self.device;
+        self.device = Device {
+            trim: device.trim || old.trim,
+            write_zeroes: device.write_zeroes || old.write_zeroes,
+            ..device
+        };
+    }
+
     /// Whether another request can be let in: there is room, and none waits to be submitted.
     pub(super) fn has_room(&self) -> bool {
         !self.requests.is_full() && self.waiting.is_empty()
@@ -176,7 +187,7 @@ impl Transfer {
         let Some(request) = self.requests.get(slot) else { return Ok(()) };
         match request.op {
             _ if request.fault.is_some() => self.answer_if_over(slot),
-            Op::Write { .. } => {}
+            Op::Write { .. } | Op::Blank { .. } => {}
             // Less than a block: nothing that could be given back.
             Op::Trim { .. } if request.bytes == 0 => self.answer_if_over(slot),
             Op::Read => {
@@ -289,8 +300,18 @@ impl Transfer {
             let tag = u64::from(self.key) << 16 | u64::from(index);
             let request = HostRequest { head: self.device.head, op, tag };
             let outcome = seat.host.submit(seat.now, request);
-            if outcome == Err(Refused::Full) {
-                return Err(Wait::Room);
+            let unable = outcome == Err(Refused::NotSupported);
+            match op {
+                _ if outcome == Err(Refused::Full) => return Err(Wait::Room),
+                RequestOp::WriteZeroes { .. } if unable => {
+                    match self.write_instead(index, seat) {
+                        // What stands behind it may hold the memory that it waits for.
+                        Err(_) if self.waiting.len() > 1 => self.waiting.rotate_left(1),
+                        done => done?,
+                    }
+                    continue;
+                }
+                _ => {}
             }
             self.waiting.pop_front();
             self.at_host += 1;
@@ -301,9 +322,36 @@ impl Transfer {
             }
             if let Err(refused) = outcome {
                 let writes = !matches!(op, RequestOp::Read { .. });
-                self.ended(index, Err(Fault::of_refusal(refused, writes)), &mut seat.memory);
+                // A trim is a hint: where it is of no use any more it is done.
+                let hint = unable && matches!(op, RequestOp::Discard { .. });
+                let fault = Fault::of_refusal(refused, writes);
+                let result = if hint { Ok(()) } else { Err(fault) };
+                self.ended(index, result, &mut seat.memory);
             }
         }
+        Ok(())
+    }
+
+    /// The device does not make zeroes any more, though the client was told so: the piece gets a
+    /// buffer full of them, which is written as often as it takes.
+    ///
+    /// # Errors
+    /// There is no buffer for it; try again.
+    fn write_instead(&mut self, index: u16, seat: &mut Seat<'_>) -> Result<(), Wait> {
+        let Some(piece) = self.pieces.get_mut(index) else { return Ok(()) };
+        let Some(request) = self.requests.get_mut(piece.slot) else { return Ok(()) };
+        let most = PIECE_BYTES - PIECE_BYTES % self.device.block_bytes;
+        let bytes = request.bytes.min(most);
+        if self.buffer_bytes > 0 && self.buffer_bytes + bytes > MAX_BUFFER_BYTES {
+            return Err(Wait::Own);
+        }
+        let buf = seat.memory.take(self.device.head, bytes)?;
+        seat.memory.bufs.bytes_mut(buf).fill(0);
+        self.buffer_bytes += buf.len();
+        self.granted += 1;
+        (piece.buf, piece.bytes) = (buf, bytes);
+        request.issued = bytes;
+        request.op = Op::Blank { fua: matches!(request.op, Op::WriteZeroes { fua: true, .. }) };
         Ok(())
     }
 
@@ -319,7 +367,9 @@ impl Transfer {
         Some(match request.op {
             _ if piece.stage == Stage::WaitingToFlush => RequestOp::Flush,
             Op::Read => RequestOp::Read { lba, blocks, buf: buf() },
-            Op::Write { fua } => RequestOp::Write { lba, blocks, buf: buf(), fua },
+            Op::Write { fua } | Op::Blank { fua } => {
+                RequestOp::Write { lba, blocks, buf: buf(), fua }
+            }
             Op::Flush => RequestOp::Flush,
             Op::Trim { .. } => RequestOp::Discard { lba, blocks: u64::from(blocks) },
             Op::WriteZeroes { fua, deallocate } => {
@@ -358,14 +408,15 @@ impl Transfer {
         request.open -= 1;
         if let Err(fault) = result {
             request.fault.get_or_insert(fault);
-            if request.op == Op::Read {
-                // Nothing more needs to be read.
+            if matches!(request.op, Op::Read | Op::Blank { .. }) {
+                // Nothing more needs to be read, or written.
                 request.issued = request.bytes;
             }
         }
+        let blank = matches!(request.op, Op::Blank { .. });
         if request.op == Op::Read && request.fault.is_none() {
             self.reply_with(index);
-        } else {
+        } else if !blank || !self.reuse(index) {
             self.release(index, memory);
             self.answer_if_over(slot);
         }
@@ -473,7 +524,7 @@ impl Transfer {
         self.sent = sent;
     }
 
-    /// Aims a piece at the next part of its long read, if there is one.
+    /// Aims a piece at the next part of its long read, or of zeroes to write, if there is one.
     fn reuse(&mut self, index: u16) -> bool {
         let Some(piece) = self.pieces.get_mut(index) else { return false };
         let Some(request) = self.requests.get_mut(piece.slot) else { return false };
