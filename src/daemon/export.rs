@@ -17,8 +17,8 @@ pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     }
     if resembles_address(text) {
         return Err(format!(
-            "nbd '{text}': an address is ADDR:PORT, in numbers ('[::1]:10809'); if a Unix socket is \
-             meant, write './{text}'"
+            "nbd '{text}': an address is ADDR:PORT, in numbers ('[::1]:10809'); if a Unix socket \
+             is meant, write './{text}'"
         ));
     }
     let path = text.strip_prefix("unix:").unwrap_or(text);
