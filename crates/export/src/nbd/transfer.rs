@@ -138,8 +138,8 @@ impl Transfer {
         }
     }
 
-    /// The device has changed. What the client was offered it goes on using: a path that can do less
-    /// than the others may join at any time.
+    /// The device has changed. What the client was offered it goes on using: a path that can do
+    /// less than the others may join at any time.
     pub(super) fn follow(&mut self, device: Device) {
         let old = self.device;
         self.device = Device {
