@@ -261,6 +261,9 @@ mod tests {
         let keys: Vec<Key> = (0..4).map(|v| table.insert_with(|| v).unwrap()).collect();
         keys.iter().for_each(|&key| list.push_back(&mut table, key));
         list.unlink(&mut table, keys[2]);
+        assert_eq!(list.after(&table, keys[0]), Some(keys[1]));
+        assert_eq!(list.after(&table, keys[1]), Some(keys[3]));
+        assert_eq!(list.after(&table, keys[3]), None);
         let mut order = Vec::new();
         while let Some(key) = list.pop_front(&mut table) {
             order.push(table[key]);
