@@ -413,3 +413,25 @@ fn any_change(random: &mut support::Random, lines: &[Line]) -> (u64, Change) {
     };
     (random.next() % 100, change)
 }
+
+/// One client of large reads earns a probe in a quarter of a second: whichever of the other paths
+/// becomes the nearest, it is looked at in its turn.
+#[test]
+fn every_unused_path_is_looked_at_in_its_turn() {
+    for paths in [3, 4, 5, 8] {
+        for better in 1..paths {
+            let mut lines = vec![Line::mib_s(100).delay(10 * MS); paths];
+            lines[0] = Line::mib_s(100).delay(MS);
+            let mix: Mix = |_, _| (READ, 128 << 10);
+            let scene = Scene { clients: 1, mix, ..Scene::new(&lines) };
+            let scene = Scene { end_ns: if cfg!(miri) { MS } else { 20 * SECOND }, ..scene };
+            let near = Change::Line(better, Line::mib_s(400).delay(100 * US));
+            let ours = run(&scene.changed(&[(100, near)]), Parameters::of(Policy::FinishTime));
+            println!(
+                "{paths} paths, {better} is better: {:?}, {} probes",
+                ours.by_path, ours.probes
+            );
+            assert!(cfg!(miri) || 2 * ours.by_path[better] > ours.commands, "{ours:?}");
+        }
+    }
+}

@@ -44,7 +44,9 @@ fn find<P: AsCandidate>(
     incoming: Incoming,
 ) -> Choice {
     let now_ms = ms(incoming.now_ns);
-    let start = selector.rotation_start(paths);
+    // Not where the rotation of selections stands: at every eighth of them it would always be the
+    // same one of eight paths, and that one alone would ever be looked at.
+    let start = selector.recent.turn as usize;
     let price = i64::from(incoming.bytes);
     // What large commands have overdrawn does not keep small ones from looking.
     selector.recent.credit = selector.recent.credit.max(-WRITE_PRICE * price);
@@ -62,6 +64,7 @@ fn find<P: AsCandidate>(
             && write_is_due(forecast, incoming.class, now_ms)
         {
             selector.recent.credit -= WRITE_PRICE * price;
+            selector.recent.looked(index);
             return Choice { index, reason: Reason::WriteProbe };
         }
         let unknown = forecast.pace.get() == 0;
@@ -71,6 +74,7 @@ fn find<P: AsCandidate>(
         {
             let base = forecast.of(OpClass::Read, incoming.class);
             base.seen_ms.set(now_ms);
+            selector.recent.looked(index);
             if unknown && incoming.op == OpClass::Read && base.gap_ms.get() >= LAST_GAP_MS {
                 // Probes can not be sent. (Those that fail keep the gap shorter.)
                 return Choice { index, reason: Reason::Unmeasured };

@@ -20,6 +20,8 @@ pub(crate) struct Recent {
     pub(super) credit: i64,
     /// Selections since paths were looked at.
     pub(super) since: u8,
+    /// The path behind the one that was looked at last; they are looked at in turn.
+    pub(super) turn: u32,
     /// The path that a read is to be sent to.
     pub(super) due: Option<u32>,
     /// Commands of this worker in flight at each selection, and their variance.
@@ -29,7 +31,7 @@ pub(crate) struct Recent {
 
 impl Recent {
     pub(crate) const fn new() -> Recent {
-        Recent { credit: 0, since: 0, due: None, mean: 0, variance: 0 }
+        Recent { credit: 0, since: 0, turn: 0, due: None, mean: 0, variance: 0 }
     }
 
     /// Whether commands come as others end: then about as many are in flight as ever are, and their
@@ -50,6 +52,12 @@ impl Recent {
     #[inline]
     pub(super) fn earn(&mut self, bytes: u32) {
         self.credit = (self.credit + i64::from(bytes >> SHARE_SHIFT)).min(MOST);
+    }
+
+    /// The path at `index` is looked at now.
+    pub(super) fn looked(&mut self, index: usize) {
+        // A list has no more.
+        self.turn = index as u32 + 1;
     }
 
     #[inline]
