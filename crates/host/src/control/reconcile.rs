@@ -19,6 +19,7 @@
 //!   only when no live path says otherwise any more: one controller that is mistaken must not cost
 //!   users the rest of their device. When no live path upholds the size, the largest that one of
 //!   them says holds, so that none stands idle, until a path that was lost is back with the former.
+//!   The same goes for the path that made the device grow alone and now says less.
 
 use super::Control;
 use super::controller::Controller;
@@ -398,6 +399,11 @@ fn resize(
             }
             path.blocks = found;
             changed.push(path.controller);
+        }
+        if blocks < head.blocks {
+            // The path that upheld the size takes it back: not to less than others say.
+            let said = witnesses(head, controllers).map(|(_, path)| path.blocks);
+            blocks = blocks.max(said.max().unwrap_or(0));
         }
         settle_size(head, controllers, blocks);
         if head.bytes() != before {

@@ -71,6 +71,20 @@ fn one_path_alone_does_not_shrink_the_device() {
 }
 
 #[test]
+fn a_path_that_made_the_device_grow_alone_does_not_shrink_it_below_what_others_say() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 4096);
+    rig.fake(2).spaces = [(1, Space::new(0x11, 8))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 2048, "the other path has said so all the time");
+    assert!(head.paths[0].ready && !head.paths[1].ready);
+    assert_eq!(rig.event_count("capacity change from 2097152 to 1048576 bytes"), 1);
+}
+
+#[test]
 fn a_witness_that_is_lost_before_it_answers_leaves_no_path_idle() {
     let mut rig = Rig::connected_twice(1);
     rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
