@@ -196,9 +196,37 @@ impl HostEvent {
             HostEvent::AsyncEvent { controller, .. } => Some(format!("{controller} event")),
             HostEvent::Note { controller, .. } => Some(format!("{controller} note")),
             HostEvent::Rescued { path, .. } => Some(format!("{path} silent")),
-            _ => None,
+            HostEvent::AnaChange { path, .. } => Some(format!("{} ANA state", without_head(path))),
+            HostEvent::AnaError { path, .. } => Some(format!("{} ANA status", without_head(path))),
+            HostEvent::PathAdded { path, .. } => Some(format!("{} path added", without_head(path))),
+            HostEvent::PathRemoved { path, .. } => {
+                Some(format!("{} path removed", without_head(path)))
+            }
+            HostEvent::HeadAdded { head, .. } => Some(format!("{} added", without_head(head))),
+            HostEvent::HeadReplaced { head, .. } => {
+                Some(format!("{} replaced", without_head(head)))
+            }
+            HostEvent::HeadResized { head, .. } => Some(format!("{} resized", without_head(head))),
+            HostEvent::HeadRemoved { head } => Some(format!("{} removed", without_head(head))),
+            HostEvent::HeadOrphaned { head, .. } => {
+                Some(format!("{} orphaned", without_head(head)))
+            }
+            HostEvent::State { .. }
+            | HostEvent::ConnectFailed { .. }
+            | HostEvent::Removed { .. }
+            | HostEvent::FastIoFail { .. }
+            | HostEvent::RequestFailed { .. }
+            | HostEvent::AnaDisabled { .. }
+            | HostEvent::AnaTimeout { .. }
+            | HostEvent::PolicyChanged { .. } => None,
         }
     }
+}
+
+/// The part of a name that devices and paths of one subsystem, and through one controller, share:
+/// `nvmeX` of `nvmeXnY`, `nvmeXcY` of `nvmeXcYnZ`.
+fn without_head(name: &str) -> &str {
+    name.rsplit_once('n').map_or(name, |(shared, _)| shared)
 }
 
 impl fmt::Display for HostEvent {
@@ -279,5 +307,39 @@ impl fmt::Display for Words<'_> {
             RequestOp::Flush => return f.write_str("flush"),
         };
         write!(f, "{what} of {blocks} blocks at {lba}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn what_a_controller_can_say_for_every_namespace_at_once_is_of_one_kind() {
+        let added = |path: &str| {
+            HostEvent::PathAdded { path: path.to_string(), head: "nvme0n1".to_string() }.kind()
+        };
+        assert_eq!(added("nvme0c1n1").as_deref(), Some("nvme0c1 path added"));
+        assert_eq!(added("nvme0c1n1023"), added("nvme0c1n1"));
+        assert_ne!(added("nvme0c2n1"), added("nvme0c1n1"), "another controller speaks for itself");
+
+        let (path, head) = (|| "nvme0c1n7".to_string(), || "nvme0n7".to_string());
+        let status = Status::SUCCESS;
+        let (from, to) = (AnaState::Optimized, AnaState::Change);
+        let many = [
+            HostEvent::AnaChange { path: path(), from, to },
+            HostEvent::AnaError { path: path(), status },
+            HostEvent::PathAdded { path: path(), head: head() },
+            HostEvent::PathRemoved { path: path(), head: head() },
+            HostEvent::HeadAdded { head: head(), bytes: 1 },
+            HostEvent::HeadReplaced { head: head(), former: head(), nsid: 1 },
+            HostEvent::HeadResized { head: head(), from_bytes: 1, to_bytes: 2 },
+            HostEvent::HeadRemoved { head: head() },
+            HostEvent::HeadOrphaned { head: head(), seconds: 1 },
+        ];
+        let kinds: alloc::collections::BTreeSet<_> = many.iter().map(HostEvent::kind).collect();
+        assert_eq!(kinds.len(), many.len(), "one kind does not hide another");
+        assert!(kinds.iter().flatten().all(|kind| !kind.contains("n7")));
     }
 }
