@@ -286,6 +286,12 @@ impl TargetQueue {
         self.slots.in_use()
     }
 
+    /// Buffers of answered commands that the batch under way still names.
+    #[must_use]
+    pub fn buffers_in_batch(&self) -> usize {
+        self.in_batch.len()
+    }
+
     /// Why the connection has to end; set once. The engine closes it gracefully, with a guard.
     #[must_use]
     pub const fn fault(&self) -> Option<&ProtocolError> {

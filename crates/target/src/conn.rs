@@ -140,9 +140,11 @@ impl Conn {
     }
 
     /// So many commands hold payload memory, at most, or are about to: those in progress that do
-    /// not wait for some. Those that wait for their second buffer are not counted.
+    /// not wait for some, and those whose last data is being sent. Those that wait for their second
+    /// buffer are not counted.
     pub(crate) fn holding(&self) -> usize {
-        usize::from(self.queue.in_flight()).saturating_sub(self.waiting.len())
+        let in_progress = usize::from(self.queue.in_flight()).saturating_sub(self.waiting.len());
+        in_progress + self.queue.buffers_in_batch()
     }
 
     /// The controller that the connection belongs to.

@@ -3,8 +3,10 @@
 mod common;
 
 use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
-use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
 use anabranch_proto::nvme::io::compare;
+use anabranch_proto::nvme::property::Cc;
+use anabranch_proto::nvme::{Status, Uuid};
 use anabranch_proto::testing::MemoryBuffers;
 use common::*;
 
@@ -26,20 +28,42 @@ fn hoarder(rig: &mut Rig, port: u16) -> ConnId {
     queue
 }
 
-#[test]
-fn announced_writes_without_data_leave_memory_to_other_hosts() {
-    let mut rig = rig();
-    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
-    rig.advance(ms(100));
-    assert!(rig.status().waiting_for_buffer > 0, "they would like more");
-    // A newcomer connects (which takes memory, too), writes and reads as if it were alone.
-    let (_, queue) = rig.controller(0);
+/// A queue pair of another host.
+fn queue_of(rig: &mut Rig, host: u8) -> ConnId {
+    let (hostid, hostnqn) = (Uuid([host; 16]), nqn(&format!("{OTHER_HOST}-{host}")));
+    let data = |cntlid| ConnectData { hostid, hostnqn, ..connect_data(cntlid, SUBSYSTEM) };
+    let admin = rig.open(0);
+    let command = ConnectCommand { qid: 0, sqsize: 31, disable_sq_flow: true, kato_ms: 0 };
+    let connect = data.clone()(0xffff).to_bytes();
+    let done = rig.connect_with(admin, command, &connect);
+    assert_eq!(done.status, Status::SUCCESS);
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let io = rig.open(0);
+    let command = ConnectCommand { qid: 1, sqsize: 127, ..command };
+    let connect = data((done.result & 0xffff) as u16).to_bytes();
+    assert_eq!(rig.connect_with(io, command, &connect).status, Status::SUCCESS);
+    io
+}
+
+/// Writes and reads as if nobody else were there.
+fn works_undisturbed(rig: &mut Rig, queue: ConnId) {
     for round in 0..20 {
         let data = vec![round; BYTES as usize];
         assert_eq!(rig.run_out(queue, write(32, BLOCKS), &data).status, Status::SUCCESS);
         let read = rig.run(queue, read(32, BLOCKS), BYTES);
         assert_eq!((read.status, read.data == data), (Status::SUCCESS, true));
     }
+}
+
+#[test]
+fn announced_writes_without_data_leave_memory_to_other_hosts() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    assert!(rig.status().waiting_for_buffer > 0, "they would like more");
+    // A newcomer connects, which takes memory, too.
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
     // What was waiting goes on when the others leave.
     let last = hoarders[5];
     let before = rig.wires[&last].r2t.len();
@@ -49,6 +73,45 @@ fn announced_writes_without_data_leave_memory_to_other_hosts() {
     rig.hang_up(last);
     rig.advance(ms(10));
     assert_eq!(rig.status().waiting_for_buffer, 0);
+    rig.assert_no_leak();
+}
+
+/// However many connections it has.
+#[test]
+fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..60).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    rig.assert_no_leak();
+}
+
+/// Nobody is asked for data in capsules: what does not find room can only be refused.
+#[test]
+fn data_in_capsules_finds_room_when_many_hosts_hoard() {
+    let mut rig = rig();
+    let early = queue_of(&mut rig, 200);
+    let mut hoarders = Vec::new();
+    for host in 10..40 {
+        let queue = queue_of(&mut rig, host);
+        for _ in 0..127 {
+            rig.start(queue, write(0, BLOCKS), BYTES);
+        }
+        hoarders.push(queue);
+    }
+    rig.advance(ms(100));
+    let late = queue_of(&mut rig, 201);
+    for queue in [early, late] {
+        for round in 0..20 {
+            let data = vec![round; 8192];
+            assert_eq!(rig.run_out(queue, write(64, 2), &data).status, Status::SUCCESS);
+        }
+    }
+    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
+    rig.advance(ms(10));
     rig.assert_no_leak();
 }
 
@@ -69,7 +132,7 @@ fn with_the_memory_to_itself_a_host_gets_all_that_it_asks_for() {
 fn a_line_that_does_not_move_holds_up_no_other() {
     let mut rig = rig();
     let (_, first) = rig.controller(0);
-    let (_, second) = rig.controller(1);
+    let second = queue_of(&mut rig, 8);
     let hostage: Vec<_> =
         (0..BUFFERS).map(|_| rig.bufs.alloc(BYTES).expect("below the limit")).collect();
     for _ in 0..3 {
@@ -79,7 +142,9 @@ fn a_line_that_does_not_move_holds_up_no_other() {
     rig.advance(ms(5));
     assert!(rig.poll(second, waits).is_none(), "there is no memory at all");
     let mut hostage = hostage.into_iter();
-    (0..2).for_each(|_| rig.bufs.free(hostage.next().unwrap()));
+    // A part is kept for data in capsules.
+    let kept = BUFFERS / 32;
+    (0..kept + 2).for_each(|_| rig.bufs.free(hostage.next().unwrap()));
     rig.advance(ms(5));
     let done = rig.poll(second, waits).expect("its turn came");
     assert_eq!(done.status, Status::SUCCESS);

@@ -114,6 +114,24 @@ fn no_table_grows_after_set_up() {
 }
 
 #[test]
+fn buffers_that_are_being_sent_are_counted_until_they_have_left() {
+    let (mut queue, mut bufs) = queue();
+    let read = io::read(1, 0, 16).with_sgl(Sgl::transport(8192));
+    command(&mut queue, &mut bufs, read.with_cid(1));
+    let Some(TargetEvent::Command { slot, .. }) = queue.poll_event() else { panic!("one") };
+    queue.send_data(slot, bufs.alloc(8192).expect("memory"));
+    queue.complete(slot, Status::SUCCESS, 0);
+    let mut batch = VecGather::new();
+    queue.poll_transmit(&mut batch, &mut bufs);
+    assert_eq!((queue.in_flight(), queue.buffers_in_batch()), (0, 1), "answered, not sent yet");
+    queue.transmitted();
+    assert_eq!(queue.buffers_in_batch(), 0);
+    while let Some(buf) = queue.poll_released() {
+        bufs.free(buf);
+    }
+}
+
+#[test]
 fn sqhd_counts_in_the_queue_and_is_all_ones_without_flow_control() {
     let (mut queue, mut bufs) = queue();
     for round in 1..=40_u16 {

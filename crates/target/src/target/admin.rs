@@ -113,7 +113,8 @@ impl Target {
         bufs: &mut dyn Buffers,
         fill: impl FnOnce(&mut Target, &mut [u8]) -> Result<(), Status>,
     ) -> Step {
-        let Some(buf) = bufs.alloc(len) else { return Step::Wait };
+        let free = self.may_answer(len, bufs);
+        let Some(buf) = free.then(|| bufs.alloc(len)).flatten() else { return Step::Wait };
         let bytes = bufs.bytes_mut(buf);
         // A pool buffer holds what was in it before.
         bytes.fill(0);

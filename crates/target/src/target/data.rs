@@ -135,7 +135,10 @@ impl Target {
         let port = self.conns.get(place).map_or(0, |conn| conn.port);
         let later =
             self.ports[port].is_stalled() || !self.ports[port].shaper.outbound.is_transparent();
-        if !later && matches!(plan, Plan::Read { .. }) && !self.may_take(place, bufs) {
+        if let Plan::Read { len, .. } = plan
+            && !later
+            && !self.may_take(place, len, bufs)
+        {
             return None;
         }
         let Some(namespace) = self.namespace_of(at, sqe.nsid()) else {
@@ -211,8 +214,9 @@ impl Target {
         bufs: &mut dyn Buffers,
     ) -> Result<Step, Answer> {
         let generation = self.conns.get(place).map_or(0, |conn| conn.generation);
-        let reads = matches!(plan, Plan::Read { .. } | Plan::Compare { .. });
-        if reads && !self.may_take(place, bufs) {
+        if let Plan::Read { len, .. } | Plan::Compare { len, .. } = plan
+            && !self.may_take(place, len, bufs)
+        {
             return Ok(Step::Wait);
         }
         let internal = Answer::refuse(Status::INTERNAL_ERROR);

@@ -1,16 +1,19 @@
 //! Payload memory: who gets some, and in which order commands wait for it.
 //!
 //! All connections share the worker's pool. A host may ask for much and take nothing, or announce
-//! much and send nothing: when the pool gets low, no connection gets more than a share, so that the
-//! last of it stays with those that hold least. And a line that does not move holds up no other:
-//! connections wait in turn, each with its commands in order.
+//! much and send nothing: when the pool gets low, no connection gets more than a share, and no
+//! host, on all its connections, more than is left to the others, so that the last of it stays with
+//! those that hold least. What small data needs, a Connect's and that in capsules, is not given to
+//! larger: it comes unasked, so that a command whose data finds no room can only be refused. And a
+//! line that does not move holds up no other: connections wait in turn, each with its commands in
+//! order.
 //!
 //! A comparison with a file needs memory twice: for what the host sends, then for what the file
 //! has. It begins only while the pool is not low, and is first in its line for the second buffer,
 //! so that comparisons never hold all there is while each waits for more.
 
 use super::{Target, Ticket};
-use crate::conn::Stage;
+use crate::conn::{Conn, Role, Stage};
 use anabranch_proto::machine::{BufRef, Buffers, Time};
 use core::time::Duration;
 
@@ -24,6 +27,10 @@ const LOW: (u64, usize) = (4, 4);
 /// The same when it is nearly empty.
 const NEARLY_EMPTY: (u64, usize) = (16, 1);
 
+/// One part in so many of the pool is kept for buffers up to [`SMALL`] bytes.
+const KEPT_FOR_SMALL: u64 = 32;
+const SMALL: u32 = 8192;
+
 /// Whether the pool is low.
 pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
     bufs.spare() < bufs.capacity() / LOW.0
@@ -32,18 +39,43 @@ pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
 impl Target {
     /// Memory for the payload of one command of a connection, if it may have some now.
     pub(super) fn payload(&self, place: u32, len: u32, bufs: &mut dyn Buffers) -> Option<BufRef> {
-        if self.may_take(place, bufs) { bufs.alloc(len) } else { None }
+        if self.may_take(place, len, bufs) { bufs.alloc(len) } else { None }
     }
 
     /// Whether a connection may take memory for the command that it is asked about, which is in
     /// progress and does not wait.
-    pub(super) fn may_take(&self, place: u32, bufs: &dyn Buffers) -> bool {
+    pub(super) fn may_take(&self, place: u32, len: u32, bufs: &dyn Buffers) -> bool {
         if !is_low(bufs) {
             return true;
         }
         let (spare, all) = (bufs.spare(), bufs.capacity());
+        if len > SMALL && spare < all / KEPT_FOR_SMALL + bufs.cost(len) {
+            return false;
+        }
         let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
-        self.conns.get(place).is_none_or(|conn| conn.holding() <= share)
+        if self.conns.get(place).is_some_and(|conn| conn.holding() > share) {
+            return false;
+        }
+        let of_host = spare / u64::from(self.limits.max_transfer_bytes) / 2;
+        self.held_by_host_of(place) as u64 <= of_host.max(1)
+    }
+
+    /// Memory for the answer to an admin command. Those are few and short, of a host that means
+    /// well.
+    pub(super) fn may_answer(&self, len: u32, bufs: &dyn Buffers) -> bool {
+        len <= SMALL || !is_low(bufs)
+    }
+
+    /// As [`Conn::holding`], on all I/O queues of the host that a connection belongs to.
+    fn held_by_host_of(&self, place: u32) -> usize {
+        let host_of = |conn: &Conn| {
+            let controller = self.controllers.get(conn.controller()?)?.as_ref()?;
+            Some(controller.host_id)
+        };
+        let Some(host) = self.conns.get(place).and_then(host_of) else { return 0 };
+        let queues = self.conns.iter().map(|(_, conn)| conn);
+        let its = |conn: &&Conn| matches!(conn.role, Role::Io(_)) && host_of(conn) == Some(host);
+        queues.filter(its).map(Conn::holding).sum()
     }
 
     /// Puts a command behind those of its connection that wait for a buffer; one that holds some
