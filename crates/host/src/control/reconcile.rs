@@ -70,7 +70,10 @@ impl Control {
             let Some(controller) = self.controllers.get(&id).filter(|c| c.is_verified()) else {
                 continue;
             };
-            for namespace in controller.scan.namespaces().to_vec() {
+            let namespaces = controller.scan.namespaces().to_vec();
+            let shows = |nsid| namespaces.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
+            self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));
+            for namespace in namespaces {
                 let subsystem = &self.subsystems[index];
                 let known = |head: &Head| head.nsid == namespace.nsid && head.path(id).is_some();
                 if subsystem.heads.iter().any(known) {

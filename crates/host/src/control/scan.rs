@@ -30,6 +30,12 @@ const WINDOW: usize = 8;
 const MAX_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 
+/// So many scans for events are begun as the events come, and one more each time this has passed:
+/// a controller whose namespaces change without an end must not keep the host, and the controllers
+/// that are asked whether they show the same, from their work.
+const EVENT_SCANS: u32 = 32;
+const EVENT_SCAN_PACE: Duration = Duration::from_millis(500);
+
 /// The identifiers of a namespace; zero = none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ids {
@@ -106,6 +112,8 @@ pub(super) struct Scan {
     /// Scans that were begun, and the number among them of the last complete one.
     begun: u64,
     complete: u64,
+    /// If no further event came: when all [`EVENT_SCANS`] would be there again.
+    event_scans_by: Time,
 }
 
 impl Scan {
@@ -143,6 +151,23 @@ impl Scan {
     pub(super) fn due(&self) -> Option<Time> {
         self.retry_at
     }
+
+    /// An event came that asks for a scan: may it begin now? Otherwise one begins later.
+    fn may_begin_for_event(&mut self, now: Time) -> bool {
+        let by = self.event_scans_by.max(now).after(EVENT_SCAN_PACE);
+        let early = EVENT_SCAN_PACE * EVENT_SCANS;
+        let wait = by.since(now.after(early));
+        if wait.is_zero() {
+            self.event_scans_by = by;
+            return true;
+        }
+        let at = now.after(wait);
+        if self.retry_at.is_none_or(|retry_at| retry_at > at) {
+            self.event_scans_by = by;
+            self.retry_at = Some(at);
+        }
+        false
+    }
 }
 
 impl Controller {
@@ -169,7 +194,9 @@ impl Controller {
     /// changed namespaces is read first, which lets the next event come.
     pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.scan.clear_first = true;
-        self.request_scan(env, bufs);
+        if self.scan.may_begin_for_event(env.now) {
+            self.request_scan(env, bufs);
+        }
     }
 
     /// A command met "invalid namespace": at most one scan per [`RETRY`] for that reason.

@@ -79,6 +79,18 @@ fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
 }
 
 #[test]
+fn a_refusal_is_forgotten_with_the_namespace() {
+    let mut rig = Rig::connected(1);
+    for round in 1..4 {
+        rig.fake(1).spaces.insert(2, Space::new(0x11, 2048));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(rig.event_count("ignoring nsid 2: duplicate identifiers"), round);
+        rig.fake(1).spaces.remove(&2);
+        rig.raise(1, NAMESPACES_CHANGED);
+    }
+}
+
+#[test]
 fn c63_the_same_identifier_under_two_nsids_is_refused() {
     let mut rig = Rig::connected(1);
     rig.fake(1).spaces.insert(2, Space::new(0x11, 2048));
