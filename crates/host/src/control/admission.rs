@@ -112,11 +112,14 @@ impl Control {
 
     /// A namespace list is complete.
     pub(super) fn scanned(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        let before = self.next_head;
         if let Some(index) = self.subsystem_of(id) {
             self.reconcile(index);
         }
         self.check_groups(id, true, bufs);
+        let made = self.next_head - before;
         if let Some(controller) = self.controllers.get_mut(&id) {
+            controller.scan.has_made(made, self.env.now);
             controller.verified(&mut self.env);
         }
     }

@@ -36,6 +36,10 @@ const RETRY: Duration = Duration::from_secs(1);
 const EVENT_SCANS: u32 = 32;
 const EVENT_SCAN_PACE: Duration = Duration::from_millis(500);
 
+/// So many new devices at once count like one more such scan: what was known about one that is gone
+/// is not all forgotten, as its number and name stay its own.
+const DEVICES_LIKE_A_SCAN: u32 = 64;
+
 /// The identifiers of a namespace; zero = none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ids {
@@ -167,6 +171,12 @@ impl Scan {
             self.retry_at = Some(at);
         }
         false
+    }
+
+    /// New devices came of it.
+    pub(super) fn has_made(&mut self, devices: u32, now: Time) {
+        let pause = EVENT_SCAN_PACE * (devices / DEVICES_LIKE_A_SCAN);
+        self.event_scans_by = self.event_scans_by.max(now).after(pause);
     }
 }
 

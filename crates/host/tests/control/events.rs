@@ -1,8 +1,9 @@
 //! Asynchronous events.
 
-use crate::fake::{EVENT_REQUEST, Say};
+use crate::fake::{EVENT_REQUEST, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, Rig};
 use anabranch_host::topology::ControllerState;
+use std::time::Duration;
 
 #[test]
 fn b14_one_event_request_is_outstanding_and_armed_again_after_each_event() {
@@ -121,4 +122,47 @@ fn p15_what_happened_while_events_were_lost_is_seen_after_a_reconnect() {
     rig.advance_s(11);
     assert_eq!(rig.heads().len(), 2);
     assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "non-optimized");
+}
+
+/// Nothing is missed, but the host and the other controllers are not kept from their work.
+#[test]
+fn namespaces_that_change_without_an_end_are_scanned_at_a_pace() {
+    let mut rig = Rig::connected_twice(1);
+    let scans = |rig: &Rig, port| rig.fake(port).count(|c| c.is_identify(2));
+    let before = (scans(&rig, 1), scans(&rig, 2));
+    for round in 0..200_u64 {
+        // Another namespace each time: the other controller is asked whether it shows that, too.
+        rig.fake(1).spaces = [(1, Space::new((round % 100 + 0x40) as u8, 2048))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance(Duration::from_millis(50));
+    }
+    let asked = (scans(&rig, 1) - before.0, scans(&rig, 2) - before.1);
+    assert!((40..=60).contains(&asked.0) && asked.1 <= 60, "in ten seconds {asked:?}");
+    rig.fake(1).spaces = [(1, Space::new(0x11, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(1);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2, "the last state is heeded");
+    // After a rest an event is followed at once again.
+    rig.advance_s(30);
+    rig.fake(1).spaces.clear();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+}
+
+#[test]
+fn a_controller_with_ever_new_namespaces_makes_no_endless_stream_of_devices() {
+    let mut rig = Rig::connected(1);
+    for round in 0..600_u32 {
+        let space = |nsid: u32| {
+            let mut space = Space::new(0, 2048);
+            space.uuid[..8]
+                .copy_from_slice(&(u64::from(round) << 32 | u64::from(nsid)).to_le_bytes());
+            (nsid, space)
+        };
+        rig.fake(1).spaces = (1..=320).map(space).collect();
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance(Duration::from_millis(100));
+    }
+    let made = rig.heads().iter().map(|head| head.id.0).max().unwrap();
+    assert!(made < 320 * 30, "{made} in a minute");
 }
