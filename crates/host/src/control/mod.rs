@@ -141,7 +141,7 @@ impl Control {
                 self.notice(id, notice, bufs);
             } else if let Some(id) = self.rescan.pop() {
                 if let Some(controller) = self.controllers.get_mut(&id) {
-                    controller.request_scan(&mut self.env, bufs);
+                    controller.request_paced_scan(&mut self.env, bufs);
                 }
             } else {
                 break;

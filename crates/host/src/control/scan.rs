@@ -30,15 +30,15 @@ const WINDOW: usize = 8;
 const MAX_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 
-/// So many scans for events are begun as the events come, and one more each time this has passed:
-/// a controller whose namespaces change without an end must not keep the host, and the controllers
-/// that are asked whether they show the same, from their work.
-const EVENT_SCANS: u32 = 32;
-const EVENT_SCAN_PACE: Duration = Duration::from_millis(500);
+/// So many scans that found something else than before may follow each other at once, and one more
+/// each time this has passed: a controller that shows something else at every look must not keep
+/// the host, and the controllers that are asked whether they show the same, from their work.
+const CHANGES: u32 = 32;
+const CHANGE_PACE: Duration = Duration::from_millis(500);
 
 /// So many new devices at once count like one more such scan: what was known about one that is gone
 /// is not all forgotten, as its number and name stay its own.
-const DEVICES_LIKE_A_SCAN: u32 = 64;
+const DEVICES_LIKE_A_CHANGE: u32 = 64;
 
 /// The identifiers of a namespace; zero = none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,8 +116,8 @@ pub(super) struct Scan {
     /// Scans that were begun, and the number among them of the last complete one.
     begun: u64,
     complete: u64,
-    /// If no further event came: when all [`EVENT_SCANS`] would be there again.
-    event_scans_by: Time,
+    /// If nothing changed any more: when [`CHANGES`] would be allowed again.
+    changes_by: Time,
 }
 
 impl Scan {
@@ -156,27 +156,24 @@ impl Scan {
         self.retry_at
     }
 
-    /// An event came that asks for a scan: may it begin now? Otherwise one begins later.
-    fn may_begin_for_event(&mut self, now: Time) -> bool {
-        let by = self.event_scans_by.max(now).after(EVENT_SCAN_PACE);
-        let early = EVENT_SCAN_PACE * EVENT_SCANS;
-        let wait = by.since(now.after(early));
+    /// Whether a scan that can wait may begin now; otherwise one begins later.
+    fn may_begin(&mut self, now: Time) -> bool {
+        let wait = self.changes_by.since(now.after(CHANGE_PACE * CHANGES));
         if wait.is_zero() {
-            self.event_scans_by = by;
             return true;
         }
         let at = now.after(wait);
-        if self.retry_at.is_none_or(|retry_at| retry_at > at) {
-            self.event_scans_by = by;
-            self.retry_at = Some(at);
-        }
+        self.retry_at = Some(self.retry_at.map_or(at, |retry_at| retry_at.min(at)));
         false
     }
 
     /// New devices came of it.
     pub(super) fn has_made(&mut self, devices: u32, now: Time) {
-        let pause = EVENT_SCAN_PACE * (devices / DEVICES_LIKE_A_SCAN);
-        self.event_scans_by = self.event_scans_by.max(now).after(pause);
+        self.has_changed(devices / DEVICES_LIKE_A_CHANGE, now);
+    }
+
+    fn has_changed(&mut self, times: u32, now: Time) {
+        self.changes_by = self.changes_by.max(now).after(CHANGE_PACE * times);
     }
 }
 
@@ -204,7 +201,12 @@ impl Controller {
     /// changed namespaces is read first, which lets the next event come.
     pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.scan.clear_first = true;
-        if self.scan.may_begin_for_event(env.now) {
+        self.request_paced_scan(env, bufs);
+    }
+
+    /// As [`Controller::request_scan`], later if it has shown something else too often of late.
+    pub(super) fn request_paced_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if self.phase == Phase::Live && self.scan.may_begin(env.now) {
             self.request_scan(env, bufs);
         }
     }
@@ -388,6 +390,11 @@ impl Controller {
     fn scan_done(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let Some(mut progress) = self.scan.running.take() else { return };
         progress.found.sort_unstable_by_key(|namespace| namespace.nsid);
+        let known = self.scan.verified.is_some();
+        if known && !progress.found.iter().map(lasting).eq(self.scan.namespaces.iter().map(lasting))
+        {
+            self.scan.has_changed(1, env.now);
+        }
         self.scan.namespaces = progress.found;
         self.scan.verified = Some(self.association);
         self.scan.complete = self.scan.begun;
@@ -395,7 +402,12 @@ impl Controller {
         self.scan.ended_at = Some(env.now);
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {
-            self.request_scan(env, bufs);
+            self.request_paced_scan(env, bufs);
         }
     }
+}
+
+/// What does not change with every write.
+fn lasting(namespace: &Namespace) -> Namespace {
+    Namespace { used_blocks: 0, ..*namespace }
 }

@@ -1,7 +1,7 @@
 //! Asynchronous events.
 
-use crate::fake::{EVENT_REQUEST, Say, Space};
-use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, Rig};
+use crate::fake::{EVENT_REQUEST, Fake, Say, Space};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
 use std::time::Duration;
 
@@ -165,4 +165,25 @@ fn a_controller_with_ever_new_namespaces_makes_no_endless_stream_of_devices() {
     }
     let made = rig.heads().iter().map(|head| head.id.0).max().unwrap();
     assert!(made < 320 * 30, "{made} in a minute");
+}
+
+/// Each is asked again because of what the other one shows: that comes to an end, or to a pace.
+#[test]
+fn a_controller_that_shows_something_else_at_every_look_does_not_go_round_with_another() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    let mut round = 0_u8;
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        round = round.wrapping_add(u8::from(c.is_identify(3)));
+        let mut data = vec![0; 4096];
+        (data[0], data[1]) = (3, 16);
+        data[4..20].fill(round | 0x80);
+        c.is_identify(3).then_some(Say::Data(data))
+    }));
+    rig.connect_ok(1, |_| ());
+    rig.put(2, Fake::new(NQN, 2));
+    rig.connect_ok(2, |_| ());
+    rig.advance_s(10);
+    let scans = rig.fake(1).count(|c| c.is_identify(2));
+    assert!(scans <= 60, "{scans} in ten seconds");
 }
