@@ -5,6 +5,7 @@ mod common;
 
 use anabranch_proto::machine::{Buffers, ConnId, DiskOp, SystemError};
 use anabranch_proto::nvme::io::{self, DsmRange};
+use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Sqe, Status};
 use anabranch_target::{TargetError, TargetEvent, TargetReply, TargetVerb};
 use common::*;
@@ -221,4 +222,31 @@ fn out_of_buffers_a_file_read_waits() {
     rig.advance(ms(5));
     rig.finish_disk(Ok(4096));
     assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+}
+
+/// A host that has told a controller to stop sends what was not answered elsewhere, once that is
+/// through.
+#[test]
+fn a_shutdown_or_reset_is_through_when_nothing_is_on_its_way_to_the_file_any_more() {
+    for (stop, during, after) in [
+        (Cc::ENABLE.with_shutdown(), (1, 1), (1, 2)),
+        // RDY stays until the reset is complete.
+        (Cc::ENABLE.disabled(), (1, 0), (0, 0)),
+    ] {
+        let mut config = config();
+        config.subsystems[0].namespaces = vec![file_namespace(1, MIB)];
+        let mut rig = Rig::new(config);
+        let (admin, queue) = rig.controller(0);
+        let (other, _) = rig.controller(1);
+        rig.start_out(queue, write(0, 1), &[1; 4096]);
+        assert_eq!(rig.set_cc(admin, stop).status, Status::SUCCESS);
+        let state = |rig: &mut Rig, admin| {
+            let csts = rig.csts(admin);
+            (csts & 1, csts >> 2 & 3)
+        };
+        assert_eq!(state(&mut rig, admin), during);
+        assert_eq!(state(&mut rig, other), (1, 0), "another controller has nothing to do with it");
+        rig.finish_disk(Ok(4096));
+        assert_eq!(state(&mut rig, admin), after);
+    }
 }

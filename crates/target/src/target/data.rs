@@ -273,6 +273,7 @@ impl Target {
             generation,
             slot,
             controller: at,
+            cntlid: controller.cntlid,
             subsystem,
             nsid: namespace.nsid,
             namespace: namespace.generation,

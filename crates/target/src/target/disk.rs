@@ -33,6 +33,8 @@ pub(super) struct Job {
     pub(super) generation: u32,
     pub(super) slot: SlotId,
     pub(super) controller: usize,
+    /// Its identifier: the place may be another one's by now.
+    pub(super) cntlid: u16,
     pub(super) subsystem: usize,
     pub(super) nsid: u32,
     /// The namespace's generation.
@@ -76,6 +78,12 @@ impl DiskTable {
         let work = self.places.get_mut(place)?.take()?;
         self.free.push(place);
         Some(work)
+    }
+
+    /// Whether something that a controller was asked for is still on its way to a file.
+    pub(super) fn works_for(&self, cntlid: u16) -> bool {
+        let mut work = self.places.iter().flatten();
+        work.any(|work| matches!(work, Work::Command(job) if job.cntlid == cntlid))
     }
 
     /// Makes room for this many more operations.

@@ -13,6 +13,7 @@ use anabranch_proto::nvme::{Sqe, Status};
 pub(super) const VERSION: Vs = Vs::V1_4;
 /// How long enabling may take (CAP.TO). It takes no time; hosts with a busy network like more.
 const READY_MS: u32 = 7_500;
+const SHUTDOWN_IN_PROGRESS: u8 = 1;
 const SHUTDOWN_COMPLETE: u8 = 2;
 
 impl Target {
@@ -31,8 +32,17 @@ impl Target {
             (property::VS, false) => Ok(VERSION.0.into()),
             (property::CC, false) => Ok(controller.configuration.into()),
             (property::CSTS, false) => {
-                let shutdown = if controller.shut_down { SHUTDOWN_COMPLETE } else { 0 };
-                Ok(Csts::new(controller.ready, controller.fatal, shutdown).0.into())
+                // Whoever reads that it is through may send what was not answered elsewhere: a
+                // write that is still on its way to a file would come after that.
+                let works = self.disk.works_for(controller.cntlid);
+                let shutdown = match (controller.shut_down, works) {
+                    (false, _) => 0,
+                    (true, true) => SHUTDOWN_IN_PROGRESS,
+                    (true, false) => SHUTDOWN_COMPLETE,
+                };
+                let enabled = Cc(controller.configuration).enable();
+                let ready = controller.ready || works && !enabled;
+                Ok(Csts::new(ready, controller.fatal, shutdown).0.into())
             }
             _ => Err(Status::INVALID_FIELD),
         }
