@@ -36,6 +36,14 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
+    /// Bytes that are read from the namespace, if any are.
+    pub(crate) fn read_bytes(&self) -> Option<u32> {
+        match *self {
+            Plan::Read { len, .. } | Plan::Compare { len, .. } => Some(len),
+            _ => None,
+        }
+    }
+
     /// Bytes that the host sends along.
     pub(crate) fn host_bytes(&self) -> u32 {
         match *self {

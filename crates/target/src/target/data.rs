@@ -214,9 +214,7 @@ impl Target {
         bufs: &mut dyn Buffers,
     ) -> Result<Step, Answer> {
         let generation = self.conns.get(place).map_or(0, |conn| conn.generation);
-        if let Plan::Read { len, .. } | Plan::Compare { len, .. } = plan
-            && !self.may_take(place, len, bufs)
-        {
+        if plan.read_bytes().is_some_and(|len| !self.may_take(place, len, bufs)) {
             return Ok(Step::Wait);
         }
         let internal = Answer::refuse(Status::INTERNAL_ERROR);
