@@ -150,6 +150,17 @@ pub enum HostEvent {
         /// `nvmeXnY`.
         head: String,
     },
+    /// A path is out of use: its controller says another size than the device has.
+    PathDisagrees {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// What its controller says, in bytes.
+        bytes: u64,
+        /// `nvmeXnY`.
+        head: String,
+        /// The size of that, in bytes.
+        head_bytes: u64,
+    },
     /// A namespace cannot be used through a controller.
     NamespaceRefused {
         /// `nvmeN`.
@@ -201,6 +212,9 @@ impl HostEvent {
             HostEvent::PathAdded { path, .. } => Some(format!("{} path added", without_head(path))),
             HostEvent::PathRemoved { path, .. } => {
                 Some(format!("{} path removed", without_head(path)))
+            }
+            HostEvent::PathDisagrees { path, .. } => {
+                Some(format!("{} of another size", without_head(path)))
             }
             HostEvent::HeadAdded { head, .. } => Some(format!("{} added", without_head(head))),
             HostEvent::HeadReplaced { head, .. } => {
@@ -279,6 +293,9 @@ impl fmt::Display for HostEvent {
             }
             HostEvent::PathAdded { path, head } => write!(f, "{head}: path {path} added"),
             HostEvent::PathRemoved { path, head } => write!(f, "{head}: path {path} removed"),
+            HostEvent::PathDisagrees { path, bytes, head, head_bytes } => {
+                write!(f, "{path}: not used while it has {bytes} bytes: {head} has {head_bytes}")
+            }
             HostEvent::NamespaceRefused { controller, nsid, why } => {
                 write!(f, "{controller}: ignoring nsid {nsid}: {why}")
             }
@@ -332,6 +349,7 @@ mod tests {
             HostEvent::AnaError { path: path(), status },
             HostEvent::PathAdded { path: path(), head: head() },
             HostEvent::PathRemoved { path: path(), head: head() },
+            HostEvent::PathDisagrees { path: path(), bytes: 1, head: head(), head_bytes: 2 },
             HostEvent::HeadAdded { head: head(), bytes: 1 },
             HostEvent::HeadReplaced { head: head(), former: head(), nsid: 1 },
             HostEvent::HeadResized { head: head(), from_bytes: 1, to_bytes: 2 },

@@ -3,6 +3,7 @@
 use super::Control;
 use super::affinity;
 use super::controller::Controller;
+use super::env::Env;
 use super::facts::Facts;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
@@ -99,6 +100,7 @@ impl Control {
             let instance = subsystem.instance;
             for head in &mut subsystem.heads {
                 let mut usable = false;
+                tell_sizes(env, instance, head, controllers);
                 for at in 0..head.paths.len() {
                     let condition = Condition::of(head, &head.paths[at], controllers);
                     usable |= condition.usable();
@@ -206,6 +208,28 @@ impl Control {
         let whole = limits.max_transfer_bytes / head.block_bytes * head.block_bytes;
         limits.max_transfer_bytes = whole.max(head.block_bytes);
         limits
+    }
+}
+
+/// Tells which paths stand idle because their controllers say another size.
+fn tell_sizes(env: &mut Env, subsystem: u32, head: &mut Head, controllers: &Controllers) {
+    let (blocks, block_bytes) = (head.blocks, u64::from(head.block_bytes));
+    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
+    for path in &mut head.paths {
+        let knows = controllers.get(&path.controller);
+        if !knows.is_some_and(|controller| controller.is_live() && controller.is_verified()) {
+            continue;
+        }
+        let disagrees = path.blocks != blocks;
+        if core::mem::replace(&mut path.disagrees, disagrees) || !disagrees {
+            continue;
+        }
+        env.event(HostEvent::PathDisagrees {
+            path: alloc::format!("nvme{subsystem}c{}n{}", path.controller_instance, head.instance),
+            bytes: bytes(path.blocks),
+            head: alloc::format!("nvme{subsystem}n{}", head.instance),
+            head_bytes: bytes(blocks),
+        });
     }
 }
 

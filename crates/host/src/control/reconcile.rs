@@ -292,6 +292,7 @@ impl Control {
             load,
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
             shown: None,
+            disagrees: false,
             io_affinity: None,
             failovers_base: 0,
         });

@@ -40,6 +40,8 @@ pub(super) struct Path {
     pub(super) writes: Arc<WriteMarks>,
     /// The ANA state that was last published, to tell changes.
     pub(super) shown: Option<AnaState>,
+    /// It was told that its size is not the device's.
+    pub(super) disagrees: bool,
     /// The data workers, from 0, that it belongs to under `io-affinity`; `None` until that is set.
     pub(super) io_affinity: Option<BTreeSet<u16>>,
     /// `multipath_failover_count` starts from here since it was reset.
