@@ -82,6 +82,8 @@ pub enum Rule {
     MustBe,
     /// Must not exceed the limit.
     AtMost,
+    /// Must not exceed the limit, which the peer has set itself in this field.
+    AtMostIts(&'static str),
     /// Must not be below the limit.
     AtLeast,
     /// Must be a multiple of the limit.
@@ -151,6 +153,7 @@ impl fmt::Display for ProtocolError {
         match self.rule {
             Rule::MustBe => write!(f, "must be {}", self.limit)?,
             Rule::AtMost => write!(f, "must be at most {}", self.limit)?,
+            Rule::AtMostIts(field) => write!(f, "must be at most {} ({field})", self.limit)?,
             Rule::AtLeast => write!(f, "must be at least {}", self.limit)?,
             Rule::MultipleOf => write!(f, "must be a multiple of {}", self.limit)?,
             Rule::Plain(sentence) => f.write_str(sentence)?,

@@ -459,6 +459,10 @@ fn c61_ana_logs_that_lie_are_refused() {
     for (field, at, value) in refused {
         assert_eq!(changed(at, value).expect_err(field).field, field, "{value:?}");
     }
+    // A limit that the peer has set itself is named, and what it is.
+    let says = |at, value| changed(at, value).expect_err("beyond its limit").to_string();
+    assert!(says(8, &[0xff, 0xff]).contains("65535: must be at most 3 (NANAGRPID)"));
+    assert!(says(16, &[5]).contains("5: must be at most 4 (ANAGRPMAX)"));
     for code in [0, 5, 14] {
         let log = changed(32, &[code]).expect("accepted");
         assert_eq!(log.groups[0].state, AnaState::Inaccessible);
@@ -489,7 +493,8 @@ fn discovery_log_golden() {
 #[test]
 fn c65_discovery_logs_that_lie_are_refused_or_skipped() {
     let log = DiscoveryEntry::log(5, &[entry()]);
-    assert_eq!(DiscoveryHeader::parse(&log, 0).expect_err("too many").field, "NUMREC");
+    let too_many = DiscoveryHeader::parse(&log, 0).expect_err("too many").to_string();
+    assert!(too_many.contains("NUMREC is 1: must be at most 0"), "{too_many}");
     let mut format = log.clone();
     format[16] = 1;
     assert_eq!(DiscoveryHeader::parse(&format, 9).expect_err("format").field, "RECFMT");

@@ -23,6 +23,16 @@ pub(super) const fn broken(
     ProtocolError::new(what, field, value, Rule::Plain(sentence), 0)
 }
 
+/// A value above what the peer has said in another field.
+pub(super) const fn above_its(
+    what: &'static str,
+    field: &'static str,
+    value: u64,
+    (limit_field, limit): (&'static str, u64),
+) -> ProtocolError {
+    ProtocolError::new(what, field, value, Rule::AtMostIts(limit_field), limit)
+}
+
 /// The peer keeps the protocol but offers what we cannot use: `sentence` says what.
 pub(super) const fn unusable(
     what: &'static str,

@@ -419,7 +419,8 @@ impl Controller {
             return Err(broken(WHAT, "NANAGRPID", groups, "with ANA there must be a group"));
         }
         if self.nanagrpid > self.anagrpmax {
-            return Err(broken(WHAT, "NANAGRPID", groups, "must not be above ANAGRPMAX"));
+            let limit = ("ANAGRPMAX", self.anagrpmax.into());
+            return Err(check::above_its(WHAT, "NANAGRPID", groups, limit));
         }
         Ok(())
     }

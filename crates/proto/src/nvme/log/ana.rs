@@ -81,7 +81,8 @@ impl Ana {
         check::length(bytes, WHAT, HEADER)?;
         let count = le::u16(bytes, 8);
         if u32::from(count) > limits.groups {
-            return Err(broken(WHAT, "NGRPS", count.into(), "must not be above NANAGRPID"));
+            let limit = ("NANAGRPID", limits.groups.into());
+            return Err(check::above_its(WHAT, "NGRPS", count.into(), limit));
         }
         let mut rest = &bytes[HEADER..];
         let mut groups = Vec::with_capacity(usize::from(count).min(rest.len() / DESCRIPTOR));
@@ -98,8 +99,12 @@ impl Ana {
     fn parse_group(bytes: &[u8], limits: AnaLimits) -> Result<(AnaGroup, &[u8]), ProtocolError> {
         check::length(bytes, "ANA group descriptor", DESCRIPTOR)?;
         let (id, count) = (le::u32(bytes, 0), le::u32(bytes, 4));
-        if id == 0 || id > limits.group_id {
-            return Err(broken(WHAT, "ANA Group ID", id.into(), "must be 1 to ANAGRPMAX"));
+        if id == 0 {
+            return Err(broken(WHAT, "ANA Group ID", 0, "identifiers start at 1"));
+        }
+        if id > limits.group_id {
+            let limit = ("ANAGRPMAX", limits.group_id.into());
+            return Err(check::above_its(WHAT, "ANA Group ID", id.into(), limit));
         }
         let (head, tail) = bytes.split_at(DESCRIPTOR);
         let listed = usize::try_from(count).ok().and_then(|count| count.checked_mul(4));

@@ -2,7 +2,7 @@
 
 use super::super::check::{self, broken, unusable};
 use super::super::{Nqn, le};
-use crate::error::ProtocolError;
+use crate::error::{Blame, ProtocolError, Rule};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -49,8 +49,9 @@ impl DiscoveryHeader {
         }
         let it = DiscoveryHeader { generation: le::u64(bytes, 0), entries: le::u64(bytes, 8) };
         if it.entries > max_entries {
-            let sentence = "more entries than we are willing to read";
-            return Err(unusable(Self::WHAT, "NUMREC", it.entries, sentence));
+            let (found, limit) = (it.entries, max_entries);
+            let error = ProtocolError::new(Self::WHAT, "NUMREC", found, Rule::AtMost, limit);
+            return Err(error.blaming(Blame::Incompatible));
         }
         Ok(it)
     }
