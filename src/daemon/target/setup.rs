@@ -5,9 +5,9 @@ use crate::daemon::backing::NamespaceSpec;
 use crate::daemon::config::Source;
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
-use anabranch_proto::nvme::{AnaState, Nqn};
-use anabranch_target::Shape;
+use anabranch_proto::nvme::{AnaState, Nguid, Nqn};
 use anabranch_target::config::{PortConfig, SubsystemConfig, TargetConfig};
+use anabranch_target::{Shape, derived_ids};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -58,9 +58,8 @@ pub struct SubsystemSpec {
     /// Its NQN.
     #[serde(default = "default_nqn")]
     pub nqn: String,
-    /// Serial number.
-    #[serde(default = "default_serial")]
-    pub serial: String,
+    /// Serial number; follows from the NQN when `None`.
+    pub serial: Option<String>,
     /// Model number.
     #[serde(default = "default_model")]
     pub model: String,
@@ -76,8 +75,12 @@ fn default_nqn() -> String {
     DEFAULT_NQN.to_owned()
 }
 
-fn default_serial() -> String {
-    "ANABRANCH0000001".to_owned()
+/// A serial number that no other subsystem has: hosts name disks by model and serial number
+/// (`/dev/disk/by-id`). The same in every run, and of every instance that serves the subsystem.
+fn serial_of(nqn: &Nqn) -> String {
+    let (_, Nguid(bytes)) = derived_ids(nqn, 0, &[]);
+    let digits = bytes.iter().take(8).map(|byte| format!("{byte:02X}"));
+    format!("AB{}", digits.collect::<String>())
 }
 
 fn default_model() -> String {
@@ -203,7 +206,7 @@ impl SubsystemSpec {
     pub fn named(nqn: &str) -> SubsystemSpec {
         SubsystemSpec {
             nqn: nqn.to_owned(),
-            serial: default_serial(),
+            serial: None,
             model: default_model(),
             allow_hosts: Vec::new(),
             namespaces: Vec::new(),
@@ -234,11 +237,28 @@ impl SubsystemSpec {
             namespaces.push(namespace(files, spec, &nqn, nsid)?);
         }
         Ok(SubsystemConfig {
+            serial: self.serial.clone().unwrap_or_else(|| serial_of(&nqn)),
             nqn,
-            serial: self.serial.clone(),
             model: self.model.clone(),
             namespaces,
             allowed_hosts,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subsystem_has_a_serial_number_of_its_own() {
+        let files = FileTable::new();
+        let config = |nqn| SubsystemSpec::named(nqn).config(&files).expect("a configuration");
+        let (first, second) = (config("nqn.2026-01.org.test:a"), config("nqn.2026-01.org.test:b"));
+        assert_ne!(first.serial, second.serial);
+        assert_eq!(first.serial, config("nqn.2026-01.org.test:a").serial);
+        assert_eq!(first.serial.len(), 18, "it has 20 bytes: {}", first.serial);
+        let given = SubsystemSpec { serial: Some("S1".into()), ..SubsystemSpec::named("nqn.x:y") };
+        assert_eq!(given.config(&files).map(|config| config.serial), Ok("S1".into()));
     }
 }
