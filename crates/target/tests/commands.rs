@@ -264,6 +264,28 @@ fn c42_identify_and_features() {
     fails(&rig.run(admin, config, 0), Status::INVALID_FIELD);
 }
 
+/// What NVMe 1.4, which the controllers claim to follow, demands of every I/O controller.
+#[test]
+fn mandatory_features_are_there() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    for id in [
+        fid::ARBITRATION,
+        fid::POWER_MANAGEMENT,
+        fid::TEMPERATURE_THRESHOLD,
+        fid::ERROR_RECOVERY,
+        fid::NUMBER_OF_QUEUES,
+        fid::WRITE_ATOMICITY,
+        fid::ASYNC_EVENT_CONFIG,
+    ] {
+        assert_eq!(rig.run(admin, feature::get(id), 0).status, Status::SUCCESS, "{id:#04x}");
+    }
+    // Writes of one block stay atomic: nobody can turn that off.
+    let normal = |value| feature::set(fid::WRITE_ATOMICITY, value);
+    assert_eq!(rig.run(admin, normal(0), 0).status, Status::SUCCESS);
+    fails(&rig.run(admin, normal(1), 0), Status::FEATURE_NOT_CHANGEABLE);
+}
+
 #[test]
 fn all_io_commands_do_what_they_say() {
     let mut rig = Rig::new(config());

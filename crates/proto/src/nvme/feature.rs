@@ -17,6 +17,8 @@ pub mod fid {
     pub const VOLATILE_WRITE_CACHE: u8 = 0x06;
     /// Number of Queues.
     pub const NUMBER_OF_QUEUES: u8 = 0x07;
+    /// Write Atomicity Normal.
+    pub const WRITE_ATOMICITY: u8 = 0x0a;
     /// Asynchronous Event Configuration.
     pub const ASYNC_EVENT_CONFIG: u8 = 0x0b;
     /// Keep Alive Timer.

@@ -9,9 +9,9 @@ use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::feature::{self, HostIdentifier, NumberOfQueues, Select, fid};
 use anabranch_proto::nvme::{Sqe, Status};
 
-/// Get Features, "supported capabilities": the value can be changed.
 /// Warnings of the SMART log that may be configured; there never is one.
 const SMART_WARNINGS: u32 = 0xff;
+/// Get Features, "supported capabilities": the value can be changed.
 const CHANGEABLE: u64 = 1 << 2;
 
 impl Target {
@@ -49,10 +49,12 @@ impl Target {
                 (queues(controller.granted_queues), queues(self.limits.io_queues), true)
             }
             fid::VOLATILE_WRITE_CACHE => (1, 1, false),
+            // All that I/O controllers must have (NVMe 1.4, figure "Feature Support").
             fid::ARBITRATION
             | fid::POWER_MANAGEMENT
             | fid::TEMPERATURE_THRESHOLD
-            | fid::ERROR_RECOVERY => (0, 0, false),
+            | fid::ERROR_RECOVERY
+            | fid::WRITE_ATOMICITY => (0, 0, false),
             _ => return Err(Status::INVALID_FIELD),
         };
         match select {
@@ -106,11 +108,13 @@ impl Target {
             }
             fid::VOLATILE_WRITE_CACHE if value & 1 != 0 => Ok(0),
             fid::POWER_MANAGEMENT if value & 0x1f == 0 => Ok(0),
+            fid::WRITE_ATOMICITY if value & 1 == 0 => Ok(0),
             fid::VOLATILE_WRITE_CACHE
             | fid::POWER_MANAGEMENT
             | fid::ARBITRATION
             | fid::TEMPERATURE_THRESHOLD
-            | fid::ERROR_RECOVERY => Err(Status::FEATURE_NOT_CHANGEABLE),
+            | fid::ERROR_RECOVERY
+            | fid::WRITE_ATOMICITY => Err(Status::FEATURE_NOT_CHANGEABLE),
             _ => Err(Status::INVALID_FIELD),
         }
     }
