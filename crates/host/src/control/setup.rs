@@ -13,6 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use anabranch_proto::machine::{Buffers, WorkerId};
 use anabranch_proto::nvme::sqe::Sqe;
+use anabranch_proto::nvme::status::Status;
 use core::fmt;
 use core::time::Duration;
 
@@ -107,7 +108,10 @@ impl Controller {
             self.take_answer(env, step, answer)
         } else {
             let hint = if step == Step::Connect { wire::connect_hint(answer) } else { "" };
-            Err((format!("{step}: {}{hint}", answer.status), answer.status.dnr()))
+            // Linux targets set DNR on this, too, and what keeps them busy is often our own former
+            // controller, until its keep-alive time-out.
+            let busy = step == Step::Connect && answer.status.is(Status::CONNECT_CONTROLLER_BUSY);
+            Err((format!("{step}: {}{hint}", answer.status), answer.status.dnr() && !busy))
         };
         match result {
             Ok(()) => self.next_step(env, bufs, step, answer.result),

@@ -1,6 +1,6 @@
 //! Loss, reconnect, giving up: how a controller lives after it has been live once.
 
-use crate::fake::{Fake, KEEP_ALIVE, Say};
+use crate::fake::{Fake, Hook, KEEP_ALIVE, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
@@ -54,6 +54,30 @@ fn a_lost_controller_is_live_again_after_the_reconnect_delay() {
     assert_eq!(rig.get("nvme0", "reconnect_count"), Ok("1".to_string()));
     assert_eq!(rig.get("nvme0", "reset_count"), Ok("1".to_string()));
     assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+/// A target with few controllers still counts the one that was lost, until its keep-alive ends.
+#[test]
+fn a_target_that_is_busy_when_a_controller_comes_back_is_tried_again() {
+    const BUSY: u16 = 0x181 | 1 << 14;
+    const NO_SUCH_SUBSYSTEM: u16 = 0x182 | 1 << 14;
+    let mut rig = Rig::connected(1);
+    let answer = |status| -> Option<Hook> {
+        Some(Box::new(move |c| c.is_connect().then_some(Say::Status(status))))
+    };
+    rig.fake(1).hook = answer(BUSY);
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.fake(1).hook = None;
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), LIVE);
+
+    // Other refusals that are final are believed, as Linux does.
+    rig.fake(1).hook = answer(NO_SUCH_SUBSYSTEM);
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), None);
 }
 
 #[test]
