@@ -78,7 +78,7 @@ pub enum Verb {
     Serve(Serve),
     /// Connect to a subsystem through one path
     Connect(fabrics::Connect),
-    /// Connect to everything that a discovery controller names
+    /// Connect to everything that a discovery controller names, and those that it refers to
     ConnectAll(fabrics::ConnectAll),
     /// Disconnect a subsystem or a controller
     Disconnect(fabrics::Disconnect),

@@ -1,6 +1,8 @@
 //! The verbs of a running host.
 
-use super::args::fabrics::{Connect, ConnectAll, Disconnect, Discover, Fabrics};
+mod connect_all;
+
+use super::args::fabrics::{Connect, Disconnect, Discover, Fabrics};
 use super::args::{Explain, ExportVerb, Get, Global, Set, ShowTopology};
 use super::client::Client;
 use super::print::{ana, attributes, discovery, explain, identify, list, subsys, topology};
@@ -17,6 +19,7 @@ use crate::failure::Failure;
 use anabranch_host::Event;
 use anabranch_host::event::HostEvent;
 use anabranch_lab::shown::Shown;
+pub(super) use connect_all::connect_all;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -78,49 +81,6 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
 /// What goes on beside the result; whether anybody reads it does not matter.
 fn note(what: &str) {
     let _ = writeln!(std::io::stderr(), "anabranch: {}", Shown(what));
-}
-
-/// `connect-all`.
-pub(super) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
-    let client = client(global)?;
-    let log: DiscoveryLog = read(client.call("discover", request(&all.nqn, &all.path, false)?)?)?;
-    let mut names = Vec::new();
-    let mut failures = Vec::new();
-    for record in &log.records {
-        if record.subtype != "nvme subsystem" {
-            continue;
-        }
-        let place = format!("{} at {}:{}", record.subnqn, record.traddr, record.trsvcid);
-        if record.trtype != "tcp" {
-            note(&format!("{place} is skipped: only tcp is supported"));
-            continue;
-        }
-        let mut path = all.path.clone();
-        path.traddr.clone_from(&record.traddr);
-        path.trsvcid = record.trsvcid.parse().ok().map(Service);
-        let answer = request(&record.subnqn, &path, false)
-            .and_then(|request| client.ask("connect", request));
-        match answer {
-            Ok(Ok(answer)) => {
-                names.push(answer["controller"].as_str().unwrap_or_default().to_owned());
-            }
-            // It is asked for again and again, as by nvme-cli's boot scripts.
-            Ok(Err(error)) if error.code == RpcError::CONNECTED => {
-                note(&error.message);
-            }
-            Ok(Err(error)) => failures.push(format!("{}: {}", Shown(&place), error.message)),
-            Err(failure) => failures.push(format!("{}: {failure}", Shown(&place))),
-        }
-    }
-    super::print(
-        global,
-        || {
-            let line = |name| format!("connecting to device: {}\n", Shown(name));
-            names.iter().map(|name| line(name.as_str())).collect()
-        },
-        || json!(names.iter().map(|name| json!({ "device": name })).collect::<Vec<_>>()),
-    )?;
-    if failures.is_empty() { Ok(()) } else { Err(Failure::failed(failures.join("; "))) }
 }
 
 /// `disconnect`.

@@ -1,0 +1,136 @@
+//! `connect-all`: everything that a discovery service names, and those that it refers to.
+
+use super::{RpcError, client, note, read, request};
+use crate::cli::args::Global;
+use crate::cli::args::fabrics::{ConnectAll, Fabrics};
+use crate::cli::client::Client;
+use crate::daemon::path::Service;
+use crate::daemon::view::{DiscoveryLog, DiscoveryRecord};
+use crate::failure::Failure;
+use anabranch_lab::shown::Shown;
+use serde_json::json;
+
+/// How many referrals are followed: services may refer to each other, and name ever new ones.
+const REFERRALS_MAX: usize = 16;
+
+/// `connect-all`.
+pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
+    let client = client(global)?;
+    let start = request(&all.nqn, &all.path, false)?;
+    let address = |key: &str| match &start["path"][key] {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let asked = [(all.nqn.clone(), address("traddr"), address("trsvcid"))];
+    let mut round = Round {
+        client: &client,
+        options: &all.path,
+        services: asked.into(),
+        names: Vec::new(),
+        failures: Vec::new(),
+    };
+    round.connect(&read(client.call("discover", start)?)?);
+    let mut at = 1;
+    while let Some((nqn, traddr, trsvcid)) = round.services.get(at).cloned() {
+        round.follow(&nqn, &traddr, &trsvcid);
+        at += 1;
+    }
+    let Round { names, failures, .. } = round;
+    crate::cli::print(
+        global,
+        || {
+            let line = |name| format!("connecting to device: {}\n", Shown(name));
+            names.iter().map(|name| line(name.as_str())).collect()
+        },
+        || json!(names.iter().map(|name| json!({ "device": name })).collect::<Vec<_>>()),
+    )?;
+    if failures.is_empty() { Ok(()) } else { Err(Failure::failed(failures.join("; "))) }
+}
+
+/// One `connect-all`.
+struct Round<'a> {
+    client: &'a Client,
+    /// Options of every path.
+    options: &'a Fabrics,
+    /// NQN, address and port of the discovery services: those that were asked, then those that are
+    /// still to be.
+    services: Vec<(String, String, String)>,
+    /// Controllers that are connected now.
+    names: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Round<'_> {
+    /// Connects what a log lists, and notes whom it refers to.
+    fn connect(&mut self, log: &DiscoveryLog) {
+        for record in &log.records {
+            let refers = match record.subtype.as_str() {
+                "nvme subsystem" => false,
+                "discovery subsystem referral" => true,
+                _ => continue,
+            };
+            if record.trtype != "tcp" {
+                note(&format!("{} is skipped: only tcp is supported", place(record)));
+            } else if refers {
+                self.refer(record);
+            } else {
+                self.path(record);
+            }
+        }
+    }
+
+    fn refer(&mut self, to: &DiscoveryRecord) {
+        let service = (to.subnqn.clone(), to.traddr.clone(), to.trsvcid.clone());
+        if self.services.contains(&service) {
+            return;
+        }
+        if self.services.len() > REFERRALS_MAX {
+            note(&format!("{} is skipped: there are too many referrals", place(to)));
+            return;
+        }
+        self.services.push(service);
+    }
+
+    fn path(&mut self, record: &DiscoveryRecord) {
+        let path = self.options_to(&record.traddr, &record.trsvcid);
+        let answer = request(&record.subnqn, &path, false)
+            .and_then(|request| self.client.ask("connect", request));
+        match answer {
+            Ok(Ok(answer)) => {
+                self.names.push(answer["controller"].as_str().unwrap_or_default().to_owned());
+            }
+            // It is asked for again and again, as by nvme-cli's boot scripts.
+            Ok(Err(error)) if error.code == RpcError::CONNECTED => note(&error.message),
+            Ok(Err(error)) => self.failed(&place(record), &error.message),
+            Err(failure) => self.failed(&place(record), &failure.to_string()),
+        }
+    }
+
+    fn follow(&mut self, nqn: &str, traddr: &str, trsvcid: &str) {
+        let path = self.options_to(traddr, trsvcid);
+        let log = request(nqn, &path, false)
+            .and_then(|request| self.client.call("discover", request))
+            .and_then(read::<DiscoveryLog>);
+        match log {
+            Ok(log) => self.connect(&log),
+            Err(failure) => {
+                self.failed(&format!("{nqn} at {traddr}:{trsvcid}"), &failure.to_string());
+            }
+        }
+    }
+
+    fn options_to(&self, traddr: &str, trsvcid: &str) -> Fabrics {
+        let mut path = self.options.clone();
+        traddr.clone_into(&mut path.traddr);
+        path.trsvcid = trsvcid.parse().ok().map(Service);
+        path
+    }
+
+    fn failed(&mut self, place: &str, why: &str) {
+        self.failures.push(format!("{}: {why}", Shown(place)));
+    }
+}
+
+fn place(record: &DiscoveryRecord) -> String {
+    format!("{} at {}:{}", record.subnqn, record.traddr, record.trsvcid)
+}

@@ -1,0 +1,129 @@
+//! `connect-all`: what a discovery service lists is connected, and what those list to which it
+//! refers, each once.
+
+use anabranch::daemon::view::{DiscoveryLog, DiscoveryRecord};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Output};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+const REFERRAL: &str = "discovery subsystem referral";
+const NVM: &str = "nvme subsystem";
+
+fn record(subtype: &str, trtype: &str, subnqn: &str, trsvcid: u16) -> DiscoveryRecord {
+    DiscoveryRecord {
+        subtype: subtype.into(),
+        trtype: trtype.into(),
+        subnqn: subnqn.into(),
+        traddr: "127.0.0.1".into(),
+        trsvcid: trsvcid.to_string(),
+        ..DiscoveryRecord::default()
+    }
+}
+
+fn refers_to(trsvcid: u16) -> DiscoveryRecord {
+    record(REFERRAL, "tcp", "nqn.2014-08.org.nvmexpress.discovery", trsvcid)
+}
+
+fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Value {
+    let port = &request["params"]["path"]["trsvcid"];
+    let port = port.as_u64().or_else(|| port.as_str()?.parse().ok()).expect("a port");
+    match request["method"].as_str() {
+        Some("discover") => match log(port) {
+            Some(records) => json!({ "result": DiscoveryLog { genctr: 1, records } }),
+            None => json!({ "error": { "code": -32000, "message": "connection refused" } }),
+        },
+        Some("connect") => json!({ "result": { "controller": "nvme7" } }),
+        other => panic!("nobody asks for {other:?}"),
+    }
+}
+
+/// Runs `connect-all` against a host whose discovery services, by port, have these logs. Returns
+/// what it was asked for: method, NQN and port.
+fn connect_all(
+    name: &str,
+    log: fn(u64) -> Option<Vec<DiscoveryRecord>>,
+) -> (Output, Vec<(String, String, u64)>) {
+    let socket = std::env::temp_dir().join(format!("anabranch-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let (tell, told): (Sender<Value>, Receiver<Value>) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.expect("a client");
+            for line in BufReader::new(&stream).lines().map_while(Result::ok) {
+                let request: Value = serde_json::from_str(&line).expect("JSON");
+                let mut reply = answer(&request, log);
+                reply["jsonrpc"] = json!("2.0");
+                reply["id"] = request["id"].clone();
+                tell.send(request).expect("the test waits");
+                writeln!(&stream, "{reply}").expect("the client waits");
+            }
+        }
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.arg("--socket").arg(&socket).args("connect-all -a 127.0.0.1 -s 4001".split(' '));
+    let output = command.output().expect("the binary runs");
+    let _ = std::fs::remove_file(&socket);
+    let asked = told.try_iter().map(|request| {
+        let port = &request["params"]["path"]["trsvcid"];
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        (text(&request["method"]), text(&request["params"]["nqn"]), port.as_u64().expect("a port"))
+    });
+    (output, asked.collect())
+}
+
+#[test]
+fn referrals_are_followed_once() {
+    let (output, asked) = connect_all("referrals", |port| {
+        Some(match port {
+            4001 => vec![
+                record(NVM, "tcp", "nqn.2026-01.org.test:a", 5001),
+                record(REFERRAL, "rdma", "nqn.2026-01.org.test:rdma", 4003),
+                refers_to(4001),
+                refers_to(4002),
+            ],
+            _ => vec![refers_to(4001), record(NVM, "tcp", "nqn.2026-01.org.test:b", 5002)],
+        })
+    });
+    let asked: Vec<(&str, &str, u64)> =
+        asked.iter().map(|(method, nqn, port)| (method.as_str(), nqn.as_str(), *port)).collect();
+    let discovery = "nqn.2014-08.org.nvmexpress.discovery";
+    assert_eq!(
+        asked,
+        [
+            ("discover", discovery, 4001),
+            ("connect", "nqn.2026-01.org.test:a", 5001),
+            ("discover", discovery, 4002),
+            ("connect", "nqn.2026-01.org.test:b", 5002),
+        ]
+    );
+    assert!(output.status.success());
+    let notes = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(notes.contains("rdma at 127.0.0.1:4003 is skipped"), "{notes}");
+}
+
+#[test]
+fn a_referral_that_does_not_answer_is_told_after_the_rest() {
+    let (output, asked) = connect_all("silent-referral", |port| {
+        let second = record(NVM, "tcp", "nqn.2026-01.org.test:b", 5002);
+        (port == 4001).then(|| vec![refers_to(4002), second])
+    });
+    assert_eq!(asked.len(), 3);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"connecting to device: nvme7\n");
+    let why = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(why.contains("127.0.0.1:4002: connection refused"), "{why}");
+}
+
+#[test]
+fn referrals_without_end_are_left_alone() {
+    let (output, asked) = connect_all("endless-referrals", |port| {
+        Some(vec![refers_to(u16::try_from(port).expect("a port") + 1)])
+    });
+    assert_eq!(asked.len(), 17);
+    let notes = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(notes.contains("too many referrals"), "{notes}");
+}
