@@ -50,8 +50,9 @@ fn x4_counts_add_up_to_the_stat_of_the_paths() {
     let sizes =
         |path: &PathExplain| path.choices.iter().all(|c| c.size == "<=4k" || c.size == "128k");
     assert!(first.paths.iter().all(sizes));
-    // One in 64 of each worker, its first one included.
-    assert_eq!(first.noted, READS.div_ceil(64) * WORKERS);
+    // One of each 64 of each worker; of the last ones, fewer than 64, perhaps none.
+    let some = READS / 64 * WORKERS..=READS.div_ceil(64) * WORKERS;
+    assert!(some.contains(&first.noted), "{} in {some:?}", first.noted);
 
     stand.set(SUBSYSTEM, "iopolicy", "round-robin");
     stand.ana(&["non-optimized", "optimized"]);
@@ -67,8 +68,7 @@ fn x4_counts_add_up_to_the_stat_of_the_paths() {
         assert_eq!(path.commands, total, "{}", path.path);
     }
     let policies = |name: &str| both.samples.iter().filter(|s| s.iopolicy == name).count() as u64;
-    let each = READS.div_ceil(64) * WORKERS;
-    assert_eq!((policies("service-time"), both.noted), (each, both.samples.len() as u64));
+    assert_eq!((policies("service-time"), both.noted), (first.noted, both.samples.len() as u64));
     for sample in &both.samples {
         assert_eq!((sample.paths, sample.candidates.len(), sample.op.as_str()), (2, 2, "read"));
         assert!(sample.candidates.iter().any(|c| c.path == sample.path && c.usable));
@@ -88,7 +88,7 @@ fn x4_counts_add_up_to_the_stat_of_the_paths() {
 fn explain_of_what_is_not_there_is_refused_with_a_remedy() {
     let stand = Stand::new(&[""], 32);
     for (params, said) in [
-        (r#"{"device":"nvme7n1"}"#, "there is no device nvme7n1: 'anabranch list'"),
+        (r#"{"device":"nvme7n1"}"#, "there is no device nvme7n1: there is nvme0n1"),
         (r#"{"device":"nvme0n1","sample":1}"#, "unknown field `sample`"),
         (r#"{"device":"nvme0n1","samples":-1}"#, "samples"),
         ("{}", "missing field `device`"),

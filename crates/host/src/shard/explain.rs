@@ -13,18 +13,24 @@ const RING: usize = 256;
 const _: () =
     assert!(RING * size_of::<Sample>() <= 320 << 10, "a worker's ring is at most 320 KiB");
 
-/// Which choices of a head are noted: the first, and every so many from there.
+/// Which choices of a head are noted: the first, and of every so many from there one, not always at
+/// the same place among them. (What recurs would be noted always or never: of two paths in turn it
+/// would be one, and unused paths are looked at with every eighth choice.)
 #[derive(Debug, Default)]
 pub(super) struct Countdown {
     every: u32,
-    left: u32,
+    /// Choices until the next one that is noted, with that one; 0: none is.
+    left: u64,
+    /// How many of the present choices come before it, and the last number drawn.
+    before: u32,
+    drawn: u32,
 }
 
 impl Countdown {
     /// Takes over the attribute; counting begins anew when it has changed.
     pub(super) fn set(&mut self, every: u32) {
         if self.every != every {
-            *self = Countdown { every, left: every.min(1) };
+            *self = Countdown { every, left: every.min(1).into(), ..Countdown::default() };
         }
     }
 
@@ -37,8 +43,22 @@ impl Countdown {
     /// A choice was made.
     #[inline]
     pub(super) fn chosen(&mut self) {
-        // Off: both are 0 and stay so.
-        self.left = if self.left > 1 { self.left - 1 } else { self.every };
+        match self.left {
+            // Off: it stays so.
+            0 => {}
+            1 => self.left = self.draw(),
+            _ => self.left -= 1,
+        }
+    }
+
+    /// How far it is to the place among the next choices.
+    fn draw(&mut self) -> u64 {
+        // Knuth's generator, of which the upper bits are good.
+        self.drawn = self.drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let before = ((u64::from(self.drawn) * u64::from(self.every)) >> 32) as u32;
+        let left = u64::from(self.every) - u64::from(self.before) + u64::from(before);
+        self.before = before;
+        left
     }
 }
 
@@ -153,17 +173,38 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_every_nth_choice_is_noted_all_with_1_none_with_0() {
+    fn the_first_and_one_of_every_n_choices_are_noted_all_with_1_none_with_0() {
         let mut countdown = Countdown::default();
         assert_eq!(due(&mut countdown, 100), [] as [usize; 0]);
         countdown.set(4);
-        assert_eq!(due(&mut countdown, 10), [0, 4, 8]);
+        let first = due(&mut countdown, 400);
+        assert_eq!(first[0], 0);
+        let blocks: Vec<usize> = first.iter().map(|at| at / 4).collect();
+        assert_eq!(blocks, (0..100).collect::<Vec<_>>(), "one of each four");
         countdown.set(4);
-        assert_eq!(due(&mut countdown, 3), [2], "the same again changes nothing");
+        assert_eq!(due(&mut countdown, 4).len(), 1, "the same again changes nothing");
         countdown.set(1);
         assert_eq!(due(&mut countdown, 3), [0, 1, 2]);
         countdown.set(0);
         assert_eq!(due(&mut countdown, 5), [] as [usize; 0]);
+        countdown.set(u32::MAX);
+        assert_eq!(due(&mut countdown, 1000), [0]);
+    }
+
+    /// Paths come in turn, and `finish-time` looks at unused ones with every eighth choice.
+    #[test]
+    fn what_recurs_is_noted_as_often_as_it_occurs() {
+        let mut countdown = Countdown::default();
+        countdown.set(64);
+        let noted = due(&mut countdown, 64 * 640);
+        assert_eq!(noted.len(), 640);
+        for period in [2, 3, 4, 8, 64] {
+            for phase in 0..period {
+                let found = noted.iter().filter(|at| *at % period == phase).count();
+                let share = 640 / period;
+                assert!(found.abs_diff(share) <= share / 4 + 8, "{found} of {period}, {phase}");
+            }
+        }
     }
 
     fn note(ring: &mut Ring, number: u32, paths: u32, index: usize) {

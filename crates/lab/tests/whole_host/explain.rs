@@ -47,7 +47,7 @@ fn x4_every_choice_of_every_worker_is_counted_by_path_size_and_reason() {
 }
 
 #[test]
-fn x4_the_first_and_every_64th_choice_of_a_worker_is_noted_with_what_was_seen() {
+fn x4_the_first_and_one_of_each_64_choices_of_a_worker_is_noted_with_what_was_seen() {
     let mut setup = Setup::new(3, 2);
     setup.host.default_policy = Policy::QueueDepth;
     let mut rig = setup.connect();
@@ -56,7 +56,7 @@ fn x4_the_first_and_every_64th_choice_of_a_worker_is_noted_with_what_was_seen() 
     for worker in [2, 1] {
         let names = rig.submit_to(worker, "nvme0n1", writes(60, 1));
         rig.succeed(&names);
-        let names = rig.submit_to(worker, "nvme0n1", reads(10));
+        let names = rig.submit_to(worker, "nvme0n1", reads(68));
         rig.succeed(&names);
     }
     let report = explain(&mut rig);
