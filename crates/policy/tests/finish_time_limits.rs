@@ -149,6 +149,22 @@ fn a_path_that_rejoins_is_measured_anew_and_keeps_its_books() {
     assert!(path.is_idle());
 }
 
+#[test]
+fn what_was_forgotten_is_not_shown() {
+    const MS: u64 = 1_000_000;
+    let table = paths("o");
+    let path = &table[0];
+    for (at_ns, latency_ns) in [(0, MS / 10), (MS, MS * 3 / 10), (2 * MS, MS * 3 / 10)] {
+        let charge = start(&parameters(), path.load(), OpClass::Read, 4096, at_ns);
+        end(path, charge, at_ns + latency_ns);
+    }
+    assert!(report(path, 3 * MS).standing_ns > 0, "every command of late has waited");
+    rejoined(&parameters(), path.load());
+    let forgotten = report(path, 3 * MS);
+    let shown = (forgotten.measured, forgotten.rate_bytes_per_s, forgotten.finish_ns);
+    assert_eq!((shown, forgotten.standing_ns), ((false, 0, 0), 0));
+}
+
 /// 50 ms, or eight times what was predicted, after the path's last word.
 #[test]
 fn what_is_in_flight_on_a_silent_path_is_overdue() {

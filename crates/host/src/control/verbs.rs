@@ -1,5 +1,6 @@
 //! What callers ask for.
 
+use super::attribute::ObjectKind;
 use super::controller::{Controller, Kind, Waiter};
 use super::discovery::DiscoveryRead;
 use super::link::{Payload, Purpose};
@@ -325,7 +326,10 @@ impl Control {
         known
             .find(|controller| !controller.is_discovery() && controller.name() == name)
             .map(|controller| controller.id)
-            .ok_or_else(|| VerbError::Invalid(format!("there is no controller {name}")))
+            .ok_or_else(|| {
+                let known = self.there_are(ObjectKind::Controller);
+                VerbError::Invalid(format!("there is no controller {name}: {known}"))
+            })
     }
 
     pub(super) fn find_head_named(&self, name: &str) -> Result<HeadId, VerbError> {
@@ -334,7 +338,10 @@ impl Control {
             .flat_map(|subsystem| subsystem.heads.iter().map(move |head| (subsystem, head)))
             .find(|(subsystem, head)| head.visible && subsystem.head_name(head) == name)
             .map(|(_, head)| head.id)
-            .ok_or_else(|| VerbError::Invalid(format!("there is no device {name}")))
+            .ok_or_else(|| {
+                let known = self.there_are(ObjectKind::Head);
+                VerbError::Invalid(format!("there is no device {name}: {known}"))
+            })
     }
 
     pub(super) fn head_mut(&mut self, id: HeadId) -> Option<&mut Head> {

@@ -263,6 +263,8 @@ fn a_shard_that_hangs_holds_figures_up_for_a_second_at_most() {
 fn unknown_objects_and_attributes_are_refused_with_what_there_is() {
     let mut rig = Rig::connected(1);
     let error = rig.get("nvme9", "state").unwrap_err().to_string();
+    assert!(error.ends_with("there is nvme0"), "{error}");
+    let error = rig.get("sda", "state").unwrap_err().to_string();
     assert!(error.contains("nvme-subsysN"), "{error}");
     let error = rig.get("nvme0", "colour").unwrap_err().to_string();
     assert!(error.contains("reconnect_delay"), "{error}");

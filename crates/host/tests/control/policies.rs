@@ -6,7 +6,7 @@ use crate::fake::{Fake, Space};
 use crate::rig::{NQN, Rig};
 use anabranch_host::mail::{PathStats, ShardStats};
 use anabranch_host::topology::ControllerId;
-use anabranch_host::verb::{PolicySource, VerbError};
+use anabranch_host::verb::{PolicySource, Reply, Selection, Verb, VerbError};
 use anabranch_policy::{
     Affinity, AnaRank, Candidate, Charge, FinishTimeReport, LOCAL_DISTANCE, LatencyReport, Ledgers,
     Load, Local, OpClass, Policy, Sampled, Scope, SizeBucket, SizeClass, compute_weights, finish,
@@ -565,6 +565,42 @@ fn d5_io_affinity_is_a_bitmap_of_workers_per_path() {
     rig.advance_s(11);
     assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["c", "3"], "over a reconnect");
     assert!(rig.get(HEAD, "io_affinity").is_err(), "absent on the device");
+}
+
+#[test]
+fn who_names_what_is_not_there_is_told_what_is() {
+    let mut rig = two_namespaces();
+    for (object, told) in [
+        ("nvme9", "there is no nvme9: there are nvme0, nvme1"),
+        ("nvme0n7", "there is no nvme0n7: there are nvme0n1, nvme0n2"),
+        ("nvme-subsys1", "there is no nvme-subsys1: there is nvme-subsys0"),
+        (
+            "nvme0c5n1",
+            "there is no nvme0c5n1: there are nvme0c0n1, nvme0c1n1, nvme0c0n2, nvme0c1n2",
+        ),
+        (
+            "sda",
+            "there is no sda (objects are nvme_core, nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ)",
+        ),
+    ] {
+        assert_eq!(rig.get(object, "state"), Err(VerbError::Invalid(told.into())));
+    }
+    let no_device = "there is no device nvme7n1: there are nvme0n1, nvme0n2";
+    let no_controller = "there is no controller nvme7: there are nvme0, nvme1";
+    for (verb, told) in [
+        (Verb::Explain { device: "nvme7n1".into() }, no_device),
+        (Verb::IdNs { device: "nvme7n1".into() }, no_device),
+        (Verb::IdCtrl { controller: "nvme7".into() }, no_controller),
+        (Verb::Disconnect(Selection::Controller("nvme7".into())), no_controller),
+    ] {
+        match rig.ask(verb) {
+            Reply::Error(error) => assert_eq!(error, VerbError::Invalid(told.into())),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut nothing = Rig::new(1);
+    let told = "there is no nvme0n1: there is none";
+    assert_eq!(nothing.get(HEAD, "size"), Err(VerbError::Invalid(told.into())));
 }
 
 #[test]

@@ -6,8 +6,11 @@ use crate::control::Control;
 use crate::control::subsystem::Subsystem;
 use crate::verb::{Object, ObjectAttributes, ShownAttribute, VerbError};
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// So many objects are named to whoever asked for one that is not there.
+const NAMED: usize = 8;
 
 impl Control {
     /// Every object that has attributes.
@@ -37,6 +40,22 @@ impl Control {
             None => self.targets(),
         };
         Ok(targets.iter().map(|target| self.shown(target, figures)).collect())
+    }
+
+    /// What there is of a kind, for whoever has named another.
+    pub(in crate::control) fn there_are(&self, kind: ObjectKind) -> String {
+        let targets = self.targets();
+        let of_kind = targets.iter().filter(|target| target.kind() == kind);
+        let names: Vec<String> = of_kind.map(|target| self.object(target).name).collect();
+        match &names[..] {
+            [] => String::from("there is none"),
+            [only] => format!("there is {only}"),
+            few if few.len() <= NAMED => format!("there are {}", few.join(", ")),
+            many => {
+                let first = many[..NAMED].join(", ");
+                format!("there are {first} and {} more", many.len() - NAMED)
+            }
+        }
     }
 
     fn targets(&self) -> Vec<Target> {

@@ -277,9 +277,13 @@ impl Control {
     }
 
     fn target(&self, object: &str) -> Result<Target, VerbError> {
-        Name::parse(object).and_then(|name| self.target_of(name)).ok_or_else(|| {
+        let Some(name) = Name::parse(object) else {
             let forms = "objects are nvme_core, nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
-            VerbError::Invalid(format!("there is no {object} ({forms})"))
+            return Err(VerbError::Invalid(format!("there is no {object} ({forms})")));
+        };
+        self.target_of(name).ok_or_else(|| {
+            let known = self.there_are(name.kind());
+            VerbError::Invalid(format!("there is no {object}: {known}"))
         })
     }
 

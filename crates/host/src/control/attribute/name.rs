@@ -1,6 +1,6 @@
 //! Names of objects as numbers: finding one among many costs comparisons, not texts.
 
-use super::MODULE;
+use super::{MODULE, ObjectKind};
 
 /// An object's name, taken apart. The first number of a device is its subsystem's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,16 @@ pub(super) enum Name {
 }
 
 impl Name {
+    pub(super) fn kind(self) -> ObjectKind {
+        match self {
+            Name::Module => ObjectKind::Module,
+            Name::Subsystem(_) => ObjectKind::Subsystem,
+            Name::Controller(_) => ObjectKind::Controller,
+            Name::Head(..) => ObjectKind::Head,
+            Name::Path(..) => ObjectKind::Path,
+        }
+    }
+
     /// `None` when no object is called so.
     pub(super) fn parse(text: &str) -> Option<Name> {
         if text == MODULE {
