@@ -12,16 +12,21 @@ use anabranch_policy::Policy;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 fn load(text: &str) -> Result<ServeConfig, Failure> {
+    from_file(text, |path| ServeConfig::load(path).map(|(config, _)| config))
+}
+
+fn from_file<T>(text: &str, load: impl FnOnce(&Path) -> T) -> T {
     let path = std::env::temp_dir().join(format!(
         "anabranch-config-{}-{:?}.toml",
         std::process::id(),
         std::thread::current().id()
     ));
     fs::write(&path, text).expect("a file");
-    let loaded = ServeConfig::load(&path).map(|(config, _)| config);
+    let loaded = load(&path);
     fs::remove_file(&path).expect("removed");
     loaded
 }
@@ -94,6 +99,7 @@ fn mistakes_name_line_and_key() {
         ("pin = true\n  hostnqn = \"a\"\n", "line 2 (hostnqn)", "nqn."),
         ("hostid = \"b\"\n", "line 1 (hostid)", "UUID"),
         ("spin = \"fast\"\n", "line 1 (spin)", "not a time"),
+        ("\nspin = 20\n", "line 2 (spin)", "is 20 s, must not exceed 10ms"),
         ("[[subsystem]]\nnqn = \"x\"\npath = []\n", "line 2 (nqn)", "nqn"),
         (
             "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\npath = []\n",
@@ -105,6 +111,25 @@ fn mistakes_name_line_and_key() {
              traddr = \"::1\"\ntrsvcid = 70000\n",
             "line 5 (trsvcid)",
             "TCP port",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             traddr = \"::1\"\nqueue-size = 7\n",
+            "line 5 (queue-size)",
+            "is 7, must lie between 16 and 1024",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             traddr = \"::1\"\n[[subsystem.path]]\ntraddr = \"::1\"\n\
+             fast_io_fail_tmo = \"2s\"\nctrl_loss_tmo = \"1s\"\n",
+            "line 7 (fast_io_fail_tmo)",
+            "exceeds",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             traddr = \"::1\"\ntransport = \"rdma\"\n",
+            "line 5 (transport)",
+            "only tcp",
         ),
         ("[[export]]\ndevice = \"nvme0n1\"\n", "line 1", "missing field"),
         ("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"\"\n", ".toml", "Unix socket"),
@@ -123,6 +148,49 @@ fn mistakes_name_line_and_key() {
             other => panic!("{text:?} gave {other:?}"),
         }
     }
+}
+
+#[test]
+fn mistakes_in_a_targets_file_name_line_and_key_too() {
+    let port = "[[port]]\nlisten = \"127.0.0.1:0\"\n";
+    let space = "[[subsystem]]\n[[subsystem.namespace]]\nbackend = \"mem:1MiB\"\n";
+    for (text, place, why) in [
+        (format!("[[port]]\nlisten = \"x\"\n{space}"), "line 2 (listen)", "not ADDR:PORT"),
+        (format!("{port}shape = \"rate=1\"\n{space}"), "line 3 (shape)", "rate"),
+        (format!("{port}ana = {{ 1 = \"best\" }}\n{space}"), "line 3 (ana)", "optimized"),
+        (format!("{port}{space}bs = 777\n"), "line 6 (bs)", "must be 512 or 4096"),
+        (format!("{port}{space}size = \"2MiB\"\n"), "line 6 (size)", "belongs to file:PATH"),
+        (
+            format!("{port}{space}[[subsystem.namespace]]\nbackend = \"mem:0\"\n"),
+            "line 6 ([[subsystem.namespace]])",
+            "mem has 0 bytes",
+        ),
+        (format!("{port}[[subsystem]]\nnqn = \"x\"\n"), "line 4 (nqn)", "nqn."),
+        (format!("{port}[[subsystem]]\nallow_hosts = [\"x\"]\n"), "line 4 (allow_hosts)", "nqn."),
+        (format!("{port}colour = 1\n{space}"), "line 3 (colour)", "unknown field"),
+    ] {
+        match from_file(&text, TargetSetup::load) {
+            Err(failure @ Failure::Usage(_)) => {
+                let message = failure.to_string();
+                assert!(message.contains(place), "{text:?}: {message}");
+                assert!(message.contains(why), "{text:?}: {message}");
+            }
+            other => panic!("{text:?} gave {other:?}"),
+        }
+    }
+}
+
+/// Scripts wait for a name to come; what cannot be right they give up.
+#[test]
+fn a_name_without_an_address_is_a_failure_and_no_misuse() {
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["discover", "-a", "array..invalid"])
+        .output()
+        .expect("the binary runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("traddr 'array..invalid' cannot be looked up"), "{told}");
+    assert!(told.contains("give the controller's address"), "{told}");
 }
 
 /// What a device node says of its length is 0, and it never ends.

@@ -11,7 +11,7 @@ use crate::columns::columns;
 use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
-use crate::daemon::path::Service;
+use crate::daemon::path::{NamedPath, PathSpec, Service};
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
@@ -23,6 +23,7 @@ pub(super) use connect_all::connect_all;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::net::SocketAddr;
 
 fn client(global: &Global) -> Result<Client, Failure> {
     Client::connect(Role::Host, global.socket.as_deref())
@@ -49,14 +50,26 @@ fn view(global: &Global) -> Result<HostView, Failure> {
     read(ask(global, "snapshot", json!({}))?)
 }
 
+/// The path with its options checked, and its address. That a name has none now is nobody's mistake
+/// on the command line.
+fn look_up(
+    spec: &PathSpec,
+    nqn: &str,
+    keep_trying: bool,
+) -> Result<(NamedPath, SocketAddr), Failure> {
+    let named = spec.named(nqn, keep_trying).map_err(Failure::Usage)?;
+    let address = named.look_up().map_err(|why| {
+        Failure::failed(format!("{why}: check the name, or give the controller's address"))
+    })?;
+    Ok((named, address))
+}
+
 /// What `connect` and `discover` ask for. Names are looked up here, not in the host.
 fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failure> {
     let mut spec = path.path();
-    let checked = spec.request(nqn, keep_trying).map_err(Failure::Usage)?;
-    if let anabranch_proto::machine::Endpoint::Tcp(address) = checked.to {
-        spec.traddr = address.ip().to_string();
-        spec.trsvcid = Some(Service(address.port()));
-    }
+    let (_, address) = look_up(&spec, nqn, keep_trying)?;
+    spec.traddr = address.ip().to_string();
+    spec.trsvcid = Some(Service(address.port()));
     Ok(json!({
         "nqn": nqn,
         "path": spec,
@@ -119,7 +132,8 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
 fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
     let path = discover.path.path();
     path.check_own_side().map_err(Failure::Failed)?;
-    let request = path.request(&discover.nqn, false).map_err(Failure::Usage)?;
+    let (named, address) = look_up(&path, &discover.nqn, false)?;
+    let request = named.request(address);
     let (nqn, id) = (discover.path.hostnqn.as_deref(), discover.path.hostid.as_deref());
     let identity = match Identity::find(nqn, id, &Places::default()) {
         Ok(identity) => identity,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::Spanned;
 
 /// A whole file.
@@ -112,6 +113,9 @@ fn fence<'de, D: Deserializer<'de>>(from: D) -> Result<Fence, D::Error> {
     }
 }
 
+/// The longest time for which a worker looks for work before it sleeps.
+const MAX_SPIN: Duration = Duration::from_millis(10);
+
 /// What a message shows at most of a file's own text, in characters.
 const MAX_KEY_CHARS: usize = 60;
 const MAX_MESSAGE_CHARS: usize = 600;
@@ -127,7 +131,7 @@ fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A configuration file that was read, for messages that name lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Source {
     path: PathBuf,
     text: String,
@@ -195,6 +199,31 @@ impl Source {
 }
 
 impl Source {
+    /// An error about a key of the table whose header or first key stands at byte `at`: about the
+    /// first of its keys that the message names, or the table.
+    #[must_use]
+    pub fn wrong_in(&self, at: usize, message: &str) -> Failure {
+        let words = message.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '('));
+        let place = words.filter(|word| !word.is_empty()).find_map(|word| self.key_in(at, word));
+        self.wrong(Some(place.unwrap_or(at)), message)
+    }
+
+    /// Where a key stands in the table that begins at byte `at`.
+    fn key_in(&self, at: usize, key: &str) -> Option<usize> {
+        let plain = |text: &str| text.trim().trim_matches('"').replace('-', "_");
+        let mut place = at;
+        for (number, line) in self.text.get(at..)?.split_inclusive('\n').enumerate() {
+            if number > 0 && line.trim_start().starts_with('[') {
+                return None;
+            }
+            if line.split_once('=').is_some_and(|(name, _)| plain(name) == plain(key)) {
+                return Some(place);
+            }
+            place += line.len();
+        }
+        None
+    }
+
     /// Where a key of the file's own table begins.
     fn at_key(&self, key: &str) -> Option<usize> {
         let mut at = 0;
@@ -260,6 +289,14 @@ impl ServeConfig {
         if self.cpus.as_ref().is_some_and(Vec::is_empty) {
             return wrong("cpus", "is empty: name at least one CPU, or leave it out");
         }
+        if let Some(spin) = self.spin.filter(|spin| spin.0 > MAX_SPIN) {
+            let asked = spin.0.as_secs_f64();
+            let message = format!(
+                "is {asked} s, must not exceed 10ms: a worker would hardly ever sleep; write a \
+                 unit, as in spin = \"20us\""
+            );
+            return wrong("spin", &message);
+        }
         if let Some(Err(why)) = self.hostnqn.as_deref().map(str::parse::<Nqn>) {
             return wrong("hostnqn", &why.to_string());
         }
@@ -280,6 +317,10 @@ impl ServeConfig {
             if subsystem.paths.is_empty() {
                 let message = "a subsystem needs at least one [[subsystem.path]]";
                 return Err(source.wrong(Some(subsystem.nqn.span().start), message));
+            }
+            for path in &subsystem.paths {
+                let named = path.get_ref().named(nqn, true);
+                named.map_err(|why| source.wrong_in(path.span().start, &why))?;
             }
         }
         for export in &self.exports {

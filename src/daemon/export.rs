@@ -51,6 +51,9 @@ fn resembles_address(text: &str) -> bool {
 /// server that is gone, and leaves everything else at that path alone.
 #[must_use]
 pub fn explain_refusal(error: &NbdError) -> String {
+    if let NbdError::Unknown(_) = error {
+        return format!("{error}: 'anabranch export list' shows those that exist");
+    }
     let NbdError::Listen(Endpoint::Unix(path), why) = error else { return error.to_string() };
     if why.0 != Errno::ADDRINUSE.raw_os_error() {
         return error.to_string();
@@ -68,6 +71,12 @@ pub fn explain_refusal(error: &NbdError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_names_an_export_that_is_not_there_is_told_where_to_look() {
+        let said = explain_refusal(&NbdError::Unknown("a".into()));
+        assert!(said.contains("\"a\"") && said.contains("anabranch export list"), "{said}");
+    }
 
     #[test]
     fn an_address_is_not_taken_for_the_path_of_a_socket() {

@@ -746,13 +746,7 @@ impl Handler for Host {
             "explain" => {
                 let ExplainParams { device, samples } = params.read()?;
                 let samples = samples.unwrap_or(DEFAULT_SAMPLES) as usize;
-                let report = self.explain(&device).map_err(|error| match error.code {
-                    RpcError::INVALID_PARAMS => RpcError::invalid(format!(
-                        "{}: 'anabranch list' shows those that exist",
-                        error.message
-                    )),
-                    _ => error,
-                })?;
+                let report = self.explain(&device)?;
                 let view = ExplainView::new(report, &self.view()?, samples);
                 serde_json::to_value(view).map_err(|error| RpcError::failed(error.to_string()))
             }

@@ -139,14 +139,14 @@ fn connect_all(
     let (mut asked, mut names) = (0, Names::default());
     for subsystem in &config.subsystems {
         for path in &subsystem.paths {
-            let at = Some(path.span().start);
+            let at = path.span().start;
             let named = path.get_ref().named(subsystem.nqn.get_ref(), true);
-            let named = named.map_err(|why| source.wrong(at, &why))?;
+            let named = named.map_err(|why| source.wrong_in(at, &why))?;
             asked += 1;
             match named.look_up() {
                 Ok(to) => {
                     let connected = host.connect(named.request(to));
-                    connected.map_err(|error| source.wrong(at, &error.message))?;
+                    connected.map_err(|error| source.wrong(Some(at), &error.message))?;
                 }
                 Err(why) => {
                     let pause = named.options.reconnect_delay.as_secs_f64();

@@ -187,6 +187,9 @@ impl RunningTarget {
             Ok(Err(error @ TargetError::NamespaceExists { .. })) => {
                 Err(RpcError::new(RpcError::CONFLICT, error.to_string()))
             }
+            Ok(Err(TargetError::NoSuchNamespace { nsid })) => Err(RpcError::invalid(format!(
+                "there is no namespace {nsid}: 'anabranch target ctl status' shows those that exist"
+            ))),
             Ok(Err(error)) => Err(RpcError::invalid(error.to_string())),
             Err(error @ anabranch_rt::Error::NoAnswer(_)) => {
                 Err(RpcError::new(RpcError::TIMEOUT, error.to_string()))
@@ -278,7 +281,12 @@ impl RunningTarget {
             }
             (Some(nqn), all) => {
                 all.iter().find(|known| known.as_str() == nqn).cloned().ok_or_else(|| {
-                    RpcError::invalid(format!("no subsystem '{}'", nqn.escape_debug()))
+                    let known: Vec<&str> = all.iter().map(Nqn::as_str).collect();
+                    RpcError::invalid(format!(
+                        "there is no subsystem '{}': there are {}",
+                        nqn.escape_debug(),
+                        known.join(", ")
+                    ))
                 })
             }
         }

@@ -22,6 +22,7 @@ usage() {
   fails 2 delay "$ANABRANCH" top -b -d 0
   fails 2 batch "$ANABRANCH" top --socket "$work/nobody.sock" </dev/null
   fails 2 port "$ANABRANCH" discover -t tcp -a 127.0.0.1 -s 70000
+  fails 1 'cannot be looked up' "$ANABRANCH" discover -t tcp -a array..invalid
 }
 nobody_serves() {
   local verb

@@ -48,13 +48,13 @@ pub struct Bench {
     /// Block sizes and their shares: 4k/50:128k/50
     #[arg(long, value_name = "LIST")]
     pub bssplit: Option<String>,
-    /// Requests at once per job
+    /// Requests at once per job, 1 to 4096
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub iodepth: u32,
-    /// Jobs, spread over the data workers (--nbd: connections)
+    /// Jobs, 1 to 1024, spread over the data workers (--nbd: connections)
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=1024)

@@ -86,7 +86,7 @@ pub struct Fabrics {
         allow_negative_numbers = true
     )]
     pub admin_timeout: Option<Span>,
-    /// Type of service
+    /// Type of service, 0 to 255
     #[arg(short = 'T', long, value_name = "N")]
     pub tos: Option<u8>,
     /// PDU header digests

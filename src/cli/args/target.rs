@@ -25,8 +25,9 @@ pub struct Run {
     /// [,size=SIZE], to make it if it is not there (repeat) [default: mem:1GiB]
     #[arg(long, value_name = "SPEC")]
     pub namespace: Vec<String>,
-    /// PORT:KEY=V,… with keys rate, rate_in, rate_out, delay, jitter, large=SIZE:DELAY,
-    /// onoff=ON:OFF
+    /// PORT:KEY=V,… with keys rate, rate_in (to the target), rate_out (500mbit, 60MiB/s), delay
+    /// (2ms), jitter (of it), large=SIZE:DELAY (64k:10ms), onoff=ON:OFF (50ms:20ms); PORT is its
+    /// place or TCP port (repeat)
     #[arg(long, value_name = "PORT:SHAPE")]
     pub shape: Vec<String>,
     /// Address that the discovery log names instead of the bound one (once, or once per port)
@@ -65,7 +66,7 @@ pub enum Ctl {
     Ana {
         /// The port's place or TCP port
         port: String,
-        /// The group
+        /// The group, 1 to 128
         group: u32,
         /// optimized, non-optimized, inaccessible, persistent-loss or change
         state: String,
@@ -74,7 +75,9 @@ pub enum Ctl {
     Shape {
         /// The port's place or TCP port
         port: String,
-        /// KEY=V,…
+        /// KEY=V,… with keys rate, rate_in (to the target), rate_out (500mbit, 60MiB/s), delay
+        /// (2ms), jitter (of it), large=SIZE:DELAY (64k:10ms), onoff=ON:OFF (50ms:20ms); what is
+        /// not named is not shaped. `none`: nothing is
         shape: String,
     },
     /// Reset a port's connections and refuse new ones
@@ -107,7 +110,8 @@ pub enum Ctl {
 pub enum Ns {
     /// Add a namespace
     Add {
-        /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,nsid=N]
+        /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,nsid=N]; file: also
+        /// [,size=SIZE], to make it if it is not there
         spec: String,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]
@@ -125,7 +129,7 @@ pub enum Ns {
     Resize {
         /// The namespace
         nsid: u32,
-        /// The new size
+        /// The new size: bytes, or with k, m, g, t (64m)
         size: String,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]
@@ -135,7 +139,7 @@ pub enum Ns {
     Group {
         /// The namespace
         nsid: u32,
-        /// The group
+        /// The group, 1 to 128
         group: u32,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]
@@ -145,7 +149,7 @@ pub enum Ns {
     Corrupt {
         /// The namespace
         nsid: u32,
-        /// The block
+        /// The block, from 0
         lba: u64,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]

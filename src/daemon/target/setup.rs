@@ -9,9 +9,11 @@ use anabranch_proto::nvme::{AnaState, Nguid, Nqn};
 use anabranch_target::config::{PortConfig, SubsystemConfig, TargetConfig};
 use anabranch_target::{Shape, derived_ids};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use toml::Spanned;
 
 /// The subsystem's NQN when none is given.
 const DEFAULT_NQN: &str = "nqn.2026-01.org.anabranch:target";
@@ -33,6 +35,21 @@ pub struct TargetSetup {
     /// CPU that it is bound to.
     #[serde(skip)]
     pub cpus: Option<Vec<usize>>,
+}
+
+/// Where the tables of a file stand.
+#[derive(Deserialize)]
+struct Outline {
+    #[serde(rename = "port")]
+    ports: Vec<Spanned<IgnoredAny>>,
+    #[serde(rename = "subsystem")]
+    subsystems: Vec<Spanned<SubsystemOutline>>,
+}
+
+#[derive(Deserialize)]
+struct SubsystemOutline {
+    #[serde(default, rename = "namespace")]
+    namespaces: Vec<Spanned<IgnoredAny>>,
 }
 
 /// A port.
@@ -93,7 +110,25 @@ impl TargetSetup {
     /// # Errors
     /// Names file, line and key.
     pub fn load(path: &Path) -> Result<TargetSetup, Failure> {
-        Source::read(path)?.parse()
+        let source = Source::read(path)?;
+        let setup: TargetSetup = source.parse()?;
+        setup.check(&source)?;
+        Ok(setup)
+    }
+
+    /// What can be said without opening files, by file, line and key.
+    fn check(&self, source: &Source) -> Result<(), Failure> {
+        let outline: Outline = source.parse()?;
+        for (port, at) in self.ports.iter().zip(&outline.ports) {
+            port.config().map_err(|why| source.wrong_in(at.span().start, &why))?;
+        }
+        for (subsystem, at) in self.subsystems.iter().zip(&outline.subsystems) {
+            subsystem.names().map_err(|why| source.wrong_in(at.span().start, &why))?;
+            for (namespace, at) in subsystem.namespaces.iter().zip(&at.get_ref().namespaces) {
+                namespace.check().map_err(|why| source.wrong_in(at.span().start, &why))?;
+            }
+        }
+        Ok(())
     }
 
     /// From options, as given on the command line.
@@ -213,16 +248,18 @@ impl SubsystemSpec {
         }
     }
 
-    fn config(&self, files: &FileTable) -> Result<SubsystemConfig, String> {
-        let nqn: Nqn =
+    /// Its NQN, and those of the hosts that may connect.
+    fn names(&self) -> Result<(Nqn, Vec<Nqn>), String> {
+        let nqn =
             self.nqn.parse().map_err(|why| format!("nqn '{}': {why}", self.nqn.escape_debug()))?;
-        let allowed_hosts = self
-            .allow_hosts
-            .iter()
-            .map(|host| {
-                host.parse().map_err(|why| format!("host '{}': {why}", host.escape_debug()))
-            })
-            .collect::<Result<Vec<Nqn>, String>>()?;
+        let hosts = self.allow_hosts.iter().map(|host| {
+            host.parse().map_err(|why| format!("allow_hosts: '{}': {why}", host.escape_debug()))
+        });
+        Ok((nqn, hosts.collect::<Result<Vec<Nqn>, String>>()?))
+    }
+
+    fn config(&self, files: &FileTable) -> Result<SubsystemConfig, String> {
+        let (nqn, allowed_hosts) = self.names()?;
         let mut namespaces = Vec::new();
         let mut taken: Vec<u32> = self.namespaces.iter().filter_map(|spec| spec.nsid).collect();
         for spec in &self.namespaces {
