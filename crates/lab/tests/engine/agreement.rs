@@ -114,3 +114,20 @@ fn both_simulations_agree_on_the_spread_of_latencies() {
         assert!((in_engine / in_light - 1.0).abs() * 100.0 <= percent, "{name}");
     }
 }
+
+/// Two workers with few requests each on two paths of 4:1: what one has more than the other on a
+/// path ends later, for their connections take turns. `finish-time` levels that out.
+#[test]
+fn finish_time_spreads_latencies_by_less_than_a_tenth_of_queue_depth() {
+    for depth in [6, 64] {
+        let mut scenario = shortened("service-time-4k", 1500);
+        for path in &mut scenario.paths {
+            path.shape.rate_out = path.shape.rate_out.map(|rate| rate / 10);
+        }
+        scenario.jobs[0].depth = depth;
+        let stdev = |name: &str| run(&scenario, name, 1).latency.stdev();
+        let (own, other) = (stdev("finish-time"), stdev("queue-depth"));
+        println!("depth {depth}: {own} and {other} ns");
+        assert!(own * 10 <= other, "depth {depth}: {own} and {other} ns");
+    }
+}

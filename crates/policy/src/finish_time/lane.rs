@@ -45,6 +45,12 @@ impl Lane {
         }
     }
 
+    /// Units of this worker in flight.
+    #[inline]
+    pub(super) fn own(&self) -> u64 {
+        self.own.load(Relaxed)
+    }
+
     /// Units in flight on the path, as far as this worker knows.
     #[inline]
     pub(crate) fn work(&self, forecast: &Forecast) -> u64 {

@@ -1,7 +1,7 @@
 //! What the policy believes, to be shown.
 
 use super::elasticity::INELASTIC;
-use super::select::{Incoming, finish_ns, silence_ns, unheard_ms};
+use super::select::{Incoming, ahead, finish_ns, silence_ns, unheard_ms};
 use super::spill::standing_ns;
 use super::unit::{RATE_SHIFT, UNIT_BYTES, ns, units};
 use super::{FinishTimeParameters, STALE_MS};
@@ -104,7 +104,7 @@ pub(crate) fn predict(
     let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
         return Prediction { finish_ns: 0, base_ns: 0, rate_bytes_per_s: 0, unheard_ns: 0 };
     };
-    let work = load.work();
+    let work = ahead(load, incoming.units);
     let finish = finish_ns(forecast, work, incoming);
     let silent = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
     let unheard_ms = unheard_ms(forecast, now_ns);

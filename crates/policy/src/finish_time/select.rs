@@ -5,7 +5,7 @@ use super::probe;
 use super::spill::spill;
 use super::unit::{ms, since_ms, time_ns, units};
 use super::{FinishTimeParameters, STALE_MS};
-use crate::{AnaRank, AsCandidate, Choice, OpClass, Reason, Selector, SizeClass};
+use crate::{AnaRank, AsCandidate, Choice, Load, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
 const BAND_SHIFT: u32 = 6;
@@ -16,6 +16,9 @@ const SILENCE_NS: u64 = 200_000;
 /// With at most so many commands like it in flight, it matters how far the first of them is: what
 /// the path has been at since its last completion, against half a command on average.
 const FEW: u64 = 2;
+/// A port may serve commands in the order in which they come, or the queue pairs of its hosts by
+/// turns: of what a command would not wait for then, one part in 2^this is taken off.
+const TURNS_SHIFT: u32 = 2;
 /// What is not known comes behind everything that is.
 const UNKNOWN: u64 = 1 << 62;
 /// A write goes to a path that nobody has heard of lately behind everything else that is known.
@@ -124,8 +127,8 @@ fn scan<P: AsCandidate>(
                 continue;
             }
             let forecast = path.load.shared.forecast();
-            let work = path.load.work();
-            let cost = cost(parameters, forecast, work, incoming);
+            let ahead = ahead(path.load, incoming.units);
+            let cost = cost(parameters, forecast, ahead, incoming);
             let found = Best { index: first + offset, rank, cost, pace: forecast.pace.get(), own };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
                 best = Some(found);
@@ -133,6 +136,16 @@ fn scan<P: AsCandidate>(
         }
     }
     best.map(|best| (best, total))
+}
+
+/// What is done there before a command of so many units that this worker starts, in units. Where
+/// queue pairs take turns it does not wait for what other workers have beyond as much as this one.
+#[inline]
+pub(super) fn ahead(load: Load<'_>, units: u64) -> u64 {
+    let work = load.work();
+    let own = load.lane.own();
+    let turns = (load.workers.len() as u64).saturating_sub(1).saturating_mul(own + units);
+    work - (work.saturating_sub(own).saturating_sub(turns) >> TURNS_SHIFT)
 }
 
 /// When the command would be finished there, ns from now.

@@ -3,7 +3,7 @@
 use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
-use super::select::{Best, Incoming, cost, queued_ns};
+use super::select::{Best, Incoming, ahead, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
@@ -44,7 +44,7 @@ pub(super) fn spill<P: AsCandidate>(
         }
         let forecast = path.load.shared.forecast();
         let work = path.load.work();
-        let cost = cost(parameters, forecast, work, incoming);
+        let cost = cost(parameters, forecast, ahead(path.load, incoming.units), incoming);
         if cost < least
             && has_room(forecast, work, incoming)
             && gains(&busy, best.cost, forecast, work, cost, incoming)
