@@ -435,3 +435,18 @@ fn every_unused_path_is_looked_at_in_its_turn() {
         }
     }
 }
+
+/// What a large write has cost on a far path is earned before the next one goes there, also when a
+/// small one looks in between.
+#[test]
+fn small_writes_do_not_pay_the_debts_of_large_ones() {
+    let lines = [Line::mib_s(400).delay(MS), Line::mib_s(400).delay(60 * MS)];
+    let mix: Mix = |random, _| (WRITE, if random.below(2) == 0 { 4096 } else { 1 << 20 });
+    let scene = Scene { clients: 1, mix, ..Scene::new(&lines) };
+    let scene = Scene { end_ns: if cfg!(miri) { MS } else { 20 * SECOND }, ..scene };
+    let mut parameters = Parameters::of(Policy::FinishTime);
+    let ours = run(&scene, parameters);
+    parameters.finish_time.probes = false;
+    let without = run(&scene, parameters);
+    assert!(cfg!(miri) || ours.bytes * 100 >= without.bytes * 90, "{ours:?} {without:?}");
+}

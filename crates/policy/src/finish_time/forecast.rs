@@ -212,6 +212,7 @@ impl Forecast {
     pub(crate) fn reset(&self) {
         let words = [&self.pace, &self.proven, &self.base, &self.longest, &self.answered_ms];
         words.into_iter().for_each(|word| word.set(0));
+        self.least_wait.iter().for_each(|least| least.set(Word::MAX));
         self.elasticity.reset();
         for base in self.bases.iter().flatten() {
             base.latency.set(0);

@@ -43,11 +43,11 @@
 //!
 //! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
 //!    path's pace, whichever is longer. Of what other workers have in flight beyond as much as this
-//!    one has with the command, each, only three quarters count: queue pairs may take turns. With at most two commands like it in flight, it matters how
-//!    far the path is with the first of them: half a command longer, less the time since its last
-//!    completion (or since it was idle), of which no more counts than a command takes. A path that
-//!    has work and has been silent for more than twice its longest base latency and 200 µs: at
-//!    least as long as the silence.
+//!    one has with the command, each, only three quarters count: queue pairs may take turns. With
+//!    at most two commands like it in flight, it matters how far the path is with the first of
+//!    them: half a command longer, less the time since its last completion (or since it was idle),
+//!    of which no more counts than a command takes. A path that has work and has been silent for
+//!    more than twice its longest base latency and 200 µs: at least as long as the silence.
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates
 //!    do) are equal: then the path on which this worker has fewer commands, then turn by turn.
@@ -80,7 +80,8 @@
 //!     where they are answered with errors it does not.
 //! 12. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
 //!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
-//!     class has ended there for the gap, for eight times its bytes of what was earned.
+//!     class has ended there for the gap, for eight times its bytes of what was earned, apart from
+//!     what is earned for reads.
 //!
 //! # Rescue
 //!

@@ -9,8 +9,10 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A user's own write on an unused path costs this many times its size.
+/// A user's own write on an unused path costs this many times its size: the user waits for it.
 const WRITE_PRICE: i64 = 8;
+/// As many probes of a path of which nothing is known may be overdrawn.
+const ON_CREDIT: i64 = 8;
 /// Every so many selections unused paths are looked at.
 const EVERY: u8 = 8;
 
@@ -48,8 +50,8 @@ fn find<P: AsCandidate>(
     // same one of eight paths, and that one alone would ever be looked at.
     let start = selector.recent.turn as usize;
     let price = i64::from(incoming.bytes);
-    // What large commands have overdrawn does not keep small ones from looking.
-    selector.recent.credit = selector.recent.credit.max(-WRITE_PRICE * price);
+    // What large probes have overdrawn does not keep small ones from looking.
+    selector.recent.credit = selector.recent.credit.max(-ON_CREDIT * price);
     for turn in 0..paths.len() {
         let index = (start + turn) % paths.len();
         let path = paths[index].candidate();
@@ -60,15 +62,15 @@ fn find<P: AsCandidate>(
             continue;
         }
         if incoming.op == OpClass::Write
-            && selector.recent.credit >= 0
+            && selector.recent.write_credit >= 0
             && write_is_due(forecast, incoming.class, now_ms)
         {
-            selector.recent.credit -= WRITE_PRICE * price;
+            selector.recent.write_credit -= WRITE_PRICE * price;
             selector.recent.looked(index);
             return Choice { index, reason: Reason::WriteProbe };
         }
         let unknown = forecast.pace.get() == 0;
-        let least = if unknown { -WRITE_PRICE * price } else { price };
+        let least = if unknown { -ON_CREDIT * price } else { price };
         if selector.recent.credit >= least
             && is_due(forecast, OpClass::Read, incoming.class, now_ms)
         {

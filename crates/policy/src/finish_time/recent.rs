@@ -18,6 +18,8 @@ const MOST_IN_FLIGHT: u32 = 1 << 20;
 pub(crate) struct Recent {
     /// What may be spent on probes, bytes.
     pub(super) credit: i64,
+    /// What may be spent on users' own writes to unused paths, bytes.
+    pub(super) write_credit: i64,
     /// Selections since paths were looked at.
     pub(super) since: u8,
     /// The path behind the one that was looked at last; they are looked at in turn.
@@ -31,7 +33,7 @@ pub(crate) struct Recent {
 
 impl Recent {
     pub(crate) const fn new() -> Recent {
-        Recent { credit: 0, since: 0, turn: 0, due: None, mean: 0, variance: 0 }
+        Recent { credit: 0, write_credit: 0, since: 0, turn: 0, due: None, mean: 0, variance: 0 }
     }
 
     /// Whether commands come as others end: then about as many are in flight as ever are, and their
@@ -51,7 +53,9 @@ impl Recent {
 
     #[inline]
     pub(super) fn earn(&mut self, bytes: u32) {
-        self.credit = (self.credit + i64::from(bytes >> SHARE_SHIFT)).min(MOST);
+        let earned = i64::from(bytes >> SHARE_SHIFT);
+        self.credit = (self.credit + earned).min(MOST);
+        self.write_credit = (self.write_credit + earned).min(MOST);
     }
 
     /// The path at `index` is looked at now.
