@@ -220,10 +220,10 @@ impl Control {
             let head = &subsystem.heads[at];
             if head.ids != namespace.ids {
                 return Err(format!(
-                    "its identifiers agree only in part: it has {}, {} has {}",
-                    namespace.ids,
+                    "its identifiers agree only in part: it has {}; {} has {}",
+                    namespace.ids.in_full(),
                     subsystem.head_name(head),
-                    head.ids
+                    head.ids.in_full()
                 ));
             }
             if head.nsid != namespace.nsid {

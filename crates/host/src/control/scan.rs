@@ -54,6 +54,11 @@ impl Ids {
         self.uuid.is_zero() && self.nguid.is_zero() && self.eui64.is_zero()
     }
 
+    /// All of them, where the first is not what matters.
+    pub(super) fn in_full(&self) -> String {
+        format!("uuid {}, nguid {}, eui64 {}", self.uuid, self.nguid, self.eui64)
+    }
+
     /// Some identifier that both have is the same.
     pub(super) fn overlaps(&self, other: &Ids) -> bool {
         (!self.uuid.is_zero() && self.uuid == other.uuid)
