@@ -142,10 +142,13 @@ fn scan<P: AsCandidate>(
 /// queue pairs take turns it does not wait for what other workers have beyond as much as this one.
 #[inline]
 pub(super) fn ahead(load: Load<'_>, units: u64) -> u64 {
-    let work = load.work();
-    let own = load.lane.own();
-    let turns = (load.workers.len() as u64).saturating_sub(1).saturating_mul(own + units);
-    work - (work.saturating_sub(own).saturating_sub(turns) >> TURNS_SHIFT)
+    let (work, own) = (load.work(), load.lane.own());
+    if work <= own {
+        return work;
+    }
+    // Far from 2^64: there are at most 2^16 workers, with so many commands each.
+    let turns = (load.workers.len() as u64 - 1) * (own + units);
+    work - ((work - own).saturating_sub(turns) >> TURNS_SHIFT)
 }
 
 /// When the command would be finished there, ns from now.
