@@ -65,8 +65,7 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         in_flight_bytes: load.in_flight_work(),
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
-        // What stood there before all was forgotten is no part of what is known.
-        standing_ns: if measured { standing_ns(forecast) } else { 0 },
+        standing_ns: standing_ns(forecast),
         // At most 100.
         elasticity_percent: elasticity.map(|of| (of * 100 / INELASTIC) as u8),
         silent_ns: if load.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },
