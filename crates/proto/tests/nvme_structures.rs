@@ -434,6 +434,22 @@ fn ana_log_golden() {
 }
 
 #[test]
+fn the_length_of_an_ana_log_follows_from_its_first_bytes() {
+    let whole = ana().to_bytes(false);
+    for len in 0..whole.len() {
+        let least = Ana::bytes_at_least(&whole[..len]);
+        assert!((len as u64 + 1..=whole.len() as u64).contains(&least), "{len} bytes: {least}");
+    }
+    for behind in [0, 4, 4096] {
+        let longer = [whole.clone(), vec![0xff; behind]].concat();
+        assert_eq!(Ana::bytes_at_least(&longer), whole.len() as u64);
+    }
+    let mut endless = whole;
+    endless[20..24].fill(0xff);
+    assert_eq!(Ana::bytes_at_least(&endless), 16 + 32 + 4 * u64::from(u32::MAX) + 32);
+}
+
+#[test]
 fn c61_ana_logs_that_lie_are_refused() {
     let good = ana().to_bytes(false);
     for len in 0..good.len() {

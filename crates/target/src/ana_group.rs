@@ -51,8 +51,11 @@ impl AnaGroups {
     /// Returns whether anything changed.
     pub(crate) fn set(&mut self, group: u32, state: AnaState) -> bool {
         let entry = &mut self.groups[group as usize - 1];
-        entry.named = true;
+        let is_new = !core::mem::replace(&mut entry.named, true);
         if entry.state == state {
+            // The log may list one more group. No host acts on that, but one that reads it in
+            // parts must not put two logs together.
+            self.changes += u64::from(is_new);
             return false;
         }
         entry.state = state;

@@ -195,3 +195,27 @@ fn verbs_check_their_values() {
         assert!(reply.unwrap_err().to_string().contains("between 1 and 128"));
     }
 }
+
+#[test]
+fn the_log_is_the_same_in_parts_and_its_count_tells_when_it_is_another() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    set(&mut rig, 0, 1, AnaState::NonOptimized);
+    let whole = rig.run(admin, GetLogPage::new(lid::ANA, 0, 4096).sqe(), 4096).data;
+    for part in [4, 16, 20, 512] {
+        let parts = (0..4096 / part).flat_map(|at| {
+            let read = GetLogPage::new(lid::ANA, u64::from(at * part), part);
+            rig.run(admin, read.sqe(), part).data
+        });
+        let parts: Vec<u8> = parts.collect();
+        assert_eq!(parts, whole[..parts.len()], "{part} bytes at a time");
+    }
+    // A group that is optimized already stands in the log from now on.
+    let before = log(&mut rig, admin);
+    set(&mut rig, 0, 9, AnaState::Optimized);
+    let after = log(&mut rig, admin);
+    assert_eq!(after.groups.len(), before.groups.len() + 1);
+    assert_ne!(after.change_count, before.change_count);
+    set(&mut rig, 0, 9, AnaState::Optimized);
+    assert_eq!(log(&mut rig, admin), after, "nothing new");
+}

@@ -225,6 +225,8 @@ fn c41_log_pages() {
     fails(&rig.run(admin, odd, 512), Status::INVALID_FIELD);
     let wrap = page(lid::SMART, 0, 512).sqe().with_cdw_pair(12, u64::MAX - 3);
     fails(&rig.run(admin, wrap, 512), Status::INVALID_FIELD);
+    let entries = page(lid::SMART, 1, 4).sqe().with_cdw(14, 1 << 23);
+    fails(&rig.run(admin, entries, 4), Status::INVALID_FIELD);
     let huge = page(lid::SMART, 0, 512).sqe().with_cdw(11, 0xffff);
     fails(&rig.run(admin, huge, u32::MAX), Status::INVALID_FIELD);
     for unknown in [0x06, 0x0d, lid::DISCOVERY, 0xc0] {

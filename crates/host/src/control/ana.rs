@@ -5,17 +5,20 @@
 //! group (M17). A log whose reading began before such an error was reported may already have been
 //! stale: its states are taken, but it clears nothing and the log is read once more.
 
+use super::ana_read::{LogRead, LogSize, Trouble};
 use super::controller::Controller;
 use super::env::{Env, Notice};
 use super::facts::Facts;
 use super::lifecycle::Phase;
-use super::link::{Answer, NotSent, Purpose};
+use super::link::{Answer, Purpose};
+use super::setup::Step;
 use super::wire;
 use crate::event::HostEvent;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::string::{String, ToString};
-use anabranch_proto::machine::{Buffers, Time};
+use alloc::string::String;
+use alloc::vec::Vec;
+use anabranch_proto::machine::{Buffers, Time, VerbId};
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::log::AnaLimits;
 use anabranch_proto::nvme::status::Status;
@@ -33,19 +36,26 @@ const MAX_FAILURES: u32 = 5;
 /// no log that could tell when it is better.
 const NO_LOG_PAUSE: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    No,
-    /// In progress; `overtaken`: an error or event came in after it was sent.
-    Yes {
-        overtaken: bool,
-    },
+/// A reading in progress.
+#[derive(Debug)]
+struct Reading {
+    log: LogRead,
+    /// An error or event came in after it began.
+    overtaken: bool,
+}
+
+/// Where a reading stands after an answer.
+enum Taken {
+    /// More is to be read.
+    More,
+    /// Processed.
+    Whole,
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct AnaBook {
-    log_bytes: Option<u32>,
+    size: Option<LogSize>,
     limits: AnaLimits,
     transition_limit: Duration,
     disabled: Option<String>,
@@ -55,7 +65,9 @@ pub(super) struct AnaBook {
     /// Namespaces whose path met an ANA status.
     suspects: BTreeSet<u32>,
     generation: u64,
-    reading: Reading,
+    reading: Option<Reading>,
+    /// Readings for callers, beside ours.
+    pub(super) raw_reads: Vec<(VerbId, LogRead)>,
     failures: u32,
     retry_at: Option<Time>,
     retry_pause: Duration,
@@ -67,7 +79,7 @@ pub(super) struct AnaBook {
 impl Default for AnaBook {
     fn default() -> AnaBook {
         AnaBook {
-            log_bytes: None,
+            size: None,
             limits: AnaLimits { group_id: 0, groups: 0 },
             transition_limit: Duration::ZERO,
             disabled: None,
@@ -75,7 +87,8 @@ impl Default for AnaBook {
             members: BTreeMap::new(),
             suspects: BTreeSet::new(),
             generation: 0,
-            reading: Reading::No,
+            reading: None,
+            raw_reads: Vec::new(),
             failures: 0,
             retry_at: None,
             retry_pause: RETRY,
@@ -86,23 +99,23 @@ impl Default for AnaBook {
 }
 
 impl AnaBook {
-    /// Takes what Identify Controller says about ANA. A log that is larger than one transfer turns
-    /// ANA off for this controller, with a reason (M18).
+    /// Takes what Identify Controller says about ANA. A log that is larger than one transfer and
+    /// cannot be read in parts turns ANA off for this controller, with a reason (M18).
     pub(super) fn configure(&mut self, facts: &Facts, max_bytes: u32) {
-        self.log_bytes = None;
+        self.size = None;
         let Some(ana) = &facts.ana else { return self.forgive() };
-        let bytes = ana.log_bytes;
-        match u32::try_from(bytes).ok().filter(|&bytes| bytes <= max_bytes) {
-            Some(bytes) => self.log_bytes = Some(bytes),
-            None => {
-                self.disabled = Some(format!(
-                    "its log takes {bytes} bytes, one transfer carries at most {max_bytes}"
-                ));
-                self.forgive();
-            }
+        match LogSize::new(ana.log_bytes, max_bytes, ana.offsets) {
+            Ok(size) => self.size = Some(size),
+            Err(why) => self.disable(why),
         }
         self.limits = AnaLimits { group_id: ana.max_group, groups: ana.groups };
         self.transition_limit = Duration::from_secs(2 * u64::from(ana.transition_secs));
+    }
+
+    fn disable(&mut self, why: String) {
+        self.size = None;
+        self.disabled = Some(why);
+        self.forgive();
     }
 
     /// No log will say when a path that met an ANA status is better: it is taken to be so now.
@@ -112,13 +125,14 @@ impl AnaBook {
         self.generation += 1;
     }
 
-    pub(super) fn take_disabled_reason(&mut self) -> Option<String> {
-        self.disabled.take()
+    /// Whether ANA is used.
+    pub(super) fn is_used(&self) -> bool {
+        self.size.is_some()
     }
 
-    /// Size of the whole log; `None` when ANA is not used.
-    pub(super) fn log_bytes(&self) -> Option<u32> {
-        self.log_bytes
+    /// How its log is read; `None` when ANA is not used.
+    pub(super) fn size(&self) -> Option<LogSize> {
+        self.size
     }
 
     pub(super) fn generation(&self) -> u64 {
@@ -127,7 +141,7 @@ impl AnaBook {
 
     /// State and group of a namespace; `None` for a state that is not known (M17).
     pub(super) fn state_of(&self, nsid: u32, group: u32) -> (u32, Option<AnaState>) {
-        if self.log_bytes.is_none() {
+        if self.size.is_none() {
             return (0, Some(AnaState::Optimized));
         }
         let group = self.members.get(&nsid).copied().unwrap_or(group);
@@ -139,8 +153,26 @@ impl AnaBook {
         self.suspects.contains(&nsid) || self.state_of(nsid, group).1.is_none()
     }
 
+    /// Takes an answer to the reading in progress. Gives back, too, whether something came in
+    /// meanwhile that asks for another one.
+    fn take_answer(&mut self, now: Time, answer: &Answer) -> (Result<Taken, Trouble>, bool) {
+        let Some(mut reading) = self.reading.take() else { return (Ok(Taken::Whole), false) };
+        let overtaken = reading.overtaken;
+        match reading.log.take(answer) {
+            Ok(None) => {
+                self.reading = Some(reading);
+                (Ok(Taken::More), false)
+            }
+            Ok(Some(bytes)) => {
+                let taken = self.take_log(now, &bytes, overtaken).map_err(Trouble::nonsense);
+                (taken.map(|()| Taken::Whole), overtaken)
+            }
+            Err(trouble) => (Err(trouble), overtaken),
+        }
+    }
+
     /// Processes a whole log. Nothing changes when it does not make sense (C61).
-    pub(super) fn take_log(&mut self, now: Time, bytes: &[u8]) -> Result<(), String> {
+    fn take_log(&mut self, now: Time, bytes: &[u8], overtaken: bool) -> Result<(), String> {
         let log = wire::parse_ana(bytes, self.limits)?;
         self.groups.clear();
         self.members.clear();
@@ -152,7 +184,7 @@ impl AnaBook {
         }
         self.failures = 0;
         self.retry_at = None;
-        if self.reading != (Reading::Yes { overtaken: true }) {
+        if !overtaken {
             self.suspects.clear();
             self.generation += 1;
         }
@@ -164,7 +196,7 @@ impl AnaBook {
     pub(super) fn check_transition(&mut self, now: Time) {
         let changing = self.groups.values().any(|&state| state == AnaState::Change);
         self.transition_by = match self.transition_by {
-            _ if !changing || self.log_bytes.is_none() => None,
+            _ if !changing || self.size.is_none() => None,
             Some(by) => Some(by),
             None => Some(now.after(self.transition_limit)),
         };
@@ -172,7 +204,9 @@ impl AnaBook {
 
     /// The connection is over; so is what was being read.
     pub(super) fn abandon_read(&mut self) {
-        self.reading = Reading::No;
+        self.reading = None;
+        // Who waits for one is told by the link that is over.
+        self.raw_reads.clear();
     }
 
     pub(super) fn stop_timers(&mut self) {
@@ -196,44 +230,88 @@ impl AnaBook {
 }
 
 impl Controller {
-    /// Reads the ANA log, or once more when it is being read already.
-    pub(super) fn read_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let (Phase::Live, Some(bytes)) = (self.phase, self.ana.log_bytes) else { return };
-        if self.ana.reading != Reading::No {
-            self.ana.reading = Reading::Yes { overtaken: true };
-            return;
-        }
-        let deadline = self.admin_deadline(env.now);
-        let Some(link) = &mut self.link else { return };
-        match link.send(env, bufs, Purpose::AnaLog, wire::ana_log(bytes), deadline) {
-            Ok(()) => {
-                self.ana.reading = Reading::Yes { overtaken: false };
-                self.ana.retry_at = None;
+    /// A step of the connect sequence: reads the log, or goes on where ANA is not used.
+    pub(super) fn begin_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let Some(size) = self.ana.size else { return self.ask_queues(env, bufs) };
+        let log = size.read(self.admin_deadline(env.now));
+        self.ana.reading = Some(Reading { log, overtaken: false });
+        self.ask_ana_log(env, bufs);
+    }
+
+    fn ask_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let Some(Reading { log, .. }) = &self.ana.reading else { return };
+        let (command, deadline) = (log.command(), log.deadline());
+        self.step_by(env, bufs, Step::AnaLog, command, deadline);
+    }
+
+    /// The log came in the connect sequence, or a part of it. One that cannot be read in parts
+    /// costs ANA, not the connection.
+    pub(super) fn setup_log_answered(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        answer: &Answer,
+    ) {
+        match self.ana.take_answer(env.now, answer).0 {
+            Ok(Taken::More) => self.ask_ana_log(env, bufs),
+            Ok(Taken::Whole) => self.ask_queues(env, bufs),
+            Err(trouble) if trouble.hopeless => {
+                self.ana.disable(trouble.why);
+                self.tell_ana_disabled(env);
+                self.ask_queues(env, bufs);
             }
-            Err(NotSent::Busy | NotSent::Down) => self.ana.retry_later(env.now),
+            Err(trouble) if !answer.status.is_success() => {
+                self.fail(env, format!("{}: {}", Step::AnaLog, trouble.why), trouble.dnr);
+            }
+            Err(trouble) => self.fail(env, format!("ANA log: {}", trouble.why), false),
         }
     }
 
-    /// The log came, or an error instead.
+    pub(super) fn tell_ana_disabled(&mut self, env: &mut Env) {
+        if let Some(why) = self.ana.disabled.take() {
+            env.event(HostEvent::AnaDisabled { controller: self.name(), why });
+        }
+    }
+
+    /// Reads the ANA log, or once more when it is being read already.
+    pub(super) fn read_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let (Phase::Live, Some(size)) = (self.phase, self.ana.size) else { return };
+        if let Some(reading) = &mut self.ana.reading {
+            reading.overtaken = true;
+            return;
+        }
+        let log = size.read(self.admin_deadline(env.now));
+        self.ana.reading = Some(Reading { log, overtaken: false });
+        self.ask_live_log(env, bufs);
+    }
+
+    fn ask_live_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let (Some(reading), Some(link)) = (&self.ana.reading, &mut self.link) else { return };
+        let (command, deadline) = (reading.log.command(), reading.log.deadline());
+        match link.send(env, bufs, Purpose::AnaLog, command, deadline) {
+            Ok(()) => self.ana.retry_at = None,
+            Err(_) => {
+                self.ana.reading = None;
+                self.ana.retry_later(env.now);
+            }
+        }
+    }
+
+    /// The log came, or a part of it, or an error instead.
     pub(super) fn ana_log_answered(
         &mut self,
         env: &mut Env,
         bufs: &mut dyn Buffers,
         answer: &Answer,
     ) {
-        let result = if answer.status.is_success() {
-            self.ana.take_log(env.now, &answer.data)
-        } else {
-            Err(answer.status.to_string())
-        };
-        let again = self.ana.reading == Reading::Yes { overtaken: true };
-        self.ana.reading = Reading::No;
+        let (result, again) = self.ana.take_answer(env.now, answer);
         match result {
-            Ok(()) => {
+            Ok(Taken::More) => return self.ask_live_log(env, bufs),
+            Ok(Taken::Whole) => {
                 env.dirty = true;
                 env.notice(self, Notice::AnaRead);
             }
-            Err(why) => {
+            Err(Trouble { why, .. }) => {
                 self.ana.failures += 1;
                 if self.ana.failures >= MAX_FAILURES {
                     return self.fail(env, format!("ANA log: {why}"), false);
@@ -260,7 +338,7 @@ impl Controller {
             env.event(HostEvent::AnaError { path, status });
             env.dirty = true;
         }
-        if self.ana.log_bytes.is_some() {
+        if self.ana.is_used() {
             self.read_ana_log(env, bufs);
         } else if self.ana.forgive_at.is_none() {
             self.ana.forgive_at = Some(env.now.after(NO_LOG_PAUSE));
@@ -275,10 +353,10 @@ impl Controller {
         bufs: &mut dyn Buffers,
         first_time: bool,
     ) {
-        if first_time && self.ana.reading == Reading::No {
+        if first_time && self.ana.reading.is_none() {
             self.ana.retry_pause = RETRY;
             self.read_ana_log(env, bufs);
-        } else if self.ana.reading == Reading::No {
+        } else if self.ana.reading.is_none() {
             self.ana.retry_later(env.now);
         }
     }

@@ -39,8 +39,10 @@ pub(super) struct AnaFacts {
     pub(super) groups: u32,
     /// ANAGRPMAX.
     pub(super) max_group: u32,
-    /// Bytes of the whole log.
+    /// Bytes of the whole log at its longest.
     pub(super) log_bytes: u64,
+    /// It can be read from an offset.
+    pub(super) offsets: bool,
     /// ANATT.
     pub(super) transition_secs: u8,
 }
@@ -178,6 +180,7 @@ impl Facts {
             groups: said.nanagrpid,
             max_group: said.anagrpmax,
             log_bytes: said.ana_log_bytes(),
+            offsets: said.lpa & Identified::LPA_EXTENDED_DATA != 0,
             transition_secs: said.anatt_s,
         });
     }

@@ -9,10 +9,8 @@ use super::waits::Stop;
 use crate::event::HostEvent;
 use crate::mail::{RequestFailed, Rescued, ToControl};
 use crate::topology::{Association, ControllerId, HeadId};
-use crate::verb::{Reply, Verb, VerbError};
+use crate::verb::Verb;
 use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, ConnId, Input, WorkerId};
 use anabranch_proto::nvme::status::Status;
 use core::convert::Infallible;
@@ -243,14 +241,7 @@ impl Controller {
             Purpose::ClearEvent => {}
             Purpose::Shutdown => self.shutdown_answered(env, &answer),
             Purpose::Discovery => self.discovery_answered(env, bufs, &answer),
-            Purpose::Raw(id) if answer.status.is_success() => {
-                let data: Vec<u8> = answer.data;
-                env.reply(id, Reply::Raw(data));
-            }
-            Purpose::Raw(id) => {
-                let text: String = format!("{}: {}", self.name(), answer.status);
-                env.refuse(id, VerbError::Failed(text));
-            }
+            Purpose::Raw(id) => self.raw_answered(env, bufs, id, answer),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::mail::{OpenQueue, ToShard};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use anabranch_proto::machine::{Buffers, WorkerId};
+use anabranch_proto::machine::{Buffers, Time, WorkerId};
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::fmt;
@@ -89,6 +89,17 @@ impl Controller {
         command: (Sqe, Payload<'_>),
     ) {
         let deadline = self.admin_deadline(env.now);
+        self.step_by(env, bufs, step, command, deadline);
+    }
+
+    pub(super) fn step_by(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        step: Step,
+        command: (Sqe, Payload<'_>),
+        deadline: Time,
+    ) {
         self.phase = Phase::Setup { step, until: deadline };
         let Some(link) = &mut self.link else { return };
         if let Err(error) = link.send(env, bufs, Purpose::Setup, command, deadline) {
@@ -104,6 +115,9 @@ impl Controller {
         answer: &Answer,
     ) {
         let Phase::Setup { step, .. } = self.phase else { return };
+        if step == Step::AnaLog {
+            return self.setup_log_answered(env, bufs, answer);
+        }
         let result = if answer.status.is_success() || step.may_fail() {
             self.take_answer(env, step, answer)
         } else {
@@ -145,14 +159,11 @@ impl Controller {
                 facts.io_queues = granted.min(wanted);
                 Ok(())
             }
-            Step::AnaLog => self
-                .ana
-                .take_log(env.now, &answer.data)
-                .map_err(|why| failure(format!("ANA log: {why}"))),
             Step::Enable
             | Step::Ready { .. }
             | Step::Admission
             | Step::EventConfig
+            | Step::AnaLog
             | Step::Discovery => Ok(()),
         }
     }
@@ -177,10 +188,7 @@ impl Controller {
         self.identity.get_or_insert(identity);
         let max = self.facts.max_transfer_bytes.unwrap_or(u32::MAX).min(wire::MAX_LOG_BYTES);
         self.ana.configure(&self.facts, max);
-        if let Some(why) = self.ana.take_disabled_reason() {
-            let controller = self.name();
-            env.event(crate::event::HostEvent::AnaDisabled { controller, why });
-        }
+        self.tell_ana_disabled(env);
         Ok(())
     }
 
@@ -206,15 +214,14 @@ impl Controller {
                 self.step(env, bufs, Step::NvmLimits, wire::identify_nvm_controller());
             }
             Step::Identify | Step::NvmLimits => self.await_admission(env, bufs),
-            Step::Admission if self.facts.events_mask == 0 => self.after_events(env, bufs),
+            Step::Admission if self.facts.events_mask == 0 => self.begin_ana_log(env, bufs),
             Step::Admission => {
                 let command = wire::set_event_config(self.facts.events_mask);
                 self.step(env, bufs, Step::EventConfig, command);
             }
-            Step::EventConfig => self.after_events(env, bufs),
-            Step::AnaLog => self.ask_queues(env, bufs),
+            Step::EventConfig => self.begin_ana_log(env, bufs),
             Step::QueueCount => self.open_queues(env),
-            Step::Discovery => {}
+            Step::AnaLog | Step::Discovery => {}
         }
     }
 
@@ -274,13 +281,6 @@ impl Controller {
         }
     }
 
-    fn after_events(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        match self.ana.log_bytes() {
-            Some(bytes) => self.step(env, bufs, Step::AnaLog, wire::ana_log(bytes)),
-            None => self.ask_queues(env, bufs),
-        }
-    }
-
     fn wanted_queues(&self, env: &Env) -> u16 {
         if env.config.shared_queue {
             return 1;
@@ -289,7 +289,7 @@ impl Controller {
         self.request.options.nr_io_queues.map_or(workers, |asked| asked.clamp(1, workers))
     }
 
-    fn ask_queues(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+    pub(super) fn ask_queues(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let command = wire::set_queue_count(self.wanted_queues(env));
         self.step(env, bufs, Step::QueueCount, command);
     }

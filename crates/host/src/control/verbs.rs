@@ -284,11 +284,8 @@ impl Control {
 
     fn raw_ana_log(&mut self, id: VerbId, name: &str, bufs: &mut dyn Buffers) -> Answer {
         let target = self.find_controller(name)?;
-        let bytes = self.controllers.get(&target).and_then(|c| c.ana.log_bytes());
-        match bytes {
-            Some(bytes) => self.raw(id, target, wire::ana_log(bytes), bufs),
-            None => Err(VerbError::Failed(format!("{name} does not use ANA"))),
-        }
+        let Some(controller) = self.controllers.get_mut(&target) else { return Ok(()) };
+        controller.read_raw_ana_log(&mut self.env, bufs, id)
     }
 
     fn raw_namespace(&mut self, id: VerbId, device: &str, bufs: &mut dyn Buffers) -> Answer {

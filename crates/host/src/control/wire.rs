@@ -155,9 +155,14 @@ fn log(page: u8, nsid: u32, offset: u64, bytes: u32) -> Command {
     (log.sqe(), Payload::In(bytes))
 }
 
-/// The whole ANA log in one command: some targets fail a shorter read.
-pub(super) fn ana_log(bytes: u32) -> Command {
-    log(lid::ANA, ALL_NAMESPACES, 0, bytes)
+/// `bytes` of the ANA log from `offset`. With `retain`, reading does not let the next event come.
+pub(super) fn ana_log_part(offset: u64, bytes: u32, retain: bool) -> Command {
+    let log = GetLogPage {
+        nsid: ALL_NAMESPACES,
+        retain_event: retain,
+        ..GetLogPage::new(lid::ANA, offset, bytes)
+    };
+    (log.sqe(), Payload::In(bytes))
 }
 
 /// The list of changed namespaces; reading it clears the event.

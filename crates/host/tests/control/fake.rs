@@ -121,6 +121,8 @@ pub(crate) struct Fake {
     pub(crate) ana: Option<BTreeMap<u32, u8>>,
     /// Groups that Identify has but the log does not list.
     pub(crate) ana_unlisted: BTreeSet<u32>,
+    /// CHNGCNT of the log.
+    pub(crate) ana_changes: u64,
     pub(crate) anatt: u8,
     pub(crate) spaces: BTreeMap<u32, Space>,
     /// TCP connects fail.
@@ -163,6 +165,7 @@ impl Fake {
             discovery: false,
             ana: Some(BTreeMap::from([(1, 1)])),
             ana_unlisted: BTreeSet::new(),
+            ana_changes: 0,
             anatt: 10,
             spaces: BTreeMap::from([(1, Space::new(0x11, 2048))]),
             refuse: false,
@@ -301,7 +304,10 @@ impl Fake {
                 Say::Nothing
             }
             (GET_LOG, _) => match command.cdw10 & 0xff {
-                0x0c => Say::Data(self.ana_log()),
+                0x0c => {
+                    let log = self.ana_log();
+                    Say::Data(log.get(command.log_offset()..).unwrap_or_default().to_vec())
+                }
                 0x04 => Say::Data(Vec::new()),
                 _ => Say::Status(0x109 | 1 << 14),
             },
@@ -402,6 +408,7 @@ impl Fake {
             .filter(|(id, _)| !self.ana_unlisted.contains(id))
             .collect();
         let mut log = vec![0; 16];
+        log[..8].copy_from_slice(&self.ana_changes.to_le_bytes());
         log[8..10].copy_from_slice(&(groups.len() as u16).to_le_bytes());
         for (id, state) in groups {
             let spaces = self.spaces.iter().filter(|(_, space)| space.group == id);

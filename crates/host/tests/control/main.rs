@@ -3,6 +3,7 @@
 //! bad-input catalogue.
 
 mod ana;
+mod ana_parts;
 mod attributes;
 mod bad_input;
 mod connect;

@@ -12,12 +12,12 @@ use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Policy};
 
 pub(super) const TABLE: &[Attribute] = &[
     ro(P, "ana_state", "ANA state; shown when its controller uses ANA", |v| {
-        v.controller?.ana.log_bytes()?;
-        Some(v.condition()?.ana_state.to_string())
+        let used = v.controller?.ana.is_used();
+        used.then_some(v.condition()?.ana_state.to_string())
     }),
     ro(P, "ana_grpid", "ANA group; shown when its controller uses ANA", |v| {
-        v.controller?.ana.log_bytes()?;
-        Some(v.condition()?.ana_group.to_string())
+        let used = v.controller?.ana.is_used();
+        used.then_some(v.condition()?.ana_group.to_string())
     }),
     ro(P, "usable", "1 when it may be chosen now", |v| {
         Some(u8::from(v.condition()?.usable()).to_string())

@@ -129,6 +129,8 @@ impl Controller {
     pub const CTRATT_HOSTID_128: u32 = 1 << 0;
     /// CTRATT: traffic-based keep-alive.
     pub const CTRATT_TBKAS: u32 = 1 << 6;
+    /// LPA: Get Log Page takes offsets.
+    pub const LPA_EXTENDED_DATA: u8 = 1 << 2;
     /// ONCS: Compare.
     pub const ONCS_COMPARE: u16 = 1 << 0;
     /// ONCS: Dataset Management.

@@ -41,6 +41,33 @@ pub struct Ana {
 }
 
 impl Ana {
+    /// Bytes in front of the first group.
+    pub const HEADER_BYTES: usize = HEADER;
+
+    /// The change count of a log, given its first bytes; 0 when they are too few.
+    #[must_use]
+    pub fn change_count_of(bytes: &[u8]) -> u64 {
+        if bytes.len() < HEADER { 0 } else { le::u64(bytes, 0) }
+    }
+
+    /// The bytes that a log has at least, by the counts in its first ones. The log is whole when
+    /// these are as many.
+    #[must_use]
+    pub fn bytes_at_least(bytes: &[u8]) -> u64 {
+        let mut end = HEADER as u64;
+        if bytes.len() < HEADER {
+            return end;
+        }
+        for _ in 0..le::u16(bytes, 8) {
+            let start = usize::try_from(end).unwrap_or(usize::MAX);
+            let group = bytes.get(start..).filter(|rest| rest.len() >= DESCRIPTOR);
+            end += DESCRIPTOR as u64;
+            let Some(group) = group else { return end };
+            end += 4 * u64::from(le::u32(group, 4));
+        }
+        end
+    }
+
     /// Size on the wire in bytes; without namespaces when `groups_only`.
     #[must_use]
     pub fn bytes(&self, groups_only: bool) -> usize {

@@ -14,7 +14,7 @@ use anabranch_proto::nvme::{Nqn, Sqe, Status};
 /// The unit of MDTS as a power of two: CAP.MPSMIN is 0.
 const PAGE_SHIFT: u32 = 12;
 /// Log page attributes: the effects log, offsets in Get Log Page.
-const LPA: u8 = 1 << 1 | 1 << 2;
+const LPA: u8 = 1 << 1 | identify::Controller::LPA_EXTENDED_DATA;
 /// Present; Flush for all namespaces at once is refused (Base, VWC: 10b).
 const VWC: u8 = identify::Controller::VWC_PRESENT | 0b10 << 1;
 /// Firmware revision: the version of this software, cut to the field.

@@ -21,6 +21,8 @@ const RGO: u8 = 1;
 /// The ANA log at its longest, which is what hosts compute from NANAGRPID and MNAN: header, every
 /// group, every namespace.
 const ANA_BYTES_MAX: usize = 16 + 32 * MAX_ANA_GROUP as usize + 4 * MAX_NSID as usize;
+/// Dword 14: the offset counts entries, not bytes (OT). No page here has that.
+const INDEX_OFFSET: u32 = 1 << 23;
 /// NSID for "the whole controller".
 const ALL: u32 = u32::MAX;
 const EFFECTS_BYTES: usize = 4096;
@@ -41,6 +43,9 @@ impl Target {
             Ok(asked) => asked,
             Err(status) => return Step::refuse(status),
         };
+        if sqe.cdw(14) & INDEX_OFFSET != 0 {
+            return Step::refuse(Status::INVALID_FIELD.with_dnr());
+        }
         let len = u32::try_from(asked.bytes).unwrap_or(u32::MAX);
         if len > self.limits.max_transfer_bytes {
             return Step::refuse(Status::INVALID_FIELD);

@@ -1,0 +1,179 @@
+//! ANA logs that one transfer does not carry.
+
+use crate::fake::{Command, Fake, Say};
+use crate::rig::{ANA_CHANGED, NQN, Rig};
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId, ControllerState};
+use anabranch_host::verb::{Reply, Verb};
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::status::Status;
+use std::cell::Cell;
+use std::rc::Rc;
+
+const GROUPS: u32 = 300;
+
+/// A controller that carries 8 KiB at once and whose log has 300 groups, the namespace in the last.
+fn large(state: u8) -> Fake {
+    let mut fake = Fake::new(NQN, 1);
+    fake.mdts = 1;
+    fake.ana = Some((1..GROUPS).map(|group| (group, 1)).chain([(GROUPS, state)]).collect());
+    fake.spaces.get_mut(&1).unwrap().group = GROUPS;
+    fake.patch_identify = Some(Box::new(|data| {
+        data[261] = 1 << 2;
+        data[344..348].copy_from_slice(&1024_u32.to_le_bytes());
+        data[348..352].copy_from_slice(&1024_u32.to_le_bytes());
+    }));
+    fake
+}
+
+fn rig(fake: Fake) -> Rig {
+    let mut rig = Rig::new(1);
+    rig.put(1, fake);
+    rig
+}
+
+/// Offset, length and "retain the event" of each read of the log.
+fn reads(rig: &Rig) -> Vec<(usize, u32, bool)> {
+    let fake = rig.fake(1);
+    let logs = fake.seen.iter().filter(|command| command.is_log(0x0c));
+    logs.map(|c| (c.log_offset(), c.length, c.cdw10 >> 15 & 1 != 0)).collect()
+}
+
+fn state(rig: &Rig) -> String {
+    rig.path("nvme0n1", 0).expect("a path").ana_state.as_str().to_string()
+}
+
+const ONE_READING: [(usize, u32, bool); 3] = [(0, 8192, true), (8192, 8192, true), (0, 16, false)];
+
+#[test]
+fn m18_a_log_larger_than_mdts_is_read_in_parts() {
+    let mut rig = rig(large(2));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(reads(&rig), ONE_READING);
+    assert_eq!(state(&rig), "non-optimized");
+    assert_eq!(rig.event_count("ANA is not used"), 0);
+    // An event, and a caller who wants it raw.
+    rig.fake(1).ana.as_mut().unwrap().insert(GROUPS, 3);
+    rig.fake(1).ana_changes += 1;
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(state(&rig), "inaccessible");
+    let Reply::Raw(log) = rig.ask(Verb::AnaLog { controller: "nvme0".to_string() }) else {
+        panic!("a log");
+    };
+    let whole = rig.fake(1).ana_log();
+    assert_eq!(log[..whole.len()], whole[..]);
+    assert_eq!(reads(&rig).len(), 9);
+}
+
+#[test]
+fn m18_a_log_that_changes_while_it_is_read_in_parts_is_read_again() {
+    let mut rig = rig(large(2));
+    let first = Rc::new(Cell::new(true));
+    // The first part and the second are of different logs.
+    let old = large(1).ana_log();
+    rig.fake(1).ana_changes = 7;
+    rig.fake(1).hook = Some(Box::new(move |c: &Command| {
+        let is_first = c.is_log(0x0c) && c.log_offset() == 0 && first.replace(false);
+        is_first.then(|| Say::Data(old[..8192].to_vec()))
+    }));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(reads(&rig), [ONE_READING, ONE_READING].concat());
+    assert_eq!(state(&rig), "non-optimized");
+}
+
+#[test]
+fn m18_a_log_that_never_rests_while_it_is_read_in_parts_turns_ana_off() {
+    let mut rig = rig(large(2));
+    let (log, changes) = (large(2).ana_log(), Cell::new(0_u64));
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        c.is_log(0x0c).then(|| {
+            changes.set(changes.get() + 1);
+            let mut log = log.clone();
+            log[..8].copy_from_slice(&changes.get().to_le_bytes());
+            Say::Data(log.split_off(c.log_offset()))
+        })
+    }));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(reads(&rig).len(), 4 * 3, "three more readings, then no more");
+    assert_eq!(rig.event_count("changes faster than it is read in parts"), 1, "{:?}", rig.events);
+    assert_eq!(state(&rig), "optimized");
+}
+
+#[test]
+fn m18_a_controller_that_refuses_parts_after_all_is_used_without_ana() {
+    let mut rig = rig(large(2));
+    rig.fake(1).hook = Some(Box::new(|c| {
+        (c.is_log(0x0c) && c.log_offset() > 0).then_some(Say::Status(0x002 | 1 << 14))
+    }));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.event_count("reading it in parts is refused"), 1, "{:?}", rig.events);
+    assert_eq!(state(&rig), "optimized");
+    assert_eq!(reads(&rig).len(), 2);
+}
+
+#[test]
+fn m14_an_error_that_comes_between_two_parts_has_the_log_read_once_more() {
+    let mut rig = rig(large(1));
+    rig.connect_ok(1, |_| ());
+    let generation = rig.controller(0).unwrap().ana_generation;
+    rig.fake(1).raise(ANA_CHANGED);
+    rig.deliver(1);
+    let head = rig.head("nvme0n1").unwrap().id;
+    let mail = ToControl::AnaError {
+        controller: ControllerId(0),
+        association: Association(1),
+        head,
+        status: Status::ANA_INACCESSIBLE,
+    };
+    rig.post(WorkerId(1), mail);
+    rig.run();
+    assert_eq!(reads(&rig), [ONE_READING, ONE_READING, ONE_READING].concat());
+    assert_eq!(rig.controller(0).unwrap().ana_generation, generation + 1, "only the second counts");
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+}
+
+#[test]
+fn c61_a_log_in_parts_is_bounded_by_what_identify_says_and_by_us() {
+    // A group of so many namespaces that the log has no end.
+    let endless = |mut log: Vec<u8>| {
+        log[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+        log
+    };
+    let log = endless(large(1).ana_log());
+    let mut rig = rig(large(1));
+    let said = log.clone();
+    rig.fake(1).hook =
+        Some(Box::new(move |c| c.is_log(0x0c).then(|| Say::Data(said[c.log_offset()..].to_vec()))));
+    let why = rig.connect_fails(1, |_| ());
+    assert!(why.contains("ANA log: it goes on for"), "{why}");
+    assert!(why.contains("bytes, NANAGRPID and MNAN allow 40976"), "{why}");
+
+    let mut fake = large(1);
+    fake.patch_identify = Some(Box::new(|data| {
+        data[261] = 1 << 2;
+        data[344..348].copy_from_slice(&1024_u32.to_le_bytes());
+        data[348..352].copy_from_slice(&1024_u32.to_le_bytes());
+        data[516..520].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
+        data[540..544].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
+    }));
+    fake.hook =
+        Some(Box::new(move |c| c.is_log(0x0c).then(|| Say::Data(log[c.log_offset()..].to_vec()))));
+    let mut rig = Rig::new(1);
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.event_count("at most 8388608 are read in parts"), 1, "{:?}", rig.events);
+    assert_eq!(reads(&rig).len(), 1);
+}
+
+#[test]
+fn m18_a_reading_in_parts_has_one_deadline() {
+    let mut rig = rig(large(1));
+    rig.connect_ok(1, |_| ());
+    rig.fake(1).hook =
+        Some(Box::new(|c| (c.is_log(0x0c) && c.log_offset() > 0).then_some(Say::Nothing)));
+    rig.raise(1, ANA_CHANGED);
+    let caller = rig.verb(Verb::AnaLog { controller: "nvme0".to_string() });
+    rig.advance_s(61);
+    assert_ne!(rig.state(0), Some(ControllerState::Live), "it is given up");
+    assert!(matches!(rig.reply(caller), Some(Reply::Error(_))), "its caller is told");
+}
