@@ -39,7 +39,9 @@
 //! The clients of one device have at most 3/8 of the worker's pool beside what is set apart for
 //! each device (1/1024 of the pool, for as many as may be exported), and never more than they
 //! leave to the clients of others: a device without a path, whose requests may wait for ever, does
-//! not keep theirs waiting.
+//! not keep theirs waiting. Nor does a client that does not read its answers, or leaves a write
+//! half sent, keep the others of its device waiting: it never has more than it leaves to them, and
+//! one that has nothing gets a buffer, if only a short one ([`LEAST_PIECE_BYTES`]).
 //!
 //! # What a client may rely on
 //!
@@ -77,6 +79,9 @@ pub const MAX_REQUESTS: usize = 128;
 pub const MAX_PIECES: usize = 2 * MAX_REQUESTS;
 /// Payload bytes that one piece carries at most.
 pub const PIECE_BYTES: u32 = 1 << 20;
+/// What a client that holds nothing can have of the payload memory in any case: where less is left
+/// than a piece needs, pieces are cut down to this.
+pub const LEAST_PIECE_BYTES: u32 = 64 << 10;
 /// Pieces of one structured read in progress at once.
 pub const READ_WINDOW: u32 = 4;
 /// Pool memory that one connection holds at most.

@@ -7,11 +7,14 @@
 
 use super::errno::Fault;
 use super::exports::{Catalog, Device, Export};
-use super::memory::Memory;
+use super::memory::{Held, Memory};
 use super::reply::{self, Part, Queue, Reply};
 use super::request::{Header, Op};
 use super::slab::Slab;
-use super::{MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW};
+use super::wire::command_flag;
+use super::{
+    LEAST_PIECE_BYTES, MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW,
+};
 use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
 use anabranch_proto::machine::{BufRef, Buffers, Gather, ListenerId, Time};
 use std::collections::VecDeque;
@@ -56,6 +59,8 @@ struct Request {
     issued: u32,
     /// Pieces that are being filled, wait, or are at the host.
     open: u32,
+    /// It is answered in one chunk, and so carried in one piece.
+    whole: bool,
     fault: Option<Fault>,
 }
 
@@ -104,6 +109,8 @@ pub(super) struct Transfer {
     /// In the batch that is being sent.
     sent: Vec<Reply>,
     buffer_bytes: u32,
+    /// The same as the pool counts it.
+    held: Held,
     at_host: usize,
     /// Counts buffers and places in the host that it was given.
     granted: u64,
@@ -131,6 +138,7 @@ impl Transfer {
             queue: Queue::default(),
             sent: Vec::new(),
             buffer_bytes: 0,
+            held: Held::default(),
             at_host: 0,
             granted: 0,
             muted: false,
@@ -174,6 +182,7 @@ impl Transfer {
             bytes,
             issued: 0,
             open: 0,
+            whole: header.flags & command_flag::DF != 0,
             fault: checked.err(),
         };
         Some((self.requests.insert(request)?, checked))
@@ -220,22 +229,42 @@ impl Transfer {
     fn data_piece(&mut self, slot: u16, stage: Stage, seat: &mut Seat<'_>) -> Result<u16, Wait> {
         let request = self.requests.get_mut(slot).ok_or(Wait::Own)?;
         let most = PIECE_BYTES - PIECE_BYTES % self.device.block_bytes;
-        let bytes = (request.bytes - request.issued).min(most);
-        let crowded = self.buffer_bytes > 0 && self.buffer_bytes + bytes > MAX_BUFFER_BYTES;
-        if bytes == 0 || crowded || self.pieces.is_full() {
+        let (issued, left) = (request.issued, request.bytes - request.issued);
+        if left == 0 || self.pieces.is_full() {
             return Err(Wait::Own);
         }
-        let buf = seat.memory.take(self.device.head, bytes)?;
-        let piece = Piece { slot, buf, offset: request.issued, bytes, stage };
-        let Some(index) = self.pieces.insert(piece) else {
-            seat.memory.give(self.device.head, buf);
-            return Err(Wait::Own);
+        let least = if request.whole { left } else { LEAST_PIECE_BYTES };
+        let buf = self.buffer(left.min(most), least, &mut seat.memory)?;
+        let bytes = buf.len();
+        let piece = Piece { slot, buf, offset: issued, bytes, stage };
+        let index = self.pieces.insert(piece).ok_or(Wait::Own)?;
+        if let Some(request) = self.requests.get_mut(slot) {
+            request.issued += bytes;
+            request.open += 1;
+        }
+        Ok(index)
+    }
+
+    /// A buffer of so many bytes: fewer, but whole blocks and not less than `least`, where less is
+    /// left for a client that has none yet.
+    fn buffer(&mut self, most: u32, least: u32, memory: &mut Memory<'_>) -> Result<BufRef, Wait> {
+        let block = self.device.block_bytes;
+        let least = least.next_multiple_of(block);
+        let mut bytes = most;
+        let buf = loop {
+            if self.buffer_bytes > 0 && self.buffer_bytes + bytes > MAX_BUFFER_BYTES {
+                return Err(Wait::Own);
+            }
+            match memory.take(self.device.head, &mut self.held, bytes) {
+                Err(Wait::Share) if bytes > least => {
+                    bytes = (bytes / 2 - bytes / 2 % block).max(least);
+                }
+                taken => break taken?,
+            }
         };
-        request.issued += bytes;
-        request.open += 1;
         self.buffer_bytes += buf.len();
         self.granted += 1;
-        Ok(index)
+        Ok(buf)
     }
 
     /// A piece for payload that comes in, and its length.
@@ -338,19 +367,15 @@ impl Transfer {
     /// # Errors
     /// There is no buffer for it; try again.
     fn write_instead(&mut self, index: u16, seat: &mut Seat<'_>) -> Result<(), Wait> {
-        let Some(piece) = self.pieces.get_mut(index) else { return Ok(()) };
-        let Some(request) = self.requests.get_mut(piece.slot) else { return Ok(()) };
+        let Some(slot) = self.pieces.get(index).map(|piece| piece.slot) else { return Ok(()) };
+        let Some(request) = self.requests.get(slot) else { return Ok(()) };
         let most = PIECE_BYTES - PIECE_BYTES % self.device.block_bytes;
-        let bytes = request.bytes.min(most);
-        if self.buffer_bytes > 0 && self.buffer_bytes + bytes > MAX_BUFFER_BYTES {
-            return Err(Wait::Own);
-        }
-        let buf = seat.memory.take(self.device.head, bytes)?;
+        let buf = self.buffer(request.bytes.min(most), LEAST_PIECE_BYTES, &mut seat.memory)?;
         seat.memory.bufs.bytes_mut(buf).fill(0);
-        self.buffer_bytes += buf.len();
-        self.granted += 1;
-        (piece.buf, piece.bytes) = (buf, bytes);
-        request.issued = bytes;
+        let Some(piece) = self.pieces.get_mut(index) else { return Ok(()) };
+        let Some(request) = self.requests.get_mut(slot) else { return Ok(()) };
+        (piece.buf, piece.bytes) = (buf, buf.len());
+        request.issued = buf.len();
         request.op = Op::Blank { fua: matches!(request.op, Op::WriteZeroes { fua: true, .. }) };
         Ok(())
     }
@@ -463,7 +488,7 @@ impl Transfer {
         let Some(piece) = self.pieces.remove(piece) else { return };
         if !piece.buf.is_empty() {
             self.buffer_bytes -= piece.buf.len();
-            memory.give(self.device.head, piece.buf);
+            memory.give(self.device.head, &mut self.held, piece.buf);
         }
     }
 
