@@ -231,7 +231,7 @@ fn paths(view: &HostView) -> impl Iterator<Item = &PathView> {
 fn target_setup() -> Result<TargetSetup, Failure> {
     let port = |shape: &str| PortSpec {
         listen: "127.0.0.1:0".to_owned(),
-        shape: shape.to_owned(),
+        shape: Some(shape.to_owned()),
         ..PortSpec::default()
     };
     Ok(TargetSetup {

@@ -157,6 +157,7 @@ fn mistakes_in_a_targets_file_name_line_and_key_too() {
     for (text, place, why) in [
         (format!("[[port]]\nlisten = \"x\"\n{space}"), "line 2 (listen)", "not ADDR:PORT"),
         (format!("{port}shape = \"rate=1\"\n{space}"), "line 3 (shape)", "rate"),
+        (format!("{port}shape = \"\"\n{space}"), "line 3 (shape)", "or none"),
         (format!("{port}ana = {{ 1 = \"best\" }}\n{space}"), "line 3 (ana)", "optimized"),
         (format!("{port}{space}bs = 777\n"), "line 6 (bs)", "must be 512 or 4096"),
         (format!("{port}{space}size = \"2MiB\"\n"), "line 6 (size)", "belongs to file:PATH"),

@@ -48,7 +48,7 @@ impl Stand {
     pub(crate) fn connected(shapes: &[&str], options: impl Fn(usize) -> PathSpec) -> Stand {
         let port = |shape: &&str| PortSpec {
             listen: "127.0.0.1:0".to_owned(),
-            shape: (*shape).to_owned(),
+            shape: Some((*shape).to_owned()),
             ..PortSpec::default()
         };
         let setup = TargetSetup {

@@ -91,7 +91,7 @@ fn the_text_form_round_trips() {
     assert_eq!(shape("rate=1.5gbit").rate_in, Some(1_500_000_000));
     assert_eq!(shape("rate=500mbit"), shape("rate_in=500m,rate_out=500Mbit"));
     assert_eq!(shape("rate=10mbps").rate_in, Some(80_000_000));
-    assert_eq!(shape(" ").to_string(), "none");
+    assert_eq!(shape(" none ").to_string(), "none");
     assert_eq!(shape("large=64KiB:10ms"), shape("large=64k:10ms"));
     assert_eq!(shape("delay=1m"), shape("delay=60 s"));
 }
@@ -117,7 +117,9 @@ fn errors_name_the_key_and_the_limit() {
         ("large=0:1ms", "large", "between 1"),
         ("onoff=1s", "onoff", "ON:OFF"),
         ("onoff=1s:0", "onoff", "100us"),
-        ("delay=1ms,,", "", "KEY=VALUE"),
+        ("delay=1ms,,", "", "shape: nothing stands beside a comma; expected KEY=VALUE"),
+        ("", "", "shape: nothing is given; write KEY=VALUE,… or none"),
+        (" ", "", "or none"),
     ] {
         let error = text.parse::<Shape>().expect_err(text);
         assert_eq!(error.key, key, "{text}");

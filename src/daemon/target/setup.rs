@@ -60,9 +60,8 @@ pub struct PortSpec {
     pub listen: String,
     /// What the discovery log names instead: `ADDR` or `ADDR:PORT`.
     pub advertise: Option<String>,
-    /// `KEY=V,…`.
-    #[serde(default)]
-    pub shape: String,
+    /// `KEY=V,…`; not shaped when `None`.
+    pub shape: Option<String>,
     /// ANA state by group.
     #[serde(default)]
     pub ana: BTreeMap<String, String>,
@@ -159,7 +158,7 @@ impl TargetSetup {
             let (port, shape) = split_shape(text).map_err(Failure::Usage)?;
             let place = find_port(port, &listeners)
                 .map_err(|why| Failure::usage(format!("--shape '{text}': {why}")))?;
-            shape.clone_into(&mut ports[usize::from(place)].shape);
+            ports[usize::from(place)].shape = Some(shape.to_owned());
         }
         let namespaces = or_default(&run.namespace, DEFAULT_NAMESPACE)
             .iter()
@@ -221,8 +220,10 @@ impl PortSpec {
                 .map_err(|_| format!("advertise '{}' is no address", text.escape_debug()))?;
             port.advertise = Some(address);
         }
-        port.shape =
-            self.shape.parse::<Shape>().map_err(|why| format!("port {}: {why}", self.listen))?;
+        if let Some(text) = &self.shape {
+            let shape = text.parse::<Shape>();
+            port.shape = shape.map_err(|why| format!("port {}: {why}", self.listen))?;
+        }
         for (group, state) in &self.ana {
             let group = group
                 .parse()

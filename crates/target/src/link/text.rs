@@ -9,7 +9,8 @@
 //! | `large` | `SIZE:DELAY`, extra delay of commands that move at least SIZE bytes: `64k:10ms` |
 //! | `onoff` | `ON:OFF`, carries for ON, then nothing for OFF: `2s:500ms` |
 //!
-//! Units: [`units`](super::units). `none` (or nothing) is no shaping.
+//! Units: [`units`](super::units). `none` is no shaping; nothing at all is a mistake, such as a
+//! variable of a script that was never set.
 
 use super::{Large, OnOff, Shape, units};
 use alloc::string::{String, ToString};
@@ -28,7 +29,7 @@ const MAX_SIZE: u64 = 1 << 40;
 /// Why a text is no shape: names the key, and the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeError {
-    /// The key at fault, as written.
+    /// The key at fault, as written; empty where there is none.
     pub key: String,
     /// What is wrong, and what would be right.
     pub problem: String,
@@ -36,6 +37,9 @@ pub struct ShapeError {
 
 impl fmt::Display for ShapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.key.is_empty() {
+            return write!(f, "shape: {}", self.problem.escape_debug());
+        }
         write!(f, "shape: {}: {}", self.key.escape_debug(), self.problem.escape_debug())
     }
 }
@@ -52,11 +56,17 @@ impl FromStr for Shape {
     fn from_str(text: &str) -> Result<Shape, ShapeError> {
         let mut shape = Shape::default();
         let text = text.trim();
-        if text.is_empty() || text == "none" {
+        if text == "none" {
             return Ok(shape);
+        }
+        if text.is_empty() {
+            return Err(fail("", "nothing is given; write KEY=VALUE,… or none"));
         }
         let mut seen: [bool; 7] = [false; 7];
         for part in text.split(',') {
+            if part.trim().is_empty() {
+                return Err(fail("", "nothing stands beside a comma; expected KEY=VALUE"));
+            }
             let (key, value) =
                 part.split_once('=').ok_or_else(|| fail(part, "expected KEY=VALUE"))?;
             let (key, value) = (key.trim(), value.trim());
