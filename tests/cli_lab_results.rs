@@ -237,7 +237,11 @@ fn compare_says_whether_b_is_worse() {
     assert!(told.contains("have nothing in common"), "{told}");
     let (code, _, told) = status(&[&a, &dir.path("none")]);
     assert_eq!(code, Some(2));
-    assert!(told.contains("none: cannot read"), "{told}");
+    assert!(told.contains("none: is not there; lab run --out makes results"), "{told}");
+    let report = lab(&["report", &dir.path("none")]);
+    let told = text(&report.stderr);
+    assert_eq!(report.status.code(), Some(2), "{told}");
+    assert!(told.contains("none: is not there; lab run --out makes results"), "{told}");
     let (code, _, told) = status(&[&a, &dir.path("400")]);
     assert_eq!((code, told.contains("holds no results")), (Some(2), true), "{told}");
     assert_eq!(status(&[&a, &a, "--tolerance", "much"]).0, Some(2));

@@ -28,7 +28,9 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         match error {
             // What was asked for does not fit to what is there.
-            StoreError::Conflict { .. } | StoreError::Empty(_) => Failure::usage(error.to_string()),
+            StoreError::Conflict { .. } | StoreError::Empty(_) | StoreError::Missing(_) => {
+                Failure::usage(error.to_string())
+            }
             _ => Failure::failed(error.to_string()),
         }
     }

@@ -65,6 +65,8 @@ pub enum StoreError {
     InUse(PathBuf),
     /// There are no results.
     Empty(PathBuf),
+    /// There is nothing of that name.
+    Missing(PathBuf),
 }
 
 impl fmt::Display for StoreError {
@@ -92,6 +94,9 @@ impl fmt::Display for StoreError {
             }
             StoreError::Empty(path) => {
                 write!(f, "{}: holds no results; lab run --out makes them", path.display())
+            }
+            StoreError::Missing(path) => {
+                write!(f, "{}: is not there; lab run --out makes results", path.display())
             }
         }
     }
@@ -215,6 +220,9 @@ impl Store {
             return Ok(Store { dir: dir.to_owned(), _lock: None });
         }
         match fs::metadata(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::Missing(dir.to_owned()))
+            }
             Err(error) => Err(system("read", dir)(error)),
             Ok(_) => Err(StoreError::Empty(dir.to_owned())),
         }
