@@ -720,7 +720,7 @@ impl Handler for Host {
                 serde_json::to_value(log).map_err(|error| RpcError::failed(error.to_string()))
             }
             "disconnect" => {
-                let which = match params.read()? {
+                let which = match params.one_of("nqn, device or all")? {
                     Which::Nqn(nqn) => Selection::Subsystem(nqn.parse().map_err(|why| {
                         RpcError::invalid(format!("nqn '{}': {why}", nqn.escape_debug()))
                     })?),

@@ -121,8 +121,25 @@ impl<'a> Params<'a> {
         if !text.trim_start().starts_with('{') {
             return Err(RpcError::invalid("params must be an object"));
         }
-        serde_json::from_str(text)
-            .map_err(|error| RpcError::invalid(format!("params: {}", without_place(&error))))
+        serde_json::from_str(text).map_err(|error| {
+            let message = without_place(&error);
+            // Of a value that is none of its field's, only the place is told.
+            let field = if message.starts_with("invalid ") { field_at(text, &error) } else { None };
+            let field = field.map_or(String::new(), |field| format!("{}: ", field.escape_debug()));
+            RpcError::invalid(format!("params: {field}{message}"))
+        })
+    }
+
+    /// Reads them as `T`, an enum with a variant for each of these fields.
+    ///
+    /// # Errors
+    /// [`RpcError::INVALID_PARAMS`] when it is not exactly one of them, or not its value.
+    pub fn one_of<T: DeserializeOwned>(self, fields: &str) -> Result<T, RpcError> {
+        let count = self.read::<serde_json::Map<String, Value>>()?.len();
+        if count != 1 {
+            return Err(RpcError::invalid(format!("params: give one of {fields}")));
+        }
+        self.read()
     }
 
     /// There must be none.
@@ -144,6 +161,26 @@ fn without_place(error: &serde_json::Error) -> String {
         Some(end) => text[..end].to_owned(),
         None => text,
     }
+}
+
+/// The field whose value an error is about: the last one before its place.
+fn field_at<'a>(text: &'a str, error: &serde_json::Error) -> Option<&'a str> {
+    let line = text.lines().nth(error.line().checked_sub(1)?)?;
+    let mut rest = line.get(..error.column().min(line.len()))?;
+    let mut field = None;
+    while let Some((_, opened)) = rest.split_once('"') {
+        let mut escaped = false;
+        let end = opened.find(|c: char| {
+            let closes = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            closes
+        })?;
+        rest = &opened[end + 1..];
+        if rest.trim_start().starts_with(':') {
+            field = Some(&opened[..end]);
+        }
+    }
+    field
 }
 
 /// Parses one request line.
@@ -217,4 +254,44 @@ pub fn answer(id: Option<&Id>, result: Result<Value, RpcError>) -> Vec<u8> {
     let mut line = object.to_string().into_bytes();
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only whether they can be read matters")]
+    struct Outer {
+        name: String,
+        path: Option<Inner>,
+        samples: Option<u32>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only whether they can be read matters")]
+    struct Inner {
+        tos: u8,
+    }
+
+    #[test]
+    fn a_value_that_is_none_of_its_fields_is_told_with_the_field() {
+        for (text, told) in [
+            (r#"{"name":7}"#, "params: name: invalid type: integer `7`, expected a string"),
+            (r#"{"name":"a:\"b\":","samples":-1}"#, "params: samples: invalid value"),
+            (r#"{"name":"x","samples":"y"}"#, "params: samples: invalid type: string"),
+            (r#"{"name":"x","path":{"tos":300}}"#, "params: tos: invalid value: integer `300`"),
+            (r#"{"name":"x", "path" : 1}"#, "params: path: invalid type: integer `1`"),
+            ("{\"name\":\n[]}", "params: invalid type: sequence"),
+            (r#"{"names":"x"}"#, "params: unknown field `names`"),
+            ("{}", "params: missing field `name`"),
+        ] {
+            let error = Params::from_text(text).read::<Outer>().expect_err(text);
+            assert!(error.message.starts_with(told), "{text}: {}", error.message);
+        }
+        assert!(Params::from_text("{}").read::<Value>().is_ok());
+    }
 }
