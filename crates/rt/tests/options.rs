@@ -52,7 +52,8 @@ fn impossible_ones_end_in_closed() {
     rig.stop();
 }
 
-/// Nothing waits for Nagle, on either side; buffer sizes are inherited from the listener.
+/// Nothing waits for Nagle, on either side; buffer sizes are inherited from the listener; a peer
+/// that is gone without a word is noticed.
 #[test]
 fn of_accepted_connections() {
     let mut rig = Rig::new(1);
@@ -74,11 +75,11 @@ fn of_accepted_connections() {
         let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
         let socket = SockRef::from(&fd);
         let to = socket.peer_addr().ok()?.as_socket()?;
-        (to == peer.local_addr().ok()?).then(|| {
-            (socket.tcp_nodelay().expect("readable"), socket.send_buffer_size().expect("readable"))
-        })
+        (to == peer.local_addr().ok()?).then_some(())?;
+        let kept = (socket.keepalive().ok()?, socket.tcp_keepalive_time().ok()?.as_secs());
+        Some((socket.tcp_nodelay().ok()?, socket.send_buffer_size().ok()?, kept))
     });
     // The system doubles what is asked for.
-    assert_eq!(ours, Some((true, 64 << 10)));
+    assert_eq!(ours, Some((true, 64 << 10, (true, 60))));
     rig.stop();
 }

@@ -4,7 +4,7 @@ use crate::SocketLock;
 use anabranch_proto::machine::{Endpoint, SocketOptions, SystemError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -252,9 +252,27 @@ pub(crate) fn accepted(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// When a connection that we accepted has been silent for so long, the kernel asks whether the peer
+/// is still there, and again after each pause.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TRIES: u32 = 6;
+
 /// Options that an accepted connection does not inherit from its listener.
+///
+/// A peer that lost its power says no good-bye. What it had would be kept for ever, and so many
+/// later there would be no room for new ones.
 pub(crate) fn set_accepted(fd: BorrowedFd<'_>, tcp: bool) -> io::Result<()> {
-    if tcp { socket2::SockRef::from(&fd).set_tcp_nodelay(true) } else { Ok(()) }
+    if !tcp {
+        return Ok(());
+    }
+    let socket = socket2::SockRef::from(&fd);
+    socket.set_tcp_nodelay(true)?;
+    let times = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE_AFTER)
+        .with_interval(KEEP_ALIVE_PAUSE)
+        .with_retries(KEEP_ALIVE_TRIES);
+    socket.set_tcp_keepalive(&times)
 }
 
 /// Closing this socket resets the connection.
