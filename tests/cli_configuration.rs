@@ -9,10 +9,13 @@ use anabranch::daemon::target::{PortSpec, SubsystemSpec, TargetSetup};
 use anabranch::failure::Failure;
 use anabranch::units;
 use anabranch_policy::Policy;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn load(text: &str) -> Result<ServeConfig, Failure> {
@@ -132,9 +135,9 @@ fn mistakes_name_line_and_key() {
             "only tcp",
         ),
         ("[[export]]\ndevice = \"nvme0n1\"\n", "line 1", "missing field"),
-        ("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"\"\n", ".toml", "Unix socket"),
-        ("[[export]]\ndevice = \"nvme0c0n1\"\nnbd = \"/x\"\n", ".toml", "'nvme0c0n1'"),
-        ("[[export]]\ndevice = \"\"\nnbd = \"/x\"\n", ".toml", "such as nvme0n1"),
+        ("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"\"\n", "line 3 (nbd)", "Unix socket"),
+        ("[[export]]\ndevice = \"nvme0c0n1\"\nnbd = \"/x\"\n", "line 2 (device)", "'nvme0c0n1'"),
+        ("[[export]]\ndevice = \"\"\nnbd = \"/x\"\n", "line 2 (device)", "such as nvme0n1"),
         ("workers = \n", "line 1 (workers)", ""),
     ];
     for (text, place, why) in cases {
@@ -147,6 +150,69 @@ fn mistakes_name_line_and_key() {
             }
             other => panic!("{text:?} gave {other:?}"),
         }
+    }
+}
+
+/// Nothing is started before the whole file makes sense.
+#[test]
+fn what_contradicts_itself_or_can_never_be_is_a_mistake() {
+    let subsystem = "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n";
+    let path = |text: &str| format!("{subsystem}{text}");
+    let cases = [
+        (
+            "[[export]]\ndevice = \"nvme0n1\"\nnbd = \"/x\"\nname = \"a\\nb\"\n".to_owned(),
+            "line 4 (name)",
+            "control character",
+        ),
+        (
+            "[[export]]\ndevice = \"nvme0n1\"\nnbd = \"/x\"\n\
+             [[export]]\nname = \"nvme0n1\"\ndevice = \"nvme0n2\"\nnbd = \"/y\"\n"
+                .to_owned(),
+            "line 5 (name)",
+            "exists already",
+        ),
+        (
+            path("traddr = \"a\"\n[[subsystem.path]]\ntrsvcid = 4420\ntraddr = \"a\"\n"),
+            "line 7 (traddr)",
+            "twice",
+        ),
+        (path("traddr = \"\"\n"), "line 4 (traddr)", "is empty"),
+        (path("traddr = \"a b\"\n"), "line 4 (traddr)", "neither an address nor a name"),
+        (path("traddr = \"127.0.0.1:4420\"\n"), "line 4 (traddr)", "in trsvcid"),
+        (path("traddr = \"1.2.3.4\"\nhost_traddr = \"::1\"\n"), "(host_traddr)", "cannot lead"),
+        (path("traddr = \"a\"\nhost_iface = \"\"\n"), "line 5 (host_iface)", "1 to 15 bytes"),
+    ];
+    for (text, place, why) in cases {
+        match load(&text) {
+            Err(failure @ Failure::Usage(_)) => {
+                let message = failure.to_string();
+                assert!(message.contains(place) && message.contains(why), "{text:?}: {message}");
+            }
+            other => panic!("{text:?} gave {other:?}"),
+        }
+    }
+    for address in ["[::1]", "fe80::1%eth0", "array", "array.example.", "10.0.0.1"] {
+        load(&path(&format!("traddr = \"{address}\"\n"))).expect(address);
+    }
+    let two = "traddr = \"a\"\nhost_iface = \"lo\"\n[[subsystem.path]]\ntraddr = \"a\"\n";
+    load(&path(two)).expect("by two interfaces");
+}
+
+/// As with `--config <(…)`: what is still to come may never come.
+#[test]
+fn a_signal_ends_a_daemon_that_waits_for_its_configuration() {
+    for verb in ["serve", "target"] {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        let child = child.args([verb, "--config", "/dev/stdin", "--socket", "/proc/none/x"]);
+        let mut child = child.stdin(reader).stderr(Stdio::piped()).spawn().expect("started");
+        // More than a pipe holds: once this is written, it reads.
+        writer.write_all(&[b'#'; 256 << 10]).expect("it reads");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("its signal");
+        // Only now the file ends.
+        drop(writer);
+        let status = child.wait().expect("its end");
+        assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{verb}: {status}");
     }
 }
 

@@ -24,11 +24,12 @@ pub(super) fn run(global: &Global, target: &Target) -> Result<(), Failure> {
 }
 
 fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
-    let termination = ending::prepare()?;
+    // While a pipe that stands for the file has nothing to say, signals still end the process.
     let setup = match &run.config {
         Some(path) => TargetSetup::load(path)?,
         None => TargetSetup::from_options(run)?,
     };
+    let termination = ending::prepare()?;
     let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
     let target = Arc::new(RunningTarget::start(&setup, |event| tell(counted_from_one(event)))?);

@@ -1,14 +1,16 @@
 //! Configuration files of `serve`, as checked structures: every error names file, line and key.
 
-use super::path::PathSpec;
+use super::path::{IO_PORT, PathSpec};
 use crate::failure::Failure;
 use crate::units::Span;
+use anabranch_export::nbd::{Export, NbdError};
 use anabranch_policy::Policy;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,7 +54,7 @@ pub struct ServeConfig {
     pub subsystems: Vec<SubsystemConfig>,
     /// What to offer.
     #[serde(default, rename = "export")]
-    pub exports: Vec<ExportConfig>,
+    pub exports: Vec<Spanned<ExportConfig>>,
 }
 
 /// What happens to writes whose outcome is unknown after a path failure.
@@ -90,6 +92,18 @@ pub struct ExportConfig {
     pub description: String,
     /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`. Several may name the same.
     pub nbd: String,
+}
+
+impl ExportConfig {
+    /// As the NBD server takes it.
+    #[must_use]
+    pub fn offered(&self) -> Export {
+        Export {
+            name: self.name.clone().unwrap_or_else(|| self.device.clone()),
+            description: self.description.clone(),
+            device: self.device.clone(),
+        }
+    }
 }
 
 fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
@@ -323,17 +337,47 @@ impl ServeConfig {
                 named.map_err(|why| source.wrong_in(path.span().start, &why))?;
             }
         }
-        for export in &self.exports {
+        self.check_paths(source)?;
+        self.check_exports(source)
+    }
+
+    /// No path stands there twice.
+    fn check_paths(&self, source: &Source) -> Result<(), Failure> {
+        let mut seen = HashSet::new();
+        for subsystem in &self.subsystems {
+            for path in &subsystem.paths {
+                let spec = path.get_ref();
+                let port = spec.trsvcid.map_or(IO_PORT, |service| service.0);
+                let from = (spec.host_traddr, spec.host_iface.as_ref());
+                if !seen.insert((subsystem.nqn.get_ref(), &spec.traddr, port, from)) {
+                    let message = "traddr: this path stands here twice";
+                    return Err(source.wrong_in(path.span().start, message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_exports(&self, source: &Source) -> Result<(), Failure> {
+        let mut names = HashSet::new();
+        for entry in &self.exports {
+            let (export, at) = (entry.get_ref(), entry.span().start);
             if !may_be_a_head(&export.device) {
                 let device = export.device.escape_debug();
                 let message = format!(
                     "export of '{device}': a device is called nvmeXnY, such as nvme0n1, \
                              or as its attribute wwid says, such as uuid.6b3c1c3e-…"
                 );
-                return Err(source.wrong(None, &message));
+                return Err(source.wrong_in(at, &message));
             }
-            super::export::listen_endpoint(&export.nbd)
-                .map_err(|why| source.wrong(None, &format!("export {}: {why}", export.device)))?;
+            super::export::listen_endpoint(&export.nbd).map_err(|why| source.wrong_in(at, &why))?;
+            let offered = export.offered();
+            offered.check().map_err(|why| source.wrong_in(at, &why.to_string()))?;
+            if !names.insert(offered.name.clone()) {
+                let error = NbdError::Exists(offered.name);
+                let message = format!("{error}: give this one another name");
+                return Err(source.wrong_in(at, &message));
+            }
         }
         Ok(())
     }

@@ -167,8 +167,33 @@ impl PathSpec {
             if subsystem_nqn.is_discovery() { DISCOVERY_PORT } else { IO_PORT },
             |service| service.0,
         );
+        self.check_addresses()?;
         let options = self.options(subsystem_nqn.is_discovery())?;
         Ok(NamedPath { traddr: self.traddr.clone(), port, subsystem_nqn, options, keep_trying })
+    }
+
+    /// What no name service and no change of this machine can mend.
+    fn check_addresses(&self) -> Result<(), String> {
+        let text = &self.traddr;
+        let shown = text.escape_debug();
+        // Of IPv6, also with the interface that it is on: fe80::1%eth0.
+        let literal = bare(text).split('%').next().and_then(|text| text.parse::<IpAddr>().ok());
+        if literal.is_none() {
+            if text.is_empty() {
+                return Err("traddr is empty: it takes an address or a name".to_owned());
+            }
+            if text.contains(|c: char| c.is_whitespace() || c.is_control() || "/:[]".contains(c)) {
+                return Err(format!(
+                    "traddr '{shown}' is neither an address nor a name; the port stands in trsvcid"
+                ));
+            }
+        }
+        if let (Some(to), Some(from)) = (literal, self.host_traddr)
+            && to.is_ipv4() != from.is_ipv4()
+        {
+            return Err(format!("host-traddr {from} cannot lead to traddr {to}"));
+        }
+        self.host_iface.as_deref().map_or(Ok(()), check_interface_name)
     }
 
     /// Whether this machine has the address and the interface that are asked for. To be asked
@@ -259,11 +284,17 @@ fn seconds(span: Duration) -> String {
     format!("{} s", span.as_secs_f64())
 }
 
-fn check_interface(name: &str) -> Result<(), String> {
-    let shown = name.escape_debug();
+fn check_interface_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > MAX_INTERFACE || name.contains(['/', '\0']) {
+        let shown = name.escape_debug();
         return Err(format!("host-iface '{shown}' is no name of 1 to {MAX_INTERFACE} bytes"));
     }
+    Ok(())
+}
+
+fn check_interface(name: &str) -> Result<(), String> {
+    check_interface_name(name)?;
+    let shown = name.escape_debug();
     // The system has no interface of these names, but every directory has such entries.
     let entry = name == "." || name == "..";
     let all = Path::new("/sys/class/net");
@@ -273,10 +304,13 @@ fn check_interface(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// An address without the brackets that URLs and `--listen` have around those of IPv6.
+fn bare(traddr: &str) -> &str {
+    traddr.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(traddr)
+}
+
 fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
-    // In brackets, too, as URLs and `--listen` have addresses of IPv6.
-    let bare = traddr.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(traddr);
-    if let Ok(address) = bare.parse::<IpAddr>() {
+    if let Ok(address) = bare(traddr).parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));
     }
     let found = (traddr, port).to_socket_addrs();

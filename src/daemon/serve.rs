@@ -12,11 +12,11 @@ use super::log::{self, log, log_of};
 use super::names::Names;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
-use anabranch_export::nbd::Export;
 use anabranch_host::Event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toml::Spanned;
 
 /// How long `serve` waits for the first attempts before it says that it is ready.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(2);
@@ -69,11 +69,12 @@ pub struct Ready {
 /// A configuration that makes no sense, something the system refuses, or I/Os that were not
 /// answered at the end.
 pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
-    let termination = ending::prepare()?;
+    // While a pipe that stands for the file has nothing to say, signals still end the process.
     let (config, source) = match &options.config {
         Some(path) => ServeConfig::load(path)?,
         None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
     };
+    let termination = ending::prepare()?;
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
     let setup = setup(options, &config)?;
@@ -159,17 +160,13 @@ fn connect_all(
     Ok((asked, names))
 }
 
-fn export_all(host: &Host, exports: &[ExportConfig]) -> Result<Vec<String>, Failure> {
+fn export_all(host: &Host, exports: &[Spanned<ExportConfig>]) -> Result<Vec<String>, Failure> {
     let mut uris = Vec::new();
-    for export in exports {
+    for export in exports.iter().map(Spanned::get_ref) {
         let failed = |why: &str| Failure::failed(format!("export of {}: {why}", export.device));
         let at = listen_endpoint(&export.nbd).map_err(|why| failed(&why))?;
-        let name = export.name.clone().unwrap_or_else(|| export.device.clone());
-        let offered = Export {
-            name: name.clone(),
-            description: export.description.clone(),
-            device: export.device.clone(),
-        };
+        let offered = export.offered();
+        let name = offered.name.clone();
         let at = host.export(offered, &at).map_err(|error| failed(&error.message))?;
         uris.push(nbd_uri(&at, &name));
     }
