@@ -255,6 +255,69 @@ fn a_device_that_ceases_to_trim_and_make_zeroes_fails_nobody_who_was_offered_the
     assert_eq!(ask(&mut harness, late, command::WRITE_ZEROES, 0, 0, 512).errno, errno::EINVAL);
 }
 
+/// As Linux's target answers for a file on tmpfs: offered by the controller, refused by the file.
+#[test]
+fn zeroes_and_trims_that_are_refused_once_tried_fail_nobody() {
+    let mut harness = large_server();
+    let conn = open(&mut harness, true);
+    let bytes = 5 * MIB / 2 + 1024;
+    let (fua, len) = (command_flag::FUA, bytes as u32);
+    for status in [
+        Status::INVALID_OPCODE,
+        Status::INVALID_FIELD.with_dnr(),
+        Status::CONFLICTING_ATTRIBUTES,
+        Status::COMMAND_SIZE_LIMIT_EXCEEDED.with_more().with_dnr(),
+    ] {
+        harness.host.unable = None;
+        harness.send(conn, &client::write(0, 77, 0, &vec![0x5a; 3 * MIB]));
+        assert_eq!(one_answer(&mut harness, conn, 0).errno, 0);
+        harness.host.unable = Some(IoError::Status(status));
+        harness.host.log.clear();
+        assert_eq!(
+            ask(&mut harness, conn, command::WRITE_ZEROES, fua, 0, len).errno,
+            0,
+            "{status}"
+        );
+        let mut written = Vec::new();
+        for op in &harness.host.log[1..] {
+            let RequestOp::Write { lba, blocks, fua: true, .. } = *op else { panic!("{op:?}") };
+            written.push((lba, blocks));
+        }
+        assert_eq!(written, [(0, 2048), (2048, 2048), (4096, 1026)], "{status}");
+        let disk = harness.host.disk(0);
+        assert!(disk[..bytes].iter().all(|&byte| byte == 0), "{status}: to the end");
+        assert!(disk[bytes..3 * MIB].iter().all(|&byte| byte == 0x5a), "{status}: no further");
+        assert_eq!(ask(&mut harness, conn, command::TRIM, 0, 0, 4096).errno, 0, "{status}");
+        harness.host.log.clear();
+        assert_eq!(ask(&mut harness, conn, command::TRIM, fua, 0, 4096).errno, 0, "{status}");
+        assert_eq!(harness.host.log.last(), Some(&RequestOp::Flush), "{status}");
+    }
+    // What went wrong on the way is an error.
+    harness.host.unable = Some(IoError::Status(Status::WRITE_FAULT));
+    for command in [command::WRITE_ZEROES, command::TRIM] {
+        assert_eq!(ask(&mut harness, conn, command, 0, 0, len).errno, errno::EIO);
+    }
+}
+
+/// Each waits for memory that the others may hold: all are served in the end, and none in a spin.
+#[test]
+fn many_refused_zeroes_at_once_share_the_memory() {
+    let mut harness = large_server();
+    let conn = open(&mut harness, true);
+    harness.host.unable = Some(IoError::Status(Status::COMMAND_SIZE_LIMIT_EXCEEDED));
+    let requests: Vec<u8> = (0..48_u64)
+        .flat_map(|n| client::request(command::WRITE_ZEROES, 0, n, n * 65_536, MIB as u32))
+        .collect();
+    harness.send(conn, &requests);
+    let received = harness.take(conn);
+    let (answers, rest) = client::answers(&received, &BTreeMap::new());
+    assert!(rest.is_empty());
+    assert_eq!(answers.len(), 48);
+    assert!(answers.values().all(|answer| answer.errno == 0 && answer.done));
+    let disk = harness.host.disk(0);
+    assert!(disk[..47 * 65_536 + MIB].iter().all(|&byte| byte == 0));
+}
+
 #[test]
 fn a_bad_magic_number_ends_this_connection_only() {
     let mut harness = server();
@@ -281,6 +344,7 @@ fn errors_of_the_host_become_the_right_numbers() {
         (status(Status::LBA_OUT_OF_RANGE), errno::EINVAL, errno::ENOSPC),
         (status(Status::CAPACITY_EXCEEDED), errno::EINVAL, errno::ENOSPC),
         (status(Status::WRITE_PROTECTED), errno::EPERM, errno::EPERM),
+        (status(Status::COMMAND_SIZE_LIMIT_EXCEEDED), errno::EIO, errno::EIO),
     ];
     for structured in [false, true] {
         for (error, on_read, on_write) in table {

@@ -3,7 +3,7 @@
 use crate::topology::{HeadId, HeadView};
 use alloc::sync::Arc;
 use anabranch_proto::machine::{BufRef, Buffers, ConnId, Gather, Input, Output, Time, WorkerId};
-use anabranch_proto::nvme::status::Status;
+use anabranch_proto::nvme::status::{IoStatus, Status};
 use core::fmt;
 
 /// A front that submits requests: an NBD server, a load job, a queue of a C caller.
@@ -170,7 +170,7 @@ pub enum IoError {
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IoError::Status(status) => write!(f, "{status}"),
+            IoError::Status(status) => write!(f, "{}", IoStatus(*status)),
             IoError::NoPath => f.write_str("no available path"),
             IoError::Gone => f.write_str("the device is gone"),
             IoError::Withdrawn => f.write_str("it was withdrawn"),

@@ -33,7 +33,7 @@ pub use ids::{Eui64, Nguid, Uuid};
 pub use nqn::Nqn;
 pub use sgl::{Sgl, SglKind};
 pub use sqe::Sqe;
-pub use status::Status;
+pub use status::{IoStatus, Status};
 
 /// Discovery is a log page; this is where to look for it by its own name.
 pub mod discovery {

@@ -2,7 +2,7 @@
 
 use anabranch_proto::nvme::nqn::NqnError;
 use anabranch_proto::nvme::{
-    AnaState, Cqe, Eui64, Nguid, Nqn, Sgl, SglKind, Sqe, Status, Uuid, opcode,
+    AnaState, Cqe, Eui64, IoStatus, Nguid, Nqn, Sgl, SglKind, Sqe, Status, Uuid, opcode,
 };
 
 #[test]
@@ -102,6 +102,20 @@ fn status_bits_agree_with_the_kernels_values() {
         assert_eq!(Cqe::from_bytes(&Cqe { status, ..Cqe::default() }.to_bytes()).status, status);
         assert!(!status.to_string().is_empty());
     }
+}
+
+/// From 180h on a code means one thing in the answer to Connect, another for an I/O command.
+#[test]
+fn io_commands_have_words_of_their_own() {
+    let status = Status::new(1, 0x83).with_dnr();
+    assert_eq!(status.to_string(), "Connect Restart Discovery (sct 1h, sc 83h) DNR");
+    assert_eq!(IoStatus(status).to_string(), "Command Size Limit Exceeded (sct 1h, sc 83h) DNR");
+    assert_eq!(Status::new(1, 0x80).io_name(), Some("Conflicting Attributes"));
+    assert_eq!(Status::new(1, 0x84).io_name(), None, "not Connect Invalid Host");
+    assert_eq!(Status::OVERLAPPING_RANGE.io_name(), Some("Overlapping Range"));
+    assert_eq!(Status::LBA_OUT_OF_RANGE.io_name(), Some("LBA Out of Range"));
+    let unknown = IoStatus(Status::new(1, 0xff)).to_string();
+    assert_eq!(unknown, "Unknown Command Specific Status (sct 1h, sc ffh)");
 }
 
 #[test]

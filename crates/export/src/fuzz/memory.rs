@@ -18,6 +18,8 @@ pub struct MemoryHost {
     pub share: usize,
     /// A request that touches this block fails like this.
     pub fault: Option<(u64, IoError)>,
+    /// Each Write Zeroes and each discard fails like this, although they are offered.
+    pub unable: Option<IoError>,
     /// Everything that was submitted, in order.
     pub log: Vec<RequestOp>,
     /// Tags of pending requests that were withdrawn; they stay pending.
@@ -119,6 +121,11 @@ impl MemoryHost {
         if let Some((bad, error)) = self.fault
             && (lba..lba + blocks).contains(&bad)
         {
+            return Err(error);
+        }
+        let is_special =
+            matches!(request.op, RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. });
+        if let Some(error) = self.unable.filter(|_| is_special) {
             return Err(error);
         }
         let (from, to) = ((lba * block) as usize, ((lba + blocks) * block) as usize);

@@ -37,7 +37,7 @@ impl Fault {
         } else {
             errno::EIO
         };
-        Fault::new(number, status.name().unwrap_or("the controller reports an error"))
+        Fault::new(number, status.io_name().unwrap_or("the controller reports an error"))
     }
 
     /// Why a request was not taken. `Refused::Full` is a reason to wait, not a fault.

@@ -30,7 +30,8 @@ pub(super) enum Op {
         fua: bool,
         deallocate: bool,
     },
-    /// What became of those on a device that has ceased to make zeroes itself: they are written.
+    /// What became of those on a device that does not make zeroes itself after all: they are
+    /// written.
     Blank {
         fua: bool,
     },

@@ -89,6 +89,8 @@ enum Stage {
     Waiting,
     /// To be submitted: the flush behind a trim with FUA.
     WaitingToFlush,
+    /// To be submitted: zeroes that the device has refused to make itself.
+    WaitingToBlank,
     /// The host has it.
     Submitted,
     /// The host has its flush.
@@ -321,6 +323,8 @@ impl Transfer {
     /// # Errors
     /// The host has no room for another request to this device; try again.
     pub(super) fn submit(&mut self, seat: &mut Seat<'_>) -> Result<(), Wait> {
+        // So many that still wait got no memory.
+        let mut passed_over = 0;
         while let Some(&index) = self.waiting.front() {
             let Some(op) = self.host_op(index) else {
                 self.waiting.pop_front();
@@ -328,14 +332,20 @@ impl Transfer {
             };
             let tag = u64::from(self.key) << 16 | u64::from(index);
             let request = HostRequest { head: self.device.head, op, tag };
-            let outcome = seat.host.submit(seat.now, request);
+            let outcome = match self.pieces.get(index).map(|piece| piece.stage) {
+                Some(Stage::WaitingToBlank) => Err(Refused::NotSupported),
+                _ => seat.host.submit(seat.now, request),
+            };
             let unable = outcome == Err(Refused::NotSupported);
             match op {
                 _ if outcome == Err(Refused::Full) => return Err(Wait::Room),
                 RequestOp::WriteZeroes { .. } if unable => {
                     match self.write_instead(index, seat) {
                         // What stands behind it may hold the memory that it waits for.
-                        Err(_) if self.waiting.len() > 1 => self.waiting.rotate_left(1),
+                        Err(_) if passed_over + 1 < self.waiting.len() => {
+                            passed_over += 1;
+                            self.waiting.rotate_left(1);
+                        }
                         done => done?,
                     }
                     continue;
@@ -361,7 +371,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// The device does not make zeroes any more, though the client was told so: the piece gets a
+    /// The device does not make zeroes, though the client was told so: the piece gets a
     /// buffer full of them, which is written as often as it takes.
     ///
     /// # Errors
@@ -374,7 +384,7 @@ impl Transfer {
         seat.memory.bufs.bytes_mut(buf).fill(0);
         let Some(piece) = self.pieces.get_mut(index) else { return Ok(()) };
         let Some(request) = self.requests.get_mut(slot) else { return Ok(()) };
-        (piece.buf, piece.bytes) = (buf, buf.len());
+        (piece.buf, piece.bytes, piece.stage) = (buf, buf.len(), Stage::Waiting);
         request.issued = buf.len();
         request.op = Op::Blank { fua: matches!(request.op, Op::WriteZeroes { fua: true, .. }) };
         Ok(())
@@ -411,8 +421,33 @@ impl Transfer {
         memory: &mut Memory<'_>,
     ) {
         let op = self.pieces.get(piece).and_then(|piece| self.requests.get(piece.slot));
-        let writes = op.is_some_and(|request| request.op.writes());
+        let op = op.map(|request| request.op);
+        let result = match (result, op) {
+            // The device has offered what it cannot do.
+            (Err(IoError::Status(status)), Some(op)) if status.is_unsupported_io() => match op {
+                Op::WriteZeroes { .. } if self.blank_later(piece) => return,
+                // A hint: where it is of no use it is done.
+                Op::Trim { .. } if self.is_submitted(piece) => Ok(()),
+                _ => result,
+            },
+            _ => result,
+        };
+        let writes = op.is_some_and(Op::writes);
         self.ended(piece, result.map_err(|error| Fault::of_io(error, writes)), memory);
+    }
+
+    fn is_submitted(&self, piece: u16) -> bool {
+        self.pieces.get(piece).is_some_and(|piece| piece.stage == Stage::Submitted)
+    }
+
+    /// Zeroes that were refused are to be written, if somebody waits for them.
+    fn blank_later(&mut self, index: u16) -> bool {
+        let piece = self.pieces.get_mut(index).filter(|_| !self.muted);
+        let Some(piece) = piece else { return false };
+        piece.stage = Stage::WaitingToBlank;
+        self.at_host -= 1;
+        self.waiting.push_back(index);
+        true
     }
 
     fn ended(&mut self, index: u16, result: Result<(), Fault>, memory: &mut Memory<'_>) {

@@ -144,6 +144,9 @@ impl Shard {
 
     /// The order of Linux's decision: no retry allowed, path error, retry on the same path.
     fn failed(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
+        if status.is_unknown_io() {
+            self.lacks(key);
+        }
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
         let (controller, head_id) = (command.controller, command.head);
@@ -180,6 +183,16 @@ impl Shard {
             self.dispatch_again(key, Some(controller), None, now, bufs);
         } else {
             self.delay(key, now.after(pause), Some(controller));
+        }
+    }
+
+    /// The namespace does not have the command. Without Write Zeroes a user can write zeroes: so
+    /// that not each of them is tried in vain, no more are taken.
+    fn lacks(&mut self, key: Key) {
+        let command = &self.commands[key];
+        let Origin::Own { work: Work::WriteZeroes { .. }, .. } = command.origin else { return };
+        if let Some(head) = self.head_mut(command.head) {
+            head.zeroes_refused = true;
         }
     }
 

@@ -182,6 +182,8 @@ pub(super) struct HeadState {
     /// Until then no failed request is told to the log, but counted.
     pub(super) failures_quiet_until: Option<Time>,
     pub(super) failures_untold: u32,
+    /// A Write Zeroes was refused as a command that the namespace does not have: it gets no more.
+    pub(super) zeroes_refused: bool,
     pub(super) stats: u32,
 }
 
@@ -206,6 +208,7 @@ impl HeadState {
             quiesced_reported: None,
             failures_quiet_until: None,
             failures_untold: 0,
+            zeroes_refused: false,
             view,
         }
     }

@@ -15,7 +15,7 @@ impl Submit for Shard {
         let index = request.head.0 as usize;
         let head = self.heads.get_mut(index).and_then(Option::as_mut);
         let head = head.filter(|head| !head.gone).ok_or(Refused::UnknownHead)?;
-        check(&head.view, &request.op)?;
+        check(&head.view, head.zeroes_refused, &request.op)?;
         let entry = || Entry {
             head: request.head,
             op: request.op,
@@ -68,7 +68,7 @@ impl Shard {
     }
 }
 
-fn check(head: &HeadView, op: &RequestOp) -> Result<(), Refused> {
+fn check(head: &HeadView, zeroes_refused: bool, op: &RequestOp) -> Result<(), Refused> {
     let range = |lba: u64, blocks: u64| {
         let end = lba.checked_add(blocks);
         if blocks > 0 && end.is_some_and(|end| end <= head.blocks) {
@@ -99,7 +99,8 @@ fn check(head: &HeadView, op: &RequestOp) -> Result<(), Refused> {
         }
         RequestOp::Flush => Ok(()),
         RequestOp::WriteZeroes { lba, blocks, .. } => {
-            supported(head.limits.max_write_zeroes_blocks > 0 && !head.limits.read_only)?;
+            let offered = head.limits.max_write_zeroes_blocks > 0 && !zeroes_refused;
+            supported(offered && !head.limits.read_only)?;
             range(lba, blocks)
         }
         RequestOp::Discard { lba, blocks } => {

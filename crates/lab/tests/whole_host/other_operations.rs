@@ -4,7 +4,7 @@ use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::{Failure, Op};
 use crate::setup;
 use crate::wire::{Pdu, kind};
-use anabranch_host::user::IoError;
+use anabranch_host::user::{IoError, Refused};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::io;
 use anabranch_proto::nvme::{AnaState, Status};
@@ -121,6 +121,32 @@ fn zeroes_give_space_back_only_where_that_is_supported_and_reads_as_zeroes() {
         assert_eq!(sent.iter().map(is_freeing).collect::<Vec<_>>(), [frees], "DLFEAT {dlfeat:#x}");
         rig.finish();
     }
+}
+
+/// As Linux's target answers for a file on a file system that cannot make zeroes.
+#[test]
+fn zeroes_that_the_namespace_turns_out_not_to_make_are_not_taken_any_more() {
+    let mut rig = Setup::new(2, 1).connect();
+    let status = Status::COMMAND_SIZE_LIMIT_EXCEEDED.with_more().with_dnr();
+    rig.wire().rule(move |pdu: &mut Pdu| {
+        if pdu.answers(io::WRITE_ZEROES) {
+            pdu.answer(status);
+        }
+    });
+    let zero = Op::Zero { lba: 0, blocks: 8 };
+    let start = rig.now();
+    let names = rig.submit([zero]);
+    let first = rig.answers(&names).remove(0);
+    assert_eq!(first.result, Err(Failure::Io(IoError::Status(status))));
+    let told = "failed: Command Size Limit Exceeded (sct 1h, sc 83h)";
+    assert!(rig.event(start, told).is_some(), "in the words of an I/O command");
+    let sent = rig.sent(0) + rig.sent(1);
+    let names = rig.submit([zero]);
+    let second = rig.answers(&names).remove(0);
+    assert_eq!(second.result, Err(Failure::Refused(Refused::NotSupported)));
+    assert_eq!(rig.sent(0) + rig.sent(1), sent);
+    rig.io(writes(8, 0));
+    rig.finish();
 }
 
 #[test]

@@ -126,25 +126,66 @@ impl Status {
         Status(self.0 | MORE)
     }
 
+    /// Whether an I/O command was refused for what it is: the namespace has no such command,
+    /// although its controller may have said so. Linux's target answers 183h when the file system
+    /// below has no way to do it.
+    #[must_use]
+    pub const fn is_unknown_io(self) -> bool {
+        self.is(Status::INVALID_OPCODE) || self.is(Status::COMMAND_SIZE_LIMIT_EXCEEDED)
+    }
+
+    /// Whether an I/O command was refused for what it is or asks for: the same in another way may
+    /// well work. Linux's host takes these four for "not supported".
+    #[must_use]
+    pub const fn is_unsupported_io(self) -> bool {
+        self.is_unknown_io()
+            || self.is(Status::INVALID_FIELD)
+            || self.is(Status::CONFLICTING_ATTRIBUTES)
+    }
+
     /// The specification's words for type and code; `None` when it has none.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        let code = self.code();
-        NAMES.iter().find(|(status, _)| *status == code).map(|(_, name)| *name)
+        named(NAMES, self)
+    }
+
+    /// As [`Status::name`], for the answer to an I/O command: from 180h on the codes of Fabrics
+    /// commands mean something else there.
+    #[must_use]
+    pub fn io_name(self) -> Option<&'static str> {
+        let of_fabrics = self.sct() == sct::COMMAND && self.sc() >= 0x80;
+        named(if of_fabrics { IO_NAMES } else { NAMES }, self)
     }
 }
 
+fn named(names: &[(Status, &'static str)], status: Status) -> Option<&'static str> {
+    names.iter().find(|(found, _)| *found == status.code()).map(|(_, name)| *name)
+}
+
+/// The answer to an I/O command, for people: see [`Status::io_name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoStatus(pub Status);
+
 macro_rules! statuses {
-    ($($(#[$doc:meta])* $name:ident = $sct:literal / $sc:literal, $words:literal;)*) => {
+    ($names:ident: $($name:ident = $sct:literal / $sc:literal, $words:literal;)*) => {
         impl Status {
-            $(#[doc = $words] $(#[$doc])* pub const $name: Status = Status::new($sct, $sc);)*
+            $(#[doc = $words] pub const $name: Status = Status::new($sct, $sc);)*
         }
 
-        const NAMES: &[(Status, &str)] = &[$((Status::$name, $words),)*];
+        const $names: &[(Status, &str)] = &[$((Status::$name, $words),)*];
     };
 }
 
 statuses! {
+    IO_NAMES:
+    CONFLICTING_ATTRIBUTES = 1 / 0x80, "Conflicting Attributes";
+    INVALID_PROTECTION_INFORMATION = 1 / 0x81, "Invalid Protection Information";
+    WRITE_TO_READ_ONLY_RANGE = 1 / 0x82, "Attempted Write to Read Only Range";
+    COMMAND_SIZE_LIMIT_EXCEEDED = 1 / 0x83, "Command Size Limit Exceeded";
+}
+
+statuses! {
+    NAMES:
     SUCCESS = 0 / 0x00, "Successful Completion";
     INVALID_OPCODE = 0 / 0x01, "Invalid Command Opcode";
     INVALID_FIELD = 0 / 0x02, "Invalid Field in Command";
@@ -208,13 +249,9 @@ statuses! {
     INVALID_CONTROLLER_ID = 1 / 0x1f, "Invalid Controller Identifier";
     ANA_GROUP_INVALID = 1 / 0x24, "ANA Group Identifier Invalid";
     ANA_ATTACH_FAILED = 1 / 0x25, "ANA Attach Failed";
-    /// For I/O commands the same code means Conflicting Attributes.
     CONNECT_INCOMPATIBLE_FORMAT = 1 / 0x80, "Connect Incompatible Format";
-    /// For I/O commands the same code means Invalid Protection Information.
     CONNECT_CONTROLLER_BUSY = 1 / 0x81, "Connect Controller Busy";
-    /// For I/O commands the same code means Attempted Write to Read Only Range.
     CONNECT_INVALID_PARAMETERS = 1 / 0x82, "Connect Invalid Parameters";
-    /// For I/O commands the same code means Command Size Limit Exceeded.
     CONNECT_RESTART_DISCOVERY = 1 / 0x83, "Connect Restart Discovery";
     CONNECT_INVALID_HOST = 1 / 0x84, "Connect Invalid Host";
     DISCONNECT_INVALID_QUEUE_TYPE = 1 / 0x85, "Disconnect Invalid Queue Type";
@@ -243,6 +280,18 @@ statuses! {
 /// The specification's words, then type and code, then the flags that are set.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, self.name())
+    }
+}
+
+impl fmt::Display for IoStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, self.0.io_name())
+    }
+}
+
+impl Status {
+    fn write(self, f: &mut fmt::Formatter<'_>, name: Option<&str>) -> fmt::Result {
         let unknown = match self.sct() {
             sct::GENERIC => "Unknown Generic Status",
             sct::COMMAND => "Unknown Command Specific Status",
@@ -251,7 +300,7 @@ impl fmt::Display for Status {
             sct::VENDOR => "Vendor Specific Status",
             _ => "Reserved Status Type",
         };
-        let name = self.name().unwrap_or(unknown);
+        let name = name.unwrap_or(unknown);
         write!(f, "{name} (sct {:x}h, sc {:02x}h)", self.sct(), self.sc())?;
         if self.crd() != 0 {
             write!(f, " CRD {}", self.crd())?;
