@@ -24,6 +24,7 @@ pub mod topology;
 pub mod user;
 pub mod verb;
 
+mod by_id;
 mod shard;
 mod table;
 mod worker;

@@ -102,7 +102,7 @@ impl Shard {
     fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let Some(command) = self.commands.get_mut(key) else { return };
         let Origin::Own { request: request_key, work } = &command.origin else { return };
-        let Some(head) = self.heads[command.head.0 as usize].as_deref_mut() else {
+        let Some(head) = self.heads.get_mut(command.head.0) else {
             unreachable!("a head stays while it has commands");
         };
         let path = &mut self.stats.paths[command.stats as usize];
@@ -150,7 +150,7 @@ impl Shard {
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
         let (controller, head_id) = (command.controller, command.head);
-        let Some(head) = self.heads[head_id.0 as usize].as_ref() else {
+        let Some(head) = self.heads.get(head_id.0) else {
             return self.end_command(key, Err(IoError::Gone), now, bufs);
         };
         if status.is(Status::INVALID_NAMESPACE) {
@@ -200,7 +200,7 @@ impl Shard {
     /// in which the request could neither end nor go elsewhere.
     fn retry_pause(&self, controller: ControllerId, status: Status) -> Duration {
         let index = usize::from(status.crd());
-        let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
+        let entry = self.controllers.get(controller.0);
         match (index, entry) {
             (1..=3, Some(ControllerEntry { view, .. })) => {
                 view.command_retry_delays[index - 1].min(view.io_timeout)
@@ -296,9 +296,9 @@ impl Shard {
 
     /// An ANA status: this path is out, on this worker, until a newer log was processed.
     fn suspect_ana(&mut self, controller: ControllerId, head: HeadId, status: Status) {
-        let Some(entry) = self.controllers[controller.0 as usize].as_ref() else { return };
+        let Some(entry) = self.controllers.get(controller.0) else { return };
         let (generation, association) = (entry.view.ana_generation, entry.view.association);
-        let Some(state) = self.heads[head.0 as usize].as_mut() else { return };
+        let Some(state) = self.heads.get_mut(head.0) else { return };
         let path = state.paths.iter_mut().find(|path| path.view.controller == controller);
         let Some(path) = path else { return };
         if path.ana_suspect == Some(generation) {
@@ -312,7 +312,7 @@ impl Shard {
     /// No such namespace: this path is out, on this worker, until the next picture. By the next
     /// command there may be one again: another.
     pub(super) fn suspect_namespace(&mut self, controller: ControllerId, head: HeadId) {
-        let entry = self.controllers.get(controller.0 as usize).and_then(Option::as_ref);
+        let entry = self.controllers.get(controller.0);
         let Some(association) = entry.map(|entry| entry.view.association) else { return };
         let Some(state) = self.head_mut(head) else { return };
         let Some(index) = state.usable_through(controller) else { return };
@@ -343,7 +343,7 @@ impl Shard {
         debug_assert!(command.charge.is_none(), "a command that ends has left its path");
         let Origin::Own { request: request_key, work } = command.origin else { return };
         self.own_commands -= 1;
-        if let Some(head) = self.heads[command.head.0 as usize].as_mut() {
+        if let Some(head) = self.heads.get_mut(command.head.0) {
             self.command_shares.give(&mut head.commands);
         }
         if let Work::Discard { range, .. } = work {
@@ -394,7 +394,7 @@ impl Shard {
     /// All commands of a request have ended: its answer goes to the user.
     pub(super) fn finish_request(&mut self, key: Key, now: Time) {
         let Some(request) = self.requests.remove(key) else { return };
-        if let Some(head) = self.heads[request.head.0 as usize].as_mut() {
+        if let Some(head) = self.heads.get_mut(request.head.0) {
             head.active -= 1;
             self.request_shares.give(&mut head.requests);
             let stats = head.stats as usize;

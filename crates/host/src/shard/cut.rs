@@ -30,7 +30,7 @@ impl Shard {
         }
         let command = &mut self.commands[key];
         if let (Origin::Own { work, .. }, Some(head)) =
-            (&mut command.origin, self.heads[command.head.0 as usize].as_deref())
+            (&mut command.origin, self.heads.get(command.head.0))
         {
             let left = cut(work, head);
             if left > 0 {
@@ -46,8 +46,7 @@ impl Shard {
     pub(super) fn next_turn(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let command = &mut self.commands[key];
         let Origin::Own { request, work } = &mut command.origin else { return };
-        let block_bytes =
-            self.heads[command.head.0 as usize].as_ref().map_or(0, |head| head.view.block_bytes);
+        let block_bytes = self.heads.get(command.head.0).map_or(0, |head| head.view.block_bytes);
         if let Some(request) = self.requests.get(*request) {
             *work = behind(*work, command.left_blocks, request.op, block_bytes);
             describe(work, bufs);

@@ -6,11 +6,11 @@ use super::explain::About;
 use super::head::{Carrier, HeadState, PathState};
 use super::stats::StatsTable;
 use super::wire;
+use crate::by_id::ById;
 use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
-use crate::topology::ControllerId;
+use crate::topology::{ControllerId, HeadId};
 use crate::user::IoError;
-use alloc::boxed::Box;
 use anabranch_policy::{Choice, Reason, SizeClass, start as start_charge};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
@@ -34,7 +34,7 @@ impl Shard {
         let Origin::Own { work, .. } = &mut command.origin else {
             unreachable!("a peer's command never chooses a path here");
         };
-        let Some(head) = self.heads[head_id.0 as usize].as_mut() else {
+        let Some(head) = self.heads.get_mut(head_id.0) else {
             return self.end_command(key, Err(IoError::Gone), now, bufs);
         };
         if head.gone {
@@ -74,7 +74,7 @@ impl Shard {
             self.begin_watch(now);
         }
         let command = &mut self.commands[key];
-        let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
+        let Some(head) = self.heads.get(command.head.0) else { return };
         let path = &head.paths[index];
         command.controller = path.view.controller;
         command.stats = path.stats;
@@ -106,7 +106,7 @@ impl Shard {
     #[inline(never)]
     fn carry_away(&mut self, key: Key, now: Time) {
         let command = &mut self.commands[key];
-        let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
+        let Some(head) = self.heads.get(command.head.0) else { return };
         let path = &head.paths[command.path as usize];
         let Carrier::Peer { worker } = path.carrier else {
             unreachable!("a usable path has a carrier");
@@ -115,8 +115,9 @@ impl Shard {
         command.place = Place::Carried;
         let (sqe, data) = wire_form(command, path);
         let controller = command.controller;
-        let association = self.controllers[controller.0 as usize]
-            .as_ref()
+        let association = self
+            .controllers
+            .get(controller.0)
             .map(|entry| entry.view.association)
             .unwrap_or_else(|| unreachable!("a path has a controller"));
         let (head, token) = (command.head, key.token());
@@ -125,10 +126,10 @@ impl Shard {
     }
 
     /// Tries every waiting command of a head again, in order.
-    pub(super) fn kick(&mut self, head: usize, now: Time, bufs: &mut dyn Buffers) {
-        let Some(state) = self.heads[head].as_mut() else { return };
+    pub(super) fn kick(&mut self, head: HeadId, now: Time, bufs: &mut dyn Buffers) {
+        let Some(state) = self.heads.get_mut(head.0) else { return };
         for _ in 0..state.requeue.len() {
-            let Some(state) = self.heads[head].as_mut() else { return };
+            let Some(state) = self.heads.get_mut(head.0) else { return };
             let Some(key) = state.requeue.pop_front(&mut self.commands) else { return };
             self.dispatch_again(key, None, None, now, bufs);
         }
@@ -208,15 +209,11 @@ fn decide(
 }
 
 /// A command gets its tag: the moment at which Linux charges it.
-pub(super) fn start(
-    command: &mut Command,
-    heads: &[Option<Box<HeadState>>],
-    now: Time,
-) -> (Sqe, HostData) {
+pub(super) fn start(command: &mut Command, heads: &ById<HeadState>, now: Time) -> (Sqe, HostData) {
     if let Origin::Peer { sqe, data, .. } = &command.origin {
         return (*sqe, *data);
     }
-    let Some(head) = heads[command.head.0 as usize].as_deref() else {
+    let Some(head) = heads.get(command.head.0) else {
         unreachable!("a head stays while it has commands");
     };
     let Some(path) = head.path_of(command) else {

@@ -4,6 +4,7 @@ use super::command::{Command, Work};
 use super::explain::Countdown;
 use super::issue::transfer_blocks;
 use super::stats::{Held, StatsTable};
+use crate::by_id::ById;
 use crate::load::{ControllerLoad, PathLoad};
 use crate::table::List;
 use crate::topology::{
@@ -218,7 +219,7 @@ impl HeadState {
         &mut self,
         view: Arc<HeadView>,
         me: Me,
-        controllers: &[Option<ControllerEntry>],
+        controllers: &ById<ControllerEntry>,
         stats: &mut StatsTable,
     ) {
         self.forget_what_is_over(&view);
@@ -333,7 +334,7 @@ impl HeadState {
     }
 
     /// Works out anew which paths may be chosen.
-    pub(super) fn rebind(&mut self, me: Me, controllers: &[Option<ControllerEntry>]) {
+    pub(super) fn rebind(&mut self, me: Me, controllers: &ById<ControllerEntry>) {
         for (index, path) in self.paths.iter_mut().enumerate() {
             let was = path.usable;
             path.carrier = Carrier::None;
@@ -363,7 +364,7 @@ impl HeadState {
     }
 
     /// Whether a command without a usable path should wait: some controller may carry it again.
-    pub(super) fn may_come_back(&self, controllers: &[Option<ControllerEntry>]) -> bool {
+    pub(super) fn may_come_back(&self, controllers: &ById<ControllerEntry>) -> bool {
         if self.gone {
             return false;
         }
@@ -389,8 +390,8 @@ impl HeadState {
 }
 
 pub(super) fn entry(
-    controllers: &[Option<ControllerEntry>],
+    controllers: &ById<ControllerEntry>,
     id: ControllerId,
 ) -> Option<&ControllerEntry> {
-    controllers.get(id.0 as usize)?.as_ref()
+    controllers.get(id.0)
 }

@@ -5,6 +5,7 @@ use super::head::{ControllerEntry, HeadState, entry};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
 use super::{Shard, all_commands};
+use crate::by_id::ById;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
 use crate::table::{Key, List};
 use crate::topology::{Association, ControllerId, ControllerState, HeadId, Topology};
@@ -280,7 +281,7 @@ impl Shard {
             }
             CommandOutcome::Lost { attempt, gone } => {
                 // The carrier knows before the next picture does; until then nothing goes there.
-                let entry = self.controllers[controller.0 as usize].as_mut();
+                let entry = self.controllers.get_mut(controller.0);
                 if let (Some(entry), Some(_)) = (entry, gone)
                     && entry.carrier_lost != gone
                 {
@@ -390,21 +391,14 @@ impl Shard {
         if topology.epoch <= self.topology.epoch {
             return;
         }
-        for entry in self.controllers.iter_mut().flatten() {
+        for entry in self.controllers.values_mut() {
             entry.present = false;
         }
         for view in &topology.controllers {
-            let entry = self.controller_slot(view.id);
-            match entry {
-                Some(entry) => {
-                    entry.view = Arc::clone(view);
-                    entry.present = true;
-                }
-                None => {
-                    let view = Arc::clone(view);
-                    *entry = Some(ControllerEntry::new(view));
-                }
-            }
+            let new = || ControllerEntry::new(Arc::clone(view));
+            let entry = self.controllers.get_or_insert_with(view.id.0, new);
+            entry.view = Arc::clone(view);
+            entry.present = true;
         }
         for queue in self.queues.iter_mut().flatten() {
             let id = queue.open.controller;
@@ -421,11 +415,12 @@ impl Shard {
         self.sort_waiting();
         self.forget_controllers();
         self.heads_changed = true;
-        for head in 0..self.heads.len() {
+        for place in 0..self.heads.places() {
+            let Some(head) = self.heads.id_at(place).map(HeadId) else { continue };
             self.kick(head, now, bufs);
-            let Some(state) = self.heads[head].as_ref() else { continue };
+            let Some(state) = self.heads.get(head.0) else { continue };
             if state.view.frozen == 0 || state.gone {
-                self.release_held(state.view.id);
+                self.release_held(head);
             }
         }
         self.forget_heads();
@@ -435,8 +430,7 @@ impl Shard {
 
     /// Tells the tables how many heads share them now; with many they grow.
     fn deal_places(&mut self) {
-        let heads = self.heads.iter().flatten();
-        let count = heads.clone().count();
+        let (heads, count) = (self.heads.values(), self.heads.len());
         self.request_shares.deal(count, heads.clone().map(|head| head.requests));
         self.command_shares.deal(count, heads.map(|head| head.commands));
         let requests = self.request_shares.places();
@@ -448,31 +442,19 @@ impl Shard {
         self.delayed.reserve((commands as usize).saturating_sub(self.delayed.len()));
     }
 
-    fn controller_slot(&mut self, id: ControllerId) -> &mut Option<ControllerEntry> {
-        let index = id.0 as usize;
-        if self.controllers.len() <= index {
-            self.controllers.resize_with(index + 1, || None);
-        }
-        &mut self.controllers[index]
-    }
-
     fn update_heads(&mut self) {
-        for head in self.heads.iter_mut().flatten() {
+        for head in self.heads.values_mut() {
             head.gone = true;
         }
         for view in &self.topology.heads {
-            let index = view.id.0 as usize;
-            if self.heads.len() <= index {
-                self.heads.resize_with(index + 1, || None);
-            }
             let stats = &mut self.stats;
-            let head = self.heads[index]
-                .get_or_insert_with(|| Box::new(HeadState::new(Arc::clone(view), stats)));
+            let new = || HeadState::new(Arc::clone(view), stats);
+            let head = self.heads.get_or_insert_with(view.id.0, new);
             head.update(Arc::clone(view), self.me, &self.controllers, stats);
         }
         self.weights_due.reserve(self.heads.len());
         self.issuing.reserve(self.heads.len());
-        for head in self.heads.iter_mut().flatten() {
+        for head in self.heads.values_mut() {
             if head.gone {
                 head.rebind(self.me, &self.controllers);
             }
@@ -514,25 +496,16 @@ impl Shard {
     }
 
     fn forget_controllers(&mut self) {
-        for entry in &mut self.controllers {
-            if entry.as_ref().is_some_and(|entry| !entry.present) {
-                *entry = None;
-            }
-        }
+        self.controllers.retain(|entry| entry.present);
     }
 
     fn forget_heads(&mut self) {
-        for head in &mut self.heads {
-            let idle = head.as_ref().is_some_and(|head| {
-                head.gone && head.active == 0 && head.held.is_empty() && head.requeue.is_empty()
-            });
-            let listed = head
-                .as_ref()
-                .is_some_and(|head| self.topology.heads.iter().any(|view| view.id == head.view.id));
-            if idle && !listed {
-                *head = None;
-            }
-        }
+        let listed = &self.topology.heads;
+        self.heads.retain(|head| {
+            let idle =
+                head.gone && head.active == 0 && head.held.is_empty() && head.requeue.is_empty();
+            !idle || listed.iter().any(|view| view.id == head.view.id)
+        });
     }
 
     pub(crate) fn timeout(&mut self, now: Time, bufs: &mut dyn Buffers) {
@@ -587,17 +560,18 @@ impl Shard {
 
     fn rebind_all(&mut self, now: Time, bufs: &mut dyn Buffers) {
         self.refresh_slots();
-        for index in 0..self.heads.len() {
-            if let Some(head) = self.heads[index].as_mut() {
+        for place in 0..self.heads.places() {
+            let Some(id) = self.heads.id_at(place) else { continue };
+            if let Some(head) = self.heads.get_mut(id) {
                 head.rebind(self.me, &self.controllers);
-                self.kick(index, now, bufs);
+                self.kick(HeadId(id), now, bufs);
             }
         }
     }
 
     /// Works out anew through which queue pair each controller is reached.
     fn refresh_slots(&mut self) {
-        for entry in self.controllers.iter_mut().flatten() {
+        for entry in self.controllers.values_mut() {
             let view = &entry.view;
             entry.slot = self.queues.iter().enumerate().find_map(|(slot, queue)| {
                 let queue = queue.as_ref()?;
@@ -618,10 +592,10 @@ impl Shard {
 /// picture.
 fn has_lost_its_path(
     command: &Command,
-    heads: &[Option<Box<HeadState>>],
-    controllers: &[Option<ControllerEntry>],
+    heads: &ById<HeadState>,
+    controllers: &ById<ControllerEntry>,
 ) -> bool {
-    let Some(head) = heads.get(command.head.0 as usize).and_then(Option::as_deref) else {
+    let Some(head) = heads.get(command.head.0) else {
         return false;
     };
     let path = match command.origin {

@@ -65,7 +65,7 @@ impl Shard {
     /// The same for one head, oldest first, while it may have more commands.
     fn issue_requests_of(&mut self, id: HeadId, now: Time, bufs: &mut dyn Buffers) {
         let mut passed = 0;
-        while let Some(head) = self.heads[id.0 as usize].as_mut() {
+        while let Some(head) = self.heads.get_mut(id.0) {
             let Some(key) = head.issue.front(&self.requests) else {
                 head.issuing = false;
                 return;
@@ -77,7 +77,7 @@ impl Shard {
                 Outcome::Issued => {}
                 Outcome::NoRoom => break,
                 Outcome::NoBuffer => {
-                    let Some(head) = self.heads[id.0 as usize].as_mut() else { break };
+                    let Some(head) = self.heads.get_mut(id.0) else { break };
                     // Those behind it may be what holds the pool's buffers: they go first.
                     head.issue.unlink(&mut self.requests, key);
                     head.issue.push_back(&mut self.requests, key);
@@ -86,7 +86,9 @@ impl Shard {
                 }
             }
         }
-        self.issuing.push_back(id);
+        if self.heads.get(id.0).is_some() {
+            self.issuing.push_back(id);
+        }
     }
 
     /// Issues one request as a whole, unless it has to wait.
@@ -96,7 +98,7 @@ impl Shard {
             if matches!(request.op, RequestOp::Flush) {
                 return self.issue_flush(key, now, bufs);
             }
-            let Some(of) = self.heads[request.head.0 as usize].as_mut() else {
+            let Some(of) = self.heads.get_mut(request.head.0) else {
                 unreachable!("a head stays while it has requests");
             };
             if !self.command_shares.has_room(of.commands, 1) {
@@ -130,7 +132,7 @@ impl Shard {
     #[inline(never)]
     fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
-        let Some(head) = self.heads[id.0 as usize].as_ref() else {
+        let Some(head) = self.heads.get(id.0) else {
             unreachable!("a head stays while it has requests");
         };
         if head.view.limits.volatile_write_cache {
@@ -141,7 +143,7 @@ impl Shard {
             }
             let mut made = false;
             for index in 0..paths {
-                let Some((only, mark)) = self.flush_at(id.0 as usize, index) else { continue };
+                let Some((only, mark)) = self.flush_at(id, index) else { continue };
                 made = true;
                 let work = Work::Flush { only: Some(only), mark: Some(mark) };
                 self.add_flush(key, id, work, now, bufs);
@@ -156,15 +158,14 @@ impl Shard {
         Outcome::Issued
     }
 
-    fn flush_at(&self, head: usize, path: usize) -> Option<(ControllerId, u64)> {
-        let head: &HeadState = self.heads[head].as_ref()?;
-        let path = head.paths.get(path).filter(|path| path.usable)?;
+    fn flush_at(&self, head: HeadId, path: usize) -> Option<(ControllerId, u64)> {
+        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.usable)?;
         Some((path.view.controller, path.view.writes.pending()?))
     }
 
     fn add_flush(&mut self, key: Key, id: HeadId, work: Work, now: Time, bufs: &mut dyn Buffers) {
         self.requests[key].outstanding += 1;
-        if let Some(head) = self.heads[id.0 as usize].as_mut() {
+        if let Some(head) = self.heads.get_mut(id.0) {
             self.command_shares.take(&mut head.commands);
         }
         self.add_command(key, id, work, now, bufs);
@@ -191,7 +192,7 @@ impl Shard {
     /// A request leaves the issue list; it may have ended already.
     fn issued(&mut self, key: Key, now: Time) {
         let head = self.requests[key].head;
-        if let Some(head) = self.heads[head.0 as usize].as_mut() {
+        if let Some(head) = self.heads.get_mut(head.0) {
             head.issue.unlink(&mut self.requests, key);
         }
         let request = &mut self.requests[key];

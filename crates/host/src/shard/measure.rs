@@ -7,7 +7,7 @@ use anabranch_policy::{Charge, Sampled, compute_weights, sample};
 use anabranch_proto::machine::Time;
 
 impl HeadState {
-    /// A command ended well: tells the policy how long it took. Gives back this head's index when
+    /// A command ended well: tells the policy how long it took. Gives back this head's number when
     /// weights are due that were not before.
     pub(super) fn measure(&mut self, command: &Command, charge: Charge, now: Time) -> Option<u32> {
         // What was started under other rules says nothing about these.
@@ -37,10 +37,8 @@ impl Shard {
 
     /// Computes the weights that are due. From a time-out.
     pub(super) fn compute_weights(&mut self) {
-        while let Some(index) = self.weights_due.pop() {
-            let Some(head) = self.heads.get_mut(index as usize).and_then(Option::as_mut) else {
-                continue;
-            };
+        while let Some(id) = self.weights_due.pop() {
+            let Some(head) = self.heads.get_mut(id) else { continue };
             for group in head.weights_due.take() {
                 compute_weights(&head.view.parameters, &head.paths, group);
             }

@@ -21,6 +21,7 @@ mod tally;
 mod wire;
 mod withdraw;
 
+use crate::by_id::ById;
 use crate::config::HostConfig;
 use crate::mail::{Mail, ToControl};
 use crate::table::{Key, Table};
@@ -59,8 +60,8 @@ pub(crate) struct Shard {
     me: Me,
     workers: u16,
     topology: Arc<Topology>,
-    controllers: Vec<Option<ControllerEntry>>,
-    heads: Vec<Option<Box<HeadState>>>,
+    controllers: ById<ControllerEntry>,
+    heads: ById<HeadState>,
     queues: Vec<Option<Box<Queue>>>,
     connect_data: ConnectData,
     requests: Table<Request>,
@@ -121,8 +122,8 @@ impl Shard {
             me: Me { id: me, node: config.node_of(me).min(u32::from(u16::MAX)) as u16 },
             workers: config.data_workers + 1,
             topology: Arc::new(Topology::default()),
-            controllers: Vec::new(),
-            heads: Vec::new(),
+            controllers: ById::new(),
+            heads: ById::new(),
             queues: Vec::new(),
             connect_data: ConnectData::default(),
             requests: Table::new(requests),
@@ -237,14 +238,15 @@ impl Shard {
             return;
         }
         let epoch = self.topology.epoch;
-        for index in 0..self.heads.len() {
-            let Some(head) = self.heads[index].as_mut() else { continue };
+        for place in 0..self.heads.places() {
+            let Some(id) = self.heads.id_at(place) else { continue };
+            let Some(head) = self.heads.get_mut(id) else { continue };
             if head.view.quiesced > 0 && head.quiesced_reported != Some(epoch) {
                 head.quiesced_reported = Some(epoch);
                 let head = head.view.id;
                 self.tell_control(ToControl::Quiesced { head, epoch });
             }
-            let Some(head) = self.heads[index].as_mut() else { continue };
+            let Some(head) = self.heads.get_mut(id) else { continue };
             // A probe is no request: nobody waits for it.
             let rests = head.active == 0;
             if head.view.frozen > 0 && rests && head.frozen_reported != Some(epoch) {
@@ -260,11 +262,11 @@ impl Shard {
     }
 
     fn head(&self, id: HeadId) -> Option<&HeadState> {
-        self.heads.get(id.0 as usize)?.as_deref()
+        self.heads.get(id.0)
     }
 
     fn head_mut(&mut self, id: HeadId) -> Option<&mut HeadState> {
-        self.heads.get_mut(id.0 as usize)?.as_deref_mut()
+        self.heads.get_mut(id.0)
     }
 
     fn wake_at(&mut self, at: Time) {

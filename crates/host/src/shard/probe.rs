@@ -81,7 +81,7 @@ impl Shard {
         let (Work::Read { lba, blocks, .. } | Work::Write { lba, blocks, .. }) = *work else {
             return;
         };
-        let Some(head) = self.heads[command.head.0 as usize].as_deref() else { return };
+        let Some(head) = self.heads.get(command.head.0) else { return };
         let Some(path) = head.paths.get(index) else { return };
         let wanted = Wanted { head: command.head, stats: path.stats, lba, blocks };
         match path.carrier {
@@ -117,7 +117,7 @@ impl Shard {
     fn send_probe(&mut self, wanted: Wanted, now: Time) {
         let Some(key) = self.make_probe(wanted, now) else { return };
         let command = &mut self.commands[key];
-        let Some(head) = self.heads[wanted.head.0 as usize].as_deref_mut() else { return };
+        let Some(head) = self.heads.get_mut(wanted.head.0) else { return };
         let path = &head.paths[command.path as usize];
         let Origin::Probe { lba, blocks } = command.origin else { return };
         let bytes = blocks * head.view.block_bytes;
@@ -132,7 +132,7 @@ impl Shard {
             Carrier::Peer { worker } => {
                 command.place = Place::Carried;
                 let controller = command.controller;
-                let entry = self.controllers[controller.0 as usize].as_ref();
+                let entry = self.controllers.get(controller.0);
                 entry.is_some_and(|entry| {
                     let (association, token) = (entry.view.association, key.token());
                     let head = wanted.head;
@@ -158,7 +158,7 @@ impl Shard {
 
     /// The command, when a probe may go out now. It is on no list and charged nothing.
     fn make_probe(&mut self, wanted: Wanted, now: Time) -> Option<Key> {
-        let head = self.heads[wanted.head.0 as usize].as_deref()?;
+        let head = self.heads.get(wanted.head.0)?;
         let index = head.paths.iter().position(|path| path.stats == wanted.stats)?;
         let path = &head.paths[index];
         let alone = !self.stats.paths[wanted.stats as usize].probing;
@@ -183,7 +183,7 @@ impl Shard {
             return self.learn_from(&command, charge, now);
         }
         self.stats.paths[command.stats as usize].probe_errors += 1;
-        let head = self.heads[command.head.0 as usize].as_deref();
+        let head = self.heads.get(command.head.0);
         if let Some((path, charge)) = head.and_then(|head| head.path_of(&command)).zip(charge) {
             probe_failed(path.load(), charge);
         }
@@ -192,7 +192,7 @@ impl Shard {
 
     /// A command of nobody's has ended well.
     pub(super) fn learn_from(&mut self, command: &Command, charge: Option<Charge>, now: Time) {
-        let head = self.heads[command.head.0 as usize].as_deref_mut();
+        let head = self.heads.get_mut(command.head.0);
         let due = head.zip(charge).and_then(|(head, charge)| {
             // Among what this head has: the path may have left it.
             head.measure(command, charge, now)

@@ -5,12 +5,12 @@
 
 use super::Shard;
 use super::head::HeadState;
+use crate::by_id::ById;
 use crate::topology::HeadId;
-use alloc::boxed::Box;
 
 /// Whether dispatch is stopped on a head.
-pub(super) fn is_quiesced(heads: &[Option<Box<HeadState>>], head: HeadId) -> bool {
-    let head = heads.get(head.0 as usize).and_then(Option::as_ref);
+pub(super) fn is_quiesced(heads: &ById<HeadState>, head: HeadId) -> bool {
+    let head = heads.get(head.0);
     head.is_some_and(|head| head.view.quiesced > 0 && !head.gone)
 }
 
@@ -18,7 +18,7 @@ impl Shard {
     /// The heads have changed: sets waiting commands aside, or lets them wait for a tag again.
     pub(super) fn sort_waiting(&mut self) {
         let heads = &self.heads;
-        let some_quiesced = heads.iter().flatten().any(|head| head.view.quiesced > 0);
+        let some_quiesced = heads.values().any(|head| head.view.quiesced > 0);
         for queue in self.queues.iter_mut().flatten() {
             if !some_quiesced && queue.set_aside.is_empty() {
                 continue;

@@ -84,7 +84,7 @@ impl Shard {
     /// A new picture has come.
     pub(super) fn watch_heads(&mut self) {
         let of = |head: &HeadState| head.view.parameters.policy == Policy::FinishTime;
-        self.watch.wanted = self.heads.iter().flatten().any(|head| of(head));
+        self.watch.wanted = self.heads.values().any(of);
         self.watch.rests = self.watch.wanted && self.watch.look_at.is_none();
     }
 
@@ -126,7 +126,7 @@ impl Shard {
     /// to look again, if anything is in flight at all, and whether there are such paths.
     fn mark_stuck(&mut self, now: Time) -> (Option<Time>, bool) {
         let (mut next, mut some_stuck) = (None::<Time>, false);
-        for head in self.heads.iter().flatten().filter(|head| head.is_watched()) {
+        for head in self.heads.values().filter(|head| head.is_watched()) {
             let mut elsewhere = None;
             for path in &head.paths {
                 let entry = &mut self.stats.paths[path.stats as usize];
@@ -200,7 +200,7 @@ impl Shard {
         let command = &self.commands[key];
         let stats = command.stats;
         let Origin::Own { work, .. } = &command.origin else { return false };
-        let Some(head) = self.heads[command.head.0 as usize].as_deref_mut() else { return false };
+        let Some(head) = self.heads.get_mut(command.head.0) else { return false };
         let HeadState { view, selector, paths, .. } = head;
         let (op, bytes) = (work.class(), work.bytes());
         let choice = selector.select(&view.parameters, paths, op, bytes, now.ns());
@@ -275,7 +275,7 @@ impl Shard {
 
     /// The log hears of each path that was left, once in a while.
     fn tell_rescued(&mut self, now: Time) {
-        for head in self.heads.iter().flatten() {
+        for head in self.heads.values() {
             for path in &head.paths {
                 let untold = &mut self.stats.paths[path.stats as usize].untold;
                 let quiet = untold.quiet_until.is_some_and(|until| now < until);

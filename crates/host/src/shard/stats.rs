@@ -6,6 +6,7 @@ use super::explain::{About, Ring};
 use super::head::{HeadState, Me};
 use super::rescue::Untold;
 use super::tally::{Busy, Ended, Tally};
+use crate::by_id::ById;
 use crate::explain::{Choices, PathChoices, ShardExplain};
 use crate::load::{ControllerLoad, PathLoad};
 use crate::mail::{Detail, HeadStats, PathStats, ShardStats};
@@ -252,8 +253,8 @@ impl StatsTable {
 
     /// Sets the entries of paths and heads free that are no more. A path's commands in flight keep
     /// its entry until the next picture.
-    pub(super) fn forget(&mut self, heads: &[Option<Box<HeadState>>]) {
-        let head_of = |id: HeadId| heads.get(id.0 as usize).and_then(Option::as_deref);
+    pub(super) fn forget(&mut self, heads: &ById<HeadState>) {
+        let head_of = |id: HeadId| heads.get(id.0);
         for path in &mut self.paths {
             let known = path.is_in_use()
                 || head_of(path.head).is_some_and(|head| {
@@ -357,12 +358,12 @@ mod tests {
         };
         let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0), held()));
         stats.paths[first as usize].in_flight = 1;
-        stats.forget(&[]);
+        stats.forget(&ById::new());
         let second = stats.path(HeadId(0), ControllerId(1), held());
         assert_ne!(first, second, "a command in flight still counts on the first");
         stats.paths[first as usize].in_flight = 0;
         for round in 2..100 {
-            stats.forget(&[]);
+            stats.forget(&ById::new());
             stats.path(HeadId(round), ControllerId(round), held());
             assert_eq!(stats.head(HeadId(round)), head);
         }

@@ -12,8 +12,7 @@ impl Submit for Shard {
         if self.draining {
             return Err(Refused::NotHere);
         }
-        let index = request.head.0 as usize;
-        let head = self.heads.get_mut(index).and_then(Option::as_mut);
+        let head = self.heads.get_mut(request.head.0);
         let head = head.filter(|head| !head.gone).ok_or(Refused::UnknownHead)?;
         check(&head.view, head.zeroes_refused, &request.op)?;
         let entry = || Entry {
@@ -60,7 +59,7 @@ impl Submit for Shard {
 impl Shard {
     /// Lets the requests in that came while the head was frozen.
     pub(super) fn release_held(&mut self, id: HeadId) {
-        let Some(head) = self.heads.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        let Some(head) = self.heads.get_mut(id.0) else { return };
         while let Some(key) = head.held.pop_front(&mut self.requests) {
             head.active += 1;
             head.enlist(key, &mut self.requests, &mut self.issuing);

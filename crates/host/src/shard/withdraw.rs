@@ -41,7 +41,7 @@ impl Shard {
             take(&mut queue.waiting, &mut self.commands, withdrawn, &mut ended);
             take(&mut queue.set_aside, &mut self.commands, withdrawn, &mut ended);
         }
-        for head in self.heads.iter_mut().flatten() {
+        for head in self.heads.values_mut() {
             take(&mut head.requeue, &mut self.commands, withdrawn, &mut ended);
         }
         let delayed = |command: &Command| matches!(command.place, Place::Delayed { .. });
@@ -102,7 +102,7 @@ impl Shard {
     fn end_withdrawn_requests(&mut self, now: Time) {
         let mut ended = Vec::new();
         let withdrawn = |request: &Request| request.error == Some(IoError::Withdrawn);
-        for head in self.heads.iter_mut().flatten() {
+        for head in self.heads.values_mut() {
             take(&mut head.issue, &mut self.requests, withdrawn, &mut ended);
             let active = ended.len();
             take(&mut head.held, &mut self.requests, withdrawn, &mut ended);
