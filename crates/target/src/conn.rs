@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use anabranch_proto::machine::{BufRef, ConnId, Time};
 use anabranch_proto::nvme::{Sqe, Status};
 use anabranch_proto::target_queue::{Slot, TargetQueue};
+use core::net::{IpAddr, SocketAddr};
 
 /// A command slot of a connection.
 pub(crate) type SlotId = u16;
@@ -107,6 +108,8 @@ pub(crate) struct Entry {
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) port: usize,
+    /// The network that the peer can be told by, when the transport knows addresses.
+    pub(crate) from: Option<IpAddr>,
     pub(crate) role: Role,
     pub(crate) queue: TargetQueue,
     pub(crate) entries: Vec<Option<Entry>>,
@@ -182,7 +185,12 @@ impl Conns {
         self.places.get_mut(place as usize)?.as_deref_mut()
     }
 
-    pub(crate) fn insert(&mut self, id: ConnId, port: usize, queue: TargetQueue) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        id: ConnId,
+        (port, peer): (usize, Option<SocketAddr>),
+        queue: TargetQueue,
+    ) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
@@ -191,6 +199,7 @@ impl Conns {
         self.places[place as usize] = Some(Box::new(Conn {
             id,
             port,
+            from: peer.map(|peer| network(peer.ip())),
             role: Role::New,
             queue,
             entries: Vec::new(),
@@ -215,5 +224,27 @@ impl Conns {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Conn)> {
         (0_u32..).zip(&self.places).filter_map(|(place, conn)| Some((place, conn.as_deref()?)))
+    }
+}
+
+/// What a peer cannot choose of its address: of IPv6 whoever has one has 2^64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => IpAddr::V6((six.to_bits() >> 64 << 64).into()),
+        four @ IpAddr::V4(_) => four,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_by_what_its_owner_cannot_choose() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

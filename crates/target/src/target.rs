@@ -120,7 +120,7 @@ impl Machine for Target {
         match input {
             Input::Start => self.start(now),
             Input::Timeout => self.timeout(now, bufs),
-            Input::Accepted { listener, conn, .. } => self.accepted(now, listener, conn),
+            Input::Accepted { listener, conn, peer } => self.accepted(now, listener, conn, peer),
             Input::Listening { listener, at } => self.listening(listener, at),
             Input::Unlistened { listener, error } => self.unlistened(listener, error),
             Input::Received { conn, bytes } => {

@@ -115,6 +115,42 @@ fn data_in_capsules_finds_room_when_many_hosts_hoard() {
     rig.assert_no_leak();
 }
 
+/// A peer may claim to be any number of hosts.
+#[test]
+fn hosts_without_number_at_one_address_leave_memory_to_other_addresses() {
+    let mut rig = rig();
+    rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+    let mut hoarders = Vec::new();
+    for host in 10..60 {
+        let queue = queue_of(&mut rig, host);
+        for _ in 0..127 {
+            rig.start(queue, write(0, BLOCKS), BYTES);
+        }
+        hoarders.push(queue);
+    }
+    rig.advance(ms(100));
+    rig.peer = Some("192.0.2.2:1000".parse().unwrap());
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    rig.assert_no_leak();
+}
+
+/// Hosts behind one address do not answer for each other as long as there is memory.
+#[test]
+fn a_host_that_hoards_leaves_memory_to_others_at_its_address() {
+    let mut rig = rig();
+    rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    rig.assert_no_leak();
+}
+
 #[test]
 fn with_the_memory_to_itself_a_host_gets_all_that_it_asks_for() {
     let mut rig = rig();

@@ -12,6 +12,7 @@ use anabranch_proto::machine::{
     Time,
 };
 use anabranch_proto::target_queue::{TargetQueue, TargetQueueConfig};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 /// From accept to a successful Connect (reliability C10).
@@ -90,7 +91,13 @@ impl Target {
         }
     }
 
-    pub(super) fn accepted(&mut self, now: Time, listener: ListenerId, conn: ConnId) {
+    pub(super) fn accepted(
+        &mut self,
+        now: Time,
+        listener: ListenerId,
+        conn: ConnId,
+        peer: Option<SocketAddr>,
+    ) {
         let at = self.port_of(listener).filter(|at| self.ports[*at].fault != PortFault::Cut);
         let full = self.conns.len() >= self.limits.connections as usize;
         if full {
@@ -105,7 +112,7 @@ impl Target {
             max_transfer_bytes: self.limits.max_transfer_bytes,
         });
         // Also a connection that is refused has a place until it is closed.
-        let place = self.conns.insert(conn, at.unwrap_or(0), queue);
+        let place = self.conns.insert(conn, (at.unwrap_or(0), peer), queue);
         let port = &mut self.ports[at.unwrap_or(0)];
         port.connections += 1;
         port.shaper.inbound.attach(place, FIRST_SLOTS);

@@ -3,10 +3,12 @@
 //! All connections share the worker's pool. A host may ask for much and take nothing, or announce
 //! much and send nothing: when the pool gets low, no connection gets more than a share, and no
 //! host, on all its connections, more than is left to the others, so that the last of it stays with
-//! those that hold least. What small data needs, a Connect's and that in capsules, is not given to
-//! larger: it comes unasked, so that a command whose data finds no room can only be refused. And a
-//! line that does not move holds up no other: connections wait in turn, each with its commands in
-//! order.
+//! those that hold least. A peer can claim to be many hosts, but hardly to be elsewhere: when the
+//! pool is nearly empty the same holds for all hosts at one address together. (Not before: hosts
+//! that share an address would have to answer for each other.) What small data needs, a Connect's
+//! and that in capsules, is not given to larger: it comes unasked, so that a command whose data
+//! finds no room can only be refused. And a line that does not move holds up no other: connections
+//! wait in turn, each with its commands in order.
 //!
 //! A comparison with a file needs memory twice: for what the host sends, then for what the file
 //! has. It begins only while the pool is not low, and is first in its line for the second buffer,
@@ -56,8 +58,10 @@ impl Target {
         if self.conns.get(place).is_some_and(|conn| conn.holding() > share) {
             return false;
         }
-        let of_host = spare / u64::from(self.limits.max_transfer_bytes) / 2;
-        self.held_by_host_of(place) as u64 <= of_host.max(1)
+        let most = (spare / u64::from(self.limits.max_transfer_bytes) / 2).max(1);
+        let nearly_empty = spare < all / NEARLY_EMPTY.0;
+        self.held_by_host_of(place) as u64 <= most
+            && (!nearly_empty || self.held_at_address_of(place) as u64 <= most)
     }
 
     /// Memory for the answer to an admin command. Those are few and short, of a host that means
@@ -73,9 +77,19 @@ impl Target {
             Some(controller.host_id)
         };
         let Some(host) = self.conns.get(place).and_then(host_of) else { return 0 };
+        self.held_where(|conn| host_of(conn) == Some(host))
+    }
+
+    /// The same on all I/O queues from the network address that a connection comes from.
+    fn held_at_address_of(&self, place: u32) -> usize {
+        let Some(from) = self.conns.get(place).and_then(|conn| conn.from) else { return 0 };
+        self.held_where(|conn| conn.from == Some(from))
+    }
+
+    fn held_where(&self, theirs: impl Fn(&Conn) -> bool) -> usize {
         let queues = self.conns.iter().map(|(_, conn)| conn);
-        let its = |conn: &&Conn| matches!(conn.role, Role::Io(_)) && host_of(conn) == Some(host);
-        queues.filter(its).map(Conn::holding).sum()
+        let queues = queues.filter(|conn| matches!(conn.role, Role::Io(_)) && theirs(conn));
+        queues.map(Conn::holding).sum()
     }
 
     /// Puts a command behind those of its connection that wait for a buffer; one that holds some

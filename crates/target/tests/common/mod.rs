@@ -107,6 +107,8 @@ pub struct Rig {
     /// Data for R2Ts, by connection and cid.
     outgoing: BTreeMap<(ConnId, u16), Vec<u8>>,
     pub answer_r2t: bool,
+    /// Where connections come from.
+    pub peer: Option<std::net::SocketAddr>,
 }
 
 impl Rig {
@@ -131,6 +133,7 @@ impl Rig {
             next_cid: 1,
             outgoing: BTreeMap::new(),
             answer_r2t: true,
+            peer: None,
         };
         rig.input(Input::Start);
         rig
@@ -365,7 +368,7 @@ impl Rig {
         let conn = ConnId::accepted(self.next_conn);
         self.next_conn += 1;
         self.wires.insert(conn, Wire::default());
-        self.input(Input::Accepted { listener, conn, peer: None });
+        self.input(Input::Accepted { listener, conn, peer: self.peer });
         Some(conn)
     }
 
