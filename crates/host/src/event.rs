@@ -32,8 +32,10 @@ pub enum HostEvent {
         why: String,
         /// How many attempts have failed in a row.
         attempts: u32,
-        /// What happens next.
+        /// It will be tried again.
         retry: bool,
+        /// It would be, had the controller not said "do not retry".
+        forbidden: bool,
     },
     /// A controller was removed although nobody asked for it.
     Removed {
@@ -250,8 +252,16 @@ impl fmt::Display for HostEvent {
                 write!(f, "{controller}: {from} -> {to}")?;
                 why.iter().try_for_each(|why| write!(f, " ({why})"))
             }
-            HostEvent::ConnectFailed { controller, to, why, attempts, retry } => {
-                let next = if *retry { "will try again" } else { "giving up" };
+            HostEvent::ConnectFailed { controller, to, why, attempts, retry, forbidden } => {
+                let next = match (retry, forbidden) {
+                    (true, _) => "will try again",
+                    (false, false) => "giving up",
+                    (false, true) => {
+                        "giving up: the controller says \"do not retry\"; connect again when it \
+                         takes this host, or name the path in a configuration file, which is tried \
+                         all the same"
+                    }
+                };
                 write!(
                     f,
                     "{controller}: connect to {to} failed: {why} (attempt {attempts}, {next})"

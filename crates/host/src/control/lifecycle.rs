@@ -186,6 +186,8 @@ impl Controller {
         let allowed = self.max_attempts().is_none_or(|limit| self.attempts < limit);
         let wanted = self.request.keep_trying || (self.was_live && !do_not_retry);
         let retry = allowed && wanted && !self.is_discovery();
+        // As Linux does: a target sets DNR on purpose, on a subsystem that it took off a port, too.
+        let forbidden = allowed && self.was_live && !retry;
         if !self.is_discovery() {
             env.event(HostEvent::ConnectFailed {
                 controller: self.name(),
@@ -193,6 +195,7 @@ impl Controller {
                 why: why.clone(),
                 attempts: self.attempts,
                 retry,
+                forbidden,
             });
         }
         self.answer_reset(env, Err(&why));

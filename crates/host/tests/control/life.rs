@@ -208,7 +208,18 @@ fn a_connect_refused_with_dnr_is_not_tried_again() {
     rig.cut(1);
     rig.advance_s(11);
     assert_eq!(rig.state(0), None);
-    assert_eq!(rig.event_count("giving up"), 1);
+    assert_eq!(
+        rig.event_count("giving up: the controller says \"do not retry\"; connect again"),
+        1
+    );
+
+    // What was never live, or has used up its attempts, ends for another reason.
+    let mut rig = Rig::connected(1);
+    rig.set("nvme0", "ctrl_loss_tmo", "20").unwrap();
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.advance_s(60);
+    assert_eq!((rig.state(0), rig.event_count("giving up)")), (None, 1));
 
     // Unless the caller wanted to keep trying.
     let mut rig = Rig::new(1);
