@@ -164,8 +164,9 @@ impl AnaBook {
                 (Ok(Taken::More), false)
             }
             Ok(Some(bytes)) => {
-                let taken = self.take_log(now, &bytes, overtaken).map_err(Trouble::nonsense);
-                (taken.map(|()| Taken::Whole), overtaken)
+                let taken = self.take_log(now, &bytes, overtaken);
+                let trouble = |why| Trouble::nonsense(why, reading.log.in_parts());
+                (taken.map(|()| Taken::Whole).map_err(trouble), overtaken)
             }
             Err(trouble) => (Err(trouble), overtaken),
         }
@@ -244,8 +245,8 @@ impl Controller {
         self.step_by(env, bufs, Step::AnaLog, command, deadline);
     }
 
-    /// The log came in the connect sequence, or a part of it. One that cannot be read in parts
-    /// costs ANA, not the connection.
+    /// The log came in the connect sequence, or a part of it. One that is read in parts and cannot
+    /// be, or makes no sense so, costs ANA, not the connection.
     pub(super) fn setup_log_answered(
         &mut self,
         env: &mut Env,

@@ -2,8 +2,10 @@
 //!
 //! In one command where one transfer carries all that Identify Controller says the log may take:
 //! some targets fail a shorter read. Where it does not, and the controller knows offsets, in parts
-//! up to where the log's own counts end, then the header again: when the change count has moved,
-//! from the start. Everything that the peer says is bounded (C61).
+//! up to where the log's own counts end, which is often in the first one already. After several,
+//! the first one again: when it has changed, from the start. (Not the header alone: its change
+//! count is always 0 with some targets, and Linux fails a read that ends before the first group.)
+//! Everything that the peer says is bounded (C61).
 
 use super::controller::Controller;
 use super::env::Env;
@@ -44,8 +46,9 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    pub(super) fn nonsense(why: impl ToString) -> Trouble {
-        Trouble { why: why.to_string(), dnr: false, hopeless: false }
+    /// What was read makes no sense. In parts: perhaps the controller does not know offsets.
+    pub(super) fn nonsense(why: String, in_parts: bool) -> Trouble {
+        Trouble { why, dnr: false, hopeless: in_parts }
     }
 
     fn hopeless(why: String) -> Trouble {
@@ -60,7 +63,7 @@ pub(super) struct LogRead {
     /// For all commands together.
     deadline: Time,
     bytes: Vec<u8>,
-    /// The header is read once more.
+    /// The first part is read once more.
     checking: bool,
     restarts: u32,
 }
@@ -91,13 +94,14 @@ impl LogSize {
 impl LogRead {
     /// The next command.
     pub(super) fn command(&self) -> (Sqe, Payload<'static>) {
-        let at = self.bytes.len() as u64;
-        if self.checking {
-            return wire::ana_log_part(0, Ana::HEADER_BYTES as u32, false);
-        }
+        let at = if self.checking { 0 } else { self.bytes.len() as u64 };
         // Not more than `part`, so it fits.
         let bytes = (self.size.whole - at).min(self.size.part.into()) as u32;
-        wire::ana_log_part(at, bytes, self.size.in_parts())
+        wire::ana_log_part(at, bytes)
+    }
+
+    pub(super) fn in_parts(&self) -> bool {
+        self.size.in_parts()
     }
 
     pub(super) fn deadline(&self) -> Time {
@@ -118,8 +122,8 @@ impl LogRead {
         self.bytes.extend_from_slice(&answer.data);
         let (whole, needed) = (self.size.whole, Ana::bytes_at_least(&self.bytes));
         if needed > whole {
-            return Err(Trouble::nonsense(format!(
-                "it goes on for {needed} bytes, NANAGRPID and MNAN allow {whole}"
+            return Err(Trouble::hopeless(format!(
+                "its log goes on for {needed} bytes, NANAGRPID and MNAN allow {whole}"
             )));
         }
         if needed > MAX_BYTES {
@@ -127,12 +131,16 @@ impl LogRead {
                 "its log takes {needed} bytes, at most {MAX_BYTES} are read in parts"
             )));
         }
-        self.checking = needed <= self.bytes.len() as u64;
+        let is_whole = needed <= self.bytes.len() as u64;
+        if is_whole && self.bytes.len() <= answer.data.len() {
+            return Ok(Some(core::mem::take(&mut self.bytes)));
+        }
+        self.checking = is_whole;
         Ok(None)
     }
 
-    fn check(&mut self, header: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
-        if Ana::change_count_of(header) == Ana::change_count_of(&self.bytes) {
+    fn check(&mut self, first: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+        if self.bytes.starts_with(first) {
             return Ok(Some(core::mem::take(&mut self.bytes)));
         }
         if self.restarts >= MAX_RESTARTS {

@@ -155,14 +155,9 @@ fn log(page: u8, nsid: u32, offset: u64, bytes: u32) -> Command {
     (log.sqe(), Payload::In(bytes))
 }
 
-/// `bytes` of the ANA log from `offset`. With `retain`, reading does not let the next event come.
-pub(super) fn ana_log_part(offset: u64, bytes: u32, retain: bool) -> Command {
-    let log = GetLogPage {
-        nsid: ALL_NAMESPACES,
-        retain_event: retain,
-        ..GetLogPage::new(lid::ANA, offset, bytes)
-    };
-    (log.sqe(), Payload::In(bytes))
+/// `bytes` of the ANA log from `offset`.
+pub(super) fn ana_log_part(offset: u64, bytes: u32) -> Command {
+    log(lid::ANA, ALL_NAMESPACES, offset, bytes)
 }
 
 /// The list of changed namespaces; reading it clears the event.

@@ -41,15 +41,6 @@ pub struct Ana {
 }
 
 impl Ana {
-    /// Bytes in front of the first group.
-    pub const HEADER_BYTES: usize = HEADER;
-
-    /// The change count of a log, given its first bytes; 0 when they are too few.
-    #[must_use]
-    pub fn change_count_of(bytes: &[u8]) -> u64 {
-        if bytes.len() < HEADER { 0 } else { le::u64(bytes, 0) }
-    }
-
     /// The bytes that a log has at least, by the counts in its first ones. The log is whole when
     /// these are as many.
     #[must_use]
