@@ -44,9 +44,9 @@
 //! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
 //!    path's pace, whichever is longer. Of what other workers have in flight beyond as much as this
 //!    one has with the command, each, only three quarters count: queue pairs may take turns. With
-//!    at most two commands like it in flight, it matters how far the path is with the first of
-//!    them: half a command longer, less the time since its last completion (or since it was idle),
-//!    of which no more counts than a command takes. A path that has work and has been silent for
+//!    at most one command like it in flight, it matters how far the path is with that one: half a
+//!    command longer, less the time since its last completion (or since it was idle), of which no
+//!    more counts than a command takes. A path that has work and has been silent for
 //!    more than twice its longest base latency and 200 µs: at least as long as the silence.
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates

@@ -13,9 +13,6 @@ const BAND_SHIFT: u32 = 6;
 const BAND_OF_EQUALS_SHIFT: u32 = 3;
 /// What comes on top of twice the longest base latency until a path counts as silent, ns.
 const SILENCE_NS: u64 = 200_000;
-/// With at most so many commands like it in flight, it matters how far the first of them is: what
-/// the path has been at since its last completion, against half a command on average.
-const FEW: u64 = 2;
 /// A port may serve commands in the order in which they come, or the queue pairs of its hosts by
 /// turns: of what a command would not wait for then, one part in 2^this is taken off.
 const TURNS_SHIFT: u32 = 2;
@@ -195,11 +192,13 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
     base.max(until_done_ns(forecast, work, incoming))
 }
 
-/// When all that is in flight and the command itself will be done, ns from now.
+/// When all that is in flight and the command itself will be done, ns from now. Behind one command
+/// like it, it matters how far that is: what the path has been at since its last completion,
+/// against half a command on average.
 #[inline]
 fn until_done_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
     let all_ns = queued_ns(forecast, work + incoming.units);
-    if work > FEW * incoming.units {
+    if work > incoming.units {
         return all_ns;
     }
     let own_ns = queued_ns(forecast, incoming.units);
