@@ -1,7 +1,7 @@
 //! A link without bytes: when does what is sent now come out at the other end?
 //!
-//! One [`Link`] per port and direction. The target asks it about commands and replies
-//! ([`crate::shaper`] adds the sharing between connections), the light simulation asks it directly.
+//! One [`Link`] per port and direction, and [`Turns`] for what waits for it: the target and the
+//! light simulation ask both about commands and replies.
 //!
 //! * `rate` serialises: a link carries one thing at a time, `bytes * 8 / rate` each.
 //! * `delay` is added once to each command's round trip, by the inbound link; `jitter` makes it a
@@ -11,9 +11,11 @@
 //! * `onoff` is congestion: the link carries for `ON`, then nothing for `OFF`, and so on.
 
 mod text;
+mod turns;
 pub mod units;
 
 pub use text::ShapeError;
+pub use turns::Turns;
 
 use crate::rng::Rng;
 use anabranch_proto::machine::Time;

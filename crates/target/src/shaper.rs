@@ -1,22 +1,18 @@
 //! One direction of a port: a [`Link`] that all connections of the port share fairly.
 //!
-//! Each connection has a lane; the link serves lanes by deficit round robin, so a connection with
-//! a hundred commands waiting gets no more than one with a single command. What the link has served
-//! is in transit until its time comes. Nothing here holds bytes: entries name a command of a lane.
+//! Each connection has a lane, and lanes take turns ([`Turns`]). What the link has served is in
+//! transit until its time comes. Nothing here holds bytes: entries name a command of a lane.
 //!
 //! Bounded: a lane holds at most one entry per command slot of its connection.
 
-use crate::link::{Link, Shape};
+use crate::link::{Link, Shape, Turns};
 use crate::rng::Rng;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-/// What a lane may send before the next lane's turn, in bytes: a few frames. Were it more, a
-/// connection would get its small replies in bursts as long as what the others have waiting.
-const QUANTUM: u64 = 4 << 10;
 /// From so many entries on, those of connections that are gone are dropped when they are half.
 const SWEEP: usize = 4096;
 
@@ -24,17 +20,12 @@ const SWEEP: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     slot: u16,
-    bytes: u64,
     extra: Duration,
     since: Time,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Lane {
-    queue: VecDeque<Waiting>,
-    deficit: u64,
-    /// Whether the lane stands in `turns`.
-    active: bool,
     /// Bumped when the connection goes: what is in transit for the old one is dropped.
     generation: u32,
     /// Entries of the present connection in transit.
@@ -55,10 +46,9 @@ struct Transit {
 pub(crate) struct Pipe {
     link: Link,
     lanes: Vec<Lane>,
-    turns: VecDeque<u32>,
+    turns: Turns<Waiting>,
     transit: BinaryHeap<Reverse<Transit>>,
     order: u64,
-    waiting: usize,
     /// Entries in transit whose connection is gone.
     stale: usize,
 }
@@ -68,43 +58,40 @@ impl Pipe {
         Pipe {
             link,
             lanes: Vec::new(),
-            turns: VecDeque::new(),
+            turns: Turns::default(),
             transit: BinaryHeap::new(),
             order: 0,
-            waiting: 0,
             stale: 0,
         }
     }
 
     /// Whether an entry would come out at once, so that it need not go in.
     pub(crate) fn is_transparent(&self) -> bool {
-        self.link.is_transparent() && self.waiting == 0 && self.transit.is_empty()
+        self.link.is_transparent() && self.turns.is_empty() && self.transit.is_empty()
     }
 
     /// Makes room for a connection's lane with up to `slots` entries.
     pub(crate) fn attach(&mut self, lane: u32, slots: u16) {
         let index = lane as usize;
         if self.lanes.len() <= index {
-            self.lanes.resize_with(index + 1, Lane::default);
+            self.lanes.resize(index + 1, Lane::default());
         }
-        self.turns.reserve(self.lanes.len());
+        self.turns.attach(lane);
         self.widen(lane, slots);
     }
 
     /// The connection may have this many commands from now on.
     pub(crate) fn widen(&mut self, lane: u32, slots: u16) {
         if !self.link.is_transparent() {
-            self.lanes[lane as usize].queue.reserve(usize::from(slots));
+            self.turns.reserve(lane, usize::from(slots));
             self.transit.reserve(usize::from(slots));
         }
     }
 
     /// Drops everything of a connection.
     pub(crate) fn detach(&mut self, lane: u32) {
+        self.turns.clear(lane);
         if let Some(lane) = self.lanes.get_mut(lane as usize) {
-            self.waiting -= lane.queue.len();
-            lane.queue = VecDeque::new();
-            lane.deficit = 0;
             lane.generation = lane.generation.wrapping_add(1);
             self.stale += core::mem::take(&mut lane.in_transit);
         }
@@ -123,45 +110,22 @@ impl Pipe {
 
     /// Hands `bytes` bytes of a command to the link; `extra` delays the arrival further.
     pub(crate) fn push(&mut self, now: Time, lane: u32, slot: u16, bytes: u64, extra: Duration) {
-        let entry = &mut self.lanes[lane as usize];
-        entry.queue.push_back(Waiting { slot, bytes, extra, since: now });
-        self.waiting += 1;
-        if !core::mem::replace(&mut entry.active, true) {
-            self.turns.push_back(lane);
-        }
+        self.turns.push(lane, bytes, Waiting { slot, extra, since: now });
     }
 
     /// Lets the link serve what it could have begun to serve by now.
     pub(crate) fn serve(&mut self, now: Time, rng: &mut Rng) {
-        while self.waiting > 0 && self.link.free_at() <= now {
-            let Some(&turn) = self.turns.front() else { break };
-            let lane = &mut self.lanes[turn as usize];
-            let Some(head) = lane.queue.front().copied() else {
-                lane.active = false;
-                lane.deficit = 0;
-                self.turns.pop_front();
-                continue;
+        while self.link.free_at() <= now {
+            let Some((lane, bytes, Waiting { slot, extra, since })) = self.turns.pop() else {
+                break;
             };
-            if lane.deficit < head.bytes && self.turns.len() > 1 {
-                lane.deficit += QUANTUM;
-                self.turns.rotate_left(1);
-                continue;
-            }
-            lane.deficit = lane.deficit.saturating_sub(head.bytes);
-            lane.queue.pop_front();
-            self.waiting -= 1;
-            let at = self.link.depart(head.since, head.bytes, rng).after(head.extra);
-            let generation = lane.generation;
-            lane.in_transit += 1;
+            let at = self.link.depart(since, bytes, rng).after(extra);
+            let entry = &mut self.lanes[lane as usize];
+            entry.in_transit += 1;
+            let generation = entry.generation;
             let order = self.order;
             self.order += 1;
-            self.transit.push(Reverse(Transit {
-                at,
-                order,
-                lane: turn,
-                generation,
-                slot: head.slot,
-            }));
+            self.transit.push(Reverse(Transit { at, order, lane, generation, slot }));
         }
     }
 
@@ -184,7 +148,7 @@ impl Pipe {
 
     /// When to call again.
     pub(crate) fn next(&self) -> Option<Time> {
-        let serve = (self.waiting > 0).then(|| self.link.free_at());
+        let serve = (!self.turns.is_empty()).then(|| self.link.free_at());
         let arrive = self.transit.peek().map(|first| first.0.at);
         match (serve, arrive) {
             (Some(a), Some(b)) => Some(a.min(b)),

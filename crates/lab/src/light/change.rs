@@ -2,6 +2,7 @@
 
 use super::events::What;
 use super::ledgers::rank;
+use super::links::Way;
 use super::port::{Condition, bytes_in, bytes_out};
 use super::sim::Sim;
 use super::slots::{List, NONE, Stage};
@@ -40,25 +41,14 @@ impl Sim<'_> {
         }
     }
 
-    /// New links; what waited for the old ones goes by the new ones, in the same order.
+    /// New links, also for what waited for the old ones.
     fn reshape(&mut self, path: usize, shape: &Shape) {
-        let mut waiting: Vec<(u64, u32)> = (0..self.slots.len() as u32)
-            .filter(|&slot| self.is_on_link(slot, path))
-            .map(|slot| (self.slots[slot as usize].leaves_ns, slot))
-            .collect();
-        waiting.sort_unstable();
-        for &(_, slot) in &waiting {
-            self.take_off_link(slot);
-        }
         self.ports[path].reshape(shape, self.now);
-        for (_, slot) in waiting {
-            match self.slots[slot as usize].stage {
-                Stage::Inbound => self.command_departs(slot),
-                _ => self.reply_departs(slot),
-            }
-        }
+        self.serve_link(path, Way::In);
+        self.serve_link(path, Way::Out);
     }
 
+    /// Whether a link carries it at this moment.
     fn is_on_link(&self, slot: u32, path: usize) -> bool {
         let entry = &self.slots[slot as usize];
         entry.is_on_path(path)

@@ -16,6 +16,10 @@ pub(super) enum What {
     Handled,
     /// The host dispatches a request, likewise.
     Dispatch,
+    /// The inbound link has time for what waits for it: `slot` is the path.
+    FreeIn,
+    /// The outbound link, likewise.
+    FreeOut,
     /// A thread's next request starts, in this slot.
     Start,
     /// A request of an open loop: `slot` is the job's place.
@@ -34,12 +38,14 @@ pub(super) enum What {
     End,
 }
 
-const WHATS: [What; 13] = [
+const WHATS: [What; 15] = [
     What::Arrive,
     What::Executed,
     What::Replied,
     What::Handled,
     What::Dispatch,
+    What::FreeIn,
+    What::FreeOut,
     What::Start,
     What::Intended,
     What::Change,
@@ -57,7 +63,8 @@ pub(super) struct Event {
     /// The number of the plan, below it the station, below that what happens.
     order: u64,
     pub(super) slot: u32,
-    /// Of the slot when it was planned: a command that was lost meanwhile has another one.
+    /// Of the slot, or of the link, when it was planned: a command that was lost meanwhile has
+    /// another one.
     pub(super) generation: u32,
 }
 

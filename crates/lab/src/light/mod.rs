@@ -10,12 +10,12 @@
 //!   one in that queue pair's list; workers may share queue pairs. Hosts take no time,
 //!   but burners take stretches of a worker's: what it would handle or submit then, it does at the
 //!   end of the stretch.
-//! - The inbound link carries commands with what they write, first come, first served. Delay,
-//!   jitter, delay by size and brownouts follow, for each command by itself, as in the target's
-//!   shaper. (The shaper also shares a port between connections by turns; here it serves them in
-//!   the order in which they come.)
+//! - The inbound link carries commands with what they write. Delay, jitter, delay by size and
+//!   brownouts follow, for each command by itself. The queue pairs of all hosts take turns on it,
+//!   as connections do in the target's shaper ([`Turns`](anabranch_target::link::Turns)); those of
+//!   one queue pair keep their order.
 //! - The target's servers execute: first come, first served, shared or per path.
-//! - The outbound link carries replies with what was read.
+//! - The outbound link carries replies with what was read, likewise.
 //! - *Cut*: what is on the path is lost and at once dispatched again, the path is out until it is
 //!   up. *Silent*: nothing comes through until the hosts notice, which is a cut then. A silence
 //!   that ends before that goes unnoticed: what was held goes on. Under `finish-time` reads are
@@ -36,6 +36,7 @@ mod draw;
 mod events;
 mod ledgers;
 mod level;
+mod links;
 mod port;
 mod record;
 mod rescue;

@@ -2,10 +2,11 @@
 
 use super::events::What;
 use super::level::Level;
+use super::links::Way;
 use crate::scenario::{AnaState, Brownout, Path};
 use anabranch_policy::OpClass;
 use anabranch_proto::machine::Time;
-use anabranch_target::link::{Link, Shape};
+use anabranch_target::link::{Link, Shape, Turns};
 use anabranch_target::rng::Rng as LinkRng;
 use core::time::Duration;
 
@@ -45,6 +46,10 @@ pub(super) enum Condition {
 #[derive(Debug)]
 pub(super) struct Direction {
     link: Link,
+    /// Raised with each new link: what was planned for the old one does not happen.
+    pub(super) generation: u32,
+    /// What waits for it, in a lane per connection.
+    pub(super) turns: Turns<u32>,
     /// What the link carried, in bytes.
     pub(super) bytes: u64,
     /// For how long it was carrying (`off` time of congestion included).
@@ -54,8 +59,22 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    fn new(link: Link, seed: u64) -> Direction {
-        Direction { link, bytes: 0, busy_ns: 0, rng: LinkRng::new(seed) }
+    fn new(link: Link, seed: u64, lanes: u32) -> Direction {
+        let mut turns = Turns::default();
+        (0..lanes).for_each(|lane| turns.attach(lane));
+        Direction { link, generation: 0, turns, bytes: 0, busy_ns: 0, rng: LinkRng::new(seed) }
+    }
+
+    /// Whether it takes something at once.
+    #[inline]
+    pub(super) fn is_free(&self, now_ns: u64) -> bool {
+        self.turns.is_empty() && self.free_at_ns() <= now_ns
+    }
+
+    /// When it has finished with what it was given so far.
+    #[inline]
+    pub(super) fn free_at_ns(&self) -> u64 {
+        self.link.free_at().ns()
     }
 
     /// When it has left the link, and when it comes out.
@@ -69,10 +88,11 @@ impl Direction {
         (leaves, at)
     }
 
-    /// What waits will be given to a new link: it has not been carried.
+    /// Another link takes over. What the old one has begun with comes out when it would have.
     fn replace(&mut self, link: Link, now_ns: u64) {
-        self.busy_ns -= self.link.free_at().ns().saturating_sub(now_ns);
+        self.busy_ns -= self.free_at_ns().saturating_sub(now_ns);
         self.link = link;
+        self.generation += 1;
     }
 }
 
@@ -95,7 +115,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(path: &Path, seeds: [u64; 3]) -> Port {
+    pub(super) fn new(path: &Path, seeds: [u64; 3], lanes: u32) -> Port {
         let zero = Time::from_ns(0);
         Port {
             shape: path.shape.clone(),
@@ -103,11 +123,19 @@ impl Port {
             ana: path.ana,
             condition: Condition::Up,
             spell: 0,
-            inbound: Direction::new(Link::inbound(&path.shape, zero), seeds[0]),
-            outbound: Direction::new(Link::outbound(&path.shape, zero), seeds[1]),
+            inbound: Direction::new(Link::inbound(&path.shape, zero), seeds[0], lanes),
+            outbound: Direction::new(Link::outbound(&path.shape, zero), seeds[1], lanes),
             held: Vec::new(),
             in_flight: Level::default(),
             extras: LinkRng::new(seeds[2]),
+        }
+    }
+
+    #[inline]
+    pub(super) fn link(&mut self, way: Way) -> &mut Direction {
+        match way {
+            Way::In => &mut self.inbound,
+            Way::Out => &mut self.outbound,
         }
     }
 
@@ -131,14 +159,20 @@ impl Port {
         extra
     }
 
-    /// Links of this shape from now on.
+    /// Links of this shape from now on, for what waits, too.
     pub(super) fn reshape(&mut self, shape: &Shape, now_ns: u64) {
         self.shape = shape.clone();
-        self.fresh_links(now_ns);
+        self.replace_links(now_ns);
     }
 
     /// Links with nothing on them.
     pub(super) fn fresh_links(&mut self, now_ns: u64) {
+        self.inbound.turns.clear_all();
+        self.outbound.turns.clear_all();
+        self.replace_links(now_ns);
+    }
+
+    fn replace_links(&mut self, now_ns: u64) {
         let now = Time::from_ns(now_ns);
         self.inbound.replace(Link::inbound(&self.shape, now), now_ns);
         self.outbound.replace(Link::outbound(&self.shape, now), now_ns);

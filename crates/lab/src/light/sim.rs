@@ -3,7 +3,8 @@
 use super::events::{Event, Events, What};
 use super::ledgers::Ledgers;
 use super::level::Level;
-use super::port::{Condition, Port, bytes_in, bytes_out};
+use super::links::Way;
+use super::port::{Condition, Port};
 use super::record::{Ended, Record};
 use super::slots::{List, NONE, Slot, Stage};
 use super::station::Station;
@@ -66,14 +67,15 @@ pub(super) struct Sim<'a> {
 impl<'a> Sim<'a> {
     pub(super) fn new(cell: Cell<'a>, ledgers: &'a Ledgers) -> Sim<'a> {
         let mut chains = Chains::new(cell.seed, cell.paths().len());
+        let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
+        let queues_per_host = cell.variant.queues(hosts);
+        let lanes = hosts.count * queues_per_host;
         let ports: Vec<Port> = cell
             .paths()
             .iter()
             .zip(&chains.ports)
-            .map(|(path, seeds)| Port::new(path, *seeds))
+            .map(|(path, seeds)| Port::new(path, *seeds, lanes))
             .collect();
-        let (hosts, target) = (&cell.scenario.hosts, &cell.scenario.target);
-        let queues_per_host = cell.variant.queues(hosts);
         let stolen = Stolen::of_workers(cell.scenario, cell.seed);
         let mut workers = Vec::new();
         for host in 0..hosts.count {
@@ -89,7 +91,7 @@ impl<'a> Sim<'a> {
                 });
             }
         }
-        let pairs = (hosts.count * queues_per_host) as usize * cell.paths().len();
+        let pairs = lanes as usize * cell.paths().len();
         let mut sim = Sim {
             cell,
             now: 0,
@@ -164,6 +166,8 @@ impl<'a> Sim<'a> {
                 What::Dispatch => self.dispatch(event.slot),
                 What::Arrive => self.arrive(event),
                 What::Executed => self.executed(event),
+                What::FreeIn => self.link_is_free(event.slot as usize, Way::In, event.generation),
+                What::FreeOut => self.link_is_free(event.slot as usize, Way::Out, event.generation),
                 What::Start => self.start(event.slot),
                 What::Intended => self.intended(event.slot),
                 What::Change => self.change(event.slot as usize),
@@ -318,16 +322,6 @@ impl<'a> Sim<'a> {
         self.command_departs(slot);
     }
 
-    /// The inbound link takes a command.
-    pub(super) fn command_departs(&mut self, slot: u32) {
-        let entry = &mut self.slots[slot as usize];
-        let port = &mut self.ports[usize::from(entry.path)];
-        let extra = port.extra_ns(entry.bytes);
-        let (leaves, at) = port.inbound.depart(self.now, bytes_in(entry.op, entry.bytes));
-        (entry.stage, entry.leaves_ns) = (Stage::Inbound, leaves);
-        self.events.plan(at + extra, What::Arrive, slot, entry.generation);
-    }
-
     /// Whether what was planned for a command happens: it was not lost, its path not silent.
     fn is_due(&mut self, event: Event) -> bool {
         let entry = &self.slots[event.slot as usize];
@@ -380,15 +374,6 @@ impl<'a> Sim<'a> {
                 break;
             }
         }
-    }
-
-    /// The outbound link takes a reply.
-    pub(super) fn reply_departs(&mut self, slot: u32) {
-        let entry = &mut self.slots[slot as usize];
-        let port = &mut self.ports[usize::from(entry.path)];
-        let (leaves, at) = port.outbound.depart(self.now, bytes_out(entry.op, entry.bytes));
-        (entry.stage, entry.leaves_ns) = (Stage::Outbound, leaves);
-        self.events.plan(at, What::Replied, slot, entry.generation);
     }
 
     fn replied(&mut self, event: Event) {

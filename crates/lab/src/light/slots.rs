@@ -31,7 +31,7 @@ pub(super) enum Stage {
 pub(super) struct Slot {
     /// When it was meant to start.
     pub(super) start_ns: u64,
-    /// When it has left the link that it is on, or was on last.
+    /// When it has left the link that it is on, or was on last; 0 while it waits for one.
     pub(super) leaves_ns: u64,
     pub(super) charge: Charge,
     pub(super) thread: u32,

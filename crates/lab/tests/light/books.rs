@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use anabranch_lab::scenario::{
-    Alteration, AnaState, Brownout, Distribution, Hosts, Path, PathState, Scenario, Target,
+    Alteration, AnaState, Brownout, Distribution, Hosts, Job, Path, PathState, Scenario, Target,
 };
 use anabranch_policy::{Parameters, Policy, Scope};
 use anabranch_target::link::{Large, OnOff, Shape};
@@ -153,4 +153,25 @@ fn a_connection_is_first_come_first_served() {
         // Little's law, by hand: 32 open, one every 80 µs * (64 Ki + 48) / 64 Ki ...
         assert_eq!(latency.min(), 32 * (65_536 + 48) * 8);
     }
+}
+
+#[test]
+fn connections_of_a_port_take_turns() {
+    // One worker has 32 open, the other one: on one link, 8 µs for a reply of 4 KiB.
+    let only = path("only", 4144 * MBIT, Duration::ZERO);
+    let on = |worker, depth| Job { workers: vec![worker], ..reads(4096, depth, 1) };
+    let hosts = Hosts { workers: 2, nodes: vec![0; 2], ..Hosts::default() };
+    let target = Target { read_ns: 0, ..Target::default() };
+    let base = Scenario { target, ..scenario(vec![only], vec![on(0, 32), on(1, 1)]) };
+    let longest = |io_queues| {
+        let hosts = Hosts { io_queues, ..hosts.clone() };
+        let figures = run_policy(&Scenario { hosts, ..base.clone() }, Policy::QueueDepth);
+        figures.jobs[1][0].latency.max() / 8000
+    };
+    // Behind a few turns of the other connection, not behind all that it has open …
+    let alone = longest(None);
+    assert!((1..=4).contains(&alone), "{alone} replies");
+    // … but in one connection those that came before come first.
+    let shared = longest(Some(1));
+    assert!((30..=33).contains(&shared), "{shared} replies");
 }

@@ -32,7 +32,9 @@ fn a_cut_path_carries_nothing_and_its_commands_go_elsewhere() {
         }
         assert!(figures.series.bytes_of(16)[0] > 0 || policy == Policy::Numa, "{policy}");
         let lost = figures.books.commands_lost;
-        assert!((1..=64).contains(&lost), "{policy}: {lost} lost");
+        // `latency` hunts: at that moment it may be using the other one alone.
+        let least = u64::from(policy != Policy::Latency);
+        assert!((least..=64).contains(&lost), "{policy}: {lost} lost");
         // Nothing takes longer than a full queue on one path.
         assert!(figures.latency.max() < 30 * MS, "{policy}: {} ns", figures.latency.max());
     }
@@ -71,7 +73,8 @@ fn silence_that_ends_before_it_is_noticed_loses_nothing() {
         let figures = run_policy(&Scenario { changes: changes.clone(), ..two() }, policy);
         assert_eq!(figures.books.commands_lost, 0, "{policy}");
         let longest = figures.latency.max();
-        assert!((99 * MS..130 * MS).contains(&longest), "{policy}: longest {longest} ns");
+        // `latency` hunts: it may give the path something a little later only.
+        assert!((95 * MS..130 * MS).contains(&longest), "{policy}: longest {longest} ns");
     }
 }
 
