@@ -264,7 +264,6 @@ impl Connection {
                     peer: self.peer,
                 }));
                 self.export = name;
-                seat.memory.shares.open(device.head);
                 self.transfer = Some(Box::new(Transfer::new(self.key, device, structured)));
                 Step::Again
             }

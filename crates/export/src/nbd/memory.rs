@@ -29,8 +29,8 @@ pub(super) struct Shares {
     common: u64,
     /// Of it, what is taken.
     taken: u64,
-    /// By head.
-    held: Vec<u64>,
+    /// Of the devices that hold any.
+    held: Vec<(HeadId, u64)>,
     /// Something came back since somebody looked.
     freed: bool,
 }
@@ -42,39 +42,45 @@ impl Shares {
         Shares { own: apart / DEVICES, common: capacity - apart, ..Shares::default() }
     }
 
-    /// A client has opened a device.
-    pub(super) fn open(&mut self, head: HeadId) {
-        let places = head.0 as usize + 1;
-        if self.held.len() < places {
-            self.held.resize(places, 0);
-        }
-    }
-
     /// Whether something came back since the last time.
     pub(super) fn take_freed(&mut self) -> bool {
         std::mem::take(&mut self.freed)
     }
 
+    fn held(&self, head: HeadId) -> u64 {
+        self.held.iter().find(|(of, _)| *of == head).map_or(0, |(_, held)| *held)
+    }
+
     /// Whether a client of a device, that has some of it already, may take so much more. A device
     /// that has nothing may always: a piece can be longer than the memory of its own.
     fn has_room(&self, head: HeadId, client: &Held, cost: u64) -> bool {
-        let held = self.held[head.0 as usize];
+        let held = self.held(head);
         // What the device may have and leave as much to others.
         let left = (self.common.saturating_sub(self.taken) + self.own).saturating_sub(held);
         held == 0 || client.0 + cost <= left
     }
 
     fn take(&mut self, head: HeadId, client: &mut Held, cost: u64) {
-        let held = &mut self.held[head.0 as usize];
-        self.taken += (*held + cost).saturating_sub(self.own) - held.saturating_sub(self.own);
-        *held += cost;
+        let place = self.held.iter_mut().find(|(of, _)| *of == head);
+        let before = place.as_ref().map_or(0, |(_, held)| *held);
+        self.taken += (before + cost).saturating_sub(self.own) - before.saturating_sub(self.own);
+        match place {
+            Some((_, held)) => *held += cost,
+            None => self.held.push((head, cost)),
+        }
         client.0 += cost;
     }
 
     fn give(&mut self, head: HeadId, client: &mut Held, cost: u64) {
-        let held = &mut self.held[head.0 as usize];
+        let Some(at) = self.held.iter().position(|(of, _)| *of == head) else {
+            unreachable!("who gives something back has taken it");
+        };
+        let held = &mut self.held[at].1;
         self.taken -= held.saturating_sub(self.own) - (*held - cost).saturating_sub(self.own);
         *held -= cost;
+        if *held == 0 {
+            self.held.swap_remove(at);
+        }
         client.0 -= cost;
         self.freed = true;
     }
@@ -125,10 +131,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn shares(devices: u32) -> Shares {
-        let mut shares = Shares::new(256 * MIB);
-        shares.open(HeadId(devices));
-        shares
+    fn shares() -> Shares {
+        Shares::new(256 * MIB)
     }
 
     /// Takes all that a client of a device may have, and says how much that is.
@@ -148,14 +152,24 @@ mod tests {
     #[test]
     fn alone_a_device_has_what_it_is_promised() {
         for cost in [4096, MIB] {
-            let got = fill_device(&mut shares(1), 0, cost);
+            let got = fill_device(&mut shares(), 0, cost);
             assert!((95 * MIB..=101 * MIB).contains(&got), "{got}");
         }
     }
 
     #[test]
+    fn devices_that_are_gone_leave_nothing_behind() {
+        let (mut shares, mut client) = (shares(), Held::default());
+        for head in 0..1000 {
+            shares.take(HeadId(head), &mut client, MIB);
+            shares.give(HeadId(head), &mut client, MIB);
+        }
+        assert!(shares.held.capacity() < 16, "{}", shares.held.capacity());
+    }
+
+    #[test]
     fn greedy_devices_leave_their_own_to_those_that_come_later() {
-        let mut shares = shares(256);
+        let mut shares = shares();
         let got: Vec<u64> = (0..256).map(|head| fill_device(&mut shares, head, 4096)).collect();
         assert!(got.iter().all(|&got| got >= MIB / 4), "{got:?}");
         assert!(got[1] >= got[0] / 2, "the second has half of what the first has");
@@ -164,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_greedy_client_leaves_as_much_to_the_others_of_its_device() {
-        let mut shares = shares(1);
+        let mut shares = shares();
         let got: Vec<u64> = (0..8).map(|_| fill(&mut shares, 0, 4096)).collect();
         assert!(got[0] >= 60 * MIB, "{got:?}");
         assert!(got.windows(2).all(|pair| pair[1] >= pair[0] / 4), "{got:?}");
@@ -173,14 +187,14 @@ mod tests {
 
     #[test]
     fn a_device_that_has_nothing_may_take_a_piece_that_is_longer_than_its_own() {
-        let mut shares = shares(256);
+        let mut shares = shares();
         (0..255).for_each(|head| assert!(fill_device(&mut shares, head, MIB) > 0));
         assert!(shares.has_room(HeadId(255), &Held::default(), MIB));
     }
 
     #[test]
     fn all_comes_back() {
-        let mut shares = shares(3);
+        let mut shares = shares();
         let mut clients = [const { Held(0) }; 3];
         for _ in 0..4 {
             for (head, client) in (0..).map(HeadId).zip(&mut clients) {
@@ -196,7 +210,7 @@ mod tests {
             let all = client.0;
             shares.give(head, client, all);
         }
-        assert_eq!((shares.taken, shares.held.iter().sum::<u64>()), (0, 0));
+        assert_eq!((shares.taken, shares.held.len()), (0, 0));
         assert!(shares.take_freed() && !shares.take_freed());
     }
 }
