@@ -86,7 +86,7 @@ fn x4_counts_add_up_to_the_stat_of_the_paths() {
 
 #[test]
 fn explain_of_what_is_not_there_is_refused_with_a_remedy() {
-    let stand = Stand::new(&[""], 32);
+    let stand = Stand::new(&["none"], 32);
     for (params, said) in [
         (r#"{"device":"nvme7n1"}"#, "there is no device nvme7n1: there is nvme0n1"),
         (r#"{"device":"nvme0n1","sample":1}"#, "unknown field `sample`"),

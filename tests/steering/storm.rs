@@ -22,7 +22,7 @@ const CUTS: u64 = 25;
 /// Time between two changes when their number was given.
 const TICK: Duration = Duration::from_millis(10);
 /// One path is as fast as loopback, the others have commands in flight for a while.
-const SHAPES: [&str; 3] = ["", "delay=1ms,jitter=500us", "rate=400mbit"];
+const SHAPES: [&str; 3] = ["none", "delay=1ms,jitter=500us", "rate=400mbit"];
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
