@@ -76,6 +76,26 @@ fn announced_writes_without_data_leave_memory_to_other_hosts() {
     rig.assert_no_leak();
 }
 
+/// So many hosts, each with a queue full of large writes.
+fn hoarding_hosts(rig: &mut Rig, hosts: core::ops::Range<u8>) -> Vec<ConnId> {
+    let hoards = |host| {
+        let queue = queue_of(rig, host);
+        for _ in 0..127 {
+            rig.start(queue, write(0, BLOCKS), BYTES);
+        }
+        queue
+    };
+    let hoarders = hosts.map(hoards).collect();
+    rig.advance(ms(100));
+    hoarders
+}
+
+fn all_leave(mut rig: Rig, hoarders: Vec<ConnId>) {
+    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    rig.assert_no_leak();
+}
+
 /// However many connections it has.
 #[test]
 fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
@@ -84,9 +104,7 @@ fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
     rig.advance(ms(100));
     let queue = queue_of(&mut rig, 8);
     works_undisturbed(&mut rig, queue);
-    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
-    rig.advance(ms(10));
-    rig.assert_no_leak();
+    all_leave(rig, hoarders);
 }
 
 /// Nobody is asked for data in capsules: what does not find room can only be refused.
@@ -94,15 +112,7 @@ fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
 fn data_in_capsules_finds_room_when_many_hosts_hoard() {
     let mut rig = rig();
     let early = queue_of(&mut rig, 200);
-    let mut hoarders = Vec::new();
-    for host in 10..40 {
-        let queue = queue_of(&mut rig, host);
-        for _ in 0..127 {
-            rig.start(queue, write(0, BLOCKS), BYTES);
-        }
-        hoarders.push(queue);
-    }
-    rig.advance(ms(100));
+    let hoarders = hoarding_hosts(&mut rig, 10..40);
     let late = queue_of(&mut rig, 201);
     for queue in [early, late] {
         for round in 0..20 {
@@ -110,9 +120,7 @@ fn data_in_capsules_finds_room_when_many_hosts_hoard() {
             assert_eq!(rig.run_out(queue, write(64, 2), &data).status, Status::SUCCESS);
         }
     }
-    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
-    rig.advance(ms(10));
-    rig.assert_no_leak();
+    all_leave(rig, hoarders);
 }
 
 /// A peer may claim to be any number of hosts.
@@ -120,21 +128,11 @@ fn data_in_capsules_finds_room_when_many_hosts_hoard() {
 fn hosts_without_number_at_one_address_leave_memory_to_other_addresses() {
     let mut rig = rig();
     rig.peer = Some("192.0.2.1:1000".parse().unwrap());
-    let mut hoarders = Vec::new();
-    for host in 10..60 {
-        let queue = queue_of(&mut rig, host);
-        for _ in 0..127 {
-            rig.start(queue, write(0, BLOCKS), BYTES);
-        }
-        hoarders.push(queue);
-    }
-    rig.advance(ms(100));
+    let hoarders = hoarding_hosts(&mut rig, 10..60);
     rig.peer = Some("192.0.2.2:1000".parse().unwrap());
     let queue = queue_of(&mut rig, 8);
     works_undisturbed(&mut rig, queue);
-    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
-    rig.advance(ms(10));
-    rig.assert_no_leak();
+    all_leave(rig, hoarders);
 }
 
 /// Hosts behind one address do not answer for each other as long as there is memory.
@@ -146,9 +144,7 @@ fn a_host_that_hoards_leaves_memory_to_others_at_its_address() {
     rig.advance(ms(100));
     let queue = queue_of(&mut rig, 8);
     works_undisturbed(&mut rig, queue);
-    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
-    rig.advance(ms(10));
-    rig.assert_no_leak();
+    all_leave(rig, hoarders);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The links of the ports: what is given to one that is busy waits for its turn.
 
 use super::events::What;
-use super::port::{Direction, bytes_in, bytes_out};
+use super::port::{bytes_in, bytes_out};
 use super::sim::Sim;
 use super::slots::Stage;
 
@@ -49,7 +49,7 @@ impl Sim<'_> {
 
     /// Plans when the next that waits for this link is carried.
     fn plan_turn(&mut self, path: usize, way: Way) {
-        let direction: &Direction = self.ports[path].link(way);
+        let direction = self.ports[path].link(way);
         let what = if way == Way::In { What::FreeIn } else { What::FreeOut };
         let (at, generation) = (direction.free_at_ns().max(self.now), direction.generation);
         self.events.plan(at, what, path as u32, generation);
