@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use anabranch_proto::machine::{BufRef, ConnId, Time};
 use anabranch_proto::nvme::{Sqe, Status};
 use anabranch_proto::target_queue::{Slot, TargetQueue};
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 /// A command slot of a connection.
 pub(crate) type SlotId = u16;
@@ -188,7 +188,7 @@ impl Conns {
     pub(crate) fn insert(
         &mut self,
         id: ConnId,
-        (port, peer): (usize, Option<SocketAddr>),
+        (port, from): (usize, Option<IpAddr>),
         queue: TargetQueue,
     ) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
@@ -199,7 +199,7 @@ impl Conns {
         self.places[place as usize] = Some(Box::new(Conn {
             id,
             port,
-            from: peer.map(|peer| network(peer.ip())),
+            from,
             role: Role::New,
             queue,
             entries: Vec::new(),
@@ -228,7 +228,7 @@ impl Conns {
 }
 
 /// What a peer cannot choose of its address: of IPv6 whoever has one has 2^64.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => IpAddr::V6((six.to_bits() >> 64 << 64).into()),
         four @ IpAddr::V4(_) => four,

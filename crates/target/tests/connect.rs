@@ -241,6 +241,43 @@ fn silent_connections_make_room() {
     assert!(rig.status().ports[0].connections <= 4);
 }
 
+/// So many of a hundred new connections are open in the end.
+fn flood(rig: &mut Rig) -> usize {
+    let new: Vec<_> = (0..100).map(|_| rig.dial(0).unwrap()).collect();
+    new.iter().filter(|new| !rig.wires[new].closed).count()
+}
+
+/// Queues may stay for ever: an address that takes all it gets leaves some to hosts elsewhere.
+#[test]
+fn queues_without_number_from_one_address_leave_connections_to_other_addresses() {
+    let at = |host: &str| Some(format!("192.0.2.{host}:1000").parse().unwrap());
+    let mut config = config();
+    config.limits.connections = 64;
+    let mut rig = Rig::new(config);
+    rig.peer = at("1");
+    let first = rig.admin_of(0, SUBSYSTEM, 0).0;
+    for _ in 0..59 {
+        rig.admin_of(0, SUBSYSTEM, 0);
+    }
+    let silent = rig.dial(0).unwrap();
+    assert!(!rig.wires[&silent].closed, "15 of 16 for anybody");
+    assert!(flood(&mut rig) <= 1);
+    assert!(rig.wires[&silent].closed, "its own silent ones make room");
+    for host in ["2", "3"] {
+        rig.peer = at(host);
+        let (admin, io) = rig.controller(0);
+        rig.peer = at("1");
+        assert!(flood(&mut rig) <= 1);
+        assert!(!rig.wires[&admin].closed);
+        assert_eq!(rig.run(io, read(0, 1), 4096).status, Status::SUCCESS);
+        rig.hang_up(io);
+        rig.hang_up(admin);
+    }
+    // Whoever gives some back may have as many again.
+    rig.hang_up(first);
+    rig.admin_of(0, SUBSYSTEM, 0);
+}
+
 #[test]
 fn disconnect_ends_one_queue() {
     let mut rig = Rig::new(config());

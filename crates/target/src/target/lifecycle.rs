@@ -2,7 +2,7 @@
 
 use super::Target;
 use crate::aer::Notice;
-use crate::conn::{AnswerData, Role, Stage};
+use crate::conn::{AnswerData, Conn, Role, Stage, network};
 use crate::port::{Listener, PortFault};
 use crate::verb::TargetEvent;
 use alloc::format;
@@ -12,11 +12,13 @@ use anabranch_proto::machine::{
     Time,
 };
 use anabranch_proto::target_queue::{TargetQueue, TargetQueueConfig};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 /// From accept to a successful Connect (reliability C10).
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Few connections are left when it is less than one in so many.
+const NEARLY_FULL: usize = 16;
 /// From a fault to the end of the connection, when the peer does not end it.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Slots of a connection before Connect says how many it wants.
@@ -99,9 +101,13 @@ impl Target {
         peer: Option<SocketAddr>,
     ) {
         let at = self.port_of(listener).filter(|at| self.ports[*at].fault != PortFault::Cut);
+        let from = peer.map(|peer| network(peer.ip()));
         let full = self.conns.len() >= self.limits.connections as usize;
+        let hoards = from.is_some_and(|from| self.hoards_connections(from));
         if full {
-            self.drop_oldest_unconnected();
+            self.drop_oldest_unconnected(|_| true);
+        } else if hoards {
+            self.drop_oldest_unconnected(|conn| conn.from == from);
         }
         let queue = TargetQueue::new(TargetQueueConfig {
             depth: FIRST_SLOTS,
@@ -112,13 +118,13 @@ impl Target {
             max_transfer_bytes: self.limits.max_transfer_bytes,
         });
         // Also a connection that is refused has a place until it is closed.
-        let place = self.conns.insert(conn, (at.unwrap_or(0), peer), queue);
+        let place = self.conns.insert(conn, (at.unwrap_or(0), from), queue);
         let port = &mut self.ports[at.unwrap_or(0)];
         port.connections += 1;
         port.shaper.inbound.attach(place, FIRST_SLOTS);
         port.shaper.outbound.attach(place, FIRST_SLOTS);
         let stalled = port.is_stalled();
-        if at.is_none() || full {
+        if at.is_none() || full || hoards {
             self.close(place, CloseHow::Abort);
             return;
         }
@@ -132,12 +138,24 @@ impl Target {
         }
     }
 
+    /// Whether an address has had its part of the connections. Those that are queues may stay for
+    /// ever, so the last places are not for whoever has most: a host elsewhere finds some when it
+    /// comes (back).
+    fn hoards_connections(&self, from: IpAddr) -> bool {
+        let all = self.limits.connections as usize;
+        let left = all.saturating_sub(self.conns.len());
+        if left >= all / NEARLY_FULL {
+            return false;
+        }
+        self.conns.iter().filter(|(_, conn)| conn.from == Some(from)).count() > left
+    }
+
     /// Makes room for new connections: hosts that say nothing go first.
-    fn drop_oldest_unconnected(&mut self) {
+    fn drop_oldest_unconnected(&mut self, whose: impl Fn(&Conn) -> bool) {
         let oldest = self
             .conns
             .iter()
-            .filter(|(_, conn)| conn.role == Role::New && !conn.closing)
+            .filter(|(_, conn)| conn.role == Role::New && !conn.closing && whose(conn))
             .min_by_key(|(_, conn)| conn.deadline)
             .map(|(place, _)| place);
         if let Some(place) = oldest {
