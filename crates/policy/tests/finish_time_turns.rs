@@ -1,5 +1,5 @@
-//! `finish-time` where queue pairs take turns: what another worker has in flight counts for less
-//! than one's own, beyond as much as one has oneself.
+//! `finish-time` where queue pairs take turns: a command waits for its own worker's, and as many of
+//! each other worker that has something there.
 
 mod support;
 
@@ -46,8 +46,15 @@ fn a_worker_waits_for_its_own_commands_more_than_for_those_of_others() {
     assert!(seen[1] > LATENCY_NS, "{seen:?}");
     assert!((seen[0] * units[1]).abs_diff(seen[1] * units[0]) < 1_000, "{seen:?}");
 
-    // As many of its own: then all count, whoever looks.
-    let others: Vec<Charge> = (0..6).map(|_| begin(load(1), now_ns)).collect();
+    // Two of the second's: before its third, three of the first are done. The seventh of the first
+    // waits for more than there are now, as the second goes on; for twice as many at most.
+    let mut others: Vec<Charge> = (0..2).map(|_| begin(load(1), now_ns)).collect();
+    let seen = [0, 1].map(|worker| finish_time_report(load(worker), now_ns).finish_ns);
+    let units = [8 * 16 + 5 * 16 / 4 + 16, 8 * 16 - 3 * 16 / 4 + 16];
+    assert!((seen[0] * units[1]).abs_diff(seen[1] * units[0]) < 1_000, "{seen:?}");
+
+    // As many as the first: then all count, whoever looks.
+    others.extend((0..4).map(|_| begin(load(1), now_ns)));
     let seen = [0, 1].map(|worker| finish_time_report(load(worker), now_ns).finish_ns);
     assert_eq!(seen[0], seen[1]);
 

@@ -93,8 +93,8 @@ impl Base {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Forecast {
-    /// Units in flight, as far as workers have told: a difference, modulo 2^64.
-    work: AtomicU64,
+    /// As far as workers have told: see [`InFlight`].
+    in_flight: AtomicU64,
     /// The last completion, or when the first command went to the idle path, ns.
     pub(super) busy_ns: Moment,
     /// When the present window of [`Forecast::least_wait`] began, ns.
@@ -134,7 +134,7 @@ const _: () = assert!(size_of::<Forecast>() <= 1024);
 impl Forecast {
     pub(crate) const fn new() -> Forecast {
         Forecast {
-            work: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
             busy_ns: Moment::new(),
             window_ns: Moment::new(),
             delivered: AtomicU32::new(0),
@@ -154,21 +154,22 @@ impl Forecast {
         }
     }
 
-    /// Units in flight, with what one worker has not told.
+    /// What is in flight, with what one worker has not told.
     #[inline]
-    pub(super) fn work_with(&self, untold: u64) -> u64 {
-        in_flight(self.work.load(Relaxed).wrapping_add(untold))
+    pub(super) fn in_flight_with(&self, untold: u64) -> InFlight {
+        InFlight(self.in_flight.load(Relaxed).wrapping_add(InFlight::units_more(untold)))
     }
 
-    /// So many more; gives back how many there are then.
+    /// So many units and workers more, modulo 2^64; gives back how much there is then.
     #[inline]
-    pub(super) fn add_work(&self, units: u64) -> u64 {
-        in_flight(self.work.fetch_add(units, Relaxed).wrapping_add(units))
+    pub(super) fn add_in_flight(&self, units: u64, workers: u64) -> InFlight {
+        let more = InFlight::units_more(units).wrapping_add(workers);
+        InFlight(self.in_flight.fetch_add(more, Relaxed).wrapping_add(more))
     }
 
     /// What workers have told, in bytes.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
-        unit::in_flight_bytes(self.work_with(0))
+        unit::in_flight_bytes(self.in_flight_with(0).units())
     }
 
     #[inline]
@@ -253,10 +254,31 @@ impl Forecast {
     }
 }
 
-/// A worker may tell of an end before another tells of the start.
-#[inline]
-const fn in_flight(sum: u64) -> u64 {
-    if sum > i64::MAX as u64 { 0 } else { sum }
+/// What is in flight on a path, in one word: how many workers have something there, and units above
+/// that. Differences are added to it, modulo 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InFlight(u64);
+
+impl InFlight {
+    /// There are fewer than 2^16 workers, with far less than 2^47 units.
+    const WORKER_BITS: u32 = 16;
+
+    #[inline]
+    const fn units_more(units: u64) -> u64 {
+        units << InFlight::WORKER_BITS
+    }
+
+    /// A worker may tell of an end before another tells of the start: then there are none.
+    #[inline]
+    pub(super) fn units(self) -> u64 {
+        (self.0 as i64 >> InFlight::WORKER_BITS).max(0).unsigned_abs()
+    }
+
+    /// How many workers they are of.
+    #[inline]
+    pub(super) fn workers(self) -> u64 {
+        self.0 & ((1 << InFlight::WORKER_BITS) - 1)
+    }
 }
 
 impl Default for Forecast {

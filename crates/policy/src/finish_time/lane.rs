@@ -5,7 +5,7 @@
 //! path, for longer than a burst, keeps what it starts and ends to itself for a moment: others see
 //! it at most that moment later, and never less than three quarters of it.
 
-use super::forecast::Forecast;
+use super::forecast::{Forecast, InFlight};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Completions are told, and learned from, as often as this in the long run, ns.
@@ -54,7 +54,13 @@ impl Lane {
     /// Units in flight on the path, as far as this worker knows.
     #[inline]
     pub(crate) fn work(&self, forecast: &Forecast) -> u64 {
-        forecast.work_with(self.untold.load(Relaxed))
+        self.in_flight(forecast).units()
+    }
+
+    /// What is in flight on the path, as far as this worker knows.
+    #[inline]
+    pub(super) fn in_flight(&self, forecast: &Forecast) -> InFlight {
+        forecast.in_flight_with(self.untold.load(Relaxed))
     }
 
     /// Units delivered by the path, likewise; modulo 2^32.
@@ -83,19 +89,25 @@ impl Lane {
     /// The units in flight on the path change by this much; gives back how many there are then.
     #[inline]
     fn change(&self, forecast: &Forecast, by: u64) -> u64 {
-        let own = self.own.load(Relaxed).wrapping_add(by);
+        let had = self.own.load(Relaxed);
+        let own = had.wrapping_add(by);
         self.own.store(own, Relaxed);
+        let workers = match (had, own) {
+            (0, _) => 1,
+            (_, 0) => 1_u64.wrapping_neg(),
+            _ => 0,
+        };
         if !self.held.load(Relaxed) {
-            return forecast.add_work(by);
+            return forecast.add_in_flight(by, workers).units();
         }
         let untold = self.untold.load(Relaxed).wrapping_add(by);
         // A worker that has nothing left, or had nothing, tells so.
         if magnitude(untold).saturating_mul(UNTOLD_PART) <= own {
             self.untold.store(untold, Relaxed);
-            return forecast.work_with(untold);
+            return forecast.in_flight_with(untold).units();
         }
         self.untold.store(0, Relaxed);
-        forecast.add_work(untold)
+        forecast.add_in_flight(untold, workers).units()
     }
 
     /// So many units were delivered; gives back how many in all, modulo 2^32, when this completion
@@ -129,7 +141,7 @@ impl Lane {
         let (untold, delivered) = (self.untold.load(Relaxed), self.delivered.load(Relaxed));
         if untold != 0 {
             self.untold.store(0, Relaxed);
-            forecast.add_work(untold);
+            forecast.add_in_flight(untold, 0);
         }
         if delivered != 0 {
             self.delivered.store(0, Relaxed);

@@ -42,8 +42,9 @@
 //! # Selection
 //!
 //! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
-//!    path's pace, whichever is longer. Of what other workers have in flight beyond as much as this
-//!    one has with the command, each, only three quarters count: queue pairs may take turns. With
+//!    path's pace, whichever is longer. Queue
+//!    pairs may take turns: then as much is done for each worker that has something there as for
+//!    this one, and the path has that to do before; of the difference a quarter counts. With
 //!    at most one command like it in flight, it matters how far the path is with that one: half a
 //!    command longer, less the time since its last completion (or since it was idle), of which no
 //!    more counts than a command takes. A path that has work and has been silent for

@@ -14,7 +14,7 @@ const BAND_OF_EQUALS_SHIFT: u32 = 3;
 /// What comes on top of twice the longest base latency until a path counts as silent, ns.
 const SILENCE_NS: u64 = 200_000;
 /// A port may serve commands in the order in which they come, or the queue pairs of its hosts by
-/// turns: of what a command would not wait for then, one part in 2^this is taken off.
+/// turns: of what that changes, one part in 2^this is counted.
 const TURNS_SHIFT: u32 = 2;
 /// What is not known comes behind everything that is.
 const UNKNOWN: u64 = 1 << 62;
@@ -136,16 +136,24 @@ fn scan<P: AsCandidate>(
 }
 
 /// What is done there before a command of so many units that this worker starts, in units. Where
-/// queue pairs take turns it does not wait for what other workers have beyond as much as this one.
+/// queue pairs take turns, each worker that has something there gets as much done meanwhile as this
+/// one: less than it has in flight, or more, as it goes on. (At most as much again is counted: it
+/// may have nothing more.)
 #[inline]
 pub(super) fn ahead(load: Load<'_>, units: u64) -> u64 {
-    let (work, own) = (load.work(), load.lane.own());
+    let in_flight = load.lane.in_flight(load.shared.forecast());
+    let (work, own) = (in_flight.units(), load.lane.own());
     if work <= own {
         return work;
     }
-    // Far from 2^64: there are at most 2^16 workers, with so many commands each.
-    let turns = (load.workers.len() as u64 - 1) * (own + units);
-    work - ((work - own).saturating_sub(turns) >> TURNS_SHIFT)
+    // Far from 2^64: there are at most 2^16 workers, with at most 2^16 commands each.
+    let workers = in_flight.workers() + u64::from(own == 0);
+    let turns = ((own + units) * workers).saturating_sub(units);
+    if turns < work {
+        work - ((work - turns) >> TURNS_SHIFT)
+    } else {
+        work + ((turns - work).min(work) >> TURNS_SHIFT)
+    }
 }
 
 /// When the command would be finished there, ns from now.

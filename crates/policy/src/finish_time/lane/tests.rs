@@ -53,7 +53,7 @@ impl Books {
     }
 
     fn told(&self) -> u64 {
-        self.forecast.work_with(0)
+        self.forecast.in_flight_with(0).units()
     }
 
     /// What is told and what is not is all there is, and of the latter there is little.
@@ -68,6 +68,8 @@ impl Books {
             let others = self.told().wrapping_sub(self.own(worker).wrapping_sub(untold));
             assert_eq!(lane.work(&self.forecast), self.own(worker) + others, "worker {worker}");
         }
+        let workers = (0..self.lanes.len()).filter(|worker| self.own(*worker) > 0).count();
+        assert_eq!(self.forecast.in_flight_with(0).workers(), workers as u64);
         assert_eq!(self.told().wrapping_add(untold_work), self.in_flight());
         assert_eq!(self.told() == 0, self.in_flight() == 0, "what is idle looks idle");
         let told = self.forecast.delivered.load(Relaxed);
@@ -205,9 +207,15 @@ fn a_clock_that_goes_back_holds_nobody_up() {
 #[test]
 fn an_end_may_be_told_before_the_start() {
     let forecast = Forecast::new();
-    assert_eq!(forecast.add_work(9_u64.wrapping_neg()), 0);
-    assert_eq!((forecast.work_with(0), forecast.work_with(20)), (0, 11));
-    assert_eq!(forecast.add_work(20), 11);
+    let told = |units: i64, workers: i64| {
+        let after = forecast.add_in_flight(units as u64, workers as u64);
+        (after.units(), after.workers())
+    };
+    assert_eq!(told(-9, 0), (0, 0));
+    assert_eq!(forecast.in_flight_with(20).units(), 11);
+    assert_eq!(told(20, 1), (11, 1));
+    assert_eq!(told(-12, -1), (0, 0));
+    assert_eq!(told(5, 1), (4, 1));
 }
 
 #[test]
@@ -247,7 +255,8 @@ fn workers_that_really_run_at_once_lose_nothing() {
         let ended = workers.into_iter().map(|worker| worker.join().expect("it ends"));
         ended.fold(0, u32::wrapping_add)
     });
-    assert_eq!(forecast.work_with(0), 0);
+    let in_flight = forecast.in_flight_with(0);
+    assert_eq!((in_flight.units(), in_flight.workers()), (0, 0));
     let untold = lanes.iter().map(|lane| lane.delivered.load(Relaxed)).fold(0, u32::wrapping_add);
     assert_eq!(forecast.delivered.load(Relaxed).wrapping_add(untold), delivered);
 }
