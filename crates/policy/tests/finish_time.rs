@@ -162,6 +162,15 @@ fn a_few_commands_on_paths_that_are_alike() {
     }
 }
 
+/// Two wait on slow paths; the third has the fast one, whenever that has nothing to do.
+#[test]
+fn a_fast_path_is_not_left_idle_for_slow_ones() {
+    let slow = [23, 20, 20].map(Line::mib_s);
+    let lines = [[Line::mib_s(91)].as_slice(), &slow].concat();
+    let scene = Scene { clients: 3, mix: |_, _| (READ, 1 << 20), ..Scene::new(&lines) };
+    holds_percent("three large reads", &scene, 120);
+}
+
 #[test]
 fn one_io_an_hour() {
     let hours = if cfg!(miri) { 5 } else { 1000 };

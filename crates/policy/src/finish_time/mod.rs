@@ -42,29 +42,29 @@
 //! # Selection
 //!
 //! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
-//!    path's pace, whichever is longer. Queue
-//!    pairs may take turns: then as much is done for each worker that has something there as for
-//!    this one, and the path has that to do before; of the difference a quarter counts. With
-//!    at most one command like it in flight, it matters how far the path is with that one: half a
-//!    command longer, less the time since its last completion (or since it was idle), of which no
-//!    more counts than a command takes. A path that has work and has been silent for
-//!    more than twice its longest base latency and 200 µs: at least as long as the silence.
+//!    path's pace, whichever is longer. Queue pairs may take turns: then as much is done for each
+//!    worker that has something there as for this one, and the path has that to do before; of the
+//!    difference a quarter counts, and of no more than twice what is in flight. With at most one
+//!    command like it in flight, it matters how far the path is with that one: half a command
+//!    longer, less the time since its last completion (or since it was idle), of which no more
+//!    counts than a command takes. A path that has work and has been silent for more than twice its
+//!    longest base latency and 200 µs: at least as long as the silence.
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates
 //!    do) are equal: then the path on which this worker has fewer commands, then turn by turn.
 //! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
-//!    the earliest of the other paths that has room and takes less than 16 times as long. Busy:
-//!    every command of late has waited there for more than half of its mean base latency, and its
-//!    elasticity is not known or nearly 1 (31/32 or more). Or it is not that certain, and the
-//!    command must add half more on the other path than here (where nothing is in flight nobody is
-//!    made to wait): when every command has waited so, and the elasticity is a half at least (then
-//!    half of what it lacks to 1 is held to be noise); or when commands wait for a quarter of the
-//!    mean base latency on average, and the elasticity is a quarter at least (of which no more than
-//!    7/8 are believed). A path has room when a command at most is in flight, or no more than what
-//!    its base latency holds, and a sixteenth; and when its base latency is at most four times its
-//!    least latency (else the queue is that of others). A load is closed when the number of
-//!    commands of the worker in flight varies by less than half of what it would by chance: in an
-//!    open load nothing is gained.
+//!    the earliest of the other paths that has room and takes less than 16 times as long (4 times,
+//!    when nothing is in flight on the nearest). Busy: every command of late has waited there for
+//!    more than half of its mean base latency, and its elasticity is not known or nearly 1 (31/32
+//!    or more). Or it is not that certain, and the command must add half more on the other path
+//!    than here (where nothing is in flight nobody is made to wait): when every command has waited
+//!    so, and the elasticity is a half at least (then half of what it lacks to 1 is held to be
+//!    noise); or when commands wait for a quarter of the mean base latency on average, and the
+//!    elasticity is a quarter at least (of which no more than 7/8 are believed). A path has room
+//!    when a command at most is in flight, or no more than what its base latency holds, and a
+//!    sixteenth; and when its base latency is at most four times its least latency (else the queue
+//!    is that of others). A load is closed when the number of commands of the worker in flight
+//!    varies by less than half of what it would by chance: in an open load nothing is gained.
 //! 9. A path of which nothing is known comes last (without probes: first, when it is idle), by what
 //!    is in flight.
 //! 10. A path that answers after a silence of more than 50 ms and eight times what was predicted is

@@ -9,6 +9,9 @@ use crate::{AsCandidate, Candidate};
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
 /// times as long.
 const FACTOR: u64 = 16;
+/// … or this many times, when nothing is in flight on the best one: commands have waited there of
+/// late, but the next one would not.
+const FACTOR_OF_IDLE: u64 = 4;
 /// From this elasticity on a wait is one for other commands of the path …
 pub(super) const QUARTER: u64 = INELASTIC / 4;
 /// … and that all commands wait is due to what is in flight.
@@ -33,8 +36,10 @@ pub(super) fn spill<P: AsCandidate>(
     best: Best,
     incoming: Incoming,
 ) -> Option<usize> {
-    let busy = how_busy(paths[best.index].candidate().load.shared.forecast(), incoming)?;
-    let mut least = best.cost.saturating_mul(FACTOR);
+    let load = paths[best.index].candidate().load;
+    let busy = how_busy(load.shared.forecast(), incoming)?;
+    let factor = if load.work() == 0 { FACTOR_OF_IDLE } else { FACTOR };
+    let mut least = best.cost.saturating_mul(factor);
     let mut found = None;
     for (index, path) in paths.iter().enumerate() {
         let path: Candidate<'_> = path.candidate();
