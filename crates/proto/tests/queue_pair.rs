@@ -340,7 +340,7 @@ fn the_success_flag_is_used_exactly_without_flow_control() {
         pair.read(0, 256 << 10, 1);
         pair.run();
         pair.expect_done(&[1]);
-        let expected: &[u8] = if no_flow_control { &[7, 7] } else { &[7, 7, 5] };
+        let expected: &[u8] = if no_flow_control { &[7] } else { &[7, 5] };
         assert_eq!(pair.from_target, expected);
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) buf: Option<BufRef>,
     /// `buf` is data to send.
     pub(super) outgoing: bool,
-    /// Bytes of `buf` that have come or were sent.
+    /// Bytes of `buf` that have come.
     pub(super) done: u32,
     /// Some data that came failed its digest.
     pub(super) damaged: bool,

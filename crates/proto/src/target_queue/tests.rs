@@ -1,7 +1,7 @@
 use super::*;
 use crate::machine::Buffers;
 use crate::nvme::{Sgl, io};
-use crate::pdu::{CapsuleCmd, H2cData, IcReq, Pdu};
+use crate::pdu::{C2hData, CapsuleCmd, H2cData, IcReq, Pdu};
 use crate::testing::{MemoryBuffers, VecGather};
 use alloc::vec::Vec;
 
@@ -128,6 +128,28 @@ fn buffers_that_are_being_sent_are_counted_until_they_have_left() {
     assert_eq!(queue.buffers_in_batch(), 0);
     while let Some(buf) = queue.poll_released() {
         bufs.free(buf);
+    }
+}
+
+/// SPDK's initiator ends the connection at a second C2HData PDU of a read with scattered memory.
+#[test]
+fn the_data_of_a_read_goes_in_one_pdu_however_much_it_is() {
+    const LENGTH: u32 = 1 << 20;
+    let (mut queue, mut bufs) = queue();
+    for flow_control in [true, false] {
+        queue.set_sq_flow_control(flow_control);
+        let read = io::read(1, 0, 2048).with_sgl(Sgl::transport(LENGTH));
+        command(&mut queue, &mut bufs, read.with_cid(1));
+        let Some(TargetEvent::Command { slot, .. }) = queue.poll_event() else { panic!("one") };
+        queue.send_data(slot, bufs.alloc(LENGTH).expect("memory"));
+        queue.complete(slot, Status::SUCCESS, 0);
+        let sent = send(&mut queue, &mut bufs);
+        let data =
+            C2hData { cid: 1, offset: 0, length: LENGTH, last: true, success: !flow_control };
+        assert_eq!(sent[..24], data.emit_plain());
+        let response = if flow_control { 24 } else { 0 };
+        assert_eq!(sent.len(), 24 + LENGTH as usize + response);
+        assert_eq!((queue.in_flight(), bufs.in_use_bytes()), (0, 0));
     }
 }
 

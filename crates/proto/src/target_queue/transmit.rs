@@ -7,9 +7,6 @@ use crate::machine::{BufRef, Buffers, Gather};
 use crate::nvme::{Cqe, Status};
 use crate::pdu::{C2hData, CapsuleResp, IcResp, R2t};
 
-/// The most data in one C2HData PDU, in bytes.
-pub(super) const C2H_DATA_BYTES: u32 = 128 << 10;
-
 /// SQHD when the host disabled submission queue flow control.
 const SQHD_DISABLED: u16 = 0xffff;
 
@@ -26,7 +23,7 @@ pub(super) enum Send {
     Answer(Slot),
 }
 
-/// Whether a thing to send has been sent whole.
+/// Whether a thing to send has been put into the batch whole.
 enum Progress {
     More,
     Done,
@@ -92,20 +89,15 @@ impl TargetQueue {
         let sq_flow_control = self.sq_flow_control;
         let state = self.slots.at(slot);
         let (cid, status, result) = (state.cid, state.status, state.result);
-        if let Some(buf) = state.buf {
-            let rest = buf.len() - state.done;
-            if status.is_success() && rest > 0 {
-                let (offset, length) = (state.done, rest.min(C2H_DATA_BYTES));
-                let last = length == rest;
+        if let Some(buf) = state.buf.take() {
+            if status.is_success() && !buf.is_empty() {
+                // All data of a read goes in one PDU, as from other targets: SPDK's initiator ends
+                // the connection at a second one when the read's memory is scattered.
                 // The flag stands for a completion of zeroes.
-                let success = last && !sq_flow_control && status.bits() == 0 && result == 0;
-                state.done += length;
-                if last {
-                    state.buf = None;
-                    self.in_batch.push(buf);
-                }
-                let pdu = C2hData { cid, offset, length, last, success };
-                self.put_data(&pdu, buf.slice(offset, length), batch, bufs);
+                let success = !sq_flow_control && status.bits() == 0 && result == 0;
+                let pdu = C2hData { cid, offset: 0, length: buf.len(), last: true, success };
+                self.in_batch.push(buf);
+                self.put_data(&pdu, buf, batch, bufs);
                 if success {
                     self.slots.release(slot);
                     return Progress::Done;
@@ -113,7 +105,6 @@ impl TargetQueue {
                 return Progress::More;
             }
             // A command that failed has no data; nobody outside ever saw the buffer.
-            state.buf = None;
             self.released.push_back(buf);
         }
         self.slots.release(slot);
@@ -124,7 +115,7 @@ impl TargetQueue {
     fn put_data(
         &self,
         pdu: &C2hData,
-        part: BufRef,
+        data: BufRef,
         batch: &mut dyn Gather,
         bufs: &mut dyn Buffers,
     ) {
@@ -133,9 +124,9 @@ impl TargetQueue {
         } else {
             batch.copy(pdu.emit(self.format).as_bytes());
         }
-        batch.payload(part, bufs);
+        batch.payload(data, bufs);
         if self.format.data_digest {
-            batch.copy(&crc32c(bufs.bytes(part)).to_le_bytes());
+            batch.copy(&crc32c(bufs.bytes(data)).to_le_bytes());
         }
     }
 
