@@ -118,6 +118,9 @@ pub(super) struct Scan {
     ended_at: Option<Time>,
     verified: Option<Association>,
     namespaces: Vec<Namespace>,
+    /// Namespaces that cannot be used: why, as was told, and the scan that last found it so. Told
+    /// once, however often the controller's namespaces change.
+    refused: BTreeMap<u32, (String, u64)>,
     /// Scans that were begun, and the number among them of the last complete one.
     begun: u64,
     complete: u64,
@@ -388,7 +391,10 @@ impl Controller {
     }
 
     fn namespace_refused(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32, why: String) {
-        env.event(HostEvent::NamespaceRefused { controller: self.name(), nsid, why });
+        let told = self.scan.refused.insert(nsid, (why.clone(), self.scan.begun));
+        if told.is_none_or(|(before, _)| before != why) {
+            env.event(HostEvent::NamespaceRefused { controller: self.name(), nsid, why });
+        }
         self.namespace_gone(env, bufs, nsid);
     }
 
@@ -401,6 +407,8 @@ impl Controller {
             self.scan.has_changed(1, env.now);
         }
         self.scan.namespaces = progress.found;
+        let begun = self.scan.begun;
+        self.scan.refused.retain(|_, (_, seen)| *seen == begun);
         self.scan.verified = Some(self.association);
         self.scan.complete = self.scan.begun;
         self.scan.failures = 0;

@@ -75,6 +75,23 @@ fn c60_a_namespace_that_cannot_be_used_is_left_out() {
     }
 }
 
+/// A controller that has such namespaces and often changes others fills no log.
+#[test]
+fn a_namespace_that_cannot_be_used_is_told_once_and_again_when_that_changes() {
+    let mut rig = Rig::connected(1);
+    let odd = |lbads| crate::fake::Space { lbads, ..crate::fake::Space::new(2, 64) };
+    let changes = [(Some(8), 1), (Some(8), 1), (Some(31), 2), (None, 2), (Some(31), 3)];
+    for (lbads, told) in changes {
+        rig.fake(1).spaces.remove(&2);
+        if let Some(lbads) = lbads {
+            rig.fake(1).spaces.insert(2, odd(lbads));
+        }
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(rig.event_count("ignoring nsid 2"), told, "{lbads:?}: {:?}", rig.events);
+        assert_eq!(rig.heads().len(), 1);
+    }
+}
+
 #[test]
 fn c62_a_namespace_list_that_makes_no_sense_changes_nothing() {
     let cases: [(&str, Vec<u32>); 4] = [
