@@ -2,13 +2,13 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::fabrics::ConnectResponse;
 use anabranch_proto::nvme::feature::AsyncEventConfig;
 use anabranch_proto::nvme::identify::{Controller as Identified, IoCommandLimits};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_proto::nvme::property::{Cap, Cc, Vs};
-use core::fmt;
 use core::time::Duration;
 
 /// Namespace identification descriptors exist from this version on.
@@ -26,10 +26,28 @@ pub(super) struct Identity {
     pub(super) vendor: u16,
 }
 
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} serial \"{}\" model \"{}\"", self.nqn, self.serial, self.model)
+impl Identity {
+    /// What is not as it was, in words: each field with its former value. The NQN is the one that
+    /// was asked for.
+    pub(super) fn changes_from(&self, former: &Identity) -> String {
+        let texts = [
+            ("serial", self.serial.clone(), former.serial.clone()),
+            ("model", self.model.clone(), former.model.clone()),
+            ("vendor", hex(self.vendor), hex(former.vendor)),
+        ];
+        let mut said = Vec::new();
+        for (field, now, was) in texts {
+            if now != was {
+                said.push(format!("{field} \"{now}\" (it was \"{was}\")"));
+            }
+        }
+        said.join(", ")
     }
+}
+
+/// As tools print a PCI vendor.
+fn hex(vendor: u16) -> String {
+    format!("{vendor:#06x}")
 }
 
 /// The ANA part of Identify Controller.

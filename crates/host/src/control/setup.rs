@@ -179,7 +179,9 @@ impl Controller {
             && *known != identity
         {
             return Err(failure(format!(
-                "another controller answers now: {identity}, it was {known}"
+                "another controller answers now: {}; a target must not change these when it starts \
+                 again (on Linux, set attr_serial), or disconnect and connect anew",
+                identity.changes_from(known)
             )));
         }
         if discovery {

@@ -62,6 +62,11 @@ pub(super) fn connect_hint(answer: &Answer) -> &'static str {
     if answer.status.is(Status::CONNECT_INVALID_HOST) {
         return ": this host is not allowed there";
     }
+    // So the Linux target answers when `param_inline_data_size` is too small for anybody.
+    if answer.status.is(Status::SGL_OFFSET_INVALID) {
+        return ": the 1024 bytes of Connect's data travel in the capsule, and this port takes less \
+                there";
+    }
     match fabrics::invalid_parameter(answer.status, answer.result) {
         Some((fabrics::offset::SUBNQN, true)) => ": no such subsystem at this address",
         Some((fabrics::offset::HOSTNQN, true)) => ": the host NQN is not accepted",

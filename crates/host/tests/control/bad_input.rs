@@ -179,6 +179,7 @@ fn a_refused_connect_says_what_was_wrong() {
         (0x182, 256 | 1 << 16, "no such subsystem"),
         (0x182, 512 | 1 << 16, "host NQN"),
         (0x184, 0, "this host is not allowed"),
+        (0x016, 0, "data travel in the capsule"),
     ] {
         let mut rig = Rig::new(1);
         rig.put(1, Fake::new(NQN, 1));

@@ -241,7 +241,9 @@ fn another_controller_at_the_same_address_is_not_taken_for_the_old_one() {
     rig.cut(1);
     rig.advance_s(11);
     assert_eq!(rig.state(0), CONNECTING);
-    assert!(rig.get("nvme0", "last_error").unwrap().contains("another controller answers now"));
+    let why = rig.get("nvme0", "last_error").unwrap();
+    assert!(why.contains("another controller answers now: serial \"OTHER\" (it was \"SER1\");"));
+    assert!(why.contains("attr_serial"), "what can be done: {why}");
     rig.fake(1).serial = "SER1".to_string();
     rig.advance_s(10);
     assert_eq!(rig.state(0), LIVE);
