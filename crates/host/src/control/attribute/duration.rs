@@ -23,9 +23,21 @@ pub(super) fn print_or_off(time: Option<Duration>) -> String {
     time.map_or_else(|| String::from("off"), print)
 }
 
+/// Why a text is refused.
+enum Refused {
+    NoTime,
+    TooLong,
+}
+
 /// The reverse of [`print()`]; also `200ms`, `50us`, `3s`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    let refused = || format!("\"{text}\" is no time in seconds (or with us, ms, s)");
+    read(text).map_err(|why| match why {
+        Refused::NoTime => format!("\"{text}\" is no time in seconds (or with us, ms, s)"),
+        Refused::TooLong => format!("{text} is too long: at most {} seconds", MAX.as_secs()),
+    })
+}
+
+fn read(text: &str) -> Result<Duration, Refused> {
     let (digits, unit_ns) = if let Some(digits) = text.strip_suffix("us") {
         (digits, 1_000)
     } else if let Some(digits) = text.strip_suffix("ms") {
@@ -36,17 +48,15 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if !plain(whole) || !plain(fraction) || fraction.len() > 9 {
-        return Err(refused());
+        return Err(Refused::NoTime);
     }
-    let whole: u64 = whole.parse().map_err(|_| refused())?;
+    // Digits alone: what does not parse has too many of them.
+    let whole: u64 = whole.parse().map_err(|_| Refused::TooLong)?;
     let scale = 10_u64.pow(fraction.len() as u32);
-    let fraction: u64 = fraction.parse().map_err(|_| refused())?;
+    let fraction: u64 = fraction.parse().map_err(|_| Refused::NoTime)?;
     let ns = u128::from(whole) * unit_ns + u128::from(fraction) * unit_ns / u128::from(scale);
-    let time = u64::try_from(ns).map(Duration::from_nanos).map_err(|_| refused())?;
-    if time > MAX {
-        return Err(format!("at most {} seconds", MAX.as_secs()));
-    }
-    Ok(time)
+    let time = u64::try_from(ns).map(Duration::from_nanos).map_err(|_| Refused::TooLong)?;
+    if time > MAX { Err(Refused::TooLong) } else { Ok(time) }
 }
 
 /// A time; `off` and `-1` are none.
@@ -54,7 +64,14 @@ pub(super) fn parse_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" || text == "-1" {
         return Ok(None);
     }
-    parse(text).map(Some).map_err(|why| format!("{why}, nor \"off\""))
+    read(text).map(Some).map_err(|why| match why {
+        Refused::NoTime => {
+            format!("\"{text}\" is neither a time in seconds (or with us, ms, s) nor \"off\"")
+        }
+        Refused::TooLong => {
+            format!("{text} is too long: at most {} seconds, or \"off\"", MAX.as_secs())
+        }
+    })
 }
 
 #[cfg(test)]
@@ -84,6 +101,17 @@ mod tests {
         for text in ["", "x", "-2", "1.", ".5", "1e3", "ms", "99999999999999999999", "3 s"] {
             assert!(parse(text).is_err(), "{text:?} must be refused");
         }
-        assert!(parse("2147483648").is_err(), "beyond 31 bits");
+    }
+
+    #[test]
+    fn what_is_too_long_is_told_the_limit_however_long_it_is() {
+        for text in ["2147483648", "99999999999", "99999999999999999999", "2147483648000ms"] {
+            let why = parse(text).expect_err("beyond 31 bits");
+            assert_eq!(why, format!("{text} is too long: at most 2147483647 seconds"));
+            let why = parse_or_off(text).expect_err("beyond 31 bits");
+            assert!(why.ends_with("at most 2147483647 seconds, or \"off\""), "{why}");
+        }
+        let why = parse_or_off("soon").expect_err("no time");
+        assert_eq!(why, "\"soon\" is neither a time in seconds (or with us, ms, s) nor \"off\"");
     }
 }
