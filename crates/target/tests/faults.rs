@@ -111,6 +111,17 @@ fn a_stalled_port_can_be_cut() {
 }
 
 #[test]
+fn a_cut_port_cannot_be_stalled_and_the_error_calls_it_by_no_number_of_ours() {
+    let mut rig = Rig::new(config());
+    rig.ok(TargetVerb::Cut { port: 0 });
+    let refused = rig.verb(TargetVerb::Stall { port: 0 }).expect_err("it is cut");
+    // Who asks counts ports from 1: a number from 0 would name another port.
+    assert_eq!(refused.to_string(), "the port is cut: restore it before a stall");
+    rig.ok(TargetVerb::Restore { port: 0 });
+    rig.ok(TargetVerb::Stall { port: 0 });
+}
+
+#[test]
 fn a_peer_that_breaks_the_protocol_harms_only_itself() {
     let mut rig = Rig::new(config());
     let (admin, queue) = rig.controller(0);

@@ -13,7 +13,7 @@ use crate::status::{ControllerStatus, NamespaceStatus, PortStatus, SubsystemStat
 use crate::verb::{TargetError, TargetEvent, TargetReply, TargetVerb};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, CloseHow, Output, Time, VerbId};
 use anabranch_proto::nvme::{AnaState, Nqn};
@@ -182,9 +182,9 @@ impl Target {
         match self.ports[at].fault {
             PortFault::Stalled => {}
             PortFault::Cut => {
-                return Err(TargetError::OutOfBounds(format!(
-                    "port {port} is cut; restore it before a stall"
-                )));
+                // Who asked names ports another way than we do: no number here.
+                let why = "the port is cut: restore it before a stall";
+                return Err(TargetError::OutOfBounds(String::from(why)));
             }
             PortFault::None => {
                 self.ports[at].fault = PortFault::Stalled;
