@@ -92,6 +92,22 @@ fn deallocate_goes_range_by_range() {
     rig.assert_no_leak();
 }
 
+/// What takes the NSID while a command works is another namespace, in the same file or not.
+#[test]
+fn ranges_that_are_left_are_not_given_back_in_another_namespace() {
+    let (mut rig, queue) = rig();
+    let range = |lba, blocks| DsmRange { attributes: 0, blocks, lba }.to_bytes();
+    rig.start_out(queue, io::deallocate(1, 2), &[range(4, 2), range(16, 1)].concat());
+    assert_eq!(rig.disk.len(), 1);
+    let subsystem = || nqn(SUBSYSTEM);
+    rig.ok(TargetVerb::NamespaceRemove { subsystem: subsystem(), nsid: 1 });
+    let config = file_namespace(1, MIB);
+    rig.ok(TargetVerb::NamespaceAdd { subsystem: subsystem(), config });
+    rig.finish_disk(Ok(0));
+    assert!(rig.disk.is_empty(), "the second range was for the first namespace");
+    rig.assert_no_leak();
+}
+
 #[test]
 fn compare_reads_and_compares() {
     let (mut rig, queue) = rig();

@@ -112,6 +112,24 @@ fn the_same_nsid_again_is_another_namespace() {
     assert_eq!(rig.run(queue, read(0, 1), 4096).data, vec![0; 4096]);
 }
 
+/// A shaped port reads when the answer leaves: by then the NSID may be another namespace's.
+#[test]
+fn an_answer_on_its_way_has_no_data_of_another_namespace() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    rig.run_out(queue, write(0, 1), &[7; 4096]);
+    rig.ok(TargetVerb::Shape { port: 0, shape: "rate_out=1mbit".parse().unwrap() });
+    let cid = rig.start(queue, read(0, 1), 4096);
+    rig.advance(ms(10));
+    assert!(rig.poll(queue, cid).is_none(), "it has been carried out, and is on its way back");
+    rig.ok(TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 1 });
+    add(&mut rig, memory_namespace(1, MIB)).unwrap();
+    rig.advance(ms(100));
+    let done = rig.poll(queue, cid).expect("an answer");
+    assert!(done.status.is(Status::INVALID_NAMESPACE), "{}", done.status);
+    rig.assert_no_leak();
+}
+
 #[test]
 fn moving_to_another_group_changes_access_and_log() {
     let mut config = config();

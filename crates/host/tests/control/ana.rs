@@ -5,6 +5,7 @@ use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::status::Status;
 use std::time::Duration;
 
@@ -80,18 +81,39 @@ fn m15_a_group_in_change_for_twice_anatt_resets_the_controller() {
 
 #[test]
 fn m15_another_change_does_not_prolong_and_leaving_change_ends_the_timer() {
-    let mut rig = Rig::connected(1);
-    rig.fake(1).ana = Some([(1, 15), (2, 1)].into());
-    rig.raise(1, ANA_CHANGED);
-    rig.advance_s(15);
-    rig.fake(1).ana = Some([(1, 15), (2, 15)].into());
-    rig.raise(1, ANA_CHANGED);
+    let changing_twice = || {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).ana = Some([(1, 15), (2, 1)].into());
+        rig.raise(1, ANA_CHANGED);
+        rig.advance_s(15);
+        rig.fake(1).ana = Some([(1, 15), (2, 15)].into());
+        rig.raise(1, ANA_CHANGED);
+        rig
+    };
+    let mut rig = changing_twice();
+    rig.advance(Duration::from_millis(4_900));
+    assert_eq!(rig.state(0), LIVE);
+    rig.advance(Duration::from_millis(200));
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting), "20 s from the first one on");
+    let mut rig = changing_twice();
     rig.advance_s(3);
     rig.fake(1).ana = Some([(1, 1), (2, 2)].into());
     rig.raise(1, ANA_CHANGED);
     rig.advance_s(100);
     assert_eq!(rig.state(0), LIVE);
     assert_eq!(rig.fake(1).connections, 1);
+}
+
+/// The log knows first: nobody need say that the namespace itself has changed.
+#[test]
+fn m16_a_namespace_that_the_log_shows_in_another_group_has_the_state_of_that_one() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 1), (2, 3)].into());
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::Optimized);
+    rig.fake(1).spaces.get_mut(&1).unwrap().group = 2;
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::Inaccessible);
 }
 
 #[test]

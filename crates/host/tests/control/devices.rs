@@ -78,6 +78,25 @@ fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
     }
 }
 
+/// Whoever has written blocks of 512 bytes must not write them to blocks of 4096.
+#[test]
+fn a_path_whose_block_size_changes_is_none_any_more() {
+    let same = Space::new(0x11, 2048);
+    let mut rig = Rig::connected(1);
+    let mut fake = Fake::new(NQN, 2);
+    fake.spaces = [(1, same.clone())].into();
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2);
+    rig.fake(2).spaces = [(1, Space { lbads: 12, ..same.clone() })].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+    assert_eq!(rig.event_count("block size 4096 differs from 512"), 1);
+    rig.fake(2).spaces = [(1, same)].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2);
+}
+
 #[test]
 fn a_refusal_is_forgotten_with_the_namespace() {
     let mut rig = Rig::connected(1);

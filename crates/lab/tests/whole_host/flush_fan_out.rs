@@ -6,6 +6,7 @@ use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::io;
+use anabranch_target::TargetVerb;
 
 /// Flushes that were sent to each port so far.
 fn flushes(rig: &Rig) -> [usize; 2] {
@@ -89,6 +90,30 @@ fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
     rig.ana(0, AnaState::Optimized);
     rig.run(SECOND);
     assert_eq!(flush(&mut rig), [1, 0], "what it acknowledged is owed once it can be asked");
+    rig.finish();
+}
+
+/// Nor is what the other one is owed itself settled by that: it has flushed for somebody else.
+#[test]
+fn a_flush_that_is_carried_out_elsewhere_settles_nothing_of_what_comes_after_it_there() {
+    let mut rig = Setup::new(2, 1).connect();
+    assert_eq!(flush(&mut rig), [1, 1]);
+    rig.ana(0, AnaState::Inaccessible);
+    rig.run(10 * MS);
+    rig.io(writes(4, 1));
+    // The connection that carries the flush is lost while there is no other path.
+    rig.target(TargetVerb::Stall { port: 1 });
+    let names = rig.submit([Op::Flush]);
+    rig.run(MS);
+    rig.target(TargetVerb::Cut { port: 1 });
+    rig.run(10 * MS);
+    assert_eq!(rig.answered(&names), 0);
+    rig.ana(0, AnaState::Optimized);
+    rig.succeed(&names);
+    rig.io(writes(1, 2));
+    rig.target(TargetVerb::Restore { port: 1 });
+    rig.wait_live(1);
+    assert_eq!(flush(&mut rig), [1, 1], "the later write to one, the earlier ones to the other");
     rig.finish();
 }
 

@@ -284,6 +284,26 @@ fn what_was_never_sent_leaves_the_path_whatever_it_does() {
     }
 }
 
+/// What a controller has acknowledged only that one can make durable.
+#[test]
+fn a_flush_that_was_never_sent_waits_for_its_controller() {
+    let mut rig = measured(|setup| setup.options.queue_size = 16);
+    silence(&rig, 1);
+    let mut ops = places(100, write);
+    ops.extend((100..200).map(|place| read(4 * place)));
+    let names = rig.submit(ops);
+    let flush = rig.submit([Op::Flush]);
+    rig.run(SECOND);
+    assert_eq!((sent(&rig, 0, io::FLUSH), sent(&rig, 1, io::FLUSH)), (1, 0), "no tag was free");
+    assert_eq!(rig.answered(&flush), 0, "the other one cannot answer for it");
+    rig.run(30 * SECOND);
+    rig.wire().clear_rules();
+    rig.wait_live(1);
+    rig.succeed(&names);
+    rig.succeed(&flush);
+    rig.finish();
+}
+
 #[test]
 fn when_all_paths_are_silent_nothing_is_sent_again_and_nothing_spins() {
     let mut rig = measured(|_| ());
