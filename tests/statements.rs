@@ -13,13 +13,13 @@ fn statements() -> BTreeSet<String> {
     let ids = |letter: char, numbers: Vec<u32>| {
         numbers.into_iter().map(move |number| format!("{letter}{number}"))
     };
-    ids('B', (1..=12).chain(14..=15).collect())
+    ids('B', (1..=15).collect())
         .chain(ids('M', (1..=22).collect()))
         .chain(ids('L', (1..=14).collect()))
         .chain(ids('T', (1..=5).collect()))
         .chain(ids('Q', (1..=4).collect()))
         .chain(ids('D', (1..=5).collect()))
-        .chain(ids('C', (1..=68).chain(72..=73).collect()))
+        .chain(ids('C', (1..=73).collect()))
         .collect()
 }
 
