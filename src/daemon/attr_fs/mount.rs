@@ -10,6 +10,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{getegid, geteuid};
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -19,6 +20,9 @@ use std::time::Duration;
 const THREADS: usize = 4;
 /// How long the end waits for the kernel to let go of the tree.
 const LET_GO: Duration = Duration::from_secs(2);
+
+/// What the list of mounts calls ours.
+const SOURCE: &str = "anabranch";
 
 /// A mounted tree; dropping it takes it away.
 #[derive(Debug)]
@@ -35,13 +39,16 @@ impl AttrFs {
     /// # Errors
     /// Says what is wrong with the directory, or what FUSE lacks.
     pub fn mount(dir: &Path, host: &Arc<Host>) -> Result<AttrFs, Failure> {
+        if is_ours_without_a_daemon(dir) {
+            take_away(dir);
+        }
         check(dir)?;
         let dir = dir.canonicalize().map_err(|error| cannot(dir, &error.to_string()))?;
         let owner = (geteuid().as_raw(), getegid().as_raw());
         let tree = AttributeTree::new(Arc::downgrade(host), owner);
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName("anabranch".to_owned()),
+            MountOption::FSName(SOURCE.to_owned()),
             MountOption::DefaultPermissions,
             MountOption::NoExec,
             MountOption::NoSuid,
@@ -92,18 +99,80 @@ impl Drop for AttrFs {
     }
 }
 
+/// Nobody answers there.
+fn is_stale(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+}
+
+/// Whether a daemon that was killed has left its tree there. Whoever starts the next one is often
+/// no human but a supervisor, who cannot follow advice.
+fn is_ours_without_a_daemon(dir: &Path) -> bool {
+    // What the kernel remembers of the directory itself it tells all the same.
+    let stale = std::fs::read_dir(dir).is_err_and(|error| is_stale(&error));
+    let Some(dir) = stale.then(|| real_place(dir)).flatten() else { return false };
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    is_ours(&mounts, &dir)
+}
+
+/// Where a directory is whose own inode nobody answers for.
+fn real_place(dir: &Path) -> Option<PathBuf> {
+    let dir = std::path::absolute(dir).ok()?;
+    let parent = dir.parent()?.canonicalize().ok()?;
+    Some(parent.join(dir.file_name()?))
+}
+
+/// Whether the last mount on a directory is a tree of ours, by the kernel's list (proc(5)).
+fn is_ours(mounts: &[u8], dir: &Path) -> bool {
+    let place = escaped(dir);
+    let on_it = |line: &&[u8]| line.split(|byte| *byte == b' ').nth(4) == Some(&place[..]);
+    let Some(line) = mounts.split(|byte| *byte == b'\n').rfind(on_it) else {
+        return false;
+    };
+    let mut words = line.split(|byte| *byte == b' ').skip_while(|word| *word != b"-").skip(1);
+    let (kind, source) = (words.next(), words.next());
+    kind == Some(b"fuse") && source == Some(SOURCE.as_bytes())
+}
+
+/// A path as that list shows it.
+fn escaped(path: &Path) -> Vec<u8> {
+    let mut shown = Vec::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => shown.extend(format!("\\{byte:03o}").bytes()),
+            _ => shown.push(byte),
+        }
+    }
+    shown
+}
+
+/// Takes such a tree away, if it can: the check that follows tells what is left.
+fn take_away(dir: &Path) {
+    let gone = match unmount(dir, UnmountFlags::DETACH) {
+        Ok(()) => true,
+        Err(_) => std::process::Command::new("fusermount3")
+            .args(["-u", "-z", "-q", "--"])
+            .arg(dir)
+            .stdin(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success()),
+    };
+    if gone {
+        let dir = dir.display();
+        log(format_args!("a daemon that died had left its attribute tree on {dir}: taken away"));
+    }
+}
+
 fn cannot(dir: &Path, why: &str) -> Failure {
     Failure::failed(format!("cannot mount the attribute tree on {}: {why}", dir.display()))
 }
 
 /// The directory must be there, be one, and be empty.
 fn check(dir: &Path) -> Result<(), Failure> {
-    let stale = |error: &io::Error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
     let fails = |error: io::Error| {
         let shown = dir.display();
         let why = match error.kind() {
-            _ if stale(&error) => format!(
-                "a daemon that died has left its mount there: run 'fusermount3 -u {shown}' (as \
+            _ if is_stale(&error) => format!(
+                "a program that died has left its mount there: run 'fusermount3 -u {shown}' (as \
                  root: 'umount {shown}')"
             ),
             io::ErrorKind::NotFound => "there is no such directory: create it first".to_owned(),
@@ -142,4 +211,29 @@ fn why(error: &io::Error) -> String {
         return format!("{missing} is needed to mount without being root: install fuse3");
     }
     error.to_string().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_tree_that_was_mounted_last_and_is_ours_counts() {
+        let line = |place: &str, rest: &str| format!("36 35 0:50 / {place} rw,nosuid - {rest}\n");
+        let dir = Path::new("/run/a b\\/sys");
+        let ours = line("/run/a\\040b\\134/sys", "fuse anabranch rw,user_id=0");
+        let sshfs = line("/run/a\\040b\\134/sys", "fuse.sshfs anabranch rw");
+        let other = line("/run/a\\040b\\134/sys", "fuse other rw");
+        let elsewhere = line("/run/sys", "fuse anabranch rw");
+        for (mounts, expected) in [
+            (ours.clone(), true),
+            (format!("{other}{ours}{elsewhere}"), true),
+            (format!("{ours}{other}"), false),
+            (sshfs, false),
+            (elsewhere, false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_ours(mounts.as_bytes(), dir), expected, "{mounts}");
+        }
+    }
 }
