@@ -20,5 +20,6 @@ pub mod socket;
 pub mod target;
 pub mod top;
 pub mod view;
+mod wording;
 
 pub use log::log;

@@ -140,6 +140,32 @@ fn mistakes_name_line_and_key() {
         ("[[export]]\ndevice = \"\"\nnbd = \"/x\"\n", "line 2 (device)", "such as nvme0n1"),
         ("workers = \n", "line 1 (workers)", ""),
     ];
+    each_is_told(&cases);
+}
+
+/// In words of the file, not in names of types.
+#[test]
+fn values_that_no_key_has_are_told_with_what_could_be_written() {
+    each_is_told(&[
+        ("workers = -1\n", "line 1 (workers)", "is -1, must lie between 1 and 128"),
+        ("workers = 70000\n", "line 1 (workers)", "is 70000, must lie between 1 and 128"),
+        ("cpus = [1, 0, 1]\n", "line 1 (cpus)", "names CPU 1 twice"),
+        ("cpus = [-1]\n", "line 1 (cpus)", "expected a whole number, 0 or more"),
+        ("[subsystem]\nnqn = \"x\"\n", "line 1 ([subsystem])", "write [[subsystem]]"),
+        ("\n[export]\n", "line 2 ([export])", "several of these: write [[export]]"),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n  [subsystem.path] # one\n",
+            "line 3 ([subsystem.path]",
+            "write [[subsystem.path]]",
+        ),
+        ("export = 5\n", "line 1 (export)", "expected a list"),
+        ("[[export]]\ndevice = \"nvme0n0\"\nnbd = \"/x\"\n", "line 2 (device)", "'nvme0n0'"),
+        ("\nattr_fs = \"\"\n", "line 2 (attr_fs)", "is empty"),
+    ]);
+}
+
+/// Each text is refused, with the place and the reason in one sentence.
+fn each_is_told(cases: &[(&str, &str, &str)]) {
     for (text, place, why) in cases {
         match load(text) {
             Err(failure @ Failure::Usage(_)) => {
@@ -245,6 +271,19 @@ fn mistakes_in_a_targets_file_name_line_and_key_too() {
             other => panic!("{text:?} gave {other:?}"),
         }
     }
+}
+
+/// The second would replace the first, and what that asked for be missing without a word.
+#[test]
+fn two_shapes_for_one_port_are_a_mistake() {
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["target", "--socket", "/proc/none/x", "--listen", "127.0.0.1:4433"])
+        .args(["--shape", "1:delay=2ms", "--shape", "4433:rate=500mbit"])
+        .output()
+        .expect("the binary runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("4433:rate=500mbit") && told.contains("'delay=2ms' already"), "{told}");
 }
 
 /// Scripts wait for a name to come; what cannot be right they give up.

@@ -1,6 +1,7 @@
 //! Configuration files of `serve`, as checked structures: every error names file, line and key.
 
 use super::path::{IO_PORT, PathSpec};
+use super::wording;
 use crate::failure::Failure;
 use crate::units::Span;
 use anabranch_export::nbd::{Export, NbdError};
@@ -25,7 +26,7 @@ pub struct ServeConfig {
     /// Host identifier.
     pub hostid: Option<String>,
     /// Data workers; one per allowed CPU when not given.
-    pub workers: Option<u16>,
+    pub workers: Option<i64>,
     /// CPUs that workers run on.
     pub cpus: Option<Vec<usize>>,
     /// Bind each worker to one CPU.
@@ -188,8 +189,20 @@ impl Source {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         toml::from_str(&self.text).map_err(|error| {
             let at = error.span().map(|span| span.start);
-            self.wrong(at, error.message())
+            match at.and_then(|at| self.single_table(at, error.message())) {
+                Some(several) => self.wrong(at, &several),
+                None => self.wrong(at, &wording::plain(error.message(), "a table")),
+            }
         })
+    }
+
+    /// What to say of a table that stands in single brackets though there may be several of it.
+    fn single_table(&self, at: usize, message: &str) -> Option<String> {
+        let begin = self.text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+        let header = self.text[begin..].lines().next()?.trim();
+        let name = header.strip_prefix('[')?.split(']').next()?;
+        let single = message == "invalid type: map, expected a sequence" && !name.starts_with('[');
+        single.then(|| format!("there may be several of these: write [[{name}]]"))
     }
 
     /// An error about what stands at byte `at`.
@@ -265,7 +278,7 @@ fn may_be_a_head(device: &str) -> bool {
     }
     let number = |text: &str| text.parse::<u32>().is_ok_and(|number| number.to_string() == text);
     let numbers = device.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
-    numbers.is_some_and(|(subsystem, head)| number(subsystem) && number(head))
+    numbers.is_some_and(|(subsystem, head)| number(subsystem) && number(head) && head != "0")
 }
 
 impl ServeConfig {
@@ -300,8 +313,14 @@ impl ServeConfig {
         if let Some(workers) = self.workers.filter(|workers| !(1..=128).contains(workers)) {
             return wrong("workers", &format!("is {workers}, must lie between 1 and 128"));
         }
-        if self.cpus.as_ref().is_some_and(Vec::is_empty) {
-            return wrong("cpus", "is empty: name at least one CPU, or leave it out");
+        if let Some(cpus) = &self.cpus {
+            if cpus.is_empty() {
+                return wrong("cpus", "is empty: name at least one CPU, or leave it out");
+            }
+            let mut seen = HashSet::new();
+            if let Some(twice) = cpus.iter().find(|cpu| !seen.insert(*cpu)) {
+                return wrong("cpus", &format!("names CPU {twice} twice"));
+            }
         }
         if let Some(spin) = self.spin.filter(|spin| spin.0 > MAX_SPIN) {
             let asked = spin.0.as_secs_f64();
@@ -310,6 +329,9 @@ impl ServeConfig {
                  unit, as in spin = \"20us\""
             );
             return wrong("spin", &message);
+        }
+        if self.attr_fs.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
+            return wrong("attr_fs", "is empty: name a directory, or leave it out");
         }
         if let Some(Err(why)) = self.hostnqn.as_deref().map(str::parse::<Nqn>) {
             return wrong("hostnqn", &why.to_string());

@@ -1,5 +1,6 @@
 //! JSON-RPC 2.0, one request per line: parsing that is bounded in every way, and answers.
 
+use super::wording;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -157,10 +158,8 @@ impl<'a> Params<'a> {
 /// The message of an error without "at line 1 column 20", which says nothing to a client.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
+    let end = text.rfind(" at line ").unwrap_or(text.len());
+    wording::plain(&text[..end], "an object").into_owned()
 }
 
 /// The field whose value an error is about: the last one before its place.
@@ -283,7 +282,10 @@ mod tests {
             (r#"{"name":7}"#, "params: name: invalid type: integer `7`, expected a string"),
             (r#"{"name":"a:\"b\":","samples":-1}"#, "params: samples: invalid value"),
             (r#"{"name":"x","samples":"y"}"#, "params: samples: invalid type: string"),
-            (r#"{"name":"x","path":{"tos":300}}"#, "params: tos: invalid value: integer `300`"),
+            (
+                r#"{"name":"x","path":{"tos":300}}"#,
+                "params: tos: invalid value: integer `300`, expected a whole number from 0 to 255",
+            ),
             (r#"{"name":"x", "path" : 1}"#, "params: path: invalid type: integer `1`"),
             ("{\"name\":\n[]}", "params: invalid type: sequence"),
             (r#"{"names":"x"}"#, "params: unknown field `names`"),

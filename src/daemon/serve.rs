@@ -112,7 +112,9 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
         &Places::default(),
     )?;
     let mut setup = HostSetup::new(identity)?;
-    setup.workers = options.workers.or(config.workers).unwrap_or_else(allowed_cpus);
+    // That it fits was checked with the file.
+    let workers = config.workers.and_then(|workers| u16::try_from(workers).ok());
+    setup.workers = options.workers.or(workers).unwrap_or_else(allowed_cpus);
     setup.cpus.clone_from(&config.cpus);
     setup.pin = config.pin;
     setup.shared_queue = config.shared_queue;

@@ -158,7 +158,13 @@ impl TargetSetup {
             let (port, shape) = split_shape(text).map_err(Failure::Usage)?;
             let place = find_port(port, &listeners)
                 .map_err(|why| Failure::usage(format!("--shape '{text}': {why}")))?;
-            ports[usize::from(place)].shape = Some(shape.to_owned());
+            let before = ports[usize::from(place)].shape.replace(shape.to_owned());
+            if let Some(before) = before {
+                return Err(Failure::usage(format!(
+                    "--shape '{text}': this port has '{before}' already: give all keys of a port \
+                     in one --shape"
+                )));
+            }
         }
         let namespaces = or_default(&run.namespace, DEFAULT_NAMESPACE)
             .iter()

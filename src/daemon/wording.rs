@@ -1,0 +1,53 @@
+//! What serde says of a value that does not fit, in words of those who wrote the value.
+
+use std::borrow::Cow;
+
+/// What serde calls the numbers of a field, and what these are.
+const NUMBERS: [(&str, &str); 5] = [
+    ("u8", "a whole number from 0 to 255"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u64", "a whole number, 0 or more"),
+    ("usize", "a whole number, 0 or more"),
+];
+
+/// The message without names of types. `table` is what the language calls a set of keys and values.
+#[must_use]
+pub(super) fn plain<'a>(message: &'a str, table: &str) -> Cow<'a, str> {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
+        return Cow::Borrowed(message);
+    };
+    let meant = match expected {
+        "a sequence" => "a list",
+        _ if expected.starts_with("struct ") => table,
+        _ => match NUMBERS.iter().find(|(name, _)| *name == expected) {
+            Some((_, meant)) => meant,
+            None => return Cow::Borrowed(message),
+        },
+    };
+    Cow::Owned(format!("{found}, expected {meant}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_as_what_can_be_written() {
+        for (said, told) in [
+            (
+                "invalid value: integer `300`, expected u8",
+                "invalid value: integer `300`, expected a whole number from 0 to 255",
+            ),
+            ("invalid type: map, expected a sequence", "invalid type: map, expected a list"),
+            (
+                "invalid type: null, expected struct Envelope",
+                "invalid type: null, expected a table",
+            ),
+            ("unknown field `a`, expected `b`", "unknown field `a`, expected `b`"),
+            ("missing field `a`", "missing field `a`"),
+        ] {
+            assert_eq!(plain(said, "a table"), told);
+        }
+    }
+}
