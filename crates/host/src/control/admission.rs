@@ -21,12 +21,22 @@ impl Control {
     }
 
     fn find_subsystem(&mut self, id: ControllerId) -> Result<(), String> {
-        let Some(controller) = self.controllers.get(&id) else { return Ok(()) };
+        let Some(controller) = self.controllers.get_mut(&id) else { return Ok(()) };
+        let renamed = core::mem::take(&mut controller.renamed);
         let Some(identity) = controller.identity.clone() else { return Ok(()) };
         let cntlid = controller.facts.cntlid;
         let firmware = controller.facts.firmware.clone();
         let instance = self.subsystem_instance(id);
-        let found = self.subsystems.iter_mut().find(|subsystem| subsystem.identity == identity);
+        let found = self.subsystem_of(id).or_else(|| {
+            self.subsystems.iter().position(|subsystem| subsystem.identity == identity)
+        });
+        if let Some(index) = found
+            && renamed
+        {
+            self.drop_paths_without_identifiers(index, id);
+            self.subsystems[index].identity = identity.clone();
+        }
+        let found = found.and_then(|index| self.subsystems.get_mut(index));
         let Some(subsystem) = found else {
             let (policy, policy_source) = self.first_policy(&identity.nqn);
             self.subsystems.push(Subsystem {

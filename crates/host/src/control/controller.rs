@@ -61,6 +61,8 @@ pub(super) struct Controller {
     pub(super) was_live: bool,
     /// Who it said it was when it was first admitted.
     pub(super) identity: Option<Identity>,
+    /// It has another identity than when it was admitted last.
+    pub(super) renamed: bool,
     /// What the peer has said so far in this association.
     pub(super) facts: Facts,
     /// What it had said when it last went live.
@@ -103,6 +105,7 @@ impl Controller {
             fast_io_failed: false,
             was_live: false,
             identity: None,
+            renamed: false,
             facts: Facts::default(),
             proven: Facts::default(),
             ana: AnaBook::default(),

@@ -58,6 +58,24 @@ impl Control {
         self.join_all(index);
     }
 
+    /// The target of a controller calls itself another one, as a Linux target does that has started
+    /// anew and was given no serial number: Linux, too, takes what has the same NQN for the same
+    /// subsystem. What has no identifiers there may be anything now.
+    pub(super) fn drop_paths_without_identifiers(&mut self, index: usize, id: ControllerId) {
+        let subsystem = &mut self.subsystems[index];
+        let mut lost = Vec::new();
+        for head in subsystem.heads.iter_mut().filter(|head| head.ids.is_none()) {
+            for path in head.paths.extract_if(.., |path| path.controller == id) {
+                lost.push((path.controller_instance, head.instance));
+            }
+        }
+        let number = subsystem.instance;
+        for (controller, head) in lost {
+            self.env.event(path_removed(number, controller, head));
+        }
+        self.env.dirty = true;
+    }
+
     /// A controller was lost, and with it a witness for the sizes of its heads.
     pub(super) fn witness_lost(&mut self, id: ControllerId) {
         let Some(index) = self.subsystem_of(id) else { return };
@@ -366,10 +384,14 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
         });
     }
     for (subsystem, controller, head) in lost {
-        env.event(HostEvent::PathRemoved {
-            path: format!("nvme{subsystem}c{controller}n{head}"),
-            head: format!("nvme{subsystem}n{head}"),
-        });
+        env.event(path_removed(subsystem, controller, head));
+    }
+}
+
+fn path_removed(subsystem: u32, controller: u32, head: u32) -> HostEvent {
+    HostEvent::PathRemoved {
+        path: format!("nvme{subsystem}c{controller}n{head}"),
+        head: format!("nvme{subsystem}n{head}"),
     }
 }
 

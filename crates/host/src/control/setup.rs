@@ -7,6 +7,7 @@ use super::facts::Facts;
 use super::lifecycle::{Phase, SHARD_GRACE};
 use super::link::{Answer, Payload, Purpose};
 use super::wire;
+use crate::event::HostEvent;
 use crate::mail::{OpenQueue, ToShard};
 use alloc::boxed::Box;
 use alloc::format;
@@ -178,16 +179,18 @@ impl Controller {
         if let Some(known) = &self.identity
             && *known != identity
         {
-            return Err(failure(format!(
-                "another controller answers now: {}; a target must not change these when it starts \
-                 again (on Linux, set attr_serial), or disconnect and connect anew",
+            let text = format!(
+                "the target calls itself another one since it is back: {}; what is the same \
+                 namespace is told by identifiers alone",
                 identity.changes_from(known)
-            )));
+            );
+            env.event(HostEvent::Note { controller: self.name(), text });
+            self.renamed = true;
         }
         if discovery {
             return Ok(());
         }
-        self.identity.get_or_insert(identity);
+        self.identity = Some(identity);
         let max = self.facts.max_transfer_bytes.unwrap_or(u32::MAX).min(wire::MAX_LOG_BYTES);
         self.ana.configure(&self.facts, max);
         self.tell_ana_disabled(env);

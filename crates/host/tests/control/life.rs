@@ -234,19 +234,55 @@ fn a_connect_refused_with_dnr_is_not_tried_again() {
     assert_eq!(rig.state(0), LIVE);
 }
 
+/// A Linux target that was given no serial number draws a new one whenever it starts.
 #[test]
-fn another_controller_at_the_same_address_is_not_taken_for_the_old_one() {
-    let mut rig = Rig::connected(1);
+fn a_target_that_starts_anew_under_another_serial_number_is_the_same_subsystem() {
+    let mut rig = Rig::connected_twice(1);
+    let uuid = rig.head("nvme0n1").unwrap().id;
+    for port in [1, 2] {
+        rig.fake(port).serial = "OTHER".to_string();
+        rig.cut(port);
+    }
+    rig.advance_s(11);
+    assert_eq!([rig.state(0), rig.state(1)], [LIVE; 2]);
+    assert_eq!(rig.heads().len(), 1);
+    assert_eq!(rig.head("nvme0n1").unwrap().id, uuid, "the same device");
+    assert!([0, 1].iter().all(|path| rig.path("nvme0n1", *path).unwrap().ready));
+    assert_eq!(
+        rig.event_count("another one since it is back: serial \"OTHER\" (it was \"SER1\");"),
+        2
+    );
+    assert_eq!(rig.get("nvme-subsys0", "serial"), Ok("OTHER".to_string()));
+
+    // Who connects now finds the subsystem.
+    rig.put(3, Fake::new(NQN, 3));
+    rig.fake(3).serial = "OTHER".to_string();
+    rig.connect_ok(3, |_| ());
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 3);
+    assert!(rig.get("nvme-subsys1", "serial").is_err());
+}
+
+/// What has no identifiers may be anything after that.
+#[test]
+fn a_namespace_without_identifiers_is_another_device_when_the_serial_number_is_another() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).spaces.get_mut(&1).unwrap().uuid = [0; 16];
+    rig.connect_ok(1, |_| ());
+    let first = rig.head("nvme0n1").unwrap().id;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.head("nvme0n1").unwrap().id, first, "the same serial number");
+
     rig.fake(1).serial = "OTHER".to_string();
     rig.cut(1);
     rig.advance_s(11);
-    assert_eq!(rig.state(0), CONNECTING);
-    let why = rig.get("nvme0", "last_error").unwrap();
-    assert!(why.contains("another controller answers now: serial \"OTHER\" (it was \"SER1\");"));
-    assert!(why.contains("attr_serial"), "what can be done: {why}");
-    rig.fake(1).serial = "SER1".to_string();
-    rig.advance_s(10);
     assert_eq!(rig.state(0), LIVE);
+    assert!(rig.heads().iter().all(|head| head.id != first), "{:?}", rig.events);
+    assert_eq!(rig.heads().len(), 1);
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.heads().len(), 1, "and stays it: {:?}", rig.events);
 }
 
 #[test]
