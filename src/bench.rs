@@ -4,6 +4,7 @@
 pub mod report;
 
 mod bare;
+mod job_file;
 mod nbd;
 mod plan;
 mod stand;
@@ -21,6 +22,7 @@ use std::io::Write;
 /// # Errors
 /// Options that do not go together, a device that is not there, an I/O that failed.
 pub fn run(global: &Global, bench: &Bench) -> Result<(), Failure> {
+    let bench = &job_file::applied(bench)?;
     let plan = Plan::new(bench)?;
     let stand = Stand::set_up(global, bench, &plan)?;
     let mut runs = Vec::new();

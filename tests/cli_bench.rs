@@ -39,6 +39,17 @@ fn what_belongs_to_an_address_needs_one() {
 }
 
 #[test]
+fn a_job_file_stands_for_the_options_that_say_the_same() {
+    let file = ["--job-file", "a.fio"];
+    assert_eq!(parse(&file), Ok(()));
+    assert_eq!(parse(&["nvme0n1", file[0], file[1], "--runtime", "1s"]), Ok(()));
+    for option in [["--rw", "read"], ["--bs", "8k"], ["--iodepth", "2"], ["--size", "1m"]] {
+        let words = [file[0], file[1], option[0], option[1]];
+        assert_eq!(parse(&words), Err(ErrorKind::ArgumentConflict), "{words:?}");
+    }
+}
+
+#[test]
 fn a_load_that_does_not_fit_says_why() {
     let report = json!({ "reads": 0, "writes": 0, "rejected": "offset 100 is no multiple of 512" });
     let failure = Figures::of(&report).expect_err("nothing was done");

@@ -7,6 +7,9 @@ use anabranch_lab::bare::Exchange;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// How long a run takes unless something is said.
+const RUNTIME: Duration = Duration::from_secs(2);
+
 /// Where host and target run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placement {
@@ -31,12 +34,13 @@ impl Plan {
             Some(split) => bssplit(split).map_err(Failure::Usage)?,
             None => vec![(block_size(&bench.bs).map_err(Failure::Usage)?, 100)],
         };
-        if bench.runtime.is_zero() {
+        let runtime = bench.runtime.unwrap_or(RUNTIME);
+        if runtime.is_zero() {
             return Err(Failure::usage("runtime is 0, must be longer"));
         }
         let placement = placement(bench)?;
         let exchange = bench.bare.then(|| exchange(bench, &sizes)).transpose()?;
-        Ok(Plan { bench: bench.clone(), sizes, runtime: bench.runtime, placement, exchange })
+        Ok(Plan { bench: bench.clone(), sizes, runtime, placement, exchange })
     }
 
     /// The load on `device`; each run draws other addresses.
@@ -83,7 +87,7 @@ impl Plan {
             "bs": bench.bssplit.as_deref().unwrap_or(&bench.bs),
             "iodepth": bench.iodepth,
             "numjobs": bench.numjobs,
-            "runtime_ns": bench.runtime.as_nanos() as u64,
+            "runtime_ns": self.runtime.as_nanos() as u64,
             "randseed": bench.randseed,
             "runs": bench.runs,
             "policy": (own && bench.nbd.is_none()).then(|| bench.policy.to_string()),

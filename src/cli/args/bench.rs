@@ -3,6 +3,7 @@
 use crate::units;
 use anabranch_lab::nbd::NbdUri;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of `bench`.
@@ -33,6 +34,14 @@ pub struct Bench {
         conflicts_with_all = ["device", "traddr", "trsvcid", "nqn", "bare", "policy", "paths"]
     )]
     pub nbd: Option<NbdUri>,
+    /// A fio job file with one job, instead of the options that say the same
+    #[arg(
+        long, value_name = "FILE",
+        conflicts_with_all = [
+            "rw", "rwmixread", "bs", "bssplit", "iodepth", "numjobs", "size", "offset"
+        ]
+    )]
+    pub job_file: Option<PathBuf>,
     /// What to do
     #[arg(long, default_value = "randread")]
     pub rw: Pattern,
@@ -60,9 +69,9 @@ pub struct Bench {
         value_parser = clap::value_parser!(u32).range(1..=1024)
     )]
     pub numjobs: u32,
-    /// How long each run takes
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
-    pub runtime: Duration,
+    /// How long each run takes [default: 2s, or what the job file says]
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    pub runtime: Option<Duration>,
     /// Bytes of the device to use [default: all]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub size: Option<u64>,
