@@ -1,16 +1,12 @@
 //! A fio job file in place of options.
 
-use crate::cli::args::bench::{Bench, Pattern};
+use crate::cli::args::bench::{Bench, MAX_DEPTH, MAX_JOBS, Pattern};
 use crate::failure::Failure;
 use anabranch_lab::scenario::fio::{self, JobFile};
 use anabranch_lab::scenario::{Arrival, BlockSize, Job, Order, Sizes};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
-
-/// Jobs and requests at once per job, as the options have them.
-const MAX_JOBS: u32 = 1024;
-const MAX_DEPTH: u32 = 4096;
 
 /// The options, with what the job file says. It has one job: several at once are a scenario's.
 ///

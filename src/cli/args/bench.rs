@@ -6,6 +6,11 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Requests at once per job at most.
+pub const MAX_DEPTH: u32 = 4096;
+/// Jobs at most.
+pub const MAX_JOBS: u32 = 1024;
+
 /// Options of `bench`.
 #[derive(Args, Clone, Debug)]
 pub struct Bench {
@@ -60,13 +65,13 @@ pub struct Bench {
     /// Requests at once per job, 1 to 4096
     #[arg(
         long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=4096)
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DEPTH))
     )]
     pub iodepth: u32,
     /// Jobs, 1 to 1024, spread over the data workers (--nbd: connections)
     #[arg(
         long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_JOBS))
     )]
     pub numjobs: u32,
     /// How long each run takes [default: 2s, or what the job file says]
