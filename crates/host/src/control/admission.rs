@@ -1,7 +1,9 @@
 //! Controllers join and leave subsystems.
 
 use super::Control;
+use super::facts::Identity;
 use super::subsystem::{Numbers, Subsystem};
+use crate::event::HostEvent;
 use crate::topology::ControllerId;
 use crate::verb::{PolicySource, Reply};
 use alloc::format;
@@ -24,20 +26,11 @@ impl Control {
         let Some(controller) = self.controllers.get_mut(&id) else { return Ok(()) };
         let renamed = core::mem::take(&mut controller.renamed);
         let Some(identity) = controller.identity.clone() else { return Ok(()) };
-        let cntlid = controller.facts.cntlid;
-        let firmware = controller.facts.firmware.clone();
+        let (name, firmware) = (controller.name(), controller.facts.firmware.clone());
         let instance = self.subsystem_instance(id);
-        let found = self.subsystem_of(id).or_else(|| {
-            self.subsystems.iter().position(|subsystem| subsystem.identity == identity)
-        });
-        if let Some(index) = found
-            && renamed
-        {
-            self.drop_paths_without_identifiers(index, id);
-            self.subsystems[index].identity = identity.clone();
-        }
-        let found = found.and_then(|index| self.subsystems.get_mut(index));
-        let Some(subsystem) = found else {
+        let same = |subsystem: &Subsystem| subsystem.identity.nqn == identity.nqn;
+        let found = self.subsystem_of(id).or_else(|| self.subsystems.iter().position(same));
+        let Some(index) = found else {
             let (policy, policy_source) = self.first_policy(&identity.nqn);
             self.subsystems.push(Subsystem {
                 instance,
@@ -56,23 +49,68 @@ impl Control {
             });
             return Ok(());
         };
-        for other in subsystem.controllers.iter().filter(|&&other| other != id) {
-            // Only a live one: after a restart of the target, old numbers may be given out again.
-            let Some(other) = self.controllers.get(other).filter(|other| other.is_live()) else {
-                continue;
-            };
-            if other.proven.cntlid == cntlid {
-                return Err(format!(
-                    "duplicate controller id {cntlid} with {}, subsystem {}",
-                    other.name(),
-                    subsystem.identity.nqn
-                ));
-            }
+        if renamed {
+            self.drop_paths_without_identifiers(index, id);
+        }
+        self.check_others(index, id, &identity)?;
+        let subsystem = &mut self.subsystems[index];
+        let joins = !subsystem.controllers.contains(&id);
+        if joins && !subsystem.controllers.is_empty() && subsystem.identity != identity {
+            let text = format!(
+                "the target calls itself another one than {} was so far: {}; what is the same \
+                 namespace is told by identifiers alone",
+                subsystem.name(),
+                identity.changes_from(&subsystem.identity)
+            );
+            self.env.event(HostEvent::Note { controller: name, text });
+        }
+        if renamed || subsystem.controllers.is_empty() {
+            subsystem.identity = identity;
         }
         subsystem.firmware = firmware;
-        if !subsystem.controllers.contains(&id) {
+        if joins {
             subsystem.controllers.push(id);
             subsystem.controllers.sort_unstable();
+        }
+        Ok(())
+    }
+
+    /// What may not be in one subsystem with the controllers that are live there. Those alone
+    /// count: after a restart of the target, old numbers may be given out again.
+    fn check_others(
+        &self,
+        index: usize,
+        id: ControllerId,
+        identity: &Identity,
+    ) -> Result<(), String> {
+        let subsystem = &self.subsystems[index];
+        let Some(controller) = self.controllers.get(&id) else { return Ok(()) };
+        let cntlid = controller.facts.cntlid;
+        let others = subsystem.controllers.iter().filter(|&&other| other != id);
+        let others = others.filter_map(|other| self.controllers.get(other));
+        for other in others.filter(|other| other.is_live()) {
+            let differs = other.identity.as_ref().filter(|&other| other != identity);
+            let another = differs.map_or(String::new(), |differs| {
+                format!(
+                    "; it calls itself another one: {}; are these two targets with one NQN?",
+                    identity.changes_from(differs)
+                )
+            });
+            if other.proven.cntlid == cntlid {
+                return Err(format!(
+                    "duplicate controller id {cntlid} with {}, subsystem {}{another}",
+                    other.name(),
+                    identity.nqn
+                ));
+            }
+            if differs.is_some() && !controller.facts.multi_controller {
+                return Err(format!(
+                    "it says that there is one controller only (CMIC), and {} is in {} already\
+                     {another}",
+                    other.name(),
+                    subsystem.name()
+                ));
+            }
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ const VS_DESCRIPTORS: Vs = Vs(0x0001_0300);
 /// Time to become ready that is given to every controller, whatever CAP.TO says.
 const MIN_READY_TIME: Duration = Duration::from_secs(1);
 
-/// Who a controller says it is. The same on all controllers of a subsystem, and after a reconnect.
+/// Who a controller says it is. Mostly the same on all controllers of a subsystem, and after a
+/// reconnect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) nqn: Nqn,
@@ -78,6 +79,8 @@ pub(super) struct Facts {
     /// What CC is set to.
     pub(super) configuration: Cc,
     pub(super) firmware: String,
+    /// CMIC: there may be others in its subsystem.
+    pub(super) multi_controller: bool,
     /// I/O queues granted.
     pub(super) io_queues: u16,
     pub(super) in_capsule_bytes: u32,
@@ -180,6 +183,7 @@ impl Facts {
         self.retry_delays =
             [1, 2, 3].map(|crd| Duration::from_millis(u64::from(said.retry_delay_ms(crd))));
         self.firmware.clone_from(&said.fr);
+        self.multi_controller = said.cmic & Identified::CMIC_MULTI_CONTROLLER != 0;
     }
 
     fn take_features(&mut self, said: &Identified, discovery: bool) {

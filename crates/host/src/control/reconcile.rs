@@ -173,9 +173,11 @@ impl Control {
         let id = HeadId(self.next_head);
         self.next_head += 1;
         let subsystem = &mut self.subsystems[index];
+        let origin = self.controllers.get(&controller).and_then(|it| it.identity.clone());
+        let origin = origin.unwrap_or_else(|| subsystem.identity.clone());
         let Subsystem { heads, numbers, .. } = subsystem;
         let taken = |number| heads.iter().any(|head| head.instance == number);
-        let instance = numbers.give(namespace.ids, namespace.nsid, taken);
+        let instance = numbers.give(namespace.ids, (namespace.nsid, &origin), taken);
         let orphan = heads.iter().find(|head| head.nsid == namespace.nsid && head.paths.is_empty());
         let orphan = orphan.filter(|head| head.visible).map(|head| head.instance);
         let former = numbers.former(namespace.nsid, instance).or(orphan);
@@ -184,6 +186,7 @@ impl Control {
             instance,
             nsid: namespace.nsid,
             ids: namespace.ids,
+            origin,
             shared: namespace.shared,
             blocks: namespace.blocks,
             blocks_before_loss: None,

@@ -1,8 +1,10 @@
 //! Subsystems, heads and paths as control keeps them.
 //!
-//! Controllers belong to one subsystem when they report the same subsystem NQN, serial number and
-//! model. Two targets that carry the same NQN by mistake are two subsystems: nothing of theirs is
-//! ever merged.
+//! As in Linux (`nvme_init_subsystem`), controllers belong to one subsystem when they report the
+//! same subsystem NQN. Serial number and model are mostly the same then, but not of the nodes of a
+//! cluster that each draw their own. Two targets that carry the same NQN by mistake are told apart
+//! by the identifiers of their namespaces: what has none is never merged, and known as its target's
+//! by serial number and model.
 
 use super::facts::Identity;
 use super::scan::Ids;
@@ -56,6 +58,8 @@ pub(super) struct Head {
     pub(super) instance: u32,
     pub(super) nsid: u32,
     pub(super) ids: Ids,
+    /// Of the controller that showed it first.
+    pub(super) origin: Identity,
     pub(super) shared: bool,
     pub(super) blocks: u64,
     /// The size before it took that of the live paths because who upheld it was lost, in blocks.
@@ -139,8 +143,8 @@ impl Subsystem {
         } else {
             let hex =
                 |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-            let (serial, model) = (hex(&self.identity.serial), hex(&self.identity.model));
-            format!("nvme.{:04x}-{serial}-{model}-{:08x}", self.identity.vendor, head.nsid)
+            let (serial, model) = (hex(&head.origin.serial), hex(&head.origin.model));
+            format!("nvme.{:04x}-{serial}-{model}-{:08x}", head.origin.vendor, head.nsid)
         }
     }
 
@@ -155,8 +159,8 @@ impl Subsystem {
 /// and the same one comes back under the same.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// By number, from 1. A namespace without identifiers is its NSID.
-    owners: Vec<(Ids, u32)>,
+    /// By number, from 1. A namespace without identifiers is the NSID of who showed it.
+    owners: Vec<(Ids, Option<(u32, Identity)>)>,
     /// By NSID, the number of the device that had it and is gone.
     left: BTreeMap<u32, u32>,
 }
@@ -178,9 +182,14 @@ impl Numbers {
     }
 
     /// The number of a namespace that no head stands for; `taken` are those of heads.
-    pub(super) fn give(&mut self, ids: Ids, nsid: u32, taken: impl Fn(u32) -> bool) -> u32 {
-        let owner = (ids, if ids.is_none() { nsid } else { 0 });
-        let known = self.owners.iter().position(|&known| known == owner);
+    pub(super) fn give(
+        &mut self,
+        ids: Ids,
+        (nsid, origin): (u32, &Identity),
+        taken: impl Fn(u32) -> bool,
+    ) -> u32 {
+        let owner = (ids, ids.is_none().then(|| (nsid, origin.clone())));
+        let known = self.owners.iter().position(|known| *known == owner);
         // `MAX` fits.
         let number = |at: usize| at as u32 + 1;
         if let Some(at) = known.filter(|&at| !taken(number(at))) {
@@ -209,29 +218,35 @@ mod tests {
         Ids { uuid: Uuid(uuid), ..Ids::default() }
     }
 
+    fn identity(serial: &str) -> Identity {
+        let nqn = "nqn.2024-01.test:one".parse().unwrap();
+        Identity { nqn, serial: serial.into(), model: "Fake".into(), vendor: 0 }
+    }
+
     #[test]
     fn a_number_is_one_namespaces_and_comes_back_with_it() {
         let mut numbers = Numbers::default();
-        let none = |_| false;
-        assert_eq!(numbers.give(ids(1), 1, none), 1);
-        assert_eq!(numbers.give(ids(2), 1, none), 2, "the same NSID is not the same namespace");
-        assert_eq!(numbers.give(ids(1), 9, none), 1);
-        // Without identifiers the NSID is all there is to know it by.
-        assert_eq!(numbers.give(Ids::default(), 4, none), 3);
-        assert_eq!(numbers.give(Ids::default(), 5, none), 4);
-        assert_eq!(numbers.give(Ids::default(), 4, none), 3);
-        assert_eq!(numbers.give(ids(1), 1, |number| number == 1), 5, "a head has it");
+        let (none, a, b) = (|_| false, identity("A"), identity("B"));
+        assert_eq!(numbers.give(ids(1), (1, &a), none), 1);
+        assert_eq!(numbers.give(ids(2), (1, &a), none), 2, "the NSID does not make the namespace");
+        assert_eq!(numbers.give(ids(1), (9, &b), none), 1);
+        // Without identifiers the NSID and whose it is are all there is to know it by.
+        assert_eq!(numbers.give(Ids::default(), (4, &a), none), 3);
+        assert_eq!(numbers.give(Ids::default(), (5, &a), none), 4);
+        assert_eq!(numbers.give(Ids::default(), (4, &a), none), 3);
+        assert_eq!(numbers.give(Ids::default(), (4, &b), none), 5);
+        assert_eq!(numbers.give(ids(1), (1, &a), |number| number == 1), 6, "a head has it");
     }
 
     #[test]
     fn when_too_many_were_given_those_that_no_head_has_are_given_again() {
         let mut numbers = Numbers::default();
-        let taken = |number| number <= 100;
+        let (taken, a) = (|number| number <= 100, identity("A"));
         for number in 1..=Numbers::MAX as u32 {
-            numbers.owners.push((ids(number), 0));
+            numbers.owners.push((ids(number), None));
         }
-        assert_eq!(numbers.give(ids(u32::MAX), 1, taken), 101);
-        assert_eq!(numbers.give(ids(u32::MAX), 1, taken), 101);
+        assert_eq!(numbers.give(ids(u32::MAX), (1, &a), taken), 101);
+        assert_eq!(numbers.give(ids(u32::MAX), (1, &a), taken), 101);
         assert_eq!(numbers.owners.len(), Numbers::MAX);
     }
 }

@@ -35,19 +35,6 @@ fn the_same_identifiers_in_two_subsystems_are_refused_in_the_second() {
     assert_eq!(rig.event_count("ignoring nsid 1: duplicate identifiers"), 1);
 }
 
-#[test]
-fn two_targets_with_one_nqn_are_never_merged() {
-    let mut rig = Rig::connected(1);
-    let mut fake = Fake::new(NQN, 1);
-    fake.serial = "OTHER".to_string();
-    fake.spaces = [(1, Space::new(0x44, 100))].into();
-    rig.put(2, fake);
-    rig.connect_ok(2, |_| ());
-    let snapshot = rig.snapshot();
-    assert_eq!(snapshot.subsystems.len(), 2);
-    assert_eq!(rig.heads().len(), 2);
-}
-
 /// What the second controller shows as NSID 1, and why it is no path.
 #[test]
 fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {

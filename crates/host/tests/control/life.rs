@@ -260,6 +260,7 @@ fn a_target_that_starts_anew_under_another_serial_number_is_the_same_subsystem()
     rig.connect_ok(3, |_| ());
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 3);
     assert!(rig.get("nvme-subsys1", "serial").is_err());
+    assert_eq!(rig.event_count("another one than"), 0);
 }
 
 /// What has no identifiers may be anything after that.

@@ -12,6 +12,7 @@ mod discovery;
 mod events;
 mod fake;
 mod fuzz;
+mod identity;
 mod life;
 mod policies;
 mod removal;
