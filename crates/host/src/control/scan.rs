@@ -117,6 +117,8 @@ pub(super) struct Scan {
     retry_at: Option<Time>,
     ended_at: Option<Time>,
     verified: Option<Association>,
+    /// It has given identification descriptors in this association.
+    described: Option<Association>,
     namespaces: Vec<Namespace>,
     /// Namespaces that cannot be used: why, as was told, and the scan that last found it so. Told
     /// once, however often the controller's namespaces change.
@@ -340,6 +342,12 @@ impl Controller {
         } else if answer.status.is(Status::INVALID_NAMESPACE) {
             return self.namespace_gone(env, bufs, nsid);
         } else if answer.status.dnr() || answer.status.is(Status::INVALID_FIELD) {
+            if self.scan.described == Some(self.association) {
+                // SPDK says so of a namespace that has just been taken away. By the next command
+                // there may be one again: with half of its identifiers it would be another one.
+                let why = format!("identifiers: {}", answer.status);
+                return self.namespace_refused(env, bufs, nsid, why);
+            }
             // A controller that has no descriptors; Identify Namespace may have identifiers.
             Ok(Ids::default())
         } else {
@@ -347,6 +355,9 @@ impl Controller {
         };
         match parsed {
             Ok(ids) => {
+                if answer.status.is_success() {
+                    self.scan.described = Some(self.association);
+                }
                 let Some(progress) = &mut self.scan.running else { return };
                 let Some(known) = progress.doing.get_mut(&nsid) else { return };
                 *known = Some(ids);

@@ -1,6 +1,6 @@
 //! Namespaces become devices: merged by identity, never by NSID.
 
-use crate::fake::{Fake, Say, Space};
+use crate::fake::{Fake, Hook, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
 
@@ -63,6 +63,25 @@ fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
         rig.raise(2, NAMESPACES_CHANGED);
         assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2, "{what}");
     }
+}
+
+/// SPDK says "invalid field" of a namespace that was taken away after its list was read. When it is
+/// back by the next command, what that one shows is not all there is to know it by.
+#[test]
+fn a_namespace_is_left_out_while_its_descriptors_cannot_be_read() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space { nguid: [9; 16], ..Space::new(0x22, 64) });
+    let refuse: Hook = Box::new(|command| {
+        (command.is_identify(3) && command.nsid == 2).then_some(Say::Status(0x002))
+    });
+    rig.fake(1).hook = Some(refuse);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads().len(), 1, "{:?}", rig.events);
+    assert_eq!(rig.event_count("ignoring nsid 2: identifiers: Invalid Field"), 1);
+    rig.fake(1).hook = None;
+    rig.raise(1, NAMESPACES_CHANGED);
+    let wwid = rig.head("nvme0n2").map(|head| head.wwid.clone());
+    assert_eq!(wwid.as_deref(), Some("uuid.22222222-2222-2222-2222-222222222222"));
 }
 
 /// Whoever has written blocks of 512 bytes must not write them to blocks of 4096.
