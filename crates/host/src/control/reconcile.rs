@@ -4,7 +4,8 @@
 //! data:
 //! * A head is recognised by UUID, NGUID and EUI64, all equal; never by NSID.
 //! * A namespace that shares an identifier with a head but differs in another one, or carries the
-//!   identifiers of a head under another NSID, is refused as a path.
+//!   identifiers of a head under another NSID, is refused as a path. A head that has lost all its
+//!   paths is not told by its NSID any more: it follows its namespace to another one.
 //! * A namespace without any identifier is never merged: the first controller's becomes a head of
 //!   its own, one with the same NSID through another controller is refused.
 //! * A namespace with an NSID that a head has through *another* controller but with other
@@ -54,8 +55,52 @@ impl Control {
         drop_paths(&mut self.env, subsystem, &self.controllers);
         let rescan = resize(&mut self.env, subsystem, &self.controllers);
         self.rescan.extend(rescan);
+        self.follow_namespaces(index);
         self.drop_heads(index);
         self.join_all(index);
+    }
+
+    /// Namespaces may have got other NSIDs, as those of a target that has started anew and made
+    /// them in another order: heads whose last path went with that join them there.
+    fn follow_namespaces(&mut self, index: usize) {
+        for at in 0..self.subsystems[index].heads.len() {
+            let Some((controller, namespace)) = self.namespace_elsewhere(index, at) else {
+                continue;
+            };
+            let subsystem = &mut self.subsystems[index];
+            let former = core::mem::replace(&mut subsystem.heads[at].nsid, namespace.nsid);
+            if self.join(index, at, controller, &namespace).is_err() {
+                self.subsystems[index].heads[at].nsid = former;
+                continue;
+            }
+            let subsystem = &self.subsystems[index];
+            let head = subsystem.head_name(&subsystem.heads[at]);
+            let text = format!("{head} has nsid {} there now (it was {former})", namespace.nsid);
+            if let Some(controller) = self.controllers.get(&controller).map(Controller::name) {
+                self.env.event(HostEvent::Note { controller, text });
+            }
+        }
+    }
+
+    /// The namespace of a head without a path, under an NSID that no head has paths for.
+    fn namespace_elsewhere(&self, index: usize, at: usize) -> Option<(ControllerId, Namespace)> {
+        let subsystem = &self.subsystems[index];
+        let head = &subsystem.heads[at];
+        if !head.paths.is_empty() || head.ids.is_none() {
+            return None;
+        }
+        let taken = |nsid| {
+            let mut heads = subsystem.heads.iter();
+            heads.any(|other| other.nsid == nsid && !other.paths.is_empty())
+        };
+        subsystem.controllers.iter().find_map(|id| {
+            let controller = self.controllers.get(id).filter(|it| it.is_verified())?;
+            let mut same = controller.scan.namespaces().iter().filter(|it| it.ids == head.ids);
+            let found =
+                same.next().filter(|found| found.nsid != head.nsid && !taken(found.nsid))?;
+            // Under two NSIDs: which of them it is cannot be told.
+            same.next().is_none().then_some((*id, *found))
+        })
     }
 
     /// The target of a controller calls itself another one, as a Linux target does that has started

@@ -142,6 +142,49 @@ fn a_namespace_without_identifiers_is_a_device_of_one_path() {
     assert!(rig.path("nvme0n1", 0).unwrap().ready);
 }
 
+/// As those of a target that has started anew and made its namespaces in another order: nobody who
+/// uses them is to meet an error.
+#[test]
+fn devices_follow_their_namespaces_to_other_nsids() {
+    let mut rig = Rig::new(1);
+    for port in [1, 2] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).spaces.insert(2, Space::new(0x22, 64));
+        rig.connect_ok(port, |_| ());
+    }
+    let ids = |rig: &Rig| ["nvme0n1", "nvme0n2"].map(|name| rig.head(name).unwrap().id);
+    let nsids = |rig: &Rig, name| {
+        let head = rig.head(name).unwrap();
+        head.paths.iter().map(|path| path.nsid).collect::<Vec<_>>()
+    };
+    let before = ids(&rig);
+    for port in [1, 2] {
+        let mut fake = rig.fake(port);
+        let (one, two) = (Space::new(0x11, 2048), Space::new(0x22, 64));
+        fake.spaces = [(1, two), (2, one)].into();
+    }
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(ids(&rig), before, "{:?}", rig.events);
+    assert_eq!(nsids(&rig, "nvme0n1"), [2, 2], "{:?}", rig.events);
+    assert_eq!(nsids(&rig, "nvme0n2"), [1, 1]);
+    assert!([0, 1].iter().all(|path| rig.path("nvme0n1", *path).unwrap().ready));
+    assert_eq!(rig.event_count(": removed"), 0, "{:?}", rig.events);
+    assert_eq!(rig.event_count("nvme0n1 has nsid 2 there now (it was 1)"), 1, "{:?}", rig.events);
+
+    // While its namespace is away, too, if it is kept; not where it cannot be told which it is.
+    rig.set("nvme0n1", "delayed_removal_secs", "60").unwrap();
+    for spaces in [vec![], vec![(5, 0x11), (6, 0x11)], vec![(7, 0x11)]] {
+        for port in [1, 2] {
+            let spaces = spaces.iter().map(|&(nsid, uuid)| (nsid, Space::new(uuid, 2048)));
+            rig.fake(port).spaces = spaces.collect();
+            rig.raise(port, NAMESPACES_CHANGED);
+        }
+        assert_eq!(rig.head("nvme0n1").unwrap().id, before[0]);
+        let there = if spaces.len() == 1 { vec![7, 7] } else { vec![] };
+        assert_eq!(nsids(&rig, "nvme0n1"), there, "{:?}", rig.events);
+    }
+}
+
 #[test]
 fn a_remapped_nsid_is_a_new_device_never_the_old_one() {
     let mut rig = Rig::connected(1);
