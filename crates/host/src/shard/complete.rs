@@ -28,8 +28,8 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// never matches. A flush has no data, and only that controller can say that its writes are safe.
 const TRANSIENT_FAILURES: u8 = 4;
 
-/// So often a command whose namespace is not there waits for another path to be looked at. More
-/// than that, and each look says that it is there: then the status is the user's.
+/// So often a command whose namespace is not there waits for a path to be looked at. More than
+/// that, and each look says that it is there: then the status is the user's.
 const MAX_DOUBTS: u8 = 5;
 
 impl Shard {
@@ -271,6 +271,8 @@ impl Shard {
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
+    /// The namespace has left the path. When no path is left that may have it the status is the
+    /// user's, unless the device is kept without a path: then what waits for its namespace does.
     fn fail_over_avoiding(
         &mut self,
         key: Key,
@@ -286,10 +288,12 @@ impl Shard {
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
         let waits = !other && may_wait && self.has_doubted_path(head, avoid);
-        if failovers >= paths || !(other || waits) {
+        let goes_on = failovers < paths && (other || waits);
+        let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
+        if !goes_on && !kept {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
-        self.commands[key].retries += u8::from(waits);
+        self.commands[key].retries += u8::from(waits || !goes_on);
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.dispatch_again(key, None, Some(avoid), now, bufs);
     }

@@ -235,6 +235,33 @@ fn an_invalid_namespace_on_every_path_is_the_users() {
     rig.finish();
 }
 
+/// Whoever has a device kept without a path has asked for its I/O to wait.
+#[test]
+fn an_invalid_namespace_on_every_path_is_waited_for_where_the_device_is_kept() {
+    for paths in [1, 2] {
+        let mut rig = Setup::new(paths, 1).connect();
+        rig.set("nvme0n1", "delayed_removal_secs", "60");
+        let left = Rc::new(Cell::new(8));
+        let refusals = left.clone();
+        rig.wire().rule(move |pdu| {
+            if pdu.answers(io::WRITE) && left.get() > 0 {
+                left.set(left.get() - 1);
+                pdu.answer(Status::INVALID_NAMESPACE.with_dnr());
+            }
+        });
+        let names = rig.submit(writes(4, 1));
+        rig.succeed(&names);
+        // It is there at each look, and never for a command: it is not tried for ever.
+        refusals.set(usize::MAX);
+        let before = rig.seen(|pdu| pdu.is_io()).len();
+        let names = rig.submit(writes(1, 1));
+        assert_eq!(error(&rig.answers(&names)[0]), Status::INVALID_NAMESPACE.with_dnr());
+        assert!(rig.seen(|pdu| pdu.is_io()).len() - before <= 2 * 6, "not for ever");
+        refusals.set(0);
+        rig.finish();
+    }
+}
+
 /// A path that only waits to be looked at may still have the namespace.
 #[test]
 fn an_invalid_namespace_is_tried_on_a_path_that_is_looked_at_meanwhile() {
