@@ -220,6 +220,17 @@ fn jitter_of_one_path_and_of_all() {
     }
 }
 
+/// A far path takes longer now and then, whatever is in flight: that is no queue, and it is filled.
+#[test]
+fn a_far_path_that_jitters_is_filled_too() {
+    for (rate, delay_ns, clients) in [(150, 400 * US, 24), (300, 400 * US, 48), (400, MS, 128)] {
+        let near = Line::mib_s(rate).delay(20 * US);
+        let far = Line::mib_s(rate).delay(delay_ns).jitter(delay_ns);
+        let scene = Scene { clients, ..Scene::new(&[near, far]) };
+        holds_percent("jitters", &scene, 90);
+    }
+}
+
 #[test]
 fn namespaces_and_workers_that_share_paths() {
     for clients in [8, 64] {

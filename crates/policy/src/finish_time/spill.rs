@@ -18,6 +18,8 @@ pub(super) const QUARTER: u64 = INELASTIC / 4;
 const HALF: u64 = INELASTIC / 2;
 /// More is not believed of a mean: the farther path would be taken for next to nothing.
 const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
+/// Nothing stands where some command waited for less than this part of the base latency.
+const SCATTER: u64 = 4;
 /// As good as all.
 const NEARLY_ALL: u64 = INELASTIC - INELASTIC / 32;
 
@@ -115,12 +117,22 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
     }
 }
 
+/// What commands take there on average while nothing of ours stands there, ns: the base latency,
+/// and what makes some of them longer, when that is the way or the device, not what is in flight.
+fn unqueued_ns(forecast: &Forecast, incoming: Incoming) -> u64 {
+    let base = forecast.base.get();
+    let scatters = SCATTER * standing_ns(forecast) <= u64::from(base)
+        && forecast.elasticity.of(incoming.units, base).is_some_and(|e| e < QUARTER);
+    let longer_ns = if scatters { forecast.elasticity.wait_ns() } else { 0 };
+    u64::from(base).saturating_add(longer_ns)
+}
+
 /// No queue of ours stands there, and none of others.
 fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
     // One more than it was ever seen to use is a way to see more.
     let ahead_ns = queued_ns(forecast, work).saturating_mul(16);
-    let ours = work <= incoming.units || ahead_ns <= 17 * u64::from(forecast.base.get());
+    let ours = work <= incoming.units || ahead_ns <= 17 * unqueued_ns(forecast, incoming);
     ours && (least == 0 || latency <= least.saturating_mul(4))
 }
