@@ -167,7 +167,7 @@ pub enum ToControl {
     /// A request ends with an error to the user; the log is to hear why.
     RequestFailed(Box<RequestFailed>),
     /// A command came back with "invalid namespace or format": the namespace list may have changed.
-    /// The path is out of use on this worker until a new picture comes, which this calls for.
+    /// The path is out of use on this worker until a picture comes in which this is counted.
     NamespaceSuspect {
         /// The controller.
         controller: ControllerId,

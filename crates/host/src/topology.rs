@@ -156,6 +156,8 @@ pub struct PathView {
     pub ana_pending: bool,
     /// Its own identify agrees with the head.
     pub ready: bool,
+    /// How often workers have reported that there is no such namespace; only grows.
+    pub doubts: u64,
     /// Write Zeroes may be told there to give the space back.
     pub zeroes_may_deallocate: bool,
     /// NUMA distance from each data worker, in order.

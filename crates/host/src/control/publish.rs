@@ -149,6 +149,7 @@ impl Control {
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
                 ready: condition.ready,
+                doubts: path.doubts,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,
                 // The node of a TCP path's network device is not known: all are equally near.
                 distance: vec![LOCAL_DISTANCE; workers],

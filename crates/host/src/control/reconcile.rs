@@ -181,6 +181,7 @@ impl Control {
         let path = heads.filter(|found| found.id == head).find_map(|it| it.path_mut(controller));
         if let Some(path) = path {
             path.doubted = Some(number);
+            path.doubts += 1;
         }
     }
 
@@ -355,6 +356,7 @@ impl Control {
             write_protected: namespace.write_protected,
             zeroes_may_deallocate: namespace.zeroes_may_deallocate,
             doubted: None,
+            doubts: 0,
             load,
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
             shown: None,

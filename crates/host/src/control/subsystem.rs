@@ -38,6 +38,8 @@ pub(super) struct Path {
     /// There may be another namespace under this NSID: out of use until its controller has ended a
     /// scan that began after the scan of this number.
     pub(super) doubted: Option<u64>,
+    /// How often a worker has said so.
+    pub(super) doubts: u64,
     pub(super) load: Arc<PathLoad>,
     pub(super) writes: Arc<WriteMarks>,
     /// The ANA state that was last published, to tell changes.

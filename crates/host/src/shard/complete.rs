@@ -264,7 +264,7 @@ impl Shard {
 
     /// Whether it has a path by another controller that only waits to be looked at.
     fn has_doubted_path(&self, head: HeadId, than: ControllerId) -> bool {
-        let doubted = |path: &PathState| path.namespace_suspect || !path.view.ready;
+        let doubted = |path: &PathState| path.namespace_suspect.is_some() || !path.view.ready;
         let other = |path: &PathState| {
             path.view.controller != than && path.carrier != Carrier::None && doubted(path)
         };
@@ -313,15 +313,14 @@ impl Shard {
         self.tell_control(ToControl::AnaError { controller, association, head, status });
     }
 
-    /// No such namespace: this path is out, on this worker, until the next picture. By the next
-    /// command there may be one again: another.
+    /// No such namespace: this path is out, on this worker, until control has heard of it. By the
+    /// next command there may be one again: another.
     pub(super) fn suspect_namespace(&mut self, controller: ControllerId, head: HeadId) {
         let entry = self.controllers.get(controller.0);
         let Some(association) = entry.map(|entry| entry.view.association) else { return };
         let Some(state) = self.head_mut(head) else { return };
         let Some(index) = state.usable_through(controller) else { return };
-        state.paths[index].namespace_suspect = true;
-        state.paths[index].usable = false;
+        state.paths[index].suspect_namespace(association);
         state.selector.forget_path(index);
         self.some_suspected = true;
         self.tell_control(ToControl::NamespaceSuspect { controller, association, head });

@@ -81,6 +81,21 @@ impl ControllerEntry {
     }
 }
 
+/// That there is no such namespace, as control is told. A picture may have been on its way before.
+#[derive(Clone, Copy)]
+pub(super) struct Suspicion {
+    /// What control had counted of them.
+    doubts: u64,
+    /// Of another association control does not count it, and has looked at everything again.
+    association: Association,
+}
+
+impl Suspicion {
+    fn is_unheard(&self, path: &PathView, association: Association) -> bool {
+        path.doubts <= self.doubts && association == self.association
+    }
+}
+
 /// One path of a head on this worker.
 pub(super) struct PathState {
     pub(super) view: PathView,
@@ -102,14 +117,21 @@ pub(super) struct PathState {
     pub(super) usable: bool,
     /// An ANA status came back when the controller's log had this generation: out until it grows.
     pub(super) ana_suspect: Option<u64>,
-    /// There was no such namespace: out until the next picture, which says what control knows.
-    pub(super) namespace_suspect: bool,
+    /// There was no such namespace: out until a picture says what control has made of that.
+    pub(super) namespace_suspect: Option<Suspicion>,
     pub(super) distance: u32,
     affinity: Affinity,
     pub(super) stats: u32,
 }
 
 impl PathState {
+    /// There is no such namespace, it was told in this association.
+    pub(super) fn suspect_namespace(&mut self, association: Association) {
+        let doubts = self.view.doubts;
+        self.namespace_suspect = Some(Suspicion { doubts, association });
+        self.usable = false;
+    }
+
     /// It may be chosen, in this association. What was measured in an earlier one says nothing: the
     /// way there may be a different one. The first worker to come here says so for all.
     fn joined(&self, parameters: &Parameters, association: Association) {
@@ -234,7 +256,8 @@ impl HeadState {
             if let Some(known) = known {
                 let known = old.swap_remove(known);
                 let view = path.clone();
-                let namespace_suspect = false;
+                let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
+                let namespace_suspect = known.namespace_suspect.filter(unheard);
                 self.paths.push(PathState { distance, affinity, view, namespace_suspect, ..known });
                 continue;
             }
@@ -255,7 +278,7 @@ impl HeadState {
                 node: Arc::clone(&path.load.nodes[node]),
                 usable: false,
                 ana_suspect: None,
-                namespace_suspect: false,
+                namespace_suspect: None,
                 distance,
                 affinity,
                 stats: stats.path(view.id, path.controller, held),
@@ -352,7 +375,7 @@ impl HeadState {
                 && path.view.ready
                 && !path.view.ana_pending
                 && path.ana_suspect.is_none()
-                && !path.namespace_suspect
+                && path.namespace_suspect.is_none()
                 && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);
             if was && !path.usable {
                 self.selector.forget_path(index);

@@ -607,7 +607,7 @@ fn has_lost_its_path(
         let controller = entry(controllers, path.view.controller);
         controller.is_some_and(|it| it.view.state == ControllerState::Live)
     };
-    path.namespace_suspect || !path.view.ready && lives()
+    path.namespace_suspect.is_some() || !path.view.ready && lives()
 }
 
 /// How bytes came in.

@@ -15,6 +15,7 @@ mod ana_table;
 mod ana_truth;
 mod data_transfer;
 mod digests;
+mod doubted_paths;
 mod explain;
 mod failover;
 mod fair_shares;

@@ -63,6 +63,7 @@ fn topology() -> Arc<Topology> {
         ana_state: AnaState::Optimized,
         ana_pending: false,
         ready: true,
+        doubts: 0,
         zeroes_may_deallocate: false,
         distance: vec![LOCAL_DISTANCE; 2],
         affinity: Vec::new(),

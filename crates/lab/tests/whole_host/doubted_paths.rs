@@ -1,0 +1,118 @@
+//! A worker meets a status that puts a path in doubt: who keeps off that path, and until when.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::setup;
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::opcode::io;
+use anabranch_proto::nvme::{AnaState, Status};
+use std::cell::Cell;
+
+/// The next write of a worker to the first port is answered so.
+fn answer_once(rig: &Rig, worker: u16, status: Status) {
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        let theirs = pdu.port == 0 && pdu.worker == worker && pdu.answers(io::WRITE);
+        if theirs && once.replace(false) {
+            pdu.answer(status);
+        }
+    });
+}
+
+/// What control reads of the first controller comes only later.
+fn stall_admin(rig: &mut Rig) {
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    rig.world.stall_stream(admin, 500 * MS);
+}
+
+#[test]
+fn what_one_worker_has_met_keeps_all_of_them_off_the_path() {
+    for status in [Status::ANA_INACCESSIBLE, Status::INVALID_NAMESPACE.with_dnr()] {
+        let mut rig = Setup::new(2, 2).connect();
+        answer_once(&rig, 1, status);
+        stall_admin(&mut rig);
+        rig.io(writes(2, 1));
+        rig.run(MS);
+        let sent = rig.sent(0);
+        for worker in 1..=2 {
+            let names = rig.submit_to(worker, "nvme0n1", writes(10, 2));
+            rig.succeed(&names);
+        }
+        assert_eq!(rig.sent(0), sent, "{status}: nobody goes there before control has looked");
+        rig.run(SECOND);
+        let names = rig.submit_to(2, "nvme0n1", writes(10, 3));
+        rig.succeed(&names);
+        assert!(rig.sent(0) > sent, "{status}: there is nothing wrong with it");
+        rig.finish();
+    }
+}
+
+/// News of other paths come first; they do not bring this one back.
+#[test]
+fn the_worker_itself_keeps_off_the_path_before_control_knows() {
+    for status in [Status::ANA_INACCESSIBLE, Status::INVALID_NAMESPACE.with_dnr()] {
+        let mut setup = Setup::new(3, 1);
+        setup.times.mail = (50 * MS, 50 * MS);
+        let mut rig = setup.build();
+        (0..3).for_each(|port| {
+            rig.connect(port);
+            rig.run(SECOND);
+        });
+        let other = rig.world.stream(WorkerId(1), &setup::port(2)).expect("open");
+        answer_once(&rig, 1, status);
+        rig.io(writes(3, 1));
+        let sent = rig.sent(0);
+        rig.world.break_stream(other);
+        // What control says next, too, is from before.
+        rig.ana(1, AnaState::NonOptimized);
+        let names = rig.submit(writes(10, 2));
+        rig.succeed(&names);
+        assert_eq!(rig.sent(0), sent, "{status}");
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
+}
+
+/// Behind the same NSID may be another namespace by now: what has not been sent is not sent there.
+#[test]
+fn what_waits_for_a_tag_leaves_a_path_that_another_worker_has_put_in_doubt() {
+    let mut setup = Setup::new(2, 2);
+    setup.options.queue_size = 16;
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.stall_stream(stream, 100 * MS);
+    let names = rig.submit(writes(60, 1));
+    rig.run(10 * MS);
+    let to_first = |rig: &Rig| rig.seen(|p| p.is_io() && p.worker == 1 && p.port == 0).len();
+    assert_eq!((to_first(&rig), rig.answered(&names)), (15, 30), "15 wait for a tag");
+    answer_once(&rig, 2, Status::INVALID_NAMESPACE.with_dnr());
+    stall_admin(&mut rig);
+    let doubting = rig.submit_to(2, "nvme0n1", writes(2, 1));
+    rig.succeed(&doubting);
+    rig.succeed(&names);
+    assert_eq!(to_first(&rig), 15, "those that waited went elsewhere");
+    rig.run(SECOND);
+    rig.finish();
+}
+
+/// The same for commands that another worker had sent on their way before it could know.
+#[test]
+fn what_is_carried_is_not_sent_on_a_path_that_its_carrier_has_put_in_doubt() {
+    let mut setup = Setup::new(2, 2);
+    setup.host.shared_queue = true;
+    setup.times.mail = (50 * MS, 50 * MS);
+    let mut rig = setup.build();
+    (0..2).for_each(|port| {
+        rig.connect(port);
+        rig.run(SECOND);
+    });
+    let (first, others) = (rig.submit(writes(2, 1)), MS * 40);
+    answer_once(&rig, 1, Status::INVALID_NAMESPACE.with_dnr());
+    rig.run(others);
+    let names = rig.submit_to(2, "nvme0n1", writes(10, 2));
+    rig.succeed(&first);
+    let sent = rig.sent(0);
+    rig.succeed(&names);
+    assert_eq!((sent, rig.sent(0)), (1, 1), "the ten arrive when the carrier knows, control not");
+    rig.run(5 * SECOND);
+    rig.finish();
+}
