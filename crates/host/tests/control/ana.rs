@@ -104,6 +104,20 @@ fn m15_another_change_does_not_prolong_and_leaving_change_ends_the_timer() {
     assert_eq!(rig.fake(1).connections, 1);
 }
 
+/// Who is back in the middle of a change has all of the time again.
+#[test]
+fn m15_a_new_connection_begins_a_new_timer() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 15)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(15);
+    rig.cut(1);
+    rig.advance_s(15);
+    assert_eq!((rig.state(0), rig.event_count("ANATT timeout")), (LIVE, 0));
+    rig.advance_s(100);
+    assert!(rig.event_count("ANATT timeout") > 0);
+}
+
 /// The log knows first: nobody need say that the namespace itself has changed.
 #[test]
 fn m16_a_namespace_that_the_log_shows_in_another_group_has_the_state_of_that_one() {
@@ -130,6 +144,17 @@ fn m17_a_group_that_the_log_does_not_list_blocks_the_path_until_it_does() {
     // F21: it heals without an event.
     rig.advance_s(2);
     assert!(!rig.path("nvme0n2", 0).expect("the device appears").ana_pending);
+}
+
+#[test]
+fn m17_a_group_that_the_log_lists_no_more_blocks_the_path_until_it_does() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana_unlisted = [1].into();
+    rig.raise(1, ANA_CHANGED);
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    rig.fake(1).ana_unlisted.clear();
+    rig.advance_s(2);
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
 }
 
 #[test]
@@ -234,6 +259,20 @@ fn c61_a_log_that_never_works_again_ends_in_a_reset() {
     rig.raise(1, ANA_CHANGED);
     rig.advance_s(60);
     assert!(rig.event_count("live -> resetting (ANA log: Internal Error") == 1, "{:?}", rig.events);
+}
+
+#[test]
+fn c61_logs_that_fail_once_in_a_while_reset_nothing() {
+    let mut rig = Rig::connected(1);
+    for seconds in [4, 12, 20, 20] {
+        rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Status(0x006))));
+        rig.raise(1, ANA_CHANGED);
+        rig.advance_s(seconds);
+        rig.fake(1).hook = None;
+        rig.advance_s(40);
+    }
+    assert!(rig.event_count("ANA log: Internal Error") > 5, "{:?}", rig.events);
+    assert_eq!((rig.state(0), rig.event_count("resetting")), (LIVE, 0), "a good one in between");
 }
 
 #[test]

@@ -90,7 +90,10 @@ pub(crate) struct Space {
     pub(crate) uuid: [u8; 16],
     pub(crate) nguid: [u8; 16],
     pub(crate) blocks: u64,
+    /// NUSE.
+    pub(crate) used: u64,
     pub(crate) lbads: u8,
+    pub(crate) write_protected: bool,
     pub(crate) shared: bool,
     pub(crate) group: u32,
 }
@@ -98,7 +101,8 @@ pub(crate) struct Space {
 impl Space {
     pub(crate) fn new(uuid: u8, blocks: u64) -> Space {
         let (uuid, nguid) = ([uuid; 16], [0; 16]);
-        Space { uuid, nguid, blocks, lbads: 9, shared: true, group: 1 }
+        let (used, write_protected) = (blocks, false);
+        Space { uuid, nguid, blocks, used, lbads: 9, write_protected, shared: true, group: 1 }
     }
 }
 
@@ -348,9 +352,10 @@ impl Fake {
             }
             (0, Some(space)) => {
                 let mut data = vec![0; 4096];
-                for at in [0, 8, 16] {
-                    data[at..at + 8].copy_from_slice(&space.blocks.to_le_bytes());
+                for (at, blocks) in [(0, space.blocks), (8, space.blocks), (16, space.used)] {
+                    data[at..at + 8].copy_from_slice(&blocks.to_le_bytes());
                 }
+                data[99] = u8::from(space.write_protected);
                 data[30] = u8::from(space.shared);
                 data[92..96].copy_from_slice(&space.group.to_le_bytes());
                 data[130] = space.lbads;

@@ -148,6 +148,28 @@ fn b11_a_controller_is_removed_after_as_many_attempts_as_fit_in_ctrl_loss_tmo() 
     }
 }
 
+/// It is lost again and again, and comes back each time: that may go on for ever.
+#[test]
+fn b11_m10_who_comes_back_has_all_of_its_time_again() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| {
+        request.options.ctrl_loss_tmo = Some(Duration::from_secs(25));
+        request.options.reconnect_delay = Duration::from_secs(10);
+        request.options.fast_io_fail_tmo = Some(Duration::from_secs(22));
+    });
+    for _ in 0..10 {
+        rig.fake(1).refuse = true;
+        rig.cut(1);
+        rig.advance_s(11);
+        rig.fake(1).refuse = false;
+        rig.advance_s(10);
+        assert_eq!(rig.state(0), LIVE);
+    }
+    assert_eq!(rig.event_count("failed: connection refused"), 10);
+    assert_eq!(rig.event_count("fast_io_fail_tmo"), 0);
+}
+
 #[test]
 fn b11_off_means_never_and_zero_means_at_once() {
     let mut rig = Rig::new(1);

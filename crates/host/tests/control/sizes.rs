@@ -208,6 +208,32 @@ fn limits_are_the_strictest_over_the_paths() {
     assert_eq!(rig.head("nvme0n1").unwrap().limits.max_transfer_bytes, 1 << 20);
 }
 
+/// Nobody has to connect again for that, nor when it ends.
+#[test]
+fn a_namespace_that_becomes_write_protected_is_a_device_that_cannot_be_written() {
+    let mut rig = Rig::connected_twice(1);
+    for protected in [true, false] {
+        for port in [1, 2] {
+            let before = rig.head("nvme0n1").unwrap().limits.read_only;
+            assert_eq!(before, !protected, "not before every path says so, and while one does not");
+            rig.fake(port).spaces.get_mut(&1).unwrap().write_protected = protected;
+            rig.raise(port, NAMESPACES_CHANGED);
+            if !protected {
+                break;
+            }
+        }
+        assert_eq!(rig.head("nvme0n1").unwrap().limits.read_only, protected);
+    }
+}
+
+#[test]
+fn how_much_is_in_use_is_as_of_the_last_scan() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.get_mut(&1).unwrap().used = 7;
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.get("nvme0n1", "nuse"), Ok("7".to_string()));
+}
+
 #[test]
 fn limits_of_the_nvm_command_set_are_taken() {
     let mut rig = Rig::new(1);

@@ -153,26 +153,10 @@ fn groups_are_followed_each_for_itself() {
     let names = rig.submit_to(1, "nvme0n2", writes(10, 1));
     rig.succeed(&names);
     assert_eq!((rig.sent(0), rig.sent(1)), (5, 15), "group 2 the other one only");
-    let begin = rig.now(); // The second namespace moves to the first group.
+    // The second namespace moves to the first group.
     let (subsystem, nsid, group) = (setup::subsystem(), 2, 1);
     rig.target(TargetVerb::NamespaceGroup { subsystem, nsid, group });
     rig.run(SECOND);
-    eprintln!(
-        "{:#?}",
-        rig.snapshot().subsystems[0].heads[1]
-            .paths
-            .iter()
-            .map(|p| (p.name.clone(), p.ana_state, p.ana_group, p.usable))
-            .collect::<Vec<_>>()
-    );
-    for e in rig.events() {
-        if e.0 >= begin {
-            eprintln!("{e:?}");
-        }
-    }
-    for p in rig.seen(|p| p.at >= begin && p.worker == 0 && p.kind == 4) {
-        eprintln!("{:?} {:x?}", p.at, p.sqe.map(|s| (s.opcode(), s.nsid(), s.cdw(10))));
-    }
     let names = rig.submit_to(1, "nvme0n2", writes(10, 1));
     rig.succeed(&names);
     assert_eq!((rig.sent(0), rig.sent(1)), (10, 20), "and is where that one is");
@@ -200,4 +184,19 @@ fn m3_numa_fails_back_with_the_next_io() {
         assert_eq!((rig.sent(0), rig.sent(1)), (20, 10), "back at once after {lost}");
         rig.finish();
     }
+}
+
+#[test]
+fn m3_numa_stays_where_it_is_when_another_path_is_removed() {
+    let mut setup = Setup::new(3, 1);
+    setup.host.default_policy = Policy::Numa;
+    let mut rig = setup.connect();
+    rig.ana(0, AnaState::NonOptimized);
+    rig.run(10 * MS);
+    rig.io(writes(10, 1));
+    assert_eq!([0, 1, 2].map(|port| rig.sent(port)), [0, 10, 0], "the first of the best");
+    rig.done_disconnecting(0);
+    rig.io(writes(10, 2));
+    assert_eq!([0, 1, 2].map(|port| rig.sent(port)), [0, 20, 0], "and still");
+    rig.finish();
 }

@@ -1,7 +1,9 @@
 //! Bytes that change on the way.
 
-use crate::rig::{Rig, Setup, reads, writes};
+use crate::rig::{MS, Rig, Setup, reads, writes};
+use crate::setup;
 use crate::wire::{Pdu, kind};
+use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::io;
 use std::cell::Cell;
 
@@ -46,6 +48,25 @@ fn b6_a_wrong_header_digest_from_the_target_resets_the_controller() {
     rig.wait_live(0);
     assert_eq!(resets(&mut rig), 1);
     read_all(&mut rig);
+    rig.finish();
+}
+
+/// It is told what it did wrong; whether it hears that is its own affair.
+#[test]
+fn a_controller_that_sends_nonsense_and_then_nothing_holds_no_read_up() {
+    let mut rig = with_digests();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    flip_once(&rig, |pdu| pdu.port == 0 && pdu.answers(io::READ), 20);
+    let begin = rig.now();
+    let names = rig.submit(reads(20));
+    while rig.seen(|pdu| pdu.kind == kind::H2C_TERM_REQ).is_empty() {
+        assert!(rig.world.step());
+    }
+    rig.world.silence_stream(stream);
+    let outcomes = rig.succeed(&names);
+    assert!(outcomes.iter().all(|it| it.at.since(begin) < MS * 200), "a moment for it to hear");
+    assert!(outcomes.iter().any(|it| it.at.since(begin) >= MS * 50), "it does not close");
+    rig.wait_live(0);
     rig.finish();
 }
 

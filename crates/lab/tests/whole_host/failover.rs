@@ -1,7 +1,9 @@
 //! A path is lost: when that is noticed, and what becomes of its commands.
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
+use crate::script::Op;
 use crate::setup;
+use anabranch_host::verb::Verb;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_proto::nvme::AnaState;
@@ -119,6 +121,48 @@ fn what_was_never_sent_moves_before_closed_and_the_rest_not_before() {
     assert_eq!(rig.path(0).uncertain_writes_resent, 15);
     rig.wait_live(0);
     rig.finish();
+}
+
+/// A write that has not begun to leave is not among those whose outcome nobody knows.
+#[test]
+fn only_what_may_have_reached_the_controller_counts_as_uncertain() {
+    let mut rig = Setup::new(2, 1).connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    // A batch takes 64 KiB: more than two of them.
+    let write = |at: u64| Op::Write { lba: at * 16, blocks: 16, fill: 1 };
+    let names = rig.submit((0..60).map(write));
+    while rig.sent(0) == 0 {
+        assert!(rig.world.step());
+    }
+    rig.world.break_stream(stream);
+    let sent = rig.sent(0) as u64;
+    rig.succeed(&names);
+    let path = rig.path(0);
+    assert_eq!(path.failovers, 30, "all of them were to go there");
+    assert!((sent..30).contains(&path.uncertain_writes_resent), "{path:?}");
+    rig.wait_live(0);
+    rig.finish();
+}
+
+/// Whatever was under way: what it had taken comes back, and it is tried again.
+#[test]
+fn a_connection_that_breaks_while_it_opens_leaves_nothing_behind() {
+    for steps in 0..60 {
+        let mut rig = Setup::new(1, 1).build();
+        let request = setup::connect(0, &rig.options);
+        rig.start(Verb::Connect(Box::new(request)));
+        let stream = loop {
+            match rig.world.stream(WorkerId(1), &setup::port(0)) {
+                Some(stream) => break stream,
+                None => assert!(rig.world.step()),
+            }
+        };
+        (0..steps).for_each(|_| assert!(rig.world.step()));
+        rig.world.break_stream(stream);
+        rig.run(SECOND);
+        rig.io(writes(1, 1));
+        rig.finish();
+    }
 }
 
 #[test]

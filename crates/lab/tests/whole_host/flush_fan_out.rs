@@ -2,7 +2,8 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::script::Op;
-use anabranch_host::verb::{Reply, Selection, Verb};
+use crate::setup;
+use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::io;
@@ -44,8 +45,7 @@ fn the_first_flush_covers_what_was_written_before_the_path_joined() {
     let mut rig = Setup::new(2, 1).connect();
     assert_eq!(flush(&mut rig), [1, 1], "by this host in an earlier life, perhaps");
     assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1);
-    let reply = rig.ask(Verb::Disconnect(Selection::Controller("nvme1".into())));
-    assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
+    rig.done_disconnecting(1);
     rig.connect(1);
     assert_eq!(flush(&mut rig), [0, 1], "and by this one");
     rig.finish();
@@ -61,6 +61,27 @@ fn a_flush_covers_the_writes_of_other_workers() {
     let before: usize = flushes(&rig).iter().sum();
     rig.succeed(&names);
     assert_eq!(flushes(&rig).iter().sum::<usize>(), before + 1, "and known on the second");
+    rig.finish();
+}
+
+#[test]
+fn what_is_written_while_other_paths_go_is_flushed_where_it_was_written() {
+    let mut rig = Setup::new(3, 1).connect();
+    rig.io([Op::Flush]);
+    [0, 2].into_iter().for_each(|port| rig.ana(port, AnaState::Inaccessible));
+    rig.run(10 * MS);
+    let stream = rig.world.stream(WorkerId(1), &setup::port(1)).expect("open");
+    rig.world.stall_stream(stream, 500 * MS);
+    let names = rig.submit(writes(1, 1));
+    rig.run(MS);
+    rig.done_disconnecting(0);
+    rig.succeed(&names);
+    rig.ana(2, AnaState::Optimized);
+    rig.run(10 * MS);
+    let before = rig.seen(|pdu| pdu.is_io()).len();
+    rig.io([Op::Flush]);
+    let flushed = rig.seen(|pdu| pdu.is_io()).split_off(before);
+    assert_eq!(flushed.iter().map(|pdu| pdu.port).collect::<Vec<_>>(), [1]);
     rig.finish();
 }
 

@@ -88,6 +88,32 @@ fn what_a_removal_leaves_uncertain_follows_the_shutdown() {
     uncertain_writes_follow_the_shutdown(|rig| rig.start(Verb::Disconnect(selection())));
 }
 
+/// What is in flight ends there; what comes meanwhile goes elsewhere, whoever sends it.
+#[test]
+fn a_controller_that_is_about_to_be_reset_gets_nothing_new() {
+    for shared_queue in [false, true] {
+        let mut setup = Setup::new(2, 2);
+        setup.host.shared_queue = shared_queue;
+        let mut rig = setup.connect();
+        let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+        rig.world.stall_stream(stream, MS * 500);
+        let mut names = rig.submit(writes(2, 1));
+        rig.run(MS);
+        let sent = rig.sent(0);
+        rig.start(Verb::Reset { controller: "nvme0".into() });
+        rig.run(MS * 10);
+        for worker in 1..=2 {
+            names.extend(rig.submit_to(worker, "nvme0n1", writes(10, 2)));
+        }
+        rig.run(MS * 100);
+        assert_eq!((rig.sent(0), rig.answered(&names)), (sent, 21), "{shared_queue}");
+        rig.succeed(&names);
+        assert_eq!(rig.path(0).uncertain_writes_resent, 0);
+        rig.wait_live(0);
+        rig.finish();
+    }
+}
+
 /// One that does not answer is reset all the same, and soon.
 #[test]
 fn a_reset_on_request_does_not_wait_for_a_controller_that_is_silent() {

@@ -8,7 +8,7 @@ use anabranch_host::config::{ControllerOptions, HostConfig};
 use anabranch_host::load::Charged;
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{
-    ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, Reply, Verb,
+    ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, Reply, Selection, Verb,
 };
 use anabranch_lab::sim::{LinkTimes, World};
 use anabranch_policy::Policy;
@@ -90,6 +90,13 @@ impl Rig {
         assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
         // The other workers hear of it a moment later.
         self.run(MS);
+    }
+
+    /// Removes the controller of a port.
+    pub(crate) fn done_disconnecting(&mut self, port: u16) {
+        let selection = Selection::Controller(format!("nvme{port}"));
+        let reply = self.ask(Verb::Disconnect(selection));
+        assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
     }
 
     pub(crate) fn now(&self) -> Time {

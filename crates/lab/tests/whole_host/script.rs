@@ -48,6 +48,8 @@ pub(crate) enum Op {
     },
     /// Withdraws everything that was submitted to the device on this worker.
     Withdraw,
+    /// Only what has an odd name.
+    WithdrawOdd,
 }
 
 /// Why a request did not succeed.
@@ -124,8 +126,8 @@ impl Script {
         let head = host.heads().iter().find(|head| head.name == device);
         let head = head.ok_or(Refused::UnknownHead)?;
         let (id, block_bytes) = (head.id, head.block_bytes);
-        if op == Op::Withdraw {
-            host.withdraw(id, &|_| true);
+        if matches!(op, Op::Withdraw | Op::WithdrawOdd) {
+            host.withdraw(id, &|tag| op == Op::Withdraw || tag % 2 == 1);
             self.end(name, now, Ok(()), Vec::new());
             return Ok(());
         }
@@ -149,7 +151,7 @@ impl Script {
             }
             Op::Discard { lba, blocks } => (RequestOp::Discard { lba, blocks }, None),
             Op::Flush => (RequestOp::Flush, None),
-            Op::Withdraw => unreachable!("it is no request"),
+            Op::Withdraw | Op::WithdrawOdd => unreachable!("it is no request"),
             Op::Zero { lba, blocks } | Op::ZeroAndFree { lba, blocks } => {
                 let deallocate = matches!(op, Op::ZeroAndFree { .. });
                 (RequestOp::WriteZeroes { lba, blocks, deallocate, fua: false }, None)

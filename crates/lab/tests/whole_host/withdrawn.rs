@@ -1,9 +1,12 @@
 //! Requests whose user has lost whom they were for: nothing of them is sent any more.
 
-use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::{Failure, Op};
+use crate::setup;
 use anabranch_host::user::IoError;
 use anabranch_host::verb::Verb;
+use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::opcode::io;
 use anabranch_target::TargetVerb;
 
 fn cut(rig: &mut Rig) {
@@ -66,7 +69,86 @@ fn what_is_in_flight_ends_where_it_is() {
     rig.target(TargetVerb::Restore { port: 1 });
     assert_withdrawn(&mut rig, &names);
     assert_eq!(rig.sent(0) + rig.sent(1), sent, "nothing was sent again");
+    assert_eq!(rig.path(0).uncertain_writes_resent, 0, "and nothing counts as sent again");
     rig.finish();
+}
+
+/// Nor is it tried again when the controller says that it failed.
+#[test]
+fn what_fails_after_it_was_withdrawn_is_not_tried_again() {
+    for status in [Status::INTERNAL_ERROR, Status::INTERNAL_PATH_ERROR] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.wire().rule(move |pdu| {
+            if pdu.answers(io::WRITE) {
+                pdu.answer(status);
+            }
+        });
+        (0..2).for_each(|port| rig.target(TargetVerb::Stall { port }));
+        let names = rig.submit(writes(4, 1));
+        rig.run(MS);
+        rig.submit([Op::Withdraw]);
+        rig.run(MS);
+        (0..2).for_each(|port| rig.target(TargetVerb::Restore { port }));
+        assert_withdrawn(&mut rig, &names);
+        rig.run(SECOND);
+        assert_eq!(rig.sent(0) + rig.sent(1), 4, "{status}");
+        rig.finish();
+    }
+}
+
+/// Another user of the device, or of another one, does not notice.
+#[test]
+fn what_others_have_asked_for_goes_on() {
+    let mut setup = Setup::new(1, 1);
+    setup.options.queue_size = 16;
+    setup.namespaces().push(setup::namespace(2, 512));
+    let mut rig = setup.connect();
+    rig.target(TargetVerb::Stall { port: 0 });
+    let mut names = rig.submit(writes(20, 1));
+    let others = rig.submit_to(1, "nvme0n2", writes(20, 1));
+    rig.run(MS);
+    rig.start(Verb::Freeze { device: "nvme0n1".into() });
+    rig.run(MS);
+    names.extend(rig.submit(writes(4, 2)));
+    rig.run(MS);
+    rig.submit([Op::WithdrawOdd]);
+    rig.run(MS);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.succeed(&others);
+    rig.done(Verb::Unfreeze { device: "nvme0n1".into() });
+    for (name, outcome) in names.iter().zip(rig.answers(&names)) {
+        let theirs = Err(Failure::Io(IoError::Withdrawn));
+        assert_eq!(outcome.result, if name % 2 == 1 { theirs } else { Ok(()) }, "{name}");
+    }
+    let reads = rig.io(reads(4));
+    assert_eq!([0, 2].map(|lba: usize| reads[lba].data[0]), [2, 2], "what is answered is done");
+    rig.finish();
+}
+
+/// What waited for a tag when its device was quiesced is not sent after that either, whichever
+/// worker has it.
+#[test]
+fn what_a_quiesced_device_has_not_sent_ends_at_once() {
+    for shared_queue in [false, true] {
+        let mut setup = Setup::new(1, 2);
+        setup.options.queue_size = 16;
+        setup.host.shared_queue = shared_queue;
+        let mut rig = setup.connect();
+        rig.target(TargetVerb::Stall { port: 0 });
+        let names = rig.submit_to(2, "nvme0n1", writes(40, 1));
+        rig.run(MS);
+        rig.start(Verb::Quiesce { device: "nvme0n1".into() });
+        rig.run(MS);
+        let sent = rig.sent(0);
+        rig.submit_to(2, "nvme0n1", [Op::Withdraw]);
+        rig.run(MS);
+        assert_eq!((sent, rig.answered(&names)), (15, 25), "{shared_queue}");
+        rig.done(Verb::Unquiesce { device: "nvme0n1".into() });
+        rig.target(TargetVerb::Restore { port: 0 });
+        assert_withdrawn(&mut rig, &names);
+        assert_eq!(rig.sent(0), sent, "nothing more was sent");
+        rig.finish();
+    }
 }
 
 /// The same for what waits for a tag, for room in the command table, and on a frozen device.
