@@ -600,7 +600,10 @@ fn has_lost_its_path(
     };
     let path = match command.origin {
         Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => head.path_of(command),
-        Origin::Peer { .. } => head.through(command.controller),
+        // A device may have followed its namespace to another NSID.
+        Origin::Peer { sqe, .. } => {
+            head.through(command.controller).filter(|path| path.view.nsid == sqe.nsid())
+        }
     };
     let Some(path) = path.filter(|_| !head.gone) else { return true };
     let lives = || {

@@ -2,9 +2,12 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::setup;
+use crate::wire::Pdu;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::io;
-use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_proto::nvme::{AnaState, Nguid, Status, Uuid};
+use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
 use std::cell::Cell;
 
 /// The next write of a worker to the first port is answered so.
@@ -115,4 +118,43 @@ fn what_is_carried_is_not_sent_on_a_path_that_its_carrier_has_put_in_doubt() {
     assert_eq!((sent, rig.sent(0)), (1, 1), "the ten arrive when the carrier knows, control not");
     rig.run(5 * SECOND);
     rig.finish();
+}
+
+/// Two namespaces have changed places: what one worker has made for the NSID that a device had
+/// until then, and another one has not sent yet, would be for the other device.
+#[test]
+fn what_is_carried_is_not_sent_to_an_nsid_that_its_device_has_left() {
+    let mut setup = Setup::new(1, 2);
+    setup.options.queue_size = 16;
+    setup.host.shared_queue = true;
+    let namespace = |nsid, id| NamespaceConfig {
+        uuid: Some(Uuid([id; 16])),
+        nguid: Some(Nguid([id; 16])),
+        ..setup::namespace(nsid, 512)
+    };
+    *setup.namespaces() = vec![namespace(1, 1), namespace(2, 2)];
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.stall_stream(stream, 500 * MS);
+    let names = rig.submit_to(2, "nvme0n1", writes(40, 1));
+    rig.run(MS);
+    assert_eq!(rig.sent(0), 15, "the others wait for a tag");
+    // Control sees what comes of it, and no step between.
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    rig.world.stall_stream(admin, 100 * MS);
+    for nsid in [1, 2] {
+        rig.target(TargetVerb::NamespaceRemove { subsystem: setup::subsystem(), nsid });
+    }
+    for config in [namespace(2, 1), namespace(1, 2)] {
+        rig.target(TargetVerb::NamespaceAdd { subsystem: setup::subsystem(), config });
+    }
+    rig.succeed(&names);
+    let nsids: Vec<u32> = rig.seen(|pdu| pdu.is_io()).iter().map(nsid_of).collect();
+    assert_eq!((nsids.len(), &nsids[..15]), (40, &[1; 15][..]));
+    assert_eq!(nsids[15..], [2; 25], "where the device is now");
+    rig.finish();
+}
+
+fn nsid_of(pdu: &Pdu) -> u32 {
+    pdu.sqe.map_or(0, |sqe| sqe.nsid())
 }
