@@ -82,9 +82,15 @@ fn percentiles_mean_and_deviation_match_a_sorted_list() {
 fn merging_is_recording_everything_in_one() {
     let mut random = Random::seeded();
     let (mut left, mut right, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
+    // Small enough that the sum of their squares is exact.
     for i in 0..2000 {
-        let value = random.next() >> random.below(64);
+        let value = 2 + (random.next() >> (20 + random.below(44)));
         if i % 3 == 0 { &mut left } else { &mut right }.record(value);
+        both.record(value);
+    }
+    // The least is on the other side, as the largest is.
+    for value in [1, 1 << 50] {
+        right.record(value);
         both.record(value);
     }
     left.merge(&right);
