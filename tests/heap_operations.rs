@@ -11,7 +11,7 @@ use anabranch_lab::load::{BlockSize, Job, Load, LoadReply, LoadVerb};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::{Nqn, Uuid};
-use anabranch_rt::{Config, Group};
+use anabranch_rt::{Config, Files, Group};
 use anabranch_target::config::{BackendConfig, NamespaceConfig, PortConfig, SubsystemConfig};
 use anabranch_target::{Target, TargetConfig, TargetEvent};
 use std::sync::mpsc::{Receiver, channel};
@@ -24,8 +24,27 @@ fn nqn(text: &str) -> Nqn {
     text.parse().expect("a valid NQN")
 }
 
+/// Size of the namespace.
+const BYTES: u64 = 16 << 20;
+
 /// A target with two ports, the second of them far away or not, and where they listen.
 fn target(far: bool) -> (Group<Target>, Vec<Endpoint>) {
+    target_on(far, BackendConfig::Memory { bytes: BYTES }, Files::new())
+}
+
+/// The same with its blocks in a file, which has no name any more.
+fn target_on_file() -> (Group<Target>, Vec<Endpoint>) {
+    let path = std::env::temp_dir().join(format!("anabranch-heap-{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(&path).expect("a new file");
+    std::fs::remove_file(&path).expect("it goes");
+    file.set_len(BYTES).expect("it grows");
+    let files = Files::new();
+    let file = files.register(file);
+    target_on(false, BackendConfig::File { file, bytes: BYTES }, files)
+}
+
+fn target_on(far: bool, backend: BackendConfig, files: Files) -> (Group<Target>, Vec<Endpoint>) {
     let any = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
     let mut second = PortConfig::new(any.clone());
     if far {
@@ -33,7 +52,7 @@ fn target(far: bool) -> (Group<Target>, Vec<Endpoint>) {
     }
     let namespace = NamespaceConfig {
         nsid: 1,
-        backend: BackendConfig::Memory { bytes: 16 << 20 },
+        backend,
         block_bytes: 4096,
         uuid: None,
         nguid: None,
@@ -52,9 +71,10 @@ fn target(far: bool) -> (Group<Target>, Vec<Endpoint>) {
         ..TargetConfig::default()
     };
     let engine = Target::new(config, 1).expect("a valid configuration");
+    let runtime = Config { files, ..Config::named("target") };
     let (tell, events) = channel();
     let sink = Box::new(move |_, event| drop(tell.send(event)));
-    let group = Group::start(Config::named("target"), vec![engine], sink).expect("it starts");
+    let group = Group::start(runtime, vec![engine], sink).expect("it starts");
     (group, listening(&events))
 }
 
@@ -205,6 +225,10 @@ fn steady_io_does_without_the_heap() {
         }
         pair.stop();
     }
+    // So few blocks that many operations have to wait for others.
+    let pair = Pair::connect(target_on_file(), false, &ControllerOptions::default());
+    check(&pair, "a file", &[4096, 256 << 10], 256 << 20);
+    pair.stop();
     let pair = Pair::start(false);
     pair.set("nvme0n1", "latency_size_buckets", "1");
     pair.set("nvme0n1", "latency_batch_timeout", "1ms");

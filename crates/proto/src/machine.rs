@@ -147,7 +147,9 @@ pub enum Input<'a, V, M> {
     },
     /// A [`Output::Disk`] operation ended. For reads and writes the value is the number of bytes,
     /// which is the whole length or an error (the driver continues short transfers; a read past the
-    /// end of the file is zero-filled).
+    /// end of the file is zero-filled). Turning a range into zeroes may take long: 0 says that all
+    /// of it is done, more that only so many bytes from its start are; the rest is to be asked for
+    /// again.
     DiskDone {
         /// The operation.
         id: DiskId,

@@ -102,6 +102,22 @@ fn deallocation_gives_space_back() {
     rig.stop();
 }
 
+/// A device without a way to zero a range is given zeroes, and whoever asked is asked in between
+/// whether it still wants them.
+#[test]
+fn zeroes_that_have_to_be_written_come_in_pieces() {
+    let mut rig = Rig::new(1);
+    let sink = rig.group.register_file(open("/dev/null"));
+    for deallocate in [false, true, false] {
+        let op = |offset, len| DiskOp::Zero { offset, len, deallocate };
+        assert_eq!(run(&mut rig, sink, op(0, (2 << 20) + 512)), Ok(1 << 20));
+        assert_eq!(run(&mut rig, sink, op(1 << 20, (1 << 20) + 512)), Ok(1 << 20));
+        assert_eq!(run(&mut rig, sink, op(2 << 20, 512)), Ok(0));
+        assert_eq!(run(&mut rig, sink, op(0, 1 << 20)), Ok(0), "all at once");
+    }
+    rig.stop();
+}
+
 #[test]
 fn errors_are_the_systems() {
     let dir = Dir::new("disk-errors");

@@ -24,6 +24,7 @@ pub mod fuzz;
 mod io;
 pub mod link;
 mod namespace;
+mod order;
 mod port;
 pub mod rng;
 pub mod service;

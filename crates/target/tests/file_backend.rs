@@ -189,8 +189,8 @@ fn a_write_with_fua_that_fails_is_sticky_too() {
 fn a_connection_that_goes_leaves_the_disk_its_buffers() {
     let (mut rig, queue) = rig();
     rig.start_out(queue, write(0, 1), &[1; 4096]);
-    rig.start(queue, read(0, 1), 4096);
-    rig.start_out(queue, io::compare(1, 0, 1), &[1; 4096]);
+    rig.start(queue, read(1, 1), 4096);
+    rig.start_out(queue, io::compare(1, 2, 1), &[1; 4096]);
     rig.start(queue, io::flush(1), 0);
     rig.ok(TargetVerb::Cut { port: 0 });
     assert_eq!(rig.bufs.in_use_bytes(), 3 * 4096, "the driver still names these");
@@ -204,7 +204,7 @@ fn a_connection_that_goes_leaves_the_disk_its_buffers() {
 fn a_namespace_that_goes_during_an_operation() {
     let (mut rig, queue) = rig();
     let reading = rig.start(queue, read(0, 1), 4096);
-    let zeroing = rig.start(queue, io::write_zeroes(1, 0, 1, true, true), 0);
+    let zeroing = rig.start(queue, io::write_zeroes(1, 1, 1, true, true), 0);
     rig.ok(TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 1 });
     rig.finish_disk(Ok(4096));
     rig.finish_disk(Ok(0));

@@ -81,7 +81,7 @@ impl Target {
     }
 
     /// Whether the command may touch its namespace, and what it wants there.
-    fn access(&self, at: usize, sqe: &Sqe) -> Result<Plan, Status> {
+    pub(super) fn access(&self, at: usize, sqe: &Sqe) -> Result<Plan, Status> {
         let max_bytes = self.limits.max_transfer_bytes;
         let controller = self.controllers[at].as_ref().ok_or(Status::INTERNAL_ERROR)?;
         if !controller.takes_io() {

@@ -3,8 +3,10 @@
 use super::Target;
 use super::data::{count, lost_write, next_range};
 use crate::backend::{Backend, DiskKind, disk_status};
-use crate::conn::{Answer, AnswerData, SlotId};
+use crate::conn::{Answer, AnswerData, SlotId, Stage};
+use crate::controller::Controller;
 use crate::io::Plan;
+use crate::order::{Order, Range};
 use crate::verb::{TargetError, TargetEvent, TargetReply};
 use alloc::vec::Vec;
 use anabranch_proto::machine::{
@@ -56,34 +58,64 @@ enum Work {
     },
 }
 
-/// Operations in flight, by place. Bounded by the command slots of all connections.
+/// What becomes of a command whose operation has waited for others.
+enum Outlook {
+    Go,
+    /// Nobody wants it any more: its connection is gone or going.
+    Gone,
+    /// Its port has stalled.
+    Stalled,
+    /// It would be refused now.
+    Refused(Status),
+}
+
+/// An operation that the driver has, or that waits for one that overlaps it.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    work: Work,
+    file: FileId,
+    op: DiskOp,
+}
+
+/// Operations in flight, by place, and those that wait their turn. Bounded by the command slots of
+/// all connections.
 #[derive(Debug, Default)]
 pub(super) struct DiskTable {
-    places: Vec<Option<Work>>,
-    free: Vec<usize>,
+    places: Vec<Option<Task>>,
+    free: Vec<u32>,
+    order: Order,
 }
 
 impl DiskTable {
-    fn insert(&mut self, work: Work) -> DiskId {
+    /// Takes an operation in; `Some` when the driver is to have it now.
+    fn insert(&mut self, task: Task) -> Option<DiskId> {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
-            self.places.len() - 1
+            (self.places.len() - 1) as u32
         });
-        self.places[place] = Some(work);
-        DiskId(place as u64)
+        self.places[place as usize] = Some(task);
+        let begins = task.range().is_none_or(|range| self.order.enter(place, range));
+        begins.then_some(DiskId(place.into()))
     }
 
-    fn remove(&mut self, id: DiskId) -> Option<Work> {
-        let place = usize::try_from(id.0).ok()?;
-        let work = self.places.get_mut(place)?.take()?;
+    fn remove(&mut self, id: DiskId) -> Option<Task> {
+        let place = u32::try_from(id.0).ok()?;
+        let task = self.places.get_mut(place as usize)?.take()?;
+        self.order.leave(place);
         self.free.push(place);
-        Some(work)
+        Some(task)
+    }
+
+    /// An operation whose turn has come.
+    fn poll_ready(&mut self) -> Option<(DiskId, Task)> {
+        let place = self.order.poll_ready()?;
+        Some((DiskId(place.into()), self.places[place as usize]?))
     }
 
     /// Whether something that a controller was asked for is still on its way to a file.
     pub(super) fn works_for(&self, cntlid: u16) -> bool {
-        let mut work = self.places.iter().flatten();
-        work.any(|work| matches!(work, Work::Command(job) if job.cntlid == cntlid))
+        let mut tasks = self.places.iter().flatten();
+        tasks.any(|task| matches!(task.work, Work::Command(job) if job.cntlid == cntlid))
     }
 
     /// Makes room for this many more operations.
@@ -91,13 +123,39 @@ impl DiskTable {
         let wanted = self.places.len() - self.free.len() + more;
         self.places.reserve(wanted.saturating_sub(self.places.len()));
         self.free.reserve(wanted.saturating_sub(self.free.len()));
+        self.order.reserve(wanted);
+    }
+}
+
+impl Task {
+    /// The blocks that it is about; a flush is about none.
+    fn range(&self) -> Option<Range> {
+        let (start, len, writes) = match self.op {
+            DiskOp::Read { offset, buf } => (offset, buf.len().into(), false),
+            DiskOp::Write { offset, buf, .. } => (offset, buf.len().into(), true),
+            DiskOp::Zero { offset, len, .. } => (offset, len, true),
+            DiskOp::Flush => return None,
+        };
+        Some(Range { file: self.file, start, end: start.saturating_add(len), writes })
+    }
+
+    /// What is left to zero when the driver has done the front of it only.
+    fn left(&self, result: Result<u32, SystemError>) -> Option<DiskOp> {
+        let (DiskOp::Zero { offset, len, deallocate }, Ok(done)) = (self.op, result) else {
+            return None;
+        };
+        let done = u64::from(done);
+        (1..len).contains(&done).then(|| DiskOp::Zero {
+            offset: offset + done,
+            len: len - done,
+            deallocate,
+        })
     }
 }
 
 impl Target {
     pub(super) fn submit(&mut self, file: FileId, job: Job, op: DiskOp) {
-        let id = self.disk.insert(Work::Command(job));
-        self.outputs.push_back(Output::Disk { id, file, op });
+        self.submit_task(Task { work: Work::Command(job), file, op });
     }
 
     pub(super) fn submit_corruption(
@@ -107,9 +165,15 @@ impl Target {
         offset: u64,
         buf: BufRef,
     ) {
-        let id = self.disk.insert(Work::Corrupt { verb, buf });
         let op = DiskOp::Write { offset, buf, durable: false };
-        self.outputs.push_back(Output::Disk { id, file, op });
+        self.submit_task(Task { work: Work::Corrupt { verb, buf }, file, op });
+    }
+
+    fn submit_task(&mut self, task: Task) {
+        if let Some(id) = self.disk.insert(task) {
+            let Task { file, op, .. } = task;
+            self.outputs.push_back(Output::Disk { id, file, op });
+        }
     }
 
     pub(super) fn disk_done(
@@ -119,21 +183,97 @@ impl Target {
         result: Result<u32, SystemError>,
         bufs: &mut dyn Buffers,
     ) {
-        match self.disk.remove(id) {
-            None => {}
-            Some(Work::Corrupt { verb, buf }) => {
+        let Some(task) = self.disk.remove(id) else { return };
+        match task.work {
+            Work::Corrupt { verb, buf } => {
                 bufs.free(buf);
                 let reply = result.map(|_| TargetReply::Done).map_err(TargetError::Disk);
                 self.outputs.push_back(Output::Reply { id: verb, reply });
             }
-            Some(Work::Command(job)) => self.job_done(now, job, result, bufs),
+            Work::Command(job) => self.job_done(now, job, task.left(result), result, bufs),
         }
+        while let Some((id, task)) = self.disk.poll_ready() {
+            self.begin(now, id, task, bufs);
+        }
+    }
+
+    /// The turn of an operation that waited has come. Much may have changed meanwhile: it does what
+    /// its command would do if it came now.
+    fn begin(&mut self, now: Time, id: DiskId, task: Task, bufs: &mut dyn Buffers) {
+        let Task { work, file, op } = task;
+        let refusal = match work {
+            Work::Corrupt { .. } => None,
+            Work::Command(job) => match self.outlook(&job, task.range()) {
+                Outlook::Go => None,
+                other => Some((job, other)),
+            },
+        };
+        let Some((job, outlook)) = refusal else {
+            return self.outputs.push_back(Output::Disk { id, file, op });
+        };
+        self.disk.remove(id);
+        match outlook {
+            Outlook::Refused(status) => self.conclude(now, job, Answer::status(status), bufs),
+            Outlook::Stalled => self.hold(job, bufs),
+            Outlook::Go | Outlook::Gone => {
+                if let Some(buf) = job.buf {
+                    bufs.free(buf);
+                }
+            }
+        }
+    }
+
+    /// What becomes of a command whose operation has waited.
+    fn outlook(&mut self, job: &Job, range: Option<Range>) -> Outlook {
+        let conn = self.conns.get_mut(job.place);
+        let Some(conn) = conn.filter(|conn| conn.generation == job.generation && !conn.closing)
+        else {
+            return Outlook::Gone;
+        };
+        let port = conn.port;
+        let Some(sqe) = conn.entry(job.slot).map(|entry| entry.sqe) else { return Outlook::Gone };
+        if self.ports[port].is_stalled() {
+            return Outlook::Stalled;
+        }
+        let controller = self.controllers[job.controller].as_ref();
+        if !controller.is_some_and(Controller::takes_io) {
+            // It was told to shut down while the command waited, which is not the host's mistake.
+            return Outlook::Refused(Status::ABORTED_SQ_DELETION);
+        }
+        if let Err(status) = self.access(job.controller, &sqe) {
+            return Outlook::Refused(status);
+        }
+        let namespace = self.subsystems[job.subsystem].namespace(job.nsid);
+        let Some(namespace) = namespace.filter(|found| found.generation == job.namespace) else {
+            return Outlook::Refused(Status::INVALID_NAMESPACE.with_dnr());
+        };
+        let bytes = namespace.blocks << namespace.block_shift;
+        if range.is_some_and(|range| range.end > bytes) {
+            return Outlook::Refused(Status::LBA_OUT_OF_RANGE.with_dnr());
+        }
+        Outlook::Go
+    }
+
+    /// A stall has caught a command that waited: it gives its place to those behind it, and comes
+    /// again when the stall ends.
+    fn hold(&mut self, job: Job, bufs: &mut dyn Buffers) {
+        let Some(conn) = self.conns.get_mut(job.place) else { return };
+        let port = conn.port;
+        let Some(entry) = conn.entry(job.slot) else { return };
+        entry.stage = Stage::Held;
+        match (job.plan, job.buf) {
+            (Plan::Write { .. }, buf) => entry.data = buf,
+            (_, Some(buf)) => bufs.free(buf),
+            _ => {}
+        }
+        self.ports[port].held.push((job.place, job.generation, job.slot));
     }
 
     fn job_done(
         &mut self,
         now: Time,
         job: Job,
+        left: Option<DiskOp>,
         result: Result<u32, SystemError>,
         bufs: &mut dyn Buffers,
     ) {
@@ -146,7 +286,7 @@ impl Target {
                 self.take_lost_write(&job);
                 Some(Answer::status(disk_status(job.kind, error)))
             }
-            Ok(_) => self.go_on(&job, bufs),
+            Ok(_) => self.go_on(&job, left, bufs),
         };
         let Some(mut answer) = answer else { return };
         // A flush that ran beside a failed one must not acknowledge what that one lost.
@@ -154,6 +294,11 @@ impl Target {
         {
             answer = Answer::refuse(Status::WRITE_FAULT);
         }
+        self.conclude(now, job, answer, bufs);
+    }
+
+    /// A command's last operation is over.
+    fn conclude(&mut self, now: Time, job: Job, mut answer: Answer, bufs: &mut dyn Buffers) {
         if let Some(namespace) = self.subsystems[job.subsystem]
             .namespace_mut(job.nsid)
             .filter(|namespace| namespace.generation == job.namespace)
@@ -175,18 +320,18 @@ impl Target {
         }
     }
 
-    /// What follows a success; `None` when another operation was started.
-    fn go_on(&mut self, job: &Job, bufs: &mut dyn Buffers) -> Option<Answer> {
+    /// What follows a success; `None` when another operation was started, or will be.
+    fn go_on(&mut self, job: &Job, left: Option<DiskOp>, bufs: &mut dyn Buffers) -> Option<Answer> {
         let done = Some(Answer::status(Status::SUCCESS));
-        let subsystem = &self.subsystems[job.subsystem];
-        let namespace = subsystem.namespace(job.nsid).filter(|n| n.generation == job.namespace);
+        let namespace = self.subsystems[job.subsystem].namespace(job.nsid);
+        let namespace = namespace.filter(|found| found.generation == job.namespace);
         let conn = self.conns.get_mut(job.place);
         let conn = conn.filter(|conn| conn.generation == job.generation);
-        let closing = conn.as_ref().is_none_or(|conn| conn.closing);
         let data = conn.and_then(|conn| conn.entry(job.slot)).and_then(|entry| entry.data);
-        let (kind, op, rest) = match (job.rest, data) {
-            (Rest::Nothing, _) => return done,
-            (Rest::Compare, Some(data)) => {
+        let (kind, op, rest) = match (left, job.rest, data) {
+            (Some(op), rest, _) => (DiskKind::Zero, op, rest),
+            (None, Rest::Nothing, _) => return done,
+            (None, Rest::Compare, Some(data)) => {
                 let read = bufs.bytes(job.buf.unwrap_or(BufRef::EMPTY));
                 let equal = bufs.bytes(data).get(..read.len()) == Some(read);
                 if equal {
@@ -194,8 +339,8 @@ impl Target {
                 }
                 return Some(Answer::refuse(Status::COMPARE_FAILURE));
             }
-            (Rest::Flush, _) => (DiskKind::Durable, DiskOp::Flush, Rest::Nothing),
-            (Rest::Ranges { next }, Some(data)) if !closing => {
+            (None, Rest::Flush, _) => (DiskKind::Durable, DiskOp::Flush, Rest::Nothing),
+            (None, Rest::Ranges { next }, Some(data)) => {
                 let Some((index, offset, len)) =
                     namespace.and_then(|n| next_range(n, bufs.bytes(data), next))
                 else {
@@ -204,14 +349,26 @@ impl Target {
                 let op = DiskOp::Zero { offset, len, deallocate: true };
                 (DiskKind::Zero, op, Rest::Ranges { next: index + 1 })
             }
-            // The connection is gone or going: nothing more of it is carried out.
-            _ => return Some(Answer::refuse(Status::INTERNAL_ERROR)),
+            // The connection is gone.
+            (None, ..) => return Some(Answer::refuse(Status::INTERNAL_ERROR)),
         };
         let Some(Backend::File(store)) = namespace.map(|namespace| &namespace.backend) else {
             return Some(Answer::refuse(Status::INVALID_NAMESPACE));
         };
-        let file = store.file;
-        self.submit(file, Job { kind, rest, ..*job }, op);
+        let task = Task { work: Work::Command(Job { kind, rest, ..*job }), file: store.file, op };
+        if kind == DiskKind::Zero {
+            // More blocks change only as long as the command would be taken.
+            match self.outlook(job, task.range()) {
+                Outlook::Go => {}
+                Outlook::Refused(status) => return Some(Answer::status(status)),
+                Outlook::Gone => return Some(Answer::refuse(Status::INTERNAL_ERROR)),
+                Outlook::Stalled => {
+                    self.hold(*job, bufs);
+                    return None;
+                }
+            }
+        }
+        self.submit_task(task);
         None
     }
 

@@ -11,11 +11,16 @@ use std::sync::Arc;
 /// What a file system is given that cannot zero a range by itself.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
+/// Zeroes that are written before the engine is asked whether it wants the rest: whatever touches
+/// the same blocks waits meanwhile, and a controller that has ended must not go on for hours.
+const PIECE: u64 = 1 << 20;
+
 /// One operation that the engine waits for.
 #[derive(Debug)]
 struct Task {
     id: DiskId,
     fd: RawFd,
+    file: FileId,
     op: DiskOp,
     /// Bytes that are through.
     done: u64,
@@ -28,23 +33,37 @@ struct Task {
 pub(super) struct Disk {
     tasks: Vec<Option<Task>>,
     free: Vec<u32>,
-    files: Vec<Option<Arc<File>>>,
+    files: Vec<Option<Known>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    file: Arc<File>,
+    /// The file system cannot zero a range of it: keeping its space, and giving it back.
+    refused: [bool; 2],
 }
 
 impl Disk {
     /// The descriptor of a registered file; it stays open as long as this value.
     fn fd(&mut self, table: &crate::Files, id: FileId) -> Option<RawFd> {
         let index = id.0 as usize;
-        if let Some(Some(file)) = self.files.get(index) {
-            return Some(file.as_raw_fd());
+        if let Some(Some(known)) = self.files.get(index) {
+            return Some(known.file.as_raw_fd());
         }
         let file = table.get(id)?;
         if self.files.len() <= index {
             self.files.resize(index + 1, None);
         }
         let fd = file.as_raw_fd();
-        self.files[index] = Some(file);
+        self.files[index] = Some(Known { file, refused: [false; 2] });
         Some(fd)
+    }
+
+    /// Whether the file system is known not to have what an operation on a file needs.
+    fn refused(&mut self, file: FileId, op: DiskOp) -> Option<&mut bool> {
+        let DiskOp::Zero { deallocate, .. } = op else { return None };
+        let known = self.files.get_mut(file.0 as usize)?.as_mut()?;
+        Some(&mut known.refused[usize::from(deallocate)])
     }
 }
 
@@ -73,7 +92,8 @@ impl Uring {
         if let DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } = op {
             self.regions.lend(buf);
         }
-        let task = Task { id, fd, op, done: 0, by_hand: false };
+        let by_hand = self.disk.refused(file, op).is_some_and(|refused| *refused);
+        let task = Task { id, fd, file, op, done: 0, by_hand };
         let slot = self.disk.free.pop().unwrap_or_else(|| {
             self.disk.tasks.push(None);
             u32::try_from(self.disk.tasks.len() - 1).expect("fewer than 2^32 disk operations")
@@ -133,6 +153,10 @@ impl Uring {
                     && matches!(-e, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) =>
             {
                 task.by_hand = true;
+                let (file, op) = (task.file, task.op);
+                if let Some(refused) = self.disk.refused(file, op) {
+                    *refused = true;
+                }
                 None
             }
             (_, e) if e < 0 => Some(Err(SystemError(-e))),
@@ -150,7 +174,11 @@ impl Uring {
             (DiskOp::Zero { .. }, 0) if task.by_hand => Some(Err(SystemError::IO)),
             (DiskOp::Zero { len, .. }, n) if task.by_hand => {
                 task.done += u64::from(n.unsigned_abs());
-                (task.done >= len).then_some(Ok(0))
+                if task.done >= len {
+                    Some(Ok(0))
+                } else {
+                    (task.done >= PIECE).then_some(Ok(task.done as u32))
+                }
             }
             (DiskOp::Zero { .. } | DiskOp::Flush, _) => Some(Ok(0)),
         };
