@@ -364,18 +364,22 @@ pub enum DiskOp {
         /// Destination.
         buf: BufRef,
     },
-    /// Write the buffer at `offset` (bytes); with `durable`, the data is on stable storage when the
-    /// operation ends (force unit access).
+    /// Write the buffer at `offset` (bytes).
     Write {
         /// Byte offset in the file.
         offset: u64,
         /// Source.
         buf: BufRef,
-        /// Data must be durable at the end.
-        durable: bool,
     },
     /// Make all finished writes durable.
     Flush,
+    /// Make finished writes of a range durable. Its error may be that of other data in the file.
+    Sync {
+        /// Byte offset in the file.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+    },
     /// Turn a range into zeroes; with `deallocate`, give its space back where the file system can.
     Zero {
         /// Byte offset in the file.

@@ -49,8 +49,12 @@ fn written_is_what_is_read() {
         let buf = buffer(&rig, bytes.clone());
         match step % 4 {
             0 | 1 => {
-                let op = DiskOp::Write { offset, buf, durable: step % 8 == 0 };
+                let op = DiskOp::Write { offset, buf };
                 assert_eq!(run(&mut rig, file, op), Ok(len as u32));
+                if step % 8 == 0 {
+                    let op = DiskOp::Sync { offset, len };
+                    assert_eq!(run(&mut rig, file, op), Ok(0));
+                }
                 model[range].copy_from_slice(&bytes);
             }
             2 => {
@@ -93,7 +97,7 @@ fn deallocation_gives_space_back() {
     let mut rig = Rig::new(1);
     let file = rig.group.register_file(open(&dir.path("f")));
     let buf = buffer(&rig, vec![1; 1 << 20]);
-    assert_eq!(run(&mut rig, file, DiskOp::Write { offset: 0, buf, durable: true }), Ok(1 << 20));
+    assert_eq!(run(&mut rig, file, DiskOp::Write { offset: 0, buf }), Ok(1 << 20));
     let blocks = || std::fs::metadata(dir.path("f")).expect("there").blocks();
     let before = blocks();
     let op = DiskOp::Zero { offset: 0, len: 1 << 20, deallocate: true };
@@ -124,7 +128,7 @@ fn errors_are_the_systems() {
     let mut rig = Rig::new(1);
     let full = rig.group.register_file(open("/dev/full"));
     let buf = buffer(&rig, vec![1; 4096]);
-    let write = DiskOp::Write { offset: 0, buf, durable: false };
+    let write = DiskOp::Write { offset: 0, buf };
     assert_eq!(run(&mut rig, full, write), Err(SystemError::NO_SPACE));
     std::fs::write(dir.path("f"), [9; 100]).expect("written");
     let read_only = File::open(dir.path("f")).expect("opened");

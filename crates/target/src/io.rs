@@ -44,6 +44,23 @@ impl Plan {
         }
     }
 
+    /// Where its blocks begin and how many bytes they are; none of a flush, and of what names
+    /// ranges.
+    pub(crate) fn blocks(&self) -> (u64, u64) {
+        match *self {
+            Plan::Read { offset, len }
+            | Plan::Compare { offset, len }
+            | Plan::Write { offset, len, .. } => (offset, len.into()),
+            Plan::Zero { offset, len, .. } => (offset, len),
+            Plan::Ranges { .. } | Plan::Flush => (0, 0),
+        }
+    }
+
+    /// Whether what it changes has to be durable when it is answered (force unit access).
+    pub(crate) fn is_durable(&self) -> bool {
+        matches!(self, Plan::Write { durable: true, .. } | Plan::Zero { durable: true, .. })
+    }
+
     /// Bytes that the host sends along.
     pub(crate) fn host_bytes(&self) -> u32 {
         match *self {

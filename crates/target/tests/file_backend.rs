@@ -42,14 +42,16 @@ fn operations_reach_the_disk_as_asked() {
     let cid = rig.start_out(queue, write(2, 1), &[7; 4096]);
     let (_, file, op) = rig.disk[0];
     assert_eq!(file.0, 9);
-    let DiskOp::Write { offset: 8192, buf, durable: false } = op else { panic!("{op:?}") };
+    let DiskOp::Write { offset: 8192, buf } = op else { panic!("{op:?}") };
     assert_eq!(rig.bufs.bytes(buf), [7; 4096]);
     rig.finish_disk(Ok(4096));
     assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
 
     let cid = rig.start_out(queue, io::write(1, 0, 16, true), &vec![8; 64 << 10]);
     let op = rig.finish_disk(Ok(64 << 10));
-    assert!(matches!(op, DiskOp::Write { durable: true, .. }), "FUA: {op:?}");
+    assert!(matches!(op, DiskOp::Write { offset: 0, .. }), "{op:?}");
+    assert!(rig.poll(queue, cid).is_none(), "FUA: not before it is durable");
+    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Sync { offset: 0, len: 64 << 10 });
     assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
 
     let cid = rig.start(queue, read(3, 2), 8192);
@@ -65,8 +67,8 @@ fn operations_reach_the_disk_as_asked() {
     let cid = rig.start(queue, io::write_zeroes(1, 1, 3, true, true), 0);
     let zero = DiskOp::Zero { offset: 4096, len: 12288, deallocate: true };
     assert_eq!(rig.finish_disk(Ok(0)), zero);
-    assert!(rig.poll(queue, cid).is_none(), "FUA: not before the flush");
-    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Flush);
+    assert!(rig.poll(queue, cid).is_none(), "FUA: not before it is durable");
+    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Sync { offset: 4096, len: 12288 });
     assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
     rig.assert_no_leak();
 }
@@ -173,16 +175,64 @@ fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
     rig.assert_no_leak();
 }
 
+/// A write with force unit access, whose two operations end so; its status.
+fn write_through(
+    rig: &mut Rig,
+    conn: ConnId,
+    write: Result<u32, SystemError>,
+    sync: Result<u32, SystemError>,
+) -> Status {
+    let cid = rig.start_out(conn, io::write(1, 0, 1, true), &[1; 4096]);
+    rig.finish_disk(write);
+    if write.is_ok() {
+        rig.finish_disk(sync);
+    }
+    rig.poll(conn, cid).expect("answered").status
+}
+
 #[test]
-fn a_write_with_fua_that_fails_is_sticky_too() {
+fn a_write_with_fua_that_does_not_become_durable_is_sticky_too() {
+    for (error, status) in [
+        (SystemError::IO, Status::WRITE_FAULT.with_dnr()),
+        // The file system has promised room to earlier writes and finds none.
+        (SystemError::NO_SPACE, Status::CAPACITY_EXCEEDED.with_dnr()),
+    ] {
+        let (mut rig, queue) = rig();
+        let (_, other) = rig.controller(1);
+        assert_eq!(write_through(&mut rig, queue, Ok(4096), Err(error)), status);
+        assert_eq!(rig.run(other, io::flush(1), 0).status, Status::WRITE_FAULT.with_dnr());
+        assert_eq!(write_through(&mut rig, queue, Ok(4096), Ok(0)), Status::SUCCESS);
+        rig.assert_no_leak();
+    }
+}
+
+/// What was never written was never acknowledged.
+#[test]
+fn a_write_with_fua_that_is_not_written_is_the_only_one_that_fails() {
     let (mut rig, queue) = rig();
     let (_, other) = rig.controller(1);
-    let fua = io::write(1, 0, 1, true);
-    let done = run(&mut rig, queue, fua, &[1; 4096], Err(SystemError::IO));
-    assert_eq!(done.status, Status::WRITE_FAULT.with_dnr());
+    for error in [SystemError::NO_SPACE, SystemError::IO] {
+        let status = write_through(&mut rig, queue, Err(error), Ok(0));
+        assert!(!status.is_success());
+        for conn in [queue, other] {
+            assert_eq!(run(&mut rig, conn, io::flush(1), &[], Ok(0)).status, Status::SUCCESS);
+        }
+        assert_eq!(write_through(&mut rig, other, Ok(4096), Ok(0)), Status::SUCCESS);
+    }
+    let failed = |e: &TargetEvent| matches!(e, TargetEvent::FlushFailed { .. });
+    assert!(!rig.events.iter().any(failed));
+    rig.assert_no_leak();
+}
+
+/// A controller has heard of a failed flush when a flush, or what has to be durable, told it so.
+#[test]
+fn whatever_else_fails_does_not_stand_for_a_failed_flush() {
+    let (mut rig, queue) = rig();
+    let (_, other) = rig.controller(1);
+    run(&mut rig, queue, io::flush(1), &[], Err(SystemError::IO));
+    run(&mut rig, other, read(0, 1), &[], Err(SystemError::IO));
+    run(&mut rig, other, write(0, 1), &[1; 4096], Err(SystemError::NO_SPACE));
     assert_eq!(rig.run(other, io::flush(1), 0).status, Status::WRITE_FAULT.with_dnr());
-    let done = run(&mut rig, queue, fua, &[1; 4096], Ok(4096));
-    assert_eq!(done.status, Status::SUCCESS);
 }
 
 #[test]

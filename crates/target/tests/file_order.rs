@@ -27,7 +27,7 @@ fn running(rig: &Rig) -> Vec<(char, u64)> {
         DiskOp::Read { offset, .. } => ('r', offset / 4096),
         DiskOp::Write { offset, .. } => ('w', offset / 4096),
         DiskOp::Zero { offset, .. } => ('z', offset / 4096),
-        DiskOp::Flush => ('f', 0),
+        DiskOp::Flush | DiskOp::Sync { .. } => ('f', 0),
     };
     rig.disk.iter().map(|(.., op)| name(op)).collect()
 }
@@ -37,7 +37,7 @@ fn finish(rig: &mut Rig, at: usize) {
     let (id, _, op) = rig.disk.remove(at).expect("a file operation");
     let bytes = match op {
         DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } => buf.len(),
-        DiskOp::Zero { .. } | DiskOp::Flush => 0,
+        DiskOp::Zero { .. } | DiskOp::Flush | DiskOp::Sync { .. } => 0,
     };
     rig.input(Input::DiskDone { id, result: Ok(bytes) });
 }

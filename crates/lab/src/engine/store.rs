@@ -34,7 +34,7 @@ impl Store {
                 self.write(offset, buf, bufs);
                 Ok(buf.len())
             }
-            DiskOp::Flush => Ok(0),
+            DiskOp::Flush | DiskOp::Sync { .. } => Ok(0),
             DiskOp::Zero { offset, len, .. } => {
                 self.zero(offset, len);
                 Ok(0)

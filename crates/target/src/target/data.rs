@@ -224,7 +224,7 @@ impl Target {
         let Backend::File(store) = &namespace.backend else { return Err(internal) };
         let file = store.file;
         let alloc = |bufs: &mut dyn Buffers, len| bufs.alloc(len).ok_or(Step::Wait);
-        let mut rest = Rest::Nothing;
+        let mut rest = if plan.is_durable() { Rest::Sync } else { Rest::Nothing };
         let (kind, op, buf) = match plan {
             Plan::Read { offset, len } => match alloc(bufs, len) {
                 Ok(buf) => (DiskKind::Read, DiskOp::Read { offset, buf }, Some(buf)),
@@ -237,14 +237,10 @@ impl Target {
                 }
                 Err(step) => return Ok(step),
             },
-            Plan::Write { offset, durable, .. } => {
-                let kind = if durable { DiskKind::Durable } else { DiskKind::Write };
-                (kind, DiskOp::Write { offset, buf: data, durable }, Some(data))
+            Plan::Write { offset, .. } => {
+                (DiskKind::Write, DiskOp::Write { offset, buf: data }, Some(data))
             }
-            Plan::Zero { offset, len, deallocate, durable } => {
-                if durable {
-                    rest = Rest::Flush;
-                }
+            Plan::Zero { offset, len, deallocate, .. } => {
                 (DiskKind::Zero, DiskOp::Zero { offset, len, deallocate }, None)
             }
             Plan::Flush => {

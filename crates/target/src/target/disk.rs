@@ -18,8 +18,9 @@ use anabranch_proto::nvme::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     Nothing,
-    /// Make it durable (Write Zeroes with force unit access).
-    Flush,
+    /// Make it durable (force unit access). By itself, so that an error tells whether the command
+    /// has failed or what was acknowledged before may be lost.
+    Sync,
     /// Compare what was read with what the host sent.
     Compare,
     /// Go on with this Dataset Management range.
@@ -134,7 +135,7 @@ impl Task {
             DiskOp::Read { offset, buf } => (offset, buf.len().into(), false),
             DiskOp::Write { offset, buf, .. } => (offset, buf.len().into(), true),
             DiskOp::Zero { offset, len, .. } => (offset, len, true),
-            DiskOp::Flush => return None,
+            DiskOp::Flush | DiskOp::Sync { .. } => return None,
         };
         Some(Range { file: self.file, start, end: start.saturating_add(len), writes })
     }
@@ -165,7 +166,7 @@ impl Target {
         offset: u64,
         buf: BufRef,
     ) {
-        let op = DiskOp::Write { offset, buf, durable: false };
+        let op = DiskOp::Write { offset, buf };
         self.submit_task(Task { work: Work::Corrupt { verb, buf }, file, op });
     }
 
@@ -282,8 +283,10 @@ impl Target {
         }
         let answer = match result {
             Err(error) => {
-                // This controller hears of a failed flush by this very answer.
-                self.take_lost_write(&job);
+                if job.kind == DiskKind::Durable {
+                    // This controller hears of a failed flush by this very answer.
+                    self.take_lost_write(&job);
+                }
                 Some(Answer::status(disk_status(job.kind, error)))
             }
             Ok(_) => self.go_on(&job, left, bufs),
@@ -339,7 +342,10 @@ impl Target {
                 }
                 return Some(Answer::refuse(Status::COMPARE_FAILURE));
             }
-            (None, Rest::Flush, _) => (DiskKind::Durable, DiskOp::Flush, Rest::Nothing),
+            (None, Rest::Sync, _) => {
+                let (offset, len) = job.plan.blocks();
+                (DiskKind::Durable, DiskOp::Sync { offset, len }, Rest::Nothing)
+            }
             (None, Rest::Ranges { next }, Some(data)) => {
                 let Some((index, offset, len)) =
                     namespace.and_then(|n| next_range(n, bufs.bytes(data), next))

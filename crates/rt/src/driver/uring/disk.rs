@@ -81,9 +81,9 @@ impl Uring {
             return;
         };
         let empty = match op {
-            DiskOp::Read { buf, .. } | DiskOp::Write { buf, durable: false, .. } => buf.is_empty(),
+            DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } => buf.is_empty(),
             DiskOp::Zero { len, .. } => len == 0,
-            DiskOp::Write { .. } | DiskOp::Flush => false,
+            DiskOp::Flush | DiskOp::Sync { .. } => false,
         };
         if empty {
             self.events.push_back(Event::DiskDone { id, result: Ok(0) });
@@ -114,13 +114,19 @@ impl Uring {
                     .offset(offset.saturating_add(done))
                     .build()
             }
-            DiskOp::Write { offset, buf, durable } => {
+            DiskOp::Write { offset, buf } => {
                 let rest = rest(buf, done);
-                let flags = if durable { libc::RWF_DSYNC } else { 0 };
                 opcode::Write::new(fd, self.regions.resolve(rest), rest.len())
                     .offset(offset.saturating_add(done))
-                    .rw_flags(flags)
                     .build()
+            }
+            DiskOp::Sync { offset, len } => {
+                let entry = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC);
+                // What is too long for the system to be told is made durable with all the rest.
+                match u32::try_from(len) {
+                    Ok(len) => entry.offset(offset).len(len).build(),
+                    Err(_) => entry.build(),
+                }
             }
             DiskOp::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
             DiskOp::Zero { offset, len, .. } if task.by_hand => {
@@ -166,7 +172,7 @@ impl Uring {
                 Some(Ok(buf.len()))
             }
             // A file that takes nothing and reports nothing would be asked for ever.
-            (DiskOp::Write { buf, .. }, 0) if !buf.is_empty() => Some(Err(SystemError::IO)),
+            (DiskOp::Write { .. }, 0) => Some(Err(SystemError::IO)),
             (DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. }, n) => {
                 task.done += u64::from(n.unsigned_abs());
                 (task.done >= u64::from(buf.len())).then_some(Ok(buf.len()))
@@ -180,7 +186,7 @@ impl Uring {
                     (task.done >= PIECE).then_some(Ok(task.done as u32))
                 }
             }
-            (DiskOp::Zero { .. } | DiskOp::Flush, _) => Some(Ok(0)),
+            (DiskOp::Zero { .. } | DiskOp::Flush | DiskOp::Sync { .. }, _) => Some(Ok(0)),
         };
         match outcome {
             None => self.step_disk(slot),
