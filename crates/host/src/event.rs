@@ -89,6 +89,15 @@ pub enum HostEvent {
         /// Requests that failed before it and were not told.
         untold: u32,
     },
+    /// A device refuses to make zeroes, which it has offered: users have to write them.
+    ZeroesRefused {
+        /// `nvmeXnY`.
+        head: String,
+        /// How.
+        status: Status,
+        /// `nvmeN`, which said so, if it is still there.
+        controller: Option<String>,
+    },
     /// ANA is not used on a controller.
     AnaDisabled {
         /// `nvmeN`.
@@ -224,6 +233,7 @@ impl HostEvent {
             }
             HostEvent::HeadResized { head, .. } => Some(format!("{} resized", without_head(head))),
             HostEvent::HeadRemoved { head } => Some(format!("{} removed", without_head(head))),
+            HostEvent::ZeroesRefused { head, .. } => Some(format!("{} zeroes", without_head(head))),
             HostEvent::HeadOrphaned { head, .. } => {
                 Some(format!("{} orphaned", without_head(head)))
             }
@@ -236,6 +246,25 @@ impl HostEvent {
             | HostEvent::AnaTimeout { .. }
             | HostEvent::PolicyChanged { .. } => None,
         }
+    }
+}
+
+impl HostEvent {
+    fn request_failed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostEvent::RequestFailed { head, op, error, controller, untold } = self else {
+            return Ok(());
+        };
+        write!(f, "{head}: {} failed: {error}", Words(op))?;
+        controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;
+        if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
+    }
+
+    fn refused_zeroes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostEvent::ZeroesRefused { head, status, controller } = self else { return Ok(()) };
+        let status = IoError::Status(*status);
+        write!(f, "{head}: it does not make zeroes after all ({status}")?;
+        controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;
+        f.write_str("): from now on they are written")
     }
 }
 
@@ -279,11 +308,8 @@ impl fmt::Display for HostEvent {
                  commands that had not been sent moved there",
                 silent_ns / 1_000_000
             ),
-            HostEvent::RequestFailed { head, op, error, controller, untold } => {
-                write!(f, "{head}: {} failed: {error}", Words(op))?;
-                controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;
-                if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
-            }
+            HostEvent::RequestFailed { .. } => self.request_failed(f),
+            HostEvent::ZeroesRefused { .. } => self.refused_zeroes(f),
             HostEvent::AnaDisabled { controller, why } => {
                 write!(f, "{controller}: ANA is not used: {why}")
             }

@@ -166,6 +166,15 @@ pub enum ToControl {
     Rescued(Box<Rescued>),
     /// A request ends with an error to the user; the log is to hear why.
     RequestFailed(Box<RequestFailed>),
+    /// A Write Zeroes was refused as a command that the namespace does not have.
+    ZeroesRefused {
+        /// The head.
+        head: HeadId,
+        /// Who said so.
+        controller: ControllerId,
+        /// What it said.
+        status: Status,
+    },
     /// A command came back with "invalid namespace or format": the namespace list may have changed.
     /// The path is out of use on this worker until a picture comes in which this is counted.
     NamespaceSuspect {

@@ -126,6 +126,9 @@ pub struct HeadView {
     pub max_retries: u8,
     /// One in so many choices of a path is noted in full; 0 = none.
     pub explain_sample: u32,
+    /// A worker was refused a Write Zeroes as a command that the namespace does not have: no more
+    /// are taken, whatever the limits say.
+    pub zeroes_refused: bool,
 }
 
 impl HeadView {

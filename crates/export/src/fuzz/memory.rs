@@ -63,6 +63,7 @@ impl MemoryHost {
             quiesced: 0,
             frozen: 0,
             explain_sample: 0,
+            zeroes_refused: false,
             max_retries: 5,
         }));
         // A period that no block size divides.

@@ -128,6 +128,9 @@ impl Control {
             }
             ToControl::Rescued(rescued) => self.rescued(*rescued),
             ToControl::RequestFailed(failed) => self.request_failed(&failed),
+            ToControl::ZeroesRefused { head, controller, status } => {
+                self.zeroes_refused(head, controller, status);
+            }
             ToControl::NamespaceSuspect { controller, association, head } => {
                 // Whoever says so of an earlier association has yet to take the picture of the
                 // present one, in which everything was looked at again.
@@ -173,6 +176,26 @@ impl Control {
             controller: controller.map(Controller::name),
             untold: failed.untold,
         });
+    }
+
+    /// A head makes no zeroes after all: no worker asks it to any more, and new users are told.
+    fn zeroes_refused(&mut self, id: HeadId, controller: ControllerId, status: Status) {
+        let Control { subsystems, controllers, env, .. } = self;
+        for subsystem in subsystems {
+            let Some(head) = subsystem.heads.iter_mut().find(|head| head.id == id) else {
+                continue;
+            };
+            if core::mem::replace(&mut head.zeroes_refused, true) {
+                return;
+            }
+            env.dirty = true;
+            let head = &*head;
+            env.event(HostEvent::ZeroesRefused {
+                head: format!("nvme{}n{}", subsystem.instance, head.instance),
+                status,
+                controller: controllers.get(&controller).map(Controller::name),
+            });
+        }
     }
 
     fn rescued(&mut self, rescued: Rescued) {

@@ -175,6 +175,7 @@ impl Control {
             frozen: head.frozen,
             max_retries: MAX_RETRIES,
             explain_sample: head.explain_sample,
+            zeroes_refused: head.zeroes_refused,
         }
     }
 

@@ -246,6 +246,7 @@ impl Control {
             latency: LatencyParameters::default(),
             policy_epoch: 0,
             explain_sample: DEFAULT_SAMPLE,
+            zeroes_refused: false,
             requeues_base: 0,
             no_path_base: 0,
             last_limits: None,

@@ -84,6 +84,8 @@ pub(super) struct Head {
     /// The counters start from here since they were reset.
     pub(super) requeues_base: u64,
     pub(super) no_path_base: u64,
+    /// It has refused to make zeroes: it is not asked to again.
+    pub(super) zeroes_refused: bool,
     /// What held when it last had a path: that goes for requests that come without one.
     pub(super) last_limits: Option<Limits>,
 }

@@ -145,7 +145,7 @@ impl Shard {
     /// The order of Linux's decision: no retry allowed, path error, retry on the same path.
     fn failed(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
         if status.is_unknown_io() {
-            self.lacks(key);
+            self.lacks(key, status);
         }
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
@@ -187,12 +187,15 @@ impl Shard {
     }
 
     /// The namespace does not have the command. Without Write Zeroes a user can write zeroes: so
-    /// that not each of them is tried in vain, no more are taken.
-    fn lacks(&mut self, key: Key) {
+    /// that not each of them is tried in vain, no more are taken, here at once and elsewhere when
+    /// control has told it.
+    fn lacks(&mut self, key: Key, status: Status) {
         let command = &self.commands[key];
         let Origin::Own { work: Work::WriteZeroes { .. }, .. } = command.origin else { return };
-        if let Some(head) = self.head_mut(command.head) {
-            head.zeroes_refused = true;
+        let (head, controller) = (command.head, command.controller);
+        let Some(state) = self.head_mut(head) else { return };
+        if !core::mem::replace(&mut state.zeroes_refused, true) {
+            self.tell_control(ToControl::ZeroesRefused { head, controller, status });
         }
     }
 
@@ -368,7 +371,8 @@ impl Shard {
     }
 
     /// A user gets an error: the log hears which, once per pause and head. A comparison that found
-    /// a difference has done its work, and that a device is gone was told when it went.
+    /// a difference has done its work, that a device is gone was told when it went, and that it
+    /// does not make zeroes is told in other words: they are written instead.
     fn tell_failure(
         &mut self,
         head_id: HeadId,
@@ -381,6 +385,11 @@ impl Shard {
             IoError::Gone | IoError::Withdrawn => return,
             IoError::NoPath => None,
             IoError::Status(status) if status.is(Status::COMPARE_FAILURE) => return,
+            IoError::Status(status)
+                if status.is_unknown_io() && matches!(op, RequestOp::WriteZeroes { .. }) =>
+            {
+                return;
+            }
             IoError::Status(_) => Some(from),
         };
         let Some(head) = self.head_mut(head_id) else { return };

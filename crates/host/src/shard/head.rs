@@ -231,7 +231,7 @@ impl HeadState {
             quiesced_reported: None,
             failures_quiet_until: None,
             failures_untold: 0,
-            zeroes_refused: false,
+            zeroes_refused: view.zeroes_refused,
             view,
         }
     }
@@ -245,6 +245,7 @@ impl HeadState {
         stats: &mut StatsTable,
     ) {
         self.forget_what_is_over(&view);
+        self.zeroes_refused |= view.zeroes_refused;
         let worker = me.index();
         let mut old = core::mem::take(&mut self.paths);
         for path in &view.paths {

@@ -69,6 +69,7 @@ fn head() -> HeadView {
         frozen: 0,
         max_retries: 0,
         explain_sample: 0,
+        zeroes_refused: false,
     }
 }
 

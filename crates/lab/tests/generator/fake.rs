@@ -77,6 +77,7 @@ impl Device {
             frozen: 0,
             max_retries: 0,
             explain_sample: 0,
+            zeroes_refused: false,
         }
     }
 

@@ -126,7 +126,8 @@ fn zeroes_give_space_back_only_where_that_is_supported_and_reads_as_zeroes() {
 /// As Linux's target answers for a file on a file system that cannot make zeroes.
 #[test]
 fn zeroes_that_the_namespace_turns_out_not_to_make_are_not_taken_any_more() {
-    let mut rig = Setup::new(2, 1).connect();
+    let mut rig = Setup::new(2, 2).connect();
+    assert_ne!(rig.get("nvme0n1", "write_zeroes_max_bytes"), "0");
     let status = Status::COMMAND_SIZE_LIMIT_EXCEEDED.with_more().with_dnr();
     rig.wire().rule(move |pdu: &mut Pdu| {
         if pdu.answers(io::WRITE_ZEROES) {
@@ -138,14 +139,21 @@ fn zeroes_that_the_namespace_turns_out_not_to_make_are_not_taken_any_more() {
     let names = rig.submit([zero]);
     let first = rig.answers(&names).remove(0);
     assert_eq!(first.result, Err(Failure::Io(IoError::Status(status))));
-    let told = "failed: Command Size Limit Exceeded (sct 1h, sc 83h)";
+    rig.run(MS);
+    let told = "zeroes after all (Command Size Limit Exceeded (sct 1h, sc 83h), says nvme";
     assert!(rig.event(start, told).is_some(), "in the words of an I/O command");
     let sent = rig.sent(0) + rig.sent(1);
-    let names = rig.submit([zero]);
-    let second = rig.answers(&names).remove(0);
-    assert_eq!(second.result, Err(Failure::Refused(Refused::NotSupported)));
+    // The other worker knows it, too.
+    for worker in [1, 2] {
+        let names = rig.submit_to(worker, "nvme0n1", [zero]);
+        let second = rig.answers(&names).remove(0);
+        assert_eq!(second.result, Err(Failure::Refused(Refused::NotSupported)));
+    }
     assert_eq!(rig.sent(0) + rig.sent(1), sent);
     rig.io(writes(8, 0));
+    assert_eq!(rig.get("nvme0n1", "write_zeroes_max_bytes"), "0", "and so do those who ask");
+    let after = |text: &str| rig.events().iter().filter(|(_, told)| told.contains(text)).count();
+    assert_eq!((after("zeroes after all"), after("failed")), (1, 0), "no request has failed");
     rig.finish();
 }
 

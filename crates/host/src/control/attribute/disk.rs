@@ -33,7 +33,10 @@ pub(super) const HEAD: &[Attribute] = &[
     .at(Dir::Queue),
     ro(Head, "write_zeroes_max_bytes", "the most that one command zeroes; 0: it cannot", |v| {
         let head = v.head?;
-        let blocks = u64::from(head.last_limits?.max_write_zeroes_blocks);
+        let blocks = match head.zeroes_refused {
+            true => 0,
+            false => u64::from(head.last_limits?.max_write_zeroes_blocks),
+        };
         Some((blocks * u64::from(head.block_bytes)).to_string())
     })
     .at(Dir::Queue),

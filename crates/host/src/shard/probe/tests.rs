@@ -93,6 +93,7 @@ fn topology() -> Arc<Topology> {
         frozen: 0,
         max_retries: 5,
         explain_sample: 0,
+        zeroes_refused: false,
     };
     let controllers = vec![controller(0), controller(1)];
     Arc::new(Topology { epoch: 1, controllers, heads: vec![Arc::new(head)] })
