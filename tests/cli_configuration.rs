@@ -336,7 +336,14 @@ fn path_limits_are_the_kernels() {
         (r#"{"traddr":"127.0.0.1","nr_io_queues":0}"#, "at least 1"),
         (r#"{"traddr":"127.0.0.1","keep_alive_tmo":0}"#, "discovery controllers only"),
         (r#"{"traddr":"127.0.0.1","keep_alive_tmo":4294968}"#, "must not exceed 4294967 s"),
-        (r#"{"traddr":"127.0.0.1","reconnect_delay":0}"#, "must be longer"),
+        (r#"{"traddr":"127.0.0.1","reconnect_delay":0}"#, "is 0ns, must be at least 1 ms"),
+        (
+            r#"{"traddr":"127.0.0.1","io_timeout":"1ns"}"#,
+            "io-timeout is 1ns, must be at least 1 ms",
+        ),
+        (r#"{"traddr":"127.0.0.1","admin_timeout":"999us"}"#, "must be at least 1 ms"),
+        (r#"{"traddr":"127.0.0.1","keep_alive_tmo":"1us"}"#, "must be at least 1 ms"),
+        (r#"{"traddr":"127.0.0.1","io_timeout":"600000h"}"#, "must not exceed 2147483647 s"),
         (r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":60,"ctrl_loss_tmo":30}"#, "exceeds"),
         (r#"{"traddr":"127.0.0.1","transport":"rdma"}"#, "only tcp"),
     ] {

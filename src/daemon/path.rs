@@ -1,7 +1,7 @@
 //! How a path is described in a configuration file and on the control socket.
 
 use crate::units::{Span, SpanOrOff};
-use anabranch_host::config::{ConnectRequest, ControllerOptions};
+use anabranch_host::config::{ConnectRequest, ControllerOptions, check_time};
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::{Deserialize, Serialize};
@@ -225,22 +225,23 @@ impl PathSpec {
             return Err("nr-io-queues is 0, must be at least 1".to_owned());
         }
         options.nr_io_queues = self.nr_io_queues;
-        let positive = [
+        let times = [
             ("reconnect-delay", self.reconnect_delay, &mut options.reconnect_delay),
             ("io-timeout", self.io_timeout, &mut options.io_timeout),
             ("admin-timeout", self.admin_timeout, &mut options.admin_timeout),
         ];
-        for (name, given, into) in positive {
+        for (name, given, into) in times {
             if let Some(Span(span)) = given {
-                if span.is_zero() {
-                    return Err(format!("{name} is 0, must be longer"));
-                }
+                check_time(span).map_err(|why| format!("{name} is {span:?}, {why}"))?;
                 *into = span;
             }
         }
         if let Some(Span(span)) = self.keep_alive_tmo {
             if span.is_zero() && !discovery {
                 return Err("keep-alive-tmo 0 is for discovery controllers only".to_owned());
+            }
+            if !span.is_zero() {
+                check_time(span).map_err(|why| format!("keep-alive-tmo is {span:?}, {why}"))?;
             }
             if span > MAX_KEEP_ALIVE {
                 return Err(format!(

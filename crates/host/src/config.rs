@@ -55,6 +55,24 @@ impl HostConfig {
 /// Requests that one shard holds at once for one head by default.
 pub const DEFAULT_MAX_REQUESTS: u32 = 4096;
 
+/// The shortest time limit, pause and keep-alive time-out: less than a way over a network takes
+/// would do nothing but reset controllers.
+pub const SHORTEST_TIME: Duration = Duration::from_millis(1);
+
+/// The longest of them: as in the kernel, what fits 31 bits of seconds.
+pub const LONGEST_TIME: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// Whether a time limit or a pause of a controller may be this long.
+///
+/// # Errors
+/// What would be right, to be put behind its name.
+pub fn check_time(time: Duration) -> Result<(), &'static str> {
+    if time < SHORTEST_TIME {
+        return Err("must be at least 1 ms");
+    }
+    if time > LONGEST_TIME { Err("must not exceed 2147483647 s") } else { Ok(()) }
+}
+
 /// Where a controller is and how to talk to it. Defaults and ranges are those of Linux fabrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {

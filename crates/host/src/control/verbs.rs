@@ -8,7 +8,7 @@ use super::subsystem::Head;
 use super::waits::Stop;
 use super::waits::{RemovalWait, StatsFor};
 use super::{Control, wire};
-use crate::config::{ConnectRequest, ControllerOptions};
+use crate::config::{ConnectRequest, ControllerOptions, check_time};
 use crate::event::HostEvent;
 use crate::mail::Detail;
 use crate::topology::{ControllerId, HeadId};
@@ -366,17 +366,22 @@ fn check_options(options: &ControllerOptions, discovery: bool) -> Answer {
     if options.nr_io_queues == Some(0) {
         return invalid("nr_io_queues must be at least 1");
     }
-    if options.reconnect_delay.is_zero() {
-        return invalid("reconnect_delay must not be 0");
-    }
     if options.keep_alive_tmo.is_zero() && !discovery {
         return invalid("keep_alive_tmo 0 is for discovery controllers only");
     }
     if u32::try_from(options.keep_alive_tmo.as_millis()).is_err() {
         return invalid("keep_alive_tmo must not exceed 4294967 s (32 bits of milliseconds)");
     }
-    if options.io_timeout.is_zero() || options.admin_timeout.is_zero() {
-        return invalid("io_timeout and admin_timeout must not be 0");
+    for (name, time) in [
+        ("reconnect_delay", options.reconnect_delay),
+        ("io_timeout", options.io_timeout),
+        ("admin_timeout", options.admin_timeout),
+        ("keep_alive_tmo", options.keep_alive_tmo),
+    ] {
+        if time.is_zero() && name == "keep_alive_tmo" {
+            continue;
+        }
+        check_time(time).map_err(|why| VerbError::Invalid(format!("{name} {why}")))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::ObjectKind::Controller as C;
 use super::{Attribute, Refused, Target, duration, ro, rw};
-use crate::config::ControllerOptions;
+use crate::config::{ControllerOptions, check_time};
 use crate::control::Control;
 use crate::control::verbs::address;
 use alloc::format;
@@ -73,13 +73,11 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         C,
         "reconnect_delay",
-        "pause before an attempt to reconnect, seconds, not 0",
+        "pause before an attempt to reconnect, seconds, at least 1ms",
         |v| Some(duration::print(v.controller?.request.options.reconnect_delay)),
         |control, target, value, _| {
             let delay = duration::parse(value)?;
-            if delay.is_zero() {
-                return Err("must not be 0".into());
-            }
+            check_time(delay)?;
             set(control, target, |options| options.reconnect_delay = delay)
         },
     ),
@@ -106,26 +104,22 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         C,
         "io_timeout",
-        "time limit of one I/O command, seconds, not 0",
+        "time limit of one I/O command, seconds, at least 1ms",
         |v| Some(duration::print(v.controller?.request.options.io_timeout)),
         |control, target, value, _| {
             let time = duration::parse(value)?;
-            if time.is_zero() {
-                return Err("must not be 0".into());
-            }
+            check_time(time)?;
             set(control, target, |options| options.io_timeout = time)
         },
     ),
     rw(
         C,
         "admin_timeout",
-        "time limit of one admin command, of connecting and of ICResp, seconds, not 0",
+        "time limit of one admin command, of connecting and of ICResp, seconds, at least 1ms",
         |v| Some(duration::print(v.controller?.request.options.admin_timeout)),
         |control, target, value, _| {
             let time = duration::parse(value)?;
-            if time.is_zero() {
-                return Err("must not be 0".into());
-            }
+            check_time(time)?;
             set(control, target, |options| options.admin_timeout = time)
         },
     ),
