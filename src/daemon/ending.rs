@@ -2,7 +2,7 @@
 
 use super::log;
 use crate::failure::Failure;
-use anabranch_proto::machine::Machine;
+use anabranch_proto::machine::{Machine, SystemError};
 use anabranch_rt::Group;
 use anabranch_rt::signal::Termination;
 
@@ -16,6 +16,15 @@ pub fn prepare() -> Result<Termination, Failure> {
         .map_err(|error| Failure::failed(format!("cannot take over signals: {error}")))?;
     log::take_panics();
     Ok(termination)
+}
+
+/// Tells that nobody can connect any more: otherwise a client would hang without a word anywhere.
+pub fn starved(error: SystemError) {
+    let line = format!(
+        "no connection can be accepted: {error}; whoever connects waits until others have left \
+         (ulimit -n sets how many files and connections there may be)"
+    );
+    log::log_of(Some("starved".to_owned()), line);
 }
 
 /// Waits until a signal asks for an end in order.

@@ -132,6 +132,7 @@ impl Host {
             cpus: setup.cpus.clone(),
             pin: setup.pin,
             spin: setup.spin,
+            starved: Some(super::ending::starved),
             ..Config::named(setup.name)
         };
         let refused = |error| Failure::failed(format!("cannot start the host: {error}"));

@@ -150,6 +150,7 @@ impl RunningTarget {
             files: files.files.clone(),
             cpus: setup.cpus.clone(),
             pin: setup.cpus.is_some(),
+            starved: Some(super::ending::starved),
             ..Config::named("target")
         };
         let group = Group::start(runtime, vec![engine], Box::new(move |_, event| log(event)))

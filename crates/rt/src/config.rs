@@ -1,6 +1,7 @@
 //! What a group of workers is started with.
 
 use crate::{Error, Files};
+use anabranch_proto::machine::SystemError;
 use std::time::Duration;
 
 /// Settings of a [`crate::Group`].
@@ -30,6 +31,10 @@ pub struct Config {
     pub mailbox: usize,
     /// Files that engines may name; share it to register files before the group exists.
     pub files: Files,
+    /// Called on the worker when connections cannot be accepted because the system has no
+    /// descriptor or no memory for them: once per listener, until one is accepted again. They wait
+    /// meanwhile. It must not block.
+    pub starved: Option<fn(SystemError)>,
 }
 
 impl Config {
@@ -77,6 +82,7 @@ impl Default for Config {
             receive_buffer_bytes: 128 << 10,
             mailbox: 4096,
             files: Files::new(),
+            starved: None,
         }
     }
 }

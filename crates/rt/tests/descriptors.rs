@@ -3,16 +3,25 @@
 
 mod support;
 
-use anabranch_proto::machine::{CloseCause, CloseHow, WorkerId};
+use anabranch_proto::machine::{CloseCause, CloseHow, SystemError, WorkerId};
+use anabranch_rt::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{Rig, Seen, loopback, tcp};
 
+static TOLD: AtomicUsize = AtomicUsize::new(0);
+
+fn tell(error: SystemError) {
+    assert_eq!(error, SystemError(24), "too many open files");
+    TOLD.fetch_add(1, Ordering::Relaxed);
+}
+
 #[test]
 fn accepting_rests_and_goes_on() {
-    let mut rig = Rig::new(1);
+    let mut rig = Rig::with(Config { starved: Some(tell), ..Config::named("test") }, 1);
     let at = SockAddr::from(tcp(&rig.listen(0, loopback())));
     // The clients' descriptors are made before they run out.
     let client = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -40,6 +49,7 @@ fn accepting_rests_and_goes_on() {
     assert!((1..=most).contains(&failures), "rests between failures: {stats:?}");
     let enters = stats.enters - before.enters;
     assert!(enters < 10 * most, "does not spin: {before:?} {stats:?}");
+    assert_eq!(TOLD.load(Ordering::Relaxed), 1, "told once, however many wait");
     // Established connections live on, and with descriptors the listener does too.
     assert!(!rig.has(0, &Seen::Closed(conn, CloseCause::PeerClosed)));
     drop(hoard);

@@ -16,7 +16,8 @@ use crate::memory::Regions;
 use crate::stats::Counters;
 use crate::{Config, Error, Files};
 use anabranch_proto::machine::{
-    BufRef, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, ListenerId, SocketOptions, Time,
+    BufRef, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, ListenerId, SocketOptions,
+    SystemError, Time,
 };
 use buffers::ReceiveBuffers;
 use conn::Conns;
@@ -88,6 +89,7 @@ pub(crate) struct Uring {
     conns: Conns,
     listeners: Listeners,
     disk: Disk,
+    tell_starved: Option<fn(SystemError)>,
     regions: Arc<Regions>,
     files: Files,
     counters: Arc<Counters>,
@@ -154,6 +156,7 @@ impl Uring {
             woken: ManuallyDrop::new(Box::new(0)),
             conns: Conns::default(),
             listeners: Listeners::default(),
+            tell_starved: config.starved,
             disk: Disk::default(),
             regions,
             files: config.files.clone(),

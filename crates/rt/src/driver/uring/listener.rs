@@ -23,6 +23,8 @@ pub(super) struct Listener {
     cancelling: bool,
     ending: bool,
     retry_at: Option<Time>,
+    /// That nothing can be accepted was told.
+    starved: bool,
 }
 
 /// All listeners of a worker. There are few: looked up by walking.
@@ -69,6 +71,7 @@ impl Uring {
             cancelling: false,
             ending: false,
             retry_at: None,
+            starved: false,
         };
         let free = self.listeners.0.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {
@@ -98,6 +101,7 @@ impl Uring {
         listener.accepting = false;
         let (id, tcp) = (listener.id, listener.tcp);
         if result >= 0 {
+            listener.starved = false;
             let fd = socket::accepted(result);
             if listener.ending {
                 self.finish_listener(slot);
@@ -124,6 +128,11 @@ impl Uring {
             _ => {
                 self.counters.accept_failures.add(1);
                 listener.retry_at = Some(crate::now().after(ACCEPT_PAUSE));
+                if !std::mem::replace(&mut listener.starved, true)
+                    && let Some(tell) = self.tell_starved
+                {
+                    tell(SystemError(-result));
+                }
             }
         }
     }
