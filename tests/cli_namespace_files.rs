@@ -162,3 +162,22 @@ fn namespace_texts() {
         assert!(error.contains(why), "{text}: {error}");
     }
 }
+
+/// A shell's limit ends what does not mind the signal.
+#[test]
+fn a_file_that_may_not_grow_so_far_is_an_error_and_no_end() {
+    let place = Place::new("limit");
+    let path = place.0.join("new");
+    let run = format!(
+        "ulimit -f 8 && exec {} --socket {}/s target --listen 127.0.0.1:0 --namespace \
+         file:{},size=1m",
+        env!("CARGO_BIN_EXE_anabranch"),
+        place.0.display(),
+        path.display()
+    );
+    let output = Command::new("sh").args(["-c", &run]).output().expect("a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{:?}: {told}", output.status);
+    assert!(told.contains("cannot make") && told.contains("too large"), "{told}");
+    assert!(!path.exists(), "nothing is left behind");
+}

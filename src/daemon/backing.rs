@@ -254,20 +254,36 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<(Fi
     let file = File::from(opened);
     let bytes = match (kind, size) {
         (None, Some(size)) => {
-            file.set_len(size).map_err(|why| format!("cannot make {name} that long: {why}"))?;
+            file.set_len(size).map_err(|why| {
+                // Of no use, and in the way of the next attempt.
+                let _ = std::fs::remove_file(path);
+                format!("cannot make {name} that long: {why}")
+            })?;
             size
         }
-        (_, Some(size)) => {
-            let have = u64::try_from(found.st_size).unwrap_or(0);
-            if have != size {
-                return Err(format!("{name} exists with {have} bytes, not the {size} asked for"));
-            }
-            size
-        }
-        (_, None) => u64::try_from(found.st_size).unwrap_or(0),
+        _ => u64::try_from(found.st_size).unwrap_or(0),
     };
-    whole_blocks(&name.to_string(), bytes, block_bytes)?;
+    check_length(path, bytes, size, block_bytes)?;
     Ok((file, bytes))
+}
+
+/// Whether a file that is there has the length that was asked for, and whole blocks.
+///
+/// # Errors
+/// One sentence that names the file and what it has.
+pub fn check_length(
+    path: &Path,
+    have: u64,
+    asked: Option<u64>,
+    block_bytes: u32,
+) -> Result<(), String> {
+    let name = path.display();
+    match asked {
+        Some(size) if have != size => {
+            Err(format!("{name} exists with {have} bytes, not the {size} asked for"))
+        }
+        _ => whole_blocks(&name.to_string(), have, block_bytes),
+    }
 }
 
 fn refused(path: &Path, kind: FileType) -> String {

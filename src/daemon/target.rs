@@ -2,11 +2,13 @@
 
 mod setup;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use setup::{PortSpec, SubsystemSpec, TargetSetup};
 pub use status::{json as status_json, text as status_text};
 
-use super::backing::{Backend, NamespaceSpec, open_file};
+use super::backing::{Backend, NamespaceSpec, check_length, open_file};
 use super::control::Handler;
 use super::rpc::{Params, RpcError};
 use crate::failure::Failure;
@@ -86,6 +88,9 @@ impl FileTable {
                     path.display()
                 ));
             }
+            // It was opened for another namespace: this one may ask for other things.
+            let size = spec.size.map(|Bytes(size)| size);
+            check_length(path, found.len(), size, spec.bs)?;
             known.user = user;
             return Ok(BackendConfig::File { file: known.id, bytes: found.len() });
         }

@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
 /// SIGINT, SIGTERM and SIGHUP (unless it is ignored, as under `nohup`), taken away from their
-/// default action and waited for instead.
+/// default action and waited for instead. SIGXFSZ does nothing any more: a file that may not grow
+/// so far (`ulimit -f`) is an error of whoever wanted it, and must not end the program.
 #[derive(Debug)]
 pub struct Termination {
     signals: File,
@@ -21,6 +22,7 @@ impl Termination {
         // A blocked signal is delivered here even if its action is "ignore".
         let set = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
         let set = if is_ignored(libc::SIGHUP)? { &set[..2] } else { &set[..] };
+        block(&[libc::SIGXFSZ])?;
         take_over(set).map(|signals| Termination { signals })
     }
 
@@ -142,12 +144,12 @@ fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
     }
 }
 
-/// Blocks the signals and opens a descriptor that they can be read from.
-fn take_over(signals: &[libc::c_int]) -> io::Result<File> {
+/// Blocks the signals; gives back the set of them.
+fn block(signals: &[libc::c_int]) -> io::Result<libc::sigset_t> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set that the other calls then read and change; all
     // pointers are to that set or null where the interface allows it.
-    let fd = unsafe {
+    unsafe {
         if libc::sigemptyset(set.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -160,8 +162,15 @@ fn take_over(signals: &[libc::c_int]) -> io::Result<File> {
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
         }
-        libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC)
-    };
+        Ok(set.assume_init())
+    }
+}
+
+/// Blocks the signals and opens a descriptor that they can be read from.
+fn take_over(signals: &[libc::c_int]) -> io::Result<File> {
+    let set = block(signals)?;
+    // SAFETY: the set is initialised, and signalfd only reads it.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
