@@ -342,7 +342,8 @@ fn errors_of_the_host_become_the_right_numbers() {
         (IoError::Gone, errno::ESHUTDOWN, errno::ESHUTDOWN),
         (status(Status::UNRECOVERED_READ_ERROR), errno::EIO, errno::EIO),
         (status(Status::LBA_OUT_OF_RANGE), errno::EINVAL, errno::ENOSPC),
-        (status(Status::CAPACITY_EXCEEDED), errno::EINVAL, errno::ENOSPC),
+        // Not a write: a flush that finds no room for what was promised is not "invalid".
+        (status(Status::CAPACITY_EXCEEDED), errno::ENOSPC, errno::ENOSPC),
         (status(Status::WRITE_PROTECTED), errno::EPERM, errno::EPERM),
         (status(Status::COMMAND_SIZE_LIMIT_EXCEEDED), errno::EIO, errno::EIO),
     ];

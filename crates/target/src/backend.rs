@@ -65,6 +65,9 @@ pub(crate) fn disk_status(kind: DiskKind, error: SystemError) -> Status {
     const TOO_BIG: i32 = 27;
     const QUOTA: i32 = 122;
     let status = match (kind, error) {
+        // Whatever the disk lacked: data that was acknowledged may be lost. "No space" would read
+        // as if only this command had failed.
+        (DiskKind::Durable, _) => Status::WRITE_FAULT,
         (_, SystemError::NO_SPACE | SystemError(TOO_BIG | QUOTA)) => Status::CAPACITY_EXCEEDED,
         (DiskKind::Read | DiskKind::Compare, SystemError::IO) => Status::UNRECOVERED_READ_ERROR,
         (_, SystemError::IO) => Status::WRITE_FAULT,

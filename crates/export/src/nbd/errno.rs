@@ -27,8 +27,10 @@ impl Fault {
             IoError::Withdrawn => return Fault::new(errno::EIO, "it was withdrawn"),
             IoError::Status(status) => status,
         };
-        let number = if status.is(Status::LBA_OUT_OF_RANGE) || status.is(Status::CAPACITY_EXCEEDED)
-        {
+        let number = if status.is(Status::CAPACITY_EXCEEDED) {
+            // A flush, too: whoever reads "invalid" there takes the device for one that needs none.
+            errno::ENOSPC
+        } else if status.is(Status::LBA_OUT_OF_RANGE) {
             if writes { errno::ENOSPC } else { errno::EINVAL }
         } else if status.is(Status::WRITE_PROTECTED) {
             errno::EPERM
