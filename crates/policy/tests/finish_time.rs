@@ -187,6 +187,19 @@ fn one_io_an_hour() {
     }
 }
 
+/// Few commands, and the first meets the slow path: by the third one all paths are known.
+#[test]
+fn a_sparse_load_finds_the_fast_paths() {
+    let lines = [20, 400, 400].map(Line::mib_s);
+    let scene = Scene { clients: 1, think_ns: 100 * MS, ramp_ns: 0, ..Scene::new(&lines) };
+    let scene = Scene { end_ns: 2 * SECOND, mix: |_, _| (READ, 1 << 20), ..scene };
+    let ours = run(&scene, Parameters::of(Policy::FinishTime));
+    println!("sparse: {ours:?}");
+    // One or two take 50 ms, all others 2.6 ms.
+    assert!(ours.commands > 10 && ours.mean_ns < 10 * MS, "{ours:?}");
+    assert_budget(&scene, &ours, 1 << 20);
+}
+
 #[test]
 fn probes_that_are_answered_with_errors_and_probes_that_are_never_sent() {
     for answers in [Answers::ErrorsToProbes, Answers::NoProbes] {

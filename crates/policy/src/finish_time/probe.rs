@@ -16,9 +16,9 @@ const ON_CREDIT: i64 = 8;
 /// Every so many selections unused paths are looked at.
 const EVERY: u8 = 8;
 
-/// Every now and then, when there is something to spend: has a path that was not chosen and that
-/// has gone unseen for too long looked at, by a read beside this command; or, when such a read has
-/// just been answered there, by this very write.
+/// Every now and then, or `at_once`, when there is something to spend: has a path that was not
+/// chosen and that has gone unseen for too long looked at, by a read beside this command; or, when
+/// such a read has just been answered there, by this very write.
 #[inline]
 pub(super) fn look<P: AsCandidate>(
     selector: &mut Selector,
@@ -26,11 +26,13 @@ pub(super) fn look<P: AsCandidate>(
     rank: Option<AnaRank>,
     choice: Choice,
     incoming: Incoming,
+    at_once: bool,
 ) -> Choice {
     let recent = &mut selector.recent;
     recent.due = None;
     recent.since = recent.since.wrapping_add(1);
-    if recent.since < EVERY || incoming.op == OpClass::Other || incoming.bytes == 0 {
+    let waits = recent.since < EVERY && !at_once;
+    if waits || incoming.op == OpClass::Other || incoming.bytes == 0 {
         return choice;
     }
     recent.since = 0;
