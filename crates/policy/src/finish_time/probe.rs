@@ -14,11 +14,11 @@ const WRITE_PRICE: i64 = 8;
 /// As many probes of a path of which nothing is known may be overdrawn.
 const ON_CREDIT: i64 = 8;
 /// Every so many selections unused paths are looked at.
-const EVERY: u8 = 8;
+pub(super) const EVERY: u8 = 8;
 
-/// Every now and then, or `at_once`, when there is something to spend: has a path that was not
-/// chosen and that has gone unseen for too long looked at, by a read beside this command; or, when
-/// such a read has just been answered there, by this very write.
+/// Every now and then, when there is something to spend: has a path that was not chosen and that
+/// has gone unseen for too long looked at, by a read beside this command; or, when such a read has
+/// just been answered there, by this very write.
 #[inline]
 pub(super) fn look<P: AsCandidate>(
     selector: &mut Selector,
@@ -26,13 +26,15 @@ pub(super) fn look<P: AsCandidate>(
     rank: Option<AnaRank>,
     choice: Choice,
     incoming: Incoming,
-    at_once: bool,
 ) -> Choice {
     let recent = &mut selector.recent;
     recent.due = None;
-    recent.since = recent.since.wrapping_add(1);
-    let waits = recent.since < EVERY && !at_once;
-    if waits || incoming.op == OpClass::Other || incoming.bytes == 0 {
+    recent.since = recent.since.saturating_add(1);
+    if recent.since < EVERY || incoming.op == OpClass::Other || incoming.bytes == 0 {
+        return choice;
+    }
+    // As long as nothing is known of any path, commands find out as soon.
+    if choice.reason == Reason::Unmeasured {
         return choice;
     }
     recent.since = 0;
@@ -72,6 +74,10 @@ fn find<P: AsCandidate>(
             return Choice { index, reason: Reason::WriteProbe };
         }
         let unknown = forecast.pace.get() == 0;
+        if unknown {
+            // The next command looks again: for this one when it is due, or for others.
+            selector.recent.since = EVERY;
+        }
         let least = if unknown { -ON_CREDIT * price } else { price };
         if selector.recent.credit >= least
             && is_due(forecast, OpClass::Read, incoming.class, now_ms)

@@ -1,5 +1,7 @@
 //! What one worker has seen of its load on one head.
 
+use super::probe::EVERY;
+
 /// Each command earns this part of its size for probes, as a shift.
 const SHARE_SHIFT: u32 = 7;
 /// The most that is saved, bytes.
@@ -33,7 +35,15 @@ pub(crate) struct Recent {
 
 impl Recent {
     pub(crate) const fn new() -> Recent {
-        Recent { credit: 0, write_credit: 0, since: 0, turn: 0, due: None, mean: 0, variance: 0 }
+        Recent {
+            credit: 0,
+            write_credit: 0,
+            since: EVERY,
+            turn: 0,
+            due: None,
+            mean: 0,
+            variance: 0,
+        }
     }
 
     /// Whether commands come as others end: then about as many are in flight as ever are, and their
@@ -72,6 +82,8 @@ impl Recent {
     /// The list of paths has changed.
     pub(crate) fn forget(&mut self) {
         self.due = None;
+        // There may be a new one.
+        self.since = EVERY;
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn select<P: AsCandidate>(
 ) -> Option<Choice> {
     let incoming = Incoming::new(op, bytes, now_ns);
     let start = selector.rotation_start(paths);
-    let Scan { best, own, unknown } = scan(parameters, paths, start, incoming)?;
+    let (best, own) = scan(parameters, paths, start, incoming)?;
     let closed = selector.recent.is_closed(own);
     let mut choice = Choice { index: best.index, reason: Reason::EarliestFinish };
     if best.cost == 0 || best.cost >= UNKNOWN {
@@ -90,9 +90,7 @@ pub(crate) fn select<P: AsCandidate>(
     if parameters.probes && paths.len() > 1 {
         let rank = if parameters.compete { None } else { Some(best.rank) };
         selector.recent.earn(bytes);
-        // As long as nothing is known of any, commands find out as soon.
-        let at_once = unknown && best.cost < UNKNOWN;
-        choice = probe::look(selector, paths, rank, choice, incoming, at_once);
+        choice = probe::look(selector, paths, rank, choice, incoming);
     }
     // The rotation goes on one further with each call: equal paths come in turn.
     selector.last = Some(start as u32);
@@ -102,15 +100,6 @@ pub(crate) fn select<P: AsCandidate>(
     Some(choice)
 }
 
-/// What a look at all paths says.
-struct Scan {
-    best: Best,
-    /// Commands of this worker in flight on all of them.
-    own: u32,
-    /// Of a path that is not behind the best one in rank, nothing is known.
-    unknown: bool,
-}
-
 /// The path with the least cost, from `start` on.
 #[inline]
 fn scan<P: AsCandidate>(
@@ -118,8 +107,8 @@ fn scan<P: AsCandidate>(
     paths: &[P],
     start: usize,
     incoming: Incoming,
-) -> Option<Scan> {
-    let (mut total, mut unknown) = (0_u32, false);
+) -> Option<(Best, u32)> {
+    let mut total = 0_u32;
     let (before, from) = paths.split_at(start);
     let mut best: Option<Best> = None;
     for (first, stretch) in [(start, from), (0, before)] {
@@ -137,14 +126,13 @@ fn scan<P: AsCandidate>(
             let forecast = path.load.shared.forecast();
             let ahead = ahead(path.load, incoming.units);
             let cost = cost(parameters, forecast, ahead, incoming);
-            unknown |= cost >= UNKNOWN;
             let found = Best { index: first + offset, rank, cost, pace: forecast.pace.get(), own };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
                 best = Some(found);
             }
         }
     }
-    best.map(|best| Scan { best, own: total, unknown })
+    best.map(|best| (best, total))
 }
 
 /// What is done there before a command of so many units that this worker starts, in units. Where

@@ -117,22 +117,27 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
     }
 }
 
-/// What commands take there on average while nothing of ours stands there, ns: the base latency,
-/// and what makes some of them longer, when that is the way or the device, not what is in flight.
-fn unqueued_ns(forecast: &Forecast, incoming: Incoming) -> u64 {
-    let base = forecast.base.get();
-    let scatters = SCATTER * standing_ns(forecast) <= u64::from(base)
-        && forecast.elasticity.of(incoming.units, base).is_some_and(|e| e < QUARTER);
-    let longer_ns = if scatters { forecast.elasticity.wait_ns() } else { 0 };
-    u64::from(base).saturating_add(longer_ns)
-}
-
 /// No queue of ours stands there, and none of others.
 fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
+    if least != 0 && latency > least.saturating_mul(4) {
+        return false;
+    }
     // One more than it was ever seen to use is a way to see more.
     let ahead_ns = queued_ns(forecast, work).saturating_mul(16);
-    let ours = work <= incoming.units || ahead_ns <= 17 * unqueued_ns(forecast, incoming);
-    ours && (least == 0 || latency <= least.saturating_mul(4))
+    let holds = |unqueued_ns: u64| ahead_ns <= unqueued_ns.saturating_mul(17);
+    let base_ns = u64::from(forecast.base.get());
+    work <= incoming.units || holds(base_ns) || holds(base_ns + scatter_ns(forecast, incoming))
+}
+
+/// What the way or the device makes commands longer by on average, ns: what they wait while nothing
+/// of ours stands there and waits do not hang together with what is in flight.
+fn scatter_ns(forecast: &Forecast, incoming: Incoming) -> u64 {
+    let base = forecast.base.get();
+    let wait_ns = forecast.elasticity.wait_ns();
+    let scatters = wait_ns != 0
+        && SCATTER * standing_ns(forecast) <= u64::from(base)
+        && forecast.elasticity.of(incoming.units, base).is_some_and(|e| e < QUARTER);
+    if scatters { wait_ns } else { 0 }
 }
