@@ -369,6 +369,21 @@ fn addresses_may_stand_in_brackets() {
 }
 
 #[test]
+fn an_address_of_a_link_needs_its_interface() {
+    let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
+    let nqn = "nqn.2026-01.org.example:a";
+    for text in [r#"{"traddr":"fe80::1%lo"}"#, r#"{"traddr":"[fe80::1%1]"}"#] {
+        let found = path(text).request(nqn, false).expect(text);
+        assert_eq!(found.to.to_string(), "[fe80::1%1]:4420");
+    }
+    let told = path(r#"{"traddr":"fe80::1"}"#).request(nqn, false).expect_err("which link?");
+    assert!(told.contains("traddr fe80::1") && told.contains("host-iface"), "{told}");
+    let own = path(r#"{"traddr":"fe80::1","host_iface":"lo","host_traddr":"fe80::2"}"#);
+    own.request(nqn, false).expect("its interface is named");
+    own.check_own_side().expect("only connecting shows whether it is ours there");
+}
+
+#[test]
 fn what_this_machine_does_not_have_is_named() {
     let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
     for (text, why) in [

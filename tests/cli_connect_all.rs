@@ -46,6 +46,20 @@ fn connect_all(
     name: &str,
     log: fn(u64) -> Option<Vec<DiscoveryRecord>>,
 ) -> (Output, Vec<(String, String, u64)>) {
+    let (output, asked) = connect_all_at("127.0.0.1", name, log);
+    let asked = asked.iter().map(|request| {
+        let port = &request["params"]["path"]["trsvcid"];
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        (text(&request["method"]), text(&request["params"]["nqn"]), port.as_u64().expect("a port"))
+    });
+    (output, asked.collect())
+}
+
+fn connect_all_at(
+    traddr: &str,
+    name: &str,
+    log: fn(u64) -> Option<Vec<DiscoveryRecord>>,
+) -> (Output, Vec<Value>) {
     let socket = std::env::temp_dir().join(format!("anabranch-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).expect("a socket");
@@ -64,15 +78,21 @@ fn connect_all(
         }
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command.arg("--socket").arg(&socket).args("connect-all -a 127.0.0.1 -s 4001".split(' '));
+    command.arg("--socket").arg(&socket).args(["connect-all", "-a", traddr, "-s", "4001"]);
     let output = command.output().expect("the binary runs");
     let _ = std::fs::remove_file(&socket);
-    let asked = told.try_iter().map(|request| {
-        let port = &request["params"]["path"]["trsvcid"];
-        let text = |value: &Value| value.as_str().expect("text").to_owned();
-        (text(&request["method"]), text(&request["params"]["nqn"]), port.as_u64().expect("a port"))
-    });
-    (output, asked.collect())
+    (output, told.try_iter().collect())
+}
+
+/// An interface has one number here and another where the host is, in a network namespace.
+#[test]
+fn which_interface_is_meant_is_for_the_host_to_say() {
+    for (given, expected) in [("fe80::1%eth7", "fe80::1%eth7"), ("[::1]", "::1")] {
+        let (output, asked) = connect_all_at(given, "interface", |_| Some(Vec::new()));
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(asked[0]["params"]["path"]["traddr"], expected);
+        assert_eq!(asked[0]["params"]["path"]["trsvcid"], 4001);
+    }
 }
 
 #[test]

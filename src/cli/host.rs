@@ -64,12 +64,18 @@ fn look_up(
     Ok((named, address))
 }
 
-/// What `connect` and `discover` ask for. Names are looked up here, not in the host.
+/// What `connect` and `discover` ask for. Names are looked up here, not in the host. Only the host
+/// can say which interface is meant by `fe80::1%eth0`.
 fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failure> {
     let mut spec = path.path();
-    let (_, address) = look_up(&spec, nqn, keep_trying)?;
-    spec.traddr = address.ip().to_string();
-    spec.trsvcid = Some(Service(address.port()));
+    if spec.zone().is_some() {
+        let named = spec.named(nqn, keep_trying).map_err(Failure::Usage)?;
+        spec.trsvcid = Some(Service(named.port));
+    } else {
+        let (_, address) = look_up(&spec, nqn, keep_trying)?;
+        spec.traddr = address.ip().to_string();
+        spec.trsvcid = Some(Service(address.port()));
+    }
     Ok(json!({
         "nqn": nqn,
         "path": spec,

@@ -5,7 +5,7 @@ use anabranch_host::config::{ConnectRequest, ControllerOptions, check_time};
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -172,6 +172,13 @@ impl PathSpec {
         Ok(NamedPath { traddr: self.traddr.clone(), port, subsystem_nqn, options, keep_trying })
     }
 
+    /// The interface in an address such as `fe80::1%eth0`, by name or number.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        let (address, zone) = bare(&self.traddr).split_once('%')?;
+        address.parse::<Ipv6Addr>().is_ok().then_some(zone)
+    }
+
     /// What no name service and no change of this machine can mend.
     fn check_addresses(&self) -> Result<(), String> {
         let text = &self.traddr;
@@ -193,6 +200,13 @@ impl PathSpec {
         {
             return Err(format!("host-traddr {from} cannot lead to traddr {to}"));
         }
+        if literal.is_some_and(is_link_local) && self.zone().is_none() && self.host_iface.is_none()
+        {
+            return Err(format!(
+                "traddr {shown} is there on every link: name the interface with host-iface, or as \
+                 in fe80::1%eth0"
+            ));
+        }
         self.host_iface.as_deref().map_or(Ok(()), check_interface_name)
     }
 
@@ -205,7 +219,8 @@ impl PathSpec {
         if let Some(name) = self.host_iface.as_deref() {
             check_interface(name)?;
         }
-        if let Some(address) = self.host_traddr {
+        // One of a link is an address of some interface; whether of that one is seen on connecting.
+        if let Some(address) = self.host_traddr.filter(|address| !is_link_local(*address)) {
             UdpSocket::bind((address, 0)).map_err(|why| {
                 format!("host-traddr {address} is no address of this machine: {why}")
             })?;
@@ -310,8 +325,14 @@ fn bare(traddr: &str) -> &str {
     traddr.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(traddr)
 }
 
+/// Whether an address says nothing without an interface.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
-    if let Ok(address) = bare(traddr).parse::<IpAddr>() {
+    let traddr = bare(traddr);
+    if let Ok(address) = traddr.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));
     }
     let found = (traddr, port).to_socket_addrs();

@@ -21,6 +21,7 @@ use anabranch_proto::machine::{Buffers, Endpoint, VerbId};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::convert::Infallible;
+use core::net::SocketAddr;
 
 /// Controllers of one host, discovery included.
 const MAX_CONTROLLERS: usize = 1024;
@@ -389,7 +390,25 @@ fn check_options(options: &ControllerOptions, discovery: bool) -> Answer {
 /// An endpoint as `traddr` and `trsvcid`.
 pub(super) fn address(to: &Endpoint) -> (String, String) {
     match to {
+        // Two that differ in the interface alone are two.
+        Endpoint::Tcp(SocketAddr::V6(at)) if at.scope_id() != 0 => {
+            (format!("{}%{}", at.ip(), at.scope_id()), at.port().to_string())
+        }
         Endpoint::Tcp(at) => (at.ip().to_string(), at.port().to_string()),
         Endpoint::Unix(path) => (path.clone(), String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+    use anabranch_proto::machine::Endpoint;
+
+    #[test]
+    fn an_address_of_a_link_is_shown_with_its_interface() {
+        let shown = |at: &str| address(&Endpoint::Tcp(at.parse().expect(at))).0;
+        assert_eq!(shown("[fe80::1%7]:4420"), "fe80::1%7");
+        assert_eq!(shown("[2001:db8::1]:4420"), "2001:db8::1");
+        assert_eq!(shown("192.0.2.1:4420"), "192.0.2.1");
     }
 }

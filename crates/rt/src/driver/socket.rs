@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(crate) fn for_connect(
                 // The port is chosen at connect time, so that a source address does not limit the
                 // number of connections to the number of ports.
                 bind_without_port(&socket)?;
-                socket.bind(&SocketAddr::new(source, 0).into())?;
+                socket.bind(&from(source, *addr).into())?;
             }
             (socket, SockAddr::from(*addr))
         }
@@ -59,6 +59,16 @@ pub(crate) fn for_connect(
         }
     };
     Ok((socket.into(), addr))
+}
+
+/// Our own address, without a port. One of a link is an address on the interface of the peer's.
+fn from(source: IpAddr, to: SocketAddr) -> SocketAddr {
+    match (source, to) {
+        (IpAddr::V6(ip), SocketAddr::V6(to)) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, 0, 0, to.scope_id()).into()
+        }
+        _ => SocketAddr::new(source, 0),
+    }
 }
 
 /// Sets `IP_BIND_ADDRESS_NO_PORT` (which holds for IPv6 sockets too).
@@ -289,4 +299,22 @@ pub(crate) fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// The raw descriptor for the ring.
 pub(crate) fn raw(fd: &OwnedFd) -> RawFd {
     fd.as_fd().as_raw_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from;
+
+    #[test]
+    fn our_own_address_of_a_link_is_on_the_interface_of_the_peers() {
+        for (source, to, expected) in [
+            ("fe80::2", "[fe80::1%7]:4420", "[fe80::2%7]:0"),
+            ("fe80::2", "[2001:db8::1]:4420", "[fe80::2]:0"),
+            ("2001:db8::2", "[fe80::1%7]:4420", "[2001:db8::2]:0"),
+            ("192.0.2.2", "192.0.2.1:4420", "192.0.2.2:0"),
+        ] {
+            let found = from(source.parse().expect(source), to.parse().expect(to));
+            assert_eq!(found.to_string(), expected, "{source} to {to}");
+        }
+    }
 }
