@@ -473,6 +473,20 @@ fn the_host_is_generated_once_and_kept() {
 }
 
 #[test]
+fn a_full_disk_is_left_as_it_was() {
+    let (_home, places) = Home::new("full");
+    fs::create_dir_all(&places.state).expect("a directory");
+    let half = places.state.join(format!("hostid.new{}", std::process::id()));
+    std::os::unix::fs::symlink("/dev/full", &half).expect("a file that takes nothing");
+    let Err(Failure::Failed(told)) = Identity::find(None, None, &places) else {
+        panic!("nothing can be kept");
+    };
+    assert!(told.contains("No space left") && told.contains("--hostid"), "{told}");
+    assert_eq!(fs::read_dir(&places.state).expect("the directory").count(), 0);
+    Identity::find(None, None, &places).expect("there is room again");
+}
+
+#[test]
 fn options_precede_files_and_files_precede_generation() {
     let (_home, places) = Home::new("order");
     let (a, b) = ("12345678-9abc-def0-1234-56789abcdef0", "22345678-9abc-def0-1234-56789abcdef0");

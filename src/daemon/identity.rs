@@ -146,11 +146,17 @@ fn kept(places: &Places) -> Result<Identity, Failure> {
 /// Writes a file so that a reader sees all of it or nothing.
 fn replace(path: &Path, line: &str) -> io::Result<()> {
     let new = path.with_extension(format!("new{}", std::process::id()));
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
-    writeln!(file, "{line}")?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    let written = || -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+        writeln!(file, "{line}")?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    written().inspect_err(|_| {
+        // A supervisor that tries again and again does not fill the directory.
+        let _ = fs::remove_file(&new);
+    })
 }
 
 /// A random (version 4) UUID.
