@@ -7,6 +7,7 @@ pub mod control;
 pub mod ending;
 pub mod explain;
 pub mod export;
+pub mod files;
 pub mod front;
 pub mod host;
 pub mod identity;

@@ -30,6 +30,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
         None => TargetSetup::from_options(run)?,
     };
     let termination = ending::prepare()?;
+    crate::daemon::files::raise();
     let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
     let target = Arc::new(RunningTarget::start(&setup, |event| tell(counted_from_one(event)))?);

@@ -153,8 +153,11 @@ impl Host {
             seed: setup.seed,
         };
         let clients = Arc::new(AtomicUsize::new(0));
-        let front =
-            |_| Front::new(Nbd::new(NbdConfig::default()), Load::new(), Arc::clone(&clients));
+        let at_once = super::files::nbd_clients(setup.workers);
+        let front = |_| {
+            let nbd = Nbd::new(NbdConfig::default()).with_at_most(at_once);
+            Front::new(nbd, Load::new(), Arc::clone(&clients))
+        };
         let workers = Worker::group(&config, front);
         let group = Group::start(runtime, workers, Box::new(move |_, event| log(event)))
             .map_err(refused)?;

@@ -75,6 +75,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
     };
     let termination = ending::prepare()?;
+    super::files::raise();
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
     let setup = setup(options, &config)?;

@@ -202,6 +202,8 @@ pub enum NbdEvent {
     Crowded {
         /// The worker.
         worker: WorkerId,
+        /// How many clients it has.
+        clients: usize,
     },
 }
 
@@ -216,7 +218,7 @@ impl NbdEvent {
             NbdEvent::Left { export, .. } => Some(format!("left {export}")),
             NbdEvent::Violation { what } => Some(format!("violation {what}")),
             NbdEvent::BrokenReply { export } => Some(format!("broken {export}")),
-            NbdEvent::Crowded { worker } => Some(format!("crowded {}", worker.0)),
+            NbdEvent::Crowded { worker, .. } => Some(format!("crowded {}", worker.0)),
         }
     }
 }
@@ -244,11 +246,10 @@ impl fmt::Display for NbdEvent {
                 "nbd: a read of export \"{export}\" failed after its reply had begun; \
                  the client was disconnected"
             ),
-            NbdEvent::Crowded { worker } => write!(
+            NbdEvent::Crowded { worker, clients } => write!(
                 f,
-                "nbd: worker {} has {} clients, another one was turned away",
-                worker.0,
-                super::MAX_CONNECTIONS
+                "nbd: worker {} has {clients} clients, another one was turned away",
+                worker.0
             ),
         }
     }

@@ -29,6 +29,8 @@ pub struct Nbd {
     connections: Vec<Entry>,
     free: Vec<u32>,
     keys: HashMap<ConnId, u32>,
+    /// How many may be there at once.
+    at_most: usize,
     /// How the devices share the payload memory.
     shares: Shares,
     /// Clients that wait for something that they share.
@@ -77,6 +79,7 @@ impl Nbd {
             connections: Vec::new(),
             free: Vec::new(),
             keys: HashMap::new(),
+            at_most: MAX_CONNECTIONS,
             shares: Shares::default(),
             waiting: Waiting::default(),
             retry_at: None,
@@ -85,6 +88,13 @@ impl Nbd {
             draining: false,
             drain_owed: false,
         }
+    }
+
+    /// Lets in fewer clients at once than [`MAX_CONNECTIONS`], but one at least.
+    #[must_use]
+    pub fn with_at_most(mut self, clients: usize) -> Nbd {
+        self.at_most = clients.clamp(1, MAX_CONNECTIONS);
+        self
     }
 
     /// Clients that are connected or of which requests are still in progress.
@@ -126,9 +136,10 @@ impl Nbd {
         if let Some(control) = &mut self.control {
             return control.accepted(listener, conn, &mut self.outputs);
         }
-        let crowded = self.keys.len() >= MAX_CONNECTIONS;
+        let clients = self.keys.len();
+        let crowded = clients >= self.at_most;
         if crowded {
-            self.outputs.push_back(Output::Event(NbdEvent::Crowded { worker }));
+            self.outputs.push_back(Output::Event(NbdEvent::Crowded { worker, clients }));
         }
         if crowded || self.draining {
             // Not in `keys`: what still comes of it is ignored.

@@ -1,0 +1,92 @@
+//! NBD clients, however many come, leave files to paths and to whoever asks what is going on.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const CLIENTS: usize = 100;
+const GREETING_BYTES: usize = 18;
+
+struct Daemon {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `serve` with two workers and one export. `limit` is how the shell sets `ulimit`.
+    fn start(name: &str, limit: &str) -> Daemon {
+        let directory = std::env::temp_dir();
+        let directory = directory.join(format!("anabranch-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let nbd = directory.join("nbd");
+        let text = format!("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"{}\"\n", nbd.display());
+        let config = directory.join("serve.toml");
+        std::fs::write(&config, text).expect("a file");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\""));
+        command.arg(env!("CARGO_BIN_EXE_anabranch")).args(["serve", "--workers", "2"]);
+        command.args(["--hostnqn", "nqn.2026-01.org.example:me"]);
+        command.args(["--hostid", "12345678-9abc-def0-1234-56789abcdef0"]);
+        command.arg("--config").arg(&config).arg("--socket").arg(control(&directory));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+        let mut ready = String::new();
+        let output = child.stdout.as_mut().expect("its output");
+        BufReader::new(output).read_line(&mut ready).expect("its first line");
+        assert!(ready.starts_with("host "), "{ready}");
+        Daemon { child, directory }
+    }
+
+    fn client(&self) -> UnixStream {
+        let client = UnixStream::connect(self.directory.join("nbd")).expect("a connection");
+        client.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+        client
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn control(directory: &Path) -> PathBuf {
+    directory.join("host.sock")
+}
+
+/// Whether a client is greeted, and not turned away.
+fn is_greeted(mut client: &UnixStream) -> bool {
+    match client.read_exact(&mut [0; GREETING_BYTES]) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => false,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+        Err(error) => panic!("neither let in nor turned away: {error}"),
+    }
+}
+
+/// How many of many clients at once are let in. The control socket has to answer all the while.
+fn let_in(daemon: &Daemon) -> usize {
+    let clients: Vec<UnixStream> = (0..CLIENTS).map(|_| daemon.client()).collect();
+    let count = clients.iter().filter(|client| is_greeted(client)).count();
+    let mut list = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    let list = list.args(["list", "--socket"]).arg(control(&daemon.directory));
+    let output = list.output().expect("the binary runs");
+    assert!(output.status.success(), "{output:?}");
+    count
+}
+
+#[test]
+fn nbd_clients_leave_half_of_the_files() {
+    let daemon = Daemon::start("half", "-n 64");
+    assert_eq!(let_in(&daemon), 32);
+}
+
+#[test]
+fn a_daemon_raises_its_limit_of_files() {
+    let daemon = Daemon::start("raised", "-Sn 64");
+    assert_eq!(let_in(&daemon), CLIENTS);
+}
