@@ -3,6 +3,8 @@
 mod common;
 
 use anabranch_proto::machine::{ConnId, Time};
+use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::property::Cc;
 use anabranch_target::{Brownout, Service, TargetVerb};
 use common::*;
 use std::time::Duration;
@@ -99,6 +101,24 @@ fn large_commands_are_slower() {
     let large = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 16), 16 * 4096));
     assert_eq!(small, ms(1));
     assert!((ms(21)..ms(22)).contains(&large), "{large:?}");
+}
+
+/// What is still on its way when its host shuts the controller down is not carried out, and not
+/// refused for good either.
+#[test]
+fn a_shutdown_aborts_what_is_on_its_way() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    shape(&mut rig, 0, "large=4k:20ms");
+    let late = rig.start_out(queue, write(0, 1), &[1; 4096]);
+    rig.advance(ms(10));
+    rig.set_cc(admin, Cc::ENABLE.with_shutdown());
+    assert_eq!(rig.csts(admin) >> 2 & 3, 2, "through");
+    rig.advance(ms(20));
+    let done = rig.poll(queue, late).expect("answered");
+    assert_eq!(done.status, Status::ABORTED_SQ_DELETION);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.writes, 0);
+    rig.assert_no_leak();
 }
 
 #[test]

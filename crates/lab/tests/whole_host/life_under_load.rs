@@ -1,12 +1,14 @@
 //! Controllers are reset, added, removed and shut down while I/O runs.
 
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::script::Op;
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::{Time, VerbId, WorkerId};
 use anabranch_proto::nvme::Sqe;
 use anabranch_target::TargetVerb;
+use anabranch_target::link::Large;
 
 /// Requests on both workers; some of them are under way when this returns.
 fn load(rig: &mut Rig) -> Vec<u64> {
@@ -86,6 +88,29 @@ fn what_a_reset_on_request_leaves_uncertain_follows_the_shutdown() {
 fn what_a_removal_leaves_uncertain_follows_the_shutdown() {
     let selection = || Selection::Controller("nvme0".into());
     uncertain_writes_follow_the_shutdown(|rig| rig.start(Verb::Disconnect(selection())));
+}
+
+/// What reaches the controller only when it was told to shut down is not refused for good: it goes
+/// elsewhere.
+#[test]
+fn writes_that_come_too_late_for_a_controller_that_shuts_down_do_not_fail() {
+    let mut setup = Setup::new(2, 1);
+    let delay = SECOND + MS / 5;
+    setup.target.ports[0].shape.large = Some(Large { bytes: 16 << 10, delay });
+    let mut rig = setup.connect();
+    let mut names = Vec::new();
+    for turn in 0..60 {
+        let lba = turn * 32;
+        names.extend(rig.submit([Op::Write { lba, blocks: 32, fill: 7 }]));
+        rig.run(MS / 100);
+    }
+    let _reset = rig.start(Verb::Reset { controller: "nvme0".into() });
+    rig.run(SECOND * 3);
+    rig.succeed(&names);
+    let told = told_to_shut_down(&rig, 0).expect("it was told");
+    let answered = rig.seen(|pdu| !pdu.to_target && pdu.port == 0 && pdu.worker == 1);
+    assert!(answered.iter().any(|pdu| pdu.at > told), "some came too late");
+    rig.finish();
 }
 
 /// What is in flight ends there; what comes meanwhile goes elsewhere, whoever sends it.

@@ -84,6 +84,11 @@ impl Target {
     pub(super) fn access(&self, at: usize, sqe: &Sqe) -> Result<Plan, Status> {
         let max_bytes = self.limits.max_transfer_bytes;
         let controller = self.controllers[at].as_ref().ok_or(Status::INTERNAL_ERROR)?;
+        if controller.shut_down {
+            // It may have been on its way when its host shut the controller down, which is not the
+            // host's mistake: it may do it again, elsewhere.
+            return Err(Status::ABORTED_SQ_DELETION);
+        }
         if !controller.takes_io() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
         }

@@ -4,7 +4,6 @@ use super::Target;
 use super::data::{count, lost_write, next_range};
 use crate::backend::{Backend, DiskKind, disk_status};
 use crate::conn::{Answer, AnswerData, SlotId, Stage};
-use crate::controller::Controller;
 use crate::io::Plan;
 use crate::order::{Order, Range};
 use crate::verb::{TargetError, TargetEvent, TargetReply};
@@ -235,11 +234,6 @@ impl Target {
         let Some(sqe) = conn.entry(job.slot).map(|entry| entry.sqe) else { return Outlook::Gone };
         if self.ports[port].is_stalled() {
             return Outlook::Stalled;
-        }
-        let controller = self.controllers[job.controller].as_ref();
-        if !controller.is_some_and(Controller::takes_io) {
-            // It was told to shut down while the command waited, which is not the host's mistake.
-            return Outlook::Refused(Status::ABORTED_SQ_DELETION);
         }
         if let Err(status) = self.access(job.controller, &sqe) {
             return Outlook::Refused(status);
