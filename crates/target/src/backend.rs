@@ -62,13 +62,20 @@ pub(crate) enum DiskKind {
 /// The status of a file operation that failed. A retry through this or another controller would
 /// meet the same disk, or worse, succeed where data is lost: hence DNR.
 pub(crate) fn disk_status(kind: DiskKind, error: SystemError) -> Status {
+    const NOT_PERMITTED: i32 = 1;
     const TOO_BIG: i32 = 27;
+    const READ_ONLY: i32 = 30;
     const QUOTA: i32 = 122;
     let status = match (kind, error) {
         // Whatever the disk lacked: data that was acknowledged may be lost. "No space" would read
         // as if only this command had failed.
         (DiskKind::Durable, _) => Status::WRITE_FAULT,
         (_, SystemError::NO_SPACE | SystemError(TOO_BIG | QUOTA)) => Status::CAPACITY_EXCEEDED,
+        // A file system that has become read-only, as many do after an error; a file that was made
+        // immutable.
+        (DiskKind::Write | DiskKind::Zero, SystemError(READ_ONLY | NOT_PERMITTED)) => {
+            Status::WRITE_PROTECTED
+        }
         (DiskKind::Read | DiskKind::Compare, SystemError::IO) => Status::UNRECOVERED_READ_ERROR,
         (_, SystemError::IO) => Status::WRITE_FAULT,
         _ => Status::INTERNAL_ERROR,

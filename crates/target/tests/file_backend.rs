@@ -128,12 +128,15 @@ fn errors_become_statuses() {
     let (mut rig, queue) = rig();
     let quota = SystemError(122);
     let stale = SystemError(116);
+    let (read_only, not_permitted) = (SystemError(30), SystemError(1));
     let data = vec![1; 4096];
     for (error, reading, writing) in [
         (SystemError::NO_SPACE, Status::CAPACITY_EXCEEDED, Status::CAPACITY_EXCEEDED),
         (quota, Status::CAPACITY_EXCEEDED, Status::CAPACITY_EXCEEDED),
         (SystemError::IO, Status::UNRECOVERED_READ_ERROR, Status::WRITE_FAULT),
         (stale, Status::INTERNAL_ERROR, Status::INTERNAL_ERROR),
+        (read_only, Status::INTERNAL_ERROR, Status::WRITE_PROTECTED),
+        (not_permitted, Status::INTERNAL_ERROR, Status::WRITE_PROTECTED),
     ] {
         let done = run(&mut rig, queue, read(0, 1), &[], Err(error));
         assert_eq!((done.status, done.data.len()), (reading.with_dnr(), 0));
@@ -144,7 +147,7 @@ fn errors_become_statuses() {
         let done = run(&mut rig, queue, io::write_zeroes(1, 0, 1, true, false), &[], Err(error));
         assert_eq!(done.status, writing.with_dnr());
     }
-    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.errors, 16);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.errors, 24);
     rig.assert_no_leak();
 }
 
