@@ -55,6 +55,8 @@ struct OpenFile {
     device: u64,
     inode: u64,
     id: FileId,
+    /// The same open file, for changes of its length.
+    file: File,
     user: Option<(Nqn, u32)>,
 }
 
@@ -96,18 +98,54 @@ impl FileTable {
         }
         let (file, bytes) = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
         let (device, inode) = numbers(&file, path)?;
+        let kept =
+            file.try_clone().map_err(|why| format!("cannot open {}: {why}", path.display()))?;
         let id = self.files.register(file);
-        opened.push(OpenFile { device, inode, id, user });
+        opened.push(OpenFile { device, inode, id, file: kept, user });
         Ok(BackendConfig::File { file: id, bytes })
     }
 
     fn release(&self, subsystem: &Nqn, nsid: u32) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in opened.iter_mut() {
-            if file.user.as_ref().is_some_and(|user| user.0 == *subsystem && user.1 == nsid) {
-                file.user = None;
-            }
+        for file in opened.iter_mut().filter(|file| file.is_behind(subsystem, nsid)) {
+            file.user = None;
         }
+    }
+
+    /// Gives a namespace another size by `change`, and its file at least that length before: blocks
+    /// that the file lacks cannot be read. A longer file keeps its length.
+    fn resize<T>(
+        &self,
+        subsystem: &Nqn,
+        nsid: u32,
+        bytes: u64,
+        change: impl FnOnce() -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = opened.iter().find(|file| file.is_behind(subsystem, nsid)) else {
+            return change();
+        };
+        let failed = |why| {
+            RpcError::failed(format!("cannot make the file of namespace {nsid} that long: {why}"))
+        };
+        let before = known.file.metadata().map_err(failed)?.len();
+        if before < bytes {
+            known.file.set_len(bytes).map_err(failed)?;
+        }
+        let changed = change();
+        if before < bytes
+            && matches!(&changed, Err(error) if error.code == RpcError::INVALID_PARAMS)
+        {
+            // Nobody was told of the new blocks.
+            let _ = known.file.set_len(before);
+        }
+        changed
+    }
+}
+
+impl OpenFile {
+    fn is_behind(&self, subsystem: &Nqn, nsid: u32) -> bool {
+        self.user.as_ref().is_some_and(|user| user.0 == *subsystem && user.1 == nsid)
     }
 }
 
@@ -403,7 +441,10 @@ impl RunningTarget {
                 Ok(json!({}))
             }
             ("ns_resize", Some(Bytes(bytes)), None, None) => {
-                self.done(TargetVerb::NamespaceResize { subsystem, nsid, bytes })
+                let of = subsystem.clone();
+                self.files.resize(&of, nsid, bytes, || {
+                    self.done(TargetVerb::NamespaceResize { subsystem, nsid, bytes })
+                })
             }
             ("ns_group", None, Some(group), None) => {
                 self.done(TargetVerb::NamespaceGroup { subsystem, nsid, group })

@@ -146,10 +146,10 @@ pub enum Input<'a, V, M> {
         cause: CloseCause,
     },
     /// A [`Output::Disk`] operation ended. For reads and writes the value is the number of bytes,
-    /// which is the whole length or an error (the driver continues short transfers; a read past the
-    /// end of the file is zero-filled). Turning a range into zeroes may take long: 0 says that all
-    /// of it is done, more that only so many bytes from its start are; the rest is to be asked for
-    /// again.
+    /// which is the whole length or an error: the driver continues short transfers. Only where
+    /// the file ends has a read fewer, and the rest of its buffer means nothing. Turning a range
+    /// into zeroes may take long: 0 says that all of it is done, more that only so many bytes from
+    /// its start are; the rest is to be asked for again.
     DiskDone {
         /// The operation.
         id: DiskId,
@@ -357,7 +357,7 @@ impl core::fmt::Display for CloseCause {
 /// Work on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskOp {
-    /// Fill the buffer from `offset` (bytes). Past the end of the file comes zero.
+    /// Fill the buffer from `offset` (bytes), as far as the file goes.
     Read {
         /// Byte offset in the file.
         offset: u64,

@@ -74,7 +74,7 @@ pub enum BackendConfig {
     File {
         /// Registered with the driver.
         file: FileId,
-        /// Size; a multiple of the block size. A shorter file reads as zeroes behind its end.
+        /// Size; a multiple of the block size. Reads of blocks that a shorter file lacks fail.
         bytes: u64,
     },
 }

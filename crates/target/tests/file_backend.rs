@@ -151,6 +151,22 @@ fn errors_become_statuses() {
     rig.assert_no_leak();
 }
 
+/// Blocks that somebody has cut off are lost, which the host has to hear; zeroes would be wrong.
+#[test]
+fn a_read_beyond_the_end_of_the_file_is_an_error() {
+    let (mut rig, queue) = rig();
+    let lost = Status::UNRECOVERED_READ_ERROR.with_dnr();
+    for (read_bytes, status) in [(8192, Status::SUCCESS), (8191, lost), (4096, lost), (0, lost)] {
+        let done = run(&mut rig, queue, read(0, 2), &[], Ok(read_bytes));
+        let data = if status.is_success() { 8192 } else { 0 };
+        assert_eq!((done.status, done.data.len()), (status, data), "{read_bytes}");
+    }
+    let compared = run(&mut rig, queue, io::compare(1, 0, 2), &[0; 8192], Ok(4096));
+    assert_eq!(compared.status, lost);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.reads, 1);
+    rig.assert_no_leak();
+}
+
 #[test]
 fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
     let (mut rig, queue) = rig();

@@ -272,6 +272,13 @@ impl Target {
         result: Result<u32, SystemError>,
         bufs: &mut dyn Buffers,
     ) {
+        let result = match (result, job.kind, job.buf) {
+            // The file has become shorter than the namespace: blocks are lost, not zero.
+            (Ok(read), DiskKind::Read | DiskKind::Compare, Some(buf)) if read < buf.len() => {
+                Err(SystemError::IO)
+            }
+            (result, ..) => result,
+        };
         if let (DiskKind::Durable, Err(error)) = (job.kind, result) {
             self.flush_failed(&job, error);
         }
