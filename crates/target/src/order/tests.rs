@@ -23,6 +23,12 @@ fn only_what_overlaps_a_write_waits() {
         order.leave(over);
         assert_eq!(ready(&mut order), turn, "after {over}");
     }
+    let mut order = Order::default();
+    assert!(order.enter(0, range(1, 8192, 4096, true)));
+    assert!(order.enter(1, range(1, 4096, 4096, true)), "the blocks just before");
+    assert!(order.enter(2, range(1, 4 << 20, 4 << 20, true)));
+    assert!(order.enter(3, range(2, 4 << 20, 4 << 20, true)), "many blocks of another file");
+    assert!(order.enter(5, range(2, 0, 4 << 20, true)), "many blocks just before");
 }
 
 #[test]
