@@ -105,6 +105,8 @@ fn events_are_told_once_until_the_log_is_read() {
     let retain = GetLogPage { retain_event: true, ..GetLogPage::new(lid::ANA, 0, 64) };
     rig.run(admin, retain.sqe(), 64);
     assert!(rig.poll(admin, second).is_none());
+    rig.run(admin, GetLogPage::new(lid::CHANGED_NAMESPACES, 0, 4096).sqe(), 4096);
+    assert!(rig.poll(admin, second).is_none(), "another log");
     let after = log(&mut rig, admin);
     assert_eq!(after.change_count, before + 2, "a state that is set again is no change");
     assert_eq!(after.groups[0].change_count, 2);
@@ -113,6 +115,30 @@ fn events_are_told_once_until_the_log_is_read() {
     assert!(rig.poll(silent, masked).is_none(), "not wanted");
     assert!(rig.poll(elsewhere, other).is_none(), "another port");
     assert_eq!(log(&mut rig, elsewhere).change_count, 0);
+    let third = rig.start(admin, aer::request(), 0);
+    log(&mut rig, admin);
+    assert!(rig.poll(admin, third).is_none(), "nothing new");
+}
+
+#[test]
+fn an_aborted_request_takes_no_event_along() {
+    for aborted in 0..3 {
+        let mut rig = Rig::new(config());
+        let (admin, _) = rig.controller(0);
+        rig.run(admin, AsyncEventConfig(AsyncEventConfig::ANA_CHANGE).sqe(), 0);
+        let mut requests: Vec<u16> = (0..3).map(|_| rig.start(admin, aer::request(), 0)).collect();
+        let gone = requests.remove(aborted);
+        assert_eq!(rig.run(admin, aer::abort(0, gone), 0).result, 0);
+        assert_eq!(rig.poll(admin, gone).unwrap().status, Status::ABORT_REQUESTED);
+        for (request, state) in
+            requests.into_iter().zip([AnaState::Inaccessible, AnaState::Optimized])
+        {
+            set(&mut rig, 0, 1, state);
+            let told = rig.poll(admin, request).expect("an event").result;
+            assert_eq!(aer::AsyncEvent::from_result(told), aer::AsyncEvent::ANA);
+            log(&mut rig, admin);
+        }
+    }
 }
 
 #[test]

@@ -109,6 +109,10 @@ fn c32_deallocate_all_or_nothing() {
     let done = rig.run_out(queue, io::deallocate(1, 2), &ranges(&[(0, 16), (BLOCKS, 1)]));
     fails(&done, Status::LBA_OUT_OF_RANGE);
     assert_eq!(rig.run(queue, read(0, 16), 64 << 10).data, chunk, "no partial effect");
+    // Advice that nothing be deallocated: how the blocks will be used.
+    let advice = io::deallocate(1, 1).with_cdw(11, 0b11);
+    assert_eq!(rig.run_out(queue, advice, &ranges(&[(0, 16)])).status, Status::SUCCESS);
+    assert_eq!(rig.run(queue, read(0, 16), 64 << 10).data, chunk, "nothing has changed");
     let done = rig.run_out(queue, io::deallocate(1, 2), &ranges(&[(0, 16)]));
     fails(&done, Status::DATA_SGL_LENGTH_INVALID);
     let mut list = vec![(1, 0); 255];
@@ -310,6 +314,9 @@ fn all_io_commands_do_what_they_say() {
     assert_eq!((counters.reads, counters.writes, counters.fua_writes), (3, 2, 1));
     assert_eq!((counters.flushes, counters.others, counters.errors), (1, 2, 1));
     assert_eq!(counters.written_bytes, (1 << 20) + 4096);
+    assert_eq!(counters.read_bytes, (1 << 20) + 8192);
+    fails(&rig.run(queue, read(BLOCKS, 1), 4096), Status::LBA_OUT_OF_RANGE);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.errors, 2);
     rig.assert_no_leak();
 }
 

@@ -243,6 +243,34 @@ fn a_write_with_fua_that_is_not_written_is_the_only_one_that_fails() {
     rig.assert_no_leak();
 }
 
+/// Reads and writes that succeed neither tell of a failed flush nor hide it, and one namespace is
+/// not another.
+#[test]
+fn each_failed_flush_of_each_namespace_is_reported_once() {
+    let fault = Status::WRITE_FAULT.with_dnr();
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, MIB), file_namespace(2, MIB)];
+    let mut rig = Rig::new(config);
+    let (_, queue) = rig.controller(0);
+    let (_, other) = rig.controller(1);
+    for _ in 0..2 {
+        for nsid in [1, 2] {
+            let failed = run(&mut rig, queue, io::flush(nsid), &[], Err(SystemError::IO));
+            assert_eq!(failed.status, fault);
+        }
+        let done = run(&mut rig, other, read(0, 1), &[], Ok(4096));
+        assert_eq!((done.status, done.data.len()), (Status::SUCCESS, 4096));
+        let done = run(&mut rig, other, write(0, 1), &[1; 4096], Ok(4096));
+        assert_eq!(done.status, Status::SUCCESS);
+        for nsid in [1, 2] {
+            assert_eq!(rig.run(other, io::flush(nsid), 0).status, fault, "{nsid}");
+            let flushed = run(&mut rig, other, io::flush(nsid), &[], Ok(0));
+            assert_eq!(flushed.status, Status::SUCCESS, "{nsid}");
+        }
+    }
+    rig.assert_no_leak();
+}
+
 /// A controller has heard of a failed flush when a flush, or what has to be durable, told it so.
 #[test]
 fn whatever_else_fails_does_not_stand_for_a_failed_flush() {
@@ -322,8 +350,9 @@ fn a_shutdown_or_reset_is_through_when_nothing_is_on_its_way_to_the_file_any_mor
         config.subsystems[0].namespaces = vec![file_namespace(1, MIB)];
         let mut rig = Rig::new(config);
         let (admin, queue) = rig.controller(0);
-        let (other, _) = rig.controller(1);
+        let (other, beside) = rig.controller(1);
         rig.start_out(queue, write(0, 1), &[1; 4096]);
+        rig.start(beside, read(9, 1), 4096);
         assert_eq!(rig.set_cc(admin, stop).status, Status::SUCCESS);
         let state = |rig: &mut Rig, admin| {
             let csts = rig.csts(admin);
@@ -332,6 +361,6 @@ fn a_shutdown_or_reset_is_through_when_nothing_is_on_its_way_to_the_file_any_mor
         assert_eq!(state(&mut rig, admin), during);
         assert_eq!(state(&mut rig, other), (1, 0), "another controller has nothing to do with it");
         rig.finish_disk(Ok(4096));
-        assert_eq!(state(&mut rig, admin), after);
+        assert_eq!(state(&mut rig, admin), after, "whatever others read");
     }
 }

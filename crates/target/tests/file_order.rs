@@ -115,6 +115,39 @@ fn a_large_write_is_not_starved_by_small_reads() {
     rig.assert_no_leak();
 }
 
+/// Another queue in the place of one that went, with a command in the same slot.
+fn replaced(rig: &mut Rig, queue: ConnId, cntlid: u16) -> (ConnId, u16) {
+    rig.hang_up(queue);
+    let queue = rig.io_queue(0, cntlid, 2);
+    let cid = rig.start_out(queue, write(5, 1), &DATA);
+    (queue, cid)
+}
+
+#[test]
+fn who_takes_the_place_of_a_queue_has_nothing_to_do_with_its_commands() {
+    for waits in [false, true] {
+        let mut config = config();
+        config.subsystems[0].namespaces = vec![file_namespace(1, MIB)];
+        let mut rig = Rig::new(config);
+        let (admin, cntlid) = rig.admin_of(0, SUBSYSTEM, 0);
+        rig.set_cc(admin, Cc::ENABLE);
+        let (_, other) = rig.controller(1);
+        let queue = rig.io_queue(0, cntlid, 1);
+        if waits {
+            rig.start(other, read(0, 1), 4096);
+        }
+        rig.start_out(queue, write(0, 1), &[2; 4096]);
+        let (queue, cid) = replaced(&mut rig, queue, cntlid);
+        assert_eq!(running(&rig), [(if waits { 'r' } else { 'w' }, 0), ('w', 5)]);
+        finish(&mut rig, 0);
+        assert_eq!(running(&rig), [('w', 5)], "what waited is gone with its queue");
+        assert!(rig.poll(queue, cid).is_none(), "that was another command");
+        finish(&mut rig, 0);
+        assert_eq!(status(&mut rig, queue, cid), Status::SUCCESS);
+        rig.assert_no_leak();
+    }
+}
+
 /// A write that the driver has is waited for, whoever it was for; one that only waited is dropped.
 #[test]
 fn a_cut_drops_what_waits_and_what_runs_is_still_waited_for() {
@@ -218,6 +251,21 @@ fn changes_while_a_command_waits_are_heeded() {
     }
 }
 
+#[test]
+fn ranges_that_have_waited_must_still_lie_in_the_namespace() {
+    for (bytes, expected) in [(3 * 4096, Status::SUCCESS), (2 * 4096, Status::LBA_OUT_OF_RANGE)] {
+        let (mut rig, [queue, other]) = rig();
+        rig.start(other, read(1, 1), 4096);
+        let range = DsmRange { attributes: 0, blocks: 2, lba: 1 }.to_bytes();
+        let waiting = rig.start_out(queue, io::deallocate(1, 1), &range);
+        rig.ok(TargetVerb::NamespaceResize { subsystem: nqn(SUBSYSTEM), nsid: 1, bytes });
+        finish_all(&mut rig);
+        let got = status(&mut rig, queue, waiting);
+        assert!(got.is(expected), "{got}, not {expected}");
+        rig.assert_no_leak();
+    }
+}
+
 /// The file counts, not the namespace: the last write of one that has gone may still run.
 #[test]
 fn another_namespace_in_the_same_file_waits_for_what_the_former_left() {
@@ -233,6 +281,8 @@ fn another_namespace_in_the_same_file_waits_for_what_the_former_left() {
     finish(&mut rig, 0);
     assert_eq!(running(&rig), [('r', 0)], "the second write was for the former namespace");
     finish_all(&mut rig);
+    let counters = rig.status().subsystems[0].namespaces[0].counters;
+    assert_eq!((counters.reads, counters.writes, counters.errors), (1, 0, 0), "its own");
     rig.assert_no_leak();
 }
 

@@ -3,8 +3,8 @@
 mod common;
 
 use anabranch_proto::machine::{ConnId, Time};
-use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::property::Cc;
+use anabranch_proto::nvme::{Status, aer};
 use anabranch_target::{Brownout, Service, TargetVerb};
 use common::*;
 use std::time::Duration;
@@ -103,6 +103,41 @@ fn large_commands_are_slower() {
     assert!((ms(21)..ms(22)).contains(&large), "{large:?}");
 }
 
+/// A slow port holds no buffers: what is read is read when the link lets it leave.
+#[test]
+fn a_read_through_a_slow_port_brings_what_is_there_when_it_leaves() {
+    let subsystem = || nqn(SUBSYSTEM);
+    let remove = || TargetVerb::NamespaceRemove { subsystem: subsystem(), nsid: 1 };
+    let resize = |bytes| TargetVerb::NamespaceResize { subsystem: subsystem(), nsid: 1, bytes };
+    let config_again = memory_namespace(1, 16 * MIB);
+    let add = TargetVerb::NamespaceAdd { subsystem: subsystem(), config: config_again };
+    let gone = Status::INVALID_NAMESPACE.with_dnr();
+    for (verbs, expected) in [
+        (vec![], Ok(7)),
+        (vec![resize(8192)], Ok(7)),
+        (vec![resize(4096)], Err(gone)),
+        (vec![resize(4096), resize(8192)], Ok(0)),
+        (vec![remove()], Err(gone)),
+        (vec![remove(), add], Err(gone)),
+    ] {
+        let mut rig = Rig::new(config());
+        let (_, queue) = rig.controller(0);
+        assert_eq!(rig.run_out(queue, write(1, 1), &[7; 4096]).status, Status::SUCCESS);
+        shape(&mut rig, 0, "rate_out=8mbit");
+        let cid = rig.start(queue, read(1, 1), 4096);
+        let case = format!("{verbs:?}");
+        verbs.into_iter().for_each(|verb| rig.ok(verb));
+        assert!(rig.poll(queue, cid).is_none(), "the link takes 4 ms");
+        rig.advance(ms(10));
+        let done = rig.poll(queue, cid).expect("answered");
+        match expected {
+            Ok(byte) => assert_eq!(done.data, vec![byte; 4096], "{case}"),
+            Err(status) => assert_eq!((done.status, done.data.len()), (status, 0), "{case}"),
+        }
+        rig.assert_no_leak();
+    }
+}
+
 /// What is still on its way when its host shuts the controller down is not carried out, and not
 /// refused for good either.
 #[test]
@@ -119,6 +154,28 @@ fn a_shutdown_aborts_what_is_on_its_way() {
     assert_eq!(done.status, Status::ABORTED_SQ_DELETION);
     assert_eq!(rig.status().subsystems[0].namespaces[0].counters.writes, 0);
     rig.assert_no_leak();
+}
+
+#[test]
+fn an_abort_stops_the_command_that_it_names_and_no_other() {
+    for named in 0..3 {
+        let mut rig = Rig::new(config());
+        let (admin, queue) = rig.controller(0);
+        shape(&mut rig, 0, "large=4k:20ms");
+        let cids = [0, 1, 2].map(|lba| rig.start_out(queue, write(lba, 1), &[1; 4096]));
+        let abort = |rig: &mut Rig, sqid| rig.run(admin, aer::abort(sqid, cids[named]), 0).result;
+        assert_eq!([0, 2, 1].map(|sqid| abort(&mut rig, sqid)), [1, 1, 0], "by its own queue");
+        rig.advance(ms(30));
+        let mut written = vec![1; 3 * 4096];
+        written[named * 4096..][..4096].fill(0);
+        for (at, cid) in cids.into_iter().enumerate() {
+            let aborted = [Status::SUCCESS, Status::ABORT_REQUESTED][usize::from(at == named)];
+            assert_eq!(rig.poll(queue, cid).expect("answered").status, aborted, "{at}");
+        }
+        shape(&mut rig, 0, "none");
+        assert_eq!(rig.run(queue, read(0, 3), 3 * 4096).data, written);
+        rig.assert_no_leak();
+    }
 }
 
 #[test]
