@@ -180,9 +180,15 @@ fn only_allowed_hosts_get_in() {
     refused(&mut rig, ADMIN, &data, Status::CONNECT_INVALID_HOST, None);
     rig.ok(TargetVerb::AllowHost { subsystem: nqn(SUBSYSTEM), host: nqn(HOST) });
     let (admin, _) = rig.controller(0);
+    rig.ok(TargetVerb::AllowHost { subsystem: nqn(SUBSYSTEM), host: nqn(OTHER_HOST) });
+    let other = rig.open(0);
+    let hostid = Uuid([9; 16]);
+    let theirs = connect_data(0xffff, SUBSYSTEM);
+    let theirs = ConnectData { hostid, hostnqn: nqn(OTHER_HOST), ..theirs }.to_bytes();
+    assert_eq!(rig.connect_with(other, ADMIN, &theirs).status, Status::SUCCESS);
     // Denied while connected: the association ends.
     rig.ok(TargetVerb::DenyHost { subsystem: nqn(SUBSYSTEM), host: nqn(HOST) });
-    assert!(rig.wires[&admin].closed);
+    assert!(rig.wires[&admin].closed && !rig.wires[&other].closed);
     rig.ok(TargetVerb::DenyHost { subsystem: nqn(SUBSYSTEM), host: nqn(OTHER_HOST) });
     refused(&mut rig, ADMIN, &data, Status::CONNECT_INVALID_HOST, None);
 }

@@ -97,17 +97,24 @@ fn a_stall_with_a_shape_holds_what_is_in_the_link() {
 
 #[test]
 fn a_stalled_port_can_be_cut() {
-    let mut rig = Rig::new(config());
-    let (_, queue) = rig.controller_with(0, 500);
-    let (_, other) = rig.controller(1);
-    rig.ok(TargetVerb::Stall { port: 0 });
-    rig.start_out(queue, write(0, 1), &[1; 4096]);
-    rig.ok(TargetVerb::Cut { port: 0 });
-    assert!(rig.wires[&queue].closed);
-    rig.ok(TargetVerb::Restore { port: 0 });
-    assert_eq!(rig.run(other, read(0, 1), 4096).data, vec![0; 4096]);
-    rig.controller(0);
-    rig.assert_no_leak();
+    // Its host falls silent meanwhile, or not.
+    for stretch in [ms(0), ms(2000)] {
+        let mut rig = Rig::new(config());
+        let (admin, queue) = rig.controller_with(0, 500);
+        let (_, other) = rig.controller(1);
+        rig.ok(TargetVerb::Stall { port: 0 });
+        let new = rig.dial(0).expect("the listener is there");
+        rig.start_out(queue, write(0, 1), &[1; 4096]);
+        rig.advance(stretch);
+        assert!(!rig.wires[&admin].closed, "nothing is sent");
+        rig.ok(TargetVerb::Cut { port: 0 });
+        assert!([admin, queue, new].iter().all(|conn| rig.wires[conn].closed));
+        assert_eq!(rig.status().ports[0].connections, 0);
+        rig.ok(TargetVerb::Restore { port: 0 });
+        assert_eq!(rig.run(other, read(0, 1), 4096).data, vec![0; 4096]);
+        rig.controller(0);
+        rig.assert_no_leak();
+    }
 }
 
 #[test]
@@ -151,10 +158,13 @@ fn losing_the_admin_queue_ends_the_controller() {
 fn losing_an_io_queue_does_not() {
     let mut rig = Rig::new(config());
     let (admin, queue) = rig.controller(0);
+    let cntlid = rig.status().controllers[0].cntlid;
+    let second = rig.io_queue(0, cntlid, 2);
     rig.hang_up(queue);
     assert_eq!(rig.run(admin, aer::keep_alive(), 0).status, Status::SUCCESS);
-    let status = rig.status();
-    assert_eq!(status.controllers[0].io_queues, 0);
-    let cntlid = status.controllers[0].cntlid;
-    rig.io_queue(0, cntlid, 1);
+    assert_eq!(rig.status().controllers[0].io_queues, 1);
+    let again = rig.io_queue(0, cntlid, 1);
+    assert_eq!(rig.run(second, read(0, 1), 4096).status, Status::SUCCESS);
+    rig.hang_up(admin);
+    assert!(rig.wires[&second].closed && rig.wires[&again].closed);
 }

@@ -6,10 +6,13 @@ use anabranch_proto::machine::ConnId;
 use anabranch_proto::nvme::feature::AsyncEventConfig;
 use anabranch_proto::nvme::identify::{self, ActiveNamespaceList, Identify};
 use anabranch_proto::nvme::log::{ChangedNamespaces, GetLogPage, lid};
+use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{AnaState, Status, Uuid, aer, io};
-use anabranch_target::config::NamespaceConfig;
+use anabranch_target::config::{NamespaceConfig, SubsystemConfig};
 use anabranch_target::{TargetError, TargetVerb};
 use common::*;
+
+const OTHER: &str = "nqn.2026-11.org.example:beside";
 
 fn active(rig: &mut Rig, admin: ConnId) -> Vec<u32> {
     let done = rig.run(admin, Identify::active_namespaces(0).sqe(), 4096);
@@ -134,9 +137,30 @@ fn an_answer_on_its_way_has_no_data_of_another_namespace() {
 fn moving_to_another_group_changes_access_and_log() {
     let mut config = config();
     config.ports[0].ana.insert(2, AnaState::Inaccessible);
+    let beside =
+        SubsystemConfig { nqn: nqn(OTHER), namespaces: vec![], ..config.subsystems[0].clone() };
+    config.subsystems.push(beside);
     let mut rig = Rig::new(config);
     let (admin, queue) = rig.controller(0);
-    rig.ok(TargetVerb::NamespaceGroup { subsystem: nqn(SUBSYSTEM), nsid: 1, group: 2 });
+    let (other, _) = rig.admin_of(0, OTHER, 0);
+    assert_eq!(rig.set_cc(other, Cc::ENABLE).status, Status::SUCCESS);
+    let wanted =
+        AsyncEventConfig(AsyncEventConfig::NAMESPACE_ATTRIBUTE | AsyncEventConfig::ANA_CHANGE);
+    let mut requests = [admin, other].map(|conn| {
+        assert_eq!(rig.run(conn, wanted.sqe(), 0).status, Status::SUCCESS);
+        [(); 2].map(|()| (conn, rig.start(conn, aer::request(), 0)))
+    });
+    let move_to = |group| TargetVerb::NamespaceGroup { subsystem: nqn(SUBSYSTEM), nsid: 1, group };
+    rig.ok(move_to(1));
+    assert!(requests.as_flattened().iter().all(|(conn, cid)| rig.poll(*conn, *cid).is_none()));
+    rig.ok(move_to(2));
+    let [(conn, first), second] = requests[0];
+    let told = rig.poll(conn, first).expect("an event").result;
+    assert_eq!(aer::AsyncEvent::from_result(told), aer::AsyncEvent::ANA);
+    requests[0] = [second; 2];
+    let more = requests.as_flattened().iter().any(|(conn, cid)| rig.poll(*conn, *cid).is_some());
+    assert!(!more, "once, to the hosts of this subsystem");
+    assert_eq!(changed(&mut rig, admin), ChangedNamespaces::new(&[]), "not an attribute");
     assert_eq!(rig.run(queue, read(0, 1), 4096).status, Status::ANA_INACCESSIBLE);
     let data = rig.run(admin, Identify::namespace(1).sqe(), 4096).data;
     assert_eq!(identify::Namespace::parse(&data).unwrap().anagrpid, 2);
