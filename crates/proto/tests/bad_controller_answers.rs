@@ -6,7 +6,7 @@ use anabranch_proto::host_queue::{Attempt, Cid, Completion, HostData, HostQueue,
 use anabranch_proto::machine::{BufRef, Buffers};
 use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::{Cqe, Status, io};
-use anabranch_proto::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t, Role, View};
+use anabranch_proto::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t, Role, TermReq, View};
 use anabranch_proto::testing::{MemoryBuffers, VecGather};
 
 const DEPTH: u16 = 4;
@@ -459,4 +459,40 @@ fn c59_queue_heads_and_queue_numbers_that_make_no_sense_are_ignored() {
         rig.give(Cqe { sqhd, sqid, ..response(cid) });
         assert!(rig.done().status.is_success());
     }
+}
+
+#[test]
+fn the_event_request_has_a_tag_of_its_own() {
+    let mut rig = Rig::ready(false);
+    for _ in 0..2 {
+        let event = rig.queue.submit_event_request(9).expect("the first");
+        assert!(rig.queue.submit_event_request(9).is_err(), "one at a time");
+        assert_eq!(rig.sent().len(), 1);
+        let reads: Vec<Cid> = (0..DEPTH).map(|_| rig.sink(512)).collect();
+        let full =
+            |rig: &mut Rig| rig.queue.submit(io::read(1, 0, 1), HostData::Sink(512), 1).is_err();
+        assert!(full(&mut rig));
+        let answer = |cid: Cid, status| Cqe { result: 0, sqhd: 0, sqid: 0, cid: cid.0, status };
+        rig.give(answer(event, Status::SUCCESS));
+        assert_eq!(rig.queue.poll_completion().map(|done| done.user), Some(9));
+        assert!(full(&mut rig), "its tag is not for others");
+        for cid in reads {
+            rig.give(answer(cid, Status::INTERNAL_ERROR));
+        }
+        while rig.queue.poll_completion().is_some() {}
+        assert_eq!(rig.queue.in_flight(), 0);
+    }
+}
+
+#[test]
+fn a_termination_request_is_not_answered() {
+    let mut rig = Rig::ready(false);
+    rig.feed(&[0xff; 64]);
+    let error = rig.queue.fault().expect("no such PDU").clone();
+    assert_eq!(rig.sent().len(), 1, "the controller is told");
+    let mut rig = Rig::ready(false);
+    rig.write(512);
+    rig.feed(TermReq::new(Role::Controller, &error, &[0xff; 8]).emit().as_bytes());
+    assert!(rig.queue.fault().is_some());
+    assert_eq!(rig.sent(), [], "it knows");
 }

@@ -542,6 +542,35 @@ fn c51_one_grant_per_command_is_open_at_a_time() {
     }
 }
 
+/// Its data has come, and nobody was told yet: that of another command is still told of.
+#[test]
+fn an_answer_to_one_command_hides_nothing_of_another() {
+    let mut rig = Rig::new(false);
+    let [(answered, first), (other, second)] = [9, 10].map(|cid| rig.write_asked_for(cid));
+    for r2t in [second, first] {
+        let all = H2cData { cid: r2t.cid, ttag: r2t.ttag, offset: 0, length: 8192, last: false };
+        rig.h2c(all);
+        rig.h2c(H2cData { offset: 8192, last: true, ..all });
+    }
+    rig.queue.complete(answered, Status::ABORT_REQUESTED, 0);
+    assert_eq!(rig.event(), TargetEvent::DataReady { slot: other });
+    assert_eq!(rig.queue.poll_event(), None);
+    assert_eq!(rig.response().cid, 9);
+}
+
+#[test]
+fn what_connect_settles_about_capsules_holds() {
+    for (limit, carried, taken) in
+        [(4096, 4096, true), (4096, 4100, false), (16384, 16384, true), (16384, 16388, false)]
+    {
+        let mut rig = Rig::new(false);
+        rig.queue.set_limits(DEPTH, limit);
+        let sqe = write(9, carried).with_sgl(Sgl::in_capsule(carried));
+        rig.command(sqe, &vec![1; carried as usize]);
+        assert_eq!(rig.queue.fault().is_none(), taken, "{carried} of {limit}");
+    }
+}
+
 #[test]
 fn an_answer_before_the_r2t_left_takes_its_place() {
     let mut rig = Rig::new(false);

@@ -114,6 +114,20 @@ fn an_answer_to_what_was_not_sent_ends_the_connection() {
 }
 
 #[test]
+fn what_was_answered_has_ended_although_its_batch_never_left() {
+    let mut rig = Rig::new();
+    let (answered, left) = (rig.write(4096), rig.write(1024));
+    assert!(rig.batch() > 4096);
+    rig.answer(answered, Status::SUCCESS);
+    assert_eq!(rig.done(), None, "a batch names its payload until the connection has closed");
+    let abandoned: Vec<_> = std::iter::from_fn(|| rig.queue.drain()).collect();
+    assert!(matches!(abandoned[..], [it] if it.cid == left), "{abandoned:?}");
+    let done = rig.done().expect("it was answered");
+    assert_eq!((done.cid, done.status, done.bytes), (answered, Status::SUCCESS, 4096));
+    assert_eq!((rig.done(), rig.queue.in_flight()), (None, 0));
+}
+
+#[test]
 fn what_is_left_tells_what_was_sent_from_what_was_not() {
     let mut rig = Rig::new();
     let (in_batch, waits) = (rig.write(1024), rig.write(2048));

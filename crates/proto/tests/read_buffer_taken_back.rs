@@ -159,6 +159,25 @@ fn not_while_the_driver_may_be_receiving_into_it() {
     rig.assert_untouched();
 }
 
+/// Data that is under way is not another read's.
+#[test]
+fn the_data_of_another_read_goes_on() {
+    let mut rig = Rig::sent(true);
+    let other = rig.bufs.filled(&[0; 512]);
+    let other = rig.queue.submit(io::read(1, 0, 1), HostData::In(other), 7).expect("a free tag");
+    send(&mut rig.queue, &mut rig.bufs);
+    let all = rig.answer();
+    // Some of the second data PDU, most of which is to come.
+    let some = rig.data(0, READ_BYTES / 4, false).len() + 1000;
+    rig.feed(&all[..some]);
+    assert!(rig.queue.receive_hint().is_some());
+    assert!(rig.queue.release_buffer(other), "the driver has that of the first one");
+    rig.feed(&all[some..]);
+    let done = rig.queue.poll_completion().expect("it has ended");
+    assert_eq!((done.cid, done.status, done.bytes), (rig.cid, Status::SUCCESS, READ_BYTES));
+    assert!(rig.bufs.bytes(rig.buf).iter().all(|&byte| byte == 0x11), "whole");
+}
+
 #[test]
 fn what_comes_is_checked_as_before() {
     let mut rig = Rig::sent(true);
