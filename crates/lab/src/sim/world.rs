@@ -383,7 +383,7 @@ impl<H: Machine, T: Machine> World<H, T> {
         // Whole more often than torn, so that runs are not all fragments.
         let take =
             if core.rng.percent(70) { most } else { 1 + core.rng.below(most as u64) as usize };
-        let bytes: Vec<u8> = this.inbox.drain(..take).collect();
+        let bytes = this.take(take);
         let (at, id) = (core.now, u64::from(conn.index()));
         core.note_bytes(&[1, node.0 as u64, id], &bytes);
         core.schedule(at, Due::Deliver { stream, end });
