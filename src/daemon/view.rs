@@ -6,6 +6,7 @@ use anabranch_policy::Histogram;
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A value of the host as clients get it.
 trait Show<T> {
@@ -42,7 +43,7 @@ impl Show<u64> for Time {
     }
 }
 
-impl Show<LatencyView> for Box<Histogram> {
+impl Show<LatencyView> for Arc<Histogram> {
     fn show(self) -> LatencyView {
         LatencyView::from(&*self)
     }

@@ -3,7 +3,7 @@
 use crate::topology::Association;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use anabranch_policy::{ControllerLedger, Lane, NodeLatency, Scope, Shared, WorkerLedger};
+use anabranch_policy::{ControllerLedger, Lane, Scope, Shared, WorkerLedger};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of one controller. They live as long as it does, over reconnects.
@@ -76,18 +76,15 @@ pub struct PathLoad {
     pub shared: Shared,
     /// One per data worker, in order.
     pub lanes: Box<[Arc<Lane>]>,
-    /// One per NUMA node.
-    pub nodes: Box<[Arc<NodeLatency>]>,
     /// One more than the number of the association in which it was last usable; 0: in none yet.
     association: AtomicU64,
 }
 
 impl PathLoad {
-    pub(crate) fn new(data_workers: u16, nodes: usize) -> PathLoad {
+    pub(crate) fn new(data_workers: u16) -> PathLoad {
         PathLoad {
             shared: Shared::new(),
             lanes: (0..data_workers).map(|_| Arc::new(Lane::new())).collect(),
-            nodes: (0..nodes.max(1)).map(|_| Arc::new(NodeLatency::new())).collect(),
             association: AtomicU64::new(0),
         }
     }

@@ -6,7 +6,7 @@ use crate::write_marks::WriteMarks;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{Affinity, Parameters};
+use anabranch_policy::{Affinity, NodeLatency, Parameters};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
 use core::fmt;
@@ -169,6 +169,8 @@ pub struct PathView {
     pub affinity: Vec<Affinity>,
     /// What selection counts and measures; made once per path, kept in every picture.
     pub load: Arc<PathLoad>,
+    /// What the workers of each NUMA node measure together; nothing unless `latency` averages so.
+    pub nodes: Vec<Arc<NodeLatency>>,
     /// What a flush through this path has to cover; made once per path, kept in every picture.
     pub writes: Arc<WriteMarks>,
 }

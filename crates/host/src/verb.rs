@@ -7,6 +7,7 @@ use crate::load::Charged;
 use crate::topology::ControllerState;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{FinishTimeReport, Histogram};
 use anabranch_proto::machine::Time;
@@ -425,8 +426,8 @@ pub struct HeadSnapshot {
     pub requeued_no_usable_path: u64,
     /// Commands that failed for want of an available path.
     pub failed_no_available_path: u64,
-    /// Latency of requests, ns.
-    pub latency_ns: Box<Histogram>,
+    /// Latency of requests, ns. All devices and paths without any have the same empty one.
+    pub latency_ns: Arc<Histogram>,
     /// Its paths in order.
     pub paths: Vec<PathSnapshot>,
 }
@@ -480,5 +481,5 @@ pub struct PathSnapshot {
     /// Reads that were stuck on it while it was silent, and were sent again on another path.
     pub rescued: u64,
     /// Latency of its commands, ns.
-    pub latency_ns: Box<Histogram>,
+    pub latency_ns: Arc<Histogram>,
 }

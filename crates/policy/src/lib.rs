@@ -35,8 +35,8 @@
 //!         queue: 0,
 //!         shared: &shared[i],
 //!         lane: &lanes[i],
-//!         node: &nodes[i],
-//!         local: &local[i],
+//!         node: Some(&nodes[i]),
+//!         local: Some(&local[i]),
 //!     },
 //! });
 //! let parameters = Parameters::of(Policy::QueueDepth);

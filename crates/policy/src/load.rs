@@ -19,10 +19,11 @@ pub struct Load<'a> {
     pub shared: &'a Shared,
     /// The path itself, this worker alone: what it has in flight.
     pub lane: &'a Lane,
-    /// The path itself, the workers of this worker's NUMA node.
-    pub node: &'a NodeLatency,
-    /// The path itself, this worker alone: what it measures.
-    pub local: &'a Local,
+    /// The path itself, the workers of this worker's NUMA node: what `latency` measures when it
+    /// averages per node. Nothing else needs it.
+    pub node: Option<&'a NodeLatency>,
+    /// The path itself, this worker alone: what `latency` measures. Nothing else needs it.
+    pub local: Option<&'a Local>,
 }
 
 /// The part of a [`Load`] that charges are returned to. It outlives the path: the owner of the

@@ -33,8 +33,8 @@ impl Common {
             queue: worker as u16,
             shared: &self.shared,
             lane: &self.lanes[worker as usize],
-            node: &self.node,
-            local,
+            node: Some(&self.node),
+            local: Some(local),
         }
     }
 }

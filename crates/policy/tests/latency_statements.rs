@@ -5,9 +5,10 @@ mod measured;
 mod support;
 
 use anabranch_policy::{
-    BatchTimeout, EwmaShift, Groups, InvalidShift, LatencyParameters, LatencyStat, LatencySummary,
-    Local, NodeLatency, OpClass, Parameters, Policy, Reason, Sampled, SizeBucket, latency_inputs,
-    latency_report, reset_statistics, sample, start,
+    AsCandidate, BatchTimeout, Candidate, EwmaShift, Groups, InvalidShift, LatencyParameters,
+    LatencyReport, LatencyStat, LatencySummary, Local, NodeLatency, OpClass, Parameters, Policy,
+    Reason, Sampled, Selector, SizeBucket, finish, latency_inputs, latency_report,
+    reset_statistics, sample, start,
 };
 use measured::{Head, MS, READ, SECOND, WRITE, mode, prompt, reads_group, scale};
 
@@ -195,7 +196,7 @@ fn l7_a_sample_counts_on_the_submitting_worker() {
     let head = Head::new("oo", mode(true));
     let locals = [Local::new(), Local::new()];
     let load = |worker: usize| anabranch_policy::Load {
-        local: &locals[worker],
+        local: Some(&locals[worker]),
         worker: worker as u16,
         ..head.paths[0].load()
     };
@@ -205,6 +206,33 @@ fn l7_a_sample_counts_on_the_submitting_worker() {
         latency_report(&head.parameters, load(worker)).stat(READ, SizeBucket::FIRST).samples
     });
     assert_eq!(samples, [0, 1]);
+}
+
+#[test]
+fn without_a_place_for_measurements_paths_rotate_and_nothing_is_measured() {
+    let head = Head::new("oo", mode(false));
+    let loads = [0, 1].map(|path: usize| anabranch_policy::Load {
+        node: None,
+        local: None,
+        ..head.paths[path].load()
+    });
+    let paths = loads.map(|load| Candidate { load, ..head.paths[0].candidate() });
+    let mut selector = Selector::new();
+    let mut chosen = [0; 2];
+    for now_ms in 0..10 {
+        let now_ns = now_ms * MS;
+        let choice = selector
+            .select(&head.parameters, &paths, READ, 4096, now_ns)
+            .expect("both paths are usable");
+        chosen[choice.index] += 1;
+        let load = loads[choice.index];
+        let charge = start(&head.parameters, load, READ, 4096, now_ns);
+        assert_eq!(sample(&head.parameters, charge, load, 2, now_ns + MS), Sampled::Nothing);
+        finish(charge, load);
+        reset_statistics(load);
+        assert_eq!(latency_report(&head.parameters, load), LatencyReport::default());
+    }
+    assert_eq!(chosen, [5, 5]);
 }
 
 #[test]
@@ -514,7 +542,8 @@ fn l14_per_node_the_workers_share_weights_but_not_credit() {
         let idle = [Local::new(), Local::new()];
         let stats = |head: &Head| {
             [0, 1].map(|path| {
-                let load = anabranch_policy::Load { local: &idle[path], ..head.paths[path].load() };
+                let local = Some(&idle[path]);
+                let load = anabranch_policy::Load { local, ..head.paths[path].load() };
                 latency_report(&head.parameters, load).stat(READ, SizeBucket::FIRST)
             })
         };

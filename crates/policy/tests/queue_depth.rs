@@ -50,8 +50,8 @@ impl World {
                 queue,
                 shared: &self.paths[namespace][at].0,
                 lane: &self.lanes[at],
-                node: &self.paths[namespace][at].1,
-                local: &self.local[at],
+                node: Some(&self.paths[namespace][at].1),
+                local: Some(&self.local[at]),
             },
         })
     }

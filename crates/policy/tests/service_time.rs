@@ -188,8 +188,8 @@ impl TwoNamespaces {
                     queue: 0,
                     shared,
                     lane,
-                    node,
-                    local,
+                    node: Some(node),
+                    local: Some(local),
                 },
             }
         })

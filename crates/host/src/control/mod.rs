@@ -38,7 +38,9 @@ use crate::mail::ToControl;
 use crate::topology::ControllerId;
 use crate::verb::Verb;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use anabranch_policy::Histogram;
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Time};
 use anabranch_proto::nvme::nqn::Nqn;
 use controller::Controller;
@@ -64,6 +66,8 @@ pub struct Control {
     next_discovery: u32,
     next_head: u32,
     epoch: u64,
+    /// What pictures of devices and paths without any latency share: one is 2.6 KiB.
+    no_latency: Arc<Histogram>,
     /// `Shutdown` was asked for: nothing new begins.
     shutting_down: bool,
 }
@@ -87,6 +91,7 @@ impl Control {
             next_discovery: DISCOVERY_IDS,
             next_head: 0,
             epoch: 0,
+            no_latency: Arc::default(),
             shutting_down: false,
         }
     }

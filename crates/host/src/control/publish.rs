@@ -14,7 +14,7 @@ use crate::topology::{
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
-use anabranch_policy::{LOCAL_DISTANCE, Parameters};
+use anabranch_policy::{LOCAL_DISTANCE, Parameters, Policy};
 use anabranch_proto::nvme::ana::AnaState;
 
 /// How often a command that failed for another reason than its path is tried again
@@ -74,6 +74,7 @@ impl Control {
         self.epoch += 1;
         self.tell_changes();
         self.work_out_limits();
+        self.provide_nodes();
         let controllers = self.controllers.values().filter(|c| !c.is_discovery());
         let controllers = controllers.map(|c| Arc::new(self.controller_view(c))).collect();
         let mut heads: vec::Vec<Arc<HeadView>> = self
@@ -155,6 +156,7 @@ impl Control {
                 distance: vec![LOCAL_DISTANCE; workers],
                 affinity,
                 load: path.load.clone(),
+                nodes: path.nodes.clone(),
                 writes: path.writes.clone(),
             }
         });
@@ -176,6 +178,21 @@ impl Control {
             max_retries: MAX_RETRIES,
             explain_sample: head.explain_sample,
             zeroes_refused: head.zeroes_refused,
+        }
+    }
+
+    /// Paths have room for measurements of NUMA nodes where something is measured so: it is a
+    /// kilobyte per path and node.
+    fn provide_nodes(&mut self) {
+        let nodes = self.env.config.nodes().max(1);
+        for subsystem in &mut self.subsystems {
+            let by_latency = subsystem.parameters.policy == Policy::Latency;
+            for head in &mut subsystem.heads {
+                let wanted = if by_latency && head.latency.per_node { nodes } else { 0 };
+                for path in head.paths.iter_mut().filter(|path| path.nodes.len() != wanted) {
+                    path.nodes = (0..wanted).map(|_| Arc::default()).collect();
+                }
+            }
         }
     }
 

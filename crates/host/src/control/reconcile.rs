@@ -335,7 +335,7 @@ impl Control {
             ));
         }
         let config = &self.env.config;
-        let load = Arc::new(PathLoad::new(config.data_workers, config.nodes()));
+        let load = Arc::new(PathLoad::new(config.data_workers));
         let head = &mut subsystem.heads[at];
         if head.blocks != namespace.blocks && head.paths.is_empty() {
             // It has changed while the head was without a path: nobody says otherwise.
@@ -348,6 +348,8 @@ impl Control {
             self.rescan.extend(head.paths.iter().map(|path| path.controller));
         }
         head.remove_at = None;
+        // Most have few: no room for more than there are.
+        head.paths.reserve_exact(1);
         head.paths.push(Path {
             controller,
             controller_instance: instance,
@@ -359,6 +361,7 @@ impl Control {
             doubted: None,
             doubts: 0,
             load,
+            nodes: Vec::new(),
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
             shown: None,
             disagrees: false,

@@ -9,9 +9,9 @@ use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::verb::{
     ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, SubsystemSnapshot,
 };
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{LatencyReport, LatencySummary, OpClass, Policy, Scope, SizeBucket};
 use anabranch_proto::machine::WorkerId;
@@ -134,7 +134,7 @@ impl Control {
             in_flight: 0,
             requeued_no_usable_path: 0,
             failed_no_available_path: 0,
-            latency_ns: Box::default(),
+            latency_ns: Arc::clone(&self.no_latency),
             paths: Vec::new(),
         };
         let stats = figures.iter().flat_map(|(_, stats)| &stats.heads);
@@ -183,7 +183,7 @@ impl Control {
             probe_bytes: 0,
             probe_errors: 0,
             rescued: 0,
-            latency_ns: Box::default(),
+            latency_ns: Arc::clone(&self.no_latency),
         };
         let mut reports: Vec<&LatencyReport> = Vec::new();
         for (worker, stats) in figures {
@@ -233,7 +233,7 @@ fn add_head(sum: &mut HeadSnapshot, more: &HeadStats) {
     sum.requeued_no_usable_path += more.requeued_no_usable_path;
     sum.failed_no_available_path += more.failed_no_available_path;
     if let Some(latency_ns) = &more.latency_ns {
-        sum.latency_ns.merge(latency_ns);
+        Arc::make_mut(&mut sum.latency_ns).merge(latency_ns);
     }
 }
 
@@ -250,6 +250,6 @@ fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     sum.probe_errors += more.probe_errors;
     sum.rescued += more.rescued;
     if let Some(latency_ns) = &more.latency_ns {
-        sum.latency_ns.merge(latency_ns);
+        Arc::make_mut(&mut sum.latency_ns).merge(latency_ns);
     }
 }

@@ -17,7 +17,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{LatencyParameters, Parameters};
+use anabranch_policy::{LatencyParameters, NodeLatency, Parameters};
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -41,6 +41,8 @@ pub(super) struct Path {
     /// How often a worker has said so.
     pub(super) doubts: u64,
     pub(super) load: Arc<PathLoad>,
+    /// What the workers of each NUMA node measure together; nothing unless `latency` averages so.
+    pub(super) nodes: Vec<Arc<NodeLatency>>,
     pub(super) writes: Arc<WriteMarks>,
     /// The ANA state that was last published, to tell changes.
     pub(super) shown: Option<AnaState>,

@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{
     Affinity, AnaRank, AsCandidate, Candidate, Groups, LOCAL_DISTANCE, Lane, Load, Local,
-    NodeLatency, Parameters, Selector, rejoined, reset_statistics,
+    NodeLatency, Parameters, Policy, Selector, rejoined, reset_statistics,
 };
 use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_proto::nvme::ana::AnaState;
@@ -104,15 +104,15 @@ pub(super) struct PathState {
     pub(super) load: Arc<PathLoad>,
     /// What this worker has in flight.
     lane: Arc<Lane>,
-    /// What this worker measures.
-    local: Box<Local>,
+    /// What this worker measures, under `latency`.
+    local: Option<Box<Local>>,
     /// This worker among the data workers, from 0.
     worker: u16,
     /// The data worker whose queue pair this one submits through.
     queue: u16,
-    /// What the workers of this one's NUMA node measure together. Kept apart: a checked index could
-    /// not be left out where a policy does not look at it.
-    node: Arc<NodeLatency>,
+    /// What the workers of this one's NUMA node measure together, where `latency` averages so. Kept
+    /// apart: a checked index could not be left out where a policy does not look at it.
+    node: Option<Arc<NodeLatency>>,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
     /// An ANA status came back when the controller's log had this generation: out until it grows.
@@ -150,8 +150,8 @@ impl PathState {
             queue: self.queue,
             shared: &self.load.shared,
             lane: &self.lane,
-            node: &self.node,
-            local: &self.local,
+            node: self.node.as_deref(),
+            local: self.local.as_deref(),
         }
     }
 }
@@ -248,18 +248,30 @@ impl HeadState {
         self.zeroes_refused |= view.zeroes_refused;
         let worker = me.index();
         let mut old = core::mem::take(&mut self.paths);
+        self.paths.reserve_exact(view.paths.len());
+        let measures = view.parameters.policy == Policy::Latency;
         for path in &view.paths {
             let Some(entry) = entry(controllers, path.controller) else { continue };
             let distance = path.distance.get(usize::from(worker)).copied();
             let distance = distance.unwrap_or(LOCAL_DISTANCE);
             let affinity = path.affinity.get(usize::from(worker)).copied().unwrap_or_default();
+            let node = path.nodes.get(usize::from(me.node)).or(path.nodes.last()).cloned();
             let known = old.iter().position(|known| Arc::ptr_eq(&known.load, &path.load));
             if let Some(known) = known {
                 let known = old.swap_remove(known);
                 let view = path.clone();
                 let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
                 let namespace_suspect = known.namespace_suspect.filter(unheard);
-                self.paths.push(PathState { distance, affinity, view, namespace_suspect, ..known });
+                let local = measures.then(|| known.local.unwrap_or_default());
+                self.paths.push(PathState {
+                    distance,
+                    affinity,
+                    view,
+                    namespace_suspect,
+                    node,
+                    local,
+                    ..known
+                });
                 continue;
             }
             let held = Held {
@@ -267,16 +279,15 @@ impl HeadState {
                 path: Arc::clone(&path.load),
                 lane: Arc::clone(&path.load.lanes[usize::from(worker)]),
             };
-            let node = usize::from(me.node).min(path.load.nodes.len() - 1);
             self.paths.push(PathState {
                 carrier: Carrier::None,
                 controller: Arc::clone(&held.controller),
                 load: Arc::clone(&held.path),
                 lane: Arc::clone(&held.lane),
-                local: Box::default(),
+                local: measures.then(Box::default),
                 worker,
                 queue: worker,
-                node: Arc::clone(&path.load.nodes[node]),
+                node,
                 usable: false,
                 ana_suspect: None,
                 namespace_suspect: None,

@@ -353,7 +353,7 @@ mod tests {
         let mut stats = StatsTable::default();
         let held = || Held {
             controller: Arc::new(ControllerLoad::new(1)),
-            path: Arc::new(PathLoad::new(1, 1)),
+            path: Arc::new(PathLoad::new(1)),
             lane: Arc::default(),
         };
         let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0), held()));

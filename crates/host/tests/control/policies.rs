@@ -63,8 +63,8 @@ fn with_load<R>(
         queue: worker,
         shared: &path.load.shared,
         lane: &path.load.lanes[usize::from(worker)],
-        node: &path.load.nodes[0],
-        local: &Local::new(),
+        node: path.nodes.first().map(|node| &**node),
+        local: Some(&Local::new()),
     })
 }
 
@@ -412,8 +412,8 @@ fn measured(rig: &Rig) -> [LatencyReport; 2] {
             queue: 0,
             shared: &paths[at].0.load.shared,
             lane: &paths[at].0.load.lanes[0],
-            node: &paths[at].0.load.nodes[0],
-            local: &locals[at],
+            node: paths[at].0.nodes.first().map(|node| &**node),
+            local: Some(&locals[at]),
         },
     });
     for (candidate, taken_ns) in candidates.iter().zip([1_000, 3_000]) {

@@ -83,8 +83,8 @@ impl Ledgers {
                         queue: (worker as u32 % queues) as u16,
                         shared: &controller.shared,
                         lane: &controller.lanes[worker],
-                        node: &controller.nodes[place],
-                        local: &controller.locals[worker],
+                        node: Some(&controller.nodes[place]),
+                        local: Some(&controller.locals[worker]),
                     },
                 }
             })

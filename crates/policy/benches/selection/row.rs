@@ -75,8 +75,8 @@ impl Row {
             queue: self.queue,
             shared: &self.common.path.0,
             lane: &self.lane,
-            node: self.common.path.1.get(usize::from(self.node)).unwrap_or(&NOWHERE),
-            local: &self.local,
+            node: Some(self.common.path.1.get(usize::from(self.node)).unwrap_or(&NOWHERE)),
+            local: Some(&self.local),
         }
     }
 }

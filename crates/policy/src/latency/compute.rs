@@ -30,12 +30,16 @@ pub(crate) fn compute<P: AsCandidate>(parameters: &Parameters, paths: &[P], grou
         let weight = share(score, total, scale);
         // At most 10^9.
         let score = score as u32;
-        if per_node {
-            load.node.set_score(slot, score);
-            load.node.set_weight(slot, weight);
-        } else {
-            load.local.samples(slot).score.set(score);
-            load.local.turn(slot).weight.set(weight);
+        match (load.node, load.local) {
+            (Some(node), _) if per_node => {
+                node.set_score(slot, score);
+                node.set_weight(slot, weight);
+            }
+            (_, Some(local)) if !per_node => {
+                local.samples(slot).score.set(score);
+                local.turn(slot).weight.set(weight);
+            }
+            _ => {}
         }
     }
 }
@@ -43,5 +47,9 @@ pub(crate) fn compute<P: AsCandidate>(parameters: &Parameters, paths: &[P], grou
 /// The smoothed latency of a path; 0 before the first batch was closed.
 #[inline]
 pub(super) fn smoothed_ns(per_node: bool, load: Load<'_>, slot: usize) -> u32 {
-    if per_node { load.node.smoothed_ns(slot) } else { load.local.samples(slot).smoothed_ns.get() }
+    if per_node {
+        load.node.map_or(0, |node| node.smoothed_ns(slot))
+    } else {
+        load.local.map_or(0, |local| local.samples(slot).smoothed_ns.get())
+    }
 }

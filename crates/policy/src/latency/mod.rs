@@ -95,6 +95,10 @@ pub use select::{LatencyInputs, latency_inputs};
 pub use stat::{LatencyReport, LatencyStat, LatencySummary, latency_report};
 
 pub(crate) fn reset(load: crate::Load<'_>) {
-    load.local.reset();
-    load.node.reset();
+    if let Some(local) = load.local {
+        local.reset();
+    }
+    if let Some(node) = load.node {
+        node.reset();
+    }
 }

@@ -22,16 +22,16 @@ pub(crate) fn sample(
     }
     let group = Group::of(parameters, charge.op(), charge.bytes());
     let slot = group.slot();
-    let own = load.local.samples(slot);
+    let Some(local) = load.local else { return Sampled::Nothing };
+    let own = local.samples(slot);
     if latency_ns > LONGEST_NS {
         own.ignored.set(own.ignored.get() + 1);
         return Sampled::TooLong;
     }
     own.add(latency_ns);
-    let closed = if parameters.per_node {
-        load.node.bring(slot, own, parameters, now_ns)
-    } else {
-        own.close_if_due(parameters, now_ns)
+    let closed = match load.node {
+        Some(node) if parameters.per_node => node.bring(slot, own, parameters, now_ns),
+        _ => own.close_if_due(parameters, now_ns),
     };
     if closed { Sampled::BatchClosed(group) } else { Sampled::Taken }
 }

@@ -120,7 +120,9 @@ impl Walk {
         if self.spend(load) {
             return Some(Reason::Credit);
         }
-        let turn = load.local.turn(self.slot);
+        // Where nothing is kept it stays as it is before the first measurement.
+        let Some(local) = load.local else { return Some(Reason::Unmeasured) };
+        let turn = local.turn(self.slot);
         let weight = self.weight(load);
         if weight == 0 {
             turn.selected.set(turn.selected.get() + 1);
@@ -133,7 +135,8 @@ impl Walk {
     /// Uses the path if it has credit left.
     #[inline]
     fn spend(&self, load: Load<'_>) -> bool {
-        let turn = load.local.turn(self.slot);
+        let Some(local) = load.local else { return false };
+        let turn = local.turn(self.slot);
         let credit = turn.credit.get();
         if credit > 0 {
             turn.credit.set(credit - 1);
@@ -151,7 +154,11 @@ impl Walk {
 /// The weight in force; 0 before the first computation.
 #[inline]
 pub(super) fn weight(per_node: bool, load: Load<'_>, slot: usize) -> u32 {
-    if per_node { load.node.weight(slot) } else { load.local.turn(slot).weight.get() }
+    if per_node {
+        load.node.map_or(0, |node| node.weight(slot))
+    } else {
+        load.local.map_or(0, |local| local.turn(slot).weight.get())
+    }
 }
 
 /// What selection compares, for explain.
@@ -177,7 +184,7 @@ pub fn latency_inputs(
     let slot = Group::of(&parameters.latency, op, bytes).slot();
     LatencyInputs {
         weight: weight(per_node, load, slot),
-        credit: load.local.turn(slot).credit.get(),
+        credit: load.local.map_or(0, |local| local.turn(slot).credit.get()),
         smoothed_ns: u64::from(super::compute::smoothed_ns(per_node, load, slot)),
     }
 }

@@ -48,18 +48,20 @@ impl LatencyReport {
     }
 }
 
-/// All statistics of a path on this worker. Weight, score and smoothed latency are the node's when
-/// averaging per node.
+/// All statistics of a path on this worker; nothing where nothing is kept. Weight, score and
+/// smoothed latency are the node's when averaging per node.
 #[must_use]
 pub fn latency_report(parameters: &Parameters, load: Load<'_>) -> LatencyReport {
     let per_node = parameters.latency.per_node;
     let mut report = LatencyReport::default();
+    let Some(local) = load.local else { return report };
     for (slot, stat) in report.0.iter_mut().enumerate() {
-        let (turn, own) = (load.local.turn(slot), load.local.samples(slot));
+        let (turn, own) = (local.turn(slot), local.samples(slot));
+        let of_node = load.node.filter(|_| per_node);
         *stat = LatencyStat {
             weight: weight(per_node, load, slot),
             credit: turn.credit.get(),
-            score: if per_node { load.node.score(slot) } else { own.score.get() },
+            score: of_node.map_or_else(|| own.score.get(), |node| node.score(slot)),
             smoothed_ns: smoothed_ns(per_node, load, slot),
             selected: turn.selected.get(),
             samples: own.taken.get(),

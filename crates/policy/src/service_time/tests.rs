@@ -99,8 +99,8 @@ impl Rig {
                 queue: 0,
                 shared: &self.shared[i],
                 lane: &self.lanes[i],
-                node: &self.nodes[i],
-                local: &self.local[i],
+                node: Some(&self.nodes[i]),
+                local: Some(&self.local[i]),
             },
         }
     }

@@ -50,8 +50,8 @@ impl Path {
             queue: self.queue,
             shared: &self.shared,
             lane: &self.lanes[usize::from(self.worker)],
-            node: &self.node,
-            local: &self.local,
+            node: Some(&self.node),
+            local: Some(&self.local),
         }
     }
 

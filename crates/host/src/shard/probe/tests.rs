@@ -67,7 +67,8 @@ fn topology() -> Arc<Topology> {
         zeroes_may_deallocate: false,
         distance: vec![LOCAL_DISTANCE; 2],
         affinity: Vec::new(),
-        load: Arc::new(PathLoad::new(2, 1)),
+        load: Arc::new(PathLoad::new(2)),
+        nodes: Vec::new(),
         writes: Arc::new(WriteMarks::new(0)),
     };
     let head = HeadView {
