@@ -257,10 +257,7 @@ impl Controller {
             Purpose::KeepAlive => self.keep_alive_answered(env, &answer),
             Purpose::Event => self.event_answered(env, bufs, &answer),
             Purpose::AnaLog => self.ana_log_answered(env, bufs, &answer),
-            Purpose::ScanClear
-            | Purpose::ScanList
-            | Purpose::ScanIds(_)
-            | Purpose::ScanNamespace(_) => self.scan_answered(env, bufs, &answer),
+            Purpose::Scan(number, read) => self.scan_answered(env, bufs, (number, read), &answer),
             Purpose::ClearEvent => {}
             Purpose::Shutdown => self.shutdown_answered(env, &answer),
             Purpose::Discovery => self.discovery_answered(env, bufs, &answer),

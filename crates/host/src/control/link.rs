@@ -2,6 +2,7 @@
 //! buffer.
 
 use super::env::Env;
+use super::scan::ScanRead;
 use crate::config::ControllerOptions;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -35,14 +36,8 @@ pub(super) enum Purpose {
     Event,
     /// The ANA log, read while live.
     AnaLog,
-    /// Reading the list of changed namespaces, which lets the next event come.
-    ScanClear,
-    /// The list of active namespaces.
-    ScanList,
-    /// Identifiers of one namespace.
-    ScanIds(u32),
-    /// Identify Namespace of one namespace.
-    ScanNamespace(u32),
+    /// A command of the scan that has this number.
+    Scan(u64, ScanRead),
     /// Clears an event whose log nobody else reads.
     ClearEvent,
     /// A step of the orderly shutdown.

@@ -98,6 +98,19 @@ pub(super) struct Namespace {
     pub(super) zeroes_may_deallocate: bool,
 }
 
+/// What a command of a scan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScanRead {
+    /// The list of changed namespaces, which lets the next event come.
+    Clear,
+    /// The list of active namespaces.
+    List,
+    /// The identifiers of one namespace.
+    Ids(u32),
+    /// Identify Namespace of one namespace.
+    Namespace(u32),
+}
+
 #[derive(Debug, Default)]
 struct Progress {
     /// Namespaces still to look at, the next one last.
@@ -193,15 +206,18 @@ impl Controller {
         if self.phase != Phase::Live {
             return;
         }
+        // Whatever is to begin later begins when this one has ended, or with it.
+        self.scan.retry_at = None;
         if self.scan.running.is_some() {
             self.scan.again = true;
             return;
         }
-        self.scan.retry_at = None;
         self.scan.running = Some(Progress::default());
         self.scan.begun += 1;
-        if self.scan.clear_first {
-            self.send_scan(env, bufs, Purpose::ScanClear, wire::changed_namespaces());
+        if core::mem::take(&mut self.scan.clear_first) {
+            self.send_scan(env, bufs, ScanRead::Clear, wire::changed_namespaces());
+            // An event that comes before the answer is another one; what was not sent is still due.
+            self.scan.clear_first = self.scan.running.is_none();
         } else {
             self.read_list(env, bufs, 0);
         }
@@ -232,17 +248,18 @@ impl Controller {
     }
 
     fn read_list(&mut self, env: &mut Env, bufs: &mut dyn Buffers, after: u32) {
-        self.send_scan(env, bufs, Purpose::ScanList, wire::active_namespaces(after));
+        self.send_scan(env, bufs, ScanRead::List, wire::active_namespaces(after));
     }
 
     fn send_scan(
         &mut self,
         env: &mut Env,
         bufs: &mut dyn Buffers,
-        purpose: Purpose,
+        read: ScanRead,
         command: (Sqe, Payload<'_>),
     ) {
         let deadline = self.admin_deadline(env.now);
+        let purpose = Purpose::Scan(self.scan.begun, read);
         let Some(link) = &mut self.link else { return };
         if let Err(error) = link.send(env, bufs, purpose, command, deadline) {
             self.scan_failed(env, error.text().to_string());
@@ -269,21 +286,25 @@ impl Controller {
         }
     }
 
-    /// A command of the scan was answered. Answers to a scan that was given up change nothing.
-    pub(super) fn scan_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
-        if self.scan.running.is_none() || self.phase != Phase::Live {
+    /// A command of a scan was answered. Answers to a scan that was given up change nothing, nor do
+    /// they to the next one: they tell of a time before that began.
+    pub(super) fn scan_answered(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        (number, read): (u64, ScanRead),
+        answer: &Answer,
+    ) {
+        let current = self.scan.running.is_some() && number == self.scan.begun;
+        if !current || self.phase != Phase::Live {
             return;
         }
-        match answer.purpose {
-            Purpose::ScanClear => {
-                // What it said does not matter: the whole list is read anyway.
-                self.scan.clear_first = false;
-                self.read_list(env, bufs, 0);
-            }
-            Purpose::ScanList => self.list_answered(env, bufs, answer),
-            Purpose::ScanIds(nsid) => self.ids_answered(env, bufs, nsid, answer),
-            Purpose::ScanNamespace(nsid) => self.namespace_answered(env, bufs, nsid, answer),
-            _ => {}
+        match read {
+            // What it said does not matter: the whole list is read anyway.
+            ScanRead::Clear => self.read_list(env, bufs, 0),
+            ScanRead::List => self.list_answered(env, bufs, answer),
+            ScanRead::Ids(nsid) => self.ids_answered(env, bufs, nsid, answer),
+            ScanRead::Namespace(nsid) => self.namespace_answered(env, bufs, nsid, answer),
         }
     }
 
@@ -327,11 +348,11 @@ impl Controller {
             if self.facts.has_descriptors() {
                 progress.doing.insert(nsid, None);
                 let command = wire::namespace_descriptors(nsid);
-                self.send_scan(env, bufs, Purpose::ScanIds(nsid), command);
+                self.send_scan(env, bufs, ScanRead::Ids(nsid), command);
             } else {
                 progress.doing.insert(nsid, Some(Ids::default()));
                 let command = wire::identify_namespace(nsid);
-                self.send_scan(env, bufs, Purpose::ScanNamespace(nsid), command);
+                self.send_scan(env, bufs, ScanRead::Namespace(nsid), command);
             }
         }
     }
@@ -362,7 +383,7 @@ impl Controller {
                 let Some(known) = progress.doing.get_mut(&nsid) else { return };
                 *known = Some(ids);
                 let command = wire::identify_namespace(nsid);
-                self.send_scan(env, bufs, Purpose::ScanNamespace(nsid), command);
+                self.send_scan(env, bufs, ScanRead::Namespace(nsid), command);
             }
             Err(why) => self.namespace_refused(env, bufs, nsid, why),
         }

@@ -355,6 +355,41 @@ fn a_namespace_suspect_of_an_earlier_association_changes_nothing() {
     assert_eq!(scans(&rig), before);
 }
 
+/// A controller that is slow with one answer has failed the scan with another; the next scan has
+/// begun when the slow answer comes. What that says was true before.
+#[test]
+fn an_answer_to_a_scan_that_was_given_up_is_no_answer_to_the_next_one() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 2048));
+    rig.fake(1).hook = Some(Box::new(|c| match (c.is_identify(0), c.nsid) {
+        (true, 1) => Some(Say::Status(0x006)),
+        (true, _) => Some(Say::Nothing),
+        _ => None,
+    }));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.event_count("namespace scan: identify nsid 1"), 1);
+    rig.fake(1).hook =
+        Some(Box::new(|c| (c.is_identify(0) && c.nsid == 2).then_some(Say::Nothing)));
+    rig.advance_s(1);
+    let asked: Vec<_> = {
+        let fake = rig.fake(1);
+        fake.seen.iter().filter(|c| c.is_identify(0) && c.nsid == 2).copied().collect()
+    };
+    let [former, present] = asked[..] else { panic!("{asked:?}") };
+    rig.fake(1).say(&former, Say::Status(0x00b));
+    rig.deliver(1);
+    rig.run();
+    rig.fake(1).hook = None;
+    let mut identify = vec![0; 4096];
+    let blocks = 4096_u64.to_le_bytes();
+    identify[..16].copy_from_slice(&[blocks, blocks].concat());
+    (identify[30], identify[92], identify[130]) = (1, 1, 9);
+    rig.fake(1).say(&present, Say::Data(identify));
+    rig.deliver(1);
+    rig.run();
+    assert_eq!(rig.head("nvme0n2").map(|head| head.blocks), Some(4096));
+}
+
 fn suspect(rig: &mut Rig, association: u32) {
     use anabranch_host::mail::ToControl;
     use anabranch_host::topology::{Association, ControllerId};

@@ -3,6 +3,7 @@
 use crate::fake::{EVENT_REQUEST, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
+use anabranch_host::verb::Verb;
 use std::time::Duration;
 
 #[test]
@@ -70,6 +71,23 @@ fn a_namespace_event_is_cleared_and_leads_to_a_scan() {
     let cleared = after.iter().position(|command| command.is_log(4));
     let listed = after.iter().position(|command| command.is_identify(2));
     assert!(cleared.is_some() && cleared < listed, "cleared first, so that no change is missed");
+}
+
+/// A controller may see the log read, notice the next change and tell it before it has answered.
+#[test]
+fn a_namespace_event_that_overtakes_the_log_it_was_cleared_by_is_cleared_too() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(4).then_some(Say::Nothing)));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.fake(1).hook = None;
+    rig.raise(1, NAMESPACES_CHANGED);
+    let reads = |rig: &Rig| rig.fake(1).count(|command| command.is_log(4));
+    assert_eq!(reads(&rig), 1);
+    let read = *rig.fake(1).seen.iter().find(|command| command.is_log(4)).unwrap();
+    rig.fake(1).say(&read, Say::Data(Vec::new()));
+    rig.deliver(1);
+    rig.run();
+    assert_eq!(reads(&rig), 2, "or there would be no third event");
 }
 
 #[test]
@@ -147,6 +165,33 @@ fn namespaces_that_change_without_an_end_are_scanned_at_a_pace() {
     rig.fake(1).spaces.clear();
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+}
+
+/// A look that has to wait, and whose time comes while another look goes on, waits for that one
+/// without keeping the host awake.
+#[test]
+fn a_scan_that_is_due_while_one_goes_on_follows_it() {
+    let mut rig = Rig::connected(1);
+    for round in 0..40 {
+        rig.fake(1).spaces = [(1, Space::new(0x40 + round, 2048))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+    }
+    // The one after a reset does not wait.
+    rig.verb(Verb::Reset { controller: "nvme0".to_owned() });
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    rig.advance(Duration::from_millis(10));
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(3);
+    rig.fake(1).hook = None;
+    let lists = |rig: &Rig| rig.fake(1).count(|command| command.is_identify(2));
+    let asked = *rig.fake(1).seen.iter().rfind(|command| command.is_identify(2)).unwrap();
+    let before = lists(&rig);
+    rig.fake(1).say(&asked, Say::Data(vec![1, 0, 0, 0]));
+    rig.deliver(1);
+    rig.run();
+    rig.advance_s(1);
+    assert_eq!(lists(&rig), before + 1);
 }
 
 #[test]

@@ -250,6 +250,11 @@ impl Fake {
         self.seen.push(command);
         let said = self.hook.as_mut().and_then(|hook| hook(&command));
         let said = said.unwrap_or_else(|| self.model(&command));
+        self.say(&command, said);
+    }
+
+    /// Answers a command, now or later.
+    pub(crate) fn say(&mut self, command: &Command, said: Say) {
         match said {
             Say::Nothing => {}
             Say::Status(status) => self.complete(command.cid, status, 0),
