@@ -410,7 +410,7 @@ impl Shard {
         self.topology = topology;
         self.refresh_slots();
         self.update_heads();
-        self.watch_heads();
+        self.watch_heads(now);
         self.recall_waiting(now, bufs);
         self.sort_waiting();
         self.forget_controllers();

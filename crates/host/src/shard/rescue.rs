@@ -81,11 +81,15 @@ fn is_overdue(path: &PathState, now: Time) -> bool {
 }
 
 impl Shard {
-    /// A new picture has come.
-    pub(super) fn watch_heads(&mut self) {
+    /// A new picture has come. What was not looked after in the former one, as that of a head that
+    /// was quiesced, may have been stuck for long.
+    pub(super) fn watch_heads(&mut self, now: Time) {
         let of = |head: &HeadState| head.view.parameters.policy == Policy::FinishTime;
         self.watch.wanted = self.heads.values().any(of);
         self.watch.rests = self.watch.wanted && self.watch.look_at.is_none();
+        if self.watch.rests && self.heads.values().any(HeadState::is_watched) {
+            self.begin_watch(now);
+        }
     }
 
     /// The first command after a while has gone to a path.

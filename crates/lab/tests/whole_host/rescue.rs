@@ -5,6 +5,7 @@
 use crate::rig::{MS, Rig, SECOND, Setup};
 use crate::script::Op;
 use crate::setup;
+use anabranch_host::verb::Verb;
 use anabranch_lab::rng::Rng;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Time, WorkerId};
@@ -317,6 +318,48 @@ fn when_all_paths_are_silent_nothing_is_sent_again_and_nothing_spins() {
     assert!(looks < 100, "{looks} inputs in two seconds of silence");
     assert_eq!(rig.path(0).rescued + rig.path(1).rescued, 0);
     rig.succeed(&names);
+    rig.finish();
+}
+
+/// New pictures and new commands, more often than the paths are looked at, put no look off.
+#[test]
+fn stuck_reads_do_not_wait_for_a_host_at_rest() {
+    let mut rig = measured(|_| ());
+    stall(&mut rig, 1, 10 * SECOND);
+    let names = rig.submit(places(64, read));
+    let end = rig.now().after(SOON);
+    for sample in ["1", "2"].into_iter().cycle() {
+        if rig.now() >= end {
+            break;
+        }
+        rig.set("nvme0n1", "explain_sample", sample);
+        rig.submit(places(2, read));
+        rig.run(10 * MS);
+    }
+    assert!(rig.path(1).rescued > 0);
+    rig.succeed(&names);
+    assert!(rig.now().since(end) < MS, "they were answered by then");
+    rig.run(10 * SECOND);
+    rig.finish();
+}
+
+/// Nothing of a quiesced device is looked after, but afterwards what is stuck since before is: also
+/// when its user sends nothing more before it is answered.
+#[test]
+fn a_read_that_is_stuck_over_a_quiesce_is_answered_soon_after_it() {
+    let mut rig = measured(|_| ());
+    stall(&mut rig, 1, 20 * SECOND);
+    let names = rig.submit(places(16, read));
+    rig.run(5 * MS);
+    let device = || "nvme0n1".to_owned();
+    rig.done(Verb::Quiesce { device: device() });
+    rig.run(SECOND);
+    assert!(rig.answered(&names) < names.len(), "some are stuck");
+    rig.done(Verb::Unquiesce { device: device() });
+    rig.run(SOON);
+    assert_eq!(rig.answered(&names), names.len());
+    rig.succeed(&names);
+    rig.run(20 * SECOND);
     rig.finish();
 }
 
