@@ -298,6 +298,24 @@ fn raw_structures_come_from_the_controller_now() {
     assert_eq!(rig.bufs.in_use_bytes(), 0);
 }
 
+/// More than an admin queue has tags for, of a controller that answers none.
+#[test]
+fn raw_structures_beyond_the_tags_are_refused_at_once_and_leave_no_buffer_behind() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(1).then_some(Say::Nothing)));
+    let asked: Vec<u64> =
+        (0..40).map(|_| rig.verb(Verb::IdCtrl { controller: "nvme0".to_owned() })).collect();
+    let refused = asked.iter().filter(|&&id| match rig.reply(id) {
+        Some(Reply::Error(error)) => error.to_string().contains("no buffer or tag is free"),
+        Some(other) => panic!("{other:?}"),
+        None => false,
+    });
+    assert_eq!((refused.count(), rig.bufs.in_use_bytes()), (10, 30 * 4096));
+    rig.cut(1);
+    assert_eq!(rig.bufs.in_use_bytes(), 0);
+    rig.assert_all_answered();
+}
+
 #[test]
 fn b15_quiesce_and_freeze_nest() {
     let mut rig = Rig::connected(2);

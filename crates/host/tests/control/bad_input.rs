@@ -1,9 +1,10 @@
 //! Bad input at connect, table-driven: Identify Controller (C60), namespace lists and identifiers
 //! (C62, C63), Connect responses (C64), statuses (C67).
 
-use crate::fake::{Fake, Say};
+use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
+use std::time::Duration;
 
 type Patch = fn(&mut Vec<u8>);
 
@@ -116,6 +117,51 @@ fn c62_a_namespace_list_that_makes_no_sense_changes_nothing() {
     }
 }
 
+/// An error tells nothing about a namespace. It fails the scan, which begins again; five in a row
+/// would be too many.
+#[test]
+fn errors_while_namespaces_are_read_take_nothing_away() {
+    for cns in [2, 3, 0] {
+        let mut rig = Rig::connected_twice(1);
+        let fail = |rig: &mut Rig| {
+            rig.fake(1).hook =
+                Some(Box::new(move |c| c.is_identify(cns).then_some(Say::Status(0x006))));
+        };
+        let ready = |rig: &Rig| rig.path("nvme0n1", 0).map(|path| path.ready);
+        for round in 1..=2 {
+            fail(&mut rig);
+            rig.raise(1, NAMESPACES_CHANGED);
+            rig.advance(Duration::from_millis(2_500));
+            assert_eq!(rig.event_count("nvme0: namespace scan: "), 3 * round, "CNS {cns}");
+            assert_eq!(ready(&rig), Some(true));
+            rig.fake(1).hook = None;
+            rig.advance_s(1);
+        }
+        assert_eq!(rig.controller(0).unwrap().association.0, 1, "not five in a row");
+        fail(&mut rig);
+        rig.cut(1);
+        rig.advance(Duration::from_millis(10_500));
+        assert_eq!(ready(&rig), Some(false), "there is such a path, nobody has looked at it yet");
+        rig.fake(1).hook = None;
+        rig.advance_s(1);
+        assert_eq!(ready(&rig), Some(true));
+        assert_eq!((rig.heads().len(), rig.event_count("ignoring nsid")), (1, 0));
+    }
+}
+
+#[test]
+fn a_namespace_that_goes_while_it_is_read_does_not_keep_the_others_waiting() {
+    for cns in [3, 0] {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).spaces.extend([2, 3].map(|nsid| (nsid, Space::new(nsid as u8, 2048))));
+        rig.fake(1).hook = Some(Box::new(move |c| {
+            (c.is_identify(cns) && c.nsid == 2).then_some(Say::Status(0x00b))
+        }));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!((rig.heads().len(), rig.event_count("namespace scan")), (2, 0), "CNS {cns}");
+    }
+}
+
 #[test]
 fn c63_identifiers_that_make_no_sense_are_no_basis_for_a_path() {
     let cases: [(&str, Vec<u8>); 4] = [
@@ -224,4 +270,18 @@ fn p21_a_host_without_buffers_fails_the_attempt_and_recovers() {
     rig.bufs = anabranch_proto::testing::MemoryBuffers::new();
     rig.advance_s(10);
     assert_eq!(rig.state(0), Some(ControllerState::Live));
+}
+
+#[test]
+fn p21_a_host_without_buffers_reads_the_namespaces_when_it_has_some() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 4096));
+    rig.bufs = anabranch_proto::testing::MemoryBuffers::with_limit(0);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!((rig.heads().len(), rig.event_count("namespace scan: no buffer")), (1, 1));
+    rig.bufs = anabranch_proto::testing::MemoryBuffers::new();
+    rig.advance_s(1);
+    assert_eq!(rig.heads().len(), 2);
+    assert_eq!(rig.fake(1).count(|command| command.is_log(4)), 1, "the event is cleared");
+    assert_eq!(rig.controller(0).unwrap().association.0, 1);
 }

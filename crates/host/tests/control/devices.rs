@@ -13,6 +13,56 @@ fn p16_two_controllers_show_one_device_when_the_identifiers_agree() {
     assert_eq!(paths, [0, 1], "in the order of addition");
 }
 
+/// Many a controller gives its namespaces no UUID.
+#[test]
+fn p16_one_identifier_of_any_kind_is_enough_to_recognise_a_namespace() {
+    for (kind, length) in [(3, 16), (2, 16), (1, 8)] {
+        let mut rig = Rig::new(1);
+        for port in [1, 2] {
+            let mut fake = Fake::new(NQN, port);
+            fake.spaces = (1..=2).map(|nsid| (nsid, Space::new(0, 2048))).collect();
+            fake.hook = Some(Box::new(move |c| {
+                let mut data = vec![kind, length, 0, 0];
+                data.resize(4 + usize::from(length), c.nsid as u8);
+                c.is_identify(3).then_some(Say::Data(data))
+            }));
+            rig.put(port, fake);
+            rig.connect_ok(port, |_| ());
+        }
+        let paths: Vec<usize> = rig.heads().iter().map(|head| head.paths.len()).collect();
+        assert_eq!(paths, [2, 2], "descriptor type {kind}: {:#?}", rig.events);
+    }
+}
+
+/// NVMe 1.2 has no descriptors, and later ones may refuse them: Identify Namespace has identifiers.
+#[test]
+fn p16_namespaces_without_descriptors_are_recognised_by_identify_namespace() {
+    for (version, asked) in [(0x0001_0200, 0), (0x0002_0000, 1)] {
+        let mut rig = Rig::new(1);
+        for port in [1, 2] {
+            let mut fake = Fake::new(NQN, port);
+            fake.hook = Some(Box::new(move |c| {
+                let mut data = vec![0; 4096];
+                let blocks = 2048_u64.to_le_bytes();
+                data[..16].copy_from_slice(&[blocks, blocks].concat());
+                (data[30], data[92], data[130]) = (1, 1, 9);
+                data[104..120].fill(0x55);
+                match () {
+                    () if c.is_property_get(8) => Some(Say::Result(version)),
+                    () if c.is_identify(3) => Some(Say::Status(0x002 | 1 << 14)),
+                    () if c.is_identify(0) => Some(Say::Data(data)),
+                    () => None,
+                }
+            }));
+            rig.put(port, fake);
+            rig.connect_ok(port, |_| ());
+        }
+        let head = rig.head("nvme0n1").unwrap();
+        assert_eq!(head.paths.len(), 2, "{version:#x}: {:#?}", rig.events);
+        assert_eq!(rig.fake(1).count(|command| command.is_identify(3)), asked);
+    }
+}
+
 #[test]
 fn p16_the_same_nsid_in_two_subsystems_is_two_devices() {
     let mut rig = Rig::connected(1);

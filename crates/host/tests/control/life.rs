@@ -1,7 +1,7 @@
 //! Loss, reconnect, giving up: how a controller lives after it has been live once.
 
-use crate::fake::{Fake, Hook, KEEP_ALIVE, Say};
-use crate::rig::{NQN, Rig, Shards};
+use crate::fake::{Fake, Hook, KEEP_ALIVE, Say, Space};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Verb};
@@ -54,6 +54,37 @@ fn a_lost_controller_is_live_again_after_the_reconnect_delay() {
     assert_eq!(rig.get("nvme0", "reconnect_count"), Ok("1".to_string()));
     assert_eq!(rig.get("nvme0", "reset_count"), Ok("1".to_string()));
     assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_path_is_shown_as_usable_while_it_is() {
+    let mut rig = Rig::connected_twice(1);
+    let usable = |rig: &mut Rig| {
+        let paths = rig.snapshot().subsystems[0].heads[0].paths.clone();
+        paths.iter().map(|path| path.usable).collect::<Vec<_>>()
+    };
+    assert_eq!(usable(&mut rig), [true, true]);
+    rig.cut(1);
+    assert_eq!(usable(&mut rig), [false, true], "its controller is lost");
+    rig.advance_s(11);
+    assert_eq!(usable(&mut rig), [true, true]);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(usable(&mut rig), [false, true], "it has another size than the device");
+}
+
+/// No answer to the scan that was going on will ever come.
+#[test]
+fn a_controller_that_is_lost_while_its_namespaces_are_read_is_read_anew() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Nothing)));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.cut(1);
+    rig.fake(1).hook = None;
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 4096));
+    rig.advance_s(11);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+    assert_eq!(rig.heads().len(), 2);
 }
 
 /// A target with few controllers still counts the one that was lost, until its keep-alive ends.

@@ -47,6 +47,20 @@ fn a_resize_is_followed_and_asks_the_other_paths_too() {
 }
 
 #[test]
+fn each_device_takes_the_size_of_its_own_namespace() {
+    let mut rig = Rig::connected(1);
+    let show = |rig: &mut Rig, second| {
+        rig.fake(1).spaces = [(1, Space::new(0x11, 2048)), (2, Space::new(0x22, second))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+        let blocks: Vec<u64> = rig.heads().iter().map(|head| head.blocks).collect();
+        assert_eq!(blocks, [2048, second]);
+    };
+    show(&mut rig, 4096);
+    show(&mut rig, 8192);
+    assert_eq!(rig.event_count("capacity change"), 1);
+}
+
+#[test]
 fn one_path_alone_does_not_shrink_the_device() {
     let mut rig = Rig::connected_twice(1);
     let asked = rig.fake(1).count(|c| c.is_identify(0));
