@@ -350,23 +350,33 @@ mod tests {
 
     #[test]
     fn entries_of_paths_and_heads_that_are_gone_are_used_again() {
-        let mut stats = StatsTable::default();
-        let held = || Held {
-            controller: Arc::new(ControllerLoad::new(1)),
-            path: Arc::new(PathLoad::new(1)),
-            lane: Arc::default(),
-        };
-        let (head, first) = (stats.head(HeadId(0)), stats.path(HeadId(0), ControllerId(0), held()));
-        stats.paths[first as usize].in_flight = 1;
-        stats.forget(&ById::new());
-        let second = stats.path(HeadId(0), ControllerId(1), held());
-        assert_ne!(first, second, "a command in flight still counts on the first");
-        stats.paths[first as usize].in_flight = 0;
-        for round in 2..100 {
+        // A user's command, a probe, what a rescued read has left behind.
+        type Set = fn(&mut PathEntry, bool);
+        let kinds: [Set; 3] = [
+            |path, in_flight| path.in_flight = in_flight.into(),
+            |path, in_flight| path.probing = in_flight,
+            |path, in_flight| path.left_behind = in_flight.into(),
+        ];
+        for set in kinds {
+            let mut stats = StatsTable::default();
+            let held = || Held {
+                controller: Arc::new(ControllerLoad::new(1)),
+                path: Arc::new(PathLoad::new(1)),
+                lane: Arc::default(),
+            };
+            let head = stats.head(HeadId(0));
+            let first = stats.path(HeadId(0), ControllerId(0), held());
+            set(&mut stats.paths[first as usize], true);
             stats.forget(&ById::new());
-            stats.path(HeadId(round), ControllerId(round), held());
-            assert_eq!(stats.head(HeadId(round)), head);
+            let second = stats.path(HeadId(0), ControllerId(1), held());
+            assert_ne!(first, second, "a command in flight still counts on the first");
+            set(&mut stats.paths[first as usize], false);
+            for round in 2..100 {
+                stats.forget(&ById::new());
+                stats.path(HeadId(round), ControllerId(round), held());
+                assert_eq!(stats.head(HeadId(round)), head);
+            }
+            assert_eq!((stats.paths.len(), stats.heads.len()), (2, 1));
         }
-        assert_eq!((stats.paths.len(), stats.heads.len()), (2, 1));
     }
 }

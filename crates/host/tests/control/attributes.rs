@@ -1,7 +1,7 @@
 //! Attributes, figures and the verbs about devices.
 
-use crate::fake::Say;
-use crate::rig::{NQN, Rig};
+use crate::fake::{Say, Space};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::attribute;
 use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{HeadStats, PathStats, ShardStats, ToControl};
@@ -296,6 +296,23 @@ fn raw_structures_come_from_the_controller_now() {
     assert!(matches!(rig.reply(id), Some(Reply::Error(_))), "answered when the queue is lost");
     assert!(matches!(rig.ask(Verb::IdCtrl { controller: controller() }), Reply::Error(_)));
     assert_eq!(rig.bufs.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_verb_about_a_device_is_about_that_one() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 4096));
+    rig.raise(1, NAMESPACES_CHANGED);
+    let device = || "nvme0n2".to_owned();
+    assert!(matches!(
+        rig.ask(Verb::IdNs { device: device() }),
+        Reply::Raw(bytes) if bytes[..8] == 4096_u64.to_le_bytes()
+    ));
+    let stopped = |rig: &Rig| rig.heads().iter().map(|head| head.quiesced).collect::<Vec<_>>();
+    assert!(matches!(rig.ask(Verb::Quiesce { device: device() }), Reply::Done));
+    assert_eq!(stopped(&rig), [0, 1]);
+    assert!(matches!(rig.ask(Verb::Unquiesce { device: device() }), Reply::Done));
+    assert_eq!(stopped(&rig), [0, 0]);
 }
 
 /// More than an admin queue has tags for, of a controller that answers none.

@@ -2,8 +2,9 @@
 
 use crate::fake::{Fake, SET_FEATURES, Say, Space};
 use crate::rig::{NQN, Rig, Shards};
-use anabranch_host::config::ControllerOptions;
-use anabranch_host::topology::ControllerState;
+use anabranch_host::config::{ConnectRequest, ControllerOptions};
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -18,6 +19,8 @@ fn a_connect_ends_live_with_a_head_and_one_usable_path() {
     let path = rig.path("nvme0n1", 0).expect("a path");
     assert!(path.ready && !path.ana_pending);
     assert_eq!(path.ana_state.as_str(), "optimized");
+    let told = rig.event_count("nvme0n1: added, 1048576 bytes");
+    assert_eq!((told, rig.event_count("ANA")), (1, 0));
     let opened: Vec<u16> = rig.opened.iter().map(|open| open.qid).collect();
     assert_eq!(opened, [1, 2]);
     assert_eq!(rig.bufs.in_use_bytes(), 0, "every buffer has come back");
@@ -235,6 +238,83 @@ fn the_same_subsystem_at_the_same_address_is_refused() {
 }
 
 #[test]
+fn another_subsystem_or_another_interface_at_the_same_address_is_another_path() {
+    let mut rig = Rig::connected(1);
+    let changes: [fn(&mut ConnectRequest); 2] = [
+        |request| request.subsystem_nqn = "nqn.2024-01.test:two".parse().unwrap(),
+        |request| request.options.socket.interface = Some("eth1".into()),
+    ];
+    for change in changes {
+        let id = rig.connect(1, change);
+        rig.advance(Duration::from_millis(200));
+        // The controller has a mistake to find in either; that it was asked is what matters.
+        assert!(!matches!(rig.reply(id), Some(Reply::Error(VerbError::Connected(_)))));
+    }
+    assert_eq!(rig.fake(1).connections, 3);
+}
+
+#[test]
+fn times_that_make_no_sense_together_are_told() {
+    let told = |loss: Option<u64>, fast: Option<u64>, delay: u64| {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.connect_ok(1, |request| {
+            let options = &mut request.options;
+            options.ctrl_loss_tmo = loss.map(Duration::from_secs);
+            options.fast_io_fail_tmo = fast.map(Duration::from_secs);
+            options.reconnect_delay = Duration::from_secs(delay);
+        });
+        let never = rig.event_count("nvme0: fast_io_fail_tmo is longer than ctrl_loss_tmo");
+        let once = rig.event_count("nvme0: ctrl_loss_tmo is shorter than reconnect_delay");
+        (never, once)
+    };
+    assert_eq!(told(Some(60), Some(61), 10), (1, 0));
+    assert_eq!(told(Some(9), None, 10), (0, 1));
+    for fine in [(Some(60), Some(60), 10), (Some(10), None, 10), (Some(0), None, 10)] {
+        assert_eq!(told(fine.0, fine.1, fine.2), (0, 0), "{fine:?}");
+    }
+    assert_eq!(told(None, Some(600), 10), (0, 0));
+}
+
+#[test]
+fn a_controller_that_needs_time_to_get_ready_is_waited_for() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    let mut looks = 0;
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        looks += u32::from(c.is_property_get(0x1c));
+        (c.is_property_get(0x1c) && looks < 6).then_some(Say::Result(0))
+    }));
+    // 1, 2, 4, 8 and 16 ms between the looks.
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.fake(1).count(|command| command.is_property_get(0x1c)), 6);
+}
+
+#[test]
+fn a_controller_is_live_when_all_its_queues_are_open_and_not_before() {
+    let mut rig = Rig::new(2);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.shards = Shards::Hang;
+    rig.connect(1, |_| ());
+    rig.advance(Duration::from_millis(200));
+    let open = || ToControl::QueueOpen { controller: ControllerId(0), association: Association(1) };
+    rig.post(WorkerId(1), open());
+    rig.run();
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting), "one is still to come");
+    rig.post(WorkerId(2), open());
+    rig.run();
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+
+    // What a shard has said before it was told to stop its queue pair is no answer to that.
+    rig.cut(1);
+    rig.post(WorkerId(1), open());
+    rig.post(WorkerId(2), open());
+    rig.advance_s(15);
+    assert_eq!(rig.state(0), Some(ControllerState::Resetting));
+    assert_eq!(rig.fake(1).connections, 1, "no new one before the former is let go");
+}
+
+#[test]
 fn the_discovery_subsystem_is_not_connected_for_io() {
     let mut rig = Rig::new(1);
     let why = rig.connect_fails(1, |request| {
@@ -263,11 +343,16 @@ fn a_number_that_is_set_aside_stays_its_controllers_and_its_subsystems() {
     assert_eq!(paths(&rig, "nvme0n1"), Some(1), "called after the one that is to come");
     let connect = |number, to| Verb::ConnectAs(number, Box::new(Rig::request(to)));
     assert!(matches!(rig.ask(connect(5, 1)), Reply::Error(_)), "that was not set aside");
+    let mut another = Rig::request(5);
+    another.subsystem_nqn = nqn(OTHER);
+    let another = rig.ask(Verb::ConnectAs(0, Box::new(another)));
+    assert!(matches!(another, Reply::Error(VerbError::Invalid(_))), "not for it: {another:?}");
     let id = rig.verb(connect(0, 1));
     rig.advance(Duration::from_secs(1));
     assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
     assert_eq!(paths(&rig, "nvme0n1"), Some(2));
-    assert!(matches!(rig.ask(connect(0, 1)), Reply::Error(_)), "it was taken");
+    let taken = rig.ask(connect(0, 5));
+    assert!(matches!(taken, Reply::Error(VerbError::Invalid(_))), "it was taken: {taken:?}");
     assert_eq!(rig.connect_ok(4, |_| ()), "nvme3");
 }
 
@@ -278,6 +363,13 @@ fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
         let mut rig = Rig::new(1);
         rig.put(1, Fake::new(NQN, 1));
         assert!(matches!(rig.ask(Verb::SetAside(nqn.clone())), Reply::SetAside(0)));
+        let other: Nqn = "nqn.2026-01.org.example:other".parse().unwrap();
+        assert!(matches!(
+            rig.ask(Verb::Disconnect(Selection::Subsystem(other))),
+            Reply::Disconnected(0)
+        ));
+        let kept = rig.ask(Verb::SetAside(nqn.clone()));
+        assert!(matches!(kept, Reply::SetAside(1)), "0 is none of that subsystem's: {kept:?}");
         assert!(matches!(rig.ask(Verb::Disconnect(selection)), Reply::Disconnected(0)));
         let late = rig.ask(Verb::ConnectAs(0, Box::new(Rig::request(1))));
         assert!(matches!(late, Reply::Error(VerbError::Invalid(_))), "{late:?}");

@@ -57,6 +57,8 @@ fn m16_an_ana_event_brings_new_states_without_a_reconnect() {
     assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state.as_str(), "non-optimized");
     assert_eq!(rig.fake(1).connections, 1);
     assert_eq!(rig.event_count("nvme0c0n1: ANA optimized -> inaccessible"), 1);
+    assert_eq!(rig.event_count("nvme0c0n1: ANA inaccessible -> non-optimized"), 1);
+    assert_eq!((rig.event_count(": ANA "), rig.event_count(": added, ")), (2, 1), "nothing else");
 }
 
 #[test]

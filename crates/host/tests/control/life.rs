@@ -57,6 +57,22 @@ fn a_lost_controller_is_live_again_after_the_reconnect_delay() {
 }
 
 #[test]
+fn an_error_that_may_pass_is_no_reason_to_give_up_a_controller_that_comes_back() {
+    for cns in [None, Some(1)] {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).hook = Some(Box::new(move |c| {
+            let refused = cns.map_or(c.is_connect(), |cns| c.is_identify(cns));
+            refused.then_some(Say::Status(0x006))
+        }));
+        rig.cut(1);
+        rig.advance_s(15);
+        rig.fake(1).hook = None;
+        rig.advance_s(10);
+        assert_eq!(rig.state(0), LIVE, "{:#?}", rig.events);
+    }
+}
+
+#[test]
 fn a_path_is_shown_as_usable_while_it_is() {
     let mut rig = Rig::connected_twice(1);
     let usable = |rig: &mut Rig| {

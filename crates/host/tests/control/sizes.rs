@@ -214,6 +214,15 @@ fn limits_are_the_strictest_over_the_paths() {
     assert_eq!(limits.max_discard_blocks, 0);
     assert!(limits.volatile_write_cache, "some path has one");
 
+    // One that makes no zeroes is not asked to.
+    let mut fake = Fake::new(NQN, 3);
+    fake.oncs = 1 << 2;
+    rig.put(3, fake);
+    let third = rig.connect_ok(3, |_| ());
+    assert_eq!(rig.head("nvme0n1").unwrap().limits.max_write_zeroes_blocks, 0);
+    rig.verb(Verb::Disconnect(Selection::Controller(third)));
+    rig.advance_s(1);
+
     // They stay while the controller is away, and go with it.
     rig.fake(2).refuse = true;
     rig.cut(2);

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use anabranch_policy::{LOCAL_DISTANCE, Parameters, Policy};
-use anabranch_proto::host_queue::HostData;
+use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Output, Time, WorkerId};
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::ana::AnaState;
@@ -117,32 +117,61 @@ fn carried(shard: &mut Shard) -> Vec<(ControllerId, u64, bool)> {
     carried
 }
 
-#[test]
-fn the_users_command_is_mailed_before_the_probe_beside_it() {
-    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+/// So many writes of a user, one by one, beside probes that end as they are told to. Gives back how
+/// many these were.
+fn load(shard: &mut Shard, probe_ends: impl Fn() -> CommandOutcome) -> u64 {
+    let mut bufs = MemoryBuffers::new();
     let mut now = Time::from_ns(1_000_000_000);
     shard.mail(now, WorkerId(0), ShardMail::Control(ToShard::Topology(topology())), &mut bufs);
+    let room = shard.commands.room();
     let buf = bufs.filled(&[7; 4096]);
-    let (mut probes, mut late) = (0, Vec::new());
+    let mut probes = 0;
     for tag in 0..20_000 {
         let op = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
         shard.submit(now, Request { head: HeadId(0), op, tag }).expect("there is room");
         shard.pump(now, &mut bufs);
-        let mail = carried(&mut shard);
+        let mail = carried(shard);
         assert!(!mail[0].2, "the user's command is first");
         assert_eq!(mail.iter().filter(|(.., probe)| !probe).count(), 1);
-        probes += mail.len() - 1;
-        late.extend(mail.iter().filter(|(.., probe)| *probe).map(|(_, token, _)| *token));
+        probes += mail.len() as u64 - 1;
         // The second controller takes a hundred times as long.
         let far = mail[0].0 == ControllerId(1);
         now = now.after(Duration::from_micros(if far { 10_000 } else { 100 }));
-        let user = mail[0].1;
-        for token in [user].into_iter().chain(late.drain(..)) {
-            let outcome = CommandOutcome::Answered { status: Status::SUCCESS, result: 0 };
+        for (_, token, probe) in mail {
+            let outcome = if probe { probe_ends() } else { answered(Status::SUCCESS) };
             let done = PeerMail::Done { token, outcome };
             shard.mail(now, WorkerId(1), ShardMail::Peer(done), &mut bufs);
         }
         assert!(shard.poll_done().is_some_and(|done| done.result.is_ok()));
     }
+    assert_eq!((shard.probes, shard.commands.room()), (0, room), "all places are free again");
+    probes
+}
+
+fn answered(status: Status) -> CommandOutcome {
+    CommandOutcome::Answered { status, result: 0 }
+}
+
+#[test]
+fn the_users_command_is_mailed_before_the_probe_beside_it() {
+    let probes = load(&mut shard(), || answered(Status::SUCCESS));
     assert!(probes > 1, "there were probes: {probes}");
+}
+
+#[test]
+fn a_probe_counts_as_an_error_when_it_was_sent_and_did_not_end_well() {
+    let lost = |attempt| CommandOutcome::Lost { attempt, gone: None };
+    let ends: [(&dyn Fn() -> CommandOutcome, u64); 4] = [
+        (&|| answered(Status::SUCCESS), 0),
+        (&|| lost(Attempt::NeverSent), 0),
+        (&|| lost(Attempt::Uncertain), 1),
+        (&|| answered(Status::INTERNAL_ERROR), 1),
+    ];
+    for (at, (ends, errors)) in ends.into_iter().enumerate() {
+        let mut shard = shard();
+        let probes = load(&mut shard, ends);
+        assert!(probes > 0);
+        let counted: u64 = shard.stats.paths.iter().map(|path| path.probe_errors).sum();
+        assert_eq!(counted, errors * probes, "case {at}");
+    }
 }
