@@ -3,7 +3,7 @@
 
 use crate::attributes::stats;
 use crate::fake::{Fake, Space};
-use crate::rig::{NQN, Rig};
+use crate::rig::{NQN, Rig, config};
 use anabranch_host::mail::{PathStats, ShardStats};
 use anabranch_host::topology::ControllerId;
 use anabranch_host::verb::{PolicySource, Reply, Selection, Verb, VerbError};
@@ -12,6 +12,7 @@ use anabranch_policy::{
     Load, Local, OpClass, Policy, Sampled, Scope, SizeBucket, SizeClass, compute_weights, finish,
     latency_report, sample, start,
 };
+use std::sync::Arc;
 
 const SUBSYSTEM: &str = "nvme-subsys0";
 const HEAD: &str = "nvme0n1";
@@ -337,6 +338,28 @@ fn l11_l14_variants_of_latency_are_switches_of_the_device_under_any_policy() {
             rig.set(HEAD, name, "0").unwrap();
         }
     }
+}
+
+/// It is a kilobyte per path and node: there is none where nothing is measured so.
+#[test]
+fn paths_have_room_for_what_nodes_measure_while_latency_averages_per_node() {
+    let mut config = config(2);
+    config.worker_nodes = vec![0, 1];
+    let mut rig = Rig::with(config);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |_| ());
+    let nodes = |rig: &Rig| rig.path(HEAD, 0).unwrap().nodes.clone();
+    under(&mut rig, "latency");
+    assert_eq!(nodes(&rig).len(), 0);
+    rig.set(HEAD, "latency_per_node", "1").unwrap();
+    let room = nodes(&rig);
+    assert_eq!(room.len(), 2);
+    rig.cut(1);
+    rig.advance_s(11);
+    let same = nodes(&rig).iter().zip(&room).all(|(a, b)| Arc::ptr_eq(a, b));
+    assert!(same, "what was measured stays with the path");
+    under(&mut rig, "round-robin");
+    assert_eq!(nodes(&rig).len(), 0);
 }
 
 #[test]
