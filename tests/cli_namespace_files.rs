@@ -126,6 +126,24 @@ fn other_blocks_have_other_identifiers() {
     assert_eq!(of(chosen), of(chosen), "who chooses answers for it");
 }
 
+/// A file that moves keeps its UUID because somebody wrote it down. Hosts compare the NGUID, too.
+#[test]
+fn a_namespace_whose_uuid_is_given_is_the_same_wherever_it_stands() {
+    let place = Place::new("pinned");
+    let file = format!("file:{}", place.file("a", 1 << 20).display());
+    let at = |text: &str, nqn: &str, nsid| {
+        let spec: NamespaceSpec = text.parse().expect("a namespace");
+        spec.identifiers(&nqn.parse().expect("an NQN"), nsid).expect("identifiers")
+    };
+    let (here, there) = ("nqn.2026-01.org.example:here", "nqn.2026-01.org.example:there");
+    let before = at(&file, here, 1);
+    let pinned = |uuid| format!("mem:1m,uuid={uuid}");
+    assert_eq!(at(&pinned(before.0), here, 1), before, "its own UUID, written down");
+    assert_eq!(at(&pinned(before.0), there, 7), before, "under another NSID, elsewhere");
+    let other = at("mem:1m,uuid=12345678-9abc-def0-1234-56789abcdef0", here, 1);
+    assert_ne!(other.1, before.1, "another namespace in its place");
+}
+
 #[test]
 fn namespace_texts() {
     let spec: NamespaceSpec = "mem:64MiB,bs=4096,anagrp=3".parse().expect("memory");

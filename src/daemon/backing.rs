@@ -3,7 +3,7 @@
 use crate::units::{self, Bytes};
 use anabranch_proto::nvme::Nqn;
 use anabranch_proto::nvme::ids::{Nguid, Uuid};
-use anabranch_target::derived_ids;
+use anabranch_target::{derived_ids, derived_nguid};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -132,7 +132,7 @@ impl NamespaceSpec {
     /// The file is not there.
     pub fn identifiers(&self, subsystem: &Nqn, nsid: u32) -> Result<(Uuid, Nguid), String> {
         if let Some(UuidText(uuid)) = self.uuid {
-            return Ok((uuid, derived_ids(subsystem, nsid, &[]).1));
+            return Ok((uuid, derived_nguid(uuid)));
         }
         let origin = match &self.backend {
             Backend::Memory(_) => {

@@ -56,7 +56,7 @@ pub struct NamespaceConfig {
     pub block_bytes: u32,
     /// Derived from subsystem NQN and NSID when `None` ([`crate::derived_ids`]).
     pub uuid: Option<Uuid>,
-    /// The same.
+    /// Derived from the UUID when `None` ([`crate::derived_nguid`]).
     pub nguid: Option<Nguid>,
     /// 1 to [`MAX_ANA_GROUP`].
     pub ana_group: u32,

@@ -36,7 +36,7 @@ mod verb;
 
 pub use config::{ConfigError, TargetConfig};
 pub use link::Shape;
-pub use namespace::{NamespaceCounters, derived_ids};
+pub use namespace::{NamespaceCounters, derived_ids, derived_nguid, derived_serial};
 pub use port::PortFault;
 pub use service::{Brownout, Service};
 pub use status::TargetStatus;

@@ -43,13 +43,13 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     pub(crate) fn new(config: &NamespaceConfig, subsystem: &Nqn, generation: u64) -> Namespace {
-        let (uuid, nguid) = derived_ids(subsystem, config.nsid, &[]);
+        let uuid = config.uuid.unwrap_or_else(|| derived_ids(subsystem, config.nsid, &[]).0);
         Namespace {
             nsid: config.nsid,
             block_shift: if config.block_bytes == 4096 { 12 } else { 9 },
             blocks: config.backend.bytes() / u64::from(config.block_bytes),
-            uuid: config.uuid.unwrap_or(uuid),
-            nguid: config.nguid.unwrap_or(nguid),
+            uuid,
+            nguid: config.nguid.unwrap_or_else(|| derived_nguid(uuid)),
             ana_group: config.ana_group,
             backend: Backend::new(&config.backend),
             counters: NamespaceCounters::default(),
@@ -72,20 +72,35 @@ impl Namespace {
 /// never take for one differ in it.
 #[must_use]
 pub fn derived_ids(subsystem: &Nqn, nsid: u32, origin: &[u8]) -> (Uuid, Nguid) {
-    let id = |salt| derived_id(salt, subsystem, nsid, origin);
-    (Uuid(as_uuid(id(1))), Nguid(id(2)))
+    let place = nsid.to_le_bytes();
+    let id = derived_id(1, &[subsystem.as_str().as_bytes(), &[0], &place, origin]);
+    let uuid = Uuid(as_uuid(id));
+    (uuid, derived_nguid(uuid))
+}
+
+/// The NGUID of a namespace for which none was chosen. It follows from the UUID alone: hosts take a
+/// namespace for the same only where all its identifiers are. So it stays the same under another
+/// NSID, in another subsystem and with its blocks elsewhere, once its UUID is chosen; and another
+/// namespace in its place has another.
+#[must_use]
+pub fn derived_nguid(uuid: Uuid) -> Nguid {
+    Nguid(derived_id(2, &[&uuid.0]))
+}
+
+/// Bytes that only this subsystem has, for its serial number: the same in every run and on every
+/// machine.
+#[must_use]
+pub fn derived_serial(subsystem: &Nqn) -> [u8; 16] {
+    derived_id(2, &[subsystem.as_str().as_bytes(), &[0], &0_u32.to_le_bytes()])
 }
 
 /// A fixed hash (FNV-1a of 128 bits, then a final mix).
-fn derived_id(salt: u8, subsystem: &Nqn, nsid: u32, origin: &[u8]) -> [u8; 16] {
+fn derived_id(salt: u8, parts: &[&[u8]]) -> [u8; 16] {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     let mut eat = |byte: u8| hash = (hash ^ u128::from(byte)).wrapping_mul(PRIME);
     eat(salt);
-    subsystem.as_str().bytes().for_each(&mut eat);
-    eat(0);
-    nsid.to_le_bytes().into_iter().for_each(&mut eat);
-    origin.iter().copied().for_each(&mut eat);
+    parts.iter().copied().flatten().copied().for_each(&mut eat);
     for _ in 0..2 {
         hash ^= hash >> 67;
         hash = hash.wrapping_mul(0xf135_7aea_2e62_a9c5_8a5c_d789_635d_2dff);

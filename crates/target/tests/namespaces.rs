@@ -79,7 +79,13 @@ fn identifiers_are_stable_and_distinct() {
     config.subsystems[0].nqn = nqn(OTHER_HOST);
     assert_ne!(first, ids(&mut Rig::new(config.clone())));
     config.subsystems[0].namespaces[0].uuid = Some(Uuid([3; 16]));
-    assert_eq!(ids(&mut Rig::new(config))[0].0, Uuid([3; 16]));
+    let chosen = ids(&mut Rig::new(config.clone()))[0];
+    assert_eq!(chosen.0, Uuid([3; 16]));
+    assert_ne!(chosen.1, first[0].1, "another UUID, another NGUID");
+    config.subsystems[0].nqn = nqn(SUBSYSTEM);
+    config.subsystems[0].namespaces[0].nsid = 9;
+    let moved = ids(&mut Rig::new(config));
+    assert!(moved.contains(&chosen), "{moved:?}: the same UUID, the same namespace");
     // The same through both ports, on the wire.
     for port in 0..2 {
         let (admin, _) = one.controller(port);

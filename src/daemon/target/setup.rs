@@ -5,9 +5,9 @@ use crate::daemon::backing::NamespaceSpec;
 use crate::daemon::config::Source;
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
-use anabranch_proto::nvme::{AnaState, Nguid, Nqn};
+use anabranch_proto::nvme::{AnaState, Nqn};
 use anabranch_target::config::{PortConfig, SubsystemConfig, TargetConfig};
-use anabranch_target::{Shape, derived_ids};
+use anabranch_target::{Shape, derived_serial};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
@@ -94,8 +94,8 @@ fn default_nqn() -> String {
 /// A serial number that no other subsystem has: hosts name disks by model and serial number
 /// (`/dev/disk/by-id`). The same in every run, and of every instance that serves the subsystem.
 fn serial_of(nqn: &Nqn) -> String {
-    let (_, Nguid(bytes)) = derived_ids(nqn, 0, &[]);
-    let digits = bytes.iter().take(8).map(|byte| format!("{byte:02X}"));
+    let digits = derived_serial(nqn);
+    let digits = digits.iter().take(8).map(|byte| format!("{byte:02X}"));
     format!("AB{}", digits.collect::<String>())
 }
 
