@@ -244,6 +244,10 @@ impl SubsystemConfig {
             if self.namespaces[..index].iter().any(|other| other.nsid == namespace.nsid) {
                 return refuse(alloc::format!("namespace {}", namespace.nsid), "is given twice");
             }
+            let chosen = || self.namespaces[..index].iter().filter(|other| other.uuid.is_some());
+            if let Some(other) = chosen().find(|other| other.uuid == namespace.uuid) {
+                return Err(uuid_taken(namespace.nsid, other.nsid));
+            }
         }
         Ok(())
     }
@@ -270,6 +274,12 @@ impl NamespaceConfig {
         }
         Ok(())
     }
+}
+
+/// Hosts refuse the second of two namespaces that say they are the same.
+pub(crate) fn uuid_taken(nsid: u32, other: u32) -> ConfigError {
+    let problem = alloc::format!("is that of namespace {other}, must be another");
+    ConfigError { field: alloc::format!("namespace {nsid}: uuid"), problem }
 }
 
 /// Whether a namespace of this block size may have `bytes` bytes.

@@ -197,6 +197,26 @@ fn misuse_is_named() {
     assert_eq!(rig.verb(unknown), Err(TargetError::NoSuchSubsystem(nqn(OTHER_HOST))));
 }
 
+/// A line of a configuration that was copied with its UUID: hosts would refuse the second.
+#[test]
+fn two_namespaces_do_not_have_one_uuid() {
+    let with = |nsid, uuid| NamespaceConfig { uuid: Some(uuid), ..memory_namespace(nsid, MIB) };
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![with(1, Uuid([3; 16])), with(2, Uuid([4; 16]))];
+    config.check().expect("two namespaces");
+    let mut rig = Rig::new(config.clone());
+    for config in [with(3, Uuid([4; 16])), with(7, Uuid([4; 16]))] {
+        let error = add(&mut rig, config).unwrap_err().to_string();
+        assert!(error.contains("uuid") && error.contains("namespace 2"), "{error}");
+    }
+    let remove = TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 2 };
+    rig.ok(remove);
+    add(&mut rig, with(3, Uuid([4; 16]))).expect("free again");
+    config.subsystems[0].namespaces.push(with(3, Uuid([4; 16])));
+    let error = config.check().unwrap_err().to_string();
+    assert!(error.contains("namespace 3: uuid") && error.contains("namespace 2"), "{error}");
+}
+
 #[test]
 fn many_namespaces_fill_several_lists() {
     let mut config = config();

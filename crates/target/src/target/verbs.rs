@@ -4,7 +4,7 @@ use super::Target;
 use super::lifecycle::number;
 use crate::aer::Notice;
 use crate::backend::Backend;
-use crate::config::{MAX_ANA_GROUP, NamespaceConfig, check_size};
+use crate::config::{MAX_ANA_GROUP, NamespaceConfig, check_size, uuid_taken};
 use crate::controller::Of;
 use crate::link::Shape;
 use crate::namespace::Namespace;
@@ -242,6 +242,11 @@ impl Target {
         config.check().map_err(|error| TargetError::OutOfBounds(error.to_string()))?;
         self.next_generation += 1;
         let namespace = Namespace::new(config, subsystem, self.next_generation);
+        let mut others = self.subsystems[at].namespaces.iter().filter(|n| n.nsid != config.nsid);
+        if let Some(other) = others.find(|other| other.uuid == namespace.uuid) {
+            let error = uuid_taken(config.nsid, other.nsid);
+            return Err(TargetError::OutOfBounds(error.to_string()));
+        }
         if !self.subsystems[at].add(namespace) {
             return Err(TargetError::NamespaceExists { nsid: config.nsid });
         }
