@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Measures the numbers of docs/PERFORMANCE.md on this machine, and prints them as a table.
 #
-#   numbers.sh [ID...]       of: N3 N5 N7 N8 N10 N11 N12 (all of them take 20 minutes)
+#   numbers.sh [ID...]       of: N3 N4 N5 N7 N8 N10 N11 N12 (all but N4 take 20 minutes)
+#
+# N4 compares with SPDK, if SPDK names a tree in which spdk_nvme_perf and nvmf_tgt were built. With
+# 2 GiB of free huge pages these are used, as SPDK's users do.
 #
 # ROUNDS (5) is how often each is measured; what is compared runs in turn within a round. A figure
 # is the median of the rounds, with the least and the greatest. Exit status 0 whatever came out.
@@ -73,6 +76,63 @@ measure_N5() { # ROUND: the bare exchange over two connections says what TCP has
         "$(calc "${bare[1]} / ${bare[0]}")"
     done
   done
+}
+
+# ---- beside SPDK's initiator: one connection, target on CPU 0
+
+spdk_memory=(--iova-mode va)
+grep -q hugetlbfs /proc/mounts && [ "$(awk '/^HugePages_Free:/ { print $2 }' /proc/meminfo)" -ge 1024 ] ||
+  spdk_memory+=(--no-huge)
+# The two initiators in turn on the target at this port. SPDK's polls, so it needs the other CPU and
+# takes a whole one; ours is measured there, and beside the target when that sleeps, too.
+# PORT DEPTH WHAT CPU...: of ours
+beside_spdk() {
+  local port=$1 depth=$2 what=$3 cpu figures theirs best=0 thrift=0
+  "$SPDK/build/bin/spdk_nvme_perf" "${spdk_memory[@]}" -s 512 -c 0x2 -t 2 \
+    -q "$depth" -o 4096 -w randread -r "trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:$port
+      subnqn:$nqn hostnqn:nqn.2026-01.org.anabranch:spdk-host" >"$work/perf.log" 2>&1
+  theirs=$(awk '/^Total / { print $3 }' "$work/perf.log")
+  for cpu in "${@:4}"; do
+    mapfile -t figures < <(
+      TIMEFORMAT='%U + %S'
+      { time "$ANABRANCH" bench --rw randread --bs 4k --runs 1 --runtime 2s -o json --cpus "$cpu" \
+        --iodepth "$depth" -a 127.0.0.1 -s "$port" -n "$nqn" >"$work/load.json"; } 2>&1
+      json '.median.iops, .runs[0].load.reads' "$work/load.json"
+    )
+    figure N4 "$what, depth $depth: IOPS to SPDK's, host on CPU $cpu" '' \
+      "$(calc "${figures[1]} / $theirs")"
+    best=$(calc "[$best, ${figures[1]} / $theirs] | max")
+    thrift=$(calc "[$thrift, ${figures[2]} / (${figures[0]}) / $theirs] | max")
+  done
+  figure N4 "$what, depth $depth: SPDK's IOPS, thousands" '' "$(calc "$theirs / 1000")"
+  figure N4 "$what, depth $depth: IOPS to SPDK's, best placement" \
+    "$([ "$depth" = 1 ] && echo '>= 1.0' || echo '>= 1.2')" "$best"
+  figure N4 "$what, depth $depth: I/Os per CPU second to SPDK's" '>= 2' "$thrift"
+}
+start_nvmf_tgt() { # PORT
+  "$SPDK/build/bin/nvmf_tgt" "${spdk_memory[@]}" -s 1024 -m 0x1 -u -r "$work/spdk.sock" \
+    >"$work/nvmf_tgt.log" 2>&1 &
+  nvmf_tgt_pid=$!
+  started+=("$nvmf_tgt_pid")
+  within 30 rpc spdk_get_version
+  rpc nvmf_create_transport -t TCP
+  rpc bdev_malloc_create -b Malloc0 256 4096
+  rpc nvmf_create_subsystem "$nqn" -a -s SPDK001 -r
+  rpc nvmf_subsystem_add_ns "$nqn" Malloc0
+  rpc nvmf_subsystem_add_listener "$nqn" -t tcp -f ipv4 -a 127.0.0.1 -s "$1"
+}
+rpc() { python3 "$SPDK/scripts/rpc.py" -s "$work/spdk.sock" "$@" >"$work/rpc.log"; }
+measure_N4() {
+  local depth port
+  : "${SPDK:?N4 needs SPDK: a tree in which it was built}"
+  start_target --listen 127.0.0.1:0 --namespace mem:256MiB,bs=4096
+  taskset -acp 0 "$target_pid" >"$work/taskset.log"
+  for depth in 1 32 128; do beside_spdk "$(port_of 1)" $depth "target" 0 1; done
+  terminate target
+  nqn=nqn.2026-01.org.anabranch:spdk port=$(free_ports 1)
+  start_nvmf_tgt "$port"
+  for depth in 1 32 128; do beside_spdk "$port" $depth "SPDK's nvmf_tgt" 1; done
+  terminate nvmf_tgt
 }
 
 # ---- what connected paths and namespaces cost
@@ -215,7 +275,7 @@ measure_N12() {
 }
 
 ids=("$@")
-[ $# -gt 0 ] || ids=(N3 N5 N7 N8 N10 N11 N12)
+[ $# -gt 0 ] || ids=(N3 ${SPDK:+N4} N5 N7 N8 N10 N11 N12)
 for id in "${ids[@]}"; do
   for round in $(seq "$rounds"); do
     echo "$id: round $round of $rounds" >&2
