@@ -81,33 +81,42 @@ measure_N5() { # ROUND: the bare exchange over two connections says what TCP has
 # ---- beside SPDK's initiator: one connection, target on CPU 0
 
 spdk_memory=(--iova-mode va)
-grep -q hugetlbfs /proc/mounts && [ "$(awk '/^HugePages_Free:/ { print $2 }' /proc/meminfo)" -ge 1024 ] ||
-  spdk_memory+=(--no-huge)
+huge_pages=$(awk '/^HugePages_Free:/ { print $2 }' /proc/meminfo)
+[ "$huge_pages" -ge 1024 ] && grep -q hugetlbfs /proc/mounts || spdk_memory+=(--no-huge)
 # The two initiators in turn on the target at this port. SPDK's polls, so it needs the other CPU and
-# takes a whole one; ours is measured there, and beside the target when that sleeps, too.
-# PORT DEPTH WHAT CPU...: of ours
+# takes a whole one. Ours does not, so it may as well be beside a target that sleeps; on the other
+# CPU it may look for work before it sleeps, as long as a wake-up takes.
+# PORT DEPTH WHAT PLACE...: of ours, CPU:SPIN
 beside_spdk() {
-  local port=$1 depth=$2 what=$3 cpu figures theirs best=0 thrift=0
+  local port=$1 depth=$2 what=$3 place where before theirs best=0 thrift=0 ratio
   "$SPDK/build/bin/spdk_nvme_perf" "${spdk_memory[@]}" -s 512 -c 0x2 -t 2 \
     -q "$depth" -o 4096 -w randread -r "trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:$port
       subnqn:$nqn hostnqn:nqn.2026-01.org.anabranch:spdk-host" >"$work/perf.log" 2>&1
   theirs=$(awk '/^Total / { print $3 }' "$work/perf.log")
-  for cpu in "${@:4}"; do
-    mapfile -t figures < <(
-      TIMEFORMAT='%U + %S'
-      { time "$ANABRANCH" bench --rw randread --bs 4k --runs 1 --runtime 2s -o json --cpus "$cpu" \
-        --iodepth "$depth" -a 127.0.0.1 -s "$port" -n "$nqn" >"$work/load.json"; } 2>&1
-      json '.median.iops, .runs[0].load.reads' "$work/load.json"
-    )
-    figure N4 "$what, depth $depth: IOPS to SPDK's, host on CPU $cpu" '' \
-      "$(calc "${figures[1]} / $theirs")"
-    best=$(calc "[$best, ${figures[1]} / $theirs] | max")
-    thrift=$(calc "[$thrift, ${figures[2]} / (${figures[0]}) / $theirs] | max")
+  for place in "${@:4}"; do
+    where="on CPU ${place%:*}, spin ${place#*:}"
+    printf 'workers = 1\nspin = "%s"\n[[subsystem]]\nnqn = "%s"\n[[subsystem.path]]\n%s\n%s\n' \
+      "${place#*:}" "$nqn" 'traddr = "127.0.0.1"' "trsvcid = $port" >"$work/serve.toml"
+    start_serve --config "$work/serve.toml"
+    taskset -acp "${place%:*}" "$serve_pid" >"$work/taskset.log"
+    within 20 live_paths 1
+    mapfile -t before < <(idle)
+    host bench nvme0n1 --rw randread --bs 4k --runs 1 --runtime 2s --iodepth "$depth" -o json \
+      >"$work/load.json"
+    mapfile -t -O 2 before < <(idle)
+    terminate serve
+    ratio=$(json ".median.iops / $theirs" "$work/load.json")
+    figure N4 "$what, depth $depth: IOPS to SPDK's, $where" '' "$ratio"
+    best=$(calc "[$best, $ratio] | max")
+    ratio=$(json ".runs[0].load.reads / ((${before[2]} - ${before[0]}) / 1e9) / $theirs" \
+      "$work/load.json")
+    figure N4 "$what, depth $depth: I/Os per CPU second to SPDK's, $where" '' "$ratio"
+    thrift=$(calc "[$thrift, $ratio] | max")
   done
   figure N4 "$what, depth $depth: SPDK's IOPS, thousands" '' "$(calc "$theirs / 1000")"
   figure N4 "$what, depth $depth: IOPS to SPDK's, best placement" \
     "$([ "$depth" = 1 ] && echo '>= 1.0' || echo '>= 1.2')" "$best"
-  figure N4 "$what, depth $depth: I/Os per CPU second to SPDK's" '>= 2' "$thrift"
+  figure N4 "$what, depth $depth: I/Os per CPU second to SPDK's, best" '>= 2' "$thrift"
 }
 start_nvmf_tgt() { # PORT
   "$SPDK/build/bin/nvmf_tgt" "${spdk_memory[@]}" -s 1024 -m 0x1 -u -r "$work/spdk.sock" \
@@ -127,11 +136,11 @@ measure_N4() {
   : "${SPDK:?N4 needs SPDK: a tree in which it was built}"
   start_target --listen 127.0.0.1:0 --namespace mem:256MiB,bs=4096
   taskset -acp 0 "$target_pid" >"$work/taskset.log"
-  for depth in 1 32 128; do beside_spdk "$(port_of 1)" $depth "target" 0 1; done
+  for depth in 1 32 128; do beside_spdk "$(port_of 1)" $depth "target" 0:0 1:0 1:50us; done
   terminate target
   nqn=nqn.2026-01.org.anabranch:spdk port=$(free_ports 1)
   start_nvmf_tgt "$port"
-  for depth in 1 32 128; do beside_spdk "$port" $depth "SPDK's nvmf_tgt" 1; done
+  for depth in 1 32 128; do beside_spdk "$port" $depth "SPDK's nvmf_tgt" 1:0 1:50us; done
   terminate nvmf_tgt
 }
 
