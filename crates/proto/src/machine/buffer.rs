@@ -4,52 +4,60 @@
 ///
 /// Regions are known to a whole group of workers (pool memory of a worker, memory that a caller or
 /// a guest registered). The generation lets a driver notice a handle that outlived its buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Two words, because it goes through nearly every call: those travel in registers, four fields of
+/// different widths in memory, where each reading waits for the writing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufRef {
-    region: u16,
-    generation: u16,
-    len: u32,
+    /// Region, generation and length, from the highest bits down.
+    place: u64,
     offset: u64,
 }
 
 impl BufRef {
     /// A buffer of no bytes, in no region.
-    pub const EMPTY: BufRef = BufRef { region: u16::MAX, generation: 0, len: 0, offset: 0 };
+    pub const EMPTY: BufRef = BufRef::new(u16::MAX, 0, 0, 0);
 
     /// Made by whoever owns the memory. `offset` and `len` are bytes.
     #[must_use]
+    #[inline]
     pub const fn new(region: u16, generation: u16, offset: u64, len: u32) -> BufRef {
-        BufRef { region, generation, len, offset }
+        BufRef { place: (region as u64) << 48 | (generation as u64) << 32 | len as u64, offset }
     }
 
     /// The region that the memory lies in.
     #[must_use]
+    #[inline]
     pub const fn region(self) -> u16 {
-        self.region
+        (self.place >> 48) as u16
     }
 
     /// The owner's check value.
     #[must_use]
+    #[inline]
     pub const fn generation(self) -> u16 {
-        self.generation
+        (self.place >> 32) as u16
     }
 
     /// Byte offset in the region.
     #[must_use]
+    #[inline]
     pub const fn offset(self) -> u64 {
         self.offset
     }
 
     /// Length in bytes.
     #[must_use]
+    #[inline]
     pub const fn len(self) -> u32 {
-        self.len
+        self.place as u32
     }
 
     /// Whether there is no byte in it.
     #[must_use]
+    #[inline]
     pub const fn is_empty(self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The part that starts `offset` bytes in and has `len` bytes.
@@ -58,9 +66,21 @@ impl BufRef {
     /// When the part does not lie in the buffer: that is the caller's mistake, never a peer's (peer
     /// values are checked where they are parsed).
     #[must_use]
+    #[inline]
     pub const fn slice(self, offset: u32, len: u32) -> BufRef {
-        assert!(offset <= self.len && len <= self.len - offset, "slice lies in the buffer");
-        BufRef { len, offset: self.offset + offset as u64, ..self }
+        assert!(offset <= self.len() && len <= self.len() - offset, "slice lies in the buffer");
+        BufRef::new(self.region(), self.generation(), self.offset + offset as u64, len)
+    }
+}
+
+impl core::fmt::Debug for BufRef {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("BufRef")
+            .field("region", &self.region())
+            .field("generation", &self.generation())
+            .field("offset", &self.offset)
+            .field("len", &self.len())
+            .finish()
     }
 }
 
