@@ -69,7 +69,7 @@ pub struct Charged {
     pub work: u64,
 }
 
-/// The counters and measurements of one path. Made when it joins its head.
+/// The counters and measurements of one path. Most policies need none of them: then it has no own.
 #[derive(Debug)]
 pub struct PathLoad {
     /// All workers.

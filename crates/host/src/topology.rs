@@ -20,6 +20,11 @@ pub struct ControllerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeadId(pub u32);
 
+/// Names a path; not used again while the process lives. A namespace that comes back through the
+/// same controller is another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u64);
+
 /// Counts the connections of one controller: each (re)connect is a new association. Mail that
 /// names an old association is stale and ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,6 +154,8 @@ pub fn is_called(name: &str, wwid: &str, device: &str) -> bool {
 /// One path of a head.
 #[derive(Clone, Debug)]
 pub struct PathView {
+    /// Its name.
+    pub id: PathId,
     /// The controller it goes through.
     pub controller: ControllerId,
     /// The namespace's NSID there.
@@ -164,10 +171,11 @@ pub struct PathView {
     /// Write Zeroes may be told there to give the space back.
     pub zeroes_may_deallocate: bool,
     /// NUMA distance from each data worker, in order.
-    pub distance: Vec<u32>,
+    pub distance: Arc<[u32]>,
     /// For each data worker, in order: whether the path is assigned to it, for `io-affinity`.
-    pub affinity: Vec<Affinity>,
-    /// What selection counts and measures; made once per path, kept in every picture.
+    pub affinity: Arc<[Affinity]>,
+    /// What selection counts and measures by path. Paths share one, in which nothing is counted,
+    /// until a policy first counts by path; from then on they have their own in every picture.
     pub load: Arc<PathLoad>,
     /// What the workers of each NUMA node measure together; nothing unless `latency` averages so.
     pub nodes: Vec<Arc<NodeLatency>>,

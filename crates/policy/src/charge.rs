@@ -38,6 +38,36 @@ enum Counted {
     Probe,
 }
 
+impl Counted {
+    /// What a user's command is counted in.
+    #[inline(always)]
+    const fn under(parameters: &Parameters) -> Counted {
+        match parameters.policy {
+            Policy::Numa | Policy::RoundRobin | Policy::Latency | Policy::IoAffinity => {
+                Counted::Nothing
+            }
+            Policy::QueueDepth => match parameters.scope {
+                Scope::Controller => Counted::Controller,
+                Scope::Namespace => Counted::Path,
+                Scope::QueuePair | Scope::Sum => Counted::QueuePair,
+                Scope::Worker => Counted::Worker,
+            },
+            Policy::ServiceTime => Counted::Bytes,
+            Policy::QueueLength | Policy::HistoricalServiceTime => Counted::Path,
+            Policy::FinishTime => Counted::Work,
+        }
+    }
+}
+
+impl Parameters {
+    /// Whether anything is counted or measured in what belongs to a path alone, its [`Shared`] and
+    /// its [`Lane`]s: otherwise nobody looks at those, and paths need none of their own.
+    #[must_use]
+    pub const fn count_by_path(&self) -> bool {
+        matches!(Counted::under(self), Counted::Path | Counted::Work)
+    }
+}
+
 const _: () = assert!(size_of::<Charge>() <= 32);
 
 impl Charge {
@@ -147,20 +177,7 @@ pub fn start(
     bytes: u32,
     now_ns: u64,
 ) -> Charge {
-    let counted = match parameters.policy {
-        Policy::Numa | Policy::RoundRobin | Policy::Latency | Policy::IoAffinity => {
-            Counted::Nothing
-        }
-        Policy::QueueDepth => match parameters.scope {
-            Scope::Controller => Counted::Controller,
-            Scope::Namespace => Counted::Path,
-            Scope::QueuePair | Scope::Sum => Counted::QueuePair,
-            Scope::Worker => Counted::Worker,
-        },
-        Policy::ServiceTime => Counted::Bytes,
-        Policy::QueueLength | Policy::HistoricalServiceTime => Counted::Path,
-        Policy::FinishTime => Counted::Work,
-    };
+    let counted = Counted::under(parameters);
     let mut flight = Flight::NONE;
     match counted {
         Counted::Nothing => {}

@@ -89,7 +89,7 @@ impl Control {
         let others = subsystem.controllers.iter().filter(|&&other| other != id);
         let others = others.filter_map(|other| self.controllers.get(other));
         for other in others.filter(|other| other.is_live()) {
-            let differs = other.identity.as_ref().filter(|&other| other != identity);
+            let differs = other.identity.as_ref().filter(|&other| **other != *identity);
             let another = differs.map_or(String::new(), |differs| {
                 format!(
                     "; it calls itself another one: {}; are these two targets with one NQN?",

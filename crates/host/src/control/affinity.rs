@@ -3,6 +3,7 @@
 use super::subsystem::Head;
 use crate::config::HostConfig;
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::Affinity;
 use anabranch_proto::machine::WorkerId;
@@ -11,7 +12,7 @@ use anabranch_proto::machine::WorkerId;
 ///
 /// As long as no path of the head has a set of its own, worker *w* has path *w mod paths*, and when
 /// that one fails it may use every other. Once some path has one, the others belong to nobody.
-pub(super) fn of_paths(head: &Head, config: &HostConfig) -> Vec<Vec<Affinity>> {
+pub(super) fn of_paths(head: &Head, config: &HostConfig) -> Vec<Arc<[Affinity]>> {
     let unset = is_unset(head);
     let paths = 0..head.paths.len();
     paths.map(|index| to_workers(&workers_of(head, index, config), unset, config)).collect()
@@ -34,7 +35,7 @@ pub(super) fn workers_of(head: &Head, index: usize, config: &HostConfig) -> BTre
 }
 
 /// How each data worker stands to a path that belongs to `workers`.
-fn to_workers(workers: &BTreeSet<u16>, unset: bool, config: &HostConfig) -> Vec<Affinity> {
+fn to_workers(workers: &BTreeSet<u16>, unset: bool, config: &HostConfig) -> Arc<[Affinity]> {
     let node = |worker: u16| config.node_of(WorkerId(worker + 1));
     let nodes: BTreeSet<u32> = workers.iter().copied().map(node).collect();
     let to = |worker: u16| {

@@ -60,7 +60,7 @@ pub(super) struct Controller {
     /// It was live at least once.
     pub(super) was_live: bool,
     /// Who it said it was when it was first admitted.
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<Arc<Identity>>,
     /// It has another identity than when it was admitted last.
     pub(super) renamed: bool,
     /// What the peer has said so far in this association.

@@ -31,6 +31,9 @@ pub(super) enum Notice {
     Gone,
 }
 
+/// Room for so many outputs is kept.
+const OUTPUTS_KEPT: usize = 64;
+
 /// The writing end of control.
 pub(super) struct Env {
     /// The time of the input being handled.
@@ -107,7 +110,12 @@ impl Env {
     }
 
     pub(super) fn next_output(&mut self) -> Option<ControlOutput> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        // Thousands of namespaces that come at once tell as many events, once.
+        if self.outputs.is_empty() && self.outputs.capacity() > OUTPUTS_KEPT {
+            self.outputs.shrink_to(OUTPUTS_KEPT);
+        }
+        output
     }
 
     /// A connection name that was not used for 2^31 connections.

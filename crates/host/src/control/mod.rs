@@ -34,13 +34,14 @@ mod wire;
 pub use env::ControlOutput;
 
 use crate::config::HostConfig;
+use crate::load::PathLoad;
 use crate::mail::ToControl;
 use crate::topology::ControllerId;
 use crate::verb::Verb;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Histogram;
+use anabranch_policy::{Histogram, LOCAL_DISTANCE};
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Time};
 use anabranch_proto::nvme::nqn::Nqn;
 use controller::Controller;
@@ -65,7 +66,13 @@ pub struct Control {
     next_controller: u32,
     next_discovery: u32,
     next_head: u32,
+    next_path: u64,
     epoch: u64,
+    /// What paths share as long as no policy counts by path: two thirds of what is known of one.
+    no_load: Arc<PathLoad>,
+    /// How far each data worker is from a path. The node of a TCP path's network device is not
+    /// known: all are equally near.
+    near: Arc<[u32]>,
     /// What pictures of devices and paths without any latency share: one is 2.6 KiB.
     no_latency: Arc<Histogram>,
     /// `Shutdown` was asked for: nothing new begins.
@@ -79,6 +86,7 @@ impl Control {
     /// A host without controllers.
     #[must_use]
     pub fn new(config: HostConfig) -> Control {
+        let workers = config.data_workers;
         Control {
             env: Env::new(config),
             controllers: BTreeMap::new(),
@@ -90,7 +98,10 @@ impl Control {
             next_controller: 0,
             next_discovery: DISCOVERY_IDS,
             next_head: 0,
+            next_path: 0,
             epoch: 0,
+            no_load: Arc::new(PathLoad::new(workers)),
+            near: (0..workers).map(|_| LOCAL_DISTANCE).collect(),
             no_latency: Arc::default(),
             shutting_down: false,
         }

@@ -7,6 +7,7 @@ use super::env::Env;
 use super::facts::Facts;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
+use crate::load::PathLoad;
 use crate::mail::ToShard;
 use crate::topology::{
     ControllerId, ControllerState, ControllerView, HeadView, Limits, PathView, Topology,
@@ -14,7 +15,7 @@ use crate::topology::{
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
-use anabranch_policy::{LOCAL_DISTANCE, Parameters, Policy};
+use anabranch_policy::{Parameters, Policy};
 use anabranch_proto::nvme::ana::AnaState;
 
 /// How often a command that failed for another reason than its path is tried again
@@ -75,6 +76,7 @@ impl Control {
         self.tell_changes();
         self.work_out_limits();
         self.provide_nodes();
+        self.provide_loads();
         let controllers = self.controllers.values().filter(|c| !c.is_discovery());
         let controllers = controllers.map(|c| Arc::new(self.controller_view(c))).collect();
         let mut heads: vec::Vec<Arc<HeadView>> = self
@@ -140,11 +142,11 @@ impl Control {
     }
 
     fn head_view(&self, subsystem: &Subsystem, head: &Head) -> HeadView {
-        let workers = usize::from(self.env.config.data_workers);
         let affinity = affinity::of_paths(head, &self.env.config);
         let paths = head.paths.iter().zip(affinity).map(|(path, affinity)| {
             let condition = Condition::of(head, path, &self.controllers);
             PathView {
+                id: path.id,
                 controller: path.controller,
                 nsid: head.nsid,
                 ana_state: condition.ana_state,
@@ -152,8 +154,7 @@ impl Control {
                 ready: condition.ready,
                 doubts: path.doubts,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,
-                // The node of a TCP path's network device is not known: all are equally near.
-                distance: vec![LOCAL_DISTANCE; workers],
+                distance: self.near.clone(),
                 affinity,
                 load: path.load.clone(),
                 nodes: path.nodes.clone(),
@@ -193,6 +194,17 @@ impl Control {
                     path.nodes = (0..wanted).map(|_| Arc::default()).collect();
                 }
             }
+        }
+    }
+
+    /// Paths have counters of their own from when a policy first counts by path. They keep them:
+    /// what is charged there by then goes back there under whatever policy.
+    fn provide_loads(&mut self) {
+        let workers = self.env.config.data_workers;
+        let counting = self.subsystems.iter_mut().filter(|it| it.parameters.count_by_path());
+        let paths = counting.flat_map(|it| &mut it.heads).flat_map(|head| &mut head.paths);
+        for path in paths.filter(|path| Arc::ptr_eq(&path.load, &self.no_load)) {
+            path.load = Arc::new(PathLoad::new(workers));
         }
     }
 

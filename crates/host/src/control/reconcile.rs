@@ -30,8 +30,7 @@ use super::subsystem::{Head, Path, Subsystem};
 use crate::WriteMarks;
 use crate::event::HostEvent;
 use crate::explain::DEFAULT_SAMPLE;
-use crate::load::PathLoad;
-use crate::topology::{ControllerId, HeadId};
+use crate::topology::{ControllerId, HeadId, PathId};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -134,6 +133,7 @@ impl Control {
                 continue;
             };
             let namespaces = controller.scan.namespaces().to_vec();
+            self.subsystems[index].make_room(namespaces.len());
             let shows = |nsid| namespaces.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
             self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));
             for namespace in namespaces {
@@ -334,8 +334,8 @@ impl Control {
                 namespace.block_bytes, head.block_bytes
             ));
         }
-        let config = &self.env.config;
-        let load = Arc::new(PathLoad::new(config.data_workers));
+        let id = PathId(self.next_path);
+        self.next_path += 1;
         let head = &mut subsystem.heads[at];
         if head.blocks != namespace.blocks && head.paths.is_empty() {
             // It has changed while the head was without a path: nobody says otherwise.
@@ -351,6 +351,7 @@ impl Control {
         // Most have few: no room for more than there are.
         head.paths.reserve_exact(1);
         head.paths.push(Path {
+            id,
             controller,
             controller_instance: instance,
             blocks: namespace.blocks,
@@ -360,7 +361,7 @@ impl Control {
             zeroes_may_deallocate: namespace.zeroes_may_deallocate,
             doubted: None,
             doubts: 0,
-            load,
+            load: self.no_load.clone(),
             nodes: Vec::new(),
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
             shown: None,

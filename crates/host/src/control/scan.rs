@@ -438,6 +438,7 @@ impl Controller {
         {
             self.scan.has_changed(1, env.now);
         }
+        progress.found.shrink_to_fit();
         self.scan.namespaces = progress.found;
         let begun = self.scan.begun;
         self.scan.refused.retain(|_, (_, seen)| *seen == begun);

@@ -12,6 +12,7 @@ use crate::mail::{OpenQueue, ToShard};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use anabranch_proto::machine::{Buffers, Time, WorkerId};
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
@@ -177,7 +178,7 @@ impl Controller {
             .take_identify(&answer.data, &self.request.subsystem_nqn, discovery, kato)
             .map_err(failure)?;
         if let Some(known) = &self.identity
-            && *known != identity
+            && **known != identity
         {
             let text = format!(
                 "the target calls itself another one since it is back: {}; what is the same \
@@ -190,7 +191,7 @@ impl Controller {
         if discovery {
             return Ok(());
         }
-        self.identity = Some(identity);
+        self.identity = Some(Arc::new(identity));
         let max = self.facts.max_transfer_bytes.unwrap_or(u32::MAX).min(wire::MAX_LOG_BYTES);
         self.ana.configure(&self.facts, max);
         self.tell_ana_disabled(env);

@@ -10,7 +10,7 @@ use super::facts::Identity;
 use super::scan::Ids;
 use crate::WriteMarks;
 use crate::load::PathLoad;
-use crate::topology::{ControllerId, HeadId, Limits};
+use crate::topology::{ControllerId, HeadId, Limits, PathId};
 use crate::verb::PolicySource;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -24,6 +24,7 @@ use anabranch_proto::nvme::ana::AnaState;
 /// A namespace of a head as seen through one controller.
 #[derive(Debug)]
 pub(super) struct Path {
+    pub(super) id: PathId,
     pub(super) controller: ControllerId,
     /// The C of `nvmeXcCnY`.
     pub(super) controller_instance: u32,
@@ -40,6 +41,7 @@ pub(super) struct Path {
     pub(super) doubted: Option<u64>,
     /// How often a worker has said so.
     pub(super) doubts: u64,
+    /// What all share until a policy counts by path.
     pub(super) load: Arc<PathLoad>,
     /// What the workers of each NUMA node measure together; nothing unless `latency` averages so.
     pub(super) nodes: Vec<Arc<NodeLatency>>,
@@ -63,7 +65,7 @@ pub(super) struct Head {
     pub(super) nsid: u32,
     pub(super) ids: Ids,
     /// Of the controller that showed it first.
-    pub(super) origin: Identity,
+    pub(super) origin: Arc<Identity>,
     pub(super) shared: bool,
     pub(super) blocks: u64,
     /// The size before it took that of the live paths because who upheld it was lost, in blocks.
@@ -116,7 +118,7 @@ impl Head {
 pub(super) struct Subsystem {
     /// The N of `nvme-subsysN`: the number of its first controller, as in Linux.
     pub(super) instance: u32,
-    pub(super) identity: Identity,
+    pub(super) identity: Arc<Identity>,
     pub(super) firmware: String,
     pub(super) parameters: Parameters,
     /// Where its policy comes from.
@@ -129,6 +131,13 @@ pub(super) struct Subsystem {
 }
 
 impl Subsystem {
+    /// Makes room for so many heads, and no more: most come at once, with the first controller.
+    pub(super) fn make_room(&mut self, heads: usize) {
+        self.heads.reserve_exact(heads.saturating_sub(self.heads.len()));
+        let owners = &mut self.numbers.owners;
+        owners.reserve_exact(heads.saturating_sub(owners.len()));
+    }
+
     pub(super) fn name(&self) -> String {
         format!("nvme-subsys{}", self.instance)
     }
@@ -140,7 +149,7 @@ impl Subsystem {
     /// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
     pub(super) fn wwid(&self, head: &Head) -> String {
         let ids = &head.ids;
-        if !ids.uuid.is_zero() {
+        let mut wwid = if !ids.uuid.is_zero() {
             format!("uuid.{}", ids.uuid)
         } else if !ids.nguid.is_zero() {
             format!("eui.{:x}", ids.nguid)
@@ -151,7 +160,10 @@ impl Subsystem {
                 |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
             let (serial, model) = (hex(&head.origin.serial), hex(&head.origin.model));
             format!("nvme.{:04x}-{serial}-{model}-{:08x}", head.origin.vendor, head.nsid)
-        }
+        };
+        // A text that was put together has room for more.
+        wwid.shrink_to_fit();
+        wwid
     }
 
     /// The name of the path through the controller with this number.
@@ -160,13 +172,16 @@ impl Subsystem {
     }
 }
 
+/// A namespace; one without identifiers is the NSID of who showed it.
+type Owner = (Ids, Option<(u32, Arc<Identity>)>);
+
 /// The Y of `nvmeXnY`: each number is one namespace's while the subsystem is connected. Exports,
 /// attributes and users know a device by its name, so another namespace must not turn up under it,
 /// and the same one comes back under the same.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// By number, from 1. A namespace without identifiers is the NSID of who showed it.
-    owners: Vec<(Ids, Option<(u32, Identity)>)>,
+    /// By number, from 1.
+    owners: Vec<Owner>,
     /// By NSID, the number of the device that had it and is gone.
     left: BTreeMap<u32, u32>,
 }
@@ -191,10 +206,10 @@ impl Numbers {
     pub(super) fn give(
         &mut self,
         ids: Ids,
-        (nsid, origin): (u32, &Identity),
+        (nsid, origin): (u32, &Arc<Identity>),
         taken: impl Fn(u32) -> bool,
     ) -> u32 {
-        let owner = (ids, ids.is_none().then(|| (nsid, origin.clone())));
+        let owner: Owner = (ids, ids.is_none().then(|| (nsid, origin.clone())));
         let known = self.owners.iter().position(|known| *known == owner);
         // `MAX` fits.
         let number = |at: usize| at as u32 + 1;
@@ -224,9 +239,9 @@ mod tests {
         Ids { uuid: Uuid(uuid), ..Ids::default() }
     }
 
-    fn identity(serial: &str) -> Identity {
+    fn identity(serial: &str) -> Arc<Identity> {
         let nqn = "nqn.2024-01.test:one".parse().unwrap();
-        Identity { nqn, serial: serial.into(), model: "Fake".into(), vendor: 0 }
+        Arc::new(Identity { nqn, serial: serial.into(), model: "Fake".into(), vendor: 0 })
     }
 
     #[test]

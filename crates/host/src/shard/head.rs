@@ -256,14 +256,23 @@ impl HeadState {
             let distance = distance.unwrap_or(LOCAL_DISTANCE);
             let affinity = path.affinity.get(usize::from(worker)).copied().unwrap_or_default();
             let node = path.nodes.get(usize::from(me.node)).or(path.nodes.last()).cloned();
-            let known = old.iter().position(|known| Arc::ptr_eq(&known.load, &path.load));
+            let held = Held {
+                controller: Arc::clone(&entry.view.load),
+                path: Arc::clone(&path.load),
+                lane: Arc::clone(&path.load.lanes[usize::from(worker)]),
+            };
+            let known = old.iter().position(|known| known.view.id == path.id);
             if let Some(known) = known {
                 let known = old.swap_remove(known);
                 let view = path.clone();
                 let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
                 let namespace_suspect = known.namespace_suspect.filter(unheard);
                 let local = measures.then(|| known.local.unwrap_or_default());
+                // Nothing was charged to what it had before, if it is another one.
+                stats.paths[known.stats as usize].held = held.clone();
                 self.paths.push(PathState {
+                    load: held.path,
+                    lane: held.lane,
                     distance,
                     affinity,
                     view,
@@ -274,11 +283,6 @@ impl HeadState {
                 });
                 continue;
             }
-            let held = Held {
-                controller: Arc::clone(&entry.view.load),
-                path: Arc::clone(&path.load),
-                lane: Arc::clone(&path.load.lanes[usize::from(worker)]),
-            };
             self.paths.push(PathState {
                 carrier: Carrier::None,
                 controller: Arc::clone(&held.controller),
@@ -293,7 +297,7 @@ impl HeadState {
                 namespace_suspect: None,
                 distance,
                 affinity,
-                stats: stats.path(view.id, path.controller, held),
+                stats: stats.path(view.id, (path.controller, path.id), held),
                 view: path.clone(),
             });
         }
@@ -307,8 +311,7 @@ impl HeadState {
     /// Drops what was remembered and measured under conditions that the new picture ends.
     fn forget_what_is_over(&mut self, view: &HeadView) {
         // The same controller may have lost the namespace and found it again: another path.
-        let stays =
-            |old: &PathState| view.paths.iter().any(|new| Arc::ptr_eq(&old.load, &new.load));
+        let stays = |old: &PathState| view.paths.iter().any(|new| old.view.id == new.id);
         for index in (0..self.paths.len()).rev() {
             if !stays(&self.paths[index]) {
                 self.selector.path_removed(index);

@@ -446,7 +446,9 @@ impl Shard {
         for head in self.heads.values_mut() {
             head.gone = true;
         }
-        for view in &self.topology.heads {
+        let heads = &self.topology.heads;
+        self.stats.make_room(heads.len(), heads.iter().map(|head| head.paths.len()).sum());
+        for view in heads {
             let stats = &mut self.stats;
             let new = || HeadState::new(Arc::clone(view), stats);
             let head = self.heads.get_or_insert_with(view.id.0, new);

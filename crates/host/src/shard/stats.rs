@@ -10,7 +10,7 @@ use crate::by_id::ById;
 use crate::explain::{Choices, PathChoices, ShardExplain};
 use crate::load::{ControllerLoad, PathLoad};
 use crate::mail::{Detail, HeadStats, PathStats, ShardStats};
-use crate::topology::{ControllerId, HeadId};
+use crate::topology::{ControllerId, HeadId, PathId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,6 +31,7 @@ pub(super) struct StatsTable {
 pub(super) struct PathEntry {
     head: HeadId,
     controller: ControllerId,
+    id: PathId,
     pub(super) errors: u64,
     pub(super) retries: u64,
     pub(super) failovers: u64,
@@ -55,7 +56,7 @@ pub(super) struct PathEntry {
     others: Option<Box<Tally>>,
     /// Why it was chosen; nothing is kept before the first time.
     choices: Option<Box<PathChoices>>,
-    held: Held,
+    pub(super) held: Held,
 }
 
 /// What is counted on one head.
@@ -71,6 +72,7 @@ pub(super) struct HeadEntry {
 }
 
 /// The counters of a path, kept while commands are in flight on it: the path may leave before them.
+#[derive(Clone)]
 pub(super) struct Held {
     pub(super) controller: Arc<ControllerLoad>,
     pub(super) path: Arc<PathLoad>,
@@ -179,11 +181,23 @@ fn sum<'a>(tallies: impl IntoIterator<Item = Option<&'a Tally>>) -> Tally {
 }
 
 impl StatsTable {
+    /// Makes room for so many entries, and no more: they are reallocated seldom enough.
+    pub(super) fn make_room(&mut self, heads: usize, paths: usize) {
+        self.heads.reserve_exact(heads.saturating_sub(self.heads.len()));
+        self.paths.reserve_exact(paths.saturating_sub(self.paths.len()));
+    }
+
     /// The entry of a path, made when it is new.
-    pub(super) fn path(&mut self, head: HeadId, controller: ControllerId, held: Held) -> u32 {
+    pub(super) fn path(
+        &mut self,
+        head: HeadId,
+        (controller, id): (ControllerId, PathId),
+        held: Held,
+    ) -> u32 {
         let new = PathEntry {
             head,
             controller,
+            id,
             errors: 0,
             retries: 0,
             failovers: 0,
@@ -257,9 +271,8 @@ impl StatsTable {
         let head_of = |id: HeadId| heads.get(id.0);
         for path in &mut self.paths {
             let known = path.is_in_use()
-                || head_of(path.head).is_some_and(|head| {
-                    head.paths.iter().any(|known| Arc::ptr_eq(&known.load, &path.held.path))
-                });
+                || head_of(path.head)
+                    .is_some_and(|head| head.paths.iter().any(|known| known.view.id == path.id));
             if known {
                 continue;
             }
@@ -330,7 +343,7 @@ impl Shard {
     fn add_to_path(&self, stats: &mut PathStats, entry: &PathEntry, detail: Detail, now: Time) {
         let Some(head) = self.head(entry.head) else { return };
         let mut paths = head.paths.iter().enumerate();
-        let own = paths.find(|(_, path)| Arc::ptr_eq(&path.load, &entry.held.path));
+        let own = paths.find(|(_, path)| path.view.id == entry.id);
         let Some((index, path)) = own else { return };
         let parameters = &head.view.parameters;
         stats.numa_cached =
@@ -364,16 +377,17 @@ mod tests {
                 path: Arc::new(PathLoad::new(1)),
                 lane: Arc::default(),
             };
+            let path = |number: u32| (ControllerId(number), PathId(number.into()));
             let head = stats.head(HeadId(0));
-            let first = stats.path(HeadId(0), ControllerId(0), held());
+            let first = stats.path(HeadId(0), path(0), held());
             set(&mut stats.paths[first as usize], true);
             stats.forget(&ById::new());
-            let second = stats.path(HeadId(0), ControllerId(1), held());
+            let second = stats.path(HeadId(0), path(1), held());
             assert_ne!(first, second, "a command in flight still counts on the first");
             set(&mut stats.paths[first as usize], false);
             for round in 2..100 {
                 stats.forget(&ById::new());
-                stats.path(HeadId(round), ControllerId(round), held());
+                stats.path(HeadId(round), path(round), held());
                 assert_eq!(stats.head(HeadId(round)), head);
             }
             assert_eq!((stats.paths.len(), stats.heads.len()), (2, 1));

@@ -12,6 +12,7 @@ use anabranch_policy::{
     Load, Local, OpClass, Policy, Sampled, Scope, SizeBucket, SizeClass, compute_weights, finish,
     latency_report, sample, start,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const SUBSYSTEM: &str = "nvme-subsys0";
@@ -67,6 +68,34 @@ fn with_load<R>(
         node: path.nodes.first().map(|node| &**node),
         local: Some(&Local::new()),
     })
+}
+
+#[test]
+fn paths_have_counters_of_their_own_once_a_policy_counts_by_path() {
+    let mut rig = two_namespaces();
+    let heads = ["nvme0n1", "nvme0n2"];
+    let loads = |rig: &Rig| {
+        let paths = heads.iter().flat_map(|head| [0, 1].map(|id| rig.path(head, id).unwrap()));
+        paths.map(|path| Arc::as_ptr(&path.load)).collect::<Vec<_>>()
+    };
+    let distinct = |rig: &Rig| loads(rig).into_iter().collect::<BTreeSet<_>>().len();
+    for policy in ["numa", "round-robin", "service-time", "latency", "io-affinity", "queue-depth"] {
+        under(&mut rig, policy);
+        assert_eq!(distinct(&rig), 1, "{policy}: nothing is counted there");
+    }
+    rig.set(SUBSYSTEM, "queue_depth_scope", "namespace").unwrap();
+    let own = loads(&rig);
+    assert_eq!(distinct(&rig), own.len());
+    // A charge goes back to where it was made.
+    let given = charge(&rig, (HEAD, 1), 0);
+    for policy in ["finish-time", "round-robin", "queue-length", "historical-service-time"] {
+        under(&mut rig, policy);
+        assert_eq!(loads(&rig), own, "{policy}");
+    }
+    let held = |rig: &Rig| rig.path(HEAD, 1).unwrap().load.shared.nr_active();
+    assert_eq!(held(&rig), 1);
+    give_back(&rig, (HEAD, 1), 0, given);
+    assert_eq!(held(&rig), 0);
 }
 
 #[test]
@@ -563,7 +592,7 @@ fn d5_io_affinity_is_a_bitmap_of_workers_per_path() {
         rig.put(port, Fake::new(NQN, port));
         rig.connect_ok(port, |_| ());
     }
-    let of = |rig: &Rig| [0, 1].map(|id| rig.path(HEAD, id).unwrap().affinity);
+    let of = |rig: &Rig| [0, 1].map(|id| rig.path(HEAD, id).unwrap().affinity.to_vec());
     let paths = ["nvme0c0n1", "nvme0c1n1"];
     assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["5", "a"], "the workers in turn");
     let [first, second] = of(&rig);

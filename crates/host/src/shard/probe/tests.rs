@@ -3,8 +3,8 @@ use crate::load::{ControllerLoad, PathLoad};
 use crate::mail::{CommandOutcome, Mail, PeerMail, ToShard};
 use crate::shard::{Shard, ShardMail, ShardOutput};
 use crate::topology::{
-    Association, ControllerId, ControllerState, ControllerView, HeadId, HeadView, Limits, PathView,
-    Topology,
+    Association, ControllerId, ControllerState, ControllerView, HeadId, HeadView, Limits, PathId,
+    PathView, Topology,
 };
 use crate::user::{Request, RequestOp, Submit};
 use crate::write_marks::WriteMarks;
@@ -57,7 +57,8 @@ fn controller(id: u32) -> Arc<ControllerView> {
 
 /// One head with a path through each of two controllers.
 fn topology() -> Arc<Topology> {
-    let path = |id| PathView {
+    let path = |id: u32| PathView {
+        id: PathId(id.into()),
         controller: ControllerId(id),
         nsid: 1,
         ana_state: AnaState::Optimized,
@@ -65,8 +66,8 @@ fn topology() -> Arc<Topology> {
         ready: true,
         doubts: 0,
         zeroes_may_deallocate: false,
-        distance: vec![LOCAL_DISTANCE; 2],
-        affinity: Vec::new(),
+        distance: [LOCAL_DISTANCE; 2].into(),
+        affinity: Arc::default(),
         load: Arc::new(PathLoad::new(2)),
         nodes: Vec::new(),
         writes: Arc::new(WriteMarks::new(0)),
