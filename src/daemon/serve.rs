@@ -69,6 +69,7 @@ pub struct Ready {
 /// A configuration that makes no sense, something the system refuses, or I/Os that were not
 /// answered at the end.
 pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Failure> {
+    anabranch_rt::heap::give_back_what_is_free();
     // While a pipe that stands for the file has nothing to say, signals still end the process.
     let (config, source) = match &options.config {
         Some(path) => ServeConfig::load(path)?,

@@ -17,6 +17,7 @@ mod driver;
 mod error;
 mod files;
 mod group;
+pub mod heap;
 mod mailbox;
 mod memory;
 pub mod signal;
