@@ -1,9 +1,10 @@
 //! The control socket takes nothing on trust: every misuse of the bad-input catalogue (C72) is
 //! refused, bounded, and hurts nobody else.
 
+use anabranch::cli::client::Client;
 use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::rpc::{MAX_DEPTH, MAX_REQUEST_BYTES, Params, RpcError};
-use anabranch::daemon::socket::{BoundSocket, SocketError, may_control};
+use anabranch::daemon::socket::{BoundSocket, Role, SocketError, may_control};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs;
@@ -88,6 +89,28 @@ fn a_request_is_answered() {
     assert_eq!(ask(server.path(), GOOD), json!({"jsonrpc": "2.0", "id": 7, "result": 42}));
     let text_id = br#"{"id":"a","method":"nothing","jsonrpc":"2.0"}"#;
     assert_eq!(ask(server.path(), text_id), json!({"jsonrpc": "2.0", "id": "a", "result": null}));
+}
+
+/// As in a script: `anabranch serve &`, and a verb in the next line.
+#[test]
+fn a_verb_waits_for_a_daemon_that_was_started_just_before() {
+    let place = Place::new("soon");
+    let path = place.file("control.sock");
+    let mut server = None;
+    let client = Client::connect_while(Role::Host, Some(&path), || {
+        server.get_or_insert_with(|| start(&place, Limits::default()));
+        true
+    });
+    let answer = client.and_then(|client| client.call("depth", json!({ "depth": 7 })));
+    assert_eq!(answer.expect("an answer"), json!(14));
+    drop(server);
+    let mut attempts = 0;
+    let nobody = Client::connect_while(Role::Host, Some(&path), || {
+        attempts += 1;
+        attempts < 3
+    });
+    let told = nobody.expect_err("nobody listens").to_string();
+    assert!(told.contains("no host is running") && attempts == 3, "{attempts}: {told}");
 }
 
 #[test]

@@ -9,12 +9,20 @@ use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// How long to wait for an answer: longer than every verb may take.
 const ANSWER: Duration = Duration::from_secs(150);
+
+/// How long somebody who was started just before may take until he listens.
+const START: Duration = Duration::from_secs(1);
+
+/// Whether an error says that nobody listens.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
 
 /// A running host or target, as seen from the command line.
 #[derive(Debug)]
@@ -32,31 +40,49 @@ struct Answer {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects. Whoever is to listen there may have been started just before, in the line above:
+    /// that is waited for, for a second.
     ///
     /// # Errors
     /// Nobody listens there: the text names the verb that starts somebody.
     pub fn connect(role: Role, path: Option<&Path>) -> Result<Client, Failure> {
+        let until = Instant::now() + START;
+        Client::connect_while(role, path, || {
+            std::thread::sleep(Duration::from_millis(5));
+            Instant::now() < until
+        })
+    }
+
+    /// Connects as soon as somebody listens there, and tries `again` until then.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_while(
+        role: Role,
+        path: Option<&Path>,
+        mut again: impl FnMut() -> bool,
+    ) -> Result<Client, Failure> {
         let path = path.map_or_else(|| socket::default_path(role), Path::to_owned);
-        let stream = UnixStream::connect(&path).map_err(|error| {
+        let stream = loop {
+            match UnixStream::connect(&path) {
+                Err(error) if is_nobody(&error) && again() => {}
+                done => break done,
+            }
+        };
+        let stream = stream.map_err(|error| {
             let what = match role {
                 Role::Host => "host",
                 Role::Target => "target",
             };
             let verb = role.verb();
-            match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    Failure::failed(format!(
-                        "no {what} is running on {}: start one with 'anabranch {verb}', or name \
-                         its socket with --socket",
-                        path.display()
-                    ))
-                }
-                _ => Failure::failed(format!(
-                    "cannot reach the {what} on {}: {error}",
-                    path.display()
-                )),
+            let path = path.display();
+            if is_nobody(&error) {
+                return Failure::failed(format!(
+                    "no {what} is running on {path}: start one with 'anabranch {verb}', or name \
+                     its socket with --socket"
+                ));
             }
+            Failure::failed(format!("cannot reach the {what} on {path}: {error}"))
         })?;
         Ok(Client { role, path, stream })
     }
