@@ -149,6 +149,7 @@ fn values_that_no_key_has_are_told_with_what_could_be_written() {
     each_is_told(&[
         ("workers = -1\n", "line 1 (workers)", "is -1, must lie between 1 and 128"),
         ("workers = 70000\n", "line 1 (workers)", "is 70000, must lie between 1 and 128"),
+        ("workers = \"2\"\n", "line 1 (workers)", "expected a whole number"),
         ("cpus = [1, 0, 1]\n", "line 1 (cpus)", "names CPU 1 twice"),
         ("cpus = [-1]\n", "line 1 (cpus)", "expected a whole number, 0 or more"),
         ("[subsystem]\nnqn = \"x\"\n", "line 1 ([subsystem])", "write [[subsystem]]"),
@@ -261,6 +262,34 @@ fn mistakes_in_a_targets_file_name_line_and_key_too() {
         (format!("{port}[[subsystem]]\nnqn = \"x\"\n"), "line 4 (nqn)", "nqn."),
         (format!("{port}[[subsystem]]\nallow_hosts = [\"x\"]\n"), "line 4 (allow_hosts)", "nqn."),
         (format!("{port}colour = 1\n{space}"), "line 3 (colour)", "unknown field"),
+        (format!("{port}ana = {{ 0 = \"optimized\" }}\n{space}"), "line 3 (ana)", "from 1 to 128"),
+        (format!("{port}ana = {{ 129 = \"change\" }}\n{space}"), "line 3 (ana)", "from 1 to 128"),
+        (format!("{port}advertise = \"10.0.0.1:0\"\n{space}"), "line 3 (advertise)", "to 65535"),
+        (format!("{port}{space}nsid = 0\n"), "line 6 (nsid)", "between 1 and 1024"),
+        (format!("{port}{space}nsid = 1025\n"), "line 6 (nsid)", "between 1 and 1024"),
+        (format!("{port}{space}anagrp = 129\n"), "line 6 (anagrp)", "between 1 and 128"),
+        (
+            format!("{port}{space}nsid = 1\n{}nsid = 1\n", &space[14..]),
+            "line 9 (nsid)",
+            "nsid 1 stands here twice",
+        ),
+        (
+            format!("{port}{}", space.replace("mem:1MiB\"", "file:/x/y\"\nsize = \"17TiB\"")),
+            "line 6 (size)",
+            "must not exceed 16 TiB",
+        ),
+        (format!("{port}[[subsystem]]\nserial = \"\"\n"), "line 4 (serial)", "between 1 and 20"),
+        (
+            format!("{port}[[subsystem]]\nmodel = \"{}\"\n", "m".repeat(41)),
+            "line 4 (model)",
+            "between 1 and 40",
+        ),
+        (
+            format!("{port}[[subsystem]]\nnqn = \"nqn.2026-01.a:b\"\n").repeat(2),
+            "line 8 (nqn)",
+            "stands here twice",
+        ),
+        (String::new(), "toml, line 1: missing", "`port`"),
     ] {
         match from_file(&text, TargetSetup::load) {
             Err(failure @ Failure::Usage(_)) => {
@@ -284,6 +313,15 @@ fn two_shapes_for_one_port_are_a_mistake() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("4433:rate=500mbit") && told.contains("'delay=2ms' already"), "{told}");
+}
+
+#[test]
+fn a_file_that_is_no_text_is_told_with_its_line() {
+    let path = std::env::temp_dir().join(format!("anabranch-bytes-{}.toml", std::process::id()));
+    fs::write(&path, b"# one\n# two \xff\n").expect("a file");
+    let told = ServeConfig::load(&path).expect_err("no text").to_string();
+    fs::remove_file(&path).expect("removed");
+    assert!(told.ends_with(".toml, line 2: is not text (UTF-8)"), "{told}");
 }
 
 /// Scripts wait for a name to come; what cannot be right they give up.

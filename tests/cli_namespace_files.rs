@@ -1,9 +1,9 @@
 //! Files behind namespaces: only regular files, only whole blocks, only one target (C72).
 
-use anabranch::daemon::backing::{Backend, NamespaceSpec, open_file};
+use anabranch::daemon::backing::{Backend, NamespaceSpec, Opened, open_file};
 use anabranch_proto::nvme::Nqn;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,8 +35,8 @@ impl Drop for Place {
 fn a_regular_file_is_taken() {
     let place = Place::new("regular");
     let path = place.file("disk", 1 << 20);
-    let (_file, bytes) = open_file(&path, None, 4096).expect("a regular file");
-    assert_eq!(bytes, 1 << 20);
+    let Opened { bytes, made, .. } = open_file(&path, None, 4096).expect("a regular file");
+    assert_eq!((bytes, made), (1 << 20, false));
 }
 
 #[test]
@@ -78,7 +78,8 @@ fn a_file_is_made_only_with_a_size() {
     let ragged = open_file(&path, Some(1000), 512).expect_err("no whole blocks");
     assert!(ragged.contains("multiple of 512"), "{ragged}");
     assert!(!path.exists(), "nothing is left behind");
-    let (_file, bytes) = open_file(&path, Some(1 << 20), 512).expect("made");
+    let Opened { file: _file, bytes, made } = open_file(&path, Some(1 << 20), 512).expect("made");
+    assert!(made);
     assert_eq!((bytes, fs::metadata(&path).expect("there").len()), (1 << 20, 1 << 20));
     let other = open_file(&place.file("old", 1 << 19), Some(1 << 20), 512);
     assert!(
@@ -173,11 +174,44 @@ fn namespace_texts() {
         ("mem:1000", "multiple of 512"),
         ("mem:0", "multiple of 512"),
         ("mem:1m,size=1m", "mem:SIZE"),
+        ("mem:17t", "mem has 18691697672192 bytes, must not exceed 16 TiB"),
+        ("file:/x,size=17t", "size has 18691697672192 bytes, must not exceed 16 TiB"),
+        ("file:/x,size=1000", "size has 1000 bytes, must be a multiple of 512"),
+        ("mem:1m,nsid=0", "nsid is 0, must lie between 1 and 1024"),
+        ("mem:1m,anagrp=129", "anagrp is 129, must lie between 1 and 128"),
         ("file:../x", ".."),
     ] {
         let spec: NamespaceSpec = text.parse().expect(text);
         let error = spec.check().expect_err(text);
         assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+/// It would be in the way of the next attempt, which may ask for another size.
+#[test]
+fn a_target_that_is_refused_leaves_no_file_behind() {
+    let place = Place::new("refused");
+    fs::set_permissions(&place.0, fs::Permissions::from_mode(0o700)).expect("ours alone");
+    let old = place.file("old", 1 << 20);
+    let new = place.0.join("new");
+    for (namespaces, why) in [
+        ([format!("file:{},size=1m,nsid=7", new.display()), "mem:1m,nsid=7".into()], "twice"),
+        ([format!("file:{},size=17t", new.display()), "mem:1m".into()], "16 TiB"),
+        ([format!("file:{},size=1m,nsid=7", old.display()), "mem:1m,nsid=7".into()], "twice"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+            .args(["target", "--listen", "127.0.0.1:0", "--socket"])
+            .arg(place.0.join("t.sock"))
+            .args(namespaces.iter().flat_map(|spec| ["--namespace", spec]))
+            .output()
+            .expect("the binary runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(why), "{told}");
+        let mut left = fs::read_dir(&place.0)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+        assert_eq!((left.next().as_deref(), left.next()), (Some("old"), None), "{told}");
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::units::{self, Bytes};
 use anabranch_proto::nvme::Nqn;
 use anabranch_proto::nvme::ids::{Nguid, Uuid};
+use anabranch_target::config::{MAX_ANA_GROUP, MAX_NAMESPACE_BYTES, MAX_NSID};
 use anabranch_target::{derived_ids, derived_nguid};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -176,14 +177,26 @@ impl NamespaceSpec {
         if self.bs != 512 && self.bs != 4096 {
             return Err(format!("bs is {}, must be 512 or 4096", self.bs));
         }
-        match &self.backend {
-            Backend::Memory(_) if self.size.is_some() => {
+        within("nsid", self.nsid.unwrap_or(1), MAX_NSID)?;
+        within("anagrp", self.anagrp, MAX_ANA_GROUP)?;
+        match (&self.backend, self.size) {
+            (Backend::Memory(_), Some(_)) => {
                 Err("size belongs to file:PATH; write mem:SIZE".to_owned())
             }
-            Backend::Memory(bytes) => whole_blocks("mem", *bytes, self.bs),
-            Backend::File(path) => no_traversal(path),
+            (Backend::Memory(bytes), None) => whole_blocks("mem", *bytes, self.bs),
+            (Backend::File(path), size) => {
+                no_traversal(path)?;
+                size.map_or(Ok(()), |Bytes(size)| whole_blocks("size", size, self.bs))
+            }
         }
     }
+}
+
+fn within(key: &str, number: u32, most: u32) -> Result<(), String> {
+    if !(1..=most).contains(&number) {
+        return Err(format!("{key} is {number}, must lie between 1 and {most}"));
+    }
+    Ok(())
 }
 
 fn whole_blocks(what: &str, bytes: u64, block_bytes: u32) -> Result<(), String> {
@@ -191,6 +204,10 @@ fn whole_blocks(what: &str, bytes: u64, block_bytes: u32) -> Result<(), String> 
         return Err(format!(
             "{what} has {bytes} bytes, must be a multiple of {block_bytes} and not 0"
         ));
+    }
+    if bytes > MAX_NAMESPACE_BYTES {
+        let most = MAX_NAMESPACE_BYTES >> 40;
+        return Err(format!("{what} has {bytes} bytes, must not exceed {most} TiB"));
     }
     Ok(())
 }
@@ -203,12 +220,23 @@ fn no_traversal(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A file behind a namespace.
+#[derive(Debug)]
+pub struct Opened {
+    /// Open and locked.
+    pub file: File,
+    /// Its length.
+    pub bytes: u64,
+    /// It was not there before.
+    pub made: bool,
+}
+
 /// Opens the file behind a namespace and locks it against a second target. Only regular files are
 /// taken: a symbolic link, a device, a FIFO or a directory in its place is refused.
 ///
 /// # Errors
 /// One sentence that names the file and what would be right.
-pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<(File, u64), String> {
+pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Opened, String> {
     no_traversal(path)?;
     let name = path.display();
     let kind = match rustix::fs::lstat(path) {
@@ -264,7 +292,7 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<(Fi
         _ => u64::try_from(found.st_size).unwrap_or(0),
     };
     check_length(path, bytes, size, block_bytes)?;
-    Ok((file, bytes))
+    Ok(Opened { file, bytes, made: kind.is_none() })
 }
 
 /// Whether a file that is there has the length that was asked for, and whole blocks.

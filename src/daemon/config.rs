@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
@@ -172,7 +172,13 @@ impl Source {
             );
             return Err(Failure::Usage(text));
         }
-        let text = String::from_utf8(bytes).map_err(|_| failed(ErrorKind::InvalidData.into()))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let text = error.as_bytes();
+            let line =
+                text[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
+            let path = path.display();
+            Failure::usage(format!("{path}, line {line}: is not text (UTF-8)"))
+        })?;
         Ok(Source::new(path, text))
     }
 
@@ -220,6 +226,9 @@ impl Source {
             Some((key, _)) => key.trim(),
             None => line.trim(),
         };
+        if key.is_empty() {
+            return Failure::usage(format!("{file}, line {number}: {message}"));
+        }
         let key = shortened(key, MAX_KEY_CHARS);
         Failure::usage(format!("{file}, line {number} ({key}): {message}"))
     }

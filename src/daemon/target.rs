@@ -8,7 +8,7 @@ mod tests;
 pub use setup::{PortSpec, SubsystemSpec, TargetSetup};
 pub use status::{json as status_json, text as status_text};
 
-use super::backing::{Backend, NamespaceSpec, check_length, open_file};
+use super::backing::{Backend, NamespaceSpec, Opened, check_length, open_file};
 use super::control::Handler;
 use super::rpc::{Params, RpcError};
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ struct OpenFile {
     /// The same open file, for changes of its length.
     file: File,
     user: Option<(Nqn, u32)>,
+    /// Where it was made, when it was not there before.
+    made: Option<PathBuf>,
 }
 
 impl FileTable {
@@ -96,12 +98,14 @@ impl FileTable {
             known.user = user;
             return Ok(BackendConfig::File { file: known.id, bytes: found.len() });
         }
-        let (file, bytes) = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
+        let opening = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
+        let Opened { file, bytes, made } = opening;
         let (device, inode) = numbers(&file, path)?;
         let kept =
             file.try_clone().map_err(|why| format!("cannot open {}: {why}", path.display()))?;
         let id = self.files.register(file);
-        opened.push(OpenFile { device, inode, id, file: kept, user });
+        let made = made.then(|| path.clone());
+        opened.push(OpenFile { device, inode, id, file: kept, user, made });
         Ok(BackendConfig::File { file: id, bytes })
     }
 
@@ -109,6 +113,19 @@ impl FileTable {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for file in opened.iter_mut().filter(|file| file.is_behind(subsystem, nsid)) {
             file.user = None;
+        }
+    }
+
+    /// Takes away the files that were made for a target that does not start: nobody has written to
+    /// them, and the next attempt may want another size.
+    fn unmake(&self) {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in opened.iter() {
+            let Some(path) = &file.made else { continue };
+            let found = std::fs::symlink_metadata(path);
+            if found.is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode)) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 
@@ -185,7 +202,18 @@ impl RunningTarget {
         log: impl Fn(TargetEvent) + Send + Sync + 'static,
     ) -> Result<RunningTarget, Failure> {
         let files = FileTable::new();
-        let config = setup.config(&files)?;
+        let (group, nqns) = Self::launch(setup, &files, log).inspect_err(|_| files.unmake())?;
+        let target = RunningTarget { group, files, nqns };
+        target.await_ports()?;
+        Ok(target)
+    }
+
+    fn launch(
+        setup: &TargetSetup,
+        files: &FileTable,
+        log: impl Fn(TargetEvent) + Send + Sync + 'static,
+    ) -> Result<(Group<Target>, Vec<Nqn>), Failure> {
+        let config = setup.config(files)?;
         let nqns = config.subsystems.iter().map(|subsystem| subsystem.nqn.clone()).collect();
         let engine = Target::new(config, super::identity::random_seed()?)
             .map_err(|error| Failure::usage(error.to_string()))?;
@@ -198,9 +226,7 @@ impl RunningTarget {
         };
         let group = Group::start(runtime, vec![engine], Box::new(move |_, event| log(event)))
             .map_err(|error| Failure::failed(format!("cannot start the target: {error}")))?;
-        let target = RunningTarget { group, files, nqns };
-        target.await_ports()?;
-        Ok(target)
+        Ok((group, nqns))
     }
 
     fn await_ports(&self) -> Result<(), Failure> {

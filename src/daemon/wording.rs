@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 /// What serde calls the numbers of a field, and what these are.
-const NUMBERS: [(&str, &str); 5] = [
+const NUMBERS: [(&str, &str); 6] = [
+    ("i64", "a whole number"),
     ("u8", "a whole number from 0 to 255"),
     ("u16", "a whole number from 0 to 65535"),
     ("u32", "a whole number from 0 to 4294967295"),

@@ -6,7 +6,7 @@ use crate::daemon::config::Source;
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::{AnaState, Nqn};
-use anabranch_target::config::{PortConfig, SubsystemConfig, TargetConfig};
+use anabranch_target::config::{MAX_ANA_GROUP, PortConfig, SubsystemConfig, TargetConfig};
 use anabranch_target::{Shape, derived_serial};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -121,10 +121,28 @@ impl TargetSetup {
         for (port, at) in self.ports.iter().zip(&outline.ports) {
             port.config().map_err(|why| source.wrong_in(at.span().start, &why))?;
         }
-        for (subsystem, at) in self.subsystems.iter().zip(&outline.subsystems) {
-            subsystem.names().map_err(|why| source.wrong_in(at.span().start, &why))?;
-            for (namespace, at) in subsystem.namespaces.iter().zip(&at.get_ref().namespaces) {
-                namespace.check().map_err(|why| source.wrong_in(at.span().start, &why))?;
+        for (place, (subsystem, at)) in self.subsystems.iter().zip(&outline.subsystems).enumerate()
+        {
+            let wrong = |why: String| source.wrong_in(at.span().start, &why);
+            subsystem.names().map_err(wrong)?;
+            if let Some(port) = self.ports.first() {
+                subsystem.texts(port).map_err(wrong)?;
+            }
+            if self.subsystems[..place].iter().any(|other| other.nqn == subsystem.nqn) {
+                let nqn = subsystem.nqn.escape_debug();
+                return Err(wrong(format!("nqn '{nqn}' stands here twice")));
+            }
+            for (number, (namespace, at)) in
+                subsystem.namespaces.iter().zip(&at.get_ref().namespaces).enumerate()
+            {
+                let wrong = |why: String| source.wrong_in(at.span().start, &why);
+                namespace.check().map_err(wrong)?;
+                let before = &subsystem.namespaces[..number];
+                if let Some(nsid) = namespace.nsid
+                    && before.iter().any(|other| other.nsid == Some(nsid))
+                {
+                    return Err(wrong(format!("nsid {nsid} stands here twice")));
+                }
             }
         }
         Ok(())
@@ -208,6 +226,18 @@ fn split_shape(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
+/// Where hosts are told to connect; port 0 is the one that it listens on.
+fn advertised(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, 0));
+    }
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+    address.ok_or_else(|| {
+        let text = text.escape_debug();
+        format!("advertise '{text}' is neither ADDR nor ADDR:PORT with a port from 1 to 65535")
+    })
+}
+
 impl PortSpec {
     fn endpoint(&self) -> Result<Endpoint, String> {
         self.listen.parse().map(Endpoint::Tcp).map_err(|_| {
@@ -219,21 +249,18 @@ impl PortSpec {
     fn config(&self) -> Result<PortConfig, String> {
         let mut port = PortConfig::new(self.endpoint()?);
         if let Some(text) = &self.advertise {
-            let address = text
-                .parse::<IpAddr>()
-                .map(|ip| SocketAddr::new(ip, 0))
-                .or_else(|_| text.parse::<SocketAddr>())
-                .map_err(|_| format!("advertise '{}' is no address", text.escape_debug()))?;
-            port.advertise = Some(address);
+            port.advertise = Some(advertised(text)?);
         }
         if let Some(text) = &self.shape {
             let shape = text.parse::<Shape>();
             port.shape = shape.map_err(|why| format!("port {}: {why}", self.listen))?;
         }
         for (group, state) in &self.ana {
-            let group = group
-                .parse()
-                .map_err(|_| format!("ana: '{}' is no group", group.escape_debug()))?;
+            let number = group.parse().ok().filter(|number| (1..=MAX_ANA_GROUP).contains(number));
+            let group = number.ok_or_else(|| {
+                let group = group.escape_debug();
+                format!("ana: '{group}' is no group, which is a number from 1 to {MAX_ANA_GROUP}")
+            })?;
             let state: AnaState =
                 state.parse().map_err(|why| format!("ana of group {group}: {why}"))?;
             port.ana.insert(group, state);
@@ -263,6 +290,15 @@ impl SubsystemSpec {
             host.parse().map_err(|why| format!("allow_hosts: '{}': {why}", host.escape_debug()))
         });
         Ok((nqn, hosts.collect::<Result<Vec<Nqn>, String>>()?))
+    }
+
+    /// What the engine would refuse of its texts, whatever its namespaces are.
+    fn texts(&self, port: &PortSpec) -> Result<(), String> {
+        let alone = SubsystemSpec { namespaces: Vec::new(), ..self.clone() };
+        let subsystems = vec![alone.config(&FileTable::new())?];
+        let config =
+            TargetConfig { subsystems, ports: vec![port.config()?], ..TargetConfig::default() };
+        config.check().map_err(|error| error.to_string())
     }
 
     fn config(&self, files: &FileTable) -> Result<SubsystemConfig, String> {
