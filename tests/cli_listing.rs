@@ -6,7 +6,7 @@ use anabranch::cli::print::topology::Ranking;
 use anabranch::cli::print::{attributes, subsys, topology};
 use anabranch::daemon::view::{AttributeView, HostView, SubsystemView};
 use anabranch_policy::Policy;
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 fn host() -> HostView {
     HostView {
@@ -79,4 +79,32 @@ fn help_lists_every_policy() {
             assert!(help.contains(policy.name()), "{policy} in:\n{help}");
         }
     }
+}
+
+/// Whoever mistypes a number learns of which option, and what it takes.
+#[test]
+fn a_number_that_an_option_does_not_take_is_told_with_its_limits() {
+    let connect = ["connect", "-a", "::1", "-n", "nqn.2026-01.a:b"];
+    for (words, option, limits) in [
+        (&[&connect[..], &["-Q", "15"]].concat()[..], "--queue-size", "from 16 to 1024"),
+        (&[&connect[..], &["-Q", "x"]].concat()[..], "--queue-size", "from 16 to 1024"),
+        (&[&connect[..], &["-Q", "-1"]].concat()[..], "--queue-size", "from 16 to 1024"),
+        (&[&connect[..], &["-i", "0"]].concat()[..], "--nr-io-queues", "from 1 to 65535"),
+        (&[&connect[..], &["-T", "-1"]].concat()[..], "--tos", "from 0 to 255"),
+        (&[&connect[..], &["-s", "-1"]].concat()[..], "--trsvcid", "1 to 65535"),
+        (&["serve", "--workers", "129"][..], "--workers", "from 1 to 128"),
+        (&["bench", "--iodepth", "x"][..], "--iodepth", "from 1 to 4096"),
+        (&["bench", "--runs", "99999999999999999999"][..], "--runs", "from 1 to 101"),
+        (&["bench", "--offset", "-1"][..], "--offset", "not a size"),
+        (&["top", "-n", "0"][..], "--iterations", "1 or more"),
+        (&["explain", "nvme0n1", "--samples", "-1"][..], "--samples", "from 0 to 4096"),
+        (&["lab", "compare", "a", "b", "--tolerance", "-1"][..], "--tolerance", "0 to 100"),
+        (&["target", "ctl", "ana", "1", "129", "optimized"][..], "<GROUP>", "from 1 to 128"),
+    ] {
+        let told = Cli::try_parse_from([&["anabranch"], words].concat());
+        let told = told.expect_err("a wrong number").to_string();
+        assert!(told.contains(option) && told.contains(limits), "{words:?}: {told}");
+    }
+    Cli::try_parse_from([&["anabranch"], &connect[..], &["-Q", "16", "-T", "255"]].concat())
+        .expect("the ends of their ranges");
 }

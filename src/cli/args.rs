@@ -121,12 +121,29 @@ pub struct Demo {
     /// Seconds of load, 6 or more
     #[arg(
         long, default_value_t = 9, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(6..=3600)
+        value_parser = whole::<u32>(6, 3600), allow_negative_numbers = true
     )]
     pub seconds: u32,
     /// Go on serving afterwards, and say how to attach
     #[arg(long)]
     pub keep: bool,
+}
+
+/// A parser of whole numbers whose every refusal names the limits.
+fn whole<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
+            let limits = match most {
+                u64::MAX => format!(", {least} or more,"),
+                _ => format!(" from {least} to {most}"),
+            };
+            format!("a whole number{limits} is expected")
+        })
+    }
 }
 
 /// Parses a policy; the error lists those that exist.
@@ -152,7 +169,10 @@ pub struct Serve {
     #[arg(short = 'I', long, value_name = "UUID")]
     pub hostid: Option<String>,
     /// Data workers [default: one per allowed CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(
+        long, value_name = "N",
+        value_parser = whole::<u16>(1, 128), allow_negative_numbers = true
+    )]
     pub workers: Option<u16>,
     /// Show attributes as files in this empty directory, laid out like /sys (needs FUSE)
     #[arg(long, value_name = "DIR")]
@@ -221,14 +241,14 @@ pub struct Explain {
     /// The device, such as nvme0n1
     #[arg(value_name = "DEVICE")]
     pub device: String,
-    /// How many of the last noted decisions to show
+    /// How many of the last noted decisions to show, 0 to 4096
     #[arg(
         long, default_value_t = DEFAULT_SAMPLES, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(0..=DECISIONS_MAX as i64)
+        value_parser = whole::<u32>(0, DECISIONS_MAX as u64), allow_negative_numbers = true
     )]
     pub samples: u32,
     /// Count for so long from now on, such as 5s [default: since the paths joined]
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = interval, allow_negative_numbers = true)]
     pub interval: Option<Duration>,
 }
 

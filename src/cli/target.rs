@@ -11,7 +11,8 @@ use crate::daemon::log::{log, log_of};
 use crate::daemon::socket::{BoundSocket, Role, default_path};
 use crate::daemon::target::{RunningTarget, TargetSetup, status_text};
 use crate::failure::Failure;
-use anabranch_target::TargetEvent;
+use anabranch_proto::nvme::AnaState;
+use anabranch_target::{Shape, TargetEvent};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -96,9 +97,14 @@ fn control(global: &Global, verb: &Ctl) -> Result<(), Failure> {
 fn request(verb: &Ctl) -> Result<(&'static str, Value), Failure> {
     Ok(match verb {
         Ctl::Ana { port, group, state } => {
+            let known = state.parse::<AnaState>();
+            known.map_err(|why| Failure::usage(format!("state '{state}': {why}")))?;
             ("ana", json!({ "port": port, "group": group, "state": state }))
         }
-        Ctl::Shape { port, shape } => ("shape", json!({ "port": port, "shape": shape })),
+        Ctl::Shape { port, shape } => {
+            shape.parse::<Shape>().map_err(|why| Failure::usage(why.to_string()))?;
+            ("shape", json!({ "port": port, "shape": shape }))
+        }
         Ctl::Cut { port } => ("cut", json!({ "port": port })),
         Ctl::Stall { port } => ("stall", json!({ "port": port })),
         Ctl::Restore { port } => ("restore", json!({ "port": port })),
@@ -145,4 +151,27 @@ fn counted_from_one(mut event: TargetEvent) -> TargetEvent {
         TargetEvent::ControllerDown { .. } | TargetEvent::FlushFailed { .. } => {}
     }
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever runs or not: the command line is wrong.
+    #[test]
+    fn a_state_or_a_shape_that_does_not_exist_is_misuse() {
+        let port = || "1".to_owned();
+        let ana = |state: &str| Ctl::Ana { port: port(), group: 1, state: state.to_owned() };
+        let shape = |shape: &str| Ctl::Shape { port: port(), shape: shape.to_owned() };
+        for (verb, why) in [
+            (ana("best"), "state 'best': unknown ANA state; one of optimized"),
+            (shape("rate=0"), "rate: must lie between 1kbit and 1000gbit"),
+            (shape("fast"), "expected KEY=VALUE"),
+        ] {
+            let told = request(&verb).expect_err("misuse");
+            assert!(matches!(&told, Failure::Usage(text) if text.contains(why)), "{told}");
+        }
+        request(&ana("non-optimized")).expect("a state");
+        request(&shape("none")).expect("no shape");
+    }
 }

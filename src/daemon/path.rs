@@ -286,7 +286,7 @@ impl PathSpec {
         }
         match (options.fast_io_fail_tmo, options.ctrl_loss_tmo) {
             (Some(fail), Some(loss)) if fail > loss => Err(format!(
-                "fast_io_fail_tmo ({}) exceeds ctrl-loss-tmo ({}): the controller would be \
+                "fast-io-fail-tmo ({}) exceeds ctrl-loss-tmo ({}): the controller would be \
                  gone first",
                 seconds(fail),
                 seconds(loss)

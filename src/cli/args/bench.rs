@@ -26,7 +26,7 @@ pub struct Bench {
     /// TCP port of that controller (as often as -a, or once)
     #[arg(
         short = 's', long, value_name = "PORT", requires = "traddr",
-        value_parser = clap::value_parser!(u16).range(1..)
+        value_parser = super::whole::<u16>(1, u16::MAX.into()), allow_negative_numbers = true
     )]
     pub trsvcid: Vec<u16>,
     /// The subsystem
@@ -53,7 +53,7 @@ pub struct Bench {
     /// Reads among 100 requests of a mixed load
     #[arg(
         long, value_name = "PERCENT", default_value_t = 50,
-        value_parser = clap::value_parser!(u32).range(0..=100)
+        value_parser = super::whole::<u32>(0, 100), allow_negative_numbers = true
     )]
     pub rwmixread: u32,
     /// Block size, 512 bytes to 1 MiB
@@ -65,26 +65,32 @@ pub struct Bench {
     /// Requests at once per job, 1 to 4096
     #[arg(
         long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DEPTH))
+        value_parser = super::whole::<u32>(1, u64::from(MAX_DEPTH)), allow_negative_numbers = true
     )]
     pub iodepth: u32,
     /// Jobs, 1 to 1024, spread over the data workers (--nbd: connections)
     #[arg(
         long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_JOBS))
+        value_parser = super::whole::<u32>(1, u64::from(MAX_JOBS)), allow_negative_numbers = true
     )]
     pub numjobs: u32,
     /// How long each run takes [default: 2s, or what the job file says]
-    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", value_parser = units::time, allow_negative_numbers = true)]
     pub runtime: Option<Duration>,
     /// Bytes of the device to use [default: all]
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, allow_negative_numbers = true)]
     pub size: Option<u64>,
     /// First byte to use
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::size)]
+    #[arg(
+        long, value_name = "SIZE", default_value = "0",
+        value_parser = units::size, allow_negative_numbers = true
+    )]
     pub offset: u64,
     /// Seed of the first run's draws; the next run has the next one
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long, value_name = "N", default_value_t = 0,
+        value_parser = super::whole::<u64>(0, u64::MAX), allow_negative_numbers = true
+    )]
     pub randseed: u64,
     /// Stamp what is written, check what is read
     #[arg(long)]
@@ -92,7 +98,7 @@ pub struct Bench {
     /// Data workers of a host of its own (--nbd: threads that share the connections)
     #[arg(
         long, value_name = "N", default_value_t = 1, conflicts_with = "device",
-        value_parser = clap::value_parser!(u16).range(1..=128)
+        value_parser = super::whole::<u16>(1, 128), allow_negative_numbers = true
     )]
     pub workers: u16,
     /// CPUs of a host of its own, and of the embedded target behind a slash: 0/1, 0/0
@@ -107,7 +113,7 @@ pub struct Bench {
     /// Paths to the embedded target
     #[arg(
         long, value_name = "N", default_value_t = 1, conflicts_with_all = ["device", "traddr"],
-        value_parser = clap::value_parser!(u16).range(1..=8)
+        value_parser = super::whole::<u16>(1, 8), allow_negative_numbers = true
     )]
     pub paths: u16,
     /// Compare with the bare TCP exchange of the same bytes, interleaved in the same run
@@ -116,7 +122,7 @@ pub struct Bench {
     /// Runs; the median counts
     #[arg(
         long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=101)
+        value_parser = super::whole::<u32>(1, 101), allow_negative_numbers = true
     )]
     pub runs: u32,
 }

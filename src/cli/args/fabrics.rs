@@ -16,7 +16,10 @@ pub struct Fabrics {
     #[arg(short = 'a', long, value_name = "ADDR")]
     pub traddr: String,
     /// TCP port [default: 4420, for discovery 8009]
-    #[arg(short = 's', long, value_name = "PORT", value_parser = service)]
+    #[arg(
+        short = 's', long, value_name = "PORT",
+        value_parser = service, allow_negative_numbers = true
+    )]
     pub trsvcid: Option<Service>,
     /// Our own address
     #[arg(short = 'w', long, alias = "host_traddr", value_name = "ADDR")]
@@ -33,13 +36,13 @@ pub struct Fabrics {
     /// I/O queues to ask for [default: one per data worker]
     #[arg(
         short = 'i', long, alias = "nr_io_queues", value_name = "N",
-        value_parser = clap::value_parser!(u16).range(1..)
+        value_parser = super::whole::<u16>(1, u16::MAX.into()), allow_negative_numbers = true
     )]
     pub nr_io_queues: Option<u16>,
     /// Commands at once per I/O queue, 16 to 1024 [default: 128]
     #[arg(
         short = 'Q', long, alias = "queue_size", value_name = "N",
-        value_parser = clap::value_parser!(u16).range(16..=1024)
+        value_parser = super::whole::<u16>(16, 1024), allow_negative_numbers = true
     )]
     pub queue_size: Option<u16>,
     /// Keep-alive time-out in seconds [default: 5]
@@ -87,7 +90,10 @@ pub struct Fabrics {
     )]
     pub admin_timeout: Option<Span>,
     /// Type of service, 0 to 255
-    #[arg(short = 'T', long, value_name = "N")]
+    #[arg(
+        short = 'T', long, value_name = "N", value_parser = super::whole::<u8>(0, 255),
+        allow_negative_numbers = true
+    )]
     pub tos: Option<u8>,
     /// PDU header digests
     #[arg(short = 'g', long, alias = "hdr_digest")]

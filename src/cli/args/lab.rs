@@ -41,17 +41,20 @@ pub struct LabRun {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub policies: Vec<String>,
     /// Runs, with the seeds 1 to N [default: as the scenario says]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, value_name = "N",
+        value_parser = super::whole::<u32>(1, 1000), allow_negative_numbers = true
+    )]
     pub runs: Option<u32>,
     /// How they are run
     #[arg(long, value_enum, default_value = "light")]
     pub mode: Mode,
     /// Time before the window, not counted [default: as the scenario says]
-    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", value_parser = units::time, allow_negative_numbers = true)]
     pub ramp: Option<Duration>,
     /// Time that is counted [default: as the scenario says]. Changes keep their place in
     /// proportion: half of the window, half of their time
-    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", value_parser = units::time, allow_negative_numbers = true)]
     pub window: Option<Duration>,
     /// The short form: at most 300 ms before a window of at most 1 s (3 s where the scenario has
     /// changes, which keep their place in proportion; how long hosts take to notice a silent path
@@ -63,7 +66,7 @@ pub struct LabRun {
     pub out: Option<PathBuf>,
     /// Live only: the part of the scenario's rates and open requests that is used, 0.001 to 1
     /// [default: what this machine can carry]
-    #[arg(long, value_name = "PART", value_parser = permille)]
+    #[arg(long, value_name = "PART", value_parser = permille, allow_negative_numbers = true)]
     pub scale: Option<u32>,
     /// Live only: scaled rates leave iodepth and numjobs alone. Otherwise the same part of the open
     /// requests is kept, so that latencies stay what they are, but not fewer than fill the links
@@ -95,7 +98,10 @@ pub struct LabCompare {
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// Differences up to this many percent do not count
-    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent_ppm)]
+    #[arg(
+        long, value_name = "PERCENT", default_value = "0",
+        value_parser = percent_ppm, allow_negative_numbers = true
+    )]
     pub tolerance: u64,
 }
 

@@ -1,5 +1,6 @@
 //! `target` and `target ctl`.
 
+use anabranch_target::config::MAX_ANA_GROUP;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -67,6 +68,10 @@ pub enum Ctl {
         /// The port's place or TCP port
         port: String,
         /// The group, 1 to 128
+        #[arg(
+            value_parser = super::whole::<u32>(1, MAX_ANA_GROUP.into()),
+            allow_negative_numbers = true
+        )]
         group: u32,
         /// optimized, non-optimized, inaccessible, persistent-loss or change
         state: String,
@@ -140,6 +145,10 @@ pub enum Ns {
         /// The namespace
         nsid: u32,
         /// The group, 1 to 128
+        #[arg(
+            value_parser = super::whole::<u32>(1, MAX_ANA_GROUP.into()),
+            allow_negative_numbers = true
+        )]
         group: u32,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]

@@ -12,12 +12,15 @@ pub struct Top {
     #[arg(value_name = "DEVICE")]
     pub device: Option<String>,
     /// Time between two looks, in seconds or with a unit: 100ms to 1h
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
+    #[arg(
+        short = 'd', long, value_name = "SECONDS", default_value = "1",
+        value_parser = delay, allow_negative_numbers = true
+    )]
     pub delay: Duration,
     /// End after so many frames [default: go on]
     #[arg(
         short = 'n', long, value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..)
+        value_parser = super::whole::<u64>(1, u64::MAX), allow_negative_numbers = true
     )]
     pub iterations: Option<u64>,
     /// Print one frame after the other as text, no terminal needed; -o json prints each as one line
