@@ -88,6 +88,8 @@ pub(crate) enum Stage {
     Outbound(Answer),
     /// An asynchronous event request.
     Parked,
+    /// A Disconnect: waits until all others are over.
+    Last,
 }
 
 /// A command in progress.
@@ -126,11 +128,22 @@ pub(crate) struct Conn {
     pub(crate) waiting: VecDeque<SlotId>,
     /// It stands in the line of those that have such commands.
     pub(crate) in_line: bool,
+    /// The Disconnect that deletes the queue: nothing is begun from then on.
+    pub(crate) last: Option<SlotId>,
 }
 
 impl Conn {
     pub(crate) fn entry(&mut self, slot: SlotId) -> Option<&mut Entry> {
         self.entries.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    /// A Disconnect that is to be answered now: all others are over.
+    pub(crate) fn last_of_all(&self) -> Option<SlotId> {
+        let last = self.last?;
+        let mut open = (0..).zip(&self.entries).filter(|(_, entry)| entry.is_some());
+        let (slot, entry) = open.next()?;
+        let waits = entry.as_ref().is_some_and(|entry| entry.stage == Stage::Last);
+        (slot == last && waits && open.next().is_none()).then_some(last)
     }
 
     /// How many at the front of the line hold their data and wait for a second buffer.
@@ -210,6 +223,7 @@ impl Conns {
             paused: false,
             waiting: VecDeque::new(),
             in_line: false,
+            last: None,
         }));
         self.by_id.insert(id, place);
         place

@@ -6,7 +6,7 @@ use anabranch_proto::machine::ConnId;
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Nqn, Status, Uuid, aer, io};
-use anabranch_target::{TargetError, TargetVerb};
+use anabranch_target::{TargetError, TargetEvent, TargetVerb};
 use common::*;
 
 const ADMIN: ConnectCommand =
@@ -296,4 +296,35 @@ fn disconnect_ends_one_queue() {
     rig.advance(ms(6_000));
     assert!(rig.wires[&io].closed && !rig.wires[&admin].closed);
     assert_eq!(rig.status().controllers[0].io_queues, 0);
+    let refused = |event: &TargetEvent| matches!(event, TargetEvent::ConnectRefused { .. });
+    assert!(!rig.events.iter().any(refused), "no Connect was refused");
+}
+
+#[test]
+fn the_answer_to_disconnect_is_the_last_and_nothing_is_done_after_it() {
+    let disconnect = anabranch_proto::nvme::fabrics::Disconnect::sqe;
+    let mut config = config();
+    config.subsystems[0].namespaces.push(file_namespace(2, MIB));
+    let mut rig = Rig::new(config);
+    let (_, io) = rig.controller(0);
+    let (_, other) = rig.controller(1);
+    rig.answer_r2t = false;
+    let to_file = anabranch_proto::nvme::io::write(2, 0, 1, false);
+    let begun = rig.start_out(io, to_file, &[1; 4096]);
+    let sending = rig.start_out(io, write(0, 16), &vec![1; 64 << 10]);
+    let last = rig.start(io, disconnect(), 0);
+    // Whatever was on its way with it is not begun any more.
+    let late = rig.run_out(io, write(0, 1), &[1; 4096]);
+    assert_eq!(late.status, Status::ABORTED_SQ_DELETION);
+    assert_eq!(rig.run(io, disconnect(), 0).status, Status::ABORTED_SQ_DELETION);
+    rig.send_asked(io);
+    rig.status();
+    assert_eq!(rig.poll(io, sending).unwrap().status, Status::ABORTED_SQ_DELETION);
+    assert!(rig.poll(io, last).is_none(), "a write is still on its way to the file");
+    rig.finish_disk(Ok(4096));
+    assert_eq!(rig.poll(io, begun).unwrap().status, Status::SUCCESS);
+    assert_eq!(rig.poll(io, last).unwrap().status, Status::SUCCESS);
+    assert_eq!(rig.run(other, read(0, 16), 64 << 10).data, vec![0; 64 << 10]);
+    rig.hang_up(io);
+    rig.assert_no_leak();
 }

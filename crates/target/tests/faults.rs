@@ -129,6 +129,20 @@ fn a_cut_port_cannot_be_stalled_and_the_error_calls_it_by_no_number_of_ours() {
 }
 
 #[test]
+fn who_comes_as_a_port_is_cut_is_reset_whatever_has_become_of_the_other_ports() {
+    let mut rig = Rig::new(config());
+    let at = rig.status().ports[1].at.clone();
+    let listener = *rig.listeners.iter().find(|(_, l)| **l == at).unwrap().0;
+    rig.ok(TargetVerb::Stall { port: 0 });
+    // The driver has not ended the listener yet when it accepts one more.
+    rig.keep_listening = true;
+    rig.ok(TargetVerb::Cut { port: 1 });
+    let conn = rig.accept(listener);
+    assert!(rig.wires[&conn].closed);
+    assert_eq!(rig.status().ports[0].connections, 0);
+}
+
+#[test]
 fn a_peer_that_breaks_the_protocol_harms_only_itself() {
     let mut rig = Rig::new(config());
     let (admin, queue) = rig.controller(0);

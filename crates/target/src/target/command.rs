@@ -26,6 +26,8 @@ pub(super) enum Step {
     Serve(Work),
     /// An asynchronous event request was kept.
     Parked,
+    /// A Disconnect is to be answered when all before it is.
+    Last,
     /// A file operation was started; it owns the command's data.
     Disk,
     /// As `Disk`, but the command's data stays with it.
@@ -50,8 +52,9 @@ impl Target {
                         conn.entries.resize_with(usize::from(id) + 1, || None);
                     }
                     let stage = Stage::Inbound;
+                    let verdict = conn.last.map(|_| Status::ABORTED_SQ_DELETION);
                     conn.entries[usize::from(id)] =
-                        Some(Entry { slot, sqe, stage, data, verdict: None, served: false });
+                        Some(Entry { slot, sqe, stage, data, verdict, served: false });
                     self.arrived(now, place, id, bufs);
                 }
                 QueueEvent::DataReady { slot } => {
@@ -187,6 +190,7 @@ impl Target {
             },
             Step::Serve(work) => self.serve(now, Ticket { place, generation, slot }, work),
             Step::Parked => self.set_stage(place, slot, Stage::Parked),
+            Step::Last => self.set_stage(place, slot, Stage::Last),
             Step::Disk => {
                 if let Some(entry) = self.conns.get_mut(place).and_then(|c| c.entry(slot)) {
                     entry.stage = Stage::Disk;
@@ -339,7 +343,11 @@ impl Target {
             conn.queue.send_data(entry.slot, buf);
         }
         conn.queue.complete(entry.slot, status, answer.result);
+        let last = conn.last_of_all();
         self.announce(place);
+        if let Some(last) = last {
+            self.answer(now, place, last, Answer::status(Status::SUCCESS), bufs);
+        }
     }
 
     /// Asks for a send when there is something to send and none was asked for.

@@ -241,16 +241,26 @@ impl Target {
         None
     }
 
-    /// The end of one I/O queue: the host closes the connection after the answer, or we do.
-    pub(super) fn disconnect(&mut self, now: Time, place: u32, sqe: &Sqe) -> Step {
+    /// The end of one I/O queue (Fabrics, "Disconnect"). Whoever reads its answer may send what was
+    /// not answered elsewhere, so that is the last of the queue: what was not begun is aborted, and
+    /// what was ends first. Then the host closes the connection, or we do.
+    pub(super) fn disconnect(&mut self, now: Time, place: u32, slot: SlotId, sqe: &Sqe) -> Step {
         if let Err(status) = Disconnect::parse(sqe) {
             return Step::Done(Answer::status(status));
         }
+        let Some(conn) = self.conns.get_mut(place) else {
+            return Step::refuse(Status::INTERNAL_ERROR);
+        };
         let deadline = now.after(CLOSE_LIMIT);
-        if let Some(conn) = self.conns.get_mut(place) {
-            conn.deadline = Some(deadline);
+        conn.deadline = Some(deadline);
+        conn.last = Some(slot);
+        let mut is_alone = true;
+        for (_, entry) in (0..).zip(&mut conn.entries).filter(|(other, _)| *other != slot) {
+            let Some(entry) = entry else { continue };
+            is_alone = false;
+            entry.verdict = entry.verdict.or(Some(Status::ABORTED_SQ_DELETION));
         }
         self.check_by(deadline);
-        Step::Done(Answer::status(Status::SUCCESS))
+        if is_alone { Step::Done(Answer::status(Status::SUCCESS)) } else { Step::Last }
     }
 }

@@ -26,7 +26,7 @@ impl Target {
     ) -> Step {
         let Some(sqe) = self.sqe(place, slot) else { return Step::refuse(Status::INTERNAL_ERROR) };
         if sqe.is_fabrics() {
-            return self.io_queue_fabrics(now, place, &sqe);
+            return self.io_queue_fabrics(now, place, slot, &sqe);
         }
         let plan = match self.access(at, &sqe) {
             Ok(plan) => plan,
@@ -114,10 +114,10 @@ impl Target {
         Step::Done(Answer::status(status))
     }
 
-    fn io_queue_fabrics(&mut self, now: Time, place: u32, sqe: &Sqe) -> Step {
+    fn io_queue_fabrics(&mut self, now: Time, place: u32, slot: SlotId, sqe: &Sqe) -> Step {
         match sqe.fctype() {
             fabrics::CONNECT => Step::refuse(Status::COMMAND_SEQUENCE_ERROR),
-            fabrics::DISCONNECT => self.disconnect(now, place, sqe),
+            fabrics::DISCONNECT => self.disconnect(now, place, slot, sqe),
             _ => Step::refuse(Status::INVALID_OPCODE),
         }
     }

@@ -100,7 +100,8 @@ impl Target {
         conn: ConnId,
         peer: Option<SocketAddr>,
     ) {
-        let at = self.port_of(listener).filter(|at| self.ports[*at].fault != PortFault::Cut);
+        let at = self.port_of(listener);
+        let is_cut = at.is_none_or(|at| self.ports[at].fault == PortFault::Cut);
         let from = peer.map(|peer| network(peer.ip()));
         let full = self.conns.len() >= self.limits.connections as usize;
         let hoards = from.is_some_and(|from| self.hoards_connections(from));
@@ -124,7 +125,7 @@ impl Target {
         port.shaper.inbound.attach(place, FIRST_SLOTS);
         port.shaper.outbound.attach(place, FIRST_SLOTS);
         let stalled = port.is_stalled();
-        if at.is_none() || full || hoards {
+        if is_cut || full || hoards {
             self.close(place, CloseHow::Abort);
             return;
         }

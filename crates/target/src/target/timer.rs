@@ -2,6 +2,7 @@
 //! connection, hosts that fell silent. Deadlines only move away, so one lazy check serves all.
 
 use super::Target;
+use crate::conn::Role;
 use crate::verb::TargetEvent;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, CloseHow, Output, Time};
@@ -63,7 +64,9 @@ impl Target {
             }
         } else {
             let port = super::lifecycle::number(conn.port);
-            self.tell(TargetEvent::ConnectRefused { port, reason: "it took too long" });
+            if conn.role == Role::New {
+                self.tell(TargetEvent::ConnectRefused { port, reason: "it took too long" });
+            }
             self.close(place, CloseHow::Abort);
         }
     }

@@ -107,6 +107,8 @@ pub struct Rig {
     /// Data for R2Ts, by connection and cid.
     outgoing: BTreeMap<(ConnId, u16), Vec<u8>>,
     pub answer_r2t: bool,
+    /// A listener that is to end does not, yet.
+    pub keep_listening: bool,
     /// Where connections come from.
     pub peer: Option<std::net::SocketAddr>,
 }
@@ -133,6 +135,7 @@ impl Rig {
             next_cid: 1,
             outgoing: BTreeMap::new(),
             answer_r2t: true,
+            keep_listening: false,
             peer: None,
         };
         rig.input(Input::Start);
@@ -208,6 +211,7 @@ impl Rig {
                 self.listeners.insert(listener, at.clone());
                 more.push(Input::Listening { listener, at });
             }
+            Output::Unlisten { .. } if self.keep_listening => {}
             Output::Unlisten { listener } => {
                 self.listeners.remove(&listener);
                 more.push(Input::Unlistened { listener, error: None });
@@ -365,11 +369,15 @@ impl Rig {
     pub fn dial(&mut self, port: u16) -> Option<ConnId> {
         let at = self.status().ports[usize::from(port)].at.clone();
         let listener = *self.listeners.iter().find(|(_, l)| **l == at)?.0;
+        Some(self.accept(listener))
+    }
+
+    pub fn accept(&mut self, listener: ListenerId) -> ConnId {
         let conn = ConnId::accepted(self.next_conn);
         self.next_conn += 1;
         self.wires.insert(conn, Wire::default());
         self.input(Input::Accepted { listener, conn, peer: self.peer });
-        Some(conn)
+        conn
     }
 
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) {
