@@ -252,6 +252,29 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch_proto::target_queue::TargetQueueConfig;
+
+    #[test]
+    fn places_are_used_again() {
+        let config = TargetQueueConfig {
+            depth: 1,
+            in_capsule_bytes: 0,
+            max_h2c_data: 4096,
+            allow_hdr_digest: false,
+            allow_data_digest: false,
+            max_transfer_bytes: 4096,
+        };
+        let mut conns = Conns::default();
+        let come = |conns: &mut Conns, id| {
+            let place = conns.insert(ConnId::accepted(id), (0, None), TargetQueue::new(config));
+            (place, conns.get(place).expect("it is there").generation)
+        };
+        let (place, generation) = come(&mut conns, 1);
+        conns.remove(place);
+        let again = come(&mut conns, 2);
+        assert_eq!(again.0, place);
+        assert_ne!(again.1, generation, "what is left of the former one does not concern it");
+    }
 
     #[test]
     fn an_address_is_told_by_what_its_owner_cannot_choose() {

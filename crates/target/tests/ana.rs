@@ -8,6 +8,7 @@ use anabranch_proto::nvme::identify::{self, Identify};
 use anabranch_proto::nvme::io;
 use anabranch_proto::nvme::log::{Ana, AnaLimits, GetLogPage, lid};
 use anabranch_proto::nvme::{AnaState, Status, aer};
+use anabranch_target::config::NamespaceConfig;
 use anabranch_target::{TargetError, TargetVerb};
 use common::*;
 
@@ -244,4 +245,12 @@ fn the_log_is_the_same_in_parts_and_its_count_tells_when_it_is_another() {
     assert_ne!(after.change_count, before.change_count);
     set(&mut rig, 0, 9, AnaState::Optimized);
     assert_eq!(log(&mut rig, admin), after, "nothing new");
+    // Which namespaces are in a group stands there, too.
+    let config = NamespaceConfig { ana_group: 9, ..memory_namespace(2, MIB) };
+    rig.ok(TargetVerb::NamespaceAdd { subsystem: nqn(SUBSYSTEM), config });
+    let added = log(&mut rig, admin);
+    assert_ne!(added.change_count, after.change_count);
+    let counts = |log: &Ana| [0, 1].map(|at| log.groups[at].change_count);
+    let [one, nine] = counts(&after);
+    assert_eq!(counts(&added), [one, nine + 1], "of that group");
 }

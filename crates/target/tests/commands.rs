@@ -2,12 +2,14 @@
 
 mod common;
 
+use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::feature::{self, HostIdentifier, NumberOfQueues, fid};
-use anabranch_proto::nvme::identify::Identify;
+use anabranch_proto::nvme::identify::{self, Identify};
 use anabranch_proto::nvme::io::{self, DsmRange};
 use anabranch_proto::nvme::log::{GetLogPage, lid};
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Sgl, Sqe, Status, aer};
+use anabranch_target::TargetVerb;
 use common::*;
 
 const BLOCKS: u64 = 16 * MIB / 4096;
@@ -168,6 +170,30 @@ fn c38_properties() {
 }
 
 #[test]
+fn c38_a_reset_leaves_nothing_of_what_was() {
+    let mut rig = Rig::new(config());
+    let (admin, cntlid) = rig.admin_of(0, SUBSYSTEM, 0);
+    // Hosts write the sizes first, which enables nothing.
+    rig.set_cc(admin, Cc(Cc::ENABLE.0 & !1));
+    assert_eq!(rig.csts(admin), 0);
+    rig.set_cc(admin, Cc::ENABLE);
+    assert_eq!(rig.run(admin, NumberOfQueues::pairs(1).sqe(), 0).status, Status::SUCCESS);
+    rig.ok(TargetVerb::NamespaceResize { subsystem: nqn(SUBSYSTEM), nsid: 1, bytes: MIB });
+    rig.set_cc(admin, Cc::ENABLE.with_shutdown());
+    let late = rig.open(0);
+    let command = ConnectCommand { qid: 1, sqsize: 31, disable_sq_flow: true, kato_ms: 0 };
+    let done = rig.connect_with(late, command, &connect_data(cntlid, SUBSYSTEM).to_bytes());
+    fails(&done, Status::COMMAND_SEQUENCE_ERROR);
+    rig.set_cc(admin, Cc(0));
+    rig.set_cc(admin, Cc::ENABLE);
+    assert_eq!(rig.csts(admin), 1, "ready, not shut down");
+    let page = GetLogPage::new(lid::CHANGED_NAMESPACES, 0, 4096).sqe();
+    assert_eq!(rig.run(admin, page, 4096).data, [0; 4096]);
+    let queue = rig.io_queue(0, cntlid, 2);
+    assert_eq!(rig.run(queue, read(0, 1), 4096).status, Status::SUCCESS);
+}
+
+#[test]
 fn c38_shutdown_ends_io() {
     let mut rig = Rig::new(config());
     let (admin, queue) = rig.controller(0);
@@ -238,6 +264,77 @@ fn c41_log_pages() {
         fails(&rig.run(admin, page(unknown, 0, 64).sqe(), 64), Status::INVALID_LOG_PAGE);
     }
     rig.assert_no_leak();
+}
+
+#[test]
+fn c41_what_the_pages_say() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    let mut page = |id, bytes| {
+        let done = rig.run(admin, GetLogPage::new(id, 0, bytes).sqe(), bytes);
+        assert_eq!(done.status, Status::SUCCESS);
+        done.data
+    };
+    // The kernel asks which commands change blocks.
+    let effects = page(lid::EFFECTS, 4096);
+    let said = |from: usize| {
+        let places = (0..256).map(|opcode| (opcode, effects[from + 4 * opcode]));
+        places.filter(|(_, said)| *said != 0).collect::<Vec<_>>()
+    };
+    let admin_commands = [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18];
+    assert_eq!(said(0), admin_commands.map(|opcode| (opcode, 1)));
+    assert_eq!(said(1024), [(0, 1), (1, 3), (2, 1), (5, 1), (8, 3), (9, 3)]);
+    let supported = page(lid::SUPPORTED, 1024);
+    let ids: Vec<usize> = (0..256).filter(|id| supported[4 * id] & 1 != 0).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 4, 5, 0x0c]);
+    let firmware = page(lid::FIRMWARE_SLOT, 512);
+    let longest = page(lid::ERROR, 1 << 20);
+    assert_eq!(longest.len(), 1 << 20, "as much as MDTS allows");
+    let data = rig.run(admin, Identify::CONTROLLER.sqe(), 4096).data;
+    let controller = identify::Controller::parse(&data).unwrap();
+    assert_eq!(firmware[0], 1, "the first slot is active");
+    assert_eq!(firmware[8..16], data[64..72], "as Identify says");
+    assert_eq!(controller.aerl, 3, "four event requests are taken");
+    // SMART is of the controller, not of a namespace.
+    let smart = |nsid| GetLogPage { nsid, ..GetLogPage::new(lid::SMART, 0, 512) }.sqe();
+    assert_eq!(rig.run(admin, smart(0), 512).status, Status::SUCCESS);
+    fails(&rig.run(admin, smart(1), 512), Status::INVALID_FIELD);
+}
+
+#[test]
+fn c42_identify_of_command_sets() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    let asked = |cns: u32| Identify::namespace(1).sqe().with_cdw(10, cns);
+    for cns in [0x05, 0x06] {
+        let done = rig.run(admin, asked(cns), 4096);
+        assert_eq!((done.status, done.data), (Status::SUCCESS, vec![0; 4096]), "{cns:#x}");
+        fails(&rig.run(admin, asked(cns).with_cdw(11, 2 << 24), 4096), Status::INVALID_FIELD);
+    }
+    let common = rig.run(admin, asked(0x08), 4096).data;
+    assert_eq!((common[1], &common[4..8], common[14]), (1, &[1, 0, 0, 0][..], 1));
+    for cns in [0x05, 0x08] {
+        fails(&rig.run(admin, asked(cns).with_nsid(9), 4096), Status::INVALID_NAMESPACE);
+    }
+}
+
+#[test]
+fn c42_features_that_are_set() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    fails(&rig.run(admin, HostIdentifier::get(), 8), Status::DATA_SGL_LENGTH_INVALID);
+    let mut can = |id: u8| {
+        let done = rig.run(admin, feature::get(id).with_cdw(10, u32::from(id) | 3 << 8), 0);
+        assert_eq!(done.status, Status::SUCCESS);
+        done.result
+    };
+    let ids = [fid::KEEP_ALIVE_TIMER, fid::VOLATILE_WRITE_CACHE, fid::HOST_IDENTIFIER];
+    assert_eq!(ids.map(&mut can), [4, 0, 0], "changeable");
+    for (id, same) in [(fid::VOLATILE_WRITE_CACHE, 1), (fid::POWER_MANAGEMENT, 0)] {
+        assert_eq!(rig.run(admin, feature::set(id, same), 0).status, Status::SUCCESS);
+        let other = feature::set(id, 1 - same);
+        fails(&rig.run(admin, other, 0), Status::FEATURE_NOT_CHANGEABLE);
+    }
 }
 
 #[test]

@@ -290,8 +290,10 @@ fn disconnect_ends_one_queue() {
     let (admin, io) = rig.controller(0);
     let done = rig.run(admin, anabranch_proto::nvme::fabrics::Disconnect::sqe(), 0);
     assert!(done.status.is(Status::DISCONNECT_INVALID_QUEUE_TYPE), "{}", done.status);
+    assert_eq!(rig.run(io, read(0, 1), 4096).status, Status::SUCCESS);
     let done = rig.run(io, anabranch_proto::nvme::fabrics::Disconnect::sqe(), 0);
     assert_eq!(done.status, Status::SUCCESS);
+    assert_eq!(rig.status().controllers[0].ios, 1, "what reads or writes is I/O");
     // A host that does not hang up is helped.
     rig.advance(ms(6_000));
     assert!(rig.wires[&io].closed && !rig.wires[&admin].closed);

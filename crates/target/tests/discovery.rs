@@ -35,6 +35,7 @@ fn log(rig: &mut Rig, admin: ConnId) -> (u64, Vec<DiscoveryEntry>) {
 #[test]
 fn every_port_is_listed_with_the_bound_address() {
     let mut config = config();
+    config.ports[0].advertise = Some("192.0.2.1:7000".parse().unwrap());
     config.ports[1].advertise = Some("192.0.2.7:0".parse().unwrap());
     let mut rig = Rig::new(config);
     let admin = discovery(&mut rig, 1);
@@ -43,7 +44,7 @@ fn every_port_is_listed_with_the_bound_address() {
         .iter()
         .map(|e| (e.kind, e.socket_addr().unwrap().to_string(), e.portid, e.subnqn.as_str()))
         .collect();
-    let (one, two) = ("127.0.0.1:4420".to_string(), "192.0.2.7:4421".to_string());
+    let (one, two) = ("192.0.2.1:7000".to_string(), "192.0.2.7:4421".to_string());
     assert_eq!(
         seen,
         [
@@ -99,7 +100,9 @@ fn a_discovery_controller_is_nothing_else() {
     let smart = GetLogPage::new(lid::SMART, 0, 512).sqe();
     assert!(rig.run(admin, smart, 512).status.is(Status::INVALID_LOG_PAGE));
     let queues = feature::NumberOfQueues::pairs(1).sqe();
-    assert!(rig.run(admin, queues, 0).status.is(Status::INVALID_FIELD));
+    for sqe in [queues, feature::get(feature::fid::NUMBER_OF_QUEUES)] {
+        assert!(rig.run(admin, sqe, 0).status.is(Status::INVALID_FIELD));
+    }
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn hosts_hear_of_each_change_once() {
         rig.ok(verb);
         let event = rig.poll(admin, request).expect("an event");
         assert_eq!(aer::AsyncEvent::from_result(event.result), aer::AsyncEvent::NAMESPACES);
+        rig.run(admin, GetLogPage::new(lid::ANA, 0, 4096).sqe(), 4096);
         assert_eq!(changed(&mut rig, admin), ChangedNamespaces::new(&[7]));
         assert_eq!(changed(&mut rig, admin), ChangedNamespaces::new(&[]), "reading clears it");
         assert_eq!(active(&mut rig, admin), list);
@@ -156,6 +157,8 @@ fn moving_to_another_group_changes_access_and_log() {
         assert_eq!(rig.run(conn, wanted.sqe(), 0).status, Status::SUCCESS);
         [(); 2].map(|()| (conn, rig.start(conn, aer::request(), 0)))
     });
+    let states = [(1, AnaState::Optimized), (2, AnaState::Inaccessible)];
+    assert_eq!(rig.status().ports[0].ana, states, "with namespaces, or with a state");
     let move_to = |group| TargetVerb::NamespaceGroup { subsystem: nqn(SUBSYSTEM), nsid: 1, group };
     rig.ok(move_to(1));
     assert!(requests.as_flattened().iter().all(|(conn, cid)| rig.poll(*conn, *cid).is_none()));
@@ -171,6 +174,19 @@ fn moving_to_another_group_changes_access_and_log() {
     let data = rig.run(admin, Identify::namespace(1).sqe(), 4096).data;
     assert_eq!(identify::Namespace::parse(&data).unwrap().anagrpid, 2);
     assert_eq!(rig.status().ports[0].ana, [(2, AnaState::Inaccessible)]);
+}
+
+#[test]
+fn the_order_of_a_configuration_does_not_matter() {
+    let mut config = config();
+    config.subsystems[0].namespaces = [3, 1, 2].map(|nsid| memory_namespace(nsid, MIB)).into();
+    let mut rig = Rig::new(config);
+    let (admin, queue) = rig.controller(0);
+    assert_eq!(active(&mut rig, admin), [1, 2, 3]);
+    for nsid in 1..=3 {
+        let done = rig.run(queue, read(0, 1).with_nsid(nsid), 4096);
+        assert_eq!(done.status, Status::SUCCESS, "{nsid}");
+    }
 }
 
 #[test]
