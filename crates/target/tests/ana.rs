@@ -245,6 +245,11 @@ fn the_log_is_the_same_in_parts_and_its_count_tells_when_it_is_another() {
     assert_ne!(after.change_count, before.change_count);
     set(&mut rig, 0, 9, AnaState::Optimized);
     assert_eq!(log(&mut rig, admin), after, "nothing new");
+    let wanted = AsyncEventConfig(AsyncEventConfig::ANA_CHANGE);
+    assert_eq!(rig.run(admin, wanted.sqe(), 0).status, Status::SUCCESS);
+    let request = rig.start(admin, aer::request(), 0);
+    set(&mut rig, 0, 1, AnaState::NonOptimized);
+    assert!(rig.poll(admin, request).is_none(), "as it was before");
     // Which namespaces are in a group stands there, too.
     let config = NamespaceConfig { ana_group: 9, ..memory_namespace(2, MIB) };
     rig.ok(TargetVerb::NamespaceAdd { subsystem: nqn(SUBSYSTEM), config });

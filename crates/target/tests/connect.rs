@@ -3,7 +3,8 @@
 mod common;
 
 use anabranch_proto::machine::ConnId;
-use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
+use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData, PropertyGet};
+use anabranch_proto::nvme::feature::NumberOfQueues;
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Nqn, Status, Uuid, aer, io};
 use anabranch_target::{TargetError, TargetEvent, TargetVerb};
@@ -40,7 +41,8 @@ const INVALID: Status = Status::CONNECT_INVALID_PARAMETERS;
 fn c23_nothing_comes_before_connect() {
     let mut rig = Rig::new(config());
     let conn = rig.open(0);
-    for sqe in [aer::keep_alive(), aer::request(), io::flush(1)] {
+    let version = PropertyGet { offset: 8, wide: false }.sqe();
+    for sqe in [aer::keep_alive(), aer::request(), io::flush(1), version] {
         let done = rig.run(conn, sqe, 0);
         assert!(done.status.is(Status::COMMAND_SEQUENCE_ERROR), "{}", done.status);
     }
@@ -113,6 +115,23 @@ fn c34_bad_parameters_are_named() {
     let done = rig.run_out(conn, bad_format, &admin_data);
     assert!(done.status.is(Status::CONNECT_INCOMPATIBLE_FORMAT), "{}", done.status);
     assert_eq!(done.result, 40);
+    // As many entries as CAP.MQES says are taken, and an admin queue may always have 128.
+    for (most, sqsize) in [(1024, 1023), (16, 127)] {
+        let mut config = common::config();
+        config.limits.queue_depth = most;
+        let mut rig = Rig::new(config);
+        let conn = rig.open(0);
+        refused(&mut rig, io_queue(0, sqsize + 1), &admin_data, INVALID, Some((44, false)));
+        let done = rig.connect_with(conn, io_queue(0, sqsize), &admin_data);
+        assert_eq!(done.status, Status::SUCCESS, "{sqsize}");
+        rig.set_cc(conn, Cc::ENABLE);
+        assert_eq!(rig.run(conn, NumberOfQueues::pairs(1).sqe(), 0).status, Status::SUCCESS);
+        let data = connect_data((done.result & 0xffff) as u16, SUBSYSTEM).to_bytes();
+        refused(&mut rig, io_queue(2, 15), &data, INVALID, Some((42, false)));
+        let conn = rig.open(0);
+        let done = rig.connect_with(conn, io_queue(1, most - 1), &data);
+        assert_eq!(done.status, Status::SUCCESS, "the only queue that is granted");
+    }
     // Another port is another association.
     let conn = rig.open(1);
     let done = rig.connect_with(conn, io_queue(1, 127), &io_data);
@@ -169,6 +188,19 @@ fn c35_an_identifier_belongs_to_one_host() {
     refused(&mut rig, io_queue(1, 15), &other.to_bytes(), INVALID, Some((512, true)));
     let other = ConnectData { hostid: Uuid([9; 16]), ..connect_data(cntlid, SUBSYSTEM) };
     refused(&mut rig, io_queue(1, 15), &other.to_bytes(), INVALID, Some((0, true)));
+    // Whoever only looks for subsystems takes no identifier, and is asked for none.
+    let id = Uuid([9; 16]);
+    for (name, subsystem) in [(HOST, Nqn::DISCOVERY), (OTHER_HOST, SUBSYSTEM)] {
+        let data =
+            ConnectData { hostid: id, hostnqn: nqn(name), ..connect_data(0xffff, subsystem) };
+        let conn = rig.open(0);
+        assert_eq!(rig.connect_with(conn, ADMIN, &data.to_bytes()).status, Status::SUCCESS);
+    }
+    let data = ConnectData { hostid: id, ..connect_data(0xffff, Nqn::DISCOVERY) };
+    let conn = rig.open(0);
+    assert_eq!(rig.connect_with(conn, ADMIN, &data.to_bytes()).status, Status::SUCCESS);
+    let up = |event: &&TargetEvent| matches!(event, TargetEvent::ControllerUp { port: 0, .. });
+    assert_eq!(rig.events.iter().filter(up).count(), 4, "each is told");
 }
 
 #[test]
@@ -232,6 +264,14 @@ fn a_silent_connection_is_dropped() {
     rig.advance(ms(20));
     assert!(rig.wires[&silent].closed && rig.wires[&busy].closed);
     assert_eq!(rig.status().ports[0].connections, 0);
+    let late = |event: &&TargetEvent| event.to_string().contains("it took too long");
+    assert_eq!(rig.events.iter().filter(late).count(), 2);
+    // Each has its own ten seconds.
+    let first = rig.dial(0).unwrap();
+    rig.advance(ms(5_000));
+    let second = rig.dial(0).unwrap();
+    rig.advance(ms(5_010));
+    assert!(rig.wires[&first].closed && !rig.wires[&second].closed);
 }
 
 #[test]

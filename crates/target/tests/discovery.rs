@@ -3,6 +3,7 @@
 mod common;
 
 use anabranch_proto::machine::ConnId;
+use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::feature::AsyncEventConfig;
 use anabranch_proto::nvme::identify::{self, ControllerKind, Identify};
 use anabranch_proto::nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, SubsystemKind, lid};
@@ -99,6 +100,12 @@ fn a_discovery_controller_is_nothing_else() {
     }
     let smart = GetLogPage::new(lid::SMART, 0, 512).sqe();
     assert!(rig.run(admin, smart, 512).status.is(Status::INVALID_LOG_PAGE));
+    let cntlid = controller.cntlid;
+    let io = rig.open(0);
+    let command = ConnectCommand { qid: 1, sqsize: 15, disable_sq_flow: true, kato_ms: 0 };
+    let data = connect_data(cntlid, Nqn::DISCOVERY).to_bytes();
+    let refused = rig.connect_with(io, command, &data);
+    assert!(refused.status.is(Status::CONNECT_INVALID_PARAMETERS), "{}", refused.status);
     let queues = feature::NumberOfQueues::pairs(1).sqe();
     for sqe in [queues, feature::get(feature::fid::NUMBER_OF_QUEUES)] {
         assert!(rig.run(admin, sqe, 0).status.is(Status::INVALID_FIELD));

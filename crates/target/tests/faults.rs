@@ -17,6 +17,8 @@ fn a_cut_resets_refuses_and_drops() {
     rig.start(queue, read(0, 1), 4096);
     rig.ok(TargetVerb::Cut { port: 0 });
     assert!(rig.wires[&admin].closed && rig.wires[&queue].closed);
+    let told = |event: &TargetEvent| event.to_string().contains("its port was cut");
+    assert!(rig.events.iter().any(told), "{:?}", rig.events);
     assert!(rig.dial(0).is_none(), "nobody listens");
     rig.advance(ms(1000));
     assert_eq!(rig.run(other, read(0, 32), 32 * 4096).data, vec![0; 32 * 4096], "dropped");
@@ -135,7 +137,7 @@ fn who_comes_as_a_port_is_cut_is_reset_whatever_has_become_of_the_other_ports() 
     let listener = *rig.listeners.iter().find(|(_, l)| **l == at).unwrap().0;
     rig.ok(TargetVerb::Stall { port: 0 });
     // The driver has not ended the listener yet when it accepts one more.
-    rig.keep_listening = true;
+    rig.slow_listeners = true;
     rig.ok(TargetVerb::Cut { port: 1 });
     let conn = rig.accept(listener);
     assert!(rig.wires[&conn].closed);

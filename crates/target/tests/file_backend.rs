@@ -194,6 +194,30 @@ fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
     rig.assert_no_leak();
 }
 
+/// Its host may send the flush again from there: that one must not say that all is well.
+#[test]
+fn who_comes_in_the_place_of_one_that_left_hears_of_the_failed_flush_too() {
+    let (mut rig, _) = rig();
+    let (admin, queue) = rig.controller(1);
+    rig.start(queue, io::flush(1), 0);
+    rig.hang_up(queue);
+    rig.hang_up(admin);
+    let (_, queue) = rig.controller(1);
+    rig.finish_disk(Err(SystemError::IO));
+    assert_eq!(rig.run(queue, io::flush(1), 0).status, Status::WRITE_FAULT.with_dnr());
+}
+
+/// Operations take numbers that are free again.
+#[test]
+fn many_operations_one_after_the_other_need_the_room_of_one() {
+    let (mut rig, queue) = rig();
+    for _ in 0..100 {
+        rig.start(queue, read(0, 1), 4096);
+        assert_eq!(rig.disk[0].0.0, 0);
+        rig.finish_disk(Ok(4096));
+    }
+}
+
 /// A write with force unit access, whose two operations end so; its status.
 fn write_through(
     rig: &mut Rig,

@@ -7,7 +7,7 @@ mod common;
 use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input, SystemError};
 use anabranch_proto::nvme::io::{self, DsmRange};
 use anabranch_proto::nvme::property::Cc;
-use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_proto::nvme::{AnaState, Status, aer};
 use anabranch_target::TargetVerb;
 use common::*;
 
@@ -149,6 +149,33 @@ fn who_takes_the_place_of_a_queue_has_nothing_to_do_with_its_commands() {
 }
 
 /// A write that the driver has is waited for, whoever it was for; one that only waited is dropped.
+/// "Aborted" would mean that it is not done any more.
+#[test]
+fn what_is_on_its_way_to_a_file_or_to_its_host_is_not_aborted() {
+    let (mut rig, _) = rig();
+    let (admin, queue) = rig.controller(0);
+    let cids = [
+        rig.start_out(queue, write(0, 1), &DATA),
+        rig.start_out(queue, write(0, 1), &DATA),
+        rig.start_out(queue, io::compare(1, 8, 1), &DATA),
+        rig.start(queue, read(16, 1), 4096),
+        rig.start(queue, io::flush(1), 0),
+        rig.start(queue, write(32, 4), 16 << 10),
+    ];
+    for cid in cids {
+        assert_eq!(rig.run(admin, aer::abort(1, cid), 0).result, 1, "not aborted");
+    }
+    finish_all(&mut rig);
+    for cid in [cids[0], cids[1], cids[3], cids[4]] {
+        assert_eq!(status(&mut rig, queue, cid), Status::SUCCESS);
+    }
+    let answered = rig.start(queue, read(16, 1), 4096);
+    rig.ok(TargetVerb::Stall { port: 0 });
+    finish_all(&mut rig);
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert_eq!(status(&mut rig, queue, answered), Status::SUCCESS);
+}
+
 #[test]
 fn a_cut_drops_what_waits_and_what_runs_is_still_waited_for() {
     let (mut rig, [queue, other]) = rig();
@@ -324,6 +351,15 @@ fn zeroes_that_take_long_give_way_and_end_with_their_connection() {
     finish(&mut rig, 0);
     assert_eq!(rig.finish_disk(Ok(128 * 4096)), zero(256, 256, false));
     assert_eq!(rig.finish_disk(Ok(0)), zero(384, 128, false));
+    assert_eq!(status(&mut rig, queue, zeroing), Status::SUCCESS);
+
+    // A stall in the middle: all of it is done when it ends.
+    let zeroing = rig.start(queue, io::write_zeroes(1, 0, 512, false, false), 0);
+    rig.ok(TargetVerb::Stall { port: 0 });
+    rig.finish_disk(Ok(256 * 4096));
+    assert!(rig.disk.is_empty(), "nothing is begun meanwhile");
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert_eq!(rig.finish_disk(Ok(0)), zero(0, 512, false));
     assert_eq!(status(&mut rig, queue, zeroing), Status::SUCCESS);
 
     let range = |lba, blocks| DsmRange { attributes: 0, blocks, lba }.to_bytes();

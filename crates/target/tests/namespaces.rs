@@ -170,6 +170,9 @@ fn moving_to_another_group_changes_access_and_log() {
     let more = requests.as_flattened().iter().any(|(conn, cid)| rig.poll(*conn, *cid).is_some());
     assert!(!more, "once, to the hosts of this subsystem");
     assert_eq!(changed(&mut rig, admin), ChangedNamespaces::new(&[]), "not an attribute");
+    rig.ok(TargetVerb::NamespaceResize { subsystem: nqn(SUBSYSTEM), nsid: 1, bytes: MIB });
+    assert_eq!(changed(&mut rig, admin), ChangedNamespaces::new(&[1]));
+    assert_eq!(changed(&mut rig, other), ChangedNamespaces::new(&[]), "not of that subsystem");
     assert_eq!(rig.run(queue, read(0, 1), 4096).status, Status::ANA_INACCESSIBLE);
     let data = rig.run(admin, Identify::namespace(1).sqe(), 4096).data;
     assert_eq!(identify::Namespace::parse(&data).unwrap().anagrpid, 2);

@@ -178,6 +178,25 @@ fn an_abort_stops_the_command_that_it_names_and_no_other() {
     }
 }
 
+/// A port's figures count what the link counts.
+#[test]
+fn commands_and_their_bytes_are_counted() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    let figures = |rig: &mut Rig| {
+        let port = &rig.status().ports[0];
+        [port.commands, port.bytes_in, port.bytes_out]
+    };
+    let before = figures(&mut rig);
+    rig.run_out(queue, write(0, 1), &[1; 4096]);
+    rig.run(queue, read(0, 2), 8192);
+    let after = figures(&mut rig);
+    assert_eq!(
+        [0, 1, 2].map(|at| after[at] - before[at]),
+        [2, 72 + 4096 + 72, 24 + 24 + 24 + 8192]
+    );
+}
+
 #[test]
 fn reads_are_held_to_rate_out() {
     for (text, bytes_per_second) in [("rate_out=500mbit", 62.5e6), ("rate_out=2gbit", 250e6)] {
@@ -282,7 +301,10 @@ fn commands_take_their_service_time_and_admin_commands_none() {
     let alive = anabranch_proto::nvme::aer::keep_alive();
     let admin = latency(&mut rig, admin, |rig| rig.start(admin, alive, 0));
     assert_eq!((small, capsule, asked, admin), (ms(2), ms(4), ms(4), Duration::ZERO));
+    let open = rig.start(queue, read(0, 1), 4096);
+    assert!(rig.poll(queue, open).is_none());
     rig.ok(TargetVerb::Service(None));
+    assert!(rig.poll(queue, open).is_some(), "what was being served is not forgotten");
     let small = latency(&mut rig, queue, |rig| rig.start(queue, read(0, 1), 4096));
     assert_eq!(small, Duration::ZERO);
 }

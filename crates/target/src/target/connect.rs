@@ -264,3 +264,33 @@ impl Target {
         if is_alone { Step::Done(Answer::status(Status::SUCCESS)) } else { Step::Last }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{PortConfig, TargetConfig};
+    use alloc::vec;
+    use anabranch_proto::machine::Endpoint;
+    use anabranch_proto::nvme::{Nqn, Uuid};
+
+    #[test]
+    fn controller_identifiers_come_round_and_pass_by_those_that_live() {
+        let port = PortConfig::new(Endpoint::Tcp("127.0.0.1:0".parse().expect("an address")));
+        let config = TargetConfig { ports: vec![port], ..TargetConfig::default() };
+        let mut target = Target::new(config, 1).expect("a target");
+        let living = NewController {
+            cntlid: 1,
+            of: Of::Discovery,
+            port: 0,
+            host: Nqn::discovery(),
+            host_id: Uuid([1; 16]),
+            kato_ms: 0,
+            max_queues: 1,
+            admin: 0,
+        };
+        target.controllers.push(Some(Controller::new(living, Time::ZERO)));
+        target.next_cntlid = MAX_CNTLID - 1;
+        let given = [(); 3].map(|()| target.free_cntlid());
+        assert_eq!(given, [Some(MAX_CNTLID - 1), Some(MAX_CNTLID), Some(2)]);
+    }
+}

@@ -370,10 +370,13 @@ impl Target {
     }
 
     fn status(&self) -> TargetStatus {
+        let mut controllers: Vec<_> =
+            self.controllers.iter().flatten().map(|c| self.of_controller(c)).collect();
+        controllers.sort_by_key(|controller| controller.cntlid);
         TargetStatus {
             ports: (0..self.ports.len()).map(|at| self.port_status(at)).collect(),
             subsystems: self.subsystems.iter().map(subsystem_status).collect(),
-            controllers: self.controllers.iter().flatten().map(|c| self.of_controller(c)).collect(),
+            controllers,
             discovery_generation: self.discovery_generation,
             waiting_for_buffer: u32::try_from(self.waiting_count()).unwrap_or(u32::MAX),
         }

@@ -5,8 +5,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use anabranch_proto::machine::{
-    ConnId, DiskId, DiskOp, Endpoint, FileId, Input, ListenerId, Machine, Output, SystemError,
-    Time, VerbId,
+    CloseCause, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, Input, ListenerId, Machine,
+    Output, SystemError, Time, VerbId,
 };
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData, PropertyGet, PropertySet};
 use anabranch_proto::nvme::property::Cc;
@@ -107,8 +107,11 @@ pub struct Rig {
     /// Data for R2Ts, by connection and cid.
     outgoing: BTreeMap<(ConnId, u16), Vec<u8>>,
     pub answer_r2t: bool,
-    /// A listener that is to end does not, yet.
-    pub keep_listening: bool,
+    /// Listeners neither begin nor end yet.
+    pub slow_listeners: bool,
+    /// What has been asked to close has not yet.
+    pub slow_closing: bool,
+    pub closes: Vec<(ConnId, CloseHow)>,
     /// Where connections come from.
     pub peer: Option<std::net::SocketAddr>,
 }
@@ -135,7 +138,9 @@ impl Rig {
             next_cid: 1,
             outgoing: BTreeMap::new(),
             answer_r2t: true,
-            keep_listening: false,
+            slow_listeners: false,
+            slow_closing: false,
+            closes: vec![],
             peer: None,
         };
         rig.input(Input::Start);
@@ -199,6 +204,9 @@ impl Rig {
         more: &mut Vec<Input<'static, TargetVerb, std::convert::Infallible>>,
     ) {
         match output {
+            Output::Listen { listener, at, .. } if self.slow_listeners => {
+                self.listeners.insert(listener, at);
+            }
             Output::Listen { listener, at, .. } => {
                 let at = match at {
                     Endpoint::Tcp(mut addr) if addr.port() == 0 => {
@@ -211,7 +219,7 @@ impl Rig {
                 self.listeners.insert(listener, at.clone());
                 more.push(Input::Listening { listener, at });
             }
-            Output::Unlisten { .. } if self.keep_listening => {}
+            Output::Unlisten { .. } if self.slow_listeners => {}
             Output::Unlisten { listener } => {
                 self.listeners.remove(&listener);
                 more.push(Input::Unlistened { listener, error: None });
@@ -222,7 +230,8 @@ impl Rig {
             Output::Pause { conn } => self.wires.get_mut(&conn).unwrap().paused = true,
             Output::Resume { conn } => self.wires.get_mut(&conn).unwrap().paused = false,
             Output::Close { conn, how } => {
-                if how == anabranch_proto::machine::CloseHow::Graceful {
+                self.closes.push((conn, how));
+                if how == CloseHow::Graceful {
                     let mut batch = VecGather::new();
                     self.target.poll_transmit(self.now, conn, &mut batch, &mut self.bufs);
                     let bytes = batch.take();
@@ -230,8 +239,9 @@ impl Rig {
                     self.read(conn);
                 }
                 self.wires.get_mut(&conn).unwrap().closed = true;
-                let cause = anabranch_proto::machine::CloseCause::Requested;
-                more.push(Input::Closed { conn, cause });
+                if !self.slow_closing {
+                    more.push(Input::Closed { conn, cause: CloseCause::Requested });
+                }
             }
             Output::Disk { id, file, op } => self.disk.push_back((id, file, op)),
             Output::Reply { id, reply } => {
@@ -386,8 +396,15 @@ impl Rig {
 
     pub fn hang_up(&mut self, conn: ConnId) {
         self.wires.get_mut(&conn).unwrap().closed = true;
-        let cause = anabranch_proto::machine::CloseCause::PeerClosed;
-        self.input(Input::Closed { conn, cause });
+        self.input(Input::Closed { conn, cause: CloseCause::PeerClosed });
+    }
+
+    /// What was asked to close is closed.
+    pub fn end_closing(&mut self) {
+        self.slow_closing = false;
+        for (conn, _) in std::mem::take(&mut self.closes) {
+            self.input(Input::Closed { conn, cause: CloseCause::Requested });
+        }
     }
 
     /// A connection through ICReq and ICResp.
