@@ -306,6 +306,34 @@ fn clients_that_do_not_read_leave_memory_to_the_others_of_their_device() {
     }
 }
 
+/// A client with sixteen requests open keeps sixteen open.
+#[test]
+fn small_requests_go_at_once_however_little_is_left() {
+    let mut harness = large_server();
+    harness.late = false;
+    let greedy = (0..120).map(|_| open(&mut harness, true)).collect::<Vec<_>>();
+    harness.hold_transmissions = true;
+    let reads = |cookie| client::request(command::READ, 0, cookie, 0, MIB as u32);
+    let stream = (0..20).flat_map(reads).collect::<Vec<_>>();
+    greedy.iter().for_each(|&conn| harness.send(conn, &stream));
+    harness.hold_transmissions = false;
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, true);
+    let small = |cookie| client::request(command::READ, 0, cookie, cookie * 4096, 4096);
+    harness.send(conn, &(0..20).flat_map(small).collect::<Vec<_>>());
+    assert_eq!(harness.host.pending(), 16, "as many as the shortest piece has room for");
+    while harness.host.pending() > 0 {
+        harness.complete_all();
+    }
+    let received = harness.take(conn);
+    let asked = (0..20).map(|cookie| (cookie, 4096)).collect();
+    assert_eq!(client::answers(&received, &asked).0.len(), 20);
+    for conn in greedy.into_iter().chain([conn]) {
+        harness.disconnect(conn);
+    }
+    harness.check_empty();
+}
+
 #[test]
 fn writes_that_are_left_half_sent_leave_memory_to_the_others_of_the_device() {
     let mut harness = large_server();

@@ -6,7 +6,7 @@
 //!
 //! Nor does a client that reads no answers, or stops in the middle of a write, ever give back what
 //! it has. So each client of a device never has more than it leaves to the device's other clients,
-//! but for a little that whoever has nothing can always have.
+//! but for a little that each can always have: one piece of the shortest, or as much in small ones.
 
 use super::transfer::Wait;
 use super::{LEAST_PIECE_BYTES, MAX_EXPORTS};
@@ -109,7 +109,8 @@ impl Memory<'_> {
         len: u32,
     ) -> Result<BufRef, Wait> {
         let cost = self.bufs.cost(len);
-        let least = client.0 == 0 && len <= LEAST_PIECE_BYTES;
+        // In requests of any size: one of 4 KiB does not keep the next from being sent.
+        let least = client.0 + cost <= self.bufs.cost(LEAST_PIECE_BYTES);
         if !least && !self.shares.has_room(head, client, cost) {
             return Err(if client.0 > 0 { Wait::Own } else { Wait::Share });
         }

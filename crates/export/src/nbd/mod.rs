@@ -79,8 +79,8 @@ pub const MAX_REQUESTS: usize = 128;
 pub const MAX_PIECES: usize = 2 * MAX_REQUESTS;
 /// Payload bytes that one piece carries at most.
 pub const PIECE_BYTES: u32 = 1 << 20;
-/// What a client that holds nothing can have of the payload memory in any case: where less is left
-/// than a piece needs, pieces are cut down to this.
+/// What each client can have of the payload memory in any case, in one piece or in several small
+/// ones: where less is left than a piece needs, pieces are cut down to this.
 pub const LEAST_PIECE_BYTES: u32 = 64 << 10;
 /// Pieces of one structured read in progress at once.
 pub const READ_WINDOW: u32 = 4;
