@@ -188,6 +188,8 @@ impl Control {
         });
         if unknown {
             controller.ana_group_unknown(&mut self.env, bufs, first_time);
+        } else {
+            controller.ana.groups_known();
         }
     }
 

@@ -222,6 +222,11 @@ impl AnaBook {
         [self.retry_at, self.transition_by, self.forgive_at].into_iter().flatten().min()
     }
 
+    /// The log lists every group that it should: trouble that comes later begins anew.
+    pub(super) fn groups_known(&mut self) {
+        self.retry_pause = RETRY;
+    }
+
     fn retry_later(&mut self, now: Time) {
         if self.retry_at.is_none() {
             self.retry_at = Some(now.after(self.retry_pause));

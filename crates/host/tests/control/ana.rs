@@ -157,6 +157,32 @@ fn m17_a_group_that_the_log_lists_no_more_blocks_the_path_until_it_does() {
     assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
 }
 
+/// Pauses grow while the trouble lasts, not from one trouble to the next.
+#[test]
+fn m17_trouble_that_lasted_makes_nobody_wait_longer_for_the_end_of_the_next() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana_unlisted = [1].into();
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(90);
+    rig.fake(1).ana_unlisted.clear();
+    rig.advance_s(31);
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+    rig.fake(1).ana_unlisted = [1].into();
+    rig.raise(1, ANA_CHANGED);
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    rig.fake(1).ana_unlisted.clear();
+    rig.advance_s(2);
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+    // A log that cannot be read for once.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Status(0x006))));
+    ana_error(&mut rig);
+    rig.run();
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    rig.fake(1).hook = None;
+    rig.advance_s(2);
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+}
+
 #[test]
 fn m18_a_log_larger_than_mdts_turns_ana_off_with_a_reason() {
     let mut rig = Rig::new(1);
@@ -264,7 +290,7 @@ fn c61_a_log_that_never_works_again_ends_in_a_reset() {
 #[test]
 fn c61_logs_that_fail_once_in_a_while_reset_nothing() {
     let mut rig = Rig::connected(1);
-    for seconds in [4, 12, 20, 20] {
+    for seconds in [4, 12, 12, 12] {
         rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Status(0x006))));
         rig.raise(1, ANA_CHANGED);
         rig.advance_s(seconds);
