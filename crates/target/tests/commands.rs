@@ -152,7 +152,10 @@ fn c38_properties() {
     }
     assert_eq!(rig.run(admin, get(0, true), 0).result & 0xffff, 1023, "MQES");
     // Nonsense in CC: fatal, and a reset heals it.
-    for nonsense in [1 | 1 << 4, 1 | 6 << 16 | 4 << 20 | 1 << 7, 1 | 5 << 16 | 4 << 20] {
+    let good = Cc::ENABLE.0;
+    for nonsense in
+        [good | 1 << 4, good | 1 << 7, good | 1 << 11, 1 | 5 << 16 | 4 << 20, 1 | 6 << 16 | 5 << 20]
+    {
         rig.set_cc(admin, Cc(nonsense));
         assert_eq!(rig.csts(admin) & 3, 2, "CFS, not ready: {nonsense:#x}");
         rig.set_cc(admin, Cc(0));

@@ -325,6 +325,23 @@ fn queues_without_number_from_one_address_leave_connections_to_other_addresses()
 }
 
 #[test]
+fn whoever_takes_too_many_connections_loses_silent_ones_of_its_own() {
+    let at = |host: &str| Some(format!("192.0.2.{host}:1000").parse().unwrap());
+    let mut config = config();
+    config.limits.connections = 64;
+    let mut rig = Rig::new(config);
+    rig.peer = at("2");
+    let other = rig.dial(0).unwrap();
+    rig.peer = at("1");
+    let silent = rig.dial(0).unwrap();
+    for _ in 0..59 {
+        rig.admin_of(0, SUBSYSTEM, 0);
+    }
+    let one_more = rig.dial(0).unwrap();
+    assert_eq!([silent, one_more, other].map(|conn| rig.wires[&conn].closed), [true, true, false]);
+}
+
+#[test]
 fn disconnect_ends_one_queue() {
     let mut rig = Rig::new(config());
     let (admin, io) = rig.controller(0);

@@ -108,6 +108,7 @@ fn a_listener_that_comes_up_after_a_cut_is_ended_and_one_that_ends_after_restore
     rig.ok(TargetVerb::Cut { port: 0 });
     rig.events.clear();
     rig.input(Input::Listening { listener, at: at.clone() });
+    assert_eq!(rig.ending, [listener]);
     let port = &rig.status().ports[0];
     assert_eq!((port.fault, port.listening), (PortFault::Cut, false));
     let up = |event: &TargetEvent| matches!(event, TargetEvent::PortUp { .. });

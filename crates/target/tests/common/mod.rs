@@ -109,6 +109,8 @@ pub struct Rig {
     pub answer_r2t: bool,
     /// Listeners neither begin nor end yet.
     pub slow_listeners: bool,
+    /// Those that are to end.
+    pub ending: Vec<ListenerId>,
     /// What has been asked to close has not yet.
     pub slow_closing: bool,
     pub closes: Vec<(ConnId, CloseHow)>,
@@ -139,6 +141,7 @@ impl Rig {
             outgoing: BTreeMap::new(),
             answer_r2t: true,
             slow_listeners: false,
+            ending: vec![],
             slow_closing: false,
             closes: vec![],
             peer: None,
@@ -219,7 +222,7 @@ impl Rig {
                 self.listeners.insert(listener, at.clone());
                 more.push(Input::Listening { listener, at });
             }
-            Output::Unlisten { .. } if self.slow_listeners => {}
+            Output::Unlisten { listener } if self.slow_listeners => self.ending.push(listener),
             Output::Unlisten { listener } => {
                 self.listeners.remove(&listener);
                 more.push(Input::Unlistened { listener, error: None });
