@@ -68,15 +68,26 @@ fn an_answer_that_a_stall_has_caught_at_the_socket_is_sent_when_it_ends() {
 fn who_waits_for_memory_when_the_port_stalls_goes_on_when_the_stall_ends() {
     let mut rig = Rig::with_buffers(config(), MemoryBuffers::with_limit(MIB));
     let (_, queue) = rig.controller(0);
+    // Once without a stall: who has waited may wait again.
     let hostage: Vec<_> = std::iter::from_fn(|| rig.bufs.alloc(64 << 10)).collect();
     let waits = rig.start(queue, read(0, 16), 64 << 10);
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(10));
+    assert_eq!(rig.poll(queue, waits).unwrap().status, Status::SUCCESS);
+
+    let hostage: Vec<_> = std::iter::from_fn(|| rig.bufs.alloc(64 << 10)).collect();
+    let waits = [(); 2].map(|()| rig.start(queue, read(0, 16), 64 << 10));
+    rig.advance(ms(10));
+    assert_eq!(rig.status().waiting_for_buffer, 2);
     rig.ok(TargetVerb::Stall { port: 0 });
     rig.advance(ms(10));
     hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
     rig.advance(ms(10));
-    assert!(rig.poll(queue, waits).is_none());
+    assert!(waits.iter().all(|&cid| rig.poll(queue, cid).is_none()));
     rig.ok(TargetVerb::Restore { port: 0 });
-    assert_eq!(rig.poll(queue, waits).unwrap().status, Status::SUCCESS);
+    for cid in waits {
+        assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+    }
     rig.assert_no_leak();
 }
 

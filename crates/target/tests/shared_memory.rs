@@ -4,6 +4,7 @@ mod common;
 
 use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
+use anabranch_proto::nvme::identify::Identify;
 use anabranch_proto::nvme::io::compare;
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Status, Uuid};
@@ -120,6 +121,11 @@ fn data_in_capsules_finds_room_when_many_hosts_hoard() {
             assert_eq!(rig.run_out(queue, write(64, 2), &data).status, Status::SUCCESS);
         }
     }
+    // And short answers, of which a host that connects needs some.
+    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let done = rig.run(admin, Identify::CONTROLLER.sqe(), 4096);
+    assert_eq!(done.status, Status::SUCCESS);
     all_leave(rig, hoarders);
 }
 
@@ -257,4 +263,28 @@ fn comparisons_with_a_file_do_not_wait_for_each_other() {
         });
     }
     rig.assert_no_leak();
+}
+
+/// What holds some memory already goes before what would begin to.
+#[test]
+fn a_comparison_is_before_new_commands_in_the_line_for_its_second_buffer() {
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, 16 << 20)];
+    let bufs = MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES));
+    let mut rig = Rig::with_buffers(config, bufs);
+    let (_, queue) = rig.controller(0);
+    rig.answer_r2t = false;
+    for _ in 0..8 {
+        rig.start_out(queue, compare(1, 0, BLOCKS), &vec![7; BYTES as usize]);
+    }
+    assert_eq!(rig.wires[&queue].r2t.len(), 8);
+    let mut hostage: Vec<_> = std::iter::from_fn(|| rig.bufs.alloc(BYTES)).collect();
+    rig.start(queue, write(0, BLOCKS), BYTES);
+    rig.send_asked(queue);
+    rig.advance(ms(5));
+    assert!(rig.disk.is_empty() && rig.wires[&queue].r2t.is_empty(), "all wait");
+    hostage.drain(..BUFFERS as usize / 32 + 2).for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(5));
+    assert!(matches!(rig.disk[0].2, DiskOp::Read { .. }), "{:?}", rig.disk);
+    assert!(rig.wires[&queue].r2t.is_empty(), "the write is the last");
 }
