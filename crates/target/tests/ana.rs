@@ -258,4 +258,6 @@ fn the_log_is_the_same_in_parts_and_its_count_tells_when_it_is_another() {
     let counts = |log: &Ana| [0, 1].map(|at| log.groups[at].change_count);
     let [one, nine] = counts(&after);
     assert_eq!(counts(&added), [one, nine + 1], "of that group");
+    rig.ok(TargetVerb::NamespaceGroup { subsystem: nqn(SUBSYSTEM), nsid: 2, group: 1 });
+    assert_eq!(counts(&log(&mut rig, admin)), [one + 1, nine + 2], "where it was, where it is");
 }

@@ -287,6 +287,23 @@ fn silent_connections_make_room() {
     assert!(rig.status().ports[0].connections <= 4);
 }
 
+/// Queues stay: where all connections are queues, one more is the one that goes.
+#[test]
+fn beyond_the_limit_nobody_is_let_in_and_nobody_who_works_is_sent_away() {
+    let mut config = config();
+    config.limits.connections = 2;
+    let mut rig = Rig::new(config);
+    let (admin, io) = rig.controller(0);
+    for _ in 0..3 {
+        let one_more = rig.dial(0).unwrap();
+        assert_eq!([admin, io, one_more].map(|conn| rig.wires[&conn].closed), [false, false, true]);
+    }
+    assert_eq!(rig.status().ports[0].connections, 2);
+    rig.hang_up(io);
+    let room = rig.dial(0).unwrap();
+    assert!(!rig.wires[&room].closed);
+}
+
 /// So many of a hundred new connections are open in the end.
 fn flood(rig: &mut Rig) -> usize {
     let new: Vec<_> = (0..100).map(|_| rig.dial(0).unwrap()).collect();
