@@ -190,7 +190,7 @@ fn a_prediction_is_told_in_words() {
     }];
     let printed = explain::text(&view, 10);
     for words in [
-        "finish-time: the first choice was busy, this one adds more",
+        "finish-time: the first choice was busy, this one had room",
         "finish-time: expected to be done there first\n",
         "> nvme0c0n1  optimized, 40 KiB to carry, 95.0 us without a queue, done in 640.0 us, \
          rate 231.3 MiB/s\n",

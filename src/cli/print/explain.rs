@@ -305,7 +305,7 @@ fn because(reason: &str) -> (&'static str, &str) {
         Reason::SameNode => ("io-affinity", "a path of the worker's node"),
         Reason::OtherWorker => ("io-affinity", "a path of another node's workers"),
         Reason::EarliestFinish => ("finish-time", "expected to be done there first"),
-        Reason::Spill => ("finish-time", "the first choice was busy, this one adds more"),
+        Reason::Spill => ("finish-time", "the first choice was busy, this one had room"),
         Reason::WriteProbe => ("finish-time", "a probe was answered, now a write was tried"),
         Reason::NoOptimized => ("", "no optimized path was usable"),
         Reason::Retry => ("", "tried again on the path where it had failed"),

@@ -99,6 +99,8 @@ pub(crate) struct Forecast {
     pub(super) busy_ns: Moment,
     /// When the present window of [`Forecast::least_wait`] began, ns.
     pub(super) window_ns: Moment,
+    /// When [`Forecast::toll`] was looked at last, ns.
+    pub(super) toll_ns: Moment,
     /// Units delivered, modulo 2^32.
     pub(super) delivered: AtomicU32,
     /// The least that a command took beyond the base latency of its kind, in the last and the
@@ -113,6 +115,8 @@ pub(crate) struct Forecast {
     pub(super) proven: Word,
     /// When a command ended here last, ms.
     pub(super) heard_ms: Word,
+    /// What a command pays for making others wait, in an open load, ns.
+    pub(super) toll: Word,
     /// Mean unqueued latency of what is done at present, ns.
     pub(super) base: Word,
     /// The longest of late, ns.
@@ -137,12 +141,14 @@ impl Forecast {
             in_flight: AtomicU64::new(0),
             busy_ns: Moment::new(),
             window_ns: Moment::new(),
+            toll_ns: Moment::new(),
             delivered: AtomicU32::new(0),
             least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
             elasticity: Elasticity::new(),
             pace: Word::new(),
             proven: Word::new(),
             heard_ms: Word::new(),
+            toll: Word::new(),
             base: Word::new(),
             longest: Word::new(),
             least_ms: Word::new(),
@@ -211,8 +217,9 @@ impl Forecast {
 
     /// Forgets everything but what is in flight and the counters.
     pub(crate) fn reset(&self) {
-        let words = [&self.pace, &self.proven, &self.base, &self.longest, &self.answered_ms];
-        words.into_iter().for_each(|word| word.set(0));
+        let measured = [&self.pace, &self.proven, &self.base, &self.longest];
+        let words = measured.into_iter().chain([&self.answered_ms, &self.toll]);
+        words.for_each(|word| word.set(0));
         self.least_wait.iter().for_each(|least| least.set(Word::MAX));
         self.elasticity.reset();
         for base in self.bases.iter().flatten() {

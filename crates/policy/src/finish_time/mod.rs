@@ -64,29 +64,36 @@
 //!    when a command at most is in flight, or no more than what its base latency holds, and a
 //!    sixteenth; and when its base latency is at most four times its least latency (else the queue
 //!    is that of others). A load is closed when the number of commands of the worker in flight
-//!    varies by less than half of what it would by chance: in an open load nothing is gained.
-//! 9. A path of which nothing is known comes last (without probes: first, when it is idle), by what
-//!    is in flight.
-//! 10. A path that answers after a silence of more than 50 ms and eight times what was predicted is
+//!    varies by less than half of what it would by chance.
+//! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
+//!    twice what its mean base latency holds, and another path has room, the toll grows by a
+//!    sixteenth of the time; while less is, it falls by all of it. While it stands there, a command
+//!    goes to the earliest of the other paths that have room and answer, if that is earlier than
+//!    the nearest path and the toll together. (Who waits in a queue that does not end makes all
+//!    wait who come later: where each goes where it is done first, all wait for as long as the next
+//!    path is away.)
+//! 10. A path of which nothing is known comes last (without probes: first, when it is idle), by
+//!     what is in flight.
+//! 11. A path that answers after a silence of more than 50 ms and eight times what was predicted is
 //!     forgotten and measured anew.
 //!
 //! # Probes
 //!
-//! 11. Every eighth selection looks for a usable path that has nothing in flight, and where no read
+//! 12. Every eighth selection looks for a usable path that has nothing in flight, and where no read
 //!     of this size class has ended for the *gap*, from the one behind the path that was looked at
 //!     last: the command is sent there, too, as a read, and what it brings is dropped. The gap is
 //!     10 ms, doubled up to 160 ms while nothing gets better by an eighth. Each command earns 1/128
 //!     of its bytes for probes; a path of which nothing is known may be looked at on credit, eight
 //!     probes deep. When five probes in a row could not be sent, the command itself goes there;
 //!     where they are answered with errors it does not.
-//! 12. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
+//! 13. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
 //!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
 //!     class has ended there for the gap, for eight times its bytes of what was earned, apart from
 //!     what is earned for reads.
 //!
 //! # Rescue
 //!
-//! 13. What is on a path that has been silent for as long as in 10 is overdue ([`overdue_at_ns`]):
+//! 14. What is on a path that has been silent for as long as in 11 is overdue ([`overdue_at_ns`]):
 //!     the caller may place reads that are stuck there once more, and whatever it has not sent.
 //!
 //! # Default and kernel-exact
@@ -97,6 +104,7 @@ mod elasticity;
 mod forecast;
 mod lane;
 mod learn;
+mod overflow;
 mod parameters;
 mod probe;
 mod recent;

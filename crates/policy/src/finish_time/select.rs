@@ -1,6 +1,7 @@
 //! Which path is done first.
 
 use super::forecast::Forecast;
+use super::overflow::overflow;
 use super::probe;
 use super::spill::spill;
 use super::unit::{ms, since_ms, time_ns, units};
@@ -19,7 +20,7 @@ const TURNS_SHIFT: u32 = 2;
 /// What is not known comes behind everything that is.
 const UNKNOWN: u64 = 1 << 62;
 /// A write goes to a path that nobody has heard of lately behind everything else that is known.
-const UNHEARD: u64 = 1 << 61;
+pub(super) const UNHEARD: u64 = 1 << 61;
 
 /// The command that is to be placed.
 #[derive(Clone, Copy)]
@@ -81,10 +82,7 @@ pub(crate) fn select<P: AsCandidate>(
     let mut choice = Choice { index: best.index, reason: Reason::EarliestFinish };
     if best.cost == 0 || best.cost >= UNKNOWN {
         choice.reason = Reason::Unmeasured;
-    } else if !parameters.tail
-        && closed
-        && let Some(index) = spill(parameters, paths, best, incoming)
-    {
+    } else if let Some(index) = farther(parameters, closed, paths, best, incoming) {
         choice = Choice { index, reason: Reason::Spill };
     }
     if parameters.probes && paths.len() > 1 {
@@ -98,6 +96,21 @@ pub(crate) fn select<P: AsCandidate>(
         choice.reason = Reason::NoOptimized;
     }
     Some(choice)
+}
+
+/// Another path than the best one, when it makes others wait less.
+#[inline]
+fn farther<P: AsCandidate>(
+    parameters: FinishTimeParameters,
+    closed: bool,
+    paths: &[P],
+    best: Best,
+    incoming: Incoming,
+) -> Option<usize> {
+    if !closed {
+        return overflow(parameters, paths, best, incoming);
+    }
+    if parameters.tail { None } else { spill(parameters, paths, best, incoming) }
 }
 
 /// The path with the least cost, from `start` on.
@@ -229,4 +242,10 @@ pub(super) fn silence_ns(forecast: &Forecast, now_ns: u64) -> u64 {
     let quiet_ns = forecast.busy_ns.age_ns(now_ns);
     let usual_ns = 2 * u64::from(forecast.longest.get()) + SILENCE_NS;
     if quiet_ns > usual_ns { quiet_ns } else { 0 }
+}
+
+/// Whether it has work in flight and has not answered for longer than is usual.
+#[inline]
+pub(super) fn is_silent(forecast: &Forecast, work: u64, now_ns: u64) -> bool {
+    work != 0 && silence_ns(forecast, now_ns) != 0
 }

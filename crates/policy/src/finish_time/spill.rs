@@ -118,7 +118,7 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
 }
 
 /// No queue of ours stands there, and none of others.
-fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
+pub(super) fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
     if least != 0 && latency > least.saturating_mul(4) {

@@ -1,0 +1,92 @@
+//! When more comes than the nearest path can do, in an open load.
+//!
+//! Who waits in a queue makes all wait that come behind, as long as it stands: each alone does best
+//! where it is done first, and all together stand in a queue as long as the way to the next path.
+//! So the nearest path has a *toll*, as a road that is full: it grows while a queue stands there
+//! and another path has room, and falls while none does. Where more comes than the path can do, it
+//! comes to be the difference of the two ways, and what is too much goes the longer one, while the
+//! queue stays short.
+
+use super::FinishTimeParameters;
+use super::forecast::Forecast;
+use super::select::{Best, Incoming, UNHEARD, ahead, cost, is_silent, queued_ns};
+use super::spill::has_room;
+use super::unit::word;
+use crate::{AsCandidate, Candidate};
+
+/// A toll grows by this part of the time for which a queue stands, as a shift, and falls by all of
+/// the time for which none does: queues that come and go by chance have hardly any.
+const GROWS_SHIFT: u32 = 4;
+
+/// The cheapest of the other paths that has room, if the best one's toll makes it worth the way.
+#[inline]
+pub(super) fn overflow<P: AsCandidate>(
+    parameters: FinishTimeParameters,
+    paths: &[P],
+    best: Best,
+    incoming: Incoming,
+) -> Option<usize> {
+    let load = paths[best.index].candidate().load;
+    let forecast = load.shared.forecast();
+    if !stands(forecast, load.work(), incoming) {
+        fall(forecast, incoming.now_ns);
+        return None;
+    }
+    let (index, cost) = next_best(parameters, paths, best, incoming)?;
+    let toll = forecast.toll.get();
+    if cost < best.cost.saturating_add(toll.into()) {
+        forecast.toll_ns.set(incoming.now_ns);
+        return Some(index);
+    }
+    // The last look may be long ago: then no queue stood in between.
+    let stood_ns = forecast.toll_ns.age_ns(incoming.now_ns).min(best.cost);
+    forecast.toll_ns.set(incoming.now_ns);
+    forecast.toll.set(toll.saturating_add(word(stood_ns >> GROWS_SHIFT)));
+    None
+}
+
+/// More is in flight than the way holds twice.
+#[inline]
+fn stands(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
+    let base_ns = u64::from(forecast.base.get());
+    work != 0 && queued_ns(forecast, work + incoming.units) > 2 * base_ns
+}
+
+/// No queue stands now, and none has since the last look.
+#[inline]
+fn fall(forecast: &Forecast, now_ns: u64) {
+    let toll = forecast.toll.get();
+    if toll != 0 {
+        forecast.toll.set(toll.saturating_sub(word(forecast.toll_ns.age_ns(now_ns))));
+        forecast.toll_ns.set(now_ns);
+    }
+}
+
+/// The earliest of the other paths that have room, answer, and may be used as the best one may, and
+/// when the command would be done there.
+fn next_best<P: AsCandidate>(
+    parameters: FinishTimeParameters,
+    paths: &[P],
+    best: Best,
+    incoming: Incoming,
+) -> Option<(usize, u64)> {
+    let mut least = UNHEARD;
+    let mut found = None;
+    for (index, path) in paths.iter().enumerate() {
+        let path: Candidate<'_> = path.candidate();
+        let same = parameters.compete || path.rank == best.rank;
+        if index == best.index || !path.usable || !same {
+            continue;
+        }
+        let forecast = path.load.shared.forecast();
+        let work = path.load.work();
+        let cost = cost(parameters, forecast, ahead(path.load, incoming.units), incoming);
+        if cost < least
+            && !is_silent(forecast, work, incoming.now_ns)
+            && has_room(forecast, work, incoming)
+        {
+            (least, found) = (cost, Some((index, cost)));
+        }
+    }
+    found
+}
