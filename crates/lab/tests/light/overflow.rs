@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use anabranch_lab::light::Figures;
-use anabranch_lab::scenario::{Alteration, Scenario};
+use anabranch_lab::scenario::{Alteration, Distribution, Job, PerOp, Scenario, Sizes};
 use anabranch_policy::Policy;
 use std::time::Duration;
 
@@ -52,4 +52,20 @@ fn when_the_near_path_can_do_all_again_nothing_goes_far_for_long() {
     // Of 24,000 a second it did 15,000, for 300 ms.
     let far = found.paths[1].commands;
     assert!((2400..=3000).contains(&far), "{far} commands on the far path");
+}
+
+#[test]
+fn a_device_whose_latencies_scatter_is_not_a_queue() {
+    // The near path takes 9 us for each, and the device 110 us, now a few and now hundreds.
+    let delay = Duration::from_micros;
+    let near = path("near", 14_193 * MBIT, delay(27));
+    let aside = path("aside", 1_535 * MBIT, delay(47));
+    let far = path("far", 6_149 * MBIT, delay(750));
+    let job = Job { sizes: PerOp::all(Sizes::fixed(16_384)), ..arrivals(108_000) };
+    let mut scenario = scenario(vec![near, far, aside], vec![job]);
+    scenario.target.read_ns = 110_000;
+    scenario.target.distribution = Distribution::Exponential;
+    let found = run_policy(&scenario, Policy::FinishTime);
+    let far = self::far(&found);
+    assert!(far <= 20, "{far} of 1000 on the far path");
 }

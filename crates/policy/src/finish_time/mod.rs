@@ -66,12 +66,12 @@
 //!    is that of others). A load is closed when the number of commands of the worker in flight
 //!    varies by less than half of what it would by chance.
 //! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
-//!    twice what its mean base latency holds, and another path has room, the toll grows by a
-//!    sixteenth of the time; while less is, it falls by all of it. While it stands there, a command
-//!    goes to the earliest of the other paths that have room and answer, if that is earlier than
-//!    the nearest path and the toll together. (Who waits in a queue that does not end makes all
-//!    wait who come later: where each goes where it is done first, all wait for as long as the next
-//!    path is away.)
+//!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
+//!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by
+//!    all of it. While a queue stands, a command goes to the earliest of the other paths that have
+//!    room and answer, if that is earlier than the nearest path and the toll together. (Who waits
+//!    in a queue that does not end makes all wait who come later: where each goes where it is done
+//!    first, all wait for as long as the next path is away.)
 //! 10. A path of which nothing is known comes last (without probes: first, when it is idle), by
 //!     what is in flight.
 //! 11. A path that answers after a silence of more than 50 ms and eight times what was predicted is

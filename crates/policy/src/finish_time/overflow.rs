@@ -10,7 +10,7 @@
 use super::FinishTimeParameters;
 use super::forecast::Forecast;
 use super::select::{Best, Incoming, UNHEARD, ahead, cost, is_silent, queued_ns};
-use super::spill::has_room;
+use super::spill::{HALF, has_room};
 use super::unit::word;
 use crate::{AsCandidate, Candidate};
 
@@ -45,11 +45,13 @@ pub(super) fn overflow<P: AsCandidate>(
     None
 }
 
-/// More is in flight than the way holds twice.
+/// More is in flight than the way holds twice, and that is what makes commands wait: where latencies
+/// scatter for other reasons, a path that has little to do looks slow, and full with what it has.
 #[inline]
 fn stands(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
-    let base_ns = u64::from(forecast.base.get());
-    work != 0 && queued_ns(forecast, work + incoming.units) > 2 * base_ns
+    let base = forecast.base.get();
+    let is_due = || forecast.elasticity.of(incoming.units, base).is_none_or(|e| e >= HALF);
+    work != 0 && queued_ns(forecast, work + incoming.units) > 2 * u64::from(base) && is_due()
 }
 
 /// No queue stands now, and none has since the last look.

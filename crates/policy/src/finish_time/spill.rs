@@ -15,7 +15,7 @@ const FACTOR_OF_IDLE: u64 = 4;
 /// From this elasticity on a wait is one for other commands of the path …
 pub(super) const QUARTER: u64 = INELASTIC / 4;
 /// … and that all commands wait is due to what is in flight.
-const HALF: u64 = INELASTIC / 2;
+pub(super) const HALF: u64 = INELASTIC / 2;
 /// More is not believed of a mean: the farther path would be taken for next to nothing.
 const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
 /// Nothing stands where some command waited for less than this part of the base latency.
