@@ -45,8 +45,8 @@ pub(super) fn overflow<P: AsCandidate>(
     None
 }
 
-/// More is in flight than the way holds twice, and that is what makes commands wait: where latencies
-/// scatter for other reasons, a path that has little to do looks slow, and full with what it has.
+/// More is in flight than the way holds twice, and that is what makes commands wait: where
+/// latencies scatter for other reasons, a path that has little to do looks slow, and full with it.
 #[inline]
 fn stands(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.base.get();
