@@ -9,10 +9,10 @@
 
 use super::FinishTimeParameters;
 use super::forecast::Forecast;
-use super::select::{Best, Incoming, UNHEARD, ahead, cost, is_silent, queued_ns};
-use super::spill::{HALF, has_room};
+use super::select::{Best, Incoming, UNHEARD, is_silent, queued_ns};
+use super::spill::{HALF, with_room};
 use super::unit::word;
-use crate::{AsCandidate, Candidate};
+use crate::AsCandidate;
 
 /// A toll grows by this part of the time for which a queue stands, as a shift, and falls by all of
 /// the time for which none does: queues that come and go by chance have hardly any.
@@ -32,7 +32,8 @@ pub(super) fn overflow<P: AsCandidate>(
         fall(forecast, incoming.now_ns);
         return None;
     }
-    let (index, cost) = next_best(parameters, paths, best, incoming)?;
+    let answers = |other: &Forecast, work: u64, _: u64| !is_silent(other, work, incoming.now_ns);
+    let (index, cost) = with_room(parameters, paths, best, incoming, UNHEARD, answers)?;
     let toll = forecast.toll.get();
     if cost < best.cost.saturating_add(toll.into()) {
         forecast.toll_ns.set(incoming.now_ns);
@@ -62,33 +63,4 @@ fn fall(forecast: &Forecast, now_ns: u64) {
         forecast.toll.set(toll.saturating_sub(word(forecast.toll_ns.age_ns(now_ns))));
         forecast.toll_ns.set(now_ns);
     }
-}
-
-/// The earliest of the other paths that have room, answer, and may be used as the best one may, and
-/// when the command would be done there.
-fn next_best<P: AsCandidate>(
-    parameters: FinishTimeParameters,
-    paths: &[P],
-    best: Best,
-    incoming: Incoming,
-) -> Option<(usize, u64)> {
-    let mut least = UNHEARD;
-    let mut found = None;
-    for (index, path) in paths.iter().enumerate() {
-        let path: Candidate<'_> = path.candidate();
-        let same = parameters.compete || path.rank == best.rank;
-        if index == best.index || !path.usable || !same {
-            continue;
-        }
-        let forecast = path.load.shared.forecast();
-        let work = path.load.work();
-        let cost = cost(parameters, forecast, ahead(path.load, incoming.units), incoming);
-        if cost < least
-            && !is_silent(forecast, work, incoming.now_ns)
-            && has_room(forecast, work, incoming)
-        {
-            (least, found) = (cost, Some((index, cost)));
-        }
-    }
-    found
 }

@@ -41,7 +41,26 @@ pub(super) fn spill<P: AsCandidate>(
     let load = paths[best.index].candidate().load;
     let busy = how_busy(load.shared.forecast(), incoming)?;
     let factor = if load.work() == 0 { FACTOR_OF_IDLE } else { FACTOR };
-    let mut least = best.cost.saturating_mul(factor);
+    let below = best.cost.saturating_mul(factor);
+    let gains = |other: &Forecast, work: u64, cost: u64| {
+        gains(&busy, best.cost, other, work, cost, incoming)
+    };
+    with_room(parameters, paths, best, incoming, below, gains).map(|(index, _)| index)
+}
+
+/// The earliest of the other paths that have room, may be used as the best one may, are `fit` (by
+/// what is known of them, what is in flight, and when the command would be done), and would be done
+/// in less than `below_ns`; and when that is.
+#[inline]
+pub(super) fn with_room<P: AsCandidate>(
+    parameters: FinishTimeParameters,
+    paths: &[P],
+    best: Best,
+    incoming: Incoming,
+    below_ns: u64,
+    fit: impl Fn(&Forecast, u64, u64) -> bool,
+) -> Option<(usize, u64)> {
+    let mut least = below_ns;
     let mut found = None;
     for (index, path) in paths.iter().enumerate() {
         let path: Candidate<'_> = path.candidate();
@@ -52,11 +71,8 @@ pub(super) fn spill<P: AsCandidate>(
         let forecast = path.load.shared.forecast();
         let work = path.load.work();
         let cost = cost(parameters, forecast, ahead(path.load, incoming.units), incoming);
-        if cost < least
-            && has_room(forecast, work, incoming)
-            && gains(&busy, best.cost, forecast, work, cost, incoming)
-        {
-            (least, found) = (cost, Some(index));
+        if cost < least && has_room(forecast, work, incoming) && fit(forecast, work, cost) {
+            (least, found) = (cost, Some((index, cost)));
         }
     }
     found
@@ -118,7 +134,7 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
 }
 
 /// No queue of ours stands there, and none of others.
-pub(super) fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
+fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
     if least != 0 && latency > least.saturating_mul(4) {
