@@ -71,6 +71,9 @@ pub(super) struct AnaBook {
     failures: u32,
     retry_at: Option<Time>,
     retry_pause: Duration,
+    /// By when each group in the change state has to have left it.
+    changing: BTreeMap<u32, Time>,
+    /// The first of these times.
     transition_by: Option<Time>,
     /// Without a log: when suspects are forgiven.
     forgive_at: Option<Time>,
@@ -92,6 +95,7 @@ impl Default for AnaBook {
             failures: 0,
             retry_at: None,
             retry_pause: RETRY,
+            changing: BTreeMap::new(),
             transition_by: None,
             forgive_at: None,
         }
@@ -193,14 +197,17 @@ impl AnaBook {
         Ok(())
     }
 
-    /// One timer for all groups in the change state, twice ANATT (M15).
+    /// Each group may be in the change state for twice ANATT (M15), whatever others do meanwhile:
+    /// when groups move one after the other, some group is changing all that time.
     pub(super) fn check_transition(&mut self, now: Time) {
-        let changing = self.groups.values().any(|&state| state == AnaState::Change);
-        self.transition_by = match self.transition_by {
-            _ if !changing || self.size.is_none() => None,
-            Some(by) => Some(by),
-            None => Some(now.after(self.transition_limit)),
-        };
+        let AnaBook { size, groups, changing, transition_limit, .. } = self;
+        let is_changing =
+            |group: &u32| size.is_some() && groups.get(group) == Some(&AnaState::Change);
+        changing.retain(|group, _| is_changing(group));
+        for group in groups.keys().filter(|group| is_changing(group)) {
+            changing.entry(*group).or_insert_with(|| now.after(*transition_limit));
+        }
+        self.transition_by = self.changing.values().copied().min();
     }
 
     /// The connection is over; so is what was being read.
@@ -212,6 +219,7 @@ impl AnaBook {
 
     pub(super) fn stop_timers(&mut self) {
         self.retry_at = None;
+        self.changing.clear();
         self.transition_by = None;
         self.forgive_at = None;
         self.failures = 0;

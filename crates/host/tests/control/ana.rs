@@ -104,6 +104,24 @@ fn m15_another_change_does_not_prolong_and_leaving_change_ends_the_timer() {
     assert_eq!(rig.fake(1).connections, 1);
 }
 
+/// As when volumes are moved one by one: some group is changing for longer than any of them.
+#[test]
+fn m15_groups_that_change_one_after_the_other_each_have_their_time() {
+    let mut rig = Rig::connected(1);
+    for (one, other) in [(15, 1), (15, 15), (1, 15), (15, 15), (15, 1), (15, 15), (1, 15)] {
+        rig.fake(1).ana = Some([(1, one), (2, other)].into());
+        rig.raise(1, ANA_CHANGED);
+        rig.advance_s(6);
+        assert_eq!((rig.state(0), rig.event_count("ANATT timeout")), (LIVE, 0));
+    }
+    // The second one has been changing for 12 s.
+    rig.advance(Duration::from_millis(7_900));
+    assert_eq!(rig.state(0), LIVE);
+    rig.advance(Duration::from_millis(200));
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    assert_eq!(rig.event_count("ANATT timeout"), 1);
+}
+
 /// Who is back in the middle of a change has all of the time again.
 #[test]
 fn m15_a_new_connection_begins_a_new_timer() {
