@@ -297,6 +297,35 @@ fn c20_b6_damaged_data_fails_the_command_and_keeps_the_connection() {
     }
 }
 
+/// What the controller says of a command counts more than what its data was like: of a path error
+/// the host knows that the path is to blame.
+#[test]
+fn c20_the_status_of_a_command_that_failed_stays_whatever_its_data_was_like() {
+    let mut rig = Rig::ready(true);
+    let cid = rig.read(4 * KIB).0;
+    let mut bytes = rig.whole(&Pdu::C2hData(data(cid, 0, 4 * KIB)), &[7; 4096]);
+    bytes[2000] ^= 0x10;
+    rig.feed(&bytes);
+    rig.give(Cqe { status: Status::ANA_INACCESSIBLE, ..response(cid) });
+    assert_eq!(rig.done().status, Status::ANA_INACCESSIBLE);
+}
+
+#[test]
+fn nothing_is_taken_before_icresp_or_after_a_fault() {
+    let refuses = |rig: &mut Rig| {
+        assert!(!rig.queue.is_ready());
+        assert!(rig.queue.submit(io::flush(1), HostData::None, 1).is_err());
+        assert!(rig.queue.submit_event_request(1).is_err());
+        assert_eq!(rig.queue.in_flight(), 0);
+    };
+    refuses(&mut Rig::bare(false));
+    refuses(&mut Rig::initializing(false));
+    let mut rig = Rig::ready(false);
+    rig.feed(&[0xff; 8]);
+    assert!(rig.queue.fault().is_some());
+    refuses(&mut rig);
+}
+
 #[test]
 fn c52_b7_answers_for_commands_that_are_not_there_touch_nothing() {
     let wrong: [(&str, Change); 4] = [

@@ -138,6 +138,7 @@ impl Rig {
         let sent = self.sent();
         let [(Pdu::TermReq(request), _)] = &sent[..] else { panic!("{name}: {sent:?}") };
         assert_eq!(request.fes().0, fes, "{name}: {error}");
+        assert_eq!(self.queue.receive_hint(), None, "{name}: nothing more is received");
         if let Some(fei) = fei {
             assert_eq!(request.fei(), fei, "{name}: {error}");
         }
@@ -147,13 +148,19 @@ impl Rig {
     }
 
     fn expect_nothing_left(mut self, name: &str) {
+        let mut slots = Vec::new();
         while let Some(drained) = self.queue.drain() {
+            slots.extend(drained.slot);
             if let Some(buf) = drained.buf {
                 self.bufs.free(buf);
             }
         }
         assert_eq!(self.bufs.in_use_bytes(), 0, "{name}: every buffer came back");
         assert_eq!(self.queue.in_flight(), 0, "{name}");
+        let all = slots.len();
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), all, "{name}: each command came back once");
     }
 }
 
@@ -284,6 +291,7 @@ fn c20_damaged_data_fails_the_command_alone() {
     assert_eq!(rig.queue.poll_event(), None, "not executed");
     let cqe = rig.response();
     assert_eq!((cqe.cid, cqe.status), (7, Status::TRANSIENT_TRANSPORT_ERROR));
+    assert_eq!((rig.queue.in_flight(), rig.bufs.in_use_bytes()), (0, 0), "nothing is left of it");
 
     let (slot, r2t) = rig.write_asked_for(8);
     for offset in [0, 8192] {
@@ -317,7 +325,9 @@ fn c22_a_terminate_request_is_never_answered() {
     long[4..8].copy_from_slice(&153_u32.to_le_bytes());
     let mut short = good.clone();
     short[4] = 23;
-    for bytes in [good, reserved, long, short] {
+    let mut header = good.clone();
+    header[2] = 32;
+    for bytes in [good, reserved, long, short, header] {
         let mut rig = Rig::new(false);
         rig.command(Sqe::new(admin::KEEP_ALIVE).with_cid(1), &[]);
         rig.feed(&bytes);
@@ -568,6 +578,40 @@ fn what_connect_settles_about_capsules_holds() {
         let sqe = write(9, carried).with_sgl(Sgl::in_capsule(carried));
         rig.command(sqe, &vec![1; carried as usize]);
         assert_eq!(rig.queue.fault().is_none(), taken, "{carried} of {limit}");
+    }
+}
+
+/// The flag in the data stands for a response of zeroes, and for no other.
+#[test]
+fn a_read_that_ends_with_more_than_success_is_answered_with_a_response() {
+    let more = Status::SUCCESS.with_more();
+    let ends = [
+        (Status::SUCCESS, 0, [true, false]),
+        (Status::SUCCESS, 7, [true, true]),
+        (more, 0, [true, true]),
+        (Status::UNRECOVERED_READ_ERROR, 0, [false, true]),
+    ];
+    for (status, result, [has_data, has_response]) in ends {
+        let mut rig = Rig::new(false);
+        rig.queue.set_sq_flow_control(false);
+        rig.command(io::read(1, 0, 1).with_cid(9).with_sgl(Sgl::transport(512)), &[]);
+        let TargetEvent::Command { slot, .. } = rig.event() else { panic!("a command") };
+        let buf = rig.bufs.filled(&[3; 512]);
+        rig.queue.send_data(slot, buf);
+        rig.queue.complete(slot, status, result);
+        let sent = rig.sent();
+        let data = sent.iter().find_map(|(pdu, _)| match pdu {
+            Pdu::C2hData(data) => Some(data.success),
+            _ => None,
+        });
+        let cqe = sent.iter().find_map(|(pdu, _)| match pdu {
+            Pdu::CapsuleResp(response) => Some(response.cqe),
+            _ => None,
+        });
+        assert_eq!(data, has_data.then_some(!has_response), "{status} {result}");
+        let said = cqe.map(|cqe| (cqe.cid, cqe.status, cqe.result));
+        assert_eq!(said, has_response.then_some((9, status, result)));
+        rig.expect_nothing_left("a read");
     }
 }
 

@@ -146,6 +146,23 @@ fn what_is_changed_below_is_valid_unchanged() {
     }
 }
 
+/// A termination request shows it whole to whoever looks for what is wrong.
+#[test]
+fn the_header_of_each_pdu_is_kept_whole() {
+    for format in [PLAIN, BOTH] {
+        for (receiver, pdu) in all() {
+            let bytes = with(&pdu, format, |_| {});
+            for piece in [1, 8, 23, usize::MAX] {
+                let mut stream = at_work(receiver, format);
+                // Twice: what was right about the first is not looked at again.
+                assert_eq!(feed(&mut stream, &bytes.repeat(2), piece), Ok(2), "{pdu}");
+                assert_eq!(stream.header().len(), usize::from(bytes[2]), "{pdu}");
+                assert!(bytes.starts_with(stream.header()), "{pdu}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_same_header_again_is_judged_by_what_holds_now() {
     for (receiver, pdu) in all() {

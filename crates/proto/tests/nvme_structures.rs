@@ -90,6 +90,8 @@ fn c34_c35_bad_connects_are_refused_by_parameter() {
         assert_eq!(refusal.result(), offset | 1 << 16, "{name}");
     }
     assert!(ConnectData::parse(&connect_data().to_bytes()[..1023]).is_err());
+    assert_eq!(fabrics::invalid_parameter(invalid, 0x0001_0100), Some((256, true)));
+    assert_eq!(fabrics::invalid_parameter(Status::CONNECT_INVALID_HOST, 0x0001_0100), None);
 }
 
 #[test]
@@ -111,6 +113,8 @@ fn c38_properties() {
     assert_eq!(PropertySet::parse(&set.sqe()), Ok(set));
     let narrow = PropertySet::parse(&set.sqe().with_cdw(13, 9)).expect("a good size");
     assert_eq!(narrow.value, set.value, "four bytes only");
+    let wide = PropertySet { offset: 0x30, wide: true, value: 0x0102_0304_0506_0708 };
+    assert_eq!(PropertySet::parse(&wide.sqe()), Ok(wide));
     for size in 2..8 {
         let refused = Err(Status::INVALID_FIELD.with_dnr());
         assert_eq!(PropertyGet::parse(&get.sqe().with_cdw(10, size)), refused);
@@ -139,7 +143,9 @@ fn features() {
     assert_eq!(NumberOfQueues::pairs(0).dword(), 0);
     assert_eq!(feature::select_of(&feature::get(1).with_cdw(10, 0x0301)), Select::Capabilities);
     assert!(feature::save_of(&feature::set(1, 0).with_cdw(10, 1 << 31)));
+    assert!(!feature::save_of(&feature::set(1, 0)));
     assert!(feature::HostIdentifier::is_extended(&feature::HostIdentifier::get()));
+    assert!(!feature::HostIdentifier::is_extended(&feature::get(0x81)));
     assert_eq!(feature::KeepAliveTimer { kato_ms: 5000 }.sqe().cdw(11), 5000);
 }
 
@@ -208,6 +214,60 @@ fn identify_controller_golden() {
     assert_eq!([0, 1, 3, 4].map(|crd| it.retry_delay_ms(crd)), [0, 100, 3000, 0]);
 }
 
+/// Whoever reads it may show any of them: `id-ctrl` prints what a target says.
+#[test]
+fn identify_controller_has_every_field_where_it_belongs() {
+    let it = Controller {
+        vid: 0x1b36,
+        ssvid: 0x1af4,
+        sn: "A\u{1}B".into(),
+        rab: 3,
+        ieee: [1, 2, 3],
+        ver: Vs(0x0001_0400),
+        rtd3r_us: 0x0a0b_0c0d,
+        rtd3e_us: 0x0102_0304,
+        oacs: 0x0506,
+        acl: 7,
+        aerl: 8,
+        lpa: 9,
+        elpe: 63,
+        kas: 0x0b0c,
+        anatt_s: 25,
+        sqes: 0x76,
+        cqes: 0x54,
+        fuses: 0x0d0e,
+        awun: 0x1112,
+        awupf: 0x1314,
+        sgls: 0x0010_0002,
+        iorcsz: 2,
+        fcatt: 1,
+        msdbd: 16,
+        ofcs: Controller::OFCS_DISCONNECT,
+        ..controller()
+    };
+    let mut bytes = [0xee; 4096];
+    it.emit(&mut bytes);
+    let places: [(usize, &[u8]); 13] = [
+        (0, &[0x36, 0x1b, 0xf4, 0x1a]),
+        (4, b"A?B "),
+        (72, &[3, 1, 2, 3]),
+        (80, &[0, 4, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 4, 3, 2, 1]),
+        (256, &[6, 5, 7, 8]),
+        (261, &[9, 63]),
+        (320, &[0x0c, 0x0b]),
+        (342, &[25]),
+        (512, &[0x76, 0x54]),
+        (522, &[0x0e, 0x0d, 0, 1, 0x12, 0x11, 0x14, 0x13]),
+        (536, &[2, 0, 0x10, 0]),
+        (1796, &[2, 0, 0, 0, 0, 0]),
+        (1802, &[1, 16, 1, 0]),
+    ];
+    for (at, expected) in places {
+        assert_eq!(&bytes[at..at + expected.len()], expected, "from byte {at}");
+    }
+    assert_eq!(Controller::parse(&bytes), Ok(Controller { sn: "A?B".into(), ..it }));
+}
+
 #[test]
 fn c60_identify_controller_is_clamped_or_refused() {
     type Change = fn(&mut Controller);
@@ -239,6 +299,11 @@ fn c60_identify_controller_is_clamped_or_refused() {
         Controller::parse(&bytes).expect("accepted")
     };
     assert_eq!(clamped(|c| c.anatt_s = 0).anatt_s, Controller::ANATT_DEFAULT_S);
+    assert_eq!(clamped(|c| (c.cmic, c.anatt_s) = (0, 0)).anatt_s, 0, "it reports no ANA");
+    // As many as there may be.
+    assert_eq!(clamped(|c| c.mnan = 1024).mnan, 1024);
+    assert_eq!(clamped(|c| c.nanagrpid = 16).nanagrpid, 16);
+    assert_eq!(clamped(|c| c.ioccsz = 4).in_capsule_bytes(), 0);
     assert_eq!(clamped(|c| c.nn = u32::MAX).nn, u32::MAX - 1);
     assert_eq!(clamped(|c| c.cntlid = 0).cntlid, 0);
     assert_eq!(clamped(|c| c.maxcmd = 0).maxcmd, 0);
@@ -255,6 +320,14 @@ fn c60_identify_controller_is_clamped_or_refused() {
             Controller { kas: 0, ioccsz: 0, cmic: 0, ..Controller::new(ControllerKind::Discovery) };
     };
     assert!(clamped(discovery).is_discovery());
+    // One of before there were kinds is told by its name.
+    assert!(
+        clamped(|c| {
+            (c.kind, c.subnqn) = (ControllerKind::Unreported, Some(Nqn::discovery()));
+        })
+        .is_discovery()
+    );
+    assert!(!controller().is_discovery());
     let mut bytes = controller_bytes();
     bytes[24..28].copy_from_slice(&[0x1b, 0xff, b'A', 0]);
     bytes[768] = b'x';
@@ -277,6 +350,7 @@ fn namespace() -> Namespace {
 #[test]
 fn identify_namespace_golden() {
     let mut bytes = [0xee; 4096];
+    assert!(!Namespace::is_inactive(&bytes));
     namespace().emit(&mut bytes);
     assert_eq!(bytes[..16], [0, 8, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0]);
     assert_eq!((bytes[30], bytes[33], bytes[92], bytes[130]), (1, 9, 2, 12));
@@ -284,6 +358,30 @@ fn identify_namespace_golden() {
     assert_eq!(Namespace::parse(&bytes), Ok(namespace()));
     assert_eq!((namespace().block_bytes(), namespace().bytes()), (4096, 8 << 20));
     assert!(namespace().is_shared() && Namespace::is_inactive(&[0; 4096]));
+    assert!(!Namespace::is_inactive(&bytes));
+    // What Write Zeroes may do, by DLFEAT bits 0 to 3: it takes the bit, zeroes are read.
+    for (dlfeat, may) in [(9, true), (0x19, true), (1, false), (8, false), (0, false), (0xa, false)]
+    {
+        let it = Namespace { dlfeat, ..namespace() };
+        assert_eq!(it.zeroes_may_deallocate(), may, "{dlfeat:#x}");
+    }
+    let it = Namespace {
+        nsfeat: Namespace::NSFEAT_OPTPERF,
+        noiob: 0x0102,
+        npwg: 0x0304,
+        npwa: 0x0506,
+        npdg: 0x0708,
+        npda: 0x090a,
+        nows: 0x0b0c,
+        nsattr: Namespace::NSATTR_WRITE_PROTECTED,
+        ..namespace()
+    };
+    it.emit(&mut bytes);
+    assert_eq!((bytes[24], bytes[99]), (0x10, 1));
+    assert_eq!(bytes[46..48], [2, 1]);
+    assert_eq!(bytes[64..74], [4, 3, 6, 5, 8, 7, 0xa, 9, 0xc, 0xb]);
+    assert_eq!(Namespace::parse(&bytes), Ok(it));
+    assert!(it.is_write_protected() && !namespace().is_write_protected());
 }
 
 #[test]
@@ -324,7 +422,10 @@ fn c62_namespace_lists() {
     page.emit(&mut bytes);
     assert_eq!(ActiveNamespaceList::parse(&bytes, 1000), Ok(page));
     assert!(ActiveNamespaceList::parse(&bytes, 1001).is_err(), "must go on behind the last page");
-    assert_eq!(ActiveNamespaceList::page(1..=3, 0).next_after(), None);
+    let few = ActiveNamespaceList::page(1..=3, 0);
+    few.emit(&mut bytes);
+    assert_eq!(ActiveNamespaceList::parse(&bytes, 0), Ok(few.clone()));
+    assert_eq!(few.next_after(), None);
     for list in [[2, 1, 0], [1, 1, 0], [1, u32::MAX, 0]] {
         let mut bytes = [0; 4096];
         for (index, nsid) in list.iter().enumerate() {
@@ -361,6 +462,10 @@ fn c63_namespace_descriptors() {
     }
     let twice = [&[1, 8, 0, 0][..], &[1; 8], &[1, 8, 0, 0], &[2; 8]].concat();
     assert_eq!(parse(&twice).expect_err("refused").field, "NIDT");
+    let same = [&[1, 8, 0, 0][..], &[1; 8], &[1, 8, 0, 0], &[1; 8]].concat();
+    assert_eq!(parse(&same).map(|it| it.eui64), Ok(Some(Eui64([1; 8]))), "said twice");
+    let full = [[9, 252, 0, 0].as_slice(), &[5; 252]].concat().repeat(16);
+    assert!(parse(&full).is_ok(), "the last one ends with the structure");
     assert_eq!(NamespaceIdDescriptors::parse(&[200; 4096]).expect_err("refused").field, "NIDL");
 }
 
@@ -374,6 +479,8 @@ fn identify_commands_and_limits() {
     limits.emit(&mut bytes);
     assert_eq!(IoCommandLimits::parse(&bytes), Ok(limits));
     assert_eq!(limits.write_zeroes_bytes(12), Some(32768));
+    let none = IoCommandLimits { wzsl: 0, ..limits };
+    assert_eq!(none.write_zeroes_bytes(12), None, "no limit is reported");
 }
 
 #[test]
@@ -389,6 +496,8 @@ fn c41_get_log_page() {
     let sqe = it.sqe();
     assert_eq!(sqe.as_bytes()[40..56], [0x0c, 0x81, 3, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(GetLogPage::parse(&sqe), Ok(it));
+    let clearing = GetLogPage { retain_event: false, ..it };
+    assert_eq!(GetLogPage::parse(&clearing.sqe()), Ok(clearing));
     let refused = Err(Status::INVALID_FIELD.with_dnr());
     assert_eq!(GetLogPage::parse(&sqe.with_cdw_pair(12, 2)), refused);
     assert_eq!(GetLogPage::parse(&sqe.with_cdw_pair(12, u64::MAX - 3)), refused);
@@ -428,6 +537,9 @@ fn ana_log_golden() {
         group.nsids.clear();
     }
     assert_eq!(Ana::parse(&ana().to_bytes(true), LIMITS), Ok(groups_only));
+    for groups_only in [false, true] {
+        assert_eq!(ana().bytes(groups_only), ana().to_bytes(groups_only).len());
+    }
     let mut longer = bytes.clone();
     longer.resize(4096, 0xff);
     assert_eq!(Ana::parse(&longer, LIMITS), Ok(ana()), "bytes behind the last group do not count");
@@ -471,6 +583,10 @@ fn c61_ana_logs_that_lie_are_refused() {
         ("NSID", 48, &[0]),
         ("NSID", 48, &[3]),
         ("NSID", 52, &[2]),
+        ("NSID", 48, &[4]),
+        // Not beside each other.
+        ("ANA Group ID", 88, &[1]),
+        ("NSID", 120, &[1]),
     ];
     for (field, at, value) in refused {
         assert_eq!(changed(at, value).expect_err(field).field, field, "{value:?}");
@@ -514,6 +630,7 @@ fn c65_discovery_logs_that_lie_are_refused_or_skipped() {
     let mut format = log.clone();
     format[16] = 1;
     assert_eq!(DiscoveryHeader::parse(&format, 9).expect_err("format").field, "RECFMT");
+    assert!(DiscoveryHeader::parse(&log, 1).is_ok(), "as many as are allowed");
     assert!(DiscoveryHeader::parse(&log[..17], 9).is_err());
     let changed = |at: usize, value: &[u8]| {
         let mut bytes = entry().to_bytes();
@@ -556,6 +673,7 @@ fn error_smart_and_changed_namespaces() {
     };
     assert_eq!(ErrorEntry::from_bytes(&error.to_bytes()), error);
     assert_eq!(error.to_bytes()[8..16], [1, 0, 2, 0, 0, 5, 0xff, 0xff]);
+    assert_eq!(error.to_bytes()[29], 3, "the transport is TCP");
     let smart = Smart {
         temperature_k: 300,
         data_units_written: 1 << 70,
@@ -587,7 +705,10 @@ fn io_commands() {
     let fields = io::BlockFields::of(&sqe);
     assert_eq!((fields.lba, fields.blocks, fields.fua), (0x1_0000_0002, 65536, true));
     let zeroes = io::BlockFields::of(&io::write_zeroes(1, 0, 1, true, false));
-    assert!(zeroes.deallocate && !zeroes.fua && zeroes.prinfo == 0);
+    assert!(zeroes.deallocate && !zeroes.fua && zeroes.prinfo == 0 && !zeroes.limited_retry);
+    assert!(!io::BlockFields::of(&io::write_zeroes(1, 0, 1, false, true)).deallocate);
+    let retry = sqe.with_cdw(12, sqe.cdw(12) | 1 << 31);
+    assert!(io::BlockFields::of(&retry).limited_retry);
     assert!(!io::BlockFields::of(&io::read(1, 0, 1)).fua);
     assert_eq!(io::BlockFields::of(&io::compare(1, 9, 2)).lba, 9);
 }
@@ -600,6 +721,7 @@ fn c30_c32_ranges() {
     assert_eq!((check(100, 1), check(99, 2), check(u64::MAX, 2)), (out, out, out));
     let fields = io::DsmFields::of(&io::deallocate(1, 256));
     assert_eq!((fields.ranges, fields.deallocate, fields.data_bytes()), (256, true, 4096));
+    assert!(!io::DsmFields::of(&io::deallocate(1, 1).with_cdw(11, 1)).deallocate, "advice");
     let two = io::DsmFields::of(&io::deallocate(1, 2));
     let ranges = [
         io::DsmRange { attributes: 0, blocks: 0, lba: 100 },
@@ -628,7 +750,32 @@ fn one_line_each() {
             show(PropertyGet { offset: 0x1c, wide: false }.sqe(), true),
             "Property Get cid 0x0012 offset 0x1c",
         ),
+        (
+            show(PropertySet { offset: 0x14, wide: false, value: 0x46_0001 }.sqe(), true),
+            "Property Set cid 0x0012 offset 0x14 value 0x460001",
+        ),
         (show(io::flush(2), false), "Flush cid 0x0012 nsid 2"),
+        (
+            show(io::read(1, 8, 1).with_cdw(12, 1 << 25).with_sgl(Sgl::transport(512)), false),
+            "Read cid 0x0012 nsid 1 lba 8 blocks 1 sgl transport(5ah) len 512",
+        ),
+        (
+            show(io::write_zeroes(1, 8, 16, true, false), false),
+            "Write Zeroes cid 0x0012 nsid 1 lba 8 blocks 16 DEAC",
+        ),
+        (
+            show(io::write_zeroes(1, 8, 16, false, true), false),
+            "Write Zeroes cid 0x0012 nsid 1 lba 8 blocks 16 FUA",
+        ),
+        (
+            show(io::deallocate(1, 2).with_sgl(Sgl::in_capsule(32)), false),
+            "Dataset Management cid 0x0012 nsid 1 ranges 2 deallocate \
+             sgl in-capsule(01h) len 32",
+        ),
+        (
+            show(io::deallocate(1, 2).with_cdw(11, 0).with_sgl(Sgl::in_capsule(32)), false),
+            "Dataset Management cid 0x0012 nsid 1 ranges 2 sgl in-capsule(01h) len 32",
+        ),
         (
             show(GetLogPage::new(0x70, 1024, 4096).sqe().with_sgl(Sgl::transport(4096)), true),
             "Get Log Page cid 0x0012 lid 0x70 offset 1024 bytes 4096 sgl transport(5ah) len 4096",

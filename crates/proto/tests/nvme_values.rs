@@ -165,6 +165,8 @@ fn nqns_are_checked_c35() {
         let nqn: Nqn = text.parse().expect(text);
         assert_eq!(Nqn::from_field(&nqn.to_field()), Ok(nqn));
     }
+    assert!(Nqn::discovery().is_discovery());
+    assert!(!"nqn.2014-08.org.nvmexpress.discovery2".parse::<Nqn>().expect("good").is_discovery());
     let uuid = "nqn.2014-08.org.nvmexpress:uuid:0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
     assert!(uuid.parse::<Nqn>().is_ok());
     let bad = [

@@ -186,7 +186,7 @@ impl Namespace {
     fn parse_format(bytes: &[u8]) -> Result<u8, ProtocolError> {
         let (nlbaf, flbas) = (bytes[25], bytes[26]);
         let index = flbas & 0xf | (flbas >> 5 & 3) << 4;
-        if index > nlbaf || index >= 64 {
+        if index > nlbaf {
             return Err(broken(WHAT, "FLBAS", index.into(), "names a format above NLBAF"));
         }
         let format = le::u32(bytes, 128 + 4 * usize::from(index));
