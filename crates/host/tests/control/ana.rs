@@ -4,9 +4,11 @@ use crate::fake::{Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
+use anabranch_host::verb::{Reply, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::status::Status;
+use anabranch_proto::testing::MemoryBuffers;
 use std::time::Duration;
 
 const LIVE: Option<ControllerState> = Some(ControllerState::Live);
@@ -40,6 +42,7 @@ fn m14_an_ana_status_takes_the_path_out_until_a_fresh_log_was_processed() {
     rig.run();
     assert_eq!(log_reads(&rig), reads + 1, "one at a time");
     assert_eq!(rig.controller(0).unwrap().ana_generation, generation);
+    assert_eq!(rig.event_count("nvme0c0n1: Asymmetric Access Inaccessible"), 1, "told once");
 }
 
 #[test]
@@ -300,9 +303,91 @@ fn c61_an_unknown_state_gives_no_access() {
 fn c61_a_log_that_never_works_again_ends_in_a_reset() {
     let mut rig = Rig::connected(1);
     rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Status(0x006))));
+    let reads = log_reads(&rig);
     rig.raise(1, ANA_CHANGED);
-    rig.advance_s(60);
+    while rig.state(0) == LIVE {
+        rig.advance_s(1);
+    }
+    assert_eq!(log_reads(&rig), reads + 5);
     assert!(rig.event_count("live -> resetting (ANA log: Internal Error") == 1, "{:?}", rig.events);
+}
+
+/// With "do not retry" a log that is read to connect ends the attempts, as other steps do.
+#[test]
+fn c61_a_log_that_is_refused_when_a_controller_comes_back_is_told_with_its_step() {
+    for (status, state) in [
+        (0x006, Some(ControllerState::Connecting)),
+        (0x006 | 1 << 14, None),
+        (0x002 | 1 << 14, None),
+    ] {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_log(0x0c).then_some(Say::Status(status))));
+        rig.cut(1);
+        rig.advance_s(11);
+        assert_eq!(rig.state(0), state, "{status:#x}: {:?}", rig.events);
+        assert_eq!(rig.event_count("failed: Get Log Page (ANA): In"), 1, "{:?}", rig.events);
+    }
+}
+
+/// There is memory for admin commands, or there will be.
+#[test]
+fn f21_a_log_that_no_buffer_is_free_for_is_read_a_moment_later() {
+    let mut rig = Rig::connected(1);
+    let all = std::mem::replace(&mut rig.bufs, MemoryBuffers::with_limit(0));
+    rig.fake(1).ana = Some([(1, 2)].into());
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::Optimized);
+    let Reply::Error(error) = rig.ask(Verb::AnaLog { controller: "nvme0".to_string() }) else {
+        panic!("no buffer is free")
+    };
+    assert!(error.to_string().contains("nvme0: no buffer or tag is free"), "{error}");
+    rig.bufs = all;
+    rig.advance(Duration::from_millis(1_100));
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::NonOptimized);
+    assert_eq!(rig.state(0), LIVE);
+}
+
+/// What was said of ANA before is worth nothing then: no log is asked for, no group is waited for,
+/// no path stays out of use.
+#[test]
+fn a_controller_that_comes_back_without_ana_is_used_without() {
+    // It says so, or its log has become too long.
+    let ways: [fn(&mut Fake); 2] = [|fake| fake.ana = None, |fake| fake.mdts = 1];
+    for change in ways {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).ana = Some([(1, 15)].into());
+        rig.raise(1, ANA_CHANGED);
+        rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+        ana_error(&mut rig);
+        rig.run();
+        assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+        rig.fake(1).hook = None;
+        change(&mut rig.fake(1));
+        let reads = log_reads(&rig);
+        rig.cut(1);
+        rig.advance_s(100);
+        let path = rig.path("nvme0n1", 0).unwrap();
+        assert_eq!((path.ana_state, path.ana_pending), (AnaState::Optimized, false));
+        assert_eq!((rig.state(0), rig.fake(1).connections), (LIVE, 2));
+        assert_eq!(log_reads(&rig), reads);
+    }
+}
+
+/// Identify Namespace has its group, then.
+#[test]
+fn a_namespace_that_the_log_lists_no_more_is_in_the_group_that_it_says_itself() {
+    let mut rig = Rig::connected(1);
+    let log = [log_of(1, 1, &[]), log_of(2, 3, &[])[16..].to_vec()].concat();
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        let mut log = log.clone();
+        log[8] = 2;
+        c.is_log(0x0c).then_some(Say::Data(log))
+    }));
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::Optimized);
+    rig.fake(1).spaces.get_mut(&1).unwrap().group = 2;
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::Inaccessible);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! ANA logs that one transfer does not carry.
 
-use crate::fake::{Command, Fake, Say};
+use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NQN, Rig};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 const GROUPS: u32 = 300;
+const GROUPS_AT_MOST: u32 = 1024;
 
 /// A controller that carries 8 KiB at once and whose log has 300 groups, the namespace in the last.
 fn large(state: u8) -> Fake {
@@ -73,6 +74,75 @@ fn m18_a_log_that_is_shorter_than_it_may_be_is_read_at_once() {
     rig.connect_ok(1, |_| ());
     assert_eq!(reads(&rig), [(0, 8192)], "it ends in the first part");
     assert_eq!(state(&rig), "non-optimized");
+}
+
+/// 16 bytes, 32 for each of 64 groups and 4 for each of so many namespaces.
+#[test]
+fn m18_a_log_that_just_fits_one_transfer_is_read_whole_though_no_offsets_are_known() {
+    for (mnan, used) in [(1532_u32, true), (1533, false)] {
+        let mut fake = Fake::new(NQN, 1);
+        fake.mdts = 1;
+        fake.ana = Some([(1, 2)].into());
+        fake.patch_identify =
+            Some(Box::new(move |data| data[540..544].copy_from_slice(&mnan.to_le_bytes())));
+        let mut rig = rig(fake);
+        rig.connect_ok(1, |_| ());
+        assert_eq!(reads(&rig).len(), usize::from(used));
+        assert_eq!(state(&rig), if used { "non-optimized" } else { "optimized" });
+    }
+}
+
+#[test]
+fn m18_a_log_that_ends_with_a_part_is_read_no_further() {
+    let mut fake = large(2);
+    // 16 + 511 * 32 + 4 * 4 bytes are two parts.
+    let groups = (1..511).chain([GROUPS_AT_MOST]);
+    fake.ana = Some(groups.map(|group| (group, 2)).collect());
+    for nsid in 1..=4 {
+        let space = Space { group: GROUPS_AT_MOST, ..Space::new(nsid as u8, 2048) };
+        fake.spaces.insert(nsid, space);
+    }
+    // Just as long as it may be.
+    fake.patch_identify = Some(Box::new(|data| {
+        data[261] = 1 << 2;
+        data[344..348].copy_from_slice(&GROUPS_AT_MOST.to_le_bytes());
+        data[348..352].copy_from_slice(&511_u32.to_le_bytes());
+        data[540..544].copy_from_slice(&4_u32.to_le_bytes());
+    }));
+    assert_eq!(fake.ana_log().len(), 16_384);
+    let mut rig = rig(fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(reads(&rig), ONE_READING);
+    assert_eq!(state(&rig), "non-optimized");
+}
+
+/// Each reading goes on where it is, whichever was begun first.
+#[test]
+fn callers_who_read_the_log_in_parts_at_the_same_time_have_it_whole() {
+    let mut rig = rig(large(2));
+    rig.connect_ok(1, |_| ());
+    let whole = rig.fake(1).ana_log();
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+    rig.fake(1).seen.clear();
+    let ask = |rig: &mut Rig| rig.verb(Verb::AnaLog { controller: "nvme0".to_string() });
+    let answer = |rig: &mut Rig, at: usize| {
+        let command = *rig.fake(1).seen.iter().filter(|c| c.is_log(0x0c)).nth(at).unwrap();
+        let part = whole[command.log_offset()..].to_vec();
+        rig.fake(1).say(&command, Say::Data(part));
+        rig.deliver(1);
+        rig.run();
+    };
+    let first = ask(&mut rig);
+    answer(&mut rig, 0);
+    let second = ask(&mut rig);
+    // The later one asked twice, at once; then both check.
+    for at in [2, 1, 3, 4, 5] {
+        answer(&mut rig, at);
+    }
+    for caller in [first, second] {
+        let Some(Reply::Raw(log)) = rig.reply(caller) else { panic!("a log") };
+        assert_eq!(log[..whole.len()], whole[..]);
+    }
 }
 
 /// The change count is 0 for ever, as with SPDK.
@@ -144,6 +214,30 @@ fn m18_a_controller_that_refuses_parts_after_all_is_used_without_ana() {
     assert_eq!(rig.event_count("reading it in parts is refused"), 1, "{:?}", rig.events);
     assert_eq!(state(&rig), "optimized");
     assert_eq!(reads(&rig).len(), 2);
+}
+
+/// A controller that does not know a field says so without "do not retry", too; what may pass is
+/// tried again.
+#[test]
+fn m18_what_a_refused_part_means_follows_from_its_status() {
+    let mut fake = large(2);
+    fake.hook =
+        Some(Box::new(|c| (c.is_log(0x0c) && c.log_offset() > 0).then_some(Say::Status(0x002))));
+    let mut without = rig(fake);
+    without.connect_ok(1, |_| ());
+    assert_eq!(without.event_count("reading it in parts is refused"), 1, "{:?}", without.events);
+
+    let mut rig = rig(large(2));
+    rig.connect_ok(1, |_| ());
+    rig.fake(1).hook =
+        Some(Box::new(|c| (c.is_log(0x0c) && c.log_offset() > 0).then_some(Say::Status(0x006))));
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    rig.fake(1).hook = None;
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    assert_eq!((state(&rig).as_str(), rig.event_count("ANA is not used")), ("non-optimized", 0));
 }
 
 #[test]

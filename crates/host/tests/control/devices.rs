@@ -2,7 +2,10 @@
 
 use crate::fake::{Fake, Hook, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
-use anabranch_host::topology::ControllerState;
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId, ControllerState, HeadId};
+use anabranch_proto::machine::WorkerId;
+use std::time::Duration;
 
 #[test]
 fn p16_two_controllers_show_one_device_when_the_identifiers_agree() {
@@ -235,6 +238,183 @@ fn devices_follow_their_namespaces_to_other_nsids() {
     }
 }
 
+/// What a path is sent goes by the NSID of its device.
+#[test]
+fn a_device_with_a_path_does_not_follow_what_another_controller_says() {
+    let mut rig = Rig::connected(1);
+    rig.put(2, Fake::new(NQN, 2));
+    rig.fake(2).spaces = [(2, Space::new(0x11, 2048))].into();
+    rig.connect_ok(2, |_| ());
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.paths.iter().map(|path| path.nsid).collect::<Vec<_>>(), [1]);
+    assert_eq!(rig.event_count("nvme1: ignoring nsid 2: duplicate identifiers"), 1);
+    assert_eq!(rig.heads().len(), 1);
+}
+
+/// It has no path, and its namespace turns up where another device has one.
+#[test]
+fn a_device_does_not_follow_its_namespace_to_the_nsid_of_another() {
+    let mut rig = Rig::connected_twice(1);
+    rig.set("nvme0n1", "delayed_removal_secs", "60").unwrap();
+    for port in [1, 2] {
+        rig.fake(port).spaces = [(2, Space::new(0x22, 64))].into();
+        rig.raise(port, NAMESPACES_CHANGED);
+    }
+    assert_eq!(rig.head("nvme0n2").unwrap().paths.len(), 2);
+    // One of two controllers that do not agree.
+    rig.fake(1).spaces = [(2, Space::new(0x11, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0, "{:?}", rig.events);
+    let head = rig.head("nvme0n2").unwrap();
+    assert_eq!(head.paths.iter().map(|path| path.controller.0).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_device_that_cannot_take_its_namespace_back_follows_it_nowhere() {
+    let mut rig = Rig::connected(1);
+    let id = rig.head("nvme0n1").unwrap().id;
+    rig.set("nvme0n1", "delayed_removal_secs", "60").unwrap();
+    // It was formatted anew.
+    rig.fake(1).spaces = [(2, Space { lbads: 12, ..Space::new(0x11, 2048) })].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0);
+    assert_eq!(rig.event_count("there now"), 0, "{:?}", rig.events);
+    assert_eq!(rig.event_count("ignoring nsid 2: duplicate identifiers"), 1, "{:?}", rig.events);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 2048))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!((head.id, head.paths.len(), head.paths[0].nsid), (id, 1, 1));
+    assert_eq!(rig.event_count("there now"), 0, "it is where it was");
+}
+
+/// There is nothing to know them by but their NSIDs.
+#[test]
+fn namespaces_without_identifiers_are_devices_of_their_own_that_follow_nobody() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    let unnamed = |nsids: &[u32]| nsids.iter().map(|&nsid| (nsid, Space::new(0, 2048))).collect();
+    rig.fake(1).spaces = unnamed(&[1, 2]);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.heads().len(), 2, "{:?}", rig.events);
+    rig.set("nvme0n1", "delayed_removal_secs", "60").unwrap();
+    rig.fake(1).spaces = unnamed(&[2, 3]);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0, "{:?}", rig.events);
+    assert_eq!(rig.path("nvme0n3", 0).map(|path| path.nsid), Some(3));
+    // Whether it is the same that is back cannot be told, either.
+    rig.fake(1).spaces = unnamed(&[1, 2, 3]);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0, "{:?}", rig.events);
+    assert_eq!(rig.path("nvme0n4", 0).map(|path| path.nsid), Some(1));
+}
+
+/// The device that waits for its own namespace keeps nobody away, and whoever reads the log learns
+/// which is which.
+#[test]
+fn another_namespace_under_the_nsid_of_a_device_that_waits_is_a_new_device() {
+    let mut rig = Rig::connected(1);
+    rig.set("nvme0n1", "delayed_removal_secs", "60").unwrap();
+    for uuid in [0x22, 0] {
+        rig.fake(1).spaces = [(1, Space::new(uuid, 64))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0);
+        let name = if uuid == 0 { "nvme0n3" } else { "nvme0n2" };
+        assert!(rig.path(name, 0).is_some_and(|path| path.ready), "{:?}", rig.events);
+    }
+    let told = "nvme0n2: nsid 1 is another namespace than nvme0n1 was";
+    assert_eq!(rig.event_count(told), 1, "{:?}", rig.events);
+}
+
+/// Of private namespaces each controller has its own, under whatever NSID.
+#[test]
+fn private_namespaces_with_one_nsid_cast_no_doubt_on_each_other() {
+    let private = |uuid| Space { shared: false, ..Space::new(uuid, 2048) };
+    let shared = |uuid| Space::new(uuid, 2048);
+    let cases = [
+        (private(0x11), private(0x22), false),
+        (private(0x11), shared(0x22), true),
+        (shared(0x11), private(0x22), true),
+    ];
+    for (first, second, asked) in cases {
+        let mut rig = Rig::new(1);
+        for (port, space) in [(1, first), (2, second)] {
+            rig.put(port, Fake::new(NQN, port));
+            rig.fake(port).spaces = [(1, space)].into();
+            let before = rig.fake(1).count(|c| c.is_identify(2));
+            rig.connect_ok(port, |_| ());
+            let again = rig.fake(1).count(|c| c.is_identify(2)) - before;
+            assert_eq!(again, usize::from(port == 1 || asked));
+        }
+        assert!(rig.path("nvme0n1", 0).is_some_and(|path| path.ready));
+        assert_eq!(rig.event_count("nvme1: ignoring nsid 1: identifiers do not match"), 1);
+    }
+    // One that only the second calls shared is no second path.
+    let mut rig = Rig::new(1);
+    for (port, space) in [(1, private(0x11)), (2, shared(0x11))] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).spaces = [(1, space)].into();
+        rig.connect_ok(port, |_| ());
+    }
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
+    assert_eq!(rig.event_count("nvme1: ignoring nsid 1: it may not be shared"), 1);
+}
+
+/// The others of the same controllers are known to be what they are.
+#[test]
+fn doubt_is_cast_on_the_namespace_that_it_is_about() {
+    let mut rig = Rig::new(1);
+    for port in [1, 2] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).spaces.insert(2, Space::new(0x22, 64));
+        rig.connect_ok(port, |_| ());
+    }
+    rig.advance_s(5);
+    let ready = |rig: &Rig, port| {
+        ["nvme0n1", "nvme0n2"].map(|head| rig.path(head, port).is_some_and(|path| path.ready))
+    };
+    // A command for the second one was told that there is no such namespace.
+    let silent =
+        || -> Option<Hook> { Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing))) };
+    rig.fake(2).hook = silent();
+    let head = rig.head("nvme0n2").unwrap().id;
+    suspect_of(&mut rig, 1, head);
+    assert_eq!(ready(&rig, 1), [true, false]);
+    // The second controller shows something else as NSID 2: that of the first one is looked at.
+    let mut rig = Rig::new(1);
+    for (port, uuid) in [(1, 0x22), (2, 0x33)] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).spaces.insert(2, Space::new(uuid, 64));
+        let connect = rig.connect(port, |_| ());
+        rig.advance(Duration::from_millis(100));
+        assert!(rig.reply(connect).is_some());
+        rig.fake(port).hook = silent();
+    }
+    assert_eq!(ready(&rig, 0), [true, false], "{:?}", rig.events);
+}
+
+fn suspect_of(rig: &mut Rig, controller: u32, head: HeadId) {
+    let (controller, association) = (ControllerId(controller), Association(1));
+    rig.post(WorkerId(1), ToControl::NamespaceSuspect { controller, association, head });
+    rig.run();
+}
+
+/// As often as it comes anew, not as often as it is looked at.
+#[test]
+fn a_refusal_is_told_again_when_it_was_over() {
+    let mut rig = Rig::connected_twice(1);
+    for round in 1..4 {
+        rig.fake(2).spaces = [(1, Space { lbads: 12, ..Space::new(0x11, 2048) })].into();
+        rig.raise(2, NAMESPACES_CHANGED);
+        rig.raise(2, NAMESPACES_CHANGED);
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(rig.event_count("nvme1: ignoring nsid 1: block size"), round);
+        assert_eq!(rig.event_count("nvme0n1: path nvme0c1n1 removed"), round);
+        rig.fake(2).spaces = [(1, Space::new(0x11, 2048))].into();
+        rig.raise(2, NAMESPACES_CHANGED);
+        assert_eq!(rig.event_count("nvme0n1: path nvme0c1n1 added"), round + 1);
+    }
+}
+
 #[test]
 fn a_remapped_nsid_is_a_new_device_never_the_old_one() {
     let mut rig = Rig::connected(1);
@@ -334,6 +514,23 @@ fn f13_a_namespace_changed_while_away_is_not_used_before_it_was_looked_at() {
 }
 
 #[test]
+fn what_write_zeroes_may_do_is_as_of_the_last_scan() {
+    let mut rig = Rig::connected(1);
+    assert!(!rig.path("nvme0n1", 0).unwrap().zeroes_may_deallocate);
+    rig.fake(1).hook = Some(Box::new(|c| {
+        let mut data = vec![0; 4096];
+        data[..16].copy_from_slice(&[2048_u64.to_le_bytes(); 2].concat());
+        (data[30], data[33], data[92], data[130]) = (1, 9, 1, 9);
+        c.is_identify(0).then_some(Say::Data(data))
+    }));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(rig.path("nvme0n1", 0).unwrap().zeroes_may_deallocate);
+    rig.fake(1).hook = None;
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(!rig.path("nvme0n1", 0).unwrap().zeroes_may_deallocate);
+}
+
+#[test]
 fn the_device_appears_at_the_first_path_that_can_carry_io() {
     let mut rig = Rig::new(1);
     let mut fake = Fake::new(NQN, 1);
@@ -354,8 +551,6 @@ fn the_device_appears_at_the_first_path_that_can_carry_io() {
 
 #[test]
 fn a_namespace_suspect_leads_to_one_scan_per_second_at_most() {
-    use anabranch_host::mail::ToControl;
-    use anabranch_host::topology::{Association, ControllerId};
     let mut rig = Rig::connected(1);
     rig.advance_s(5);
     rig.fake(1).spaces.clear();
@@ -365,7 +560,7 @@ fn a_namespace_suspect_leads_to_one_scan_per_second_at_most() {
     for _ in 0..100 {
         let (controller, association) = (ControllerId(0), Association(1));
         let suspect = ToControl::NamespaceSuspect { controller, association, head };
-        rig.post(anabranch_proto::machine::WorkerId(1), suspect);
+        rig.post(WorkerId(1), suspect);
         rig.run();
     }
     assert_eq!(scans(&rig), before + 1);
@@ -441,12 +636,10 @@ fn an_answer_to_a_scan_that_was_given_up_is_no_answer_to_the_next_one() {
 }
 
 fn suspect(rig: &mut Rig, association: u32) {
-    use anabranch_host::mail::ToControl;
-    use anabranch_host::topology::{Association, ControllerId};
     let head = rig.head("nvme0n1").unwrap().id;
     let (controller, association) = (ControllerId(0), Association(association));
     let suspect = ToControl::NamespaceSuspect { controller, association, head };
-    rig.post(anabranch_proto::machine::WorkerId(1), suspect);
+    rig.post(WorkerId(1), suspect);
     rig.run();
 }
 

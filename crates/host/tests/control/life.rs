@@ -191,6 +191,9 @@ fn b11_a_controller_is_removed_after_as_many_attempts_as_fit_in_ctrl_loss_tmo() 
         rig.advance_s(2);
         assert_eq!(rig.state(0), None, "{loss} s: removed");
         assert_eq!(rig.event_count("failed: connection refused"), attempts as usize);
+        assert_eq!(rig.event_count("do not retry"), 0, "nobody has said so");
+        assert_eq!(rig.event_count("connecting -> connecting"), 0);
+        assert_eq!(rig.event_count("nvme0: removed: "), 1);
         assert_eq!(rig.heads().len(), 0);
     }
 }
@@ -244,15 +247,90 @@ fn m10_b12_fast_io_fail_is_published_in_time_while_the_reconnect_goes_on() {
     });
     rig.fake(1).refuse = true;
     rig.cut(1);
-    rig.advance_s(14);
+    rig.advance_s(9);
+    (rig.fake(1).refuse, rig.fake(1).black_hole) = (false, true);
+    rig.advance_s(5);
     assert!(!rig.controller(0).unwrap().fast_io_failed);
     rig.advance_s(2);
     assert!(rig.controller(0).unwrap().fast_io_failed);
     assert_eq!(rig.event_count("fast_io_fail_tmo"), 1);
-    rig.fake(1).refuse = false;
+    assert_eq!(rig.event_count("connect to"), 0, "the attempt goes on, too");
+    rig.advance_s(60);
+    assert_eq!(rig.event_count("no answer to TCP connect or ICReq in time"), 1);
+    assert_eq!(rig.event_count("fast_io_fail_tmo"), 1);
+    rig.fake(1).black_hole = false;
     rig.advance_s(10);
     let view = rig.controller(0).unwrap();
     assert!(!view.fast_io_failed && view.state == ControllerState::Live);
+}
+
+/// The pause before the next attempt is as long as it is.
+#[test]
+fn m10_fast_io_fail_hastens_no_attempt() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| {
+        request.options.fast_io_fail_tmo = Some(Duration::from_secs(5));
+    });
+    rig.cut(1);
+    rig.advance_s(9);
+    assert!(rig.controller(0).unwrap().fast_io_failed);
+    assert_eq!((rig.state(0), rig.fake(1).connections), (CONNECTING, 1));
+    rig.advance_s(2);
+    assert_eq!((rig.state(0), rig.fake(1).connections), (LIVE, 2));
+}
+
+/// It is live now and then, but never for long enough that its namespaces are known: I/O does not
+/// wait for it for ever.
+#[test]
+fn m10_what_is_live_without_proving_itself_gives_fast_io_fail_no_new_time() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| {
+        request.options.fast_io_fail_tmo = Some(Duration::from_secs(25));
+    });
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE);
+    rig.cut(1);
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.fake(1).refuse = true;
+    rig.advance_s(12);
+    assert!(!rig.controller(0).unwrap().fast_io_failed, "23 s");
+    rig.advance_s(3);
+    assert!(rig.controller(0).unwrap().fast_io_failed, "26 s");
+}
+
+/// A reset on request is without a connection from when the former one was given up.
+#[test]
+fn m10_a_reset_that_does_not_come_back_is_without_a_connection_from_its_start() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| {
+        request.options.fast_io_fail_tmo = Some(Duration::from_secs(5));
+    });
+    rig.fake(1).black_hole = true;
+    rig.verb(Verb::Reset { controller: "nvme0".to_string() });
+    rig.advance(Duration::from_millis(100));
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.advance_s(4);
+    assert!(!rig.controller(0).unwrap().fast_io_failed);
+    rig.advance_s(1);
+    assert!(rig.controller(0).unwrap().fast_io_failed);
+}
+
+/// It was live and comes back by itself: whoever asked for it has got it.
+#[test]
+fn a_connect_that_is_lost_before_its_namespaces_are_known_is_answered() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    let id = rig.connect(1, |_| ());
+    rig.advance_s(1);
+    assert!(rig.reply(id).is_none());
+    rig.cut(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
 }
 
 #[test]
@@ -349,6 +427,7 @@ fn a_namespace_without_identifiers_is_another_device_when_the_serial_number_is_a
     rig.advance_s(11);
     assert_eq!(rig.state(0), LIVE);
     assert!(rig.heads().iter().all(|head| head.id != first), "{:?}", rig.events);
+    assert_eq!(rig.event_count("path nvme0c0n1 removed"), 1, "{:?}", rig.events);
     assert_eq!(rig.heads().len(), 1);
     rig.cut(1);
     rig.advance_s(11);

@@ -1,6 +1,6 @@
 //! Orderly removal: disconnect, delayed removal of a device, shutdown.
 
-use crate::fake::Fake;
+use crate::fake::{Fake, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{HeadStats, PathStats, ShardStats};
@@ -97,6 +97,41 @@ fn a_disconnect_is_bounded_whatever_hangs() {
     assert_eq!(rig.bufs.in_use_bytes(), 0);
 }
 
+/// There is nobody left to be told: what is in flight is known to end with the connection.
+#[test]
+fn a_controller_that_is_lost_while_it_is_drained_is_gone_at_once() {
+    let mut rig = Rig::connected_twice(1);
+    let stats = path_in_flight(&rig, 3);
+    rig.stats.insert(1, stats);
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(500));
+    assert!(rig.reply(id).is_none(), "commands are in flight");
+    rig.cut(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert_eq!((rig.state(0), rig.mail_count("StopQueue")), (None, 1));
+    assert_eq!(rig.event_count("nvme0: removed"), 0, "it was asked for");
+}
+
+/// A reset that has to shut the controller down first, as something in flight does not end.
+#[test]
+fn a_controller_that_is_removed_while_it_is_reset_does_not_come_back() {
+    let mut rig = Rig::connected_twice(1);
+    let stats = path_in_flight(&rig, 3);
+    rig.stats.insert(1, stats);
+    // The controller never says that it has shut down.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_property_get(0x1c).then_some(Say::Result(1))));
+    let reset = rig.verb(Verb::Reset { controller: "nvme0".to_string() });
+    rig.advance(Duration::from_millis(1_500));
+    assert_eq!(rig.state(0), Some(ControllerState::Resetting));
+    let id = disconnect(&mut rig, "nvme0");
+    assert_eq!(rig.state(0), Some(ControllerState::Deleting));
+    rig.advance_s(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert!(matches!(rig.reply(reset), Some(Reply::Error(_))));
+    assert_eq!((rig.state(0), rig.fake(1).connections), (None, 1));
+    assert_eq!(rig.event_count("nvme0: removed"), 0, "it was asked for");
+}
+
 #[test]
 fn a_controller_can_be_removed_in_every_state() {
     type Prepare = fn(&mut Rig);
@@ -132,8 +167,11 @@ fn a_controller_can_be_removed_in_every_state() {
             continue;
         }
         let id = disconnect(&mut rig, "nvme0");
+        assert!(matches!(rig.state(0), None | Some(ControllerState::Deleting)), "{what}");
         rig.shards = Shards::Obey;
         rig.advance_s(70);
+        // What was lost for good is told so, and why; this was asked for.
+        assert_eq!(rig.event_count("nvme0: removed"), 0, "{what}: {:?}", rig.events);
         assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))), "{what}");
         assert_eq!(rig.topology.controllers.len(), 0, "{what}");
         assert_eq!(rig.open_connections(), 0, "{what}");
@@ -182,6 +220,7 @@ fn m19_a_device_without_a_path_stays_for_its_delay() {
     // A path that comes back keeps the device.
     rig.connect_ok(1, |_| ());
     assert_eq!(rig.head("nvme0n1").map(|head| head.id), Some(old));
+    assert_eq!(rig.event_count("there now"), 0, "it has gone nowhere");
     rig.advance_s(100);
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1);
     // Otherwise it goes, and everything that waits fails.
@@ -196,9 +235,16 @@ fn m19_a_device_without_a_path_stays_for_its_delay() {
 #[test]
 fn m19_without_a_delay_it_goes_at_once() {
     let mut rig = Rig::connected(1);
+    // Whoever waits for it to rest is told.
+    let freeze = rig.verb(Verb::Freeze { device: "nvme0n1".to_string() });
     disconnect(&mut rig, "nvme0");
     rig.advance(Duration::from_millis(100));
     assert_eq!(rig.heads().len(), 0);
+    assert_eq!(rig.event_count("nvme0n1: path nvme0c0n1 removed"), 1);
+    assert_eq!(rig.event_count("no path left"), 0);
+    let told = rig.reply(freeze);
+    let Some(Reply::Error(error)) = told else { panic!("{told:?}") };
+    assert!(error.to_string().contains("the device was removed"), "{error}");
 }
 
 #[test]

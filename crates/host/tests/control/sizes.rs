@@ -47,6 +47,51 @@ fn a_resize_is_followed_and_asks_the_other_paths_too() {
 }
 
 #[test]
+fn a_device_grows_with_what_agrees_with_it_and_everybody_is_asked() {
+    let grown = || [(1, Space::new(0x11, 4096))].into();
+    // One event came.
+    let mut rig = Rig::connected_twice(1);
+    for port in [1, 2] {
+        rig.fake(port).spaces = grown();
+    }
+    rig.raise(2, NAMESPACES_CHANGED);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 4096);
+    assert!(head.paths.iter().all(|path| path.ready), "{:?}", rig.events);
+    // None came, but a path that is new knows.
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces = grown();
+    rig.put(2, Fake::new(NQN, 2));
+    rig.fake(2).spaces = grown();
+    rig.connect_ok(2, |_| ());
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 4096);
+    assert!(head.paths.iter().all(|path| path.ready), "{:?}", rig.events);
+}
+
+/// A controller that is mistaken does not make the device larger than the others have it.
+#[test]
+fn what_a_path_says_that_does_not_agree_is_not_what_the_device_grows_to() {
+    let mut rig = Rig::connected(1);
+    rig.put(2, Fake::new(NQN, 2));
+    let mut say = |port: u16, blocks, ready: [bool; 2], expected| {
+        rig.fake(port).spaces = [(1, Space::new(0x11, blocks))].into();
+        if rig.state(1).is_none() {
+            rig.connect_ok(port, |_| ());
+        } else {
+            rig.raise(port, NAMESPACES_CHANGED);
+        }
+        let head = rig.head("nvme0n1").unwrap();
+        let found = [0, 1].map(|path| head.paths[path].ready);
+        assert_eq!((head.blocks, found), (expected, ready), "{:?}", rig.events);
+    };
+    say(2, 8192, [true, false], 2048);
+    say(2, 16384, [true, false], 2048);
+    say(1, 4096, [true, false], 4096);
+    say(2, 4096, [true, true], 4096);
+}
+
+#[test]
 fn each_device_takes_the_size_of_its_own_namespace() {
     let mut rig = Rig::connected(1);
     let show = |rig: &mut Rig, second| {
