@@ -484,6 +484,14 @@ fn c46_c47_the_second_pdu_of_a_transfer() {
         rig.h2c(second);
         rig.expect_end(name, fes, None);
     }
+    // More than is left of it, in a PDU that is not too long.
+    let mut rig = Rig::new(false);
+    let (_, r2t) = rig.write_asked_for(9);
+    let first = H2cData { cid: 9, ttag: r2t.ttag, offset: 0, length: 4096, last: false };
+    rig.h2c(first);
+    rig.h2c(H2cData { offset: 4096, length: 8192, ..first });
+    rig.h2c(H2cData { offset: 12288, length: 8192, ..first });
+    rig.expect_end("C47 beyond the R2T", 4, None);
     let mut rig = Rig::new(false);
     let (slot, r2t, buf) = rig.write_into(9);
     let first = H2cData { cid: 9, ttag: r2t.ttag, offset: 0, length: 8192, last: false };

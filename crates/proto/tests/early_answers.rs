@@ -69,6 +69,26 @@ impl Rig {
     }
 }
 
+/// Whoever asks may give the buffer to somebody else then.
+#[test]
+fn a_payload_has_left_when_its_capsule_has() {
+    let mut rig = Rig::new();
+    let (inside, by_request) = (rig.write(512), rig.write(8192));
+    let reads = HostData::In(rig.bufs.filled(&[0; 512]));
+    let read = rig.queue.submit(io::read(1, 0, 1), reads, 1).expect("a free tag");
+    let left = |rig: &Rig| [inside, by_request, read].map(|cid| rig.queue.has_left(cid));
+    assert_eq!(left(&rig), [false; 3], "they wait");
+    rig.batch();
+    assert_eq!(left(&rig), [false; 3], "the first is being sent");
+    rig.queue.transmitted();
+    assert_eq!(left(&rig), [true, false, false]);
+    rig.send();
+    rig.send();
+    assert_eq!(left(&rig), [true, false, false], "what is asked for later has not");
+    rig.answer(inside, Status::SUCCESS);
+    assert!(!rig.queue.has_left(inside), "it has ended");
+}
+
 #[test]
 fn a_payload_stays_the_queues_until_its_batch_has_left() {
     // In its capsule, and asked for.
