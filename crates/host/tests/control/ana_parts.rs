@@ -76,6 +76,23 @@ fn m18_a_log_that_is_shorter_than_it_may_be_is_read_at_once() {
     assert_eq!(state(&rig), "non-optimized");
 }
 
+/// It goes straight into its buffer, as the live driver does it.
+#[test]
+fn m18_a_log_that_comes_piece_by_piece_is_put_together() {
+    let mut fake = large(2);
+    fake.mdts = 0;
+    fake.ana = Some((1..GROUPS_AT_MOST).map(|group| (group, 2)).collect());
+    let mut rig = rig(fake);
+    rig.piece = 5000;
+    rig.connect_ok(1, |_| ());
+    assert_eq!(reads(&rig), [(0, 16 + 32 * GROUPS_AT_MOST + 4 * 2048)]);
+    assert!(rig.received_into > 2, "{}", rig.received_into);
+    assert_eq!(state(&rig), "non-optimized");
+    rig.fake(1).ana.as_mut().unwrap().insert(GROUPS, 3);
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(state(&rig), "inaccessible");
+}
+
 /// 16 bytes, 32 for each of 64 groups and 4 for each of so many namespaces.
 #[test]
 fn m18_a_log_that_just_fits_one_transfer_is_read_whole_though_no_offsets_are_known() {

@@ -18,7 +18,7 @@ fn with_identify(patch: Patch) -> Rig {
 
 #[test]
 fn c60_an_identify_that_cannot_be_used_is_refused_with_its_field() {
-    let cases: [(Patch, &str); 9] = [
+    let cases: [(Patch, &str); 10] = [
         (|d| d[78] = 9, "controller id"),
         (|d| d[78..80].fill(0xff), "CNTLID"),
         (|d| d[320..322].fill(0), "KAS"),
@@ -28,6 +28,7 @@ fn c60_an_identify_that_cannot_be_used_is_refused_with_its_field() {
         (|d| d[1800] = 4, "ICDOFF"),
         (|d| d[536..540].fill(0), "SGLS"),
         (|d| d[780] = b'X', "another subsystem"),
+        (|d| d[111] = 2, "it is a discovery controller"),
     ];
     for (patch, field) in cases {
         let mut rig = with_identify(patch);
@@ -52,8 +53,44 @@ fn c60_an_identify_that_is_only_odd_is_lived_with() {
     for (what, patch) in cases {
         let mut rig = with_identify(patch);
         assert_eq!(rig.connect_ok(1, |_| ()), "nvme0", "{what}");
-        assert!(rig.opened[0].queue_size >= 1, "{what}");
+        let most = if what == "MAXCMD 1" { 1 } else { 127 };
+        assert_eq!(rig.opened[0].queue_size, most, "{what}");
     }
+    // The host has no more in flight than the controller takes.
+    let mut rig = with_identify(|d| d[514] = 16);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.opened[0].queue_size, 15);
+}
+
+/// By the time it is looked at it is gone. That is nothing to tell.
+#[test]
+fn a_namespace_that_is_listed_and_is_not_active_is_left_out() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| {
+        let list = [1_u32, 5].map(u32::to_le_bytes).concat();
+        match () {
+            () if c.is_identify(2) => Some(Say::Data(list)),
+            () if c.is_identify(3) && c.nsid == 5 => Some(Say::Data(Vec::new())),
+            () => None,
+        }
+    }));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!((rig.heads().len(), rig.event_count("ignoring nsid")), (1, 0), "{:?}", rig.events);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+}
+
+/// So many times, a second apart, and then a new connection may help.
+#[test]
+fn a_list_that_cannot_be_read_is_tried_five_times() {
+    let mut rig = Rig::connected(1);
+    let lists = rig.fake(1).count(|c| c.is_identify(2));
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Status(0x006))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance(Duration::from_millis(3_500));
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    rig.advance_s(1);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    assert_eq!(rig.fake(1).count(|c| c.is_identify(2)) - lists, 5);
 }
 
 #[test]

@@ -290,6 +290,29 @@ fn a_controller_that_needs_time_to_get_ready_is_waited_for() {
     assert_eq!(rig.fake(1).count(|command| command.is_property_get(0x1c)), 6);
 }
 
+/// CAP.TO, or a second if that says less.
+#[test]
+fn a_controller_has_as_long_to_get_ready_as_it_says() {
+    for (half_seconds, slow_ms, comes) in [(20, 9_000, true), (0, 900, true), (2, 1_200, false)] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        let cap = 1023 | 1 << 16 | half_seconds << 24 | 1 << 37;
+        let hook = move |ready| -> Option<crate::fake::Hook> {
+            Some(Box::new(move |c| match () {
+                () if c.is_property_get(0) => Some(Say::Result(cap)),
+                () if c.is_property_get(0x1c) => Some(Say::Result(ready)),
+                () => None,
+            }))
+        };
+        rig.fake(1).hook = hook(0);
+        let id = rig.connect(1, |_| ());
+        rig.advance(Duration::from_millis(slow_ms));
+        rig.fake(1).hook = hook(1);
+        rig.advance_s(1);
+        assert_eq!(matches!(rig.reply(id), Some(Reply::Connected(_))), comes, "{half_seconds}");
+    }
+}
+
 #[test]
 fn a_controller_is_live_when_all_its_queues_are_open_and_not_before() {
     let mut rig = Rig::new(2);

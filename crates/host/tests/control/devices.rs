@@ -34,25 +34,44 @@ fn p16_one_identifier_of_any_kind_is_enough_to_recognise_a_namespace() {
         }
         let paths: Vec<usize> = rig.heads().iter().map(|head| head.paths.len()).collect();
         assert_eq!(paths, [2, 2], "descriptor type {kind}: {:#?}", rig.events);
+        let wwid = rig.head("nvme0n1").unwrap().wwid.clone();
+        let expected = match kind {
+            3 => "uuid.01010101-0101-0101-0101-010101010101",
+            2 => "eui.01010101010101010101010101010101",
+            _ => "eui.0101010101010101",
+        };
+        assert_eq!(wwid, expected);
     }
 }
 
 /// NVMe 1.2 has no descriptors, and later ones may refuse them: Identify Namespace has identifiers.
 #[test]
 fn p16_namespaces_without_descriptors_are_recognised_by_identify_namespace() {
-    for (version, asked) in [(0x0001_0200, 0), (0x0002_0000, 1)] {
+    // By its NGUID, or by its EUI64. Limits of a command set exist from 2.0 on.
+    let cases = [
+        (0x0001_0200, 0, 0, 104..120),
+        (0x0001_0300, 2, 0, 104..120),
+        (0x0002_0000, 2, 1, 104..120),
+        (0x0001_0200, 0, 0, 120..128),
+        (0x0002_0000, 2, 1, 120..128),
+    ];
+    for ((version, asked, limits, place), refusal) in
+        cases.into_iter().zip([0x002, 0x002 | 1 << 14, 0x001 | 1 << 14].into_iter().cycle())
+    {
         let mut rig = Rig::new(1);
         for port in [1, 2] {
             let mut fake = Fake::new(NQN, port);
+            fake.spaces = (1..=2).map(|nsid| (nsid, Space::new(0, 2048))).collect();
+            let place = place.clone();
             fake.hook = Some(Box::new(move |c| {
                 let mut data = vec![0; 4096];
                 let blocks = 2048_u64.to_le_bytes();
                 data[..16].copy_from_slice(&[blocks, blocks].concat());
                 (data[30], data[92], data[130]) = (1, 1, 9);
-                data[104..120].fill(0x55);
+                data[place.clone()].fill(c.nsid as u8);
                 match () {
                     () if c.is_property_get(8) => Some(Say::Result(version)),
-                    () if c.is_identify(3) => Some(Say::Status(0x002 | 1 << 14)),
+                    () if c.is_identify(3) => Some(Say::Status(refusal)),
                     () if c.is_identify(0) => Some(Say::Data(data)),
                     () => None,
                 }
@@ -60,9 +79,10 @@ fn p16_namespaces_without_descriptors_are_recognised_by_identify_namespace() {
             rig.put(port, fake);
             rig.connect_ok(port, |_| ());
         }
-        let head = rig.head("nvme0n1").unwrap();
-        assert_eq!(head.paths.len(), 2, "{version:#x}: {:#?}", rig.events);
+        let paths: Vec<usize> = rig.heads().iter().map(|head| head.paths.len()).collect();
+        assert_eq!(paths, [2, 2], "{version:#x}: {:#?}", rig.events);
         assert_eq!(rig.fake(1).count(|command| command.is_identify(3)), asked);
+        assert_eq!(rig.fake(1).count(|command| command.is_identify(6)), limits);
     }
 }
 

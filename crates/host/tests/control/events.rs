@@ -73,6 +73,13 @@ fn a_namespace_event_is_cleared_and_leads_to_a_scan() {
     let cleared = after.iter().position(|command| command.is_log(4));
     let listed = after.iter().position(|command| command.is_identify(2));
     assert!(cleared.is_some() && cleared < listed, "cleared first, so that no change is missed");
+    drop(fake);
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!(rig.event_count("nvme0: asynchronous event: namespace attributes changed"), 1);
+    assert_eq!(
+        rig.event_count("nvme0: asynchronous event: asymmetric namespace access changed"),
+        1
+    );
 }
 
 /// A controller may see the log read, notice the next change and tell it before it has answered.
@@ -122,6 +129,9 @@ fn c66_events_of_unknown_kind_are_logged_once_and_the_request_is_armed_again() {
         }
     }
     assert_eq!(rig.event_count("asynchronous event"), 5);
+    // The log that each names is read, or there would be no second event of its kind.
+    let reads = |page| rig.fake(1).count(|command| command.is_log(page));
+    assert_eq!([0x00, 0x01, 0x02].map(reads), [10, 5, 5]);
     assert!(rig.fake(1).has_event_request());
     assert_eq!(rig.state(0), Some(ControllerState::Live));
 }

@@ -6,6 +6,7 @@ mod ana;
 mod ana_parts;
 mod attributes;
 mod bad_input;
+mod callers;
 mod connect;
 mod devices;
 mod discovery;

@@ -132,6 +132,32 @@ fn a_controller_that_is_removed_while_it_is_reset_does_not_come_back() {
     assert_eq!(rig.event_count("nvme0: removed"), 0, "it was asked for");
 }
 
+/// First nothing more is sent and the workers let go; then the controller is told, and then left.
+#[test]
+fn a_controller_is_told_to_shut_down_when_its_queues_are_closed() {
+    let mut rig = Rig::connected_twice(1);
+    // What is in flight elsewhere is nothing to it.
+    let mut stats = path_in_flight(&rig, 3);
+    stats.paths[0].controller = ControllerId(1);
+    rig.stats.insert(1, stats);
+    rig.shards = Shards::KeepQueues;
+    let told = |rig: &Rig| rig.fake(1).count(|c| c.is_property_set()) - 1;
+    let id = disconnect(&mut rig, "nvme0");
+    rig.advance_s(59);
+    assert_eq!((rig.mail_count("StopQueue"), told(&rig)), (1, 0));
+    // It shuts down in its time.
+    rig.fake(1).hook =
+        Some(Box::new(|c| c.is_property_get(0x1c).then_some(Say::Result(1 | 1 << 2))));
+    rig.advance_s(2);
+    assert_eq!(told(&rig), 1, "a worker that hangs is not waited for any longer");
+    assert!(rig.reply(id).is_none());
+    assert_eq!(rig.open_connections(), 2, "it has not said that it is done");
+    rig.fake(1).hook = None;
+    rig.shards = Shards::Obey;
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+}
+
 #[test]
 fn a_controller_can_be_removed_in_every_state() {
     type Prepare = fn(&mut Rig);
@@ -230,6 +256,7 @@ fn m19_a_device_without_a_path_stays_for_its_delay() {
     rig.advance_s(2);
     assert_eq!(rig.heads().len(), 0);
     assert_eq!(rig.event_count("nvme0n1: removed"), 1);
+    assert!(rig.get("nvme-subsys0", "iopolicy").is_err(), "and its subsystem with it");
 }
 
 #[test]

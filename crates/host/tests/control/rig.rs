@@ -8,7 +8,8 @@ use anabranch_host::topology::{ControllerState, ControllerView, HeadView, PathVi
 use anabranch_host::verb::{HostSnapshot, Reply, Verb, VerbError};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{
-    CloseCause, CloseHow, ConnId, Endpoint, Input, Output, SystemError, Time, VerbId, WorkerId,
+    BufRef, Buffers, CloseCause, CloseHow, ConnId, Endpoint, Input, Output, SystemError, Time,
+    VerbId, WorkerId,
 };
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::testing::{MemoryBuffers, VecGather};
@@ -34,6 +35,8 @@ pub(crate) enum Shards {
     Hang,
     /// Cannot open a queue.
     FailToOpen,
+    /// Answers at once, but does not let go of a queue.
+    KeepQueues,
 }
 
 enum Happening {
@@ -51,6 +54,12 @@ pub(crate) struct Rig {
     fakes: BTreeMap<u16, Rc<RefCell<Fake>>>,
     /// Open connections: the port they lead to.
     conns: BTreeMap<ConnId, u16>,
+    /// Where control wants the next bytes of a connection.
+    aimed: BTreeMap<ConnId, BufRef>,
+    /// Bytes that come from a controller at once.
+    pub(crate) piece: usize,
+    /// How often some went where control wanted them.
+    pub(crate) received_into: usize,
     queue: VecDeque<Happening>,
     pub(crate) shards: Shards,
     /// `Drain` is never answered.
@@ -79,6 +88,9 @@ impl Rig {
             now: Time::from_ns(1_000_000_000),
             fakes: BTreeMap::new(),
             conns: BTreeMap::new(),
+            aimed: BTreeMap::new(),
+            piece: usize::MAX,
+            received_into: 0,
             queue: VecDeque::new(),
             shards: Shards::Obey,
             drain_never_ends: false,
@@ -160,7 +172,9 @@ impl Rig {
                 assert!(twice.is_none(), "verb {} is answered once", id.0);
             }
             Output::Event(event) => self.events.push(event.to_string()),
-            Output::ReceiveInto { .. } => {}
+            Output::ReceiveInto { conn, buf } => {
+                self.aimed.insert(conn, buf);
+            }
             other => panic!("control has no business with {other:?}"),
         }
     }
@@ -191,8 +205,10 @@ impl Rig {
     pub(crate) fn deliver(&mut self, port: u16) {
         let bytes = self.fake(port).take_outbox();
         let conn = self.conns.iter().rev().find(|(_, at)| **at == port).map(|(conn, _)| *conn);
-        if let Some(conn) = conn.filter(|_| !bytes.is_empty()) {
-            self.queue.push_back(Happening::Received(conn, bytes));
+        if let Some(conn) = conn {
+            for piece in bytes.chunks(self.piece) {
+                self.queue.push_back(Happening::Received(conn, piece.to_vec()));
+            }
         }
     }
 
@@ -200,7 +216,7 @@ impl Rig {
         let text = format!("{mail:?}");
         let text = text.split([' ', '(']).next().unwrap_or_default().to_string();
         self.mailed.push((to, text));
-        let obey = self.shards == Shards::Obey;
+        let obey = matches!(self.shards, Shards::Obey | Shards::KeepQueues);
         match mail {
             ToShard::Topology(topology) => {
                 assert!(topology.epoch > self.topology.epoch || to.0 > 1, "epochs grow");
@@ -216,7 +232,7 @@ impl Rig {
                 let (controller, association) = (open.controller, open.association);
                 self.opened.push(*open);
                 match self.shards {
-                    Shards::Obey => {
+                    Shards::Obey | Shards::KeepQueues => {
                         self.post(to, ToControl::QueueOpen { controller, association });
                     }
                     Shards::FailToOpen => {
@@ -230,7 +246,7 @@ impl Rig {
                 }
             }
             ToShard::StopQueue { controller, association } => {
-                if self.shards != Shards::Hang {
+                if !matches!(self.shards, Shards::Hang | Shards::KeepQueues) {
                     let (never_sent, uncertain) = (0, 0);
                     let mail =
                         ToControl::QueueStopped { controller, association, never_sent, uncertain };
@@ -275,7 +291,7 @@ impl Rig {
             }
             Happening::Received(conn, bytes) => {
                 if self.conns.contains_key(&conn) {
-                    self.input(Input::Received { conn, bytes: &bytes });
+                    self.receive(conn, &bytes);
                 }
             }
             Happening::Transmitted(conn) => {
@@ -285,11 +301,28 @@ impl Rig {
                 }
             }
             Happening::Closed(conn, cause) => {
+                self.aimed.remove(&conn);
                 if self.conns.remove(&conn).is_some() {
                     self.input(Input::Closed { conn, cause });
                 }
             }
             Happening::Mail(from, mail) => self.input(Input::Mail { from, mail }),
+        }
+    }
+
+    /// Bytes go where control wants them, if it does; the rest as they are.
+    fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
+        let aimed = self.aimed.remove(&conn).map_or(0, |buf| {
+            let len = bytes.len().min(buf.len() as usize);
+            self.bufs.bytes_mut(buf.slice(0, len as u32)).copy_from_slice(&bytes[..len]);
+            len
+        });
+        if aimed > 0 {
+            self.received_into += 1;
+            self.input(Input::ReceivedInto { conn, len: aimed as u32 });
+        }
+        if aimed < bytes.len() {
+            self.input(Input::Received { conn, bytes: &bytes[aimed..] });
         }
     }
 

@@ -302,6 +302,19 @@ fn how_much_is_in_use_is_as_of_the_last_scan() {
     assert_eq!(rig.get("nvme0n1", "nuse"), Ok("7".to_string()));
 }
 
+/// At least one block goes with a command, whatever MDTS says.
+#[test]
+fn blocks_that_are_longer_than_a_transfer_may_be_are_sent_one_by_one() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).mdts = 1;
+    rig.fake(1).vwc = 0;
+    rig.fake(1).spaces.get_mut(&1).unwrap().lbads = 16;
+    rig.connect_ok(1, |_| ());
+    let limits = rig.head("nvme0n1").unwrap().limits;
+    assert_eq!((limits.max_transfer_bytes, limits.volatile_write_cache), (65536, false));
+}
+
 #[test]
 fn limits_of_the_nvm_command_set_are_taken() {
     let mut rig = Rig::new(1);
@@ -315,4 +328,10 @@ fn limits_of_the_nvm_command_set_are_taken() {
     let limits = rig.head("nvme0n1").unwrap().limits;
     assert_eq!(limits.max_write_zeroes_blocks, 64, "WZSL 3: 32 KiB");
     assert_eq!(limits.max_discard_blocks, 200, "DMRSL");
+    // A controller that comes back without them has none.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(6).then_some(Say::Status(0x002))));
+    rig.cut(1);
+    rig.advance_s(11);
+    let limits = rig.head("nvme0n1").unwrap().limits;
+    assert_eq!((limits.max_write_zeroes_blocks, limits.max_discard_blocks), (65536, u32::MAX));
 }
