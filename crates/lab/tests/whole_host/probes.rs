@@ -260,6 +260,20 @@ fn an_ana_status_of_a_probe_makes_the_host_read_the_log() {
     rig.finish();
 }
 
+/// As of a user's command: with "do not retry" it is no matter of the path.
+#[test]
+fn an_ana_status_of_a_probe_that_forbids_to_try_again_says_nothing_about_the_path() {
+    let mut rig = far();
+    let logs = |rig: &Rig| rig.seen(|pdu| pdu.is_admin(admin::GET_LOG_PAGE)).len();
+    let before = logs(&rig);
+    assert!(answered_with(&mut rig, Status::ANA_INACCESSIBLE.with_dnr()) > 0);
+    assert_eq!(logs(&rig), before);
+    assert!(rig.path(1).usable);
+    rig.wire().clear_rules();
+    rig.run(SECOND);
+    rig.finish();
+}
+
 #[test]
 fn damaged_data_of_a_probe_costs_the_probe_alone() {
     let mut rig = far_with(|setup| {
@@ -488,6 +502,43 @@ fn a_queue_pair_that_is_full_carries_no_probe() {
     assert!(probes(&mut rig) > before, "now there are tags to spare");
     rig.run(SECOND);
     rig.finish();
+}
+
+/// An eighth of the tags of a queue pair is never taken by a probe.
+#[test]
+fn a_probe_leaves_some_tags_to_others() {
+    for (busy, spare) in [(56, false), (55, true)] {
+        let mut rig = far_with(|setup| {
+            // 63 tags, of which 7 are spared.
+            setup.options.queue_size = 64;
+            setup.host.max_requests = 512;
+            let namespace = setup::namespace(2, 512);
+            setup.namespaces().push(NamespaceConfig { ana_group: 2, ..namespace });
+        });
+        // The second device has the far path alone, and what it sends there is not answered.
+        rig.target(TargetVerb::Ana { port: 0, group: 2, state: AnaState::Inaccessible });
+        rig.wire().rule(|pdu| {
+            if pdu.answers(io::WRITE) && pdu.sqe.is_some_and(|sqe| sqe.nsid() == 2) {
+                pdu.bytes.clear();
+            }
+        });
+        rig.run(10 * MS);
+        let busy = rig.submit_to(1, "nvme0n2", vec![WRITE; busy]);
+        rig.run(10 * MS);
+        let before = probes(&mut rig);
+        for _ in 0..400 {
+            load(&mut rig, WRITE, 64);
+            rig.run(10 * MS);
+        }
+        assert_eq!(probes(&mut rig) > before, spare, "{} are in flight", busy.len());
+        assert_eq!(rig.answered(&busy), 0);
+        rig.wire().clear_rules();
+        rig.run(31 * SECOND);
+        rig.wait_live(1);
+        rig.succeed(&busy);
+        rig.run(SECOND);
+        rig.finish();
+    }
 }
 
 #[test]
