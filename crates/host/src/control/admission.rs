@@ -172,24 +172,29 @@ impl Control {
         }
     }
 
-    /// Asks for the ANA log again when a path's group is not in it (M17).
+    /// Asks for the ANA log again when a path's group is not in it (M17), and after a scan when a
+    /// namespace is not in the group that it has it in.
     pub(super) fn check_groups(
         &mut self,
         id: ControllerId,
-        first_time: bool,
+        after_scan: bool,
         bufs: &mut dyn Buffers,
     ) {
         let Some(index) = self.subsystem_of(id) else { return };
         let Some(controller) = self.controllers.get_mut(&id) else { return };
-        let mut heads = self.subsystems[index].heads.iter();
-        let unknown = heads.any(|head| {
-            head.path(id)
-                .is_some_and(|path| controller.ana.state_of(head.nsid, path.ana_group).1.is_none())
-        });
-        if unknown {
-            controller.ana_group_unknown(&mut self.env, bufs, first_time);
-        } else {
+        let (mut unknown, mut moved) = (false, false);
+        for head in &self.subsystems[index].heads {
+            let Some(path) = head.path(id) else { continue };
+            unknown |= controller.ana.state_of(head.nsid, path.ana_group).1.is_none();
+            moved |= controller.ana.lists_elsewhere(head.nsid, path.ana_group);
+        }
+        if !unknown {
             controller.ana.groups_known();
+        }
+        if after_scan && moved {
+            controller.read_ana_log(&mut self.env, bufs);
+        } else if unknown {
+            controller.ana_group_unknown(&mut self.env, bufs, after_scan);
         }
     }
 

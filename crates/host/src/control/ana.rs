@@ -4,6 +4,10 @@
 //! a log was read) when a command met an ANA status on it (M14) or when the log does not list its
 //! group (M17). A log whose reading began before such an error was reported may already have been
 //! stale: its states are taken, but it clears nothing and the log is read once more.
+//!
+//! A namespace may move to another group without an event about ANA: its attributes have changed,
+//! and that is all that SPDK says. So the log is read once more, too, when a scan finds a namespace
+//! that says that it is in another group than the log has it in.
 
 use super::ana_read::{LogRead, LogSize, Trouble};
 use super::controller::Controller;
@@ -155,6 +159,12 @@ impl AnaBook {
     /// Whether the path of a namespace waits for a fresh log.
     pub(super) fn is_pending(&self, nsid: u32, group: u32) -> bool {
         self.suspects.contains(&nsid) || self.state_of(nsid, group).1.is_none()
+    }
+
+    /// Whether the log has a namespace in another group than that says of itself.
+    pub(super) fn lists_elsewhere(&self, nsid: u32, group: u32) -> bool {
+        let listed = self.members.get(&nsid).filter(|_| self.size.is_some() && group != 0);
+        listed.is_some_and(|&listed| listed != group)
     }
 
     /// Takes an answer to the reading in progress. Gives back, too, whether something came in

@@ -151,6 +151,45 @@ fn m16_a_namespace_that_the_log_shows_in_another_group_has_the_state_of_that_one
     assert_eq!(rig.path("nvme0n1", 0).unwrap().ana_state, AnaState::Inaccessible);
 }
 
+/// A target may tell that the namespace has changed, and no more.
+#[test]
+fn m16_a_namespace_that_says_that_it_is_in_another_group_has_the_log_read() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).ana = Some([(1, 3), (2, 1)].into());
+    rig.raise(1, ANA_CHANGED);
+    let state = |rig: &Rig| rig.path("nvme0n1", 0).unwrap().ana_state;
+    assert_eq!(state(&rig), AnaState::Inaccessible);
+    let reads = log_reads(&rig);
+    rig.fake(1).spaces.get_mut(&1).unwrap().group = 2;
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!((state(&rig), log_reads(&rig)), (AnaState::Optimized, reads + 1));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(log_reads(&rig), reads + 1, "the two agree now");
+
+    // It moves while the log is being read: that one does not know.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+    rig.raise(1, ANA_CHANGED);
+    rig.fake(1).hook = None;
+    let former = rig.fake(1).ana_log();
+    let asked = *rig.fake(1).seen.iter().rfind(|command| command.is_log(0x0c)).unwrap();
+    rig.fake(1).spaces.get_mut(&1).unwrap().group = 1;
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!((state(&rig), log_reads(&rig)), (AnaState::Optimized, reads + 2), "one at a time");
+    rig.fake(1).say(&asked, Say::Data(former.clone()));
+    rig.deliver(1);
+    rig.run();
+    assert_eq!((state(&rig), log_reads(&rig)), (AnaState::Inaccessible, reads + 3));
+
+    // The two never agree: the log counts, and is read once after each look.
+    rig.fake(1).hook = Some(Box::new(move |c| c.is_log(0x0c).then(|| Say::Data(former.clone()))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.raise(1, ANA_CHANGED);
+    let reads = log_reads(&rig);
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(100);
+    assert_eq!((state(&rig), log_reads(&rig)), (AnaState::Optimized, reads + 1));
+}
+
 #[test]
 fn m17_a_group_that_the_log_does_not_list_blocks_the_path_until_it_does() {
     let mut rig = Rig::connected(1);
