@@ -1,11 +1,15 @@
 //! Files behind namespaces: only regular files, only whole blocks, only one target (C72).
 
 use anabranch::daemon::backing::{Backend, NamespaceSpec, Opened, open_file};
+use anabranch::daemon::control::Handler;
+use anabranch::daemon::rpc::Params;
+use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use anabranch_proto::nvme::Nqn;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 struct Place(PathBuf);
@@ -96,12 +100,15 @@ fn two_targets_do_not_share_a_file() {
     let second = open_file(&path, None, 512).expect_err("the second");
     assert!(second.contains("in use"), "{second}");
     drop(first);
-    // Another test may just be starting a program, which has the file until it is another program.
-    let free = (0..100_000).any(|_| {
+    assert!(comes_free(&path), "free again");
+}
+
+/// Another test may just be starting a program, which has the file until it is another program.
+fn comes_free(path: &Path) -> bool {
+    (0..100_000).any(|_| {
         std::thread::yield_now();
-        open_file(&path, None, 512).is_ok()
-    });
-    assert!(free, "free again");
+        open_file(path, None, 512).is_ok()
+    })
 }
 
 /// Two runs of a target, or two targets with the same name: a host must see whether the blocks are
@@ -232,4 +239,58 @@ fn a_file_that_may_not_grow_so_far_is_an_error_and_no_end() {
     assert!(matches!(output.status.code(), Some(1 | 2)), "{:?}: {told}", output.status);
     assert!(told.contains("cannot make") && told.contains("too large"), "{told}");
     assert!(!path.exists(), "nothing is left behind");
+}
+
+/// The same when the target runs: a file that a refused namespace would have had goes, one that
+/// was there stays and is nobody's.
+#[test]
+fn a_namespace_that_is_refused_leaves_no_file_behind() {
+    const UUID: &str = "12345678-9abc-def0-1234-56789abcdef0";
+    let place = Place::new("refused-later");
+    let (new, old) = (place.0.join("new"), place.file("old", 1 << 20));
+    let setup = TargetSetup {
+        ports: vec![PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() }],
+        subsystems: vec![SubsystemSpec {
+            namespaces: vec![format!("mem:1m,uuid={UUID}").parse().expect("a namespace")],
+            ..SubsystemSpec::named("nqn.2026-01.org.anabranch:refused")
+        }],
+        cpus: None,
+    };
+    let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+    let add = |path: &Path, more: &str| {
+        let params = format!(r#"{{"namespace":{{"backend":"file:{}"{more}}}}}"#, path.display());
+        target.call("ns_add", Params::from_text(&params)).map_err(|error| error.message)
+    };
+    let taken = format!(r#","uuid":"{UUID}""#);
+    let why = add(&new, &format!(r#","size":"1m"{taken}"#)).expect_err("the UUID is taken");
+    assert!(why.contains("uuid: is that of namespace 1"), "{why}");
+    assert!(!new.exists(), "{why}");
+    add(&old, &taken).expect_err("the UUID is taken");
+    assert!(old.exists(), "it was there before");
+    assert!(comes_free(&old), "nobody has it");
+    // The next attempt may want another size, and what it gets stays.
+    add(&new, r#","size":"2m""#).expect("a namespace");
+    add(&new, "").expect_err("it is behind a namespace");
+    assert_eq!(fs::metadata(&new).expect("it stays").len(), 2 << 20);
+    target.stop().expect("an orderly end");
+}
+
+/// An address in use is told after the files were made.
+#[test]
+fn a_target_that_cannot_listen_leaves_no_file_behind() {
+    let place = Place::new("in-use");
+    let new = place.0.join("new");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let listen = taken.local_addr().expect("an address").to_string();
+    let setup = TargetSetup {
+        ports: vec![PortSpec { listen, ..PortSpec::default() }],
+        subsystems: vec![SubsystemSpec {
+            namespaces: vec![format!("file:{},size=1m", new.display()).parse().expect("a file")],
+            ..SubsystemSpec::named("nqn.2026-01.org.anabranch:in-use")
+        }],
+        cpus: None,
+    };
+    let why = RunningTarget::start(&setup, |_| {}).expect_err("the address is in use");
+    assert!(why.to_string().contains("cannot listen"), "{why}");
+    assert!(!new.exists(), "{why}");
 }

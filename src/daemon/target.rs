@@ -27,7 +27,8 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a verb may take.
@@ -60,6 +61,8 @@ struct OpenFile {
     user: Option<(Nqn, u32)>,
     /// Where it was made, when it was not there before.
     made: Option<PathBuf>,
+    /// It was opened for a namespace that the engine has not taken yet.
+    new: bool,
 }
 
 impl FileTable {
@@ -100,13 +103,49 @@ impl FileTable {
         }
         let opening = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
         let Opened { file, bytes, made } = opening;
-        let (device, inode) = numbers(&file, path)?;
-        let kept =
-            file.try_clone().map_err(|why| format!("cannot open {}: {why}", path.display()))?;
+        let twice = numbers(&file, path).and_then(|numbers| {
+            let kept = file.try_clone();
+            Ok((numbers, kept.map_err(|why| format!("cannot open {}: {why}", path.display()))?))
+        });
+        let ((device, inode), kept) = twice.inspect_err(|_| {
+            if made {
+                let _ = std::fs::remove_file(path);
+            }
+        })?;
         let id = self.files.register(file);
         let made = made.then(|| path.clone());
-        opened.push(OpenFile { device, inode, id, file: kept, user, made });
+        opened.push(OpenFile { device, inode, id, file: kept, user, made, new: true });
         Ok(BackendConfig::File { file: id, bytes })
+    }
+
+    /// The engine has taken the namespace: its file stays.
+    fn taken(&self, backend: &BackendConfig) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in opened.iter_mut().filter(|file| file.is(backend)) {
+            file.new = false;
+        }
+    }
+
+    fn all_taken(&self) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.iter_mut().for_each(|file| file.new = false);
+    }
+
+    /// The engine has not taken the namespace, and has not seen its file: one that was opened for
+    /// it is let go, and one that was made for it goes.
+    fn refused(&self, backend: &BackendConfig) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain_mut(|file| {
+            if !file.is(backend) {
+                return true;
+            }
+            file.user = None;
+            if file.new {
+                file.unmake();
+                self.files.forget(file.id);
+            }
+            !file.new
+        });
     }
 
     fn release(&self, subsystem: &Nqn, nsid: u32) {
@@ -120,13 +159,7 @@ impl FileTable {
     /// them, and the next attempt may want another size.
     fn unmake(&self) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in opened.iter() {
-            let Some(path) = &file.made else { continue };
-            let found = std::fs::symlink_metadata(path);
-            if found.is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode)) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
+        opened.iter().for_each(OpenFile::unmake);
     }
 
     /// Gives a namespace another size by `change`, and its file at least that length before: blocks
@@ -161,8 +194,21 @@ impl FileTable {
 }
 
 impl OpenFile {
+    fn is(&self, backend: &BackendConfig) -> bool {
+        matches!(backend, BackendConfig::File { file, .. } if *file == self.id)
+    }
+
     fn is_behind(&self, subsystem: &Nqn, nsid: u32) -> bool {
         self.user.as_ref().is_some_and(|user| user.0 == *subsystem && user.1 == nsid)
+    }
+
+    /// Takes the file away if it was made by us and still stands where it was made.
+    fn unmake(&self) {
+        let Some(path) = &self.made else { return };
+        let found = std::fs::symlink_metadata(path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -181,7 +227,7 @@ fn namespace(
 ) -> Result<NamespaceConfig, String> {
     let backend = files.backend(spec, subsystem, nsid)?;
     let ids = spec.identifiers(subsystem, nsid);
-    let (uuid, nguid) = ids.inspect_err(|_| files.release(subsystem, nsid))?;
+    let (uuid, nguid) = ids.inspect_err(|_| files.refused(&backend))?;
     Ok(NamespaceConfig {
         nsid,
         backend,
@@ -202,9 +248,25 @@ impl RunningTarget {
         log: impl Fn(TargetEvent) + Send + Sync + 'static,
     ) -> Result<RunningTarget, Failure> {
         let files = FileTable::new();
+        let visited = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&visited);
+        let log = move |event| {
+            if matches!(event, TargetEvent::ControllerUp { .. }) {
+                seen.store(true, Ordering::SeqCst);
+            }
+            log(event);
+        };
         let (group, nqns) = Self::launch(setup, &files, log).inspect_err(|_| files.unmake())?;
         let target = RunningTarget { group, files, nqns };
-        target.await_ports()?;
+        if let Err(failure) = target.await_ports() {
+            let RunningTarget { group, files, .. } = target;
+            // A host that was let in through a port that did listen may have written already.
+            if group.stop().is_ok() && !visited.load(Ordering::SeqCst) {
+                files.unmake();
+            }
+            return Err(failure);
+        }
+        target.files.all_taken();
         Ok(target)
     }
 
@@ -263,6 +325,9 @@ impl RunningTarget {
             Ok(Err(error)) => Err(RpcError::invalid(error.to_string())),
             Err(error @ anabranch_rt::Error::NoAnswer(_)) => {
                 Err(RpcError::new(RpcError::TIMEOUT, error.to_string()))
+            }
+            Err(error @ anabranch_rt::Error::Busy(_)) => {
+                Err(RpcError::new(RpcError::BUSY, error.to_string()))
             }
             Err(error) => Err(RpcError::failed(error.to_string())),
         }
@@ -451,8 +516,20 @@ impl RunningTarget {
         };
         let config = namespace(&self.files, &params.namespace, &subsystem, nsid)
             .map_err(RpcError::invalid)?;
-        let verb = TargetVerb::NamespaceAdd { subsystem: subsystem.clone(), config };
-        self.ask(verb).inspect_err(|_| self.files.release(&subsystem, nsid))?;
+        let backend = config.backend.clone();
+        match self.ask(TargetVerb::NamespaceAdd { subsystem, config }) {
+            Ok(_) => self.files.taken(&backend),
+            Err(error) => {
+                // Without an answer it may be there, or may come to be: then its file is its own.
+                if matches!(
+                    error.code,
+                    RpcError::INVALID_PARAMS | RpcError::CONFLICT | RpcError::BUSY
+                ) {
+                    self.files.refused(&backend);
+                }
+                return Err(error);
+            }
+        }
         Ok(json!({ "nsid": nsid }))
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// A table of open files. Clones share it. A file stays open as long as any clone lives.
 #[derive(Clone, Debug, Default)]
-pub struct Files(Arc<RwLock<Vec<Arc<File>>>>);
+pub struct Files(Arc<RwLock<Vec<Option<Arc<File>>>>>);
 
 impl Files {
     /// An empty table.
@@ -24,12 +24,20 @@ impl Files {
     pub fn register(&self, file: File) -> FileId {
         let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let id = u32::try_from(files.len()).expect("fewer than 2^32 files");
-        files.push(Arc::new(file));
+        files.push(Some(Arc::new(file)));
         FileId(id)
+    }
+
+    /// Lets a file go that no engine was ever told of. Its number stays unused.
+    pub fn forget(&self, id: FileId) {
+        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = files.get_mut(id.0 as usize) {
+            *file = None;
+        }
     }
 
     pub(crate) fn get(&self, id: FileId) -> Option<Arc<File>> {
         let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        files.get(id.0 as usize).cloned()
+        files.get(id.0 as usize).cloned().flatten()
     }
 }
