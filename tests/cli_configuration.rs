@@ -123,13 +123,6 @@ fn mistakes_name_line_and_key() {
         ),
         (
             "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
-             traddr = \"::1\"\n[[subsystem.path]]\ntraddr = \"::1\"\n\
-             fast_io_fail_tmo = \"2s\"\nctrl_loss_tmo = \"1s\"\n",
-            "line 7 (fast_io_fail_tmo)",
-            "exceeds",
-        ),
-        (
-            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
              traddr = \"::1\"\ntransport = \"rdma\"\n",
             "line 5 (transport)",
             "only tcp",
@@ -382,7 +375,6 @@ fn path_limits_are_the_kernels() {
         (r#"{"traddr":"127.0.0.1","admin_timeout":"999us"}"#, "must be at least 1 ms"),
         (r#"{"traddr":"127.0.0.1","keep_alive_tmo":"1us"}"#, "must be at least 1 ms"),
         (r#"{"traddr":"127.0.0.1","io_timeout":"600000h"}"#, "must not exceed 2147483647 s"),
-        (r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":60,"ctrl_loss_tmo":30}"#, "exceeds"),
         (r#"{"traddr":"127.0.0.1","transport":"rdma"}"#, "only tcp"),
     ] {
         let error = path(text).request(nqn, false).expect_err(text);
@@ -393,6 +385,10 @@ fn path_limits_are_the_kernels() {
             .request(nqn, false)
             .expect("at the limit");
     }
+    // Taken as by Linux and by 'set'; the log tells.
+    path(r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":60,"ctrl_loss_tmo":30}"#)
+        .request(nqn, false)
+        .expect("harmless");
     let discovery = anabranch_proto::nvme::Nqn::DISCOVERY;
     let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).request(discovery, false);
     assert_eq!(found.expect("discovery may").to.to_string(), "[::1]:8009");

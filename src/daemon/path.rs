@@ -267,7 +267,12 @@ impl PathSpec {
             }
             options.keep_alive_tmo = span;
         }
-        self.loss_options(&mut options)?;
+        if let Some(SpanOrOff(span)) = self.ctrl_loss_tmo {
+            options.ctrl_loss_tmo = span;
+        }
+        if let Some(SpanOrOff(span)) = self.fast_io_fail_tmo {
+            options.fast_io_fail_tmo = span;
+        }
         options.hdr_digest = self.hdr_digest;
         options.data_digest = self.data_digest;
         options.disable_sqflow = self.disable_sqflow;
@@ -275,24 +280,6 @@ impl PathSpec {
         options.socket.interface.clone_from(&self.host_iface);
         options.socket.tos = self.tos;
         Ok(options)
-    }
-
-    fn loss_options(&self, options: &mut ControllerOptions) -> Result<(), String> {
-        if let Some(SpanOrOff(span)) = self.ctrl_loss_tmo {
-            options.ctrl_loss_tmo = span;
-        }
-        if let Some(SpanOrOff(span)) = self.fast_io_fail_tmo {
-            options.fast_io_fail_tmo = span;
-        }
-        match (options.fast_io_fail_tmo, options.ctrl_loss_tmo) {
-            (Some(fail), Some(loss)) if fail > loss => Err(format!(
-                "fast-io-fail-tmo ({}) exceeds ctrl-loss-tmo ({}): the controller would be \
-                 gone first",
-                seconds(fail),
-                seconds(loss)
-            )),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::attribute::ObjectKind;
 use super::controller::{Controller, Kind, Waiter};
 use super::discovery::DiscoveryRead;
+use super::env::Env;
 use super::link::{Payload, Purpose};
 use super::subsystem::Head;
 use super::waits::Stop;
@@ -151,19 +152,19 @@ impl Control {
         } else {
             controller.waiters.push(Waiter::Connect(id));
         }
-        self.warn(&controller);
+        Self::warn(&mut self.env, &controller);
         controller.start(&mut self.env);
         self.controllers.insert(number, controller);
         Ok(())
     }
 
-    /// Combinations that Linux warns about.
-    fn warn(&mut self, controller: &Controller) {
+    /// Tells of combinations that Linux takes with a warning: so do we, however they came to be.
+    pub(super) fn warn(env: &mut Env, controller: &Controller) {
         let ControllerOptions { ctrl_loss_tmo, fast_io_fail_tmo, reconnect_delay, .. } =
             controller.request.options;
         let mut note = |text: &str| {
             let text = text.to_string();
-            self.env.event(HostEvent::Note { controller: controller.name(), text });
+            env.event(HostEvent::Note { controller: controller.name(), text });
         };
         if let (Some(loss), Some(fast)) = (ctrl_loss_tmo, fast_io_fail_tmo)
             && fast > loss

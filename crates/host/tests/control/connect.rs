@@ -277,6 +277,26 @@ fn times_that_make_no_sense_together_are_told() {
 }
 
 #[test]
+fn times_that_make_no_sense_together_are_told_when_they_are_set_later_too() {
+    let mut rig = Rig::connected(1);
+    let told = |rig: &Rig| {
+        let never = rig.event_count("nvme0: fast_io_fail_tmo is longer than ctrl_loss_tmo");
+        (never, rig.event_count("nvme0: ctrl_loss_tmo is shorter than reconnect_delay"))
+    };
+    let mut set = |name: &str, value: &str| {
+        rig.set("nvme0", name, value).expect("it is taken, as by Linux");
+        told(&rig)
+    };
+    assert_eq!(set("fast_io_fail_tmo", "600"), (0, 0));
+    assert_eq!(set("fast_io_fail_tmo", "601"), (1, 0));
+    assert_eq!(set("io_timeout", "20"), (1, 0), "told by what is concerned");
+    assert_eq!(set("ctrl_loss_tmo", "601"), (1, 0));
+    assert_eq!(set("ctrl_loss_tmo", "30"), (2, 0));
+    assert_eq!(set("fast_io_fail_tmo", "off"), (2, 0));
+    assert_eq!(set("reconnect_delay", "31"), (2, 1));
+}
+
+#[test]
 fn a_controller_that_needs_time_to_get_ready_is_waited_for() {
     let mut rig = Rig::new(1);
     rig.put(1, Fake::new(NQN, 1));

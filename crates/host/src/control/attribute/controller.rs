@@ -78,7 +78,7 @@ pub(super) const TABLE: &[Attribute] = &[
         |control, target, value, _| {
             let delay = duration::parse(value)?;
             check_time(delay)?;
-            set(control, target, |options| options.reconnect_delay = delay)
+            set_loss(control, target, |options| options.reconnect_delay = delay)
         },
     ),
     rw(
@@ -88,7 +88,7 @@ pub(super) const TABLE: &[Attribute] = &[
         |v| Some(duration::print_or_off(v.controller?.request.options.ctrl_loss_tmo)),
         |control, target, value, _| {
             let time = duration::parse_or_off(value)?;
-            set(control, target, |options| options.ctrl_loss_tmo = time)
+            set_loss(control, target, |options| options.ctrl_loss_tmo = time)
         },
     ),
     rw(
@@ -98,7 +98,7 @@ pub(super) const TABLE: &[Attribute] = &[
         |v| Some(duration::print_or_off(v.controller?.request.options.fast_io_fail_tmo)),
         |control, target, value, _| {
             let time = duration::parse_or_off(value)?;
-            set(control, target, |options| options.fast_io_fail_tmo = time)
+            set_loss(control, target, |options| options.fast_io_fail_tmo = time)
         },
     ),
     rw(
@@ -135,6 +135,21 @@ fn set(
     {
         change(&mut controller.request.options);
         control.env.dirty = true;
+    }
+    Ok(())
+}
+
+/// As [`set`], of times that may contradict one another.
+fn set_loss(
+    control: &mut Control,
+    target: &Target,
+    change: impl FnOnce(&mut ControllerOptions),
+) -> Result<(), Refused> {
+    set(control, target, change)?;
+    if let Target::Controller(id) = target
+        && let Some(controller) = control.controllers.get(id)
+    {
+        Control::warn(&mut control.env, controller);
     }
     Ok(())
 }
