@@ -132,6 +132,19 @@ impl Controller {
         self.request.to.to_string()
     }
 
+    /// What of our own side was asked for: where it is not there, the system names no more than a
+    /// device or an address.
+    pub(super) fn own_side(&self) -> String {
+        let socket = &self.request.options.socket;
+        let source = socket.source.map(|source| format!("from {source}"));
+        let interface = socket.interface.as_ref().map(|name| format!("through interface {name}"));
+        match (source, interface) {
+            (Some(source), Some(interface)) => format!(" ({source}, {interface})"),
+            (Some(one), None) | (None, Some(one)) => format!(" ({one})"),
+            (None, None) => String::new(),
+        }
+    }
+
     pub(super) fn is_discovery(&self) -> bool {
         matches!(self.kind, Kind::Discovery(..))
     }

@@ -132,7 +132,7 @@ impl Controller {
                 let text = format!("{cause} before ICResp{hint}");
                 self.fail(env, text, false);
             }
-            Phase::Opening { .. } => self.fail(env, format!("{cause}"), false),
+            Phase::Opening { .. } => self.fail(env, format!("{cause}{}", self.own_side()), false),
             _ => self.fail(env, format!("admin queue: {cause}"), false),
         }
     }

@@ -253,6 +253,27 @@ fn another_subsystem_or_another_interface_at_the_same_address_is_another_path() 
     assert_eq!(rig.fake(1).connections, 3);
 }
 
+/// The system says "no such device" and no more.
+#[test]
+fn a_connect_that_fails_names_our_own_side_where_it_was_asked_for() {
+    for (source, interface, side) in [
+        (None, None, "failed: connection refused (errno 111) (attempt 1"),
+        (None, Some("eth7"), "(errno 111) (through interface eth7) (attempt 1"),
+        (Some("192.0.2.7"), None, "(errno 111) (from 192.0.2.7) (attempt 1"),
+        (Some("192.0.2.7"), Some("eth7"), "(from 192.0.2.7, through interface eth7) (attempt 1"),
+    ] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).refuse = true;
+        rig.connect(1, |request| {
+            request.options.socket.source = source.map(|source| source.parse().unwrap());
+            request.options.socket.interface = interface.map(Into::into);
+        });
+        rig.advance_s(1);
+        assert_eq!(rig.event_count(side), 1, "{side}");
+    }
+}
+
 #[test]
 fn times_that_make_no_sense_together_are_told() {
     let told = |loss: Option<u64>, fast: Option<u64>, delay: u64| {
