@@ -64,6 +64,8 @@ pub enum HostEvent {
         path: String,
         /// What the command said.
         status: Status,
+        /// How often it said so before, since that was last told.
+        untold: u32,
     },
     /// What was stuck on a path that has fallen silent goes on elsewhere. Told once in a while.
     Rescued {
@@ -301,7 +303,10 @@ impl fmt::Display for HostEvent {
                 write!(f, "{controller}: fast_io_fail_tmo has passed")
             }
             HostEvent::AnaChange { path, from, to } => write!(f, "{path}: ANA {from} -> {to}"),
-            HostEvent::AnaError { path, status } => write!(f, "{path}: {status}"),
+            HostEvent::AnaError { path, status, untold } => {
+                write!(f, "{path}: {status}")?;
+                if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
+            }
             HostEvent::Rescued { path, silent_ns, reads, unsent } => write!(
                 f,
                 "{path}: silent for {} ms: {reads} reads sent again on other paths, {unsent} \
@@ -382,7 +387,7 @@ mod tests {
         let (from, to) = (AnaState::Optimized, AnaState::Change);
         let many = [
             HostEvent::AnaChange { path: path(), from, to },
-            HostEvent::AnaError { path: path(), status },
+            HostEvent::AnaError { path: path(), status, untold: 0 },
             HostEvent::PathAdded { path: path(), head: head() },
             HostEvent::PathRemoved { path: path(), head: head() },
             HostEvent::PathDisagrees { path: path(), bytes: 1, head: head(), head_bytes: 2 },

@@ -40,12 +40,28 @@ const MAX_FAILURES: u32 = 5;
 /// no log that could tell when it is better.
 const NO_LOG_PAUSE: Duration = Duration::from_secs(1);
 
+/// The same ANA status on the same path is told so often. A controller whose log says that all is
+/// well gives it again after each reading.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// What was told so long ago is forgotten, so that namespaces that come and go leave nothing.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+
 /// A reading in progress.
 #[derive(Debug)]
 struct Reading {
     log: LogRead,
     /// An error or event came in after it began.
     overtaken: bool,
+}
+
+/// An ANA status that was told.
+#[derive(Debug)]
+struct Told {
+    status: Status,
+    at: Time,
+    /// How often it came since.
+    untold: u32,
 }
 
 /// Where a reading stands after an answer.
@@ -68,6 +84,8 @@ pub(super) struct AnaBook {
     members: BTreeMap<u32, u32>,
     /// Namespaces whose path met an ANA status.
     suspects: BTreeSet<u32>,
+    /// What was told of them of late, by namespace.
+    told: BTreeMap<u32, Told>,
     generation: u64,
     reading: Option<Reading>,
     /// Readings for callers, beside ours.
@@ -93,6 +111,7 @@ impl Default for AnaBook {
             groups: BTreeMap::new(),
             members: BTreeMap::new(),
             suspects: BTreeSet::new(),
+            told: BTreeMap::new(),
             generation: 0,
             reading: None,
             raw_reads: Vec::new(),
@@ -107,6 +126,22 @@ impl Default for AnaBook {
 }
 
 impl AnaBook {
+    /// Whether a status is to be told, and how often it came untold before.
+    fn told_or_counted(&mut self, now: Time, nsid: u32, status: Status) -> Option<u32> {
+        let before = self.told.get_mut(&nsid).filter(|told| told.status == status);
+        let untold = match before {
+            Some(told) if now.since(told.at) < TELL_AGAIN => {
+                told.untold = told.untold.saturating_add(1);
+                return None;
+            }
+            Some(told) => told.untold,
+            None => 0,
+        };
+        self.told.retain(|_, told| now.since(told.at) < FORGET_AFTER);
+        self.told.insert(nsid, Told { status, at: now, untold: 0 });
+        Some(untold)
+    }
+
     /// Takes what Identify Controller says about ANA. A log that is larger than one transfer and
     /// cannot be read in parts turns ANA off for this controller, with a reason (M18).
     pub(super) fn configure(&mut self, facts: &Facts, max_bytes: u32) {
@@ -359,7 +394,9 @@ impl Controller {
         status: Status,
     ) {
         if self.ana.suspects.insert(nsid) {
-            env.event(HostEvent::AnaError { path, status });
+            if let Some(untold) = self.ana.told_or_counted(env.now, nsid, status) {
+                env.event(HostEvent::AnaError { path, status, untold });
+            }
             env.dirty = true;
         }
         if self.ana.is_used() {

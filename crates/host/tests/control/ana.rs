@@ -56,6 +56,31 @@ fn m14_the_fresh_log_clears_it() {
     assert_eq!(rig.controller(0).unwrap().ana_generation, generation + 1);
 }
 
+/// The log says again and again that all is well.
+#[test]
+fn an_ana_status_that_the_log_contradicts_is_told_now_and_then_with_its_number() {
+    let mut rig = Rig::connected(1);
+    let told = |rig: &Rig, text: &str| rig.event_count(text);
+    let line = "nvme0c0n1: ";
+    let before = told(&rig, line);
+    for _ in 0..100 {
+        ana_error(&mut rig);
+        rig.advance(Duration::from_millis(50));
+    }
+    assert!(log_reads(&rig) >= 100, "each leads to a reading");
+    assert_eq!(told(&rig, line) - before, 1, "100 in 5 s");
+    rig.advance_s(6);
+    ana_error(&mut rig);
+    rig.run();
+    assert_eq!(told(&rig, line) - before, 2);
+    assert_eq!(told(&rig, "(99 more before)"), 1);
+    rig.advance_s(60);
+    ana_error(&mut rig);
+    rig.run();
+    assert_eq!(told(&rig, line) - before, 3, "one that is new is told at once");
+    assert_eq!(told(&rig, "more before"), 1);
+}
+
 #[test]
 fn m14_a_log_that_was_being_read_before_the_error_clears_nothing() {
     let mut rig = Rig::connected(1);
