@@ -153,6 +153,17 @@ fn values_that_no_key_has_are_told_with_what_could_be_written() {
             "write [[subsystem.path]]",
         ),
         ("export = 5\n", "line 1 (export)", "expected a list"),
+        (
+            "pin = true\n[[subsystem.path]]\ntraddr = \"::1\"\n",
+            "line 2 ([[subsystem.path]])",
+            "belongs to a [[subsystem]], which must stand before it",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n",
+            "line 2 (nqn)",
+            "at least one [[subsystem.path]]",
+        ),
+        ("attr_fs = 1\n", "line 1 (attr_fs)", "expected a string"),
         ("[[export]]\ndevice = \"nvme0n0\"\nnbd = \"/x\"\n", "line 2 (device)", "'nvme0n0'"),
         ("\nattr_fs = \"\"\n", "line 2 (attr_fs)", "is empty"),
     ]);
@@ -249,7 +260,7 @@ fn mistakes_in_a_targets_file_name_line_and_key_too() {
         (format!("{port}{space}size = \"2MiB\"\n"), "line 6 (size)", "belongs to file:PATH"),
         (
             format!("{port}{space}[[subsystem.namespace]]\nbackend = \"mem:0\"\n"),
-            "line 6 ([[subsystem.namespace]])",
+            "line 7 (backend)",
             "mem has 0 bytes",
         ),
         (format!("{port}[[subsystem]]\nnqn = \"x\"\n"), "line 4 (nqn)", "nqn."),
@@ -282,16 +293,55 @@ fn mistakes_in_a_targets_file_name_line_and_key_too() {
             "line 8 (nqn)",
             "stands here twice",
         ),
-        (String::new(), "toml, line 1: missing", "`port`"),
+        (String::new(), ".toml: ", "at least one [[port]]"),
     ] {
-        match from_file(&text, TargetSetup::load) {
-            Err(failure @ Failure::Usage(_)) => {
-                let message = failure.to_string();
-                assert!(message.contains(place), "{text:?}: {message}");
-                assert!(message.contains(why), "{text:?}: {message}");
-            }
-            other => panic!("{text:?} gave {other:?}"),
+        is_told_of_a_target(&text, place, why);
+    }
+}
+
+#[test]
+fn what_a_targets_file_lacks_or_says_twice_is_told_with_its_place() {
+    let port = "[[port]]\nlisten = \"127.0.0.1:0\"\n";
+    let space = "[[subsystem]]\n[[subsystem.namespace]]\nbackend = \"mem:1MiB\"\n";
+    let uuid = "uuid = \"12345678-9abc-def0-1234-56789abcdef0\"\n";
+    for (text, place, why) in [
+        (port.to_owned(), ".toml: ", "at least one [[subsystem]]"),
+        (format!("{port}{}", &space[14..]), "line 3", "belongs to a [[subsystem]], which must"),
+        (
+            format!("{port}{space}uuid = \"00000000-0000-0000-0000-000000000000\"\n"),
+            "line 6 (uuid)",
+            "must not be zero",
+        ),
+        (
+            format!("{port}{space}{uuid}{}{uuid}", &space[14..]),
+            "line 9 (uuid)",
+            "stands here twice",
+        ),
+        (
+            format!("{port}{}", space.replace("mem:1MiB", "file:/x/y")),
+            "line 5 (backend)",
+            "/x/y does not exist",
+        ),
+        (
+            format!("{port}{}", space.replace("mem:1MiB", "file:/dev/null")),
+            "line 5 (backend)",
+            "is a device",
+        ),
+        (format!("{port}ana = 1\n{space}"), "line 3 (ana)", "expected a table"),
+    ] {
+        is_told_of_a_target(&text, place, why);
+    }
+}
+
+/// The text is refused, with the place and the reason.
+fn is_told_of_a_target(text: &str, place: &str, why: &str) {
+    match from_file(text, TargetSetup::load) {
+        Err(failure @ Failure::Usage(_)) => {
+            let message = failure.to_string();
+            assert!(message.contains(place), "{text:?}: {message}");
+            assert!(message.contains(why), "{text:?}: {message}");
         }
+        other => panic!("{text:?} gave {other:?}"),
     }
 }
 
@@ -328,6 +378,51 @@ fn a_name_without_an_address_is_a_failure_and_no_misuse() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("traddr 'array..invalid' cannot be looked up"), "{told}");
     assert!(told.contains("give the controller's address"), "{told}");
+}
+
+/// Whoever waits for a daemon, or reads its answer, need not know what it was asked.
+#[test]
+fn what_is_wrong_whoever_answers_is_misuse() {
+    let place = std::env::temp_dir().join(format!("anabranch-misuse-{}", std::process::id()));
+    fs::create_dir_all(&place).expect("a directory");
+    let (file, long) = (place.join("cpus.toml"), "x".repeat(120));
+    fs::write(&file, "pin = true\ncpus = [0, 99999]\n").expect("a file");
+    let (file, nobody) = (file.display().to_string(), place.join("s").display().to_string());
+    let address = ["-a", "127.0.0.1", "-n", "nqn.2026-01.org.example:a"];
+    let with = |verb: &[&str], more: &[&str]| -> Vec<String> {
+        [verb, more].concat().iter().map(ToString::to_string).collect()
+    };
+    for (words, why) in [
+        (with(&["connect", "-q", "x"], &address), "hostnqn 'x'"),
+        (with(&["connect", "-I", "x"], &address), "hostid 'x'"),
+        (with(&["discover", "-a", "::1", "-n", "x"], &[]), "nqn 'x'"),
+        (with(&["connect-all", "-a", "::1", "-w", "1.2.3.4"], &[]), "host-traddr 1.2.3.4"),
+        (with(&["disconnect", "-n", "x"], &[]), "nqn 'x'"),
+        (with(&["list", "--socket", &long], &[]), "at most 107"),
+        (with(&["serve", "--socket", &long], &[]), "at most 107"),
+        (with(&["serve", "--config", &file], &[]), "line 2 (cpus): CPU 99999 is not allowed"),
+        (with(&["target", "--namespace", "mem:0"], &[]), "namespace 'mem:0': backend mem has 0"),
+        (with(&["target", "ctl", "ns", "resize", "1", "0"], &[]), "multiple of 512 and not 0"),
+        (with(&["lab", "list", &nobody], &[]), "No such file"),
+        (with(&["bench", "-a", "127.0.0.1", "-n", "x"], &[]), "nqn 'x'"),
+        (with(&["bench", "--cpus", "99999"], &[]), "cpus '99999': CPU 99999 is not allowed"),
+        (with(&["bench", "nvme0n1", "--offset", "1"], &[]), "offset is 1, must be a multiple of 5"),
+        (with(&["bench", "--offset", "512"], &[]), "offset is 512, must be a multiple of 4096"),
+        (with(&["bench", "--size", "1"], &[]), "size is 1, must be 4096 or more"),
+        (with(&["bench", "--bs", "512"], &[]), "bs is 512, must be a multiple of 4096"),
+        (with(&["bench", "--size", "257m"], &[]), "must not exceed the 268435456 bytes"),
+        (with(&["bench", "--bs", "x"], &[]), "block size: 'x' is not a size"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        if !words.iter().any(|word| word == "--socket") {
+            command.args(["--socket", &nobody]);
+        }
+        let output = command.args(&words).output().expect("the binary runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {told}");
+        assert!(told.contains(why), "{words:?}: {told}");
+    }
+    fs::remove_dir_all(&place).expect("it goes");
 }
 
 /// What a device node says of its length is 0, and it never ends.

@@ -5,6 +5,7 @@ use anabranch::cli::client::Client;
 use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::rpc::{MAX_DEPTH, MAX_REQUEST_BYTES, Params, RpcError};
 use anabranch::daemon::socket::{BoundSocket, Role, SocketError, may_control};
+use anabranch::failure::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs;
@@ -111,6 +112,27 @@ fn a_verb_waits_for_a_daemon_that_was_started_just_before() {
     });
     let told = nobody.expect_err("nobody listens").to_string();
     assert!(told.contains("no host is running") && attempts == 3, "{attempts}: {told}");
+}
+
+/// What does not go away by waiting is told at once, by its name.
+#[test]
+fn a_verb_does_not_wait_for_what_is_no_socket() {
+    let place = Place::new("no-socket");
+    let file = place.file("file");
+    fs::write(&file, "").expect("a file");
+    let beside = file.join("control.sock");
+    for (path, why) in [
+        (&file, "file is not a socket"),
+        (&place.0, "is not a socket"),
+        (&beside, "cannot reach the host"),
+    ] {
+        let refused = Client::connect_while(Role::Host, Some(path), || panic!("it waits"));
+        let told = refused.expect_err("nobody listens").to_string();
+        assert!(told.contains(why), "{told}");
+    }
+    let long = PathBuf::from("x".repeat(108));
+    let refused = Client::connect_while(Role::Host, Some(&long), || panic!("it waits"));
+    assert!(matches!(refused, Err(Failure::Usage(_))), "{refused:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn the_library_is_listed() {
     assert_eq!(one["title"], "A path fails");
     assert_eq!(one["file"], "scenarios/path-fails.toml");
     assert_eq!(all.len(), listed.lines().count() - 2);
-    assert_eq!(lab(&["list", "nowhere"]).status.code(), Some(1));
+    assert_eq!(lab(&["list", "nowhere"]).status.code(), Some(2));
 }
 
 #[test]

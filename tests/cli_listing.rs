@@ -100,6 +100,10 @@ fn a_number_that_an_option_does_not_take_is_told_with_its_limits() {
         (&["explain", "nvme0n1", "--samples", "-1"][..], "--samples", "from 0 to 4096"),
         (&["lab", "compare", "a", "b", "--tolerance", "-1"][..], "--tolerance", "0 to 100"),
         (&["target", "ctl", "ana", "1", "129", "optimized"][..], "<GROUP>", "from 1 to 128"),
+        (&["target", "ctl", "ns", "rm", "0"][..], "<NSID>", "from 1 to 1024"),
+        (&["target", "ctl", "ns", "group", "x", "1"][..], "<NSID>", "from 1 to 1024"),
+        (&["target", "ctl", "ns", "corrupt", "1", "-1"][..], "<LBA>", "0 or more"),
+        (&["target", "ctl", "ns", "resize", "1", "100"][..], "<SIZE>", "multiple of 512"),
     ] {
         let told = Cli::try_parse_from([&["anabranch"], words].concat());
         let told = told.expect_err("a wrong number").to_string();

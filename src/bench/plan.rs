@@ -1,6 +1,8 @@
 //! What the options ask for, checked.
 
+use super::stand::{BLOCK_BYTES, DEVICE_BYTES};
 use crate::cli::args::bench::Bench;
+use crate::daemon::host::check_cpus;
 use crate::daemon::load::{JobSpec, block_size, bssplit};
 use crate::failure::Failure;
 use anabranch_lab::bare::Exchange;
@@ -38,6 +40,7 @@ impl Plan {
         if runtime.is_zero() {
             return Err(Failure::usage("runtime is 0, must be longer"));
         }
+        fits(bench, &sizes).map_err(Failure::Usage)?;
         let placement = placement(bench)?;
         let exchange = bench.bare.then(|| exchange(bench, &sizes)).transpose()?;
         Ok(Plan { bench: bench.clone(), sizes, runtime, placement, exchange })
@@ -98,14 +101,40 @@ impl Plan {
     }
 }
 
+/// What no device takes, or not the embedded target's. Others say it themselves.
+fn fits(bench: &Bench, sizes: &[(u32, u32)]) -> Result<(), String> {
+    let embedded = bench.device.is_none() && bench.nbd.is_none() && bench.traddr.is_empty();
+    let block = if embedded { BLOCK_BYTES } else { 512 };
+    let whole = |what: &str, bytes: u64| match bytes.is_multiple_of(block.into()) {
+        true => Ok(()),
+        false => Err(format!("{what} is {bytes}, must be a multiple of {block}")),
+    };
+    sizes.iter().try_for_each(|(bytes, _)| whole("bs", (*bytes).into()))?;
+    whole("offset", bench.offset)?;
+    let least = sizes.iter().map(|(bytes, _)| u64::from(*bytes)).max().unwrap_or(0);
+    if let Some(size) = bench.size.filter(|size| *size < least) {
+        return Err(format!("size is {size}, must be {least} or more: one block of the load"));
+    }
+    let end = bench.offset.saturating_add(bench.size.unwrap_or(least));
+    if embedded && end > DEVICE_BYTES {
+        return Err(format!(
+            "offset and size make {end}, must not exceed the {DEVICE_BYTES} bytes of the embedded \
+             target's device"
+        ));
+    }
+    Ok(())
+}
+
 /// `HOST[/TARGET]`, each a CPU or a list with commas.
 fn placement(bench: &Bench) -> Result<Placement, Failure> {
     let Some(text) = &bench.cpus else { return Ok(Placement::default()) };
     let list = |part: &str| {
         let cpus: Result<Vec<usize>, _> = part.split(',').map(str::parse).collect();
-        cpus.map(Some).map_err(|_| {
+        let cpus = cpus.map_err(|_| {
             Failure::usage(format!("cpus '{text}': write numbers, for example 0/1 or 0,1/0"))
-        })
+        })?;
+        let checked = check_cpus(&cpus).map(|()| Some(cpus));
+        checked.map_err(|why| Failure::usage(format!("cpus '{text}': {why}")))
     };
     match text.split_once('/') {
         Some((host, target)) => Ok(Placement { host: list(host)?, target: list(target)? }),

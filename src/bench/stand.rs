@@ -8,7 +8,7 @@ use crate::cli::client::Client;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
 use crate::daemon::load::JobSpec;
-use crate::daemon::path::{PathSpec, Service};
+use crate::daemon::path::{NamedPath, PathSpec, Service};
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
@@ -24,7 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Size of the embedded target's device.
-const DEVICE: &str = "mem:256MiB,bs=4096";
+pub(super) const DEVICE_BYTES: u64 = 256 << 20;
+/// Its block size.
+pub(super) const BLOCK_BYTES: u32 = 4096;
 /// The head of a host of our own: its first.
 const HEAD: &str = "nvme0n1";
 
@@ -58,6 +60,8 @@ impl Stand {
             Some(target) => (target.nqns()[0].to_string(), embedded_paths(target)?),
             None => (remote_nqn(bench)?, remote_paths(bench)?),
         };
+        let named = paths.iter().map(|path| path.named(&nqn, false));
+        let named = named.collect::<Result<Vec<NamedPath>, String>>().map_err(Failure::Usage)?;
         let identity = match &target {
             Some(_) => Identity::fresh()?,
             None => Identity::find(None, None, &Places::default())?,
@@ -75,8 +79,9 @@ impl Stand {
                 told.lock().unwrap_or_else(PoisonError::into_inner).replace(event.to_string());
             }
         })?;
-        for path in &paths {
-            host.connect(path.request(&nqn, false).map_err(Failure::Failed)?).map_err(failed)?;
+        for path in &named {
+            let address = path.look_up().map_err(Failure::Failed)?;
+            host.connect(path.request(address)).map_err(failed)?;
         }
         if host.await_head(HEAD).is_err() {
             let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -177,10 +182,11 @@ fn wrong(error: serde_json::Error) -> Failure {
 
 fn embedded(bench: &Bench, plan: &Plan) -> Result<RunningTarget, Failure> {
     let port = || PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+    let device = format!("mem:{DEVICE_BYTES},bs={BLOCK_BYTES}");
     let setup = TargetSetup {
         ports: (0..bench.paths).map(|_| port()).collect(),
         subsystems: vec![SubsystemSpec {
-            namespaces: vec![DEVICE.parse().map_err(Failure::Failed)?],
+            namespaces: vec![device.parse().map_err(Failure::Failed)?],
             ..SubsystemSpec::named("nqn.2026-01.org.anabranch:bench")
         }],
         cpus: plan.placement.target.clone(),

@@ -1,12 +1,13 @@
 //! The control socket's client: one request, one answer.
 
 use crate::daemon::rpc::RpcError;
-use crate::daemon::socket::{self, Role};
+use crate::daemon::socket::{self, MAX_SOCKET_PATH, Role, SocketError};
 use crate::failure::Failure;
 use anabranch_lab::shown::Shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,9 +20,19 @@ const ANSWER: Duration = Duration::from_secs(150);
 /// How long somebody who was started just before may take until he listens.
 const START: Duration = Duration::from_secs(1);
 
-/// Whether an error says that nobody listens.
-fn is_nobody(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+/// Whether an error says that nobody listens yet. A directory that is not there yet is made by
+/// whoever will listen; a file in the socket's place is nothing that goes away.
+fn is_nobody(error: &io::Error, path: &Path) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound => true,
+        io::ErrorKind::ConnectionRefused => !is_something_else(path),
+        _ => false,
+    }
+}
+
+/// To connect to a file that is no socket is refused, too.
+fn is_something_else(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket())
 }
 
 /// A running host or target, as seen from the command line.
@@ -63,9 +74,13 @@ impl Client {
         mut again: impl FnMut() -> bool,
     ) -> Result<Client, Failure> {
         let path = path.map_or_else(|| socket::default_path(role), Path::to_owned);
+        let bytes = path.as_os_str().len();
+        if bytes > MAX_SOCKET_PATH {
+            return Err(SocketError::TooLong(path, bytes).into());
+        }
         let stream = loop {
             match UnixStream::connect(&path) {
-                Err(error) if is_nobody(&error) && again() => {}
+                Err(error) if is_nobody(&error, &path) && again() => {}
                 done => break done,
             }
         };
@@ -75,8 +90,15 @@ impl Client {
                 Role::Target => "target",
             };
             let verb = role.verb();
+            let nobody = is_nobody(&error, &path);
+            let something_else = is_something_else(&path);
             let path = path.display();
-            if is_nobody(&error) {
+            if something_else {
+                return Failure::failed(format!(
+                    "{path} is not a socket: name that of the {what} with --socket"
+                ));
+            }
+            if nobody {
                 return Failure::failed(format!(
                     "no {what} is running on {path}: start one with 'anabranch {verb}', or name \
                      its socket with --socket"

@@ -19,6 +19,8 @@ use crate::failure::Failure;
 use anabranch_host::Event;
 use anabranch_host::event::HostEvent;
 use anabranch_lab::shown::Shown;
+use anabranch_proto::nvme::ids::Uuid;
+use anabranch_proto::nvme::nqn::Nqn;
 pub(super) use connect_all::connect_all;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -64,6 +66,20 @@ fn look_up(
     Ok((named, address))
 }
 
+/// What is wrong whoever answers.
+fn check(nqn: &str, path: &Fabrics) -> Result<(), Failure> {
+    path.path().named(nqn, false).map_err(Failure::Usage)?;
+    if let Some(Err(why)) = path.hostnqn.as_deref().map(str::parse::<Nqn>) {
+        let given = path.hostnqn.as_deref().unwrap_or_default().escape_debug();
+        return Err(Failure::usage(format!("hostnqn '{given}': {why}")));
+    }
+    if let Some(Err(why)) = path.hostid.as_deref().map(str::parse::<Uuid>) {
+        let given = path.hostid.as_deref().unwrap_or_default().escape_debug();
+        return Err(Failure::usage(format!("hostid '{given}': {why}")));
+    }
+    Ok(())
+}
+
 /// What `connect` and `discover` ask for. Names are looked up here, not in the host. Only the host
 /// can say which interface is meant by `fe80::1%eth0`.
 fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failure> {
@@ -87,6 +103,7 @@ fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failur
 
 /// `connect`.
 pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
+    check(&connect.nqn, &connect.path)?;
     let request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
@@ -104,6 +121,10 @@ fn note(what: &str) {
 
 /// `disconnect`.
 pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(), Failure> {
+    if let Some(Err(why)) = disconnect.nqn.as_deref().map(str::parse::<Nqn>) {
+        let given = disconnect.nqn.as_deref().unwrap_or_default().escape_debug();
+        return Err(Failure::usage(format!("nqn '{given}': {why}")));
+    }
     let (request, what) = match (&disconnect.nqn, &disconnect.device) {
         (Some(nqn), _) => (json!({ "nqn": nqn }), format!("NQN:{nqn}")),
         (None, Some(device)) => (json!({ "device": device }), device.clone()),
@@ -120,6 +141,7 @@ pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(),
 
 /// `discover`: by the running host, else by one of our own.
 pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failure> {
+    check(&discover.nqn, &discover.path)?;
     let log: DiscoveryLog = match client(global) {
         Ok(client) => {
             let request = request(&discover.nqn, &discover.path, false)?;

@@ -33,7 +33,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
     let termination = ending::prepare()?;
     crate::daemon::files::raise();
     let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
-    let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
+    let socket = BoundSocket::bind(&path)?;
     let target = Arc::new(RunningTarget::start(&setup, |event| tell(counted_from_one(event)))?);
     let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default());
     let listeners = target.listeners().map_err(|error| Failure::failed(error.message))?;
@@ -122,7 +122,6 @@ fn request(verb: &Ctl) -> Result<(&'static str, Value), Failure> {
             }
             Ns::Rm { nsid, nqn } => ("ns_rm", json!({ "nsid": nsid, "nqn": nqn })),
             Ns::Resize { nsid, size, nqn } => {
-                let size = crate::units::size(size).map_err(Failure::Usage)?;
                 ("ns_resize", json!({ "nsid": nsid, "size": size, "nqn": nqn }))
             }
             Ns::Group { nsid, group, nqn } => {

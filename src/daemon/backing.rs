@@ -153,13 +153,16 @@ impl NamespaceSpec {
         let number = || value.parse::<u32>().map_err(|_| format!("{key} '{value}' is no number"));
         match key {
             "bs" => {
-                self.bs = u32::try_from(units::size(value)?)
-                    .map_err(|_| format!("bs '{value}' is neither 512 nor 4096"))?;
+                let size = units::size(value).ok().and_then(|size| u32::try_from(size).ok());
+                self.bs = size.ok_or_else(|| format!("bs '{value}' is neither 512 nor 4096"))?;
             }
             "uuid" => self.uuid = Some(UuidText::try_from(value.to_owned())?),
             "anagrp" => self.anagrp = number()?,
             "nsid" => self.nsid = Some(number()?),
-            "size" => self.size = Some(Bytes(units::size(value)?)),
+            "size" => {
+                let size = units::size(value).map_err(|why| format!("size: {why}"))?;
+                self.size = Some(Bytes(size));
+            }
             _ => {
                 return Err(format!(
                     "there is no key '{key}': bs, uuid, anagrp, nsid and size are known"
@@ -179,16 +182,32 @@ impl NamespaceSpec {
         }
         within("nsid", self.nsid.unwrap_or(1), MAX_NSID)?;
         within("anagrp", self.anagrp, MAX_ANA_GROUP)?;
+        if self.uuid.is_some_and(|UuidText(uuid)| uuid.is_zero()) {
+            return Err("uuid must not be zero".to_owned());
+        }
         match (&self.backend, self.size) {
             (Backend::Memory(_), Some(_)) => {
                 Err("size belongs to file:PATH; write mem:SIZE".to_owned())
             }
-            (Backend::Memory(bytes), None) => whole_blocks("mem", *bytes, self.bs),
+            (Backend::Memory(bytes), None) => whole_blocks("backend mem", *bytes, self.bs),
             (Backend::File(path), size) => {
-                no_traversal(path)?;
+                no_traversal(path).map_err(|why| format!("backend {why}"))?;
                 size.map_or(Ok(()), |Bytes(size)| whole_blocks("size", size, self.bs))
             }
         }
+    }
+}
+
+/// Checks what can be seen of its file without opening it.
+///
+/// # Errors
+/// One sentence that names the key, the file and what would be right.
+pub fn check_file(spec: &NamespaceSpec) -> Result<(), String> {
+    match &spec.backend {
+        Backend::Memory(_) => Ok(()),
+        Backend::File(path) => inspect(path, spec.size.map(|Bytes(size)| size))
+            .map(|_| ())
+            .map_err(|why| format!("backend {why}")),
     }
 }
 
@@ -199,7 +218,7 @@ fn within(key: &str, number: u32, most: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn whole_blocks(what: &str, bytes: u64, block_bytes: u32) -> Result<(), String> {
+pub(crate) fn whole_blocks(what: &str, bytes: u64, block_bytes: u32) -> Result<(), String> {
     if bytes == 0 || !bytes.is_multiple_of(block_bytes.into()) {
         return Err(format!(
             "{what} has {bytes} bytes, must be a multiple of {block_bytes} and not 0"
@@ -239,20 +258,7 @@ pub struct Opened {
 pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Opened, String> {
     no_traversal(path)?;
     let name = path.display();
-    let kind = match rustix::fs::lstat(path) {
-        Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
-        Err(rustix::io::Errno::NOENT) => None,
-        Err(error) => return Err(format!("cannot inspect {name}: {error}")),
-    };
-    match (kind, size) {
-        (Some(FileType::RegularFile), _) | (None, Some(_)) => {}
-        (None, None) => {
-            return Err(format!(
-                "{name} does not exist: make it first (truncate -s SIZE {name}), or add size=SIZE"
-            ));
-        }
-        (Some(other), _) => return Err(refused(path, other)),
-    }
+    let kind = inspect(path, size)?;
     if let Some(size) = size {
         whole_blocks("size", size, block_bytes)?;
     }
@@ -293,6 +299,23 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Ope
     };
     check_length(path, bytes, size, block_bytes)?;
     Ok(Opened { file, bytes, made: kind.is_none() })
+}
+
+/// Whether the file is there, and one that can be taken.
+fn inspect(path: &Path, size: Option<u64>) -> Result<Option<FileType>, String> {
+    let name = path.display();
+    let kind = match rustix::fs::lstat(path) {
+        Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
+        Err(rustix::io::Errno::NOENT) => None,
+        Err(error) => return Err(format!("cannot inspect {name}: {error}")),
+    };
+    match (kind, size) {
+        (Some(FileType::RegularFile), _) | (None, Some(_)) => Ok(kind),
+        (None, None) => Err(format!(
+            "{name} does not exist: make it first (truncate -s SIZE {name}), or add size=SIZE"
+        )),
+        (Some(other), _) => Err(refused(path, other)),
+    }
 }
 
 /// Whether a file that is there has the length that was asked for, and whole blocks.

@@ -76,7 +76,7 @@ pub struct SubsystemConfig {
     #[serde(default, deserialize_with = "policy")]
     pub iopolicy: Option<Policy>,
     /// The paths to it.
-    #[serde(rename = "path")]
+    #[serde(default, rename = "path")]
     pub paths: Vec<Spanned<PathSpec>>,
 }
 
@@ -195,20 +195,30 @@ impl Source {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         toml::from_str(&self.text).map_err(|error| {
             let at = error.span().map(|span| span.start);
-            match at.and_then(|at| self.single_table(at, error.message())) {
+            match at.and_then(|at| self.misplaced_table(at, error.message())) {
                 Some(several) => self.wrong(at, &several),
                 None => self.wrong(at, &wording::plain(error.message(), "a table")),
             }
         })
     }
 
-    /// What to say of a table that stands in single brackets though there may be several of it.
-    fn single_table(&self, at: usize, message: &str) -> Option<String> {
+    /// What to say of a table that stands in single brackets though there may be several of it, or
+    /// without the one that it belongs to.
+    fn misplaced_table(&self, at: usize, message: &str) -> Option<String> {
         let begin = self.text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
         let header = self.text[begin..].lines().next()?.trim();
         let name = header.strip_prefix('[')?.split(']').next()?;
-        let single = message == "invalid type: map, expected a sequence" && !name.starts_with('[');
-        single.then(|| format!("there may be several of these: write [[{name}]]"))
+        if message != "invalid type: map, expected a sequence" {
+            return None;
+        }
+        Some(match name.strip_prefix('[').map(|name| name.trim().split_once('.')) {
+            None => format!("there may be several of these: write [[{name}]]"),
+            Some(Some((of, _))) => {
+                let of = shortened(of.trim(), MAX_KEY_CHARS);
+                format!("this belongs to a [[{of}]], which must stand before it")
+            }
+            Some(None) => return None,
+        })
     }
 
     /// An error about what stands at byte `at`.
@@ -311,6 +321,15 @@ impl ServeConfig {
         let config: ServeConfig = source.parse()?;
         config.check(&source)?;
         Ok((config, source))
+    }
+
+    /// What is no mistake on another machine.
+    ///
+    /// # Errors
+    /// Names file, line and key.
+    pub fn check_machine(&self, source: &Source) -> Result<(), Failure> {
+        let cpus = self.cpus.as_deref().unwrap_or_default();
+        super::host::check_cpus(cpus).map_err(|why| source.wrong(source.at_key("cpus"), &why))
     }
 
     /// What a structure cannot check by itself.

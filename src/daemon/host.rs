@@ -22,7 +22,7 @@ use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_rt::signal::Termination;
-use anabranch_rt::topology::Topology;
+use anabranch_rt::topology::{CpuSet, Topology};
 use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -97,6 +97,21 @@ impl HostSetup {
 pub fn allowed_cpus() -> u16 {
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u16::try_from(count.clamp(1, 128)).unwrap_or(1)
+}
+
+/// Whether this process may use these CPUs.
+///
+/// # Errors
+/// One sentence that names the CPU and those that there are.
+pub fn check_cpus(cpus: &[usize]) -> Result<(), String> {
+    let allowed =
+        CpuSet::allowed().map_err(|why| format!("cannot read the allowed CPUs: {why}"))?;
+    match cpus.iter().find(|cpu| !allowed.contains(**cpu)) {
+        Some(&cpu) => {
+            Err(anabranch_rt::Error::Cpu { cpu, allowed: allowed.to_string() }.to_string())
+        }
+        None => Ok(()),
+    }
 }
 
 /// A running host.

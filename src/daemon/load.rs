@@ -96,7 +96,7 @@ const MAX_BLOCK: u32 = 1 << 20;
 /// # Errors
 /// One sentence that says what would be right.
 pub fn block_size(text: &str) -> Result<u32, String> {
-    let bytes = units::size(text)?;
+    let bytes = units::size(text).map_err(|why| format!("block size: {why}"))?;
     match u32::try_from(bytes) {
         Ok(bytes) if (512..=MAX_BLOCK).contains(&bytes) && bytes.is_multiple_of(512) => Ok(bytes),
         _ => Err(format!(

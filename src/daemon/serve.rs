@@ -75,10 +75,11 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         Some(path) => ServeConfig::load(path)?,
         None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
     };
+    config.check_machine(&source)?;
     let termination = ending::prepare()?;
     super::files::raise();
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
-    let socket = BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))?;
+    let socket = BoundSocket::bind(&path)?;
     let setup = setup(options, &config)?;
     let host = Arc::new(Host::start(&setup, |event| log_of(kind(&event), event))?);
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());

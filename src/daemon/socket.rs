@@ -1,5 +1,6 @@
 //! Where the control socket is, and how it comes to be there safely.
 
+use crate::failure::Failure;
 use anabranch_rt::SocketLock;
 use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -9,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// A Unix socket's longest path in bytes (`sun_path` without its terminator).
-pub(super) const MAX_SOCKET_PATH: usize = 107;
+pub(crate) const MAX_SOCKET_PATH: usize = 107;
 
 /// Which program a control socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,15 @@ pub enum SocketError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<SocketError> for Failure {
+    fn from(error: SocketError) -> Failure {
+        match error {
+            SocketError::TooLong(..) => Failure::usage(error.to_string()),
+            _ => Failure::failed(error.to_string()),
+        }
+    }
 }
 
 fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketError {

@@ -20,6 +20,8 @@ pub(super) fn plain<'a>(message: &'a str, table: &str) -> Cow<'a, str> {
     };
     let meant = match expected {
         "a sequence" => "a list",
+        "a map" => "a table",
+        "path string" => "a string",
         _ if expected.starts_with("struct ") => table,
         _ => match NUMBERS.iter().find(|(name, _)| *name == expected) {
             Some((_, meant)) => meant,

@@ -20,9 +20,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn prepare(global: &Global) -> Result<Keeper, Failure> {
-        let bind = |path: PathBuf| {
-            BoundSocket::bind(&path).map_err(|error| Failure::failed(error.to_string()))
-        };
+        let bind = |path: PathBuf| BoundSocket::bind(&path).map_err(Failure::from);
         let host = global.socket.clone().unwrap_or_else(|| default_path(Role::Host));
         let beside = |name: &str| host.with_file_name(name);
         let (target, nbd) = (beside("target.sock"), beside("demo-nbd.sock"));

@@ -155,7 +155,7 @@ bad_loads() {
   local head
   head=$(head_of 1)
   fails 1 'past the device' host bench "$head" --offset 64m
-  fails 1 'multiple of 512' host bench "$head" --offset 100
+  fails 2 'multiple of 512' host bench "$head" --offset 100
   fails 2 '1048576' host bench "$head" --bs 2m
   fails 2 'policy' host bench "$head" --policy numa
 }

@@ -190,7 +190,10 @@ impl TargetConfig {
         self.limits.check()?;
         for (index, subsystem) in self.subsystems.iter().enumerate() {
             if subsystem.nqn.is_discovery() {
-                return refuse("subsystem nqn", "is the discovery subsystem's, always there");
+                return refuse(
+                    "subsystem nqn",
+                    "is that of the discovery subsystem, which is always there",
+                );
             }
             if self.subsystems[..index].iter().any(|other| other.nqn == subsystem.nqn) {
                 return refuse(alloc::format!("subsystem {}", subsystem.nqn), "is given twice");

@@ -1,6 +1,6 @@
 //! `target` and `target ctl`.
 
-use anabranch_target::config::MAX_ANA_GROUP;
+use anabranch_target::config::{MAX_ANA_GROUP, MAX_NSID};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -124,7 +124,10 @@ pub enum Ns {
     },
     /// Remove a namespace
     Rm {
-        /// The namespace
+        /// The namespace, 1 to 1024
+        #[arg(
+            value_parser = super::whole::<u32>(1, MAX_NSID.into()), allow_negative_numbers = true
+        )]
         nsid: u32,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]
@@ -132,17 +135,24 @@ pub enum Ns {
     },
     /// Change a namespace's size
     Resize {
-        /// The namespace
+        /// The namespace, 1 to 1024
+        #[arg(
+            value_parser = super::whole::<u32>(1, MAX_NSID.into()), allow_negative_numbers = true
+        )]
         nsid: u32,
         /// The new size: bytes, or with k, m, g, t (64m)
-        size: String,
+        #[arg(value_parser = blocks, allow_negative_numbers = true)]
+        size: u64,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]
         nqn: Option<String>,
     },
     /// Move a namespace to another ANA group
     Group {
-        /// The namespace
+        /// The namespace, 1 to 1024
+        #[arg(
+            value_parser = super::whole::<u32>(1, MAX_NSID.into()), allow_negative_numbers = true
+        )]
         nsid: u32,
         /// The group, 1 to 128
         #[arg(
@@ -156,12 +166,22 @@ pub enum Ns {
     },
     /// Damage one block on purpose, so that a verifying load can be seen to fail
     Corrupt {
-        /// The namespace
+        /// The namespace, 1 to 1024
+        #[arg(
+            value_parser = super::whole::<u32>(1, MAX_NSID.into()), allow_negative_numbers = true
+        )]
         nsid: u32,
         /// The block, from 0
+        #[arg(value_parser = super::whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
         lba: u64,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]
         nqn: Option<String>,
     },
+}
+
+/// Parses a size that some namespace may have, whatever its blocks are.
+fn blocks(text: &str) -> Result<u64, String> {
+    let bytes = crate::units::size(text)?;
+    crate::daemon::backing::whole_blocks("it", bytes, 512).map(|()| bytes)
 }

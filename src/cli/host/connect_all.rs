@@ -1,6 +1,6 @@
 //! `connect-all`: everything that a discovery service names, and those that it refers to.
 
-use super::{RpcError, client, note, read, request};
+use super::{RpcError, check, client, note, read, request};
 use crate::cli::args::Global;
 use crate::cli::args::fabrics::{ConnectAll, Fabrics};
 use crate::cli::client::Client;
@@ -15,6 +15,7 @@ const REFERRALS_MAX: usize = 16;
 
 /// `connect-all`.
 pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
+    check(&all.nqn, &all.path)?;
     let client = client(global)?;
     let start = request(&all.nqn, &all.path, false)?;
     let address = |key: &str| match &start["path"][key] {

@@ -14,13 +14,13 @@ pub(super) const DIR: &str = "scenarios";
 
 pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
     let all: Vec<Found> = match dir {
-        Some(dir) => files(dir)?.into_iter().map(Found::File).collect(),
+        Some(dir) => files(dir).map_err(Failure::Usage)?.into_iter().map(Found::File).collect(),
         None => {
             let mut names: BTreeMap<String, Found> =
                 library::names().map(|name| (name.to_owned(), Found::Library(name))).collect();
             if Path::new(DIR).is_dir() {
                 let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into());
-                let found = files(Path::new(DIR))?.into_iter();
+                let found = files(Path::new(DIR)).map_err(Failure::Failed)?.into_iter();
                 // Files go before the library, as in `lab run`.
                 names.extend(found.filter_map(|path| Some((stem(&path)?, Found::File(path)))));
             }
@@ -76,8 +76,8 @@ pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// The scenario files of a directory, in order.
-fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let unreadable = |error| Failure::failed(format!("{}: {error}", dir.display()));
+fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let unreadable = |error| format!("{}: {error}", dir.display());
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         files.push(entry.map_err(unreadable)?.path());

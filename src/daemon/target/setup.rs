@@ -1,7 +1,7 @@
 //! What a target is started with, from options or a file.
 
 use super::{FileTable, find_port, namespace};
-use crate::daemon::backing::NamespaceSpec;
+use crate::daemon::backing::{NamespaceSpec, check_file};
 use crate::daemon::config::Source;
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
@@ -27,10 +27,10 @@ const DEFAULT_NAMESPACE: &str = "mem:1GiB";
 #[serde(deny_unknown_fields)]
 pub struct TargetSetup {
     /// Where it listens.
-    #[serde(rename = "port")]
+    #[serde(default, rename = "port")]
     pub ports: Vec<PortSpec>,
     /// What it offers.
-    #[serde(rename = "subsystem")]
+    #[serde(default, rename = "subsystem")]
     pub subsystems: Vec<SubsystemSpec>,
     /// CPU that it is bound to.
     #[serde(skip)]
@@ -40,9 +40,9 @@ pub struct TargetSetup {
 /// Where the tables of a file stand.
 #[derive(Deserialize)]
 struct Outline {
-    #[serde(rename = "port")]
+    #[serde(default, rename = "port")]
     ports: Vec<Spanned<IgnoredAny>>,
-    #[serde(rename = "subsystem")]
+    #[serde(default, rename = "subsystem")]
     subsystems: Vec<Spanned<SubsystemOutline>>,
 }
 
@@ -118,6 +118,13 @@ impl TargetSetup {
     /// What can be said without opening files, by file, line and key.
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let outline: Outline = source.parse()?;
+        for (table, missing) in
+            [("port", self.ports.is_empty()), ("subsystem", self.subsystems.is_empty())]
+        {
+            if missing {
+                return Err(source.wrong(None, &format!("at least one [[{table}]] is missing")));
+            }
+        }
         for (port, at) in self.ports.iter().zip(&outline.ports) {
             port.config().map_err(|why| source.wrong_in(at.span().start, &why))?;
         }
@@ -137,11 +144,17 @@ impl TargetSetup {
             {
                 let wrong = |why: String| source.wrong_in(at.span().start, &why);
                 namespace.check().map_err(wrong)?;
+                check_file(namespace).map_err(wrong)?;
                 let before = &subsystem.namespaces[..number];
                 if let Some(nsid) = namespace.nsid
                     && before.iter().any(|other| other.nsid == Some(nsid))
                 {
                     return Err(wrong(format!("nsid {nsid} stands here twice")));
+                }
+                if namespace.uuid.is_some()
+                    && before.iter().any(|other| other.uuid == namespace.uuid)
+                {
+                    return Err(wrong("uuid stands here twice".to_owned()));
                 }
             }
         }
@@ -186,7 +199,12 @@ impl TargetSetup {
         }
         let namespaces = or_default(&run.namespace, DEFAULT_NAMESPACE)
             .iter()
-            .map(|text| text.parse())
+            .map(|text| {
+                let spec: NamespaceSpec = text.parse()?;
+                let wrong = |why| format!("namespace '{}': {why}", text.escape_debug());
+                spec.check().map_err(wrong)?;
+                Ok(spec)
+            })
             .collect::<Result<Vec<NamespaceSpec>, String>>()
             .map_err(Failure::Usage)?;
         Ok(TargetSetup {
