@@ -120,7 +120,8 @@ impl<M: Machine, D: Driver> Worker<M, D> {
             self.transmit();
             self.flush_mail(place);
             self.deadline = self.machine.poll_timeout();
-            self.driver.wait(self.deadline, self.spin, place)?;
+            let until = [self.deadline, self.pool.tidy(self.now)].into_iter().flatten().min();
+            self.driver.wait(until, self.spin, place)?;
             self.now = clock::now();
             self.pool.collect();
             while let Some(event) = self.driver.next_event() {

@@ -1,13 +1,21 @@
 //! The buffers of one worker.
 
 use super::region::{CHUNK, NO_CLASS, PAGE, Region, Regions};
-use anabranch_proto::machine::{BufRef, Buffers};
+use anabranch_proto::machine::{BufRef, Buffers, Time};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Slot sizes: 4 KiB << class, up to a whole chunk.
 const CLASSES: usize = (CHUNK / PAGE).trailing_zeros() as usize + 1;
 const PAGES_PER_CHUNK: usize = (CHUNK / PAGE) as usize;
 const NONE: u32 = u32::MAX;
+
+/// Memory that nobody needed for so long goes back to the system. Longer than load pauses for: to
+/// touch a page again costs more than a request of its size.
+pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
+/// Chunks that are given back at a time, some hundred microseconds, and the pause before the next.
+pub(super) const GIVE_BACK_CHUNKS: u32 = 8;
+pub(super) const GIVE_BACK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Hands out slots of the worker's own region. Chunks without a used slot can serve any size again,
 /// except one per class that is kept to save the change.
@@ -16,6 +24,8 @@ pub(crate) struct Pool {
     regions: Arc<Regions>,
     own: u16,
     slots: Slots,
+    /// When to look whether there is something to give back; while nothing is, nobody looks.
+    look_at: Option<Time>,
 }
 
 /// Which slots are free. The region is an argument: it is shared with other workers.
@@ -28,6 +38,10 @@ struct Slots {
     unused: u32,
     /// How many those are.
     unused_count: u32,
+    /// How many of them were used since the system gave them: the first ones of the list.
+    warm: u32,
+    /// The fewest that there were since the last look: nobody needed so many.
+    warm_least: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +50,8 @@ struct Chunk {
     free: [u64; PAGES_PER_CHUNK / 64],
     free_count: u16,
     class: u8,
+    /// The system has given it pages.
+    warm: bool,
     next: u32,
     prev: u32,
 }
@@ -44,14 +60,44 @@ impl Pool {
     /// The pool of worker `own`, over its region.
     pub(crate) fn new(regions: Arc<Regions>, own: u16) -> Pool {
         let count = regions.get(own).chunks();
-        let chunk = Chunk { free: [0; 4], free_count: 0, class: NO_CLASS, next: NONE, prev: NONE };
+        let (class, warm, next, prev) = (NO_CLASS, false, NONE, NONE);
+        let chunk = Chunk { free: [0; 4], free_count: 0, class, warm, next, prev };
         let mut chunks = vec![chunk; count].into_boxed_slice();
         for (i, chunk) in chunks.iter_mut().enumerate() {
             chunk.next = if i + 1 < count { i as u32 + 1 } else { NONE };
         }
         let unused_count = count as u32;
-        let slots = Slots { chunks, partial: [NONE; CLASSES], unused: 0, unused_count };
-        Pool { regions, own, slots }
+        let (partial, warm, warm_least) = ([NONE; CLASSES], 0, 0);
+        let slots = Slots { chunks, partial, unused: 0, unused_count, warm, warm_least };
+        Pool { regions, own, slots, look_at: None }
+    }
+
+    /// Gives memory back to the system that nobody has needed for [`GIVE_BACK_AFTER`], a few chunks
+    /// at a time. To be asked in every turn; the answer is when at the latest to ask again.
+    pub(crate) fn tidy(&mut self, now: Time) -> Option<Time> {
+        let slots = &mut self.slots;
+        if slots.warm == 0 {
+            self.look_at = None;
+            return None;
+        }
+        let Some(at) = self.look_at else {
+            slots.warm_least = slots.warm;
+            return self.look_again(now, GIVE_BACK_AFTER);
+        };
+        if at > now {
+            return Some(at);
+        }
+        slots.give_back(self.regions.get(self.own), slots.warm_least.min(GIVE_BACK_CHUNKS));
+        if slots.warm_least > 0 {
+            return self.look_again(now, GIVE_BACK_PAUSE);
+        }
+        slots.warm_least = slots.warm;
+        self.look_again(now, GIVE_BACK_AFTER)
+    }
+
+    fn look_again(&mut self, now: Time, pause: Duration) -> Option<Time> {
+        self.look_at = (self.slots.warm > 0).then(|| now.after(pause));
+        self.look_at
     }
 
     /// Takes home what other workers freed.
@@ -104,6 +150,10 @@ impl Slots {
         let chunk = &mut self.chunks[index as usize];
         self.unused = chunk.next;
         self.unused_count -= 1;
+        if std::mem::replace(&mut chunk.warm, true) {
+            self.warm -= 1;
+            self.warm_least = self.warm_least.min(self.warm);
+        }
         let slots = PAGES_PER_CHUNK >> class;
         chunk.class = class as u8;
         chunk.free_count = slots as u16;
@@ -148,6 +198,23 @@ impl Slots {
         chunk.next = self.unused;
         self.unused = index;
         self.unused_count += 1;
+        self.warm += 1;
+    }
+
+    /// Gives back the pages of so many of the unused chunks: of those that were not used for the
+    /// longest time. What is used next comes from the front of the list.
+    fn give_back(&mut self, region: &Region, count: u32) {
+        let mut index = self.unused;
+        for place in 0..self.warm {
+            let chunk = &mut self.chunks[index as usize];
+            if place >= self.warm - count {
+                chunk.warm = false;
+                region.give_up(index as usize);
+            }
+            index = chunk.next;
+        }
+        self.warm -= count;
+        self.warm_least -= count;
     }
 
     fn link(&mut self, index: u32) {

@@ -7,6 +7,7 @@
 //! another worker.
 
 use anabranch_proto::machine::BufRef;
+use rustix::mm::Advice;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
@@ -109,6 +110,20 @@ impl Region {
     /// Says which slots a chunk serves from now on (`log2` of pages, or [`NO_CLASS`]). Owner only.
     pub(crate) fn set_class(&self, chunk: usize, class: u8) {
         self.classes[chunk].store(class, Ordering::Release);
+    }
+
+    /// Gives the pages of a chunk back to the system; they read as zeroes when they are next
+    /// touched. Owner only, of a chunk that serves no class.
+    pub(crate) fn give_up(&self, chunk: usize) {
+        let class = self.classes[chunk].load(Ordering::Acquire);
+        assert!(class == NO_CLASS, "a chunk was given up that has buffers");
+        let at = self.map.at(chunk as u64 * CHUNK, CHUNK as u32);
+        // SAFETY: the chunk lies in the map. It serves no class, so no buffer lies in it, nobody
+        // holds a reference to its bytes, and no operation of the kernel names them.
+        let given =
+            unsafe { rustix::mm::madvise(at.cast(), CHUNK as usize, Advice::LinuxDontNeed) };
+        // Then they stay; nothing else changes.
+        debug_assert!(given.is_ok(), "madvise of an own map");
     }
 
     /// The page number at which the slot begins that holds byte `offset`, and its class.

@@ -1,5 +1,6 @@
+use super::pool::{GIVE_BACK_AFTER, GIVE_BACK_CHUNKS, GIVE_BACK_PAUSE};
 use super::{Pool, Regions};
-use anabranch_proto::machine::{BufRef, Buffers};
+use anabranch_proto::machine::{BufRef, Buffers, Time};
 use std::sync::Arc;
 
 fn pool(mib: usize) -> Pool {
@@ -137,4 +138,52 @@ fn what_buffers_cost_adds_up_to_the_capacity() {
         assert_eq!(taken, pool.capacity(), "in buffers of {len}");
     }
     assert_eq!(pool(4).cost(0), 0);
+}
+
+/// Chunks of the pool that have pages: those that still hold what was written.
+fn warm(pool: &mut Pool, chunks: usize) -> usize {
+    let all: Vec<_> = (0..chunks).map(|_| pool.alloc(1 << 20).expect("all of it")).collect();
+    let warm = all.iter().filter(|buf| pool.bytes(**buf)[77] == 7).count();
+    all.into_iter().for_each(|buf| pool.free(buf));
+    warm
+}
+
+fn touch(pool: &mut Pool, chunks: usize) {
+    let all: Vec<_> = (0..chunks).map(|_| pool.alloc(1 << 20).expect("enough")).collect();
+    all.iter().for_each(|buf| pool.bytes_mut(*buf)[77] = 7);
+    all.into_iter().for_each(|buf| pool.free(buf));
+}
+
+/// After a storm of clients, say. One chunk per size stays, for the next request.
+#[test]
+fn memory_that_nobody_needs_goes_back_to_the_system() {
+    let mut pool = pool(32);
+    let mut now = Time::from_ns(1);
+    assert_eq!(pool.tidy(now), None, "nothing was used yet");
+    touch(&mut pool, 24);
+    let first = pool.tidy(now).expect("a look");
+    assert_eq!(first, now.after(GIVE_BACK_AFTER));
+    now = Time::from_ns(first.ns() - 1);
+    assert_eq!(pool.tidy(now), Some(first), "not yet");
+    now = first;
+    for _ in 0..23 / GIVE_BACK_CHUNKS {
+        let next = pool.tidy(now).expect("there is more");
+        assert_eq!(next, now.after(GIVE_BACK_PAUSE), "a few at a time");
+        now = next;
+    }
+    assert_eq!(pool.tidy(now), None, "and then nobody looks any more");
+    assert_eq!(warm(&mut pool, 32), 1);
+}
+
+#[test]
+fn memory_that_is_used_over_and_over_stays() {
+    let mut pool = pool(32);
+    let mut now = Time::from_ns(1);
+    touch(&mut pool, 24);
+    for _ in 0..10 {
+        now = pool.tidy(now).expect("a look");
+        touch(&mut pool, 16);
+    }
+    assert_eq!(pool.tidy(now), Some(now.after(GIVE_BACK_AFTER)), "the rest has gone");
+    assert_eq!(warm(&mut pool, 32), 16);
 }
