@@ -126,6 +126,17 @@ impl FileTable {
         }
     }
 
+    /// What becomes of the file of a namespace that the engine was asked to take. Without an answer
+    /// it may be there, or may come to be, and hosts may write: its file stays.
+    fn settle(&self, backend: &BackendConfig, error: Option<&RpcError>) {
+        match error.map(|error| error.code) {
+            Some(RpcError::INVALID_PARAMS | RpcError::CONFLICT | RpcError::BUSY) => {
+                self.refused(backend);
+            }
+            _ => self.taken(backend),
+        }
+    }
+
     fn all_taken(&self) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.iter_mut().for_each(|file| file.new = false);
@@ -517,20 +528,9 @@ impl RunningTarget {
         let config = namespace(&self.files, &params.namespace, &subsystem, nsid)
             .map_err(RpcError::invalid)?;
         let backend = config.backend.clone();
-        match self.ask(TargetVerb::NamespaceAdd { subsystem, config }) {
-            Ok(_) => self.files.taken(&backend),
-            Err(error) => {
-                // Without an answer it may be there, or may come to be: then its file is its own.
-                if matches!(
-                    error.code,
-                    RpcError::INVALID_PARAMS | RpcError::CONFLICT | RpcError::BUSY
-                ) {
-                    self.files.refused(&backend);
-                }
-                return Err(error);
-            }
-        }
-        Ok(json!({ "nsid": nsid }))
+        let added = self.ask(TargetVerb::NamespaceAdd { subsystem, config });
+        self.files.settle(&backend, added.as_ref().err());
+        added.map(|_| json!({ "nsid": nsid }))
     }
 
     fn change_namespace(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {

@@ -51,3 +51,26 @@ fn a_file_grows_with_its_namespace() {
     assert!(error.message.contains("cannot make the file of namespace 1 that long"));
     std::fs::remove_file(&path).expect("it goes");
 }
+
+/// Only a file that nobody can have written to goes with the namespace that it was made for.
+#[test]
+fn a_file_that_a_namespace_may_have_had_is_never_taken_away() {
+    let path = std::env::temp_dir().join(format!("anabranch-settled-{}", std::process::id()));
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let (conflict, silence) =
+        (RpcError::new(RpcError::CONFLICT, "taken"), RpcError::new(RpcError::TIMEOUT, "no answer"));
+    let made = |files: &FileTable, nsid| {
+        files.backend(&spec(&path, ",size=4096"), &nqn, nsid).expect("a back end")
+    };
+    let files = FileTable::new();
+    files.settle(&made(&files, 1), Some(&conflict));
+    assert!(!path.exists(), "the engine did not want it");
+    for answer in [None, Some(&silence)] {
+        let files = FileTable::new();
+        files.settle(&made(&files, 1), answer);
+        files.release(&nqn, 1);
+        files.settle(&made(&files, 2), Some(&conflict));
+        assert!(path.exists(), "it was that of namespace 1, after {answer:?}");
+        std::fs::remove_file(&path).expect("it goes");
+    }
+}
