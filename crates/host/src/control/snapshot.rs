@@ -73,7 +73,9 @@ impl Control {
 
     fn subsystem_snapshot(&self, subsystem: &Subsystem, figures: &Figures) -> SubsystemSnapshot {
         let controllers = subsystem.controllers.iter();
-        let heads = subsystem.heads.iter().filter(|head| head.visible);
+        let mut heads: Vec<&Head> = subsystem.heads.iter().filter(|head| head.visible).collect();
+        // One that has come back has its number, but not its place.
+        heads.sort_by_key(|head| head.instance);
         SubsystemSnapshot {
             name: subsystem.name(),
             nqn: subsystem.identity.nqn.to_string(),
@@ -89,7 +91,10 @@ impl Control {
                 .filter_map(|id| self.controllers.get(id))
                 .map(|controller| self.controller_snapshot(controller))
                 .collect(),
-            heads: heads.map(|head| self.head_snapshot(subsystem, head, figures)).collect(),
+            heads: heads
+                .into_iter()
+                .map(|head| self.head_snapshot(subsystem, head, figures))
+                .collect(),
         }
     }
 

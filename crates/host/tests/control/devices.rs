@@ -258,6 +258,29 @@ fn devices_follow_their_namespaces_to_other_nsids() {
     }
 }
 
+/// As people look for them: one that has come back stands where it stood.
+#[test]
+fn devices_are_listed_by_their_numbers_whenever_they_came() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    let three = [1, 2, 3].map(|nsid| (nsid, Space::new(nsid as u8, 2048)));
+    rig.fake(1).spaces = three.clone().into();
+    rig.connect_ok(1, |_| ());
+    let listed = |rig: &mut Rig| -> Vec<String> {
+        rig.snapshot().subsystems[0].heads.iter().map(|head| head.name.clone()).collect()
+    };
+    assert_eq!(listed(&mut rig), ["nvme0n1", "nvme0n2", "nvme0n3"]);
+    rig.fake(1).spaces.remove(&2);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(listed(&mut rig), ["nvme0n1", "nvme0n3"]);
+    rig.fake(1).spaces.insert(4, Space::new(4, 2048));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.fake(1).spaces = three.into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let again = listed(&mut rig);
+    assert!(again.is_sorted() && again.len() == 3, "{again:?}");
+}
+
 /// What a path is sent goes by the NSID of its device.
 #[test]
 fn a_device_with_a_path_does_not_follow_what_another_controller_says() {
