@@ -55,6 +55,7 @@ impl Condition {
             // controller that is being removed only finishes what it has.
             ready: head.agrees(path)
                 && controller.is_verified()
+                && !path.unread
                 && path.doubted.is_none_or(|scan| controller.scan.is_newer_than(scan))
                 && controller.state != ControllerState::Deleting,
             live: controller.is_live(),

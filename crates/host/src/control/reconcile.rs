@@ -359,6 +359,7 @@ impl Control {
             ana_group: namespace.ana_group,
             write_protected: namespace.write_protected,
             zeroes_may_deallocate: namespace.zeroes_may_deallocate,
+            unread: namespace.unread,
             doubted: None,
             doubts: 0,
             load: self.no_load.clone(),
@@ -429,6 +430,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
                     path.write_protected = now.write_protected;
                     path.zeroes_may_deallocate = now.zeroes_may_deallocate;
                     path.used_blocks = now.used_blocks;
+                    path.unread = now.unread;
                     true
                 }
                 _ => {
@@ -511,7 +513,8 @@ fn witnesses<'a>(
 ) -> impl Iterator<Item = (&'a Controller, &'a Path)> {
     head.paths.iter().filter_map(|path| {
         let controller = controllers.get(&path.controller)?;
-        (controller.is_live() && controller.is_verified()).then_some((controller, path))
+        let knows = controller.is_live() && controller.is_verified() && !path.unread;
+        knows.then_some((controller, path))
     })
 }
 

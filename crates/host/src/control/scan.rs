@@ -1,5 +1,9 @@
 //! The namespaces that a controller shows: read when it goes live, after an event, and when a
 //! command met "invalid namespace". What was read before stays until a scan is complete.
+//!
+//! One namespace that cannot be read does not keep the others from their users, as in Linux: when
+//! it stays so, the scan is complete without it. Its path is out of use until it can be read: what
+//! is under its NSID may be something else by now.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};
@@ -29,6 +33,9 @@ const WINDOW: usize = 8;
 /// controller is reset.
 const MAX_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
+
+/// When a namespace is looked at again that could not be read.
+const UNREAD_PAUSE: Duration = Duration::from_secs(10);
 
 /// So many scans that found something else than before may follow each other at once, and one more
 /// each time this has passed: a controller that shows something else at every look must not keep
@@ -96,6 +103,8 @@ pub(super) struct Namespace {
     pub(super) write_protected: bool,
     /// Write Zeroes may be told to give the space back.
     pub(super) zeroes_may_deallocate: bool,
+    /// It could not be read this time: all this is what was read before.
+    pub(super) unread: bool,
 }
 
 /// What a command of a scan reads.
@@ -118,6 +127,8 @@ struct Progress {
     /// Being looked at; the identifiers once they are known.
     doing: BTreeMap<u32, Option<Ids>>,
     found: Vec<Namespace>,
+    /// Some could not be read.
+    some_unread: bool,
 }
 
 /// See the module documentation.
@@ -372,7 +383,7 @@ impl Controller {
             // A controller that has no descriptors; Identify Namespace may have identifiers.
             Ok(Ids::default())
         } else {
-            return self.scan_failed(env, format!("identifiers of nsid {nsid}: {}", answer.status));
+            return self.namespace_failed(env, bufs, nsid, ("identifiers of", answer.status));
         };
         match parsed {
             Ok(ids) => {
@@ -400,7 +411,7 @@ impl Controller {
             return self.namespace_gone(env, bufs, nsid);
         }
         if !answer.status.is_success() {
-            return self.scan_failed(env, format!("identify nsid {nsid}: {}", answer.status));
+            return self.namespace_failed(env, bufs, nsid, ("identify", answer.status));
         }
         let Some(progress) = &mut self.scan.running else { return };
         let Some(Some(ids)) = progress.doing.get(&nsid).copied() else { return };
@@ -413,6 +424,28 @@ impl Controller {
             Ok(None) => self.namespace_gone(env, bufs, nsid),
             Err(why) => self.namespace_refused(env, bufs, nsid, why),
         }
+    }
+
+    /// It cannot be read: if that may pass, the whole scan is tried again before it goes on so.
+    fn namespace_failed(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        nsid: u32,
+        (what, status): (&str, Status),
+    ) {
+        let why = format!("it cannot be read: {status}");
+        // It was tried again often enough when it was first so.
+        let told = self.scan.refused.get(&nsid).is_some_and(|(told, _)| *told == why);
+        if !status.dnr() && !told && self.scan.failures + 1 < MAX_FAILURES {
+            return self.scan_failed(env, format!("{what} nsid {nsid}: {status}"));
+        }
+        let known = self.scan.namespaces.iter().find(|known| known.nsid == nsid).copied();
+        if let Some(progress) = &mut self.scan.running {
+            progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
+            progress.some_unread = true;
+        }
+        self.namespace_refused(env, bufs, nsid, why);
     }
 
     fn namespace_gone(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32) {
@@ -431,6 +464,11 @@ impl Controller {
     }
 
     fn scan_done(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let unread = |it: &Progress| it.some_unread && it.found.iter().all(|found| found.unread);
+        if self.scan.running.as_ref().is_some_and(unread) {
+            // Perhaps it is the controller, and a new connection helps.
+            return self.scan_failed(env, String::from("no namespace can be read"));
+        }
         let Some(mut progress) = self.scan.running.take() else { return };
         progress.found.sort_unstable_by_key(|namespace| namespace.nsid);
         let known = self.scan.verified.is_some();
@@ -446,6 +484,9 @@ impl Controller {
         self.scan.complete = self.scan.begun;
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
+        if progress.some_unread {
+            self.scan.retry_at = Some(env.now.after(UNREAD_PAUSE));
+        }
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {
             self.request_paced_scan(env, bufs);

@@ -36,6 +36,8 @@ pub(super) struct Path {
     pub(super) write_protected: bool,
     /// Write Zeroes may be told to give the space back.
     pub(super) zeroes_may_deallocate: bool,
+    /// What its controller says of it could not be read: out of use until it can be.
+    pub(super) unread: bool,
     /// There may be another namespace under this NSID: out of use until its controller has ended a
     /// scan that began after the scan of this number.
     pub(super) doubted: Option<u64>,

@@ -250,6 +250,7 @@ pub(super) fn parse_namespace(
         ana_group: said.anagrpid,
         write_protected: said.is_write_protected(),
         zeroes_may_deallocate: said.zeroes_may_deallocate(),
+        unread: false,
     }))
 }
 

@@ -6,6 +6,8 @@ use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
 use std::time::Duration;
 
+const LIVE: Option<ControllerState> = Some(ControllerState::Live);
+
 type Patch = fn(&mut Vec<u8>);
 
 fn with_identify(patch: Patch) -> Rig {
@@ -184,6 +186,84 @@ fn errors_while_namespaces_are_read_take_nothing_away() {
         assert_eq!(ready(&rig), Some(true));
         assert_eq!((rig.heads().len(), rig.event_count("ignoring nsid")), (1, 0));
     }
+}
+
+/// A volume that is broken behind a controller costs nobody the others.
+#[test]
+fn a_namespace_that_can_never_be_read_takes_nothing_else_away() {
+    let ready =
+        |rig: &Rig| ["nvme0n1", "nvme0n2"].map(|name| rig.path(name, 0).map(|path| path.ready));
+    // Internal Error, the same with "do not retry", Namespace Not Ready.
+    for (status, tries) in [(0x006, 5), (0x006 | 1 << 14, 1), (0x082, 5)] {
+        for cns in [3, 0] {
+            if cns == 3 && tries == 1 {
+                // A controller that has no descriptors may say so.
+                continue;
+            }
+            let mut rig = Rig::connected_twice(1);
+            for port in [1, 2] {
+                rig.fake(port).spaces.insert(2, Space::new(0x22, 2048));
+                rig.raise(port, NAMESPACES_CHANGED);
+            }
+            assert_eq!(ready(&rig), [Some(true); 2]);
+            let breaks = |rig: &mut Rig| {
+                rig.fake(1).hook = Some(Box::new(move |c| {
+                    (c.is_identify(cns) && c.nsid == 2).then_some(Say::Status(status))
+                }));
+            };
+            let lists = |rig: &Rig| rig.fake(1).count(|c| c.is_identify(2));
+            for lost in [false, true] {
+                breaks(&mut rig);
+                let before = lists(&rig);
+                if lost {
+                    rig.cut(1);
+                    rig.advance_s(11);
+                } else {
+                    rig.raise(1, NAMESPACES_CHANGED);
+                }
+                rig.advance_s(5);
+                assert_eq!(ready(&rig), [Some(true), Some(false)], "{:#?}", rig.events);
+                assert_eq!(lists(&rig) - before, tries);
+                // Once in a while it is looked at again.
+                rig.advance_s(60);
+                assert_eq!(lists(&rig) - before, tries + 6);
+                assert_eq!(rig.state(0), LIVE);
+                rig.fake(1).hook = None;
+                rig.advance_s(11);
+                assert_eq!(ready(&rig), [Some(true); 2]);
+                let after = lists(&rig);
+                rig.advance_s(60);
+                assert_eq!(lists(&rig), after, "all is well");
+            }
+            assert_eq!((rig.fake(1).connections, rig.heads().len()), (2, 2));
+            let told = "nvme0: ignoring nsid 2: it cannot be read: ";
+            assert_eq!(rig.event_count(told), 2, "{:#?}", rig.events);
+            assert_eq!(rig.event_count("path nvme0c0n2 removed"), 0);
+        }
+    }
+    // When none can be read, a new connection may help.
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Status(0x082))));
+    for connections in 2..4 {
+        rig.cut(1);
+        rig.advance_s(11);
+        assert_eq!((rig.state(0), rig.fake(1).connections), (LIVE, connections));
+        rig.advance_s(4);
+        assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    }
+    let why = "live -> resetting (namespace scan: no namespace can be read)";
+    assert_eq!(rig.event_count(why), 2, "{:#?}", rig.events);
+    // One that is new is left out until it can be read.
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 2048));
+    rig.fake(1).hook =
+        Some(Box::new(|c| (c.is_identify(0) && c.nsid == 2).then_some(Say::Status(0x082))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(30);
+    assert_eq!(ready(&rig), [Some(true), None]);
+    rig.fake(1).hook = None;
+    rig.advance_s(11);
+    assert_eq!(ready(&rig), [Some(true); 2]);
 }
 
 #[test]
