@@ -23,10 +23,14 @@ struct Rig {
 
 impl Rig {
     fn bare() -> Rig {
+        Rig::bare_with(MAX_H2C)
+    }
+
+    fn bare_with(max_h2c_data: u32) -> Rig {
         let queue = TargetQueue::new(TargetQueueConfig {
             depth: DEPTH,
             in_capsule_bytes: 8192,
-            max_h2c_data: MAX_H2C,
+            max_h2c_data,
             allow_hdr_digest: true,
             allow_data_digest: true,
             max_transfer_bytes: 1 << 20,
@@ -36,7 +40,11 @@ impl Rig {
 
     /// After a good ICReq.
     fn new(digests: bool) -> Rig {
-        let mut rig = Rig::bare();
+        Rig::with(digests, MAX_H2C)
+    }
+
+    fn with(digests: bool, max_h2c_data: u32) -> Rig {
+        let mut rig = Rig::bare_with(max_h2c_data);
         let request = IcReq { hpda: 0, header_digest: digests, data_digest: digests, maxr2t: 0 };
         rig.feed(request.emit().as_bytes());
         let sent = rig.sent();
@@ -621,6 +629,45 @@ fn a_read_that_ends_with_more_than_success_is_answered_with_a_response() {
         assert_eq!(said, has_response.then_some((9, status, result)));
         rig.expect_nothing_left("a read");
     }
+}
+
+/// The engine may not know yet, or have begun before.
+#[test]
+fn nothing_but_the_farewell_is_sent_after_a_fault() {
+    let mut rig = Rig::new(false);
+    rig.command(io::flush(1).with_cid(1), &[]);
+    rig.command(write(2, 4096).with_sgl(Sgl::transport(4096)), &[]);
+    let [TargetEvent::Command { slot: first, .. }, TargetEvent::Command { slot: second, .. }] =
+        [rig.event(), rig.event()]
+    else {
+        panic!("two commands")
+    };
+    rig.feed(&[0xff; 8]);
+    assert!(matches!(rig.sent()[..], [(Pdu::TermReq(_), _)]));
+    rig.queue.complete(first, Status::SUCCESS, 0);
+    let buf = rig.bufs.alloc(4096).expect("memory");
+    rig.queue.request_data(second, buf);
+    assert!(!rig.queue.has_transmit());
+    rig.expect_nothing_left("after a fault");
+}
+
+/// Nothing more need come before it is told of.
+#[test]
+fn data_that_is_received_straight_into_its_buffer_is_complete_with_its_last_byte() {
+    let mut rig = Rig::with(false, 64 << 10);
+    let (slot, r2t, buf) = rig.write_into(9);
+    let all = H2cData { cid: 9, ttag: r2t.ttag, offset: 0, length: 16 << 10, last: true };
+    rig.feed(Pdu::H2cData(all).emit(rig.format).as_bytes());
+    let hint = rig.queue.receive_hint().expect("much is to come");
+    assert_eq!(hint.len(), 16 << 10);
+    rig.bufs.bytes_mut(hint).fill(5);
+    rig.queue.received_into(16_000, &mut rig.bufs);
+    assert_eq!((rig.queue.receive_hint(), rig.queue.poll_event()), (None, None));
+    rig.queue.received_into(384, &mut rig.bufs);
+    assert_eq!(rig.event(), TargetEvent::DataReady { slot });
+    assert!(rig.bufs.bytes(buf).iter().all(|&byte| byte == 5));
+    rig.bufs.free(buf);
+    rig.expect_nothing_left("a write");
 }
 
 #[test]
