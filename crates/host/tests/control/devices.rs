@@ -349,6 +349,11 @@ fn namespaces_without_identifiers_are_devices_of_their_own_that_follow_nobody() 
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0, "{:?}", rig.events);
     assert_eq!(rig.path("nvme0n4", 0).map(|path| path.nsid), Some(1));
+    // Nor when it is the only one.
+    rig.fake(1).spaces = unnamed(&[9]);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 0, "{:?}", rig.events);
+    assert_eq!(rig.path("nvme0n5", 0).map(|path| path.nsid), Some(9));
 }
 
 /// The device that waits for its own namespace keeps nobody away, and whoever reads the log learns
@@ -446,8 +451,11 @@ fn suspect_of(rig: &mut Rig, controller: u32, head: HeadId) {
 fn a_refusal_is_told_again_when_it_was_over() {
     let mut rig = Rig::connected_twice(1);
     for round in 1..4 {
+        let lists = |rig: &Rig| rig.fake(1).count(|c| c.is_identify(2));
+        let before = lists(&rig);
         rig.fake(2).spaces = [(1, Space { lbads: 12, ..Space::new(0x11, 2048) })].into();
         rig.raise(2, NAMESPACES_CHANGED);
+        assert_eq!(lists(&rig), before, "it casts no doubt on the same one elsewhere");
         rig.raise(2, NAMESPACES_CHANGED);
         rig.raise(1, NAMESPACES_CHANGED);
         assert_eq!(rig.event_count("nvme1: ignoring nsid 1: block size"), round);
