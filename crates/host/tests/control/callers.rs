@@ -72,6 +72,24 @@ fn whoever_waits_waits_for_all_of_the_time() {
     assert!(matches!(rig.reply(snapshot), Some(Reply::Snapshot(_))), "without those figures");
 }
 
+/// Workers answer one after the other, each in its own time, and each counts once.
+#[test]
+fn figures_are_those_of_whoever_asked_for_them() {
+    let mut rig = Rig::connected(2);
+    rig.shards = Shards::Hang;
+    let asked = [rig.verb(Verb::Snapshot), rig.verb(Verb::Snapshot)];
+    let mut answer = |worker, id| {
+        rig.post(WorkerId(worker), ToControl::Stats { id, stats: Box::default() });
+        rig.run();
+        asked.map(|id| rig.reply(id).is_some())
+    };
+    assert_eq!(answer(1, 1), [false, false]);
+    assert_eq!(answer(1, 1), [false, false], "the second worker has yet to say");
+    assert_eq!(answer(2, 1), [false, true]);
+    assert_eq!(answer(2, 0), [false, false]);
+    assert_eq!(answer(1, 0), [true, false]);
+}
+
 #[test]
 fn a_shutdown_goes_on_when_every_worker_has_drained() {
     let mut rig = Rig::connected(2);

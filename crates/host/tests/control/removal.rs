@@ -295,6 +295,7 @@ fn shutdown_waits_for_requests_no_longer_than_its_limit() {
     let id = rig.verb(Verb::Shutdown);
     rig.advance(Duration::from_millis(4_900));
     assert!(rig.reply(id).is_none());
+    assert_eq!(rig.state(0), Some(ControllerState::Live), "they are served meanwhile");
     rig.advance_s(12);
     assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
 }
