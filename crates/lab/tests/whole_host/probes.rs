@@ -260,6 +260,20 @@ fn an_ana_status_of_a_probe_makes_the_host_read_the_log() {
     rig.finish();
 }
 
+/// Another namespace may be under its NSID by the next command, a user's.
+#[test]
+fn a_probe_that_finds_no_namespace_has_the_path_looked_at() {
+    let mut rig = far();
+    let looks = |rig: &Rig| rig.seen(|pdu| pdu.port == 1 && pdu.is_admin(admin::IDENTIFY)).len();
+    let before = looks(&rig);
+    assert!(answered_with(&mut rig, Status::INVALID_NAMESPACE) > 0);
+    assert!(looks(&rig) > before, "as after a user's command");
+    rig.wire().clear_rules();
+    rig.run(2 * SECOND);
+    assert!(rig.path(1).usable, "it is there after all");
+    rig.finish();
+}
+
 /// As of a user's command: with "do not retry" it is no matter of the path.
 #[test]
 fn an_ana_status_of_a_probe_that_forbids_to_try_again_says_nothing_about_the_path() {
