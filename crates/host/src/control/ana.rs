@@ -40,6 +40,13 @@ const MAX_FAILURES: u32 = 5;
 /// no log that could tell when it is better.
 const NO_LOG_PAUSE: Duration = Duration::from_secs(1);
 
+/// So often in a row a log may say that all is well with a path, and the next command meet an ANA
+/// status there all the same: it may be a moment late. After that it is no better than none.
+const MAX_CONTRADICTIONS: u32 = 8;
+
+/// Who meets no ANA status for so long has none in a row.
+const IN_A_ROW: Duration = Duration::from_secs(3);
+
 /// The same ANA status on the same path is told so often. A controller whose log says that all is
 /// well gives it again after each reading.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
@@ -64,6 +71,18 @@ struct Told {
     untold: u32,
 }
 
+/// ANA statuses that came in a row although the log says that all is well.
+#[derive(Debug)]
+struct Contradicted {
+    times: u32,
+    last: Time,
+}
+
+/// Whether the log was contradicted too often to be believed of a namespace.
+fn is_out(contradicted: &BTreeMap<u32, Contradicted>, nsid: u32) -> bool {
+    contradicted.get(&nsid).is_some_and(|said| said.times > MAX_CONTRADICTIONS)
+}
+
 /// Where a reading stands after an answer.
 enum Taken {
     /// More is to be read.
@@ -86,6 +105,8 @@ pub(super) struct AnaBook {
     suspects: BTreeSet<u32>,
     /// What was told of them of late, by namespace.
     told: BTreeMap<u32, Told>,
+    /// Those whose statuses the log contradicts, by namespace.
+    contradicted: BTreeMap<u32, Contradicted>,
     generation: u64,
     reading: Option<Reading>,
     /// Readings for callers, beside ours.
@@ -97,7 +118,7 @@ pub(super) struct AnaBook {
     changing: BTreeMap<u32, Time>,
     /// The first of these times.
     transition_by: Option<Time>,
-    /// Without a log: when suspects are forgiven.
+    /// Without a log, or with one that is contradicted: when suspects are forgiven.
     forgive_at: Option<Time>,
 }
 
@@ -112,6 +133,7 @@ impl Default for AnaBook {
             members: BTreeMap::new(),
             suspects: BTreeSet::new(),
             told: BTreeMap::new(),
+            contradicted: BTreeMap::new(),
             generation: 0,
             reading: None,
             raw_reads: Vec::new(),
@@ -165,6 +187,17 @@ impl AnaBook {
     fn forgive(&mut self) {
         self.forgive_at = None;
         self.suspects.clear();
+        self.generation += 1;
+    }
+
+    /// The pause is over. Those that wait for a log go on waiting.
+    fn try_again(&mut self) {
+        if !self.is_used() {
+            return self.forgive();
+        }
+        self.forgive_at = None;
+        let AnaBook { suspects, contradicted, .. } = self;
+        suspects.retain(|nsid| !is_out(contradicted, *nsid));
         self.generation += 1;
     }
 
@@ -224,8 +257,9 @@ impl AnaBook {
     /// Processes a whole log. Nothing changes when it does not make sense (C61).
     fn take_log(&mut self, now: Time, bytes: &[u8], overtaken: bool) -> Result<(), String> {
         let log = wire::parse_ana(bytes, self.limits)?;
-        self.groups.clear();
-        self.members.clear();
+        let groups = core::mem::take(&mut self.groups);
+        let members = core::mem::take(&mut self.members);
+        let before = |nsid: &u32| members.get(nsid).and_then(|group| groups.get(group)).copied();
         for group in log.groups {
             for nsid in group.nsids {
                 self.members.insert(nsid, group.id);
@@ -235,11 +269,27 @@ impl AnaBook {
         self.failures = 0;
         self.retry_at = None;
         if !overtaken {
-            self.suspects.clear();
+            let AnaBook { groups, members, suspects, contradicted, .. } = self;
+            let state = |nsid: &u32| members.get(nsid).and_then(|group| groups.get(group)).copied();
+            contradicted.retain(|nsid, _| {
+                let state = state(nsid);
+                state == before(nsid) && state.is_some_and(AnaState::is_accessible)
+            });
+            suspects.retain(|nsid| is_out(contradicted, *nsid));
+            if !suspects.is_empty() && self.forgive_at.is_none() {
+                self.forgive_at = Some(now.after(NO_LOG_PAUSE));
+            }
             self.generation += 1;
         }
         self.check_transition(now);
         Ok(())
+    }
+
+    /// A path that was not out of use has met an ANA status.
+    fn count_contradiction(&mut self, now: Time, nsid: u32) {
+        self.contradicted.retain(|_, said| now.since(said.last) < IN_A_ROW);
+        let said = self.contradicted.entry(nsid).or_insert(Contradicted { times: 0, last: now });
+        *said = Contradicted { times: said.times.saturating_add(1), last: now };
     }
 
     /// Each group may be in the change state for twice ANATT (M15), whatever others do meanwhile:
@@ -267,6 +317,7 @@ impl AnaBook {
         self.changing.clear();
         self.transition_by = None;
         self.forgive_at = None;
+        self.contradicted.clear();
         self.failures = 0;
         self.retry_pause = RETRY;
     }
@@ -397,6 +448,7 @@ impl Controller {
             if let Some(untold) = self.ana.told_or_counted(env.now, nsid, status) {
                 env.event(HostEvent::AnaError { path, status, untold });
             }
+            self.ana.count_contradiction(env.now, nsid);
             env.dirty = true;
         }
         if self.ana.is_used() {
@@ -429,7 +481,7 @@ impl Controller {
             return self.fail(env, String::from("ANA transition took longer than ANATT"), false);
         }
         if self.ana.forgive_at.is_some_and(|at| at <= now) {
-            self.ana.forgive();
+            self.ana.try_again();
             env.dirty = true;
         }
         if self.ana.retry_at.is_some_and(|at| at <= now) {

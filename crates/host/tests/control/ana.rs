@@ -56,29 +56,54 @@ fn m14_the_fresh_log_clears_it() {
     assert_eq!(rig.controller(0).unwrap().ana_generation, generation + 1);
 }
 
-/// The log says again and again that all is well.
+/// The log says again and again that all is well. Then the path is tried once a second, as that of
+/// a controller without a log.
 #[test]
-fn an_ana_status_that_the_log_contradicts_is_told_now_and_then_with_its_number() {
+fn m14_a_log_that_is_contradicted_over_and_over_is_no_better_than_none() {
     let mut rig = Rig::connected(1);
+    let pending = |rig: &Rig| rig.path("nvme0n1", 0).unwrap().ana_pending;
     let told = |rig: &Rig, text: &str| rig.event_count(text);
-    let line = "nvme0c0n1: ";
-    let before = told(&rig, line);
-    for _ in 0..100 {
+    for time in 1..=8 {
         ana_error(&mut rig);
-        rig.advance(Duration::from_millis(50));
+        rig.run();
+        assert!(!pending(&rig), "a log may be a moment late: {time}");
     }
-    assert!(log_reads(&rig) >= 100, "each leads to a reading");
-    assert_eq!(told(&rig, line) - before, 1, "100 in 5 s");
-    rig.advance_s(6);
-    ana_error(&mut rig);
-    rig.run();
-    assert_eq!(told(&rig, line) - before, 2);
-    assert_eq!(told(&rig, "(99 more before)"), 1);
+    for second in 0..20 {
+        let reads = log_reads(&rig);
+        ana_error(&mut rig);
+        rig.run();
+        assert!(pending(&rig), "{second}");
+        assert_eq!(log_reads(&rig), reads + 1);
+        rig.advance(Duration::from_millis(900));
+        assert!(pending(&rig));
+        rig.advance(Duration::from_millis(101));
+        assert!(!pending(&rig), "tried again");
+    }
+    assert_eq!(told(&rig, "nvme0c0n1: "), 2, "now and then: {:?}", rig.events);
+    assert_eq!(told(&rig, "more before)"), 1, "with their number");
+
+    // It meets none for a while.
     rig.advance_s(60);
     ana_error(&mut rig);
     rig.run();
-    assert_eq!(told(&rig, line) - before, 3, "one that is new is told at once");
-    assert_eq!(told(&rig, "more before"), 1);
+    assert!(!pending(&rig), "from the start");
+}
+
+/// What the log says anew is believed.
+#[test]
+fn m14_a_log_that_has_changed_ends_the_pause_of_one_that_was_contradicted() {
+    let mut rig = Rig::connected(1);
+    for _ in 0..9 {
+        ana_error(&mut rig);
+        rig.run();
+    }
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    for (number, state) in [(3, AnaState::Inaccessible), (1, AnaState::Optimized)] {
+        rig.fake(1).ana = Some([(1, number)].into());
+        rig.raise(1, ANA_CHANGED);
+        let path = rig.path("nvme0n1", 0).unwrap();
+        assert_eq!((path.ana_pending, path.ana_state), (false, state));
+    }
 }
 
 #[test]
