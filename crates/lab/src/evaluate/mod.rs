@@ -32,6 +32,9 @@ pub use scenarios::{Length, library, named, random};
 
 use serde::Serialize;
 
+/// How the name of a variant ends that knows the weights.
+const TUNED: &str = " tuned";
+
 /// What an evaluation has found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evaluation {
@@ -50,5 +53,18 @@ impl Evaluation {
     #[must_use]
     pub fn candidate_place(&self) -> Option<usize> {
         self.policies.iter().position(|policy| *policy == self.candidate)
+    }
+
+    /// The same without the policies that are told what the others find out.
+    #[must_use]
+    pub fn untold(&self) -> Evaluation {
+        let told = |place: usize| self.policies[place].ends_with(TUNED);
+        let mut found = self.clone();
+        found.policies.retain(|policy| !policy.ends_with(TUNED));
+        for row in &mut found.rows {
+            let mut place = 0..self.policies.len();
+            row.outcomes.retain(|_| place.next().is_some_and(|place| !told(place)));
+        }
+        found
     }
 }

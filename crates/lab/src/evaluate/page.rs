@@ -88,7 +88,8 @@ fn verdict(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
         let word = if reached { "reached" } else { "**missed**" };
         writeln!(to, "- {text} (goal: {goal}): {word}")?;
     }
-    parts(evaluation, to)
+    parts(evaluation, to)?;
+    untold(evaluation, to)
 }
 
 /// The same for scenarios that somebody has written, and for those that were drawn.
@@ -117,6 +118,31 @@ fn parts(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
         )?;
     }
     Ok(())
+}
+
+/// The same beside those policies alone that know as little.
+fn untold(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
+    let untold = evaluation.untold();
+    let columns = columns(&untold);
+    let Some(place) = untold.candidate_place() else { return Ok(()) };
+    let others = columns.iter().filter(|column| column.policy != untold.candidate);
+    let next = others.max_by_key(|column| column.both_held);
+    let (Some(next), true) = (next, untold.policies.len() < evaluation.policies.len()) else {
+        return Ok(());
+    };
+    let column = &columns[place];
+    let share = |column: &Column, held| percent(column.per_mille(held) * 1000);
+    writeln!(
+        to,
+        "\nBeside policies that nobody tells the weights: throughput in {} %, at least {} %; p99 in \
+         {} %; both in {} %, next `{}` in {} %.",
+        share(column, column.throughput_held),
+        percent(column.lowest.map_or(1_000_000, |(ppm, _)| ppm)),
+        share(column, column.tail_held),
+        share(column, column.both_held),
+        next.policy,
+        share(next, next.both_held),
+    )
 }
 
 fn summary(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {

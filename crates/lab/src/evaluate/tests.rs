@@ -104,6 +104,23 @@ fn the_page_says_what_is_missed_and_rounds_against_the_policy() {
 }
 
 #[test]
+fn the_page_says_how_it_is_without_those_that_are_told_the_weights() {
+    let told = |name: &str| Evaluation {
+        policies: ["fast", "even", name].map(str::to_owned).to_vec(),
+        ..evaluation(vec![
+            row("a", vec![outcome(950, 11), outcome(960, 9), outcome(1000, 20)]),
+            row("b", vec![outcome(1000, 10), outcome(910, 10), outcome(1000, 5)]),
+            row("c", vec![outcome(500, 20), outcome(1000, 10), outcome(1000, 5)]),
+        ])
+    };
+    let line = "Beside policies that nobody tells the weights: throughput in 66.6 %, at least \
+                91.0 %; p99 in 100.0 %; both in 66.6 %, next `fast` in 33.3 %.";
+    let page = |name| page(&told(name));
+    assert!(page("fast tuned").lines().any(|one| one == line), "{}", page("fast tuned"));
+    assert!(!page("late").contains("nobody tells the weights"), "nobody is told: {}", page("late"));
+}
+
+#[test]
 fn medians_are_figure_by_figure() {
     let runs = [outcome(10, 5), outcome(30, 1), outcome(20, 9)].map(|mut outcome| {
         let took_ms = (outcome.p99_ns > 1000).then_some(outcome.p99_ns / 1000);
