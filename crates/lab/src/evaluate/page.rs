@@ -134,8 +134,8 @@ fn untold(evaluation: &Evaluation, to: &mut String) -> Result<(), Error> {
     let share = |column: &Column, held| percent(column.per_mille(held) * 1000);
     writeln!(
         to,
-        "\nBeside policies that nobody tells the weights: throughput in {} %, at least {} %; p99 in \
-         {} %; both in {} %, next `{}` in {} %.",
+        "\nBeside policies that nobody tells the weights: throughput in {} %, at least {} %;\n\
+         p99 in {} %; both in {} %, next `{}` in {} %.",
         share(column, column.throughput_held),
         percent(column.lowest.map_or(1_000_000, |(ppm, _)| ppm)),
         share(column, column.tail_held),
