@@ -88,6 +88,9 @@ pub struct Estimates {
     pub finish_ns: u64,
     /// How long the work takes that was always in flight of late.
     pub standing_ns: u64,
+    /// What a queue costs there on top in an open load.
+    #[serde(default)]
+    pub toll_ns: u64,
     /// By how many per cent latencies grow with 100 % more in flight, 0 to 100; null: not known.
     #[serde(default)]
     pub elasticity_percent: Option<u8>,
@@ -123,6 +126,7 @@ impl Estimates {
             in_flight_bytes: from.in_flight_bytes,
             finish_ns: if from.measured { from.finish_ns } else { 0 },
             standing_ns: from.standing_ns,
+            toll_ns: from.toll_ns,
             elasticity_percent: from.elasticity_percent,
             silent_ns: from.silent_ns,
             probes: from.probes,

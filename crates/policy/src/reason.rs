@@ -48,6 +48,9 @@ pub enum Reason {
     EarliestFinish,
     /// `finish-time`: a queue stands on the path that would be first; this one has room.
     Spill,
+    /// `finish-time`: an open load is more than the path does that would be first; this one has
+    /// room.
+    Overflow,
     /// `finish-time`: a write that shows what the path does with writes, after a probe was
     /// answered.
     WriteProbe,
@@ -61,7 +64,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 19] = [
+    pub const ALL: [Reason; 20] = [
         Reason::Nearest,
         Reason::Remembered,
         Reason::Turn,
@@ -77,6 +80,7 @@ impl Reason {
         Reason::OtherWorker,
         Reason::EarliestFinish,
         Reason::Spill,
+        Reason::Overflow,
         Reason::WriteProbe,
         Reason::NoOptimized,
         Reason::Retry,
@@ -109,6 +113,7 @@ impl Reason {
             Reason::OtherWorker => "other-worker",
             Reason::EarliestFinish => "earliest-finish",
             Reason::Spill => "spill",
+            Reason::Overflow => "overflow",
             Reason::WriteProbe => "write-probe",
             Reason::NoOptimized => "no-optimized",
             Reason::Retry => "retry",

@@ -229,3 +229,47 @@ fn a_rate_is_the_least_until_there_was_a_queue() {
     }
     assert!(!report(12_000_000).rate_is_least);
 }
+
+#[test]
+fn what_is_too_much_for_the_near_path_is_an_overflow_and_its_toll_is_shown() {
+    const FAR_NS: u64 = 1_000_000;
+    let parameters = Parameters::of(Policy::FinishTime);
+    let table = paths("oo");
+    let begin = |now_ns| start(&parameters, table[0].load(), OpClass::Read, 4096, now_ns);
+    let end = |charge, now_ns| {
+        finish(charge, table[0].load());
+        let _: anabranch_policy::Sampled = sample(&parameters, charge, table[0].load(), 1, now_ns);
+    };
+    for round in 1..10 {
+        done(&parameters, &table[0], OpClass::Read, round * 2_000_000, 100_000);
+        done(&parameters, &table[1], OpClass::Read, round * 2_000_000, FAR_NS);
+    }
+    let near = |now_ns| finish_time_report(table[0].load(), now_ns);
+    // Always 50 in flight on the near path, which ends one in 10 µs. One that looks anew each time
+    // has seen no closed load.
+    let began_ns = 20_000_000;
+    let mut flying: std::collections::VecDeque<_> = (0..50).map(|_| begin(began_ns)).collect();
+    let mut turns = (1..10_000).map(|step| {
+        let now_ns = began_ns + step * 10_000;
+        end(flying.pop_front().expect("50 in flight"), now_ns);
+        flying.push_back(begin(now_ns));
+        now_ns
+    });
+    // Its rate becomes known before anything is chosen.
+    let now_ns = turns.by_ref().nth(500).expect("more turns");
+    assert_eq!(near(now_ns).toll_ns, 0);
+    let mut choices = turns.map(|now_ns| {
+        let choice = Selector::new().select(&parameters, &table, OpClass::Read, 4096, now_ns);
+        (now_ns, choice.expect("a path"))
+    });
+    let (now_ns, choice) =
+        choices.find(|(_, choice)| choice.index == 1).expect("at last one goes farther");
+    assert_eq!(choice.reason, Reason::Overflow);
+    let seen = near(now_ns);
+    assert!(seen.finish_ns < FAR_NS, "it would have been done first there: {seen:?}");
+    assert!(seen.finish_ns + seen.toll_ns > FAR_NS, "and made others wait: {seen:?}");
+    drop(choices);
+    flying.into_iter().for_each(|charge| end(charge, now_ns + 500_000));
+    assert!(near(now_ns + 500_000).toll_ns < seen.toll_ns, "it falls when no queue stands");
+    assert_eq!(near(now_ns + 500_000 + FAR_NS).toll_ns, 0);
+}

@@ -156,6 +156,7 @@ fn estimates(view: &ExplainView) -> String {
             size_text(of.in_flight_bytes),
             time(of.finish_ns),
             time(of.standing_ns),
+            time(of.toll_ns),
             of.elasticity_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
             time(of.silent_ns),
             format!("{}, {}", of.probes, size_text(of.probe_bytes)),
@@ -167,11 +168,12 @@ fn estimates(view: &ExplainView) -> String {
         "In flight",
         "4 KiB read",
         "Standing queue",
+        "Toll",
         "Elasticity",
-        "Silent for",
+        "Silent",
         "Probes",
     ];
-    let rows = rightwards(&[1, 2, 3, 4, 5, 6], rows.collect());
+    let rows = rightwards(&[1, 2, 3, 4, 5, 6, 7], rows.collect());
     let mut text = columns(&head, &rows);
     let mut rows = Vec::new();
     for (path, of) in known() {
@@ -306,6 +308,9 @@ fn because(reason: &str) -> (&'static str, &str) {
         Reason::OtherWorker => ("io-affinity", "a path of another node's workers"),
         Reason::EarliestFinish => ("finish-time", "expected to be done there first"),
         Reason::Spill => ("finish-time", "the first choice was busy, this one had room"),
+        Reason::Overflow => {
+            ("finish-time", "more came than the first choice does, this one had room")
+        }
         Reason::WriteProbe => ("finish-time", "a probe was answered, now a write was tried"),
         Reason::NoOptimized => ("", "no optimized path was usable"),
         Reason::Retry => ("", "tried again on the path where it had failed"),

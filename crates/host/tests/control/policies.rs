@@ -541,6 +541,7 @@ fn finish_time_stat_tells_what_the_workers_know_in_words_and_units() {
         base_ns,
         finish_ns: 95_300,
         standing_ns: 0,
+        toll_ns: 1_500,
         elasticity_percent: None,
         silent_ns: 0,
         probes: 3,
@@ -554,6 +555,7 @@ fn finish_time_stat_tells_what_the_workers_know_in_words_and_units() {
         "write latency without a queue: 64k 1234.5 us",
         "in flight: 8 KiB (4 KiB more for each command)",
         "a read of 4 KiB would take: 95.3 us",
+        "toll: 1.5 us",
         "elasticity: not known",
         "probes: 3, 12 KiB",
     ] {

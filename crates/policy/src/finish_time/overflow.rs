@@ -58,9 +58,20 @@ fn stands(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
 /// No queue stands now, and none has since the last look.
 #[inline]
 fn fall(forecast: &Forecast, now_ns: u64) {
-    let toll = forecast.toll.get();
-    if toll != 0 {
-        forecast.toll.set(toll.saturating_sub(word(forecast.toll_ns.age_ns(now_ns))));
+    if forecast.toll.get() != 0 {
+        forecast.toll.set(fallen(forecast, now_ns));
         forecast.toll_ns.set(now_ns);
     }
+}
+
+/// What is left of the toll when no queue has stood since the last look, ns.
+#[inline]
+fn fallen(forecast: &Forecast, now_ns: u64) -> u32 {
+    forecast.toll.get().saturating_sub(word(forecast.toll_ns.age_ns(now_ns)))
+}
+
+/// What such a command would be charged for a queue that stands on the path, ns.
+pub(super) fn toll_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
+    let stands = stands(forecast, work, incoming);
+    u64::from(if stands { forecast.toll.get() } else { fallen(forecast, incoming.now_ns) })
 }

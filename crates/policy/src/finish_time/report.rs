@@ -1,6 +1,7 @@
 //! What the policy believes, to be shown.
 
 use super::elasticity::INELASTIC;
+use super::overflow::toll_ns;
 use super::select::{Incoming, ahead, finish_ns, silence_ns, unheard_ms};
 use super::spill::standing_ns;
 use super::unit::{RATE_SHIFT, UNIT_BYTES, ns, units};
@@ -30,6 +31,9 @@ pub struct FinishTimeReport {
     pub finish_ns: u64,
     /// The least that a command of late waited beyond its base latency, ns.
     pub standing_ns: u64,
+    /// What a queue that stands there costs on top in an open load, so that commands that would be
+    /// done there first may go to a farther path, ns.
+    pub toll_ns: u64,
     /// By how many per cent latencies grow when one hundred per cent more is in flight, 0 to 100;
     /// none while about the same is always in flight.
     pub elasticity_percent: Option<u8>,
@@ -66,6 +70,7 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
         standing_ns: standing_ns(forecast),
+        toll_ns: toll_ns(forecast, load.work(), Incoming::new(OpClass::Read, SMALL_BYTES, now_ns)),
         // At most 100.
         elasticity_percent: elasticity.map(|of| (of * 100 / INELASTIC) as u8),
         silent_ns: if load.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },

@@ -82,8 +82,8 @@ pub(crate) fn select<P: AsCandidate>(
     let mut choice = Choice { index: best.index, reason: Reason::EarliestFinish };
     if best.cost == 0 || best.cost >= UNKNOWN {
         choice.reason = Reason::Unmeasured;
-    } else if let Some(index) = farther(parameters, closed, paths, best, incoming) {
-        choice = Choice { index, reason: Reason::Spill };
+    } else if let Some(farther) = farther(parameters, closed, paths, best, incoming) {
+        choice = farther;
     }
     if parameters.probes && paths.len() > 1 {
         let rank = if parameters.compete { None } else { Some(best.rank) };
@@ -106,11 +106,13 @@ fn farther<P: AsCandidate>(
     paths: &[P],
     best: Best,
     incoming: Incoming,
-) -> Option<usize> {
-    if !closed {
-        return overflow(parameters, paths, best, incoming);
-    }
-    if parameters.tail { None } else { spill(parameters, paths, best, incoming) }
+) -> Option<Choice> {
+    let (found, reason) = match (closed, parameters.tail) {
+        (false, _) => (overflow(parameters, paths, best, incoming), Reason::Overflow),
+        (true, false) => (spill(parameters, paths, best, incoming), Reason::Spill),
+        (true, true) => return None,
+    };
+    found.map(|index| Choice { index, reason })
 }
 
 /// The path with the least cost, from `start` on.

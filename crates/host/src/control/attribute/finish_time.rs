@@ -40,7 +40,7 @@ pub(super) const PATH: &[Attribute] = &[ro(
     P,
     "finish_time_stat",
     "what finish-time has measured, a line each: rate, latency without a queue by operation and \
-     size, in flight, predicted finish of a 4 KiB read, standing queue, elasticity, \
+     size, in flight, predicted finish of a 4 KiB read, standing queue, toll, elasticity, \
      probes, silence",
     stat,
 )
@@ -76,6 +76,7 @@ const NOTHING: FinishTimeReport = FinishTimeReport {
     base_ns: [[0; SizeClass::COUNT]; 2],
     finish_ns: 0,
     standing_ns: 0,
+    toll_ns: 0,
     elasticity_percent: None,
     silent_ns: 0,
     probes: 0,
@@ -99,6 +100,7 @@ fn text(report: &FinishTimeReport, rescued: u64) -> String {
         format!("in flight: {} (4 KiB more for each command)", kib(report.in_flight_bytes)),
         format!("a read of 4 KiB would take: {}", known(report.finish_ns)),
         format!("standing queue: {}", known(report.standing_ns)),
+        format!("toll: {}", known(report.toll_ns)),
         format!("elasticity: {}", elasticity(report)),
         format!("probes: {}, {}", report.probes, kib(report.probe_bytes)),
         format!("silent for: {}", us(report.silent_ns)),
@@ -162,6 +164,7 @@ mod tests {
         report.in_flight_bytes = 24 << 10;
         report.finish_ns = 640_120;
         report.standing_ns = 90;
+        report.toll_ns = 1_250_000;
         report.elasticity_percent = Some(83);
         (report.probes, report.probe_bytes) = (12, 48 << 10);
         report.silent_ns = 2_500_000;
@@ -171,6 +174,7 @@ mod tests {
                     in flight: 24 KiB (4 KiB more for each command)\n\
                     a read of 4 KiB would take: 640.1 us\n\
                     standing queue: 0.0 us\n\
+                    toll: 1250.0 us\n\
                     elasticity: 83 % (100 %: more in flight only waits longer)\n\
                     probes: 12, 48 KiB\n\
                     silent for: 2500.0 us\n\
