@@ -9,8 +9,9 @@ use anabranch_export::nbd::{
     RETRY_DELAY,
 };
 use anabranch_host::topology::HeadId;
-use anabranch_host::user::User;
+use anabranch_host::user::{IoError, User};
 use anabranch_proto::machine::ConnId;
+use anabranch_proto::nvme::status::Status;
 use std::collections::BTreeMap;
 use support::{ask, export, large_server, open, server};
 
@@ -370,6 +371,28 @@ fn a_read_in_one_chunk_is_never_cut_however_little_is_left() {
     silent.iter().for_each(|&conn| harness.disconnect(conn));
     let answer = support::one_answer(&mut harness, conn, MIB as u32);
     assert_eq!((answer.errno, answer.parts), (0, 1));
+}
+
+/// Zeroes that the device has refused need memory, which comes back when the payload that is on its
+/// way has been written.
+#[test]
+fn zeroes_that_wait_for_memory_do_not_keep_a_payload_from_coming_in() {
+    let mut harness = large_server();
+    harness.complete_at_once = false;
+    harness.host.unable = Some(IoError::Status(Status::COMMAND_SIZE_LIMIT_EXCEEDED));
+    let conn = open(&mut harness, true);
+    let write = client::write(0, 2, 0, &[7; MIB]);
+    harness.send(conn, &client::request(command::WRITE_ZEROES, 0, 1, MIB as u64, MIB as u32));
+    harness.send(conn, &write[..MIB / 2]);
+    let silent = (0..150).map(|_| open(&mut harness, true)).collect::<Vec<_>>();
+    silent.iter().for_each(|&other| harness.send(other, &write[..100]));
+    harness.complete_all();
+    harness.send(conn, &write[MIB / 2..]);
+    harness.complete_all();
+    let received = harness.take(conn);
+    let (answers, _) = client::answers(&received, &BTreeMap::new());
+    assert_eq!(answers.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    assert!(answers.values().all(|answer| answer.errno == 0 && answer.done));
 }
 
 #[test]

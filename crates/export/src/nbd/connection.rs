@@ -407,18 +407,24 @@ impl Connection {
         }
         match self.life {
             Life::Open => {
-                self.steer(self.wait.is_some(), out);
+                self.steer(self.is_held_up(), out);
                 self.aim(out);
             }
             Life::Ending if self.is_quiet() => {
                 self.close(CloseHow::Graceful, &mut seat.memory, out);
             }
             Life::Ending => {
-                self.steer(self.wait.is_some() || !self.reads(), out);
+                self.steer(self.is_held_up() || !self.reads(), out);
                 self.aim(out);
             }
             Life::Closing | Life::Dead => {}
         }
+    }
+
+    /// Nothing more can be taken in for now. A payload for which there is a buffer always can, and
+    /// must: what waits may wait for that buffer.
+    fn is_held_up(&self) -> bool {
+        self.wait.is_some() && !matches!(self.next, Next::Payload { .. })
     }
 
     fn steer(&mut self, pause: bool, out: &mut Outputs) {
