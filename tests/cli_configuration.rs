@@ -101,6 +101,11 @@ fn mistakes_name_line_and_key() {
         ("cpus = []\n", "line 1 (cpus)", "at least one CPU"),
         ("pin = true\n  hostnqn = \"a\"\n", "line 2 (hostnqn)", "nqn."),
         ("hostid = \"b\"\n", "line 1 (hostid)", "UUID"),
+        (
+            "hostid = \"00000000-0000-0000-0000-000000000000\"\n",
+            "line 1 (hostid)",
+            "must not be all zero",
+        ),
         ("spin = \"fast\"\n", "line 1 (spin)", "not a time"),
         ("\nspin = 20\n", "line 2 (spin)", "is 20 s, must not exceed 10ms"),
         ("[[subsystem]]\nnqn = \"x\"\npath = []\n", "line 2 (nqn)", "nqn"),
@@ -189,6 +194,7 @@ fn each_is_told(cases: &[(&str, &str, &str)]) {
 fn what_contradicts_itself_or_can_never_be_is_a_mistake() {
     let subsystem = "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n";
     let path = |text: &str| format!("{subsystem}{text}");
+    let export = "[[export]]\ndevice = \"nvme0n1\"\nnbd = \"/x\"\n";
     let cases = [
         (
             "[[export]]\ndevice = \"nvme0n1\"\nnbd = \"/x\"\nname = \"a\\nb\"\n".to_owned(),
@@ -206,6 +212,16 @@ fn what_contradicts_itself_or_can_never_be_is_a_mistake() {
             path("traddr = \"a\"\n[[subsystem.path]]\ntrsvcid = 4420\ntraddr = \"a\"\n"),
             "line 7 (traddr)",
             "twice",
+        ),
+        (
+            path("traddr = \"::1\"\n[[subsystem.path]]\ntraddr = \"[0:0::1]\"\n"),
+            "line 6 (traddr)",
+            "twice",
+        ),
+        (
+            (0..257).map(|n| format!("{export}name = \"{n}\"\n")).collect(),
+            "line 1025 ([[export]])",
+            "there may be 256 of [[export]]",
         ),
         (path("traddr = \"\"\n"), "line 4 (traddr)", "is empty"),
         (path("traddr = \"a b\"\n"), "line 4 (traddr)", "neither an address nor a name"),
@@ -331,6 +347,55 @@ fn what_a_targets_file_lacks_or_says_twice_is_told_with_its_place() {
     ] {
         is_told_of_a_target(&text, place, why);
     }
+}
+
+/// Nothing listens, and no file is made, before that is seen.
+#[test]
+fn what_a_target_cannot_have_twice_or_more_of_is_told_with_its_place() {
+    let port = "[[port]]\nlisten = \"127.0.0.1:4420\"\n";
+    let any = "[[port]]\nlisten = \"127.0.0.1:0\"\n";
+    let subsystem =
+        |name: usize| format!("[[subsystem]]\nnqn = \"nqn.2026-01.org.example:{name}\"\n");
+    let space = |backend: &str| format!("[[subsystem.namespace]]\nbackend = \"{backend}\"\n");
+    let new = format!("{}size = 4096\n", space("file:/new.img"));
+    for (text, place, why) in [
+        (format!("{port}{port}{}", subsystem(0)), "line 4 (listen)", "127.0.0.1:4420' stands here"),
+        (format!("{}{}", any.repeat(257), subsystem(0)), "line 513 ([[port]])", "may be 256"),
+        (
+            format!("{any}{}", (0..257).map(subsystem).collect::<String>()),
+            "line 515 ([[subsystem]])",
+            "there may be 256 of [[subsystem]]",
+        ),
+        (
+            format!("{any}{}{}", subsystem(0), space("mem:512").repeat(1025)),
+            "line 2053 ([[subsystem.namespace]])",
+            "may be 1024",
+        ),
+        (
+            format!("{any}{}{new}{}{new}", subsystem(0), subsystem(1)),
+            "line 11 (backend)",
+            "backend /new.img stands here twice",
+        ),
+    ] {
+        is_told_of_a_target(&text, place, why);
+    }
+    let two = format!("{any}{any}{}", subsystem(0));
+    from_file(&two, TargetSetup::load).expect("each takes another port");
+}
+
+#[test]
+fn the_length_of_a_file_is_compared_before_anything_starts() {
+    let image = std::env::temp_dir().join(format!("anabranch-image-{}", std::process::id()));
+    fs::write(&image, [0; 1024]).expect("a file");
+    let text = format!(
+        "[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\n[[subsystem.namespace]]\n\
+         backend = \"file:{}\"\n",
+        image.display()
+    );
+    is_told_of_a_target(&format!("{text}size = 2048\n"), "line 5 (backend)", "not the 2048 asked");
+    is_told_of_a_target(&format!("{text}bs = 4096\n"), "line 5 (backend)", "a multiple of 4096");
+    from_file(&text, TargetSetup::load).expect("it fits");
+    fs::remove_file(&image).expect("removed");
 }
 
 /// The text is refused, with the place and the reason.

@@ -203,12 +203,14 @@ impl NamespaceSpec {
 /// # Errors
 /// One sentence that names the key, the file and what would be right.
 pub fn check_file(spec: &NamespaceSpec) -> Result<(), String> {
-    match &spec.backend {
-        Backend::Memory(_) => Ok(()),
-        Backend::File(path) => inspect(path, spec.size.map(|Bytes(size)| size))
-            .map(|_| ())
-            .map_err(|why| format!("backend {why}")),
-    }
+    let Backend::File(path) = &spec.backend else { return Ok(()) };
+    let size = spec.size.map(|Bytes(size)| size);
+    let found =
+        inspect(path, size).and_then(|kind| match (kind, std::fs::symlink_metadata(path)) {
+            (Some(_), Ok(found)) => check_length(path, found.len(), size, spec.bs),
+            _ => Ok(()),
+        });
+    found.map_err(|why| format!("backend {why}"))
 }
 
 fn within(key: &str, number: u32, most: u32) -> Result<(), String> {

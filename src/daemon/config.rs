@@ -4,7 +4,7 @@ use super::path::{IO_PORT, PathSpec};
 use super::wording;
 use crate::failure::Failure;
 use crate::units::Span;
-use anabranch_export::nbd::{Export, NbdError};
+use anabranch_export::nbd::{Export, MAX_EXPORTS, NbdError};
 use anabranch_policy::Policy;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -364,8 +364,10 @@ impl ServeConfig {
         if let Some(Err(why)) = self.hostnqn.as_deref().map(str::parse::<Nqn>) {
             return wrong("hostnqn", &why.to_string());
         }
-        if let Some(Err(why)) = self.hostid.as_deref().map(str::parse::<Uuid>) {
-            return wrong("hostid", &why.to_string());
+        match self.hostid.as_deref().map(str::parse::<Uuid>) {
+            Some(Err(why)) => return wrong("hostid", &why.to_string()),
+            Some(Ok(hostid)) if hostid.is_zero() => return wrong("hostid", "must not be all zero"),
+            _ => {}
         }
         for subsystem in &self.subsystems {
             let nqn = subsystem.nqn.get_ref();
@@ -399,7 +401,7 @@ impl ServeConfig {
                 let spec = path.get_ref();
                 let port = spec.trsvcid.map_or(IO_PORT, |service| service.0);
                 let from = (spec.host_traddr, spec.host_iface.as_ref());
-                if !seen.insert((subsystem.nqn.get_ref(), &spec.traddr, port, from)) {
+                if !seen.insert((subsystem.nqn.get_ref(), spec.plain_traddr(), port, from)) {
                     let message = "traddr: this path stands here twice";
                     return Err(source.wrong_in(path.span().start, message));
                 }
@@ -410,8 +412,12 @@ impl ServeConfig {
 
     fn check_exports(&self, source: &Source) -> Result<(), Failure> {
         let mut names = HashSet::new();
-        for entry in &self.exports {
+        for (place, entry) in self.exports.iter().enumerate() {
             let (export, at) = (entry.get_ref(), entry.span().start);
+            if place == MAX_EXPORTS {
+                let message = format!("there may be {MAX_EXPORTS} of [[export]], this is one more");
+                return Err(source.wrong(Some(at), &message));
+            }
             if !may_be_a_head(&export.device) {
                 let device = export.device.escape_debug();
                 let message = format!(

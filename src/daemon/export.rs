@@ -27,11 +27,11 @@ pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     }
     let path = std::path::absolute(path).map_err(|why| format!("nbd '{path}': {why}"))?;
     let Some(path) = path.to_str() else {
-        return Err("the path of the NBD socket is not UTF-8".to_owned());
+        return Err("nbd: the path of the socket is not UTF-8".to_owned());
     };
     if path.len() > MAX_SOCKET_PATH {
         return Err(format!(
-            "the path of the NBD socket has {} bytes, at most {MAX_SOCKET_PATH} fit",
+            "nbd: the path of the socket has {} bytes, at most {MAX_SOCKET_PATH} fit",
             path.len()
         ));
     }

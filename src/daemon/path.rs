@@ -5,6 +5,7 @@ use anabranch_host::config::{ConnectRequest, ControllerOptions, check_time};
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
@@ -177,6 +178,16 @@ impl PathSpec {
     pub fn zone(&self) -> Option<&str> {
         let (address, zone) = bare(&self.traddr).split_once('%')?;
         address.parse::<Ipv6Addr>().is_ok().then_some(zone)
+    }
+
+    /// Where it leads, in one spelling for each address.
+    #[must_use]
+    pub fn plain_traddr(&self) -> Cow<'_, str> {
+        let bare = bare(&self.traddr);
+        match bare.parse::<IpAddr>() {
+            Ok(address) => Cow::Owned(address.to_string()),
+            Err(_) => Cow::Borrowed(bare),
+        }
     }
 
     /// What no name service and no change of this machine can mend.

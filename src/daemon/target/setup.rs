@@ -1,16 +1,18 @@
 //! What a target is started with, from options or a file.
 
 use super::{FileTable, find_port, namespace};
-use crate::daemon::backing::{NamespaceSpec, check_file};
+use crate::daemon::backing::{Backend, NamespaceSpec, check_file};
 use crate::daemon::config::Source;
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::{AnaState, Nqn};
-use anabranch_target::config::{MAX_ANA_GROUP, PortConfig, SubsystemConfig, TargetConfig};
+use anabranch_target::config::{
+    MAX_ANA_GROUP, MAX_NSID, MAX_PORTS, PortConfig, SubsystemConfig, TargetConfig,
+};
 use anabranch_target::{Shape, derived_serial};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use toml::Spanned;
@@ -125,9 +127,19 @@ impl TargetSetup {
                 return Err(source.wrong(None, &format!("at least one [[{table}]] is missing")));
             }
         }
-        for (port, at) in self.ports.iter().zip(&outline.ports) {
-            port.config().map_err(|why| source.wrong_in(at.span().start, &why))?;
+        let spans = outline.ports.iter().map(Spanned::span);
+        fits(source, "port", spans.map(|span| span.start), MAX_PORTS)?;
+        for (place, (port, at)) in self.ports.iter().zip(&outline.ports).enumerate() {
+            let wrong = |why: String| source.wrong_in(at.span().start, &why);
+            let listen = port.config().map_err(wrong)?.listen;
+            let before = self.ports[..place].iter().filter_map(|other| other.endpoint().ok());
+            if is_one_place(&listen) && before.into_iter().any(|other| other == listen) {
+                return Err(wrong(format!("listen '{}' stands here twice", port.listen)));
+            }
         }
+        let spans = outline.subsystems.iter().map(Spanned::span);
+        fits(source, "subsystem", spans.map(|span| span.start), MAX_PORTS)?;
+        let mut files = HashSet::new();
         for (place, (subsystem, at)) in self.subsystems.iter().zip(&outline.subsystems).enumerate()
         {
             let wrong = |why: String| source.wrong_in(at.span().start, &why);
@@ -139,24 +151,7 @@ impl TargetSetup {
                 let nqn = subsystem.nqn.escape_debug();
                 return Err(wrong(format!("nqn '{nqn}' stands here twice")));
             }
-            for (number, (namespace, at)) in
-                subsystem.namespaces.iter().zip(&at.get_ref().namespaces).enumerate()
-            {
-                let wrong = |why: String| source.wrong_in(at.span().start, &why);
-                namespace.check().map_err(wrong)?;
-                check_file(namespace).map_err(wrong)?;
-                let before = &subsystem.namespaces[..number];
-                if let Some(nsid) = namespace.nsid
-                    && before.iter().any(|other| other.nsid == Some(nsid))
-                {
-                    return Err(wrong(format!("nsid {nsid} stands here twice")));
-                }
-                if namespace.uuid.is_some()
-                    && before.iter().any(|other| other.uuid == namespace.uuid)
-                {
-                    return Err(wrong("uuid stands here twice".to_owned()));
-                }
-            }
+            subsystem.check_namespaces(&at.get_ref().namespaces, source, &mut files)?;
         }
         Ok(())
     }
@@ -235,6 +230,24 @@ impl TargetSetup {
     }
 }
 
+/// Whether there may be as many of a table as stand in the file, at these places.
+fn fits(
+    source: &Source,
+    table: &str,
+    mut places: impl Iterator<Item = usize>,
+    most: usize,
+) -> Result<(), Failure> {
+    places.nth(most).map_or(Ok(()), |at| {
+        Err(source
+            .wrong(Some(at), &format!("there may be {most} of [[{table}]], this is one more")))
+    })
+}
+
+/// Port 0 is another one each time.
+fn is_one_place(at: &Endpoint) -> bool {
+    !matches!(at, Endpoint::Tcp(address) if address.port() == 0)
+}
+
 /// `PORT:SHAPE`; the port may be an address with colons of its own.
 fn split_shape(text: &str) -> Result<(&str, &str), String> {
     let keys = text.find('=').unwrap_or(text.len());
@@ -298,6 +311,37 @@ impl SubsystemSpec {
             allow_hosts: Vec::new(),
             namespaces: Vec::new(),
         }
+    }
+
+    /// What can be said of its namespaces without opening files. `files` are those of all.
+    fn check_namespaces<'a>(
+        &'a self,
+        places: &[Spanned<IgnoredAny>],
+        source: &Source,
+        files: &mut HashSet<&'a Path>,
+    ) -> Result<(), Failure> {
+        let spans = places.iter().map(Spanned::span);
+        fits(source, "subsystem.namespace", spans.map(|span| span.start), MAX_NSID as usize)?;
+        for (number, (namespace, at)) in self.namespaces.iter().zip(places).enumerate() {
+            let wrong = |why: String| source.wrong_in(at.span().start, &why);
+            namespace.check().map_err(wrong)?;
+            check_file(namespace).map_err(wrong)?;
+            let before = &self.namespaces[..number];
+            if let Some(nsid) = namespace.nsid
+                && before.iter().any(|other| other.nsid == Some(nsid))
+            {
+                return Err(wrong(format!("nsid {nsid} stands here twice")));
+            }
+            if namespace.uuid.is_some() && before.iter().any(|other| other.uuid == namespace.uuid) {
+                return Err(wrong("uuid stands here twice".to_owned()));
+            }
+            if let Backend::File(path) = &namespace.backend
+                && !files.insert(path)
+            {
+                return Err(wrong(format!("backend {} stands here twice", path.display())));
+            }
+        }
+        Ok(())
     }
 
     /// Its NQN, and those of the hosts that may connect.
