@@ -166,6 +166,22 @@ fn an_address_is_shared_before_it_is_known_to_work() {
     assert_eq!(exports[..], [(ListenerId(0), export("x", "nvme0n1"))]);
 }
 
+/// Another one that is still waited for is heard of by itself.
+#[test]
+fn an_address_that_fails_ends_only_what_was_to_be_offered_there() {
+    let mut harness = control();
+    verb(&mut harness, 1, add("y", unix("/b")));
+    verb(&mut harness, 2, add("z", unix("/c")));
+    offered(&mut harness, 1..=2);
+    let error = Some(SystemError::NO_SPACE);
+    harness.input(Input::Unlistened { listener: ListenerId(1), error });
+    offered(&mut harness, 3..=3);
+    harness.input(Input::Listening { listener: ListenerId(2), at: unix("/c") });
+    let failed = NbdReply::Error(NbdError::Listen(unix("/b"), SystemError::NO_SPACE));
+    let listening = NbdReply::Listening(unix("/c"));
+    assert_eq!(harness.replies, [(VerbId(1), failed), (VerbId(2), listening)]);
+}
+
 /// An export that goes before its address is known takes the address with it.
 #[test]
 fn an_export_can_go_while_its_address_comes() {
