@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test looks at some of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Counting;
@@ -11,17 +12,26 @@ static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 
+thread_local! {
+    static OWN: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    OPERATIONS.fetch_add(1, Ordering::Relaxed);
+    OWN.set(OWN.get() + 1);
+}
+
 // SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
+        count();
         TAKEN.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promises are the system allocator's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        OPERATIONS.fetch_add(1, Ordering::Relaxed);
+        count();
         GIVEN_BACK.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(at, layout) }
@@ -34,6 +44,11 @@ static HEAP: Counting = Counting;
 /// Heap operations so far.
 pub(crate) fn operations() -> u64 {
     OPERATIONS.load(Ordering::Relaxed)
+}
+
+/// Those of the thread that asks: what runs tests beside it allocates, too, now and then.
+pub(crate) fn own_operations() -> u64 {
+    OWN.get()
 }
 
 /// Bytes that were ever taken.
