@@ -468,16 +468,33 @@ pub fn find_port(text: &str, listeners: &[Endpoint]) -> Result<u16, String> {
     })
 }
 
+/// How a request names a port: also with the number that `status` has for it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a port: its place from 1, its TCP port, or its address as text")]
+enum PortName {
+    Number(u16),
+    Text(String),
+}
+
+impl PortName {
+    fn text(self) -> String {
+        match self {
+            PortName::Number(number) => number.to_string(),
+            PortName::Text(text) => text,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OnePort {
-    port: String,
+    port: PortName,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnaParams {
-    port: String,
+    port: PortName,
     group: u32,
     state: String,
 }
@@ -485,7 +502,7 @@ struct AnaParams {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ShapeParams {
-    port: String,
+    port: PortName,
     shape: String,
 }
 
@@ -569,21 +586,21 @@ impl Handler for RunningTarget {
             }
             "ana" => {
                 let AnaParams { port, group, state } = params.read()?;
-                let port = self.port(&port)?;
+                let port = self.port(&port.text())?;
                 let state: AnaState =
                     state.parse().map_err(|error| RpcError::invalid(format!("state: {error}")))?;
                 self.done(TargetVerb::Ana { port, group, state })
             }
             "shape" => {
                 let ShapeParams { port, shape } = params.read()?;
-                let port = self.port(&port)?;
+                let port = self.port(&port.text())?;
                 let shape: Shape =
                     shape.parse().map_err(|error| RpcError::invalid(format!("{error}")))?;
                 self.done(TargetVerb::Shape { port, shape })
             }
             "cut" | "stall" | "restore" => {
                 let OnePort { port } = params.read()?;
-                let port = self.port(&port)?;
+                let port = self.port(&port.text())?;
                 self.done(match method {
                     "cut" => TargetVerb::Cut { port },
                     "stall" => TargetVerb::Stall { port },

@@ -74,3 +74,16 @@ fn a_file_that_a_namespace_may_have_had_is_never_taken_away() {
         std::fs::remove_file(&path).expect("it goes");
     }
 }
+
+/// As `status` has it, and as the command line hands on what was written.
+#[test]
+fn a_request_names_a_port_by_number_or_text() {
+    let read = |port: &str| {
+        let text = format!(r#"{{"port":{port}}}"#);
+        Params::from_text(&text).read::<OnePort>().map(|one| one.port.text())
+    };
+    assert_eq!(read("2"), Ok("2".to_owned()));
+    assert_eq!(read(r#""127.0.0.1:4420""#), Ok("127.0.0.1:4420".to_owned()));
+    let told = read("-1").expect_err("no port").message;
+    assert!(told.contains("a port: its place from 1"), "{told}");
+}
