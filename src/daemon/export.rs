@@ -1,5 +1,6 @@
 //! Where exports listen, as text.
 
+use super::rpc::RpcError;
 use super::socket::MAX_SOCKET_PATH;
 use anabranch_export::nbd::NbdError;
 use anabranch_proto::machine::Endpoint;
@@ -49,8 +50,7 @@ fn resembles_address(text: &str) -> bool {
 
 /// What the NBD server says, and what to do where it cannot listen: it replaces the socket of a
 /// server that is gone, and leaves everything else at that path alone.
-#[must_use]
-pub fn explain_refusal(error: &NbdError) -> String {
+fn explain_refusal(error: &NbdError) -> String {
     if let NbdError::Unknown(_) = error {
         return format!("{error}: 'anabranch export list' shows those that exist");
     }
@@ -68,6 +68,19 @@ pub fn explain_refusal(error: &NbdError) -> String {
     }
 }
 
+/// The same with its code.
+#[must_use]
+pub fn refusal(error: &NbdError) -> RpcError {
+    let code = match error {
+        NbdError::Exists(_) | NbdError::TooMany => RpcError::CONFLICT,
+        NbdError::Unknown(_) | NbdError::TooLong { .. } | NbdError::ControlCharacter { .. } => {
+            RpcError::INVALID_PARAMS
+        }
+        NbdError::Listen(..) | NbdError::Draining | NbdError::NotControl => RpcError::FAILED,
+    };
+    RpcError::new(code, explain_refusal(error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +89,17 @@ mod tests {
     fn who_names_an_export_that_is_not_there_is_told_where_to_look() {
         let said = explain_refusal(&NbdError::Unknown("a".into()));
         assert!(said.contains("\"a\"") && said.contains("anabranch export list"), "{said}");
+    }
+
+    /// As for devices, paths and namespaces: programs tell by the code what can be done.
+    #[test]
+    fn what_is_there_already_has_another_code_than_what_is_not() {
+        let code = |error| refusal(&error).code;
+        assert_eq!(code(NbdError::Exists("a".into())), RpcError::CONFLICT);
+        assert_eq!(code(NbdError::TooMany), RpcError::CONFLICT);
+        assert_eq!(code(NbdError::Unknown("a".into())), RpcError::INVALID_PARAMS);
+        assert_eq!(code(NbdError::ControlCharacter { what: "name" }), RpcError::INVALID_PARAMS);
+        assert_eq!(code(NbdError::Draining), RpcError::FAILED);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::control::Handler;
 use super::explain::{DEFAULT_SAMPLES, ExplainView};
-use super::export::{explain_refusal, listen_endpoint};
+use super::export::{listen_endpoint, refusal};
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::path::PathSpec;
@@ -336,9 +336,7 @@ impl Host {
 
     fn nbd(&self, verb: NbdVerb, limit: Duration) -> Result<NbdReply, RpcError> {
         match self.ask(Verb::User(FrontVerb::Nbd(verb)), limit)? {
-            Reply::User(FrontReply::Nbd(NbdReply::Error(error))) => {
-                Err(RpcError::failed(explain_refusal(&error)))
-            }
+            Reply::User(FrontReply::Nbd(NbdReply::Error(error))) => Err(refusal(&error)),
             Reply::User(FrontReply::Nbd(reply)) => Ok(reply),
             other => Err(unexpected(&other)),
         }
