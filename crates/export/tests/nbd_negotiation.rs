@@ -6,7 +6,9 @@ mod support;
 use anabranch_export::fuzz::Harness;
 use anabranch_export::fuzz::client::{self, OptionReply};
 use anabranch_export::nbd::wire::{export_flag, info, option, option_reply};
-use anabranch_export::nbd::{HANDSHAKE_TIMEOUT, MAX_OPTION_BYTES, NbdConfig, NbdEvent, NbdMail};
+use anabranch_export::nbd::{
+    Export, HANDSHAKE_TIMEOUT, MAX_OPTION_BYTES, NbdConfig, NbdEvent, NbdMail,
+};
 use anabranch_proto::machine::{Input, ListenerId, WorkerId};
 use std::sync::Arc;
 use support::{DISK_BYTES, export, server};
@@ -353,16 +355,30 @@ fn a_client_that_does_not_finish_negotiating_is_cut_off() {
 
 #[test]
 fn a_client_that_does_not_read_replies_is_not_read_either() {
-    let mut harness = server();
+    let (name, description) = ("n".repeat(256), "d".repeat(256));
+    let device = "nvme0n1".to_owned();
+    let exports = vec![Export { name: name.clone(), description, device }];
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
+    harness.host.add_disk("nvme0n1", 1 << 20, 512);
     harness.hold_transmissions = true;
     let conn = harness.connect();
     let mut bytes = client::flags();
-    // Replies with texts of 256 bytes; the backlog fills before the number of options does.
-    let wishes = vec![info::NAME; 4000];
+    // Replies with both texts; the backlog fills before the number of options does.
+    let mut wishes = vec![info::NAME; 3800];
+    wishes.push(info::DESCRIPTION);
     for _ in 0..250 {
-        bytes.extend(client::option(option::INFO, &client::info("disk", &wishes)));
+        bytes.extend(client::option(option::INFO, &client::info(&name, &wishes)));
     }
     harness.send(conn, &bytes);
+    assert!(harness.is_paused(conn));
+    assert!(harness.unread(conn) > bytes.len() / 2, "{} bytes", harness.unread(conn));
+    // It reads after all.
+    harness.hold_transmissions = false;
+    harness.release_transmissions();
+    assert_eq!(harness.unread(conn), 0);
+    let (replies, _) = client::negotiation(&harness.take(conn));
+    let acknowledged = replies.iter().filter(|reply| reply.kind == option_reply::ACK);
+    assert_eq!(acknowledged.count(), 250);
     harness.disconnect(conn);
     harness.check_empty();
 }
