@@ -1,5 +1,6 @@
 //! What a daemon says does not control the terminal of whoever asks, and cannot pass for a line of
-//! the program: whatever the verb, as text, as JSON, and as an error.
+//! the program: whatever the verb, as text, as JSON, and as an error. Nor does a file that somebody
+//! else has written.
 
 use anabranch::daemon::explain::{Candidate, Choices, ExplainView, PathExplain, Sample};
 use anabranch::daemon::top::TopView;
@@ -192,4 +193,53 @@ fn nothing_in_an_error_controls_a_terminal() {
             assert!(text.contains(r"\u{1b}]0;owned"), "{verb}: {text}");
         }
     }
+}
+
+/// Runs it in a directory, and looks at what it says.
+fn says(dir: &Path, words: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    let output = command.current_dir(dir).args(words.split(' ')).output().expect("it runs");
+    let told = check(words, "standard error", &output.stderr);
+    (output.status.code(), told + &check(words, "standard output", &output.stdout))
+}
+
+#[test]
+fn nothing_in_a_refused_file_controls_a_terminal() {
+    let dir = std::env::temp_dir().join(format!("anabranch-refused-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    std::fs::write(dir.join("a.toml"), format!("{EVIL} = 1\n")).expect("a file");
+    for words in ["serve --socket s --config a.toml", "target --socket s --config a.toml"] {
+        let (status, told) = says(&dir, words);
+        assert_eq!(status, Some(2), "{words}: {told}");
+        assert!(told.contains(r"a.toml, line 1 (x\u{1b}]0;owned"), "{words}: {told}");
+    }
+    std::fs::remove_dir_all(&dir).expect("it goes");
+}
+
+#[test]
+fn nothing_in_results_controls_a_terminal() {
+    let dir = std::env::temp_dir().join(format!("anabranch-results-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let (status, told) = says(&dir, "lab run path-fails --short --runs 1 --policies numa --out a");
+    assert_eq!(status, Some(0), "{told}");
+    let summary = std::fs::read_to_string(dir.join("a/summary.json")).expect("a summary");
+    let evil = serde_json::to_string(EVIL).expect("JSON");
+    for (name, text) in [
+        ("variant.json", summary.replace("\"numa\"", &evil)),
+        ("scenario.json", summary.replace("\"path-fails\"", &evil)),
+        ("damaged.json", summary.replace("\"light\"", &evil)),
+    ] {
+        assert_ne!(text, summary, "{name}");
+        std::fs::write(dir.join(name), text).expect("a file");
+    }
+    for (words, status) in [
+        ("lab compare variant.json variant.json", 0),
+        ("lab compare scenario.json a", 2),
+        ("lab compare damaged.json a", 2),
+    ] {
+        let (ended, told) = says(&dir, words);
+        assert_eq!(ended, Some(status), "{words}: {told}");
+        assert!(told.contains(r"x\u{1b}]0;owned"), "{words}: {told}");
+    }
+    std::fs::remove_dir_all(&dir).expect("it goes");
 }

@@ -1,6 +1,6 @@
 //! What a daemon answers, fit for a terminal.
 
-use anabranch_lab::shown::{Shown, obeyed};
+use anabranch_lab::shown::{Shown, obeyed, shown_lines};
 use serde_json::Value;
 
 /// Escapes all texts of an answer, keys included. A name that holds a line's end cannot pass for
@@ -11,10 +11,7 @@ pub(crate) fn tame(answer: &mut Value) {
 
 /// As [`tame`], for attributes: the values of some have several lines.
 pub(super) fn tame_lines(answer: &mut Value) {
-    each(answer, &|text| {
-        let lines: Vec<String> = text.split('\n').map(|line| Shown(line).to_string()).collect();
-        *text = lines.join("\n");
-    });
+    each(answer, &|text| *text = shown_lines(text));
 }
 
 fn each(value: &mut Value, change: &dyn Fn(&mut String)) {

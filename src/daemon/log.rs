@@ -9,7 +9,7 @@ mod repetitions;
 mod tests;
 
 use crate::failure::Failure;
-use anabranch_lab::shown::Shown;
+use anabranch_lab::shown::{Shown, shown_lines};
 use repetitions::Repetitions;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Display;
@@ -68,10 +68,12 @@ pub fn take_panics() {
     }));
 }
 
-/// Tells why the program ends, and waits, for a moment at most, until that is written.
+/// Tells why the program ends, and waits, for a moment at most, until that is written. It may show
+/// what stands in a file that others have made.
 pub fn last(failure: &Failure) {
+    let failure = shown_lines(&failure.to_string());
     if let Some(journal) = JOURNAL.get() {
-        journal.insist(failure.to_string());
+        journal.insist(failure);
         flush();
     } else {
         // The exit status says it, too, when nobody can read this.

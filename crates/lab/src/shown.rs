@@ -17,6 +17,13 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// The same for a text of several lines, whose ends are ours.
+#[must_use]
+pub fn shown_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(|line| Shown(line).to_string()).collect();
+    lines.join("\n")
+}
+
 /// Whether a character is not shown, but changes how or where others are.
 #[must_use]
 pub fn obeyed(c: char) -> bool {

@@ -9,6 +9,7 @@ use anabranch_lab::result::compare::{Compared, Comparison, Judgement, compare};
 use anabranch_lab::result::store::{Store, StoreError, read_json};
 use anabranch_lab::result::summary::Summary;
 use anabranch_lab::result::times;
+use anabranch_lab::shown::Shown;
 use serde_json::json;
 use std::path::Path;
 
@@ -19,10 +20,10 @@ pub(super) fn run(global: &Global, options: &LabCompare) -> Result<(), Failure> 
         all.look_at_texts(&a, &b);
     }
     for what in &all.differing {
-        eprintln!("beware: {what}");
+        eprintln!("beware: {}", Shown(what));
     }
     for why in &all.left_out {
-        eprintln!("not compared: {why}");
+        eprintln!("not compared: {}", Shown(why));
     }
     if all.rows.is_empty() {
         return Err(Failure::usage(format!(
@@ -81,7 +82,8 @@ fn text(all: &Comparison) -> String {
         .rows
         .iter()
         .map(|row| {
-            let mut cells = vec![row.scenario.clone(), row.mode.to_string(), row.variant.clone()];
+            let [scenario, variant] = [&row.scenario, &row.variant].map(|it| Shown(it).to_string());
+            let mut cells = vec![scenario, row.mode.to_string(), variant];
             cells.extend(ratio(&row.throughput));
             cells.extend(ratio(&row.p99));
             cells.push(format!("{}/{}", row.errors[0], row.errors[1]));
