@@ -353,6 +353,20 @@ fn a_client_that_does_not_finish_negotiating_is_cut_off() {
     assert!(harness.is_connected(good));
 }
 
+/// Who comes after one that has left while it negotiated has a time of its own.
+#[test]
+fn the_time_of_a_client_that_left_is_not_that_of_the_next() {
+    let mut harness = server();
+    let gone = harness.connect();
+    harness.pass(HANDSHAKE_TIMEOUT / 2);
+    harness.disconnect(gone);
+    let conn = harness.connect();
+    harness.pass(HANDSHAKE_TIMEOUT * 3 / 4);
+    assert!(harness.is_connected(conn));
+    harness.pass(HANDSHAKE_TIMEOUT / 4);
+    assert!(!harness.is_connected(conn));
+}
+
 #[test]
 fn a_client_that_does_not_read_replies_is_not_read_either() {
     let (name, description) = ("n".repeat(256), "d".repeat(256));
