@@ -373,6 +373,21 @@ fn a_read_in_one_chunk_is_never_cut_however_little_is_left() {
     assert_eq!((answer.errno, answer.parts), (0, 1));
 }
 
+/// Half of an odd number of blocks is none: shorter pieces are whole blocks, too.
+#[test]
+fn a_request_of_an_odd_length_is_cut_into_whole_blocks() {
+    let mut harness = large_server();
+    let write = client::write(0, 1, 0, &[7; MIB]);
+    // They leave room for half of a piece.
+    let silent = (0..96).map(|_| open(&mut harness, true)).collect::<Vec<_>>();
+    silent.iter().for_each(|&conn| harness.send(conn, &write[..100]));
+    let conn = open(&mut harness, true);
+    let bytes = MIB - 512;
+    let answer = ask(&mut harness, conn, command::READ, 0, 512, bytes as u32);
+    assert_eq!((answer.errno, answer.parts), (0, 3), "{}", answer.text);
+    assert!(answer.bytes() == harness.host.disk(0)[512..512 + bytes]);
+}
+
 /// Zeroes that the device has refused need memory, which comes back when the payload that is on its
 /// way has been written.
 #[test]
