@@ -36,6 +36,9 @@ pub enum Seen {
     Mail(WorkerId, u64),
 }
 
+/// A unit has up to so many bytes of copies.
+const UNIT_COPY: usize = 256;
+
 /// Something to send.
 #[derive(Clone, Debug)]
 pub enum Piece {
@@ -73,7 +76,13 @@ pub struct Engine {
 
 impl Engine {
     pub fn send(&mut self, conn: ConnId, piece: Piece) {
-        self.pending.entry(conn).or_default().push_back(piece);
+        let pending = self.pending.entry(conn).or_default();
+        match piece {
+            Piece::Copy(bytes) => {
+                pending.extend(bytes.chunks(UNIT_COPY).map(|part| Piece::Copy(part.to_vec())));
+            }
+            Piece::Payload(_) => pending.push_back(piece),
+        }
         self.outputs.push_back(Output::Transmit { conn });
     }
 
@@ -199,14 +208,7 @@ impl Machine for Engine {
             match pending.pop_front() {
                 None => return,
                 Some(Piece::Payload(buf)) => batch.payload(buf, &*bufs),
-                Some(Piece::Copy(mut bytes)) => {
-                    // A unit has up to 256 bytes of copies.
-                    let rest = bytes.split_off(bytes.len().min(256));
-                    batch.copy(&bytes);
-                    if !rest.is_empty() {
-                        pending.push_front(Piece::Copy(rest));
-                    }
-                }
+                Some(Piece::Copy(bytes)) => batch.copy(&bytes),
             }
         }
     }
