@@ -317,12 +317,20 @@ impl Shard {
     }
 
     /// No such namespace: this path is out, on this worker, until control has heard of it. By the
-    /// next command there may be one again: another.
+    /// next command there may be one again: another. A path that is out for another reason may be
+    /// back before anybody has looked at it, unless it has to agree with its head first, or its
+    /// controller has to connect again.
     pub(super) fn suspect_namespace(&mut self, controller: ControllerId, head: HeadId) {
         let entry = self.controllers.get(controller.0);
         let Some(association) = entry.map(|entry| entry.view.association) else { return };
         let Some(state) = self.head_mut(head) else { return };
-        let Some(index) = state.usable_through(controller) else { return };
+        let unheard = |path: &PathState| {
+            path.view.controller == controller
+                && path.view.ready
+                && path.carrier != Carrier::None
+                && path.namespace_suspect.is_none()
+        };
+        let Some(index) = state.paths.iter().position(unheard) else { return };
         state.paths[index].suspect_namespace(association);
         state.selector.forget_path(index);
         self.some_suspected = true;

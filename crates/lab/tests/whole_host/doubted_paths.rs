@@ -4,11 +4,11 @@ use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_proto::machine::WorkerId;
-use anabranch_proto::nvme::opcode::io;
+use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_proto::nvme::{AnaState, Nguid, Status, Uuid};
 use anabranch_target::TargetVerb;
 use anabranch_target::config::NamespaceConfig;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// The next write of a worker to the first port is answered so.
 fn answer_once(rig: &Rig, worker: u16, status: Status) {
@@ -47,6 +47,35 @@ fn what_one_worker_has_met_keeps_all_of_them_off_the_path() {
         assert!(rig.sent(0) > sent, "{status}: there is nothing wrong with it");
         rig.finish();
     }
+}
+
+/// What was told on a path that is out for another reason at that moment counts, too: when that
+/// reason is gone, it is still to be looked at.
+#[test]
+fn a_path_that_is_out_already_is_put_in_doubt_as_well() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.run(2 * SECOND);
+    let answers = [Status::ANA_INACCESSIBLE, Status::INVALID_NAMESPACE.with_dnr()];
+    let answers = RefCell::new(answers.into_iter());
+    rig.wire().rule(move |pdu| {
+        if pdu.port == 0
+            && pdu.answers(io::WRITE)
+            && let Some(status) = answers.borrow_mut().next()
+        {
+            pdu.answer(status);
+        }
+    });
+    let looks = |rig: &Rig| rig.seen(|pdu| pdu.port == 0 && pdu.is_admin(admin::IDENTIFY));
+    let before = looks(&rig).len();
+    rig.io(writes(4, 1));
+    assert_eq!(rig.sent(0), 2, "one for each answer");
+    rig.wait(SECOND, "use of the path", |rig| {
+        let names = rig.submit(writes(2, 2));
+        rig.succeed(&names);
+        rig.sent(0) > 2
+    });
+    assert!(looks(&rig).len() > before, "it is used again and nobody has looked");
+    rig.finish();
 }
 
 /// News of other paths come first; they do not bring this one back.
