@@ -182,7 +182,7 @@ impl Shard {
         if pause.is_zero() {
             self.dispatch_again(key, Some(controller), None, now, bufs);
         } else {
-            self.delay(key, now.after(pause), Some(controller));
+            self.delay(key, now.after(pause), Some(controller), now, bufs);
         }
     }
 
@@ -212,7 +212,18 @@ impl Shard {
         }
     }
 
-    fn delay(&mut self, key: Key, until: Time, again_on: Option<ControllerId>) {
+    /// A command is tried again later, if anybody still waits for it.
+    fn delay(
+        &mut self,
+        key: Key,
+        until: Time,
+        again_on: Option<ControllerId>,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
+        if self.was_withdrawn(&self.commands[key]) {
+            return self.end_command(key, Err(IoError::Withdrawn), now, bufs);
+        }
         self.commands[key].place = Place::Delayed { until, again_on };
         self.delayed.push(Reverse((until, key)));
         self.wake_at(until);
@@ -234,7 +245,7 @@ impl Shard {
             self.commands[key].flush_anywhere();
         }
         if usize::from(failovers) > paths.max(1) {
-            self.delay(key, now.after(FAILOVER_PAUSE), None);
+            self.delay(key, now.after(FAILOVER_PAUSE), None, now, bufs);
         } else {
             self.dispatch_again(key, None, avoid, now, bufs);
         }

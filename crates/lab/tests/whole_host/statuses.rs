@@ -3,8 +3,8 @@
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::script::{Failure, Outcome};
 use anabranch_host::user::IoError;
-use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::{admin, io};
+use anabranch_proto::nvme::{AnaState, Status};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -169,18 +169,7 @@ fn m13_a_retry_waits_as_long_as_crd_says_within_reason() {
     let mut setup = Setup::new(1, 1);
     setup.options.io_timeout = 3 * SECOND;
     let mut rig = setup.build();
-    // CRDT1 to CRDT3 of Identify Controller: bytes 128 to 133, units of 100 ms.
-    rig.wire().rule(|pdu| {
-        let of_controller = |sqe: anabranch_proto::nvme::Sqe| {
-            sqe.opcode() == admin::IDENTIFY && sqe.cdw(10) & 0xff == 1
-        };
-        if pdu.kind == crate::wire::kind::C2H_DATA && pdu.sqe.is_some_and(of_controller) {
-            for (index, delay) in [2u16, 9, u16::MAX].into_iter().enumerate() {
-                let at = 24 + 128 + 2 * index;
-                pdu.bytes[at..at + 2].copy_from_slice(&delay.to_le_bytes());
-            }
-        }
-    });
+    rig.wire().rule(crate::wire::retry_delays([2, 9, u16::MAX]));
     rig.connect(0);
     // The last one, nearly two hours, is cut down to what a command may take.
     for (crd, pause) in [(0, 0), (1, 200), (2, 900), (3, 3000)] {
@@ -212,6 +201,7 @@ fn an_invalid_namespace_on_one_path_is_tried_on_another() {
         let before = scans(&rig);
         rig.io(writes(10, 1));
         assert_eq!(rig.path(1).commands[1], 10);
+        assert!(rig.path(0).failovers > 0, "what left the first path is counted there");
         rig.run(2 * SECOND);
         assert!(scans(&rig) > before, "the namespaces of that controller are looked at again");
         rig.finish();
@@ -232,6 +222,22 @@ fn an_invalid_namespace_on_every_path_is_the_users() {
     let names = rig.submit(writes(1, 1));
     assert_eq!(error(&rig.answers(&names)[0]), status);
     assert!(rig.sent(0) + rig.sent(1) <= 2 + 2 * 6, "it was not tried for ever");
+    rig.finish();
+}
+
+/// A path that is out by its ANA state was looked at: nothing says that it will have more.
+#[test]
+fn an_invalid_namespace_does_not_wait_for_a_path_that_nobody_doubts() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.run(2 * SECOND);
+    rig.ana(1, AnaState::Inaccessible);
+    rig.run(10 * MS);
+    let status = Status::INVALID_NAMESPACE.with_dnr();
+    refuse_writes(&rig, 0, status);
+    let names = rig.submit(writes(1, 1));
+    rig.run(10 * MS);
+    assert_eq!(rig.answered(&names), 1);
+    assert_eq!(error(&rig.answers(&names)[0]), status);
     rig.finish();
 }
 

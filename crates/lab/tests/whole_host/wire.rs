@@ -2,7 +2,7 @@
 
 use anabranch_lab::sim::{Passing, Tap};
 use anabranch_proto::machine::{Endpoint, Time};
-use anabranch_proto::nvme::{Cqe, Sqe, Status};
+use anabranch_proto::nvme::{Cqe, Sqe, Status, opcode};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -144,5 +144,20 @@ impl Wire {
             }
         });
         pdu.bytes
+    }
+}
+
+/// A rule: controllers say how long to wait before a command is tried again, CRDT1 to CRDT3 of
+/// Identify Controller (bytes 128 to 133), in units of 100 ms.
+pub(crate) fn retry_delays(delays: [u16; 3]) -> impl FnMut(&mut Pdu) {
+    move |pdu| {
+        let of_controller =
+            |sqe: Sqe| sqe.opcode() == opcode::admin::IDENTIFY && sqe.cdw(10) & 0xff == 1;
+        if pdu.worker == 0 && pdu.kind == kind::C2H_DATA && pdu.sqe.is_some_and(of_controller) {
+            for (index, delay) in delays.into_iter().enumerate() {
+                let at = 24 + 128 + 2 * index;
+                pdu.bytes[at..at + 2].copy_from_slice(&delay.to_le_bytes());
+            }
+        }
     }
 }

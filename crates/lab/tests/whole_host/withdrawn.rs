@@ -3,6 +3,7 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::{Failure, Op};
 use crate::setup;
+use crate::wire::retry_delays;
 use anabranch_host::user::IoError;
 use anabranch_host::verb::Verb;
 use anabranch_proto::nvme::Status;
@@ -94,6 +95,29 @@ fn what_fails_after_it_was_withdrawn_is_not_tried_again() {
         assert_eq!(rig.sent(0) + rig.sent(1), 4, "{status}");
         rig.finish();
     }
+}
+
+/// Nor is the pause waited out that the controller asks for before it is tried again.
+#[test]
+fn what_fails_after_it_was_withdrawn_ends_with_its_answer() {
+    let mut rig = Setup::new(1, 1).build();
+    rig.wire().rule(retry_delays([100, 0, 0]));
+    rig.connect(0);
+    rig.wire().rule(|pdu| {
+        if pdu.answers(io::WRITE) {
+            pdu.answer(Status::NAMESPACE_NOT_READY.with_crd(1));
+        }
+    });
+    rig.target(TargetVerb::Stall { port: 0 });
+    let names = rig.submit(writes(4, 1));
+    rig.run(MS);
+    rig.submit([Op::Withdraw]);
+    rig.run(MS);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.run(10 * MS);
+    assert_eq!(rig.answered(&names), 4, "nothing of them is with the controller any more");
+    assert_withdrawn(&mut rig, &names);
+    rig.finish();
 }
 
 /// Another user of the device, or of another one, does not notice.
