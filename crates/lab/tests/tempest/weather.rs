@@ -1,0 +1,148 @@
+//! What happens to a running pair, and how it ends.
+
+use crate::Pair;
+use crate::plan::{DEVICES, Plan, SAFE};
+use crate::setup;
+use anabranch_host::verb::{Selection, Verb};
+use anabranch_policy::Policy;
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::{AnaState, Uuid};
+use anabranch_target::TargetVerb;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// ANA groups that devices move between.
+const GROUPS: u32 = DEVICES + 1;
+
+/// One thing that happens.
+pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
+    let port = plan.rng.below(u64::from(plan.ports)) as u16;
+    let draw = plan.rng.below(26);
+    if loud {
+        println!("{:>12} ns  {draw} (port {port})", world.now().ns());
+    }
+    match draw {
+        0..=7 => connection(world, plan, draw),
+        8 => {
+            world.target_verb(0, TargetVerb::Cut { port });
+        }
+        9 => {
+            world.target_verb(0, TargetVerb::Stall { port });
+        }
+        10 => {
+            world.target_verb(0, TargetVerb::Restore { port });
+        }
+        11..=15 => {
+            let group = 1 + plan.rng.below(u64::from(GROUPS)) as u32;
+            let state = AnaState::ALL[plan.rng.below(AnaState::ALL.len() as u64) as usize];
+            world.target_verb(0, TargetVerb::Ana { port, group, state });
+        }
+        16..=19 => namespace(world, plan, draw),
+        20..=23 => administer(world, plan, port, draw),
+        24 => {
+            let worker = WorkerId(1 + plan.rng.below(u64::from(plan.workers)) as u16);
+            let exhausted = plan.rng.percent(50).then_some(worker);
+            world.exhaust_pool(exhausted);
+        }
+        _ => {
+            let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
+            let (object, attribute) = ("nvme-subsys0".into(), "iopolicy".into());
+            let value = policy.to_string();
+            plan.asked.push(world.host_verb(Verb::Set { object, attribute, value }));
+        }
+    }
+}
+
+fn connection(world: &mut Pair, plan: &mut Plan, draw: u64) {
+    let Some(stream) = world.any_stream() else { return };
+    let stretch = MS * (1 + plan.rng.below(100) as u32);
+    match draw {
+        0 | 1 => world.break_stream(stream),
+        2 => world.stall_stream(stream, stretch),
+        3 | 4 => {
+            world.silence_stream(stream);
+            // Long enough for what is stuck there to be rescued.
+            plan.linger = MS * plan.rng.below(120) as u32;
+        }
+        5 | 6 => world.tear_stream(stream, stretch),
+        _ => world.slow_stream(stream, MS * (1 + plan.rng.below(5) as u32)),
+    }
+}
+
+fn namespace(world: &mut Pair, plan: &mut Plan, draw: u64) {
+    let subsystem = setup::subsystem();
+    let nsid = 1 + plan.rng.below(u64::from(DEVICES)) as u32;
+    let may_go = (SAFE as u32 + 1..=DEVICES).last().expect("one of them may go");
+    let verb = match draw {
+        16 => {
+            let group = 1 + plan.rng.below(u64::from(GROUPS)) as u32;
+            TargetVerb::NamespaceGroup { subsystem, nsid, group }
+        }
+        17 => {
+            let bytes = plan.used_bytes() * (1 + plan.rng.below(3));
+            TargetVerb::NamespaceResize { subsystem, nsid, bytes }
+        }
+        18 => TargetVerb::NamespaceRemove { subsystem, nsid: may_go },
+        _ => {
+            // The same one again, or another one under its NSID.
+            let uuid = plan.rng.percent(50).then(|| Uuid([2 + plan.rng.below(200) as u8; 16]));
+            let config =
+                anabranch_target::config::NamespaceConfig { uuid, ..plan.namespace(may_go) };
+            TargetVerb::NamespaceAdd { subsystem, config }
+        }
+    };
+    world.target_verb(0, verb);
+}
+
+fn administer(world: &mut Pair, plan: &mut Plan, port: u16, draw: u64) {
+    // Controllers are numbered in the order of their ports.
+    let controller = format!("nvme{port}");
+    let device = plan.rng.below(u64::from(DEVICES)) as usize;
+    let name = format!("nvme0n{}", device + 1);
+    let verb = match draw {
+        20 => Verb::Reset { controller },
+        21 if plan.removed[usize::from(port)] => plan.connect(port),
+        // While another one stays, nothing may fail.
+        21 if plan.removed.iter().filter(|&&removed| !removed).count() > 1 => {
+            plan.removed[usize::from(port)] = true;
+            Verb::Disconnect(Selection::Controller(controller))
+        }
+        21 => return,
+        22 => {
+            plan.stopped[device].0 += 1;
+            Verb::Quiesce { device: name }
+        }
+        _ => {
+            plan.stopped[device].1 += 1;
+            Verb::Freeze { device: name }
+        }
+    };
+    plan.asked.push(world.host_verb(verb));
+}
+
+/// The weather becomes fine: whatever was done is undone.
+pub(crate) fn heal(world: &mut Pair, plan: &mut Plan) {
+    plan.quiet.set(true);
+    world.exhaust_pool(None);
+    for port in 0..plan.ports {
+        world.target_verb(0, TargetVerb::Restore { port });
+        for group in 1..=GROUPS {
+            let state = AnaState::Optimized;
+            world.target_verb(0, TargetVerb::Ana { port, group, state });
+        }
+        if plan.removed[usize::from(port)] {
+            let verb = plan.connect(port);
+            plan.asked.push(world.host_verb(verb));
+        }
+    }
+    for (device, (quiesced, frozen)) in (1..).zip(std::mem::take(&mut plan.stopped)) {
+        let device = || format!("nvme0n{device}");
+        for _ in 0..quiesced {
+            plan.asked.push(world.host_verb(Verb::Unquiesce { device: device() }));
+        }
+        for _ in 0..frozen {
+            plan.asked.push(world.host_verb(Verb::Unfreeze { device: device() }));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Who listens on the line: no command identifier is used twice, no queue holds more than was
+//! agreed, and no write is sent again before its first connection is given up. And a controller
+//! that has tiny queues, which ours never has.
+
+use anabranch_lab::sim::{Passing, Tap};
+use anabranch_proto::nvme::Sqe;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// PDU types (NVMe/TCP transport, PDU-Type).
+const CAPSULE_CMD: u8 = 4;
+const CAPSULE_RESP: u8 = 5;
+const C2H_DATA: u8 = 7;
+
+/// C2HData: the command has ended well, no response capsule follows.
+const SUCCESS: u8 = 1 << 3;
+
+/// Fabrics commands; Property Get among them; the property that says how long queues are.
+const FABRICS: u8 = 0x7f;
+const PROPERTY_GET: u8 = 4;
+const CAP: u32 = 0;
+
+/// I/O commands that change blocks and name them: Write, Write Zeroes.
+const WRITES: [u8; 2] = [1, 8];
+
+/// Namespace, first block, and how many follow it.
+type Blocks = (u32, u64, u16);
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// Command identifiers that are taken, by stream, and what is written under them.
+    taken: BTreeMap<u32, BTreeMap<u16, Option<Blocks>>>,
+    /// Where a write was sent last that is not answered.
+    written: BTreeMap<Blocks, u32>,
+    /// Streams whose writes were sent again on another one.
+    given_up: BTreeSet<u32>,
+    /// Those of them that ask for the capabilities.
+    asks: BTreeSet<(u32, u16)>,
+    /// Entries of an I/O queue, if the controllers are to take fewer than ours does.
+    entries: Option<u16>,
+    pub(crate) most: usize,
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Line {
+    pub(crate) fn new(entries: Option<u16>) -> Line {
+        Line { entries, ..Line::default() }
+    }
+
+    /// Listens before `then` does whatever it does.
+    pub(crate) fn listen(line: &Rc<RefCell<Line>>, mut then: Option<Tap>) -> Tap {
+        let line = Rc::clone(line);
+        Box::new(move |passing| {
+            line.borrow_mut().batch(passing);
+            if let Some(then) = &mut then {
+                then(passing);
+            }
+        })
+    }
+
+    fn batch(&mut self, passing: &mut Passing<'_>) {
+        let mut at = 0;
+        while at < passing.bytes.len() {
+            let len = passing.bytes[at + 4..at + 8].try_into().expect("four bytes");
+            let len = u32::from_le_bytes(len) as usize;
+            let pdu = &mut passing.bytes[at..at + len];
+            at += len;
+            let number = |at: usize| u16::from_le_bytes([pdu[at], pdu[at + 1]]);
+            if passing.to_target && self.given_up.contains(&passing.serial) {
+                let text = "is still in use though its writes were sent elsewhere";
+                self.wrong.push(format!("stream {} {text}", passing.serial));
+            }
+            match pdu[0] {
+                CAPSULE_CMD => {
+                    let cid = number(10);
+                    let io = passing.worker.0 > 0;
+                    let writes = (io && WRITES.contains(&pdu[8])).then(|| blocks(pdu));
+                    self.sent(passing.serial, cid, writes);
+                    if io {
+                        self.most = self.most.max(self.taken[&passing.serial].len());
+                    }
+                    let asks = pdu[8] == FABRICS && pdu[12] == PROPERTY_GET;
+                    if asks && u32::from(number(8 + 44)) == CAP {
+                        self.asks.insert((passing.serial, cid));
+                    }
+                }
+                CAPSULE_RESP => {
+                    let cid = number(20);
+                    self.ended(passing.serial, cid);
+                    if let (true, Some(entries)) =
+                        (self.asks.remove(&(passing.serial, cid)), self.entries)
+                    {
+                        answer(pdu, entries - 1);
+                    }
+                }
+                C2H_DATA if pdu[1] & SUCCESS != 0 => self.ended(passing.serial, number(8)),
+                _ => {}
+            }
+        }
+    }
+
+    fn sent(&mut self, serial: u32, cid: u16, writes: Option<Blocks>) {
+        if self.taken.entry(serial).or_default().insert(cid, writes).is_some() {
+            self.wrong.push(format!("stream {serial}: identifier {cid:#x} is used twice"));
+        }
+        let Some(blocks) = writes else { return };
+        // Nobody writes the same blocks twice at once: it is the same request.
+        if let Some(first) = self.written.insert(blocks, serial).filter(|it| *it != serial) {
+            self.given_up.insert(first);
+        }
+    }
+
+    fn ended(&mut self, serial: u32, cid: u16) {
+        let Some(writes) = self.taken.get_mut(&serial).and_then(|taken| taken.remove(&cid)) else {
+            self.wrong.push(format!("stream {serial}: {cid:#x} is answered, which was not sent"));
+            return;
+        };
+        if let Some(blocks) = writes
+            && self.written.get(&blocks) == Some(&serial)
+        {
+            self.written.remove(&blocks);
+        }
+    }
+}
+
+/// What a command in a capsule names.
+fn blocks(pdu: &[u8]) -> Blocks {
+    let sqe = Sqe::from_bytes(pdu[8..72].try_into().expect("an SQE has 64 bytes"));
+    let first = u64::from(sqe.cdw(11)) << 32 | u64::from(sqe.cdw(10));
+    (sqe.nsid(), first, sqe.cdw(12) as u16)
+}
+
+/// Changes MQES in the answer, and its digest where it has one.
+fn answer(pdu: &mut [u8], mqes: u16) {
+    pdu[8..10].copy_from_slice(&mqes.to_le_bytes());
+    if pdu.len() == 28 {
+        let digest = anabranch_proto::digest::crc32c(&pdu[..24]);
+        pdu[24..28].copy_from_slice(&digest.to_le_bytes());
+    }
+}
