@@ -18,6 +18,9 @@ pub struct LinkTimes {
     pub mail: (Duration, Duration),
     /// Least and most time from the end of a connection to `Closed`.
     pub closing: (Duration, Duration),
+    /// Least and most time from when a batch has left until its engine is told so: an answer may be
+    /// there before that.
+    pub telling: (Duration, Duration),
 }
 
 impl Default for LinkTimes {
@@ -26,6 +29,7 @@ impl Default for LinkTimes {
             travel: (Duration::from_micros(5), Duration::from_micros(50)),
             mail: (Duration::from_nanos(200), Duration::from_micros(20)),
             closing: (Duration::ZERO, Duration::from_micros(20)),
+            telling: (Duration::ZERO, Duration::ZERO),
         }
     }
 }
@@ -76,12 +80,12 @@ impl SimGather {
     }
 
     /// The bytes, as memory holds them now.
-    pub(super) fn resolve(self, bufs: &dyn Buffers) -> Vec<u8> {
+    pub(super) fn resolve(&self, bufs: &dyn Buffers) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes);
-        for segment in self.segments {
+        for segment in &self.segments {
             match segment {
-                Segment::Copied(copied) => bytes.extend_from_slice(&copied),
-                Segment::Referred(buf) => bytes.extend_from_slice(bufs.bytes(buf)),
+                Segment::Copied(copied) => bytes.extend_from_slice(copied),
+                Segment::Referred(buf) => bytes.extend_from_slice(bufs.bytes(*buf)),
             }
         }
         bytes
@@ -105,6 +109,7 @@ pub(super) struct End {
     pub(super) conn: ConnId,
     pub(super) state: EndState,
     pub(super) wants_transmit: bool,
+    /// A batch that the engine has not been told of yet.
     pub(super) in_flight: Option<SimGather>,
     pub(super) paused: bool,
     pub(super) hint: Option<BufRef>,

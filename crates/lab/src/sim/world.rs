@@ -24,6 +24,8 @@ enum Due<HM> {
     Timer(NodeId),
     /// The send in flight of an end has left.
     Sent { stream: usize, end: usize },
+    /// The engine is told so.
+    Told { stream: usize, end: usize },
     /// Bytes arrive at an end.
     Arrive { stream: usize, end: usize, bytes: Vec<u8> },
     /// The peer's end of stream arrives at an end.
@@ -245,6 +247,10 @@ impl<H: Machine, T: Machine> World<H, T> {
         match next.due {
             Due::Timer(node) => self.timer(node),
             Due::Sent { stream, end } => self.sent(stream, end),
+            Due::Told { stream, end } => {
+                self.still_lent(stream, end);
+                self.told(stream, end);
+            }
             Due::Arrive { stream, end, bytes } => self.core.arrive(stream, end, &bytes),
             Due::Fin { stream, end } => self.core.fin(stream, end),
             Due::Deliver { stream, end } => self.deliver(stream, end),
@@ -349,12 +355,36 @@ impl<H: Machine, T: Machine> World<H, T> {
 
     /// A batch has left: its bytes are what memory holds now.
     fn sent(&mut self, stream: usize, end: usize) {
+        let Some(s) = self.core.streams[stream].as_ref() else { return };
+        let this = &s.ends[end];
+        let Some(batch) = this.in_flight.as_ref() else { return };
+        let bytes = batch.resolve(self.memory(this.node));
+        self.core.travel(stream, end, bytes);
+        match self.core.times.telling {
+            (_, Duration::ZERO) => self.told(stream, end),
+            telling => {
+                let at = self.core.now.after(draw(&mut self.core.rng, telling));
+                self.core.schedule(at, Due::Told { stream, end });
+            }
+        }
+    }
+
+    /// Until the engine hears that a batch has left its buffers belong to the driver, which may
+    /// still look at them.
+    fn still_lent(&self, stream: usize, end: usize) {
+        let end = self.core.streams[stream].as_ref().map(|s| &s.ends[end]);
+        if let Some((end, batch)) = end.and_then(|end| Some((end, end.in_flight.as_ref()?))) {
+            batch.resolve(self.memory(end.node));
+        }
+    }
+
+    fn told(&mut self, stream: usize, end: usize) {
         let Some(s) = self.core.streams[stream].as_mut() else { return };
         let this = &mut s.ends[end];
-        let Some(batch) = this.in_flight.take() else { return };
+        if this.in_flight.take().is_none() {
+            return;
+        }
         let (node, conn) = (this.node, this.conn);
-        let bytes = batch.resolve(self.memory(node));
-        self.core.travel(stream, end, bytes);
         self.give(node, Input::Transmitted { conn });
         self.core.fin_if_done(stream, end);
     }

@@ -67,6 +67,9 @@ impl Plan {
         if rng.percent(20) {
             times.closing.1 = MS;
         }
+        if rng.percent(40) {
+            times.telling.1 = Duration::from_micros(300);
+        }
         let fewer = rng.percent(50);
         let options = ControllerOptions {
             queue_size: 16,

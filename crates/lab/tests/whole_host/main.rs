@@ -24,6 +24,7 @@ mod flush_fan_out;
 mod freeze_quiesce;
 mod io_affinity;
 mod kernel_exact;
+mod late_telling;
 mod latency;
 mod life_under_load;
 mod namespace_changes;
