@@ -1,7 +1,7 @@
 //! No path is left: what waits, for how long, and what fails.
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
-use crate::script::Failure;
+use crate::script::{Failure, Op};
 use crate::wire::{Pdu, kind};
 use anabranch_host::user::{IoError, Refused};
 use anabranch_proto::machine::{Time, WorkerId};
@@ -137,7 +137,7 @@ fn m10_b12_when_fast_io_fail_is_over_everywhere_io_fails_and_the_reconnect_goes_
         let after = at.since(begin);
         assert!(after >= 2 * SECOND && after < 2100 * MS, "failed after {after:?}");
     }
-    let late = rig.submit(writes(10, 1));
+    let late = rig.submit(writes(9, 1).chain([Op::Flush]));
     let submitted = rig.now();
     let failed = assert_no_path(&mut rig, &late);
     assert!(failed.iter().all(|at| at.since(submitted) < MS), "new requests fail at once");

@@ -8,6 +8,7 @@ use anabranch_host::user::{IoError, Refused};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::io;
 use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_target::config::BackendConfig;
 
 fn all_are(rig: &mut Rig, count: u64, fill: u8) -> bool {
     rig.io(reads(count)).iter().all(|read| read.data.iter().all(|&byte| byte == fill))
@@ -39,6 +40,25 @@ fn zeroes_and_discards_of_the_whole_device_are_split_to_the_limits() {
     rig.io(writes(100, 7));
     rig.io([Op::Discard { lba: 0, blocks: 2048 }]);
     assert!(all_are(&mut rig, 100, 0), "what was discarded reads as zeroes from memory");
+    rig.finish();
+}
+
+/// One range has 32 bits for its length.
+#[test]
+fn a_discard_longer_than_one_range_reaches_every_block() {
+    let mut setup = Setup::new(1, 1);
+    let blocks = 1_u64 << 33;
+    setup.namespaces()[0].backend = BackendConfig::Memory { bytes: blocks * 512 };
+    let mut rig = setup.connect();
+    let kept = [0, 4];
+    let gone = [5, (1 << 32) - 1, 1 << 32, (1 << 32) + 100, blocks - 1];
+    let written = kept.into_iter().chain(gone);
+    rig.io(written.map(|lba| Op::Write { lba, blocks: 1, fill: 7 }));
+    rig.io([Op::Discard { lba: 5, blocks: blocks - 5 }]);
+    for (places, fill) in [(&kept[..], 7), (&gone[..], 0)] {
+        let reads = rig.io(places.iter().map(|&lba| Op::Read { lba, blocks: 1 }));
+        assert!(reads.iter().all(|read| read.data.iter().all(|&byte| byte == fill)), "{fill}");
+    }
     rig.finish();
 }
 

@@ -6,6 +6,7 @@ use crate::wire::Pdu;
 use anabranch_host::user::IoError;
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::io;
+use anabranch_target::config::BackendConfig;
 
 fn small_transfers() -> Setup {
     let mut setup = Setup::new(2, 1);
@@ -92,5 +93,43 @@ fn requests_that_wait_for_a_path_leave_other_devices_alone() {
     assert_eq!(rig.answered(&stuck), 0);
     rig.ana(0, anabranch_proto::nvme::AnaState::Optimized);
     rig.succeed(&stuck);
+    rig.finish();
+}
+
+/// Its other parts were not made yet, as it takes more commands than there are at once.
+#[test]
+fn a_bad_part_makes_the_rest_of_a_long_request_pointless() {
+    let mut setup = Setup::new(1, 1);
+    // Zeroes take no memory: 4096 commands of 65536 blocks.
+    let parts = 4096;
+    let bytes = parts * 65536 * 512;
+    setup.namespaces()[0].backend = BackendConfig::Memory { bytes };
+    let mut rig = setup.connect();
+    let status = Status::new(2, 0x80).with_dnr();
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::WRITE_ZEROES) && pdu.sqe.is_some_and(|sqe| sqe.cdw_pair(10) == 0) {
+            pdu.answer(status);
+        }
+    });
+    let names = rig.submit([Op::Zero { lba: 0, blocks: parts * 65536 }]);
+    let outcome = rig.answers(&names).remove(0);
+    assert_eq!(outcome.result, Err(Failure::Io(IoError::Status(status))));
+    let sent = rig.sent(0);
+    assert!(sent > 2000 && sent < 2200, "what was made is waited for, no more is: {sent}");
+    rig.finish();
+}
+
+/// Nothing else happens on the worker that would make it look again.
+#[test]
+fn a_discard_that_found_no_memory_is_made_when_there_is_some() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.world.exhaust_pool(Some(anabranch_proto::machine::WorkerId(1)));
+    let names = rig.submit([Op::Discard { lba: 0, blocks: 8 }]);
+    rig.run(crate::rig::MS);
+    rig.world.exhaust_pool(None);
+    assert_eq!(rig.answered(&names), 0);
+    rig.run(20 * crate::rig::MS);
+    assert_eq!(rig.answered(&names), 1);
+    rig.succeed(&names);
     rig.finish();
 }

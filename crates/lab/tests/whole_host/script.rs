@@ -26,6 +26,11 @@ pub(crate) enum Op {
         blocks: u32,
         fill: u8,
     },
+    /// Every byte of a block becomes the lowest one of the block's address.
+    WriteEach {
+        lba: u64,
+        blocks: u32,
+    },
     /// Every byte of the blocks must be `fill`.
     Compare {
         lba: u64,
@@ -144,6 +149,12 @@ impl Script {
             Op::Write { lba, blocks, fill } | Op::WriteFua { lba, blocks, fill } => {
                 let (buf, fua) = (memory(blocks, fill), matches!(op, Op::WriteFua { .. }));
                 (RequestOp::Write { lba, blocks, buf, fua }, Some(buf))
+            }
+            Op::WriteEach { lba, blocks } => {
+                let buf = memory(blocks, 0);
+                let each = bufs.bytes_mut(buf).chunks_mut(block_bytes as usize);
+                (lba..).zip(each).for_each(|(lba, block)| block.fill(lba as u8));
+                (RequestOp::Write { lba, blocks, buf, fua: false }, Some(buf))
             }
             Op::Compare { lba, blocks, fill } => {
                 let buf = memory(blocks, fill);

@@ -95,3 +95,44 @@ fn silence_on_it_is_noticed_by_io_timeout_for_all_workers() {
     rig.wait_live(0);
     rig.finish();
 }
+
+/// What the carrier says is known before control has heard of it: nothing more is sent in vain.
+#[test]
+fn a_worker_that_was_told_of_a_lost_queue_pair_keeps_off_it() {
+    let mut setup = Setup::new(2, 2);
+    setup.host.shared_queue = true;
+    setup.times.mail = (50 * MS, 50 * MS);
+    let mut rig = setup.build();
+    (0..2).for_each(|port| {
+        rig.connect(port);
+        rig.run(SECOND);
+    });
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.slow_stream(stream, SECOND);
+    let first = rig.submit_to(2, "nvme0n1", writes(2, 1));
+    rig.run(110 * MS);
+    assert_eq!(rig.sent(0), 1, "it was carried");
+    rig.world.break_stream(stream);
+    // They come when the worker has been told, and control's picture is still on its way.
+    rig.run(5 * MS);
+    let names = rig.submit_to(2, "nvme0n1", writes(10, 2));
+    rig.succeed(&first);
+    rig.succeed(&names);
+    assert_eq!(rig.path(0).failovers, 1, "only the one that was there");
+    rig.wait_live(0);
+    rig.finish();
+}
+
+/// More commands than the carrier has places for, one after the other.
+#[test]
+fn what_is_carried_gives_its_place_back() {
+    let mut setup = Setup::new(1, 2);
+    setup.host.shared_queue = true;
+    setup.target.limits.max_transfer_bytes = 16 << 10;
+    let mut rig = setup.connect();
+    let all = Op::Read { lba: 0, blocks: 2048 };
+    let names = rig.submit_to(2, "nvme0n1", (0..240).map(|_| all));
+    rig.succeed(&names);
+    assert_eq!(rig.sent(0), 240 * 64);
+    rig.finish();
+}

@@ -99,6 +99,28 @@ fn commands_that_wait_are_cut_for_a_controller_that_comes_back_smaller() {
     rig.finish();
 }
 
+/// Each turn is about its own part of the request's memory.
+#[test]
+fn every_block_of_a_command_that_was_cut_is_where_it_belongs() {
+    let mut rig = Setup::new(1, 1).connect();
+    let right = |data: &[u8], lba: u64| {
+        (lba..).zip(data.chunks(512)).all(|(lba, block)| block.iter().all(|&it| it == lba as u8))
+    };
+    rig.io([Op::WriteEach { lba: 100, blocks: 400 }]);
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(10 * MS);
+    let read = Op::Read { lba: 100, blocks: 400 };
+    let names = rig.submit([read, Op::WriteEach { lba: 700, blocks: 400 }]);
+    rig.run(MS);
+    make_small(&rig, 0);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    assert!(right(&rig.succeed(&names)[0].data, 100), "what was read");
+    let read = rig.io([Op::Read { lba: 700, blocks: 400 }]).remove(0);
+    assert!(right(&read.data, 700), "what was written");
+    rig.finish();
+}
+
 #[test]
 fn zeroes_and_comparisons_are_cut_as_well() {
     let mut rig = Setup::new(1, 1).connect();

@@ -201,6 +201,26 @@ fn what_has_not_been_sent_ends_at_once() {
     rig.finish();
 }
 
+/// Of a long request some commands are with the controller, and others have not been made.
+#[test]
+fn a_request_that_is_partly_sent_ends_with_what_was_sent() {
+    let mut setup = Setup::new(1, 1);
+    setup.target.limits.max_transfer_bytes = 16 << 10;
+    let mut rig = setup.connect();
+    rig.target(TargetVerb::Stall { port: 0 });
+    // 63 commands each: the table has room for 2048.
+    let names = rig.submit((0..40).map(|n| Op::Write { lba: n, blocks: 2000, fill: 1 }));
+    rig.run(MS);
+    let sent = rig.sent(0);
+    rig.submit([Op::Withdraw]);
+    rig.run(MS);
+    assert!(rig.answered(&names) < names.len(), "some were sent");
+    rig.target(TargetVerb::Restore { port: 0 });
+    assert_withdrawn(&mut rig, &names);
+    assert_eq!(rig.sent(0), sent, "nothing more was sent");
+    rig.finish();
+}
+
 /// A queue pair may be another worker's: what waits there for a tag is given back.
 #[test]
 fn what_another_worker_has_not_sent_ends_at_once() {
