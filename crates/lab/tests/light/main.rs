@@ -11,3 +11,4 @@ mod queues;
 mod repeat;
 mod rig;
 mod shared_queues;
+mod spill;

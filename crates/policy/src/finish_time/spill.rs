@@ -20,6 +20,8 @@ pub(super) const HALF: u64 = INELASTIC / 2;
 const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
 /// Nothing stands where some command waited for less than this part of the base latency.
 const SCATTER: u64 = 4;
+/// So many commands show how much there is of what binds; of fewer each one makes a difference.
+const MANY: u64 = 8;
 /// As good as all.
 const NEARLY_ALL: u64 = INELASTIC - INELASTIC / 32;
 
@@ -39,8 +41,13 @@ pub(super) fn spill<P: AsCandidate>(
     incoming: Incoming,
 ) -> Option<usize> {
     let load = paths[best.index].candidate().load;
-    let busy = how_busy(load.shared.forecast(), incoming)?;
-    let factor = if load.work() == 0 { FACTOR_OF_IDLE } else { FACTOR };
+    let (forecast, work) = (load.shared.forecast(), load.work());
+    let many = work >= MANY * incoming.units;
+    let busy = how_busy(forecast, many, incoming)?;
+    if many && is_drained(forecast, work, incoming) {
+        return None;
+    }
+    let factor = if work == 0 { FACTOR_OF_IDLE } else { FACTOR };
     let below = best.cost.saturating_mul(factor);
     let gains = |other: &Forecast, work: u64, cost: u64| {
         gains(&busy, best.cost, other, work, cost, incoming)
@@ -78,8 +85,15 @@ pub(super) fn with_room<P: AsCandidate>(
     found
 }
 
-/// Whether the path has about as much in flight as it can use.
-fn how_busy(forecast: &Forecast, incoming: Incoming) -> Option<Busy> {
+/// Whether the way holds what is in flight, but for a quarter of it. That commands wait is told only
+/// by those that have ended: until they do, all that come would go farther, and then none.
+fn is_drained(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
+    4 * queued_ns(forecast, work + incoming.units) <= 5 * u64::from(forecast.base.get())
+}
+
+/// Whether the path has about as much in flight as it can use. Of `many`, all of which wait without
+/// it being known why, it is held to be so: what goes elsewhere will show it.
+fn how_busy(forecast: &Forecast, many: bool, incoming: Incoming) -> Option<Busy> {
     let base_ns = forecast.base.get();
     let stands = stands(forecast, incoming.now_ns);
     let waits = 4 * forecast.elasticity.wait_ns() >= u64::from(base_ns);
@@ -89,7 +103,7 @@ fn how_busy(forecast: &Forecast, incoming: Incoming) -> Option<Busy> {
     let quiet = forecast.busy_ns.age_ns(incoming.now_ns) > 2 * forecast.window();
     let elasticity = if quiet { Some(0) } else { forecast.elasticity.of(incoming.units, base_ns) };
     match elasticity {
-        None => stands.then_some(Busy::Always),
+        None => (stands || many && waits).then_some(Busy::Always),
         Some(e) if stands && e >= NEARLY_ALL => Some(Busy::Always),
         // That all have waited says so, too: half of what is missing is noise.
         Some(e) if stands && e >= HALF => Some(Busy::Mostly((e + INELASTIC) / 2)),
