@@ -57,11 +57,11 @@
 //!    when nothing is in flight on the nearest). Busy: every command of late has waited there for
 //!    more than half of its mean base latency, and its elasticity is not known or nearly 1 (31/32
 //!    or more); or it is not known, eight commands like this one are in flight, and they wait for a
-//!    quarter on average. Or it is not that certain, and the command must add half more on the other path
-//!    than here (where nothing is in flight nobody is made to wait): when every command has waited
-//!    so, and the elasticity is a half at least (then half of what it lacks to 1 is held to be
-//!    noise); or when commands wait for a quarter of the mean base latency on average, and the
-//!    elasticity is a quarter at least (of which no more than 7/8 are believed). Where eight or
+//!    quarter on average. Or it is not that certain, and the command must add half more on the
+//!    other path than here (where nothing is in flight nobody is made to wait): when every command
+//!    has waited so, and the elasticity is a half at least (then half of what it lacks to 1 is held
+//!    to be noise); or when commands wait for a quarter of the mean base latency on average, and
+//!    the elasticity is a quarter at least (of which no more than 7/8 are believed). Where eight or
 //!    more like it are in flight, but with this one no more than the mean base latency holds and a
 //!    quarter, nothing is spilled: waits are those of commands that have ended. A path has room
 //!    when a command at most is in flight, or no more than what its base latency holds, and a

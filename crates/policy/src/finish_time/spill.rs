@@ -85,8 +85,8 @@ pub(super) fn with_room<P: AsCandidate>(
     found
 }
 
-/// Whether the way holds what is in flight, but for a quarter of it. That commands wait is told only
-/// by those that have ended: until they do, all that come would go farther, and then none.
+/// Whether the way holds what is in flight, but for a quarter of it. That commands wait is told
+/// only by those that have ended: until they do, all that come would go farther, and then none.
 fn is_drained(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     4 * queued_ns(forecast, work + incoming.units) <= 5 * u64::from(forecast.base.get())
 }
