@@ -1,18 +1,30 @@
-//! `bench` on addresses: a peer that offers nothing to put a load on is named, and why.
+//! `bench` on a peer: one that offers nothing to put a load on is named, and a load that its device
+//! cannot carry is refused.
 
+use anabranch::daemon::control::Handler;
+use anabranch::daemon::host::{Host, HostSetup};
+use anabranch::daemon::identity::Identity;
+use anabranch::daemon::path::{PathSpec, Service};
+use anabranch::daemon::rpc::{Params, RpcError};
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
+use serde_json::{Value, json};
 use std::process::Command;
 
 const NQN: &str = "nqn.2026-01.org.example:empty";
 
-#[test]
-fn a_subsystem_without_a_namespace_is_named() {
+fn target(namespaces: &[&str]) -> RunningTarget {
+    let namespaces = namespaces.iter().map(|text| text.parse().expect("a namespace")).collect();
     let setup = TargetSetup {
         ports: vec![PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() }],
-        subsystems: vec![SubsystemSpec::named(NQN)],
+        subsystems: vec![SubsystemSpec { namespaces, ..SubsystemSpec::named(NQN) }],
         cpus: None,
     };
-    let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+    RunningTarget::start(&setup, |_| {}).expect("a target")
+}
+
+#[test]
+fn a_subsystem_without_a_namespace_is_named() {
+    let target = target(&[]);
     let at = target.listeners().expect("ports")[0].to_string();
     let (address, port) = at.rsplit_once(':').expect("an address and a port");
     let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
@@ -24,4 +36,64 @@ fn a_subsystem_without_a_namespace_is_named() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     let offers = format!("anabranch: {NQN} offers no namespace to put a load on: ");
     assert!(told.starts_with(&offers), "{told}");
+}
+
+/// A whole load on 8 MiB in blocks of 4096, with this field in its place.
+fn load(field: &str, value: Value) -> Value {
+    let mut load = json!({
+        "device": "nvme0n1", "read_percent": 50, "random": true, "sizes": [[4096, 100]],
+        "iodepth": 1, "numjobs": 1, "offset": 0, "size": null, "verify": false, "seed": 0,
+    });
+    load[field] = value;
+    load
+}
+
+/// It must not begin, and say so only in the report.
+#[test]
+fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
+    let target = target(&["mem:8MiB,bs=4096"]);
+    let at = target.listeners().expect("ports")[0].to_string();
+    let (address, port) = at.rsplit_once(':').expect("an address and a port");
+    let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a setup");
+    setup.workers = 2;
+    let host = Host::start(&setup, |_| {}).expect("a host");
+    let trsvcid = Some(Service(port.parse().expect("a port")));
+    let path = PathSpec { traddr: address.to_owned(), trsvcid, ..PathSpec::default() };
+    host.connect(path.request(NQN, false).expect("a request")).expect("it connects");
+    host.await_head("nvme0n1").expect("its device comes");
+    let call =
+        |method: &str, params: &Value| host.call(method, Params::from_text(&params.to_string()));
+    for (field, value, says) in [
+        ("device", json!(""), "there is no device ''"),
+        ("device", json!("nvme0"), "there is no device 'nvme0'"),
+        ("read_percent", json!(101), "read_percent is 101, must lie between 0 and 100"),
+        ("iodepth", json!(0), "iodepth is 0, must lie between 1 and 4096"),
+        ("iodepth", json!(4097), "iodepth is 4097, must lie between 1 and 4096"),
+        ("numjobs", json!(0), "numjobs is 0, must lie between 1 and 1024"),
+        ("numjobs", json!(1025), "numjobs is 1025, must lie between 1 and 1024"),
+        ("sizes", json!([]), "sizes has no block size"),
+        ("sizes", json!([[4096, 0]]), "sizes has no block size"),
+        ("sizes", json!([[4096, 1], [0, 1]]), "sizes has 0, must be a multiple of 512"),
+        ("sizes", json!([[1_052_672, 1]]), "sizes has 1052672, must be a multiple of 512"),
+        ("sizes", json!([[512, 1]]), "block size 512 is not a multiple of the device's 4096 bytes"),
+        ("offset", json!(100), "offset 100 is not a multiple of 4096"),
+        ("offset", json!(8 << 20), "offset and size reach past the device's 8388608 bytes"),
+        ("size", json!((8 << 20) + 4096), "offset and size reach past the device's 8388608 bytes"),
+        ("size", json!(0), "the region of 0 blocks is smaller than one request"),
+    ] {
+        let error = call("bench_start", &load(field, value)).expect_err(says);
+        assert_eq!(error.code, RpcError::INVALID_PARAMS, "{says}");
+        assert!(error.message.contains(says), "{says}: {}", error.message);
+    }
+    // Two workers verify a part each.
+    let mut small = load("verify", json!(true));
+    small["size"] = json!(4096);
+    let error = call("bench_start", &small).expect_err("half a block for each");
+    assert!(error.message.contains("the region of 0 blocks"), "{}", error.message);
+    // None of them has begun: there is room for one that can be.
+    call("bench_start", &load("iodepth", json!(4))).expect("a load");
+    let report = call("bench_stop", &json!({})).expect("a report");
+    assert_eq!(report["rejected"], Value::Null);
+    host.stop().expect("an end");
+    target.stop().expect("an end");
 }

@@ -289,7 +289,7 @@ impl Source {
 }
 
 /// Whether a head is, or may come to be, called so: by its name, or as its `wwid` says.
-fn may_be_a_head(device: &str) -> bool {
+pub(super) fn may_be_a_head(device: &str) -> bool {
     let wide = ["uuid.", "eui.", "nvme."].into_iter().find_map(|kind| device.strip_prefix(kind));
     if let Some(wide) = wide {
         return wide.contains(|digit: char| digit.is_ascii_hexdigit())

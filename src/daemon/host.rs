@@ -1,5 +1,6 @@
 //! A running host: its workers, and what the control socket may ask of it.
 
+use super::config::may_be_a_head;
 use super::control::Handler;
 use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::{listen_endpoint, refusal};
@@ -8,14 +9,14 @@ use super::identity::Identity;
 use super::path::PathSpec;
 use super::rpc::{Params, RpcError};
 use super::top::TopView;
-use super::view::{AttributeView, DiscoveryLog, DiscoveryRecord, HostView};
+use super::view::{AttributeView, DiscoveryLog, DiscoveryRecord, HeadView, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Export, Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
 use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
-use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
+use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_lab::nbd::{NbdUri, Server};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
@@ -393,19 +394,20 @@ impl Host {
     }
 
     /// Waits for a head of this name, or wwid, for a moment: paths find their namespaces after they
-    /// connect.
+    /// connect. What no head is ever called is not waited for. Also tells how many data workers
+    /// there are.
     ///
     /// # Errors
     /// It does not come.
-    pub fn await_head(&self, name: &str) -> Result<(), RpcError> {
+    pub fn await_head(&self, name: &str) -> Result<(HeadView, u16), RpcError> {
         let until = Instant::now() + APPEAR;
         loop {
             let view = self.view()?;
-            let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-            if heads.any(|head| head.is_called(name)) {
-                return Ok(());
+            let mut heads = view.subsystems.into_iter().flat_map(|subsystem| subsystem.heads);
+            if let Some(head) = heads.find(|head| head.is_called(name)) {
+                return Ok((head, view.data_workers));
             }
-            if Instant::now() >= until {
+            if !may_be_a_head(name) || Instant::now() >= until {
                 let name = name.escape_debug();
                 return Err(RpcError::invalid(format!(
                     "there is no device '{name}': 'anabranch list' shows those that exist"
@@ -693,8 +695,13 @@ impl Host {
         match method {
             "bench_start" => {
                 let spec: super::load::JobSpec = params.read()?;
-                self.await_head(&spec.device)?;
-                self.start_load(spec.job())?;
+                let wrong = |why: String| RpcError::invalid(format!("params: {why}"));
+                spec.check().map_err(wrong)?;
+                let (head, data_workers) = self.await_head(&spec.device)?;
+                let (job, device) =
+                    (spec.job(), Device { block_bytes: head.block_bytes, blocks: head.blocks });
+                job.check(device, data_workers).map_err(|why| wrong(why.to_string()))?;
+                self.start_load(job)?;
                 Ok(json!({}))
             }
             "bench_report" | "bench_stop" => {

@@ -1,5 +1,6 @@
 //! A load in fio's words: as text, as a request, and its figures.
 
+use crate::cli::args::bench::{MAX_DEPTH, MAX_JOBS};
 use crate::units;
 use anabranch_lab::load::{BlockSize, Job, LatencySummary, LoadReport};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,27 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// What no device and no host can do.
+    ///
+    /// # Errors
+    /// Names the field and its limit.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |field: &str, value: u32, least: u32, most: u32| match value {
+            _ if (least..=most).contains(&value) => Ok(()),
+            _ => Err(format!("{field} is {value}, must lie between {least} and {most}")),
+        };
+        within("read_percent", self.read_percent, 0, 100)?;
+        within("iodepth", self.iodepth, 1, MAX_DEPTH)?;
+        within("numjobs", self.numjobs, 1, MAX_JOBS)?;
+        if self.sizes.iter().all(|(_, weight)| *weight == 0) {
+            return Err("sizes has no block size of a weight: write [[4096, 100]]".to_owned());
+        }
+        match self.sizes.iter().find(|(bytes, _)| !is_block_size((*bytes).into())) {
+            Some((bytes, _)) => Err(format!("sizes has {bytes}, {BLOCK_SIZES}")),
+            None => Ok(()),
+        }
+    }
+
     /// As the load takes it.
     #[must_use]
     pub fn job(self) -> Job {
@@ -90,6 +112,12 @@ pub fn bssplit(text: &str) -> Result<Vec<(u32, u32)>, String> {
 
 /// The largest request: what one buffer of a worker's pool holds.
 const MAX_BLOCK: u32 = 1 << 20;
+/// What a block size may be, in a sentence about one that is none.
+const BLOCK_SIZES: &str = "must be a multiple of 512, from 512 to 1048576 (1 MiB)";
+
+fn is_block_size(bytes: u64) -> bool {
+    (512..=u64::from(MAX_BLOCK)).contains(&bytes) && bytes.is_multiple_of(512)
+}
 
 /// Parses one block size.
 ///
@@ -98,10 +126,8 @@ const MAX_BLOCK: u32 = 1 << 20;
 pub fn block_size(text: &str) -> Result<u32, String> {
     let bytes = units::size(text).map_err(|why| format!("block size: {why}"))?;
     match u32::try_from(bytes) {
-        Ok(bytes) if (512..=MAX_BLOCK).contains(&bytes) && bytes.is_multiple_of(512) => Ok(bytes),
-        _ => Err(format!(
-            "block size '{text}' must be a multiple of 512, from 512 to {MAX_BLOCK} (1 MiB)"
-        )),
+        Ok(size) if is_block_size(bytes) => Ok(size),
+        _ => Err(format!("block size '{text}' {BLOCK_SIZES}")),
     }
 }
 

@@ -43,6 +43,18 @@ pub struct Job {
     pub seed: u64,
 }
 
+/// What a job works on.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// How many it has.
+    pub blocks: u64,
+}
+
+/// Blocks that one worker verifies at most: what each must hold is kept in memory.
+const MAX_VERIFIED_BLOCKS: u64 = 1 << 24;
+
 /// Why a job cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobError(pub String);
@@ -80,9 +92,24 @@ impl Job {
         unreachable!("the draw lies below the sum of weights")
     }
 
-    /// Checks the job against the device.
-    pub(super) fn check(&self, block_bytes: u32, device_bytes: u64) -> Result<(), JobError> {
+    /// Blocks of the device that each of `shares` workers uses; `None` when they lie beyond it.
+    pub(super) fn blocks_each(&self, device: Device, shares: u16) -> Option<u64> {
+        let block = u64::from(device.block_bytes);
+        let rest = device.blocks.checked_sub(self.offset / block)?;
+        let all = self.size.map_or(rest, |size| size / block);
+        Some(if self.verify { all / u64::from(shares.max(1)) } else { all })
+    }
+
+    /// Whether it can run on the device, by so many workers.
+    ///
+    /// # Errors
+    /// Names what does not fit, and the limit.
+    pub fn check(&self, device: Device, shares: u16) -> Result<(), JobError> {
         let fail = |text: String| Err(JobError(text));
+        let block_bytes = device.block_bytes;
+        let Some(device_bytes) = device.blocks.checked_mul(u64::from(block_bytes)) else {
+            return fail(format!("a device of {} blocks is none", device.blocks));
+        };
         if self.sizes.is_empty() || self.sizes.iter().all(|size| size.weight == 0) {
             return fail("no block size has a weight".into());
         }
@@ -103,6 +130,16 @@ impl Job {
         }
         if !self.offset.is_multiple_of(u64::from(block_bytes)) {
             return fail(format!("offset {} is not a multiple of {block_bytes}", self.offset));
+        }
+        let blocks = self.blocks_each(device, shares).unwrap_or(0);
+        if blocks < u64::from(self.largest() / block_bytes) {
+            return fail(format!("the region of {blocks} blocks is smaller than one request"));
+        }
+        if self.verify && blocks > MAX_VERIFIED_BLOCKS {
+            return fail(format!(
+                "a region of {blocks} blocks is too large to verify, at most \
+                 {MAX_VERIFIED_BLOCKS}: give a size"
+            ));
         }
         Ok(())
     }

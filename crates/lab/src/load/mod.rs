@@ -13,7 +13,7 @@ mod work;
 
 pub use check::{Extent, Mismatch};
 pub use front::{Load, LoadEvent, LoadMail, LoadReply, LoadVerb};
-pub use job::{BlockSize, Job, JobError};
+pub use job::{BlockSize, Device, Job, JobError};
 pub use report::{LatencySummary, LoadReport};
 pub use stamp::{Stamp, StampError};
-pub(crate) use work::{Device, Drawn, Share, Work};
+pub(crate) use work::{Drawn, Share, Work};

@@ -1,8 +1,8 @@
 //! One job on one data worker: a fixed number of requests at once, each slot with its buffer.
 
-use super::job::{Job, JobError};
+use super::job::{Device, Job, JobError};
 use super::report::LoadReport;
-use super::work::{Device, Drawn, Share, Work};
+use super::work::{Drawn, Share, Work};
 use anabranch_host::topology::{HeadId, HeadView};
 use anabranch_host::user::{Done, Refused, Request, RequestOp, Submit};
 use anabranch_proto::machine::{BufRef, Buffers, Time, WorkerId};

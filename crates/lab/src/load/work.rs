@@ -4,7 +4,7 @@
 //! through NBD both draw from it.
 
 use super::check::{Extent, Register};
-use super::job::{Job, JobError};
+use super::job::{Device, Job, JobError};
 use super::report::{LoadReport, TOLD_MISMATCHES};
 use crate::rng::Rng;
 use anabranch_proto::machine::Time;
@@ -18,9 +18,6 @@ const DRAWS_MAX: u32 = 32;
 /// spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
-/// Blocks that one worker verifies at most: what each must hold is kept in memory.
-const MAX_VERIFIED_BLOCKS: u64 = 1 << 24;
-
 /// Which part of a job this is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
@@ -28,13 +25,6 @@ pub(crate) struct Share {
     pub(crate) index: u16,
     /// How many there are.
     pub(crate) of: u16,
-}
-
-/// What the job works on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Device {
-    pub(crate) block_bytes: u32,
-    pub(crate) blocks: u64,
 }
 
 /// A request that was drawn.
@@ -73,26 +63,11 @@ impl Work {
     /// # Errors
     /// The job does not fit the device.
     pub(crate) fn new(job: Job, share: Share, device: Device, now: Time) -> Result<Work, JobError> {
-        let block = u64::from(device.block_bytes);
-        let Some(bytes) = device.blocks.checked_mul(block) else {
-            return Err(JobError(format!("a device of {} blocks is none", device.blocks)));
-        };
-        job.check(device.block_bytes, bytes)?;
-        let mut first = job.offset / block;
-        let mut blocks = job.size.map_or(device.blocks - first, |size| size / block);
+        job.check(device, share.of)?;
+        let blocks = job.blocks_each(device, share.of).unwrap_or(0);
+        let mut first = job.offset / u64::from(device.block_bytes);
         if job.verify {
-            blocks /= u64::from(share.of);
             first += blocks * u64::from(share.index);
-        }
-        if blocks < u64::from(job.largest()) / block {
-            let text = format!("the region of {blocks} blocks is smaller than one request");
-            return Err(JobError(text));
-        }
-        if job.verify && blocks > MAX_VERIFIED_BLOCKS {
-            return Err(JobError(format!(
-                "a region of {blocks} blocks is too large to verify, at most \
-                 {MAX_VERIFIED_BLOCKS}: give a size"
-            )));
         }
         let writer = u32::from(share.index) + 1;
         let register = job.verify.then(|| Register::new(job.seed, writer, first, blocks as usize));
