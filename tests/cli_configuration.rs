@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::io::Write;
+use std::net::ToSocketAddrs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -430,6 +431,30 @@ fn a_file_that_is_no_text_is_told_with_its_line() {
     let told = ServeConfig::load(&path).expect_err("no text").to_string();
     fs::remove_file(&path).expect("removed");
     assert!(told.ends_with(".toml, line 2: is not text (UTF-8)"), "{told}");
+}
+
+/// Before it listens anywhere: here, where it cannot.
+#[test]
+fn a_path_that_stands_there_twice_by_name_is_told_before_anything_listens() {
+    let localhost = ("localhost", 4420).to_socket_addrs().expect("looked up").next();
+    let ip = localhost.expect("an address").ip();
+    let file = std::env::temp_dir().join(format!("anabranch-twice-{}.toml", std::process::id()));
+    let text = format!(
+        "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n\
+         [[subsystem.path]]\ntrsvcid = 4420\ntraddr = \"{ip}\"\n\
+         [[subsystem.path]]\ntrsvcid = 4420\ntraddr = \"localhost\"\n"
+    );
+    fs::write(&file, text).expect("a file");
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["serve", "--socket", "/proc/none/x", "--config"])
+        .arg(&file)
+        .output()
+        .expect("the binary runs");
+    fs::remove_file(&file).expect("removed");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let says = format!("'localhost' is {ip}: this path stands here twice");
+    assert!(told.contains("line 8 (traddr)") && told.contains(&says), "{told}");
 }
 
 /// Scripts wait for a name to come; what cannot be right they give up.

@@ -10,9 +10,12 @@ use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::names::Names;
+use super::path::NamedPath;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_host::Event;
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,6 +79,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
     };
     config.check_machine(&source)?;
+    let paths = look_up(&config, &source)?;
     let termination = ending::prepare()?;
     super::files::raise();
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
@@ -85,7 +89,8 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
     let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
-    let (asked, names) = connect_all(&host, &config, &source)?;
+    let asked = paths.len();
+    let names = connect_all(&host, paths, &source)?;
     let exports = export_all(&host, &config.exports)?;
     let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
     let live = await_first_attempts(&host, asked - names.count());
@@ -135,34 +140,58 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     Ok(setup)
 }
 
-/// Asks for every path of the configuration; whatever does not answer is tried again by the host,
-/// and what has no address yet is looked for. How many paths there are.
-fn connect_all(
-    host: &Arc<Host>,
-    config: &ServeConfig,
-    source: &Source,
-) -> Result<(usize, Names), Failure> {
-    let (mut asked, mut names) = (0, Names::default());
+/// A path of the configuration, and where its name leads now.
+struct LookedUp {
+    /// Where it stands in the file.
+    at: usize,
+    named: NamedPath,
+    to: Result<SocketAddr, String>,
+}
+
+/// Looks every path's name up, which may take seconds: while there is nothing of ours yet that
+/// would have to be taken back.
+///
+/// # Errors
+/// Two names lead to one path.
+fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failure> {
+    let (mut paths, mut seen) = (Vec::new(), HashSet::new());
     for subsystem in &config.subsystems {
         for path in &subsystem.paths {
-            let at = path.span().start;
-            let named = path.get_ref().named(subsystem.nqn.get_ref(), true);
-            let named = named.map_err(|why| source.wrong_in(at, &why))?;
-            asked += 1;
-            match named.look_up() {
-                Ok(to) => {
-                    let connected = host.connect(named.request(to));
-                    connected.map_err(|error| source.wrong(Some(at), &error.message))?;
-                }
-                Err(why) => {
-                    let pause = named.options.reconnect_delay.as_secs_f64();
-                    log(format_args!("{why}; it is tried again every {pause} s"));
-                    names.await_address(named, host).map_err(Failure::Failed)?;
-                }
+            let (at, spec, nqn) = (path.span().start, path.get_ref(), subsystem.nqn.get_ref());
+            let named = spec.named(nqn, true).map_err(|why| source.wrong_in(at, &why))?;
+            let to = named.look_up();
+            if let Ok(to) = to
+                && !seen.insert((nqn, to, spec.host_traddr, &spec.host_iface))
+            {
+                let name = spec.traddr.escape_debug();
+                let message =
+                    format!("traddr: '{name}' is {}: this path stands here twice", to.ip());
+                return Err(source.wrong_in(at, &message));
+            }
+            paths.push(LookedUp { at, named, to });
+        }
+    }
+    Ok(paths)
+}
+
+/// Asks for every path of the configuration; whatever does not answer is tried again by the host,
+/// and what has no address yet is looked for.
+fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Result<Names, Failure> {
+    let mut names = Names::default();
+    for LookedUp { at, named, to } in paths {
+        match to {
+            Ok(to) => {
+                let connected = host.connect(named.request(to));
+                connected.map_err(|error| source.wrong(Some(at), &error.message))?;
+            }
+            Err(why) => {
+                let pause = named.options.reconnect_delay.as_secs_f64();
+                log(format_args!("{why}; it is tried again every {pause} s"));
+                names.await_address(named, host).map_err(Failure::Failed)?;
             }
         }
     }
-    Ok((asked, names))
+    Ok(names)
 }
 
 fn export_all(host: &Host, exports: &[Spanned<ExportConfig>]) -> Result<Vec<String>, Failure> {
