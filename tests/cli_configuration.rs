@@ -98,7 +98,8 @@ fn mistakes_name_line_and_key() {
         ("workers = \"two\"\n", "line 1 (workers)", "invalid type"),
         ("\nworkers = 0\n", "line 2 (workers)", "is 0, must lie between 1 and 128"),
         ("workers = 129\n", "line 1 (workers)", "is 129, must lie between 1 and 128"),
-        ("\"workers\" = 129\n", ".toml: workers", "is 129, must lie between 1 and 128"),
+        ("\n\"workers\" = 129\n", "line 2 (workers)", "is 129, must lie between 1 and 128"),
+        ("hostid = '''\nworkers = 1'''\n'workers' = 0\n", "line 3 (workers)", "is 0, must"),
         ("cpus = []\n", "line 1 (cpus)", "at least one CPU"),
         ("pin = true\n  hostnqn = \"a\"\n", "line 2 (hostnqn)", "nqn."),
         ("hostid = \"b\"\n", "line 1 (hostid)", "UUID"),
@@ -132,6 +133,18 @@ fn mistakes_name_line_and_key() {
              traddr = \"::1\"\ntransport = \"rdma\"\n",
             "line 5 (transport)",
             "only tcp",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             'traddr' = \"::1\"\n'queue-size' = 7\n",
+            "line 5 (queue-size)",
+            "is 7, must lie between 16 and 1024",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\npath = [\n\
+             { traddr = \"::1\", queue_size = 16 },\n{ traddr = \"::1\",\nqueue_size = 7 }]\n",
+            "line 6 (queue_size)",
+            "is 7, must lie between 16 and 1024",
         ),
         ("[[export]]\ndevice = \"nvme0n1\"\n", "line 1", "missing field"),
         ("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"\"\n", "line 3 (nbd)", "Unix socket"),

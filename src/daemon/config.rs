@@ -16,6 +16,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// A whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -224,68 +225,78 @@ impl Source {
     /// An error about what stands at byte `at`.
     #[must_use]
     pub fn wrong(&self, at: Option<usize>, message: &str) -> Failure {
-        let file = self.path.display();
         let message = shortened(message.trim_end(), MAX_MESSAGE_CHARS);
         let Some(at) = at.filter(|at| *at <= self.text.len() && self.text.is_char_boundary(*at))
         else {
-            return Failure::usage(format!("{file}: {message}"));
+            return Failure::usage(format!("{}: {message}", self.path.display()));
         };
-        let number = self.text[..at].matches('\n').count() + 1;
-        let line = self.text.lines().nth(number - 1).unwrap_or("");
-        let key = match line.split_once('=') {
-            Some((key, _)) => key.trim(),
-            None => line.trim(),
-        };
+        let line = self.text.lines().nth(self.line(at) - 1).unwrap_or("");
+        let key = line.split_once('=').map_or(line, |(key, _)| key);
+        self.wrong_key(at, key.trim(), &message)
+    }
+
+    fn wrong_key(&self, at: usize, key: &str, message: &str) -> Failure {
+        let (file, line) = (self.path.display(), self.line(at));
         if key.is_empty() {
-            return Failure::usage(format!("{file}, line {number}: {message}"));
+            return Failure::usage(format!("{file}, line {line}: {message}"));
         }
         let key = shortened(key, MAX_KEY_CHARS);
-        Failure::usage(format!("{file}, line {number} ({key}): {message}"))
+        Failure::usage(format!("{file}, line {line} ({key}): {message}"))
     }
-}
 
-impl Source {
-    /// An error about a key of the table whose header or first key stands at byte `at`: about the
-    /// first of its keys that the message names, or the table.
+    /// The line of a byte, from 1.
+    fn line(&self, at: usize) -> usize {
+        self.text[..at].matches('\n').count() + 1
+    }
+
+    /// An error about a key of the table whose header or brace stands at byte `at`: about the first
+    /// of its keys that the message names, or the table.
     #[must_use]
     pub fn wrong_in(&self, at: usize, message: &str) -> Failure {
         let words = message.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '('));
-        let place = words.filter(|word| !word.is_empty()).find_map(|word| self.key_in(at, word));
-        self.wrong(Some(place.unwrap_or(at)), message)
+        let file = DeTable::parse(&self.text).ok();
+        let table = file.as_ref().and_then(|file| table_at(file.get_ref(), at));
+        let key = table.and_then(|table| words.into_iter().find_map(|word| key_of(table, word)));
+        match key {
+            Some(key) => self.wrong_key(key.span().start, key.get_ref(), message),
+            None => self.wrong(Some(at), message),
+        }
     }
 
-    /// Where a key stands in the table that begins at byte `at`.
-    fn key_in(&self, at: usize, key: &str) -> Option<usize> {
-        let plain = |text: &str| text.trim().trim_matches('"').replace('-', "_");
-        let mut place = at;
-        for (number, line) in self.text.get(at..)?.split_inclusive('\n').enumerate() {
-            if number > 0 && line.trim_start().starts_with('[') {
-                return None;
-            }
-            if line.split_once('=').is_some_and(|(name, _)| plain(name) == plain(key)) {
-                return Some(place);
-            }
-            place += line.len();
+    /// An error about a key of the file's own table.
+    fn wrong_at(&self, key: &str, message: &str) -> Failure {
+        let file = DeTable::parse(&self.text).ok();
+        match file.as_ref().and_then(|file| key_of(file.get_ref(), key)) {
+            Some(found) => self.wrong_key(found.span().start, key, message),
+            None => self.wrong(None, &format!("{key} {message}")),
         }
-        None
     }
+}
 
-    /// Where a key of the file's own table begins.
-    fn at_key(&self, key: &str) -> Option<usize> {
-        let mut at = 0;
-        for line in self.text.split_inclusive('\n') {
-            let begin = line.trim_start();
-            if begin.starts_with('[') {
-                return None;
-            }
-            let rest = begin.strip_prefix(key).map(str::trim_start);
-            if rest.is_some_and(|rest| rest.starts_with('=')) {
-                return Some(at + line.len() - begin.len());
-            }
-            at += line.len();
-        }
-        None
+/// The table below this one whose header or brace stands at byte `at`.
+fn table_at<'a>(within: &'a DeTable<'a>, at: usize) -> Option<&'a DeTable<'a>> {
+    within.values().find_map(|value| value_at(value, at))
+}
+
+fn value_at<'a>(value: &'a Spanned<DeValue<'a>>, at: usize) -> Option<&'a DeTable<'a>> {
+    match value.get_ref() {
+        DeValue::Table(table) if value.span().start == at => Some(table),
+        DeValue::Table(table) => table_at(table, at),
+        DeValue::Array(values) => values.iter().find_map(|value| value_at(value, at)),
+        _ => None,
     }
+}
+
+/// The key of a table that is called so, in one of its spellings. What stands under headers of its
+/// own is told by itself.
+fn key_of<'a>(table: &'a DeTable<'a>, word: &str) -> Option<&'a Spanned<Cow<'a, str>>> {
+    let plain = |text: &str| text.replace('-', "_");
+    let tables = |value: &DeValue<'_>| match value {
+        DeValue::Array(values) => values.iter().any(|value| value.get_ref().is_table()),
+        _ => false,
+    };
+    let found = table.iter().find(|(key, _)| plain(key.get_ref()) == plain(word));
+    found.filter(|(_, value)| !tables(value.get_ref())).map(|(key, _)| key)
 }
 
 /// Whether a head is, or may come to be, called so: by its name, or as its `wwid` says.
@@ -329,15 +340,12 @@ impl ServeConfig {
     /// Names file, line and key.
     pub fn check_machine(&self, source: &Source) -> Result<(), Failure> {
         let cpus = self.cpus.as_deref().unwrap_or_default();
-        super::host::check_cpus(cpus).map_err(|why| source.wrong(source.at_key("cpus"), &why))
+        super::host::check_cpus(cpus).map_err(|why| source.wrong_at("cpus", &why))
     }
 
     /// What a structure cannot check by itself.
     fn check(&self, source: &Source) -> Result<(), Failure> {
-        let wrong = |key: &str, message: &str| match source.at_key(key) {
-            Some(at) => Err(source.wrong(Some(at), message)),
-            None => Err(source.wrong(None, &format!("{key} {message}"))),
-        };
+        let wrong = |key: &str, message: &str| Err(source.wrong_at(key, message));
         if let Some(workers) = self.workers.filter(|workers| !(1..=128).contains(workers)) {
             return wrong("workers", &format!("is {workers}, must lie between 1 and 128"));
         }
