@@ -45,6 +45,44 @@ fn a_broken_file_does_not_hide_the_others() {
     assert!(told.contains("1 of 2 scenarios cannot be used"), "{told}");
 }
 
+/// What is wrong only for the mode that is asked for, or only in the end, stands in the file, too.
+#[test]
+fn what_cannot_be_run_is_told_with_file_line_and_key() {
+    let dir = std::env::temp_dir().join(format!("anabranch-lab-refused-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let file = dir.join("x.toml");
+    let head = "title = \"t\"\njob = [{ rw = \"randread\" }]\n";
+    let idle = "[target]\nread = \"0\"\n";
+    let slow = "[[path]]\nname = \"a\"\nrate = \"1gbit\"\n";
+    let far = "[[path]]\nname = \"a\"\ndelay = \"1ms\"\n";
+    let change = "[[change]]\nat = \"1s\"\npath = \"a\"\nrepeat = \"1s\"\n";
+    for (parts, mode, says) in [
+        (vec![idle, "[[path]]\nname = \"a\"\n"], "light", "x.toml:5: rate: commands would take no"),
+        (
+            vec![idle, slow, "[[path]]\nname = \"b\"\n"],
+            "light",
+            "x.toml:8: rate: commands would take no",
+        ),
+        (
+            vec![idle, far, change, "state = \"cut\"\n", change, "jitter = \"1ms\"\n"],
+            "light",
+            "x.toml:13: rate: commands would take no",
+        ),
+        (vec!["[host]\nqueue_depth = 8\n", slow], "sim", "x.toml:4: queue_depth: the engine"),
+        (vec!["[target]\nsize = \"1024t\"\n", slow], "sim", "x.toml:4: size: must not exceed"),
+        (vec![slow, "ana = \"inaccessible\"\n"], "sim", "x.toml:6: ana: every path begins"),
+        (vec![slow, "delay = \"30s\"\n"], "live", "x.toml:6: delay: on path \"a\""),
+    ] {
+        let text = head.to_owned() + &parts.concat();
+        std::fs::write(&file, &text).expect("a file");
+        let output = lab(&["run", &file.to_string_lossy(), "--mode", mode, "--policies", "numa"]);
+        let told = self::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}: {told}");
+        assert!(told.contains(says), "{text}: {told}");
+    }
+    std::fs::remove_dir_all(&dir).expect("it was there");
+}
+
 #[test]
 fn a_run_is_a_table_and_the_same_again_in_json() {
     let file = "scenarios/service-time-mixed.toml";

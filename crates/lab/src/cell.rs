@@ -1,6 +1,6 @@
 //! What one run is made of.
 
-use crate::scenario::{Alteration, Arrival, Path, Problem, Scenario, Stolen, Variant};
+use crate::scenario::{Alteration, Arrival, Part, Path, Problem, Scenario, Stolen, Variant};
 use anabranch_policy::OpClass;
 use anabranch_target::link::Shape;
 
@@ -64,18 +64,19 @@ impl Cell<'_> {
             rates.min().is_some_and(|rate| rate <= FASTEST)
                 || shape.delay.as_nanos() > shape.jitter.as_nanos() + u128::from(SHORTEST_NS)
         };
-        let changed = self.scenario.changes.iter().filter_map(|change| match &change.what {
-            Alteration::Shape(shape) => Some(shape),
+        let changes = self.scenario.changes.iter().enumerate();
+        let changed = changes.filter_map(|(number, change)| match &change.what {
+            Alteration::Shape(shape) => Some((Part::Change(number), shape)),
             _ => None,
         });
         let closed = jobs.iter().any(|job| job.arrival == Arrival::Closed);
-        let mut shapes = self.scenario.paths.iter().map(|path| &path.shape).chain(changed);
-        if served || !closed || shapes.all(slow) {
-            return Ok(());
-        }
+        let paths = self.scenario.paths.iter().enumerate();
+        let paths = paths.map(|(number, path)| (Part::Path(number), &path.shape));
+        let fast = paths.chain(changed).find(|(_, shape)| !slow(shape));
+        let Some((part, _)) = fast.filter(|_| !served && closed) else { return Ok(()) };
         let text = "commands would take no time on a path: give it a rate (up to 1 Tbit/s) or a \
                     delay, or give the target service times of 100 ns or more";
-        Err(Problem { key: "rate", text: text.to_owned() })
+        Err(Problem::of(part, "rate", text))
     }
 
     /// What the scenario asks for and simulations do otherwise, in sentences for its reader.

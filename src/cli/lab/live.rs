@@ -111,9 +111,8 @@ fn scenario(
     let mut left = open.len() as u64;
     let (mut session, how) = match begin(planned, &live) {
         Ok(begun) => begun,
-        Err(error @ (LiveError::Scenario(_) | LiveError::Option { .. })) => {
-            return Err(error.into());
-        }
+        Err(LiveError::Scenario(problem)) => return Err(planned.refuse(name, &problem)),
+        Err(error @ LiveError::Option { .. }) => return Err(error.into()),
         // The other scenarios may go well.
         Err(error) => {
             progress.say(&format!("anabranch: {name}: {error}; its cells are left out"));

@@ -5,7 +5,8 @@ use crate::cli::args::lab::LabRun;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::result::Mode;
-use anabranch_lab::scenario::{Notice, Scenario, find};
+use anabranch_lab::scenario::file::Places;
+use anabranch_lab::scenario::{Notice, Problem, Scenario, find};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(super) struct Planned {
     pub(super) notes: Vec<String>,
     /// The file's text.
     pub(super) text: String,
+    /// Where its parts stand there.
+    places: Places,
     /// The job file that it names, by that name, and its text.
     pub(super) job: Option<(PathBuf, String)>,
 }
@@ -34,6 +37,15 @@ impl Planned {
     /// The cell of a variant, by its place in the scenario.
     pub(super) fn cell(&self, variant: usize, seed: u64) -> Cell<'_> {
         Cell { scenario: &self.scenario, variant: &self.scenario.variants[variant], seed }
+    }
+
+    /// Why it cannot be run so: with its place in the file, or, where that is none of a part alone,
+    /// with who it is about.
+    pub(super) fn refuse(&self, whose: &str, problem: &Problem) -> Failure {
+        Failure::usage(match self.places.mistake(problem) {
+            Some(mistake) => mistake.to_string(),
+            None => format!("{whose}: {problem}"),
+        })
     }
 
     /// Ramp and window of a cell, in milliseconds.
@@ -63,9 +75,7 @@ pub(super) fn plan(options: &LabRun) -> Result<Vec<Planned>, Failure> {
     for planned in &all {
         for variant in &planned.variants {
             let checked = planned.cell(*variant, 1).check();
-            checked.map_err(|problem| {
-                Failure::usage(format!("{}: {problem}", planned.scenario.name))
-            })?;
+            checked.map_err(|problem| planned.refuse(&planned.scenario.name, &problem))?;
         }
     }
     Ok(all)
@@ -87,7 +97,8 @@ fn read(name: &str, options: &LabRun) -> Result<Planned, Failure> {
         let cell = Cell { scenario: &scenario, variant, seed: 1 };
         notes.extend(cell.left_out().into_iter().map(str::to_owned));
     }
-    Ok(Planned { scenario, variants: Vec::new(), notes, text, job })
+    let places = loaded.places;
+    Ok(Planned { scenario, variants: Vec::new(), notes, text, places, job })
 }
 
 /// A notice as results keep it: with the file, without the directory that it is in here.

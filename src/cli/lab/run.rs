@@ -118,8 +118,8 @@ fn simulate(
             let cell = planned.cell(variant, run);
             progress.show(format!("{}, {}", cell.scenario.name, cell.variant.name));
             let figures = simulation(cell).map_err(|problem| {
-                let (scenario, variant) = (&cell.scenario.name, &cell.variant.name);
-                Failure::usage(format!("{scenario}, {variant}: {problem}"))
+                let whose = format!("{}, {}", cell.scenario.name, cell.variant.name);
+                planned.refuse(&whose, &problem)
             })?;
             let how =
                 Circumstances { notes: planned.notes.clone(), ..Circumstances::simulated(mode) };

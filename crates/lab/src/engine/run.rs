@@ -12,7 +12,7 @@ use crate::figures::{Figures, SERIES_NS};
 use crate::generator::{
     Generator, GeneratorReply, GeneratorVerb, HostFigures, PathSample, Plan, assemble,
 };
-use crate::scenario::{Alteration, PathState, Problem};
+use crate::scenario::{Alteration, Part, PathState, Problem};
 use anabranch_host::event::HostEvent;
 use anabranch_host::load::Charged;
 use anabranch_host::topology::ControllerState;
@@ -44,7 +44,7 @@ pub struct Engine<'a> {
 
 /// What went wrong inside: never the user's mistake.
 fn failed(what: String) -> Problem {
-    Problem { key: "engine", text: what }
+    Problem::of(Part::Whole, "engine", what)
 }
 
 impl<'a> Engine<'a> {

@@ -1,7 +1,7 @@
 //! From a cell to configurations: the target, the hosts, and how a policy is set.
 
 use crate::cell::Cell;
-use crate::scenario::{Alteration, AnaState, Arrival, Distribution, PathState, Problem};
+use crate::scenario::{Alteration, AnaState, Arrival, Distribution, Part, PathState, Problem};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, HostConfig};
 use anabranch_policy::Parameters;
 use anabranch_proto::machine::{Endpoint, FileId};
@@ -25,10 +25,6 @@ pub(super) const DEVICE: &str = "nvme0n1";
 /// The one group that the namespace is in.
 pub(super) const GROUP: u32 = 1;
 
-fn problem<T>(key: &'static str, text: String) -> Result<T, Problem> {
-    Err(Problem { key, text })
-}
-
 /// What the engines cannot be made for.
 ///
 /// # Errors
@@ -42,10 +38,11 @@ pub(super) fn check(cell: Cell<'_>) -> Result<(), Problem> {
             "the engine simulation runs real queue pairs: use 16 to 1024, not {}",
             hosts.queue_depth
         );
-        return problem("queue_depth", text);
+        return Err(Problem::of(Part::Host, "queue_depth", text));
     }
     if target.size_bytes > MAX_NAMESPACE_BYTES {
-        return problem("size", "must not exceed 16t in the engine simulation".to_owned());
+        let text = "must not exceed 16t in the engine simulation";
+        return Err(Problem::of(Part::Target, "size", text));
     }
     let connections = connections(cell);
     if connections > MAX_CONNECTIONS {
@@ -53,7 +50,7 @@ pub(super) fn check(cell: Cell<'_>) -> Result<(), Problem> {
             "{connections} connections (hosts x paths x (queue pairs + 1)); the engine simulation \
              takes {MAX_CONNECTIONS}"
         );
-        return problem("count", text);
+        return Err(Problem::of(Part::Host, "count", text));
     }
     Ok(())
 }

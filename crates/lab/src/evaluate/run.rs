@@ -4,7 +4,7 @@ use super::{Baseline, Evaluation, Kind, Outcome, Row, baseline, kind};
 use crate::cell::Cell;
 use crate::light;
 use crate::limit::{Bound, limit_of_window};
-use crate::scenario::{Arrival, Problem, Scenario, Variant, standard_variants};
+use crate::scenario::{Arrival, Part, Problem, Scenario, Variant, standard_variants};
 use crate::spread::spread;
 use anabranch_policy::{FinishTimeParameters, Policy};
 
@@ -126,7 +126,7 @@ fn chosen(options: &Options) -> Result<Vec<String>, Problem> {
     match asked.iter().find(|name| !known.contains(name)) {
         Some(name) => {
             let text = format!("there is no {name:?}; there are {}", known.join(", "));
-            Err(Problem { key: "policy", text })
+            Err(Problem::of(Part::Whole, "policy", text))
         }
         None => Ok(asked),
     }

@@ -3,7 +3,7 @@
 use super::LiveError;
 use super::host::{CONNECT, falls_silent, options};
 use crate::light::{bytes_in, bytes_out};
-use crate::scenario::{Alteration, Brownout, Problem, Scenario};
+use crate::scenario::{Alteration, Brownout, Part, Problem, Scenario};
 use anabranch_policy::OpClass;
 use anabranch_target::link::Shape;
 use core::fmt;
@@ -56,6 +56,8 @@ fn on_link(bytes: u64, rate: Option<u64>) -> Duration {
 /// One state of a path, in words and in values.
 struct Spell<'a> {
     path: &'a str,
+    /// What brought it about.
+    part: Part,
     /// Since when, if not from the beginning.
     at_ns: Option<u64>,
     shape: &'a Shape,
@@ -81,7 +83,9 @@ impl Spell<'_> {
             limit.time.as_secs_f64(),
             limit.name
         );
-        Err(Problem { key: parts.key(), text })
+        let key = parts.key();
+        let part = if matches!(key, "read" | "write") { Part::Target } else { self.part };
+        Err(Problem::of(part, key, text))
     }
 
     /// Hosts come to the path as it is.
@@ -151,17 +155,20 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Problem> {
     let whose = if silent { "half of detect" } else { "half of its time-out" };
     for (index, path) in scenario.paths.iter().enumerate() {
         let (mut shape, mut brownout) = (&path.shape, path.brownout);
-        let spell = Spell { path: &path.name, at_ns: None, shape, brownout };
+        let part = Part::Path(index);
+        let spell = Spell { path: &path.name, part, at_ns: None, shape, brownout };
         spell.connects()?;
         spell.keeps_alive(keep_alive, whose)?;
         spell.carries(scenario, options.io_timeout)?;
-        for change in scenario.changes.iter().filter(|change| change.path == index) {
+        let changes = scenario.changes.iter().enumerate();
+        for (number, change) in changes.filter(|(_, change)| change.path == index) {
             match &change.what {
                 Alteration::Shape(now) => shape = now,
                 Alteration::Brownout(now) => brownout = *now,
                 Alteration::Ana(_) | Alteration::State(_) => continue,
             }
-            let spell = Spell { path: &path.name, at_ns: Some(change.at_ns), shape, brownout };
+            let (part, at_ns) = (Part::Change(number), Some(change.at_ns));
+            let spell = Spell { path: &path.name, part, at_ns, shape, brownout };
             spell.keeps_alive(keep_alive, whose)?;
             spell.carries(scenario, options.io_timeout)?;
         }

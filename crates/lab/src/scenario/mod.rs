@@ -23,7 +23,7 @@ pub use fio::Notice;
 pub use job::{Arrival, BlockSize, Burner, BurnerMode, Job, Mix, Order, PerOp, Sizes};
 pub use limits::*;
 pub use mistake::Mistake;
-pub use model::{Distribution, Hosts, Problem, Published, Run, Scenario, Target};
+pub use model::{Distribution, Hosts, Part, Problem, Published, Run, Scenario, Target};
 pub use path::{Alteration, AnaState, Brownout, Change, Path, PathState};
 pub use stolen::{MAX_STOLEN_PPM, MAX_STRETCH_NS, Stolen};
 pub use variant::{SHORT_BATCH, Variant, standard_variants};

@@ -262,9 +262,27 @@ impl Published {
     }
 }
 
+/// A part of a scenario, as it stands in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// None, or several together.
+    #[default]
+    Whole,
+    /// `[host]`.
+    Host,
+    /// `[target]`.
+    Target,
+    /// The path of this number, from 0.
+    Path(usize),
+    /// The change of this number, from 0, by time and after `repeat` was written out.
+    Change(usize),
+}
+
 /// Why a value cannot be: the key at fault, and a sentence with the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// The part that the key is of, where that is needed to find it again.
+    pub part: Part,
     /// The key, as scenario files spell it.
     pub key: &'static str,
     /// What is wrong, and what would be right.
@@ -279,8 +297,15 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
+impl Problem {
+    /// About a key of a part.
+    pub(crate) fn of(part: Part, key: &'static str, text: impl Into<String>) -> Problem {
+        Problem { part, key, text: text.into() }
+    }
+}
+
 pub(super) fn fail<T>(key: &'static str, text: impl Into<String>) -> Result<T, Problem> {
-    Err(Problem { key, text: text.into() })
+    Err(Problem::of(Part::Whole, key, text))
 }
 
 pub(super) fn within(key: &'static str, value: u32, least: u32, most: u32) -> Result<(), Problem> {
@@ -352,7 +377,7 @@ impl Scenario {
         }
         let text = "every path begins inaccessible, so that a real host finds no device; let one \
                     begin otherwise, and change it at = \"0s\"";
-        fail("ana", text)
+        Err(Problem::of(Part::Path(0), "ana", text))
     }
 
     fn check_changes(&self) -> Result<(), Problem> {

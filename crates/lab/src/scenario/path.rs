@@ -1,7 +1,7 @@
 //! Paths, and what happens to them while a run goes on.
 
 use super::limits::MAX_DELAY_NS;
-use super::model::{Problem, fail};
+use super::model::{Part, Problem, fail};
 use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
 use anabranch_target::link::Shape;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(super) fn check_shape(shape: &Shape) -> Result<(), Problem> {
             .find(|known| *known == name)
             .unwrap_or("rate")
     };
-    shape.check().map_err(|error| Problem { key: key(&error.key), text: error.problem })
+    shape.check().map_err(|error| Problem::of(Part::Whole, key(&error.key), error.problem))
 }
 
 /// Of 100 commands, `percent` take `delay` longer.

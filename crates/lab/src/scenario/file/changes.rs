@@ -7,11 +7,20 @@ use super::super::{Alteration, Change, Path, PathState, Run};
 use super::parts;
 use super::table::Table;
 
-/// Reads all changes, writes repetitions out, and puts them in the order of time.
-pub(super) fn read(root: &Table<'_>, run: &Run, paths: &[Path]) -> Result<Vec<Change>, Mistake> {
+/// The tables of changes.
+pub(super) fn tables<'a>(root: &Table<'a>) -> Result<Vec<Table<'a>>, Mistake> {
     let mut known = parts::CHANGEABLE.to_vec();
     known.extend(["at", "path", "state", "repeat"]);
-    let tables = root.tables("change", &known, MAX_CHANGES)?;
+    root.tables("change", &known, MAX_CHANGES)
+}
+
+/// Reads all changes, writes repetitions out, and puts them in the order of time; with each comes
+/// the number of its table.
+pub(super) fn read(
+    tables: &[Table<'_>],
+    run: &Run,
+    paths: &[Path],
+) -> Result<Vec<(Change, usize)>, Mistake> {
     // When, and which table.
     let mut times: Vec<(u64, usize)> = Vec::new();
     for (index, table) in tables.iter().enumerate() {
@@ -44,7 +53,7 @@ pub(super) fn read(root: &Table<'_>, run: &Run, paths: &[Path]) -> Result<Vec<Ch
         let table = &tables[index];
         let path = path_index(table, paths)?;
         let before = changes.len();
-        let mut push = |what| changes.push(Change { at_ns, path, what });
+        let mut push = |what| changes.push((Change { at_ns, path, what }, index));
         if parts::shape(table, &mut shapes[path])? {
             table.checked(check_shape(&shapes[path]))?;
             push(Alteration::Shape(shapes[path].clone()));

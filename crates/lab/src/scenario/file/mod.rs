@@ -6,6 +6,7 @@
 mod changes;
 mod load;
 mod parts;
+mod places;
 mod table;
 mod units;
 
@@ -13,6 +14,7 @@ use super::limits::MAX_FILE_BYTES;
 use super::mistake::{Mistake, read_text};
 use super::variant::standard_variants;
 use super::{Notice, Scenario, library};
+pub use places::Places;
 use std::path::Path;
 use table::{Source, Table};
 use toml::de::DeTable;
@@ -26,6 +28,8 @@ pub struct Loaded {
     pub notices: Vec<Notice>,
     /// What was read: the scenario, and the job file that it names.
     pub texts: Vec<Text>,
+    /// Where its parts stand in the file.
+    pub places: Places,
 }
 
 /// A file as it was read.
@@ -105,7 +109,9 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
     let hosts = parts::hosts(&root)?;
     let target = parts::target(&root)?;
     let paths = parts::paths(&root)?;
-    let changes = changes::read(&root, &run, &paths)?;
+    let change_tables = changes::tables(&root)?;
+    let (changes, tables_of_changes) =
+        changes::read(&change_tables, &run, &paths)?.into_iter().unzip();
     let load::Load { jobs, burners, notices, file: job_file } =
         load::jobs(&root, &target, &hosts, beside)?;
     let mut variants = standard_variants(&paths, &run);
@@ -134,5 +140,6 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
     })?;
     let mut texts = vec![Text { name: format!("{name}.toml"), text: text.to_owned() }];
     texts.extend(job_file);
-    Ok(Loaded { scenario, notices, texts })
+    let places = Places::new(&root, &change_tables, tables_of_changes)?;
+    Ok(Loaded { scenario, notices, texts, places })
 }

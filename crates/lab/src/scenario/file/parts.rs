@@ -56,11 +56,15 @@ pub(super) fn target(root: &Table<'_>) -> Result<Target, Mistake> {
 pub(super) const CHANGEABLE: [&str; 9] =
     ["rate", "rate_in", "rate_out", "delay", "jitter", "large", "onoff", "brownout", "ana"];
 
-pub(super) fn paths(root: &Table<'_>) -> Result<Vec<Path>, Mistake> {
+pub(super) fn path_tables<'a>(root: &Table<'a>) -> Result<Vec<Table<'a>>, Mistake> {
     let mut known = CHANGEABLE.to_vec();
     known.extend(["name", "node", "weight"]);
+    root.tables("path", &known, MAX_PATHS)
+}
+
+pub(super) fn paths(root: &Table<'_>) -> Result<Vec<Path>, Mistake> {
     let mut paths: Vec<Path> = Vec::new();
-    for table in root.tables("path", &known, MAX_PATHS)? {
+    for table in path_tables(root)? {
         let name = table.must("name", table.word("name")?)?;
         let mut path = Path::new(&name);
         shape(&table, &mut path.shape)?;

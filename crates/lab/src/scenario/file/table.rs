@@ -27,6 +27,10 @@ impl<'a> Source<'a> {
         self.starts.partition_point(|start| *start <= at)
     }
 
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+
     pub(super) fn fail(&self, line: usize, key: &str, text: impl Into<String>) -> Mistake {
         Mistake { file: self.name.to_owned(), line, key: shorten(key), text: text.into() }
     }
