@@ -130,6 +130,11 @@ fn a_verb_does_not_wait_for_what_is_no_socket() {
         let told = refused.expect_err("nobody listens").to_string();
         assert!(told.contains(why), "{told}");
     }
+    let nowhere = place.file("nowhere").join("control.sock");
+    let refused = Client::connect_while(Role::Host, Some(&nowhere), || panic!("it waits"));
+    let told = refused.expect_err("nobody listens").to_string();
+    let says = format!("there is no directory {}", place.file("nowhere").display());
+    assert!(told.contains("no host is running on") && told.contains(&says), "{told}");
     let long = PathBuf::from("x".repeat(108));
     let refused = Client::connect_while(Role::Host, Some(&long), || panic!("it waits"));
     assert!(matches!(refused, Err(Failure::Usage(_))), "{refused:?}");

@@ -20,14 +20,23 @@ const ANSWER: Duration = Duration::from_secs(150);
 /// How long somebody who was started just before may take until he listens.
 const START: Duration = Duration::from_secs(1);
 
-/// Whether an error says that nobody listens yet. A directory that is not there yet is made by
-/// whoever will listen; a file in the socket's place is nothing that goes away.
+/// Whether an error says that nobody listens; a file in the socket's place is nothing that goes
+/// away.
 fn is_nobody(error: &io::Error, path: &Path) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound => true,
         io::ErrorKind::ConnectionRefused => !is_something_else(path),
         _ => false,
     }
+}
+
+/// The directory of a socket that was named, when it is not there. Our own is made by whoever comes
+/// to listen.
+fn missing_directory(named: Option<&Path>) -> Option<&Path> {
+    let directory = named?.parent().filter(|directory| !directory.as_os_str().is_empty())?;
+    std::fs::metadata(directory)
+        .is_err_and(|why| why.kind() == io::ErrorKind::NotFound)
+        .then_some(directory)
 }
 
 /// To connect to a file that is no socket is refused, too.
@@ -52,7 +61,7 @@ struct Answer {
 
 impl Client {
     /// Connects. Whoever is to listen there may have been started just before, in the line above:
-    /// that is waited for, for a second.
+    /// that is waited for, for a second, unless the directory that was named is not there.
     ///
     /// # Errors
     /// Nobody listens there: the text names the verb that starts somebody.
@@ -70,17 +79,20 @@ impl Client {
     /// As [`Client::connect`].
     pub fn connect_while(
         role: Role,
-        path: Option<&Path>,
+        named: Option<&Path>,
         mut again: impl FnMut() -> bool,
     ) -> Result<Client, Failure> {
-        let path = path.map_or_else(|| socket::default_path(role), Path::to_owned);
+        let path = named.map_or_else(|| socket::default_path(role), Path::to_owned);
         let bytes = path.as_os_str().len();
         if bytes > MAX_SOCKET_PATH {
             return Err(SocketError::TooLong(path, bytes).into());
         }
         let stream = loop {
             match UnixStream::connect(&path) {
-                Err(error) if is_nobody(&error, &path) && again() => {}
+                Err(error)
+                    if is_nobody(&error, &path)
+                        && missing_directory(named).is_none()
+                        && again() => {}
                 done => break done,
             }
         };
@@ -93,6 +105,13 @@ impl Client {
             let nobody = is_nobody(&error, &path);
             let something_else = is_something_else(&path);
             let path = path.display();
+            if let Some(directory) = missing_directory(named) {
+                let directory = directory.display();
+                return Failure::failed(format!(
+                    "no {what} is running on {path}: there is no directory {directory}; name the \
+                     {what}'s socket with --socket"
+                ));
+            }
             if something_else {
                 return Failure::failed(format!(
                     "{path} is not a socket: name that of the {what} with --socket"
