@@ -222,6 +222,12 @@ impl Facts {
         self.version >= VS_DESCRIPTORS
     }
 
+    /// Whether it may ask for a pause before a command is tried again. It does so only where the
+    /// host says that it heeds that (Base, "Host Behavior Support").
+    pub(super) fn has_retry_delays(&self) -> bool {
+        self.retry_delays.iter().any(|delay| !delay.is_zero())
+    }
+
     /// Whether Identify with CNS 06h exists.
     pub(super) fn has_nvm_limits(&self) -> bool {
         self.version >= Vs::V2_0

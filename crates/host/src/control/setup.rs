@@ -40,6 +40,7 @@ pub(super) enum Step {
     /// The subsystem decides whether it takes the controller. No command.
     Admission,
     QueueCount,
+    HostBehavior,
     EventConfig,
     AnaLog,
     /// The discovery log is read (and nothing else follows).
@@ -58,6 +59,7 @@ impl fmt::Display for Step {
             Step::NvmLimits => "Identify Controller (NVM command set)",
             Step::Admission => "admission",
             Step::QueueCount => "Set Features (number of queues)",
+            Step::HostBehavior => "Set Features (host behavior support)",
             Step::EventConfig => "Set Features (asynchronous event configuration)",
             Step::AnaLog => "Get Log Page (ANA)",
             Step::Discovery => "Get Log Page (discovery)",
@@ -164,6 +166,7 @@ impl Controller {
             Step::Enable
             | Step::Ready { .. }
             | Step::Admission
+            | Step::HostBehavior
             | Step::EventConfig
             | Step::AnaLog
             | Step::Discovery => Ok(()),
@@ -220,8 +223,13 @@ impl Controller {
                 self.step(env, bufs, Step::NvmLimits, wire::identify_nvm_controller());
             }
             Step::Identify | Step::NvmLimits => self.await_admission(env, bufs),
-            Step::Admission if self.facts.events_mask == 0 => self.begin_ana_log(env, bufs),
-            Step::Admission => {
+            Step::Admission if self.facts.has_retry_delays() => {
+                self.step(env, bufs, Step::HostBehavior, wire::set_host_behavior());
+            }
+            Step::Admission | Step::HostBehavior if self.facts.events_mask == 0 => {
+                self.begin_ana_log(env, bufs);
+            }
+            Step::Admission | Step::HostBehavior => {
                 let command = wire::set_event_config(self.facts.events_mask);
                 self.step(env, bufs, Step::EventConfig, command);
             }
@@ -342,6 +350,6 @@ impl Controller {
 impl Step {
     /// A step whose failure costs a feature, not the connection.
     fn may_fail(self) -> bool {
-        matches!(self, Step::NvmLimits | Step::EventConfig)
+        matches!(self, Step::NvmLimits | Step::HostBehavior | Step::EventConfig)
     }
 }

@@ -11,7 +11,7 @@ use anabranch_proto::nvme::aer::{self, AsyncEvent, EventKind, error, notice};
 use anabranch_proto::nvme::fabrics::{
     self, CNTLID_DYNAMIC, ConnectCommand, ConnectData, PropertyGet, PropertySet,
 };
-use anabranch_proto::nvme::feature::{AsyncEventConfig, NumberOfQueues};
+use anabranch_proto::nvme::feature::{AsyncEventConfig, HostBehavior, NumberOfQueues};
 use anabranch_proto::nvme::identify::{
     self, ActiveNamespaceList, Identify, NamespaceIdDescriptors,
 };
@@ -149,6 +149,12 @@ pub(super) fn queues_granted(result: u64) -> Option<u16> {
 
 pub(super) fn set_event_config(mask: u32) -> Command {
     (AsyncEventConfig(mask).sqe(), Payload::None)
+}
+
+/// Says that we wait as long as CRD says before we try again.
+pub(super) fn set_host_behavior() -> Command {
+    static DATA: [u8; HostBehavior::BYTES] = HostBehavior { retry_delays: true }.to_bytes();
+    (HostBehavior::sqe(), Payload::Out(&DATA))
 }
 
 pub(super) fn keep_alive() -> Command {

@@ -1,6 +1,6 @@
 //! The connect sequence: what is sent, what is checked, what becomes of it.
 
-use crate::fake::{Fake, SET_FEATURES, Say, Space};
+use crate::fake::{Command, Fake, SET_FEATURES, Say, Space};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::config::{ConnectRequest, ControllerOptions};
 use anabranch_host::mail::ToControl;
@@ -76,6 +76,44 @@ fn b1_options_out_of_range_are_refused() {
     }
 }
 
+fn is_behavior(command: &Command) -> bool {
+    command.opcode == SET_FEATURES && command.cdw10 & 0xff == 0x16
+}
+
+/// A controller says when a command may be tried again only to a host that has asked for that.
+#[test]
+fn m13_a_controller_with_retry_delays_is_asked_to_use_them() {
+    for place in [128, 130, 132] {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        fake.patch_identify = Some(Box::new(move |data| data[place] = 3));
+        rig.put(1, fake);
+        rig.connect_ok(1, |_| ());
+        let seen = rig.fake(1).seen.clone();
+        let asked: Vec<_> = seen.iter().filter(|c| is_behavior(c)).collect();
+        assert_eq!(asked.len(), 1, "CRDT at byte {place}");
+        assert_eq!((asked[0].length, asked[0].first_byte), (512, Some(1)), "ACRE");
+    }
+}
+
+#[test]
+fn m13_a_controller_without_retry_delays_is_asked_for_none() {
+    let rig = Rig::connected(1);
+    assert_eq!(rig.fake(1).count(is_behavior), 0);
+}
+
+#[test]
+fn m13_a_controller_that_refuses_to_use_its_retry_delays_is_taken() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.patch_identify = Some(Box::new(|data| data[128] = 3));
+    fake.hook = Some(Box::new(|c| is_behavior(c).then_some(Say::Status(0x002 | 1 << 14))));
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.fake(1).count(is_behavior), 1);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+}
+
 #[test]
 fn b2_fewer_queues_than_asked_for_are_shared_in_turn() {
     let mut rig = Rig::new(4);
@@ -117,7 +155,7 @@ fn the_number_of_queues_can_be_limited() {
     rig.put(1, Fake::new(NQN, 1));
     rig.connect_ok(1, |request| request.options.nr_io_queues = Some(2));
     assert_eq!(rig.opened.len(), 2);
-    let is_count = |c: &crate::fake::Command| c.opcode == SET_FEATURES && c.cdw10 & 0xff == 7;
+    let is_count = |c: &Command| c.opcode == SET_FEATURES && c.cdw10 & 0xff == 7;
     let asked = rig.fake(1).seen.iter().find(|c| is_count(c)).unwrap().cdw11;
     assert_eq!(asked, 1 | 1 << 16);
 }

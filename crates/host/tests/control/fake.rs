@@ -15,6 +15,8 @@ pub(crate) struct Command {
     pub(crate) cdw12: u32,
     /// Data bytes that the command asks for or brings.
     pub(crate) length: u32,
+    /// The first byte of the data in its capsule.
+    pub(crate) first_byte: Option<u8>,
 }
 
 pub(crate) const GET_LOG: u8 = 0x02;
@@ -25,7 +27,9 @@ pub(crate) const KEEP_ALIVE: u8 = 0x18;
 pub(crate) const FABRICS: u8 = 0x7f;
 
 impl Command {
-    fn read(sqe: &[u8]) -> Command {
+    /// From a capsule PDU.
+    fn read(pdu: &[u8]) -> Command {
+        let sqe = &pdu[8..72];
         let dword = |at: usize| u32::from_le_bytes(sqe[at..at + 4].try_into().unwrap());
         Command {
             opcode: sqe[0],
@@ -36,6 +40,7 @@ impl Command {
             cdw11: dword(44),
             cdw12: dword(48),
             length: dword(32),
+            first_byte: pdu.get(72).copied(),
         }
     }
 
@@ -240,7 +245,7 @@ impl Fake {
                 response[12..16].copy_from_slice(&131_072_u32.to_le_bytes());
                 self.outbox.extend(response);
             }
-            4 => self.command(Command::read(&pdu[8..72])),
+            4 => self.command(Command::read(pdu)),
             2 => {}
             other => panic!("the host sent PDU type {other}"),
         }

@@ -1,4 +1,5 @@
-//! Features (Base 5.27): queue count, keep-alive, asynchronous events, host identifier.
+//! Features (Base 5.27): queue count, keep-alive, asynchronous events, what the host can do, host
+//! identifier.
 
 use super::opcode::admin;
 use super::{Sqe, Uuid};
@@ -23,6 +24,8 @@ pub mod fid {
     pub const ASYNC_EVENT_CONFIG: u8 = 0x0b;
     /// Keep Alive Timer.
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+    /// Host Behavior Support.
+    pub const HOST_BEHAVIOR: u8 = 0x16;
     /// Host Identifier.
     pub const HOST_IDENTIFIER: u8 = 0x81;
 }
@@ -159,6 +162,32 @@ impl AsyncEventConfig {
     #[must_use]
     pub fn sqe(self) -> Sqe {
         set(fid::ASYNC_EVENT_CONFIG, self.0)
+    }
+}
+
+/// What this host can do, where controllers must ask (Base, "Host Behavior Support").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostBehavior {
+    /// Advanced Command Retry: it reads CRD in statuses, which controllers else leave 0.
+    pub retry_delays: bool,
+}
+
+impl HostBehavior {
+    /// Size of the data that Set Features brings.
+    pub const BYTES: usize = 512;
+
+    /// Set Features, without CID and SGL.
+    #[must_use]
+    pub fn sqe() -> Sqe {
+        set(fid::HOST_BEHAVIOR, 0)
+    }
+
+    /// The data of Set Features.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0] = self.retry_delays as u8;
+        bytes
     }
 }
 
