@@ -21,6 +21,8 @@ pub struct LinkTimes {
     /// Least and most time from when a batch has left until its engine is told so: an answer may be
     /// there before that.
     pub telling: (Duration, Duration),
+    /// Least and most time for an operation on a file.
+    pub disk: (Duration, Duration),
 }
 
 impl Default for LinkTimes {
@@ -30,6 +32,7 @@ impl Default for LinkTimes {
             mail: (Duration::from_nanos(200), Duration::from_micros(20)),
             closing: (Duration::ZERO, Duration::from_micros(20)),
             telling: (Duration::ZERO, Duration::ZERO),
+            disk: (Duration::from_micros(2), Duration::from_micros(100)),
         }
     }
 }

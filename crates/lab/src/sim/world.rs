@@ -1,14 +1,15 @@
 //! The world: engines, streams, mail and one heap of events.
 
 use super::cast::{Never, cast};
+use super::disk::Disk;
 use super::faults::{Passing, Tap};
 use super::memory::SimBuffers;
 use super::net::{BROKEN, End, EndState, LinkTimes, NodeId, SimGather, Stream, draw};
 use crate::rng::Rng;
 use anabranch_proto::digest::crc32c;
 use anabranch_proto::machine::{
-    CloseCause, CloseHow, ConnId, Endpoint, Input, ListenerId, Machine, Output, SystemError, Time,
-    VerbId, WorkerId,
+    CloseCause, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, Input, ListenerId, Machine,
+    Output, SystemError, Time, VerbId, WorkerId,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -38,6 +39,8 @@ enum Due<HM> {
     Over { stream: usize, end: usize, cause: CloseCause },
     /// Mail for a host worker.
     Mail { to: WorkerId, from: WorkerId, mail: HM },
+    /// A target's operation on a file ends, unless it has lost its power since.
+    Disk { target: usize, life: u32, work: (DiskId, FileId, DiskOp) },
 }
 
 struct Heaped<HM> {
@@ -88,6 +91,7 @@ enum Loose<M, R, E> {
     Mail(WorkerId, M),
     Reply(VerbId, R),
     Event(E),
+    Disk(DiskId, FileId, DiskOp),
     Listening(ListenerId, Endpoint),
     Unlistened(ListenerId),
 }
@@ -95,12 +99,16 @@ enum Loose<M, R, E> {
 /// Host workers of one group, targets, and everything between them.
 pub struct World<H: Machine, T: Machine> {
     pub(super) core: Core<H::Mail>,
-    hosts: Vec<H>,
-    targets: Vec<T>,
+    pub(super) hosts: Vec<H>,
+    pub(super) targets: Vec<T>,
     host_memory: SimBuffers,
     /// The worker with nothing left in its pool.
     exhausted: Option<WorkerId>,
-    target_memory: Vec<SimBuffers>,
+    pub(super) target_memory: Vec<SimBuffers>,
+    /// Files, by target.
+    pub(super) disks: BTreeMap<(usize, FileId), Disk>,
+    /// How often each target has lost its power.
+    pub(super) lives: Vec<u32>,
     host_replies: BTreeMap<u64, H::Reply>,
     target_replies: BTreeMap<u64, T::Reply>,
     host_events: Vec<(Time, H::Event)>,
@@ -133,6 +141,8 @@ impl<H: Machine, T: Machine> World<H, T> {
             host_memory: SimBuffers::default(),
             exhausted: None,
             target_memory: (0..count).map(|_| SimBuffers::default()).collect(),
+            disks: BTreeMap::new(),
+            lives: vec![0; count],
             host_replies: BTreeMap::new(),
             target_replies: BTreeMap::new(),
             host_events: Vec::new(),
@@ -260,6 +270,10 @@ impl<H: Machine, T: Machine> World<H, T> {
                 self.core.note(&[7, u64::from(from.0), u64::from(to.0)]);
                 self.give_host(usize::from(to.0), Input::Mail { from, mail });
             }
+            Due::Disk { target, life, work } if life == self.lives[target] => {
+                self.disk_done(target, work);
+            }
+            Due::Disk { .. } => {}
         }
         true
     }
@@ -308,6 +322,7 @@ impl<H: Machine, T: Machine> World<H, T> {
                     self.host_replies.insert(id.0, reply);
                 }
                 Loose::Event(event) => self.host_events.push((self.core.now, event)),
+                Loose::Disk(..) => unreachable!("hosts have no files"),
                 Loose::Listening(listener, at) => {
                     self.give_host(index, Input::Listening { listener, at });
                 }
@@ -318,7 +333,16 @@ impl<H: Machine, T: Machine> World<H, T> {
         }
     }
 
-    fn give_target(&mut self, index: usize, input: Input<'_, T::Verb, T::Mail>) {
+    fn disk_done(&mut self, target: usize, (id, file, op): (DiskId, FileId, DiskOp)) {
+        let result = match self.disks.get_mut(&(target, file)) {
+            Some(disk) => disk.end(op, &mut self.target_memory[target]),
+            None => Err(SystemError::IO),
+        };
+        self.core.note(&[8, target as u64, id.0]);
+        self.give_target(target, Input::DiskDone { id, result });
+    }
+
+    pub(super) fn give_target(&mut self, index: usize, input: Input<'_, T::Verb, T::Mail>) {
         let node = NodeId(self.hosts.len() + index);
         let target = &mut self.targets[index];
         let loose = drive(&mut self.core, node, target, input, &mut self.target_memory[index]);
@@ -329,6 +353,12 @@ impl<H: Machine, T: Machine> World<H, T> {
                     self.target_replies.insert(id.0, reply);
                 }
                 Loose::Event(_) => {}
+                Loose::Disk(id, file, op) => {
+                    self.disks.entry((index, file)).and_modify(|disk| disk.begin(op));
+                    let took = draw(&mut self.core.rng, self.core.times.disk);
+                    let (target, life, at) = (index, self.lives[index], self.core.now.after(took));
+                    self.core.schedule(at, Due::Disk { target, life, work: (id, file, op) });
+                }
                 Loose::Listening(listener, at) => {
                     self.give_target(index, Input::Listening { listener, at });
                 }
@@ -497,9 +527,8 @@ fn drive<M: Machine, HM>(
             Output::Pause { conn } => core.with_end(node, conn, |end| end.paused = true),
             Output::Resume { conn } => core.resume(node, conn),
             Output::Close { conn, how } => core.close(node, conn, how),
-            Output::HandOver { .. } | Output::Disk { .. } => {
-                unreachable!("neither hand-over nor disks are simulated")
-            }
+            Output::Disk { id, file, op } => loose.push(Loose::Disk(id, file, op)),
+            Output::HandOver { .. } => unreachable!("hand-over is not simulated"),
         }
     }
     for conn in touched {
@@ -519,6 +548,13 @@ fn drive<M: Machine, HM>(
 }
 
 impl<HM> Core<HM> {
+    /// Nothing that a node had set out is its own any more.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.conns.retain(|(owner, _), _| *owner != node);
+        self.listeners.retain(|(owner, _), _| *owner != node);
+        self.timers.remove(&node);
+    }
+
     fn schedule(&mut self, at: Time, due: Due<HM>) {
         self.order += 1;
         self.heap.push(Reverse(Heaped { at, order: self.order, due }));

@@ -1,7 +1,9 @@
 //! Everything at once, in virtual time: many workers that share tiny queues, several devices whose
 //! ANA groups change and which move between them, connections that break in the middle of data,
 //! damaged payload, reads that are rescued while their path is removed, devices that grow and go.
-//! Each request ends exactly once, no acknowledged byte is lost, nothing hangs, nothing is left.
+//! Each request ends exactly once, no acknowledged byte is lost, nothing hangs, nothing is left. In
+//! every other run the target has a volatile write cache and loses its power: what was flushed, or
+//! written so that it is durable, is still there.
 //!
 //! `ANABRANCH_SEEDS=N` runs N seeds (from `ANABRANCH_FIRST_SEED` on), `ANABRANCH_SEED=S` runs one
 //! and prints what it did.
@@ -23,9 +25,10 @@ use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::World;
 use anabranch_proto::machine::WorkerId;
 use anabranch_target::Target;
-use plan::{DEVICES, Plan, SAFE};
+use plan::{DEVICES, LARGEST, Plan, SAFE};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use user::{Everything, Job, Seen};
@@ -52,6 +55,9 @@ struct Outcome {
     requeued: u64,
     rescued: u64,
     uncertain_writes_resent: u64,
+    power_cuts: u64,
+    lost: u64,
+    settled: u64,
 }
 
 impl Outcome {
@@ -67,6 +73,9 @@ impl Outcome {
         self.requeued += other.requeued;
         self.rescued += other.rescued;
         self.uncertain_writes_resent += other.uncertain_writes_resent;
+        self.power_cuts += other.power_cuts;
+        self.lost += other.lost;
+        self.settled += other.settled;
     }
 }
 
@@ -75,6 +84,10 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
     let workers = Worker::group(&plan.host(seed), |_| Everything::default());
     let target = Target::new(plan.target(), seed).expect("a valid configuration");
     let mut world: Pair = World::new(workers, vec![target], plan.times, seed);
+    for file in (1..=DEVICES).filter_map(|nsid| plan.file(nsid)) {
+        let blocks = plan.used_bytes() * LARGEST / u64::from(plan.block_bytes);
+        world.give_file(0, file, blocks as usize, plan.block_bytes as usize);
+    }
     let line = Rc::new(RefCell::new(Line::new(plan.entries)));
     world.tap(Line::listen(&line, None));
     for port in 0..plan.ports {
@@ -93,9 +106,10 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
         depth: plan.depth,
         most_blocks: plan.most_blocks,
         withdrawals: plan.withdrawals,
+        power_cuts: Arc::clone(&plan.power_cuts),
         seed,
     };
-    world.host_verb(Verb::User(job));
+    world.host_verb(Verb::User(job.clone()));
     let noise = plan.noise.map(|it| it.tap(Rng::new(seed), Rc::clone(&plan.quiet)));
     world.tap(Line::listen(&line, noise));
     for _ in 0..plan.faults {
@@ -105,13 +119,20 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
     }
     world.run(MS * 5);
     weather::heal(&mut world, &mut plan);
+    let_users_end(&mut world, &plan);
+    if plan.caches {
+        weather::cut_power(&mut world, &mut plan);
+    }
+    // Again: everything is read.
+    world.host_verb(Verb::User(job));
+    world.run(MS * 5);
     let seen = let_users_end(&mut world, &plan);
     if loud {
         for (at, event) in world.host_events() {
             println!("{:>12} ns  {event}", at.ns());
         }
     }
-    check_line(&line.borrow(), &plan);
+    check_line(&line.borrow(), &plan, &seen);
     assert!(seen.wrong.is_empty(), "{:?}", seen.wrong);
     finish(&mut world, &mut plan, &seen)
 }
@@ -121,10 +142,14 @@ fn paths(world: &mut Pair) -> usize {
     subsystems.iter().flat_map(|it| &it.heads).map(|head| head.paths.len()).sum()
 }
 
-fn check_line(line: &Line, plan: &Plan) {
+fn check_line(line: &Line, plan: &Plan, seen: &Seen) {
     assert!(line.wrong.is_empty(), "{:?}", line.wrong);
     let entries = usize::from(plan.entries.unwrap_or(plan.options.queue_size));
     assert!(line.most < entries, "{} commands on a queue of {entries}", line.most);
+    if plan.fair {
+        let missed = seen.settled.iter().find(|settled| !line.is_durable(settled));
+        assert!(missed.is_none(), "{missed:?} is in the cache of a controller");
+    }
 }
 
 /// Every request that the users have to make is made and answered.
@@ -142,6 +167,8 @@ fn let_users_end(world: &mut Pair, plan: &Plan) -> Seen {
         sum.failed += seen.failed;
         sum.withdrawn += seen.withdrawn;
         sum.verified += seen.verified;
+        sum.lost += seen.lost;
+        sum.settled.extend(&seen.settled);
         sum.wrong.extend(seen.wrong.iter().cloned());
     }
     sum
@@ -162,6 +189,9 @@ fn finish(world: &mut Pair, plan: &mut Plan, seen: &Seen) -> Outcome {
     outcome.failed = seen.failed;
     outcome.withdrawn = seen.withdrawn;
     outcome.verified = seen.verified;
+    outcome.lost = seen.lost;
+    outcome.settled = if plan.fair { seen.settled.len() as u64 } else { 0 };
+    outcome.power_cuts = plan.power_cuts.load(Ordering::Relaxed);
     outcome
 }
 
@@ -240,11 +270,13 @@ fn every_request_ends_once_and_no_byte_is_lost_whatever_happens_at_once() {
     });
     println!("{seeds} seeds: {sum:?}");
     // Each of these must have happened somewhere, or the run proves less than it says.
-    assert!(sum.answered > seeds * 100 && sum.verified > seeds * 100, "there was load");
+    assert!(sum.answered > seeds * 100 && sum.verified > seeds * 1000, "there was load");
     assert!(sum.failed > 0 && sum.withdrawn > 0, "devices went, and users");
     assert!(sum.failovers > 0 && sum.reconnects > 0 && sum.requeued > 0, "paths were lost");
     assert!(sum.uncertain_writes_resent > 0 && sum.retries > 0, "writes were sent again");
     assert!(sum.rescued > 0, "reads left paths that had fallen silent");
+    assert!(sum.settled > seeds, "flushes were needed while no path had trouble");
+    assert!(sum.power_cuts > seeds / 2 && sum.lost > 0, "power was lost, and what was not flushed");
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -8,14 +8,19 @@ use anabranch_host::verb::Verb;
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::LinkTimes;
 use anabranch_policy::Policy;
-use anabranch_proto::machine::VerbId;
+use anabranch_proto::machine::{FileId, VerbId};
 use anabranch_target::config::{BackendConfig, Limits, NamespaceConfig, PortConfig};
 use anabranch_target::{Shape, TargetConfig};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+
+/// How often a device may be as large as what is used of it.
+pub(crate) const LARGEST: u64 = 3;
 
 /// Devices, and those of them that stay all the time.
 pub(crate) const DEVICES: u32 = 3;
@@ -51,8 +56,23 @@ pub(crate) struct Plan {
     pub(crate) removed: Vec<bool>,
     /// How often each device was quiesced and frozen.
     pub(crate) stopped: Vec<(u32, u32)>,
+    /// Nothing happens to paths: all can be used all the time.
+    pub(crate) fair: bool,
+    /// The devices are files behind write caches, and the target loses its power.
+    pub(crate) caches: bool,
+    pub(crate) power_cuts: Arc<AtomicU64>,
     /// Verbs that must have been answered in the end.
     pub(crate) asked: Vec<VerbId>,
+}
+
+fn limits(rng: &mut Rng) -> Limits {
+    Limits {
+        in_capsule_bytes: [0, 4096, 8192][rng.below(3) as usize],
+        max_transfer_bytes: (16 << 10) << rng.below(3),
+        max_h2c_data_bytes: [4096, 128 << 10][rng.below(2) as usize],
+        ana_transition_s: 1,
+        ..Limits::default()
+    }
 }
 
 impl Plan {
@@ -84,20 +104,15 @@ impl Plan {
             nr_io_queues: fewer.then(|| 1 + rng.below(u64::from(workers)) as u16),
             ..ControllerOptions::default()
         };
-        let noise = rng.percent(50).then(|| Noise {
+        let fair = rng.percent(20);
+        let noise = (!fair && rng.percent(50)).then(|| Noise {
             errors: rng.below(30),
             flips: rng.below(8),
             hdr_digest: options.hdr_digest,
             data_digest: options.data_digest,
             everywhere: false,
         });
-        let limits = Limits {
-            in_capsule_bytes: [0, 4096, 8192][rng.below(3) as usize],
-            max_transfer_bytes: (16 << 10) << rng.below(3),
-            max_h2c_data_bytes: [4096, 128 << 10][rng.below(2) as usize],
-            ana_transition_s: 1,
-            ..Limits::default()
-        };
+        let limits = limits(&mut rng);
         // Rescue belongs to one of them.
         let finish_time = rng.percent(50);
         let any = Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize];
@@ -122,6 +137,9 @@ impl Plan {
             linger: Duration::ZERO,
             removed: vec![false; ports.into()],
             stopped: vec![(0, 0); DEVICES as usize],
+            fair,
+            caches: rng.percent(50),
+            power_cuts: Arc::default(),
             asked: Vec::new(),
             options,
             rng,
@@ -141,9 +159,18 @@ impl Plan {
         REGION * u64::from(WORKERS_MAX) * u64::from(self.block_bytes)
     }
 
+    /// The file of a device, if that is one.
+    pub(crate) fn file(&self, nsid: u32) -> Option<FileId> {
+        self.caches.then_some(FileId(nsid))
+    }
+
     pub(crate) fn namespace(&self, nsid: u32) -> NamespaceConfig {
+        let bytes = self.used_bytes();
         NamespaceConfig {
-            backend: BackendConfig::Memory { bytes: self.used_bytes() },
+            backend: match self.file(nsid) {
+                Some(file) => BackendConfig::File { file, bytes },
+                None => BackendConfig::Memory { bytes },
+            },
             ana_group: nsid,
             ..setup::namespace(nsid, self.block_bytes)
         }

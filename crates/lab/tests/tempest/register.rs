@@ -1,5 +1,7 @@
 //! What each block of a region must hold, where one worker owns the region and no two of its
-//! requests overlap. Blocks are zero at first; any number of requests may have ended badly.
+//! requests overlap. Blocks are zero at first; any number of requests may have ended badly. When
+//! the target loses its power, what was acknowledged may be gone, unless it was durable: written
+//! so, or acknowledged before a flush was asked for that was acknowledged, too.
 
 /// Every word of a block, by what was written there.
 pub(crate) fn fill(device: usize, lba: u64, write: u64, block: &mut [u8]) {
@@ -28,7 +30,75 @@ struct Block {
     acknowledged: u64,
     /// Later ones that may have happened.
     maybe: Vec<u64>,
+    /// Earlier ones that a loss of power could bring back, and when they were overtaken.
+    overtaken: Vec<(u64, Moment)>,
+    /// Power was lost since, and one of these may be what it has left.
+    left: Vec<u64>,
     busy: bool,
+}
+
+/// Answers that a worker had been given by then.
+pub(crate) type Moment = u64;
+
+/// How a write has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) well: bool,
+    /// It was to be durable when it was answered.
+    pub(crate) durable: bool,
+    /// Power was lost while it was under way.
+    pub(crate) power_lost: bool,
+    pub(crate) at: Moment,
+}
+
+impl Block {
+    /// A write (0: of zeroes) has ended.
+    fn written(&mut self, write: u64, ended: Ended) {
+        if !ended.well {
+            return self.maybe.push(write);
+        }
+        let mut before = std::mem::take(&mut self.maybe);
+        before.append(&mut self.left);
+        before.push(std::mem::replace(&mut self.acknowledged, write));
+        if ended.durable {
+            return self.overtaken.clear();
+        }
+        if ended.power_lost {
+            // It may have happened before that, or after: then the next loss can take it.
+            before.extend(self.overtaken.drain(..).map(|(write, _)| write));
+            self.left.clone_from(&before);
+        }
+        self.overtaken.extend(before.into_iter().map(|write| (write, ended.at)));
+    }
+
+    /// A read has found it to hold this; `false` when it must not.
+    fn found(&mut self, held: Option<u64>, power_lost: bool, at: Moment) -> bool {
+        let is = |write: &u64| Some(*write) == held;
+        if power_lost {
+            // Of before that, or of after.
+            let mut overtaken = self.overtaken.iter().map(|(write, _)| write);
+            return is(&self.acknowledged)
+                || self.maybe.iter().chain(&self.left).any(is)
+                || overtaken.any(is);
+        }
+        if is(&self.acknowledged) {
+            self.left.clear();
+        } else if let Some(place) = self.maybe.iter().position(is) {
+            // It has happened, and must not be undone, but by a loss of power.
+            let seen = self.maybe.swap_remove(place);
+            let before = std::mem::replace(&mut self.acknowledged, seen);
+            let before = std::mem::take(&mut self.left).into_iter().chain([before]);
+            self.overtaken.extend(before.map(|write| (write, at)));
+        } else if let Some(place) = self.left.iter().position(is) {
+            // What the medium held: nothing else can come back.
+            self.acknowledged = self.left.swap_remove(place);
+            self.left.clear();
+            self.overtaken.clear();
+        } else {
+            return false;
+        }
+        true
+    }
 }
 
 /// The blocks of one device that one worker uses.
@@ -74,13 +144,29 @@ impl Register {
     }
 
     /// A write (0: of zeroes) has ended.
-    pub(crate) fn written(&mut self, extent: Extent, write: u64, well: bool) {
-        for block in self.range(extent) {
-            if well {
-                *block = Block { acknowledged: write, maybe: Vec::new(), busy: block.busy };
-            } else {
-                block.maybe.push(write);
+    pub(crate) fn written(&mut self, extent: Extent, write: u64, ended: Ended) {
+        self.range(extent).iter_mut().for_each(|block| block.written(write, ended));
+    }
+
+    /// A flush was acknowledged that was asked for then. Gives back the blocks for which that was
+    /// needed, and that nothing has changed since.
+    pub(crate) fn flushed(&mut self, asked: Moment) -> Vec<u64> {
+        let mut settled = Vec::new();
+        for (block, lba) in self.blocks.iter_mut().zip(self.first..) {
+            let before = block.overtaken.len();
+            block.overtaken.retain(|(_, at)| *at > asked);
+            let still = block.overtaken.is_empty() && block.maybe.is_empty() && !block.busy;
+            if still && before > 0 {
+                settled.push(lba);
             }
+        }
+        settled
+    }
+
+    /// The target has lost its power.
+    pub(crate) fn power_lost(&mut self) {
+        for block in &mut self.blocks {
+            block.left.extend(block.overtaken.drain(..).map(|(write, _)| write));
         }
     }
 
@@ -90,29 +176,35 @@ impl Register {
         let blocks = self.range(extent).iter();
         blocks.zip(extent.lba..).zip(into.chunks_mut(size)).all(|((block, lba), into)| {
             fill(device, lba, block.acknowledged, into);
-            block.maybe.is_empty()
+            block.maybe.is_empty() && block.left.is_empty()
         })
     }
 
-    /// Checks what a read has brought: gives back the first block that is wrong.
-    pub(crate) fn verify(&mut self, extent: Extent, bytes: &[u8]) -> Result<(), String> {
+    /// Checks what a read has brought by now. Gives back the first block that is wrong, or how many
+    /// hold what was there before writes that a loss of power has taken.
+    pub(crate) fn verify(
+        &mut self,
+        extent: Extent,
+        bytes: &[u8],
+        power_lost: bool,
+        now: Moment,
+    ) -> Result<u64, String> {
+        let mut lost = 0;
         let (device, size) = (self.device, bytes.len() / extent.blocks as usize);
         let blocks = self.range(extent).iter_mut();
         for ((block, lba), bytes) in blocks.zip(extent.lba..).zip(bytes.chunks(size)) {
             let held = held(device, lba, bytes);
-            if held == Some(block.acknowledged) {
-                continue;
-            }
-            let seen = block.maybe.iter().position(|&write| Some(write) == held);
-            let Some(seen) = seen else {
-                let (last, maybe) = (block.acknowledged, &block.maybe);
+            let kept =
+                Some(block.acknowledged) == held || block.maybe.iter().any(|it| Some(*it) == held);
+            lost += u64::from(!kept);
+            if !block.found(held, power_lost, now) {
+                let Block { acknowledged: last, maybe, left, .. } = block;
                 return Err(format!(
-                    "block {lba} of device {device} holds {held:?}, not {last} or one of {maybe:?}"
+                    "block {lba} of device {device} holds {held:?}, not {last} or one of \
+                     {maybe:?}, {left:?}"
                 ));
-            };
-            // It has happened, and must not be undone.
-            block.acknowledged = block.maybe.swap_remove(seen);
+            }
         }
-        Ok(())
+        Ok(lost)
     }
 }

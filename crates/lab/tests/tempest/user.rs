@@ -1,6 +1,7 @@
 //! A user that does everything a user can do, on several devices, drawn from a seed.
 
-use crate::register::{Extent, Register, fill};
+use crate::register::{Ended, Extent, Moment, Register, fill};
+use crate::wire::Settled;
 use anabranch_host::topology::HeadView;
 use anabranch_host::user::{Done, IoError, Refused, Request, RequestOp, Submit, User};
 use anabranch_lab::rng::Rng;
@@ -8,10 +9,14 @@ use anabranch_proto::machine::{BufRef, Buffers, ConnId, Gather, Input, Output, T
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Blocks of a device that one worker uses.
 pub(crate) const REGION: u64 = 128;
+
+/// Blocks of one request when everything is read in the end.
+const PIECE: u32 = 8;
 
 /// Until a user asks again that was refused or found no memory.
 const PAUSE: Duration = Duration::from_micros(300);
@@ -30,16 +35,22 @@ pub(crate) struct Job {
     pub(crate) most_blocks: u32,
     /// Of a thousand requests so many are followed by a withdrawal.
     pub(crate) withdrawals: u64,
+    /// How often the target has lost its power.
+    pub(crate) power_cuts: Arc<AtomicU64>,
     pub(crate) seed: u64,
 }
 
 /// What a worker has seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) answered: u64,
     pub(crate) failed: u64,
     pub(crate) withdrawn: u64,
     pub(crate) verified: u64,
+    /// Blocks that a loss of power has taken back.
+    pub(crate) lost: u64,
+    /// What flushes have made durable.
+    pub(crate) settled: Vec<Settled>,
     /// What must not be.
     pub(crate) wrong: Vec<String>,
 }
@@ -59,7 +70,13 @@ struct Flying {
     what: What,
     extent: Extent,
     buf: Option<BufRef>,
+    /// Force unit access.
+    durable: bool,
+    asked: Moment,
+    since: Time,
     withdrawn: bool,
+    /// Power was lost since it was asked for.
+    power_lost: bool,
 }
 
 /// The user on one worker.
@@ -78,15 +95,31 @@ struct Work {
     registers: Vec<Register>,
     flying: BTreeMap<u64, Flying>,
     pause: Option<Time>,
+    /// Answers so far.
+    answers: Moment,
+    power_cuts: u64,
+    /// Blocks of devices that are still to be read.
+    unread: VecDeque<(usize, Extent)>,
 }
 
 impl Everything {
     pub(crate) fn is_done(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.left == 0 && work.flying.is_empty())
+        self.work
+            .as_ref()
+            .is_some_and(|work| work.left == 0 && work.flying.is_empty() && work.unread.is_empty())
     }
 
+    /// The first time it is asked it does its job, the second time it reads everything.
     fn begin(&mut self, job: Job, worker: WorkerId) {
         let first = REGION * u64::from(worker.0 - 1);
+        if let Some(work) = &mut self.work {
+            for device in 0..work.job.safe {
+                let pieces = (first..first + REGION).step_by(PIECE as usize);
+                let pieces = pieces.map(|lba| (device, Extent { lba, blocks: PIECE }));
+                work.unread.extend(pieces);
+            }
+            return;
+        }
         let devices = 0..job.devices.len();
         self.work = Some(Work {
             rng: Rng::new(job.seed ^ u64::from(worker.0) << 40),
@@ -95,6 +128,9 @@ impl Everything {
             registers: devices.map(|it| Register::new(it, first, REGION as usize)).collect(),
             flying: BTreeMap::new(),
             pause: None,
+            answers: 0,
+            power_cuts: 0,
+            unread: VecDeque::new(),
             job,
         });
     }
@@ -105,8 +141,14 @@ impl Everything {
             return;
         }
         work.pause = None;
-        while work.left > 0 && work.flying.len() < work.job.depth {
-            if !work.submit_one(now, host, bufs) {
+        work.look_at_power();
+        while work.flying.len() < work.job.depth {
+            let submitted = match (work.left, work.unread.is_empty()) {
+                (0, true) => return,
+                (0, false) => work.read_next(now, host, bufs),
+                _ => work.submit_one(now, host, bufs),
+            };
+            if !submitted {
                 work.pause = Some(now.after(PAUSE));
                 return;
             }
@@ -143,21 +185,20 @@ impl Work {
         if !self.registers_claim(device, extent) {
             return false;
         }
-        let taken = self.make(device, what, extent, &head, bufs).map(|(op, buf)| {
-            let flying = Flying { device, what, extent, buf, withdrawn: false };
-            self.submit(now, &head, op, flying, host)
-        });
+        let taken = self.make(device, what, extent, &head, bufs);
+        let taken =
+            taken.map(|(op, buf)| self.submit(now, (device, &head), (what, extent, op), buf, host));
         let Some(taken) = taken else {
             self.registers_release(device, extent);
             return false;
         };
-        let Err((refused, flying)) = taken else {
+        let Err((refused, buf)) = taken else {
             if self.rng.below(1000) < self.job.withdrawals {
                 self.withdraw(device, &head, host);
             }
             return true;
         };
-        flying.buf.into_iter().for_each(|buf| bufs.free(buf));
+        buf.into_iter().for_each(|buf| bufs.free(buf));
         self.registers_release(device, extent);
         let may_be = device >= self.job.safe || refused == Refused::Full;
         assert!(may_be || refused == Refused::NotSupported, "{refused:?}");
@@ -215,23 +256,51 @@ impl Work {
         Some((op, buf))
     }
 
+    /// In the end: the next piece of all that is to be read; `false` when it is better to wait.
+    fn read_next(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) -> bool {
+        let Some(&(device, extent)) = self.unread.front() else { return false };
+        let heads = host.heads();
+        let Some(head) = heads.iter().find(|head| head.name == self.job.devices[device]).cloned()
+        else {
+            return false;
+        };
+        let Some(buf) = bufs.alloc(extent.blocks * head.block_bytes) else { return false };
+        let op = RequestOp::Read { lba: extent.lba, blocks: extent.blocks, buf };
+        let done = self.submit(now, (device, &head), (What::Read, extent, op), Some(buf), host);
+        if done.is_err() {
+            bufs.free(buf);
+            return false;
+        }
+        self.registers_claim(device, extent);
+        self.unread.pop_front();
+        true
+    }
+
     fn submit(
         &mut self,
         now: Time,
-        head: &HeadView,
-        op: RequestOp,
-        flying: Flying,
+        (device, head): (usize, &HeadView),
+        (what, extent, op): (What, Extent, RequestOp),
+        buf: Option<BufRef>,
         host: &mut dyn Submit,
-    ) -> Result<(), (Refused, Flying)> {
+    ) -> Result<(), (Refused, Option<BufRef>)> {
+        let (withdrawn, power_lost) = (false, false);
+        let durable = match op {
+            RequestOp::Write { fua, .. } | RequestOp::WriteZeroes { fua, .. } => fua,
+            _ => false,
+        };
+        let (asked, since) = (self.answers, now);
+        let flying =
+            Flying { device, what, extent, buf, durable, asked, since, withdrawn, power_lost };
         let tag = self.next + 1;
         match host.submit(now, Request { head: head.id, op, tag }) {
             Ok(()) => {
                 self.next = tag;
-                self.left -= 1;
+                self.left = self.left.saturating_sub(1);
                 self.flying.insert(tag, flying);
                 Ok(())
             }
-            Err(refused) => Err((refused, flying)),
+            Err(refused) => Err((refused, flying.buf)),
         }
     }
 
@@ -244,21 +313,43 @@ impl Work {
         }
     }
 
-    fn completed(&mut self, done: Done, seen: &mut Seen, bufs: &mut dyn Buffers) {
+    /// What power was lost under can have happened before that, or after.
+    fn look_at_power(&mut self) {
+        let cuts = self.job.power_cuts.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.power_cuts, cuts) != cuts {
+            self.registers.iter_mut().for_each(Register::power_lost);
+            self.flying.values_mut().for_each(|flying| flying.power_lost = true);
+        }
+    }
+
+    fn completed(&mut self, now: Time, done: Done, seen: &mut Seen, bufs: &mut dyn Buffers) {
+        self.look_at_power();
+        self.answers += 1;
         let flying = self.flying.remove(&done.tag).expect("a request is answered once");
-        let Flying { device, what, extent, buf, withdrawn } = flying;
+        let Flying { device, what, extent, buf, durable, asked, since, withdrawn, power_lost } =
+            flying;
         self.registers_release(device, extent);
-        let well = done.result.is_ok();
+        let (well, at) = (done.result.is_ok(), self.answers);
+        let ended = Ended { well, durable, power_lost, at };
         let register = &mut self.registers[device];
         match what {
-            What::Write => register.written(extent, done.tag, well),
-            What::Zero => register.written(extent, 0, well),
+            What::Write => register.written(extent, done.tag, ended),
+            What::Zero => register.written(extent, 0, ended),
             // The blocks may be zero then, or not.
-            What::Discard => register.written(extent, 0, false),
+            What::Discard => register.written(extent, 0, Ended { well: false, ..ended }),
             What::Read if well && device < self.job.safe => {
                 let bytes = bufs.bytes(buf.expect("a read has a buffer"));
                 seen.verified += u64::from(extent.blocks);
-                seen.wrong.extend(register.verify(extent, bytes).err());
+                match register.verify(extent, bytes, power_lost, at) {
+                    Ok(lost) => seen.lost += lost,
+                    Err(wrong) => seen.wrong.push(wrong),
+                }
+            }
+            What::Flush if well && !power_lost => {
+                let (nsid, ended) = (device as u32 + 1, now);
+                let settled = register.flushed(asked).into_iter();
+                let settled = settled.map(|lba| Settled { asked: since, ended, nsid, lba });
+                seen.settled.extend(settled);
             }
             What::Read | What::Compare | What::Flush => {}
         }
@@ -267,6 +358,8 @@ impl Work {
             Ok(()) => seen.answered += 1,
             Err(IoError::Withdrawn) if withdrawn => seen.withdrawn += 1,
             Err(_) if device >= self.job.safe => seen.failed += 1,
+            // What it was compared with has gone.
+            Err(IoError::Status(_)) if power_lost && what == What::Compare => seen.failed += 1,
             Err(error) => seen.wrong.push(format!("{what:?} {extent:?} of {device}: {error}")),
         }
     }
@@ -303,7 +396,7 @@ impl User for Everything {
 
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         let work = self.work.as_mut().expect("only what was submitted is answered");
-        work.completed(done, &mut self.seen, bufs);
+        work.completed(now, done, &mut self.seen, bufs);
         self.advance(now, host, bufs);
     }
 

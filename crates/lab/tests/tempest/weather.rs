@@ -1,13 +1,14 @@
 //! What happens to a running pair, and how it ends.
 
 use crate::Pair;
-use crate::plan::{DEVICES, Plan, SAFE};
+use crate::plan::{DEVICES, LARGEST, Plan, SAFE};
 use crate::setup;
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::{AnaState, Uuid};
-use anabranch_target::TargetVerb;
+use anabranch_target::{Target, TargetVerb};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -18,7 +19,12 @@ const GROUPS: u32 = DEVICES + 1;
 /// One thing that happens.
 pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     let port = plan.rng.below(u64::from(plan.ports)) as u16;
-    let draw = plan.rng.below(26);
+    // Slow streams, devices at rest, no memory, another policy.
+    const FAIR: [u64; 5] = [7, 22, 23, 24, 25];
+    let draw = match plan.fair {
+        true => FAIR[plan.rng.below(FAIR.len() as u64) as usize],
+        false => plan.rng.below(if plan.caches { 28 } else { 26 }),
+    };
     if loud {
         println!("{:>12} ns  {draw} (port {port})", world.now().ns());
     }
@@ -45,6 +51,7 @@ pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
             let exhausted = plan.rng.percent(50).then_some(worker);
             world.exhaust_pool(exhausted);
         }
+        26 | 27 => cut_power(world, plan),
         _ => {
             let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
             let (object, attribute) = ("nvme-subsys0".into(), "iopolicy".into());
@@ -52,6 +59,13 @@ pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
             plan.asked.push(world.host_verb(Verb::Set { object, attribute, value }));
         }
     }
+}
+
+/// The target loses its power, and is back as it was configured.
+pub(crate) fn cut_power(world: &mut Pair, plan: &mut Plan) {
+    let fresh = Target::new(plan.target(), plan.rng.below(1000)).expect("a valid configuration");
+    world.cut_power(0, fresh);
+    plan.power_cuts.fetch_add(1, Ordering::Relaxed);
 }
 
 fn connection(world: &mut Pair, plan: &mut Plan, draw: u64) {
@@ -80,7 +94,7 @@ fn namespace(world: &mut Pair, plan: &mut Plan, draw: u64) {
             TargetVerb::NamespaceGroup { subsystem, nsid, group }
         }
         17 => {
-            let bytes = plan.used_bytes() * (1 + plan.rng.below(3));
+            let bytes = plan.used_bytes() * (1 + plan.rng.below(LARGEST));
             TargetVerb::NamespaceResize { subsystem, nsid, bytes }
         }
         18 => TargetVerb::NamespaceRemove { subsystem, nsid: may_go },

@@ -1,8 +1,10 @@
 //! Who listens on the line: no command identifier is used twice, no queue holds more than was
-//! agreed, and no write is sent again before its first connection is given up. And a controller
-//! that has tiny queues, which ours never has.
+//! agreed, and no write is sent again before its first connection is given up. Where all paths can
+//! be used all the time, a flush reaches each controller that has acknowledged writes. And a
+//! controller that has tiny queues, which ours never has.
 
 use anabranch_lab::sim::{Passing, Tap};
+use anabranch_proto::machine::{Endpoint, Time};
 use anabranch_proto::nvme::Sqe;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +26,38 @@ const CAP: u32 = 0;
 /// I/O commands that change blocks and name them: Write, Write Zeroes.
 const WRITES: [u8; 2] = [1, 8];
 
+/// I/O command that is about no blocks; the bit of the others that makes them durable (FUA).
+const FLUSH: u8 = 0;
+const DURABLE: u32 = 1 << 30;
+
 /// Namespace, first block, and how many follow it.
 type Blocks = (u32, u64, u16);
+
+/// A flush that somebody was told has ended: what was acknowledged of this block before it was
+/// asked for is durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub(crate) asked: Time,
+    pub(crate) ended: Time,
+    pub(crate) nsid: u32,
+    pub(crate) lba: u64,
+}
+
+/// A write, or the flush of a namespace.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Write(Blocks),
+    Flush(u32),
+}
+
+/// Who has done it, and when. A write that is not durable may be in a cache.
+#[derive(Clone, Copy, Debug)]
+struct Deed {
+    port: u16,
+    sent: Time,
+    answered: Time,
+    durable: bool,
+}
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -40,6 +72,11 @@ pub(crate) struct Line {
     asks: BTreeSet<(u32, u16)>,
     /// Entries of an I/O queue, if the controllers are to take fewer than ours does.
     entries: Option<u16>,
+    /// Writes and flushes that are not answered.
+    under_way: BTreeMap<(u32, u16), (What, Deed)>,
+    /// Writes by block, flushes by namespace.
+    writes: BTreeMap<(u32, u64), Vec<Deed>>,
+    flushes: BTreeMap<u32, Vec<Deed>>,
     pub(crate) most: usize,
     pub(crate) wrong: Vec<String>,
 }
@@ -78,6 +115,9 @@ impl Line {
                     let io = passing.worker.0 > 0;
                     let writes = (io && WRITES.contains(&pdu[8])).then(|| blocks(pdu));
                     self.sent(passing.serial, cid, writes);
+                    if let (true, Endpoint::Tcp(to)) = (io, passing.to) {
+                        self.asked((passing.serial, cid), to.port(), passing.now, pdu);
+                    }
                     if io {
                         self.most = self.most.max(self.taken[&passing.serial].len());
                     }
@@ -89,6 +129,11 @@ impl Line {
                 CAPSULE_RESP => {
                     let cid = number(20);
                     self.ended(passing.serial, cid);
+                    if let Some((what, deed)) = self.under_way.remove(&(passing.serial, cid))
+                        && number(22) >> 1 == 0
+                    {
+                        self.done(what, Deed { answered: passing.now, ..deed });
+                    }
                     if let (true, Some(entries)) =
                         (self.asks.remove(&(passing.serial, cid)), self.entries)
                     {
@@ -99,6 +144,45 @@ impl Line {
                 _ => {}
             }
         }
+    }
+
+    fn asked(&mut self, key: (u32, u16), port: u16, now: Time, pdu: &[u8]) {
+        let sqe = sqe(pdu);
+        let what = match sqe.opcode() {
+            FLUSH => What::Flush(sqe.nsid()),
+            code if WRITES.contains(&code) => What::Write(blocks(pdu)),
+            _ => return,
+        };
+        let durable = sqe.cdw(12) & DURABLE != 0;
+        self.under_way.insert(key, (what, Deed { port, sent: now, answered: now, durable }));
+    }
+
+    fn done(&mut self, what: What, deed: Deed) {
+        match what {
+            What::Flush(nsid) => self.flushes.entry(nsid).or_default().push(deed),
+            What::Write((nsid, first, more)) => {
+                for lba in first..=first + u64::from(more) {
+                    self.writes.entry((nsid, lba)).or_default().push(deed);
+                }
+            }
+        }
+    }
+
+    /// Whether the controller that has acknowledged what was there has also flushed it.
+    pub(crate) fn is_durable(&self, settled: &Settled) -> bool {
+        let writes = self.writes.get(&(settled.nsid, settled.lba));
+        let mut writes =
+            writes.into_iter().flatten().filter(|write| write.answered <= settled.ended);
+        let Some(last) = writes.next_back() else { return true };
+        let mut flushes = self.flushes.get(&settled.nsid).into_iter().flatten();
+        let mut flushed = || {
+            flushes.any(|flush| {
+                let within = flush.sent >= last.answered && flush.answered <= settled.ended;
+                within && flush.port == last.port
+            })
+        };
+        // What was written since it was asked for is another matter.
+        last.durable || last.answered > settled.asked || flushed()
     }
 
     fn sent(&mut self, serial: u32, cid: u16, writes: Option<Blocks>) {
@@ -125,9 +209,14 @@ impl Line {
     }
 }
 
-/// What a command in a capsule names.
+/// The command in a capsule.
+fn sqe(pdu: &[u8]) -> Sqe {
+    Sqe::from_bytes(pdu[8..72].try_into().expect("an SQE has 64 bytes"))
+}
+
+/// What it names.
 fn blocks(pdu: &[u8]) -> Blocks {
-    let sqe = Sqe::from_bytes(pdu[8..72].try_into().expect("an SQE has 64 bytes"));
+    let sqe = sqe(pdu);
     let first = u64::from(sqe.cdw(11)) << 32 | u64::from(sqe.cdw(10));
     (sqe.nsid(), first, sqe.cdw(12) as u16)
 }
