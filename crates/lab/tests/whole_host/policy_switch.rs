@@ -1,6 +1,6 @@
 //! The I/O policy changes while I/O runs.
 
-use crate::rig::{MS, Setup, reads, writes};
+use crate::rig::{MS, Rig, Setup, reads, writes};
 use anabranch_policy::Policy;
 use anabranch_proto::nvme::opcode::io;
 
@@ -55,5 +55,22 @@ fn m9_a_switch_drops_what_the_old_policy_had_cached() {
     assert_eq!((rig.sent(0), rig.sent(1)), (15, 5), "the very next requests alternate");
     let reads = rig.seen(|pdu| pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.opcode() == io::READ));
     assert_eq!(reads.len(), 10);
+    rig.finish();
+}
+
+/// As of `latency`: what was measured belongs to the time before.
+#[test]
+fn a_switch_forgets_what_finish_time_has_measured() {
+    let mut rig = crate::rescue::measured(|_| ());
+    let is_known = |rig: &mut Rig| {
+        let stat = rig.get("nvme0c0n1", "finish_time_stat");
+        !stat.contains("standing queue: not known")
+    };
+    assert!(is_known(&mut rig));
+    rig.set("nvme-subsys0", "iopolicy", "queue-depth");
+    rig.run(MS);
+    rig.set("nvme-subsys0", "iopolicy", "finish-time");
+    rig.run(MS);
+    assert!(!is_known(&mut rig));
     rig.finish();
 }

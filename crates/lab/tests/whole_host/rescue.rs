@@ -458,3 +458,96 @@ fn no_more_are_left_behind_than_the_table_has_room_for() {
     rig.succeed(&names);
     rig.finish();
 }
+
+/// Without probes nothing is sent twice.
+#[test]
+fn without_probes_a_read_that_was_sent_stays_where_it_is() {
+    let mut rig = measured(|_| ());
+    rig.set("nvme-subsys0", "finish_time_probes", "0");
+    stall(&mut rig, 1, 5 * SECOND);
+    let before = sent(&rig, 1, io::READ);
+    let names = rig.submit(places(32, read));
+    rig.run(SECOND);
+    let stuck = sent(&rig, 1, io::READ) - before;
+    assert!(stuck > 0);
+    assert_eq!((names.len() - rig.answered(&names), rig.path(1).rescued), (stuck, 0));
+    rig.succeed(&names);
+    rig.finish();
+}
+
+/// Only what is on the silent one of three paths goes elsewhere.
+#[test]
+fn what_is_on_sound_paths_stays_there() {
+    let mut setup = Setup::new(3, 1);
+    setup.host.default_policy = Policy::FinishTime;
+    setup.options.queue_size = 16;
+    let mut rig = setup.connect();
+    for port in 0..3 {
+        let stream = rig.world.stream(WorkerId(1), &setup::port(port)).expect("open");
+        rig.world.slow_stream(stream, 2 * MS);
+    }
+    for _ in 0..20 {
+        rig.io(places(48, write));
+        rig.io(places(48, read));
+    }
+    let begin = rig.now();
+    stall(&mut rig, 2, 5 * SECOND);
+    let mut names = rig.submit(places(48, read));
+    while rig.now().since(begin) < SOON {
+        names.extend(rig.submit((48..96).map(|place| read(4 * place))));
+        rig.run(MS);
+    }
+    assert!(rig.path(2).rescued > 0);
+    for path in ["nvme0c0n1", "nvme0c1n1"] {
+        assert_eq!(rig.event(begin, &format!("{path}: silent")), None, "{path}");
+    }
+    assert_eq!((rig.path(0).rescued, rig.path(1).rescued), (0, 0));
+    rig.succeed(&names);
+    rig.run(5 * SECOND);
+    rig.finish();
+}
+
+/// What the controllers have of a quiesced device is left alone.
+#[test]
+fn a_read_that_is_stuck_is_answered_over_a_quiesce_when_its_path_is_back() {
+    let mut rig = measured(|_| ());
+    stall(&mut rig, 1, SECOND);
+    let names = rig.submit(places(16, read));
+    rig.run(5 * MS);
+    rig.done(Verb::Quiesce { device: "nvme0n1".to_owned() });
+    assert!(rig.answered(&names) < names.len(), "some are stuck");
+    rig.run(2 * SECOND);
+    assert_eq!((rig.answered(&names), rig.path(1).rescued), (names.len(), 0));
+    rig.succeed(&names);
+    rig.done(Verb::Unquiesce { device: "nvme0n1".to_owned() });
+    rig.finish();
+}
+
+/// What was left behind and has ended makes room for more; and the log does not hear of each time.
+#[test]
+fn a_path_that_falls_silent_again_and_again_is_left_each_time() {
+    let mut rig = measured(|setup| {
+        setup.host.max_requests = 2048;
+        setup.options.queue_size = 1024;
+    });
+    let begin = rig.now();
+    let one = |place: u64| Op::Read { lba: place, blocks: 1 };
+    // Together more than may be left behind at once.
+    for round in 1..=4 {
+        rig.ana(0, AnaState::Inaccessible);
+        rig.run(MS);
+        // It is known as a fast one again.
+        (0..40).for_each(|_| drop(rig.io(places(16, read))));
+        stall(&mut rig, 1, 300 * MS);
+        let names = rig.submit((0..600).map(one));
+        rig.run(MS);
+        rig.ana(0, AnaState::Optimized);
+        rig.run(SOON);
+        assert_eq!((rig.answered(&names), rig.path(1).rescued), (names.len(), 600 * round));
+        rig.succeed(&names);
+        rig.run(200 * MS);
+    }
+    let told = rig.events().into_iter().filter(|(_, text)| text.contains("nvme0c1n1: silent"));
+    assert_eq!((told.count(), rig.now().since(begin).as_secs()), (2, 1));
+    rig.finish();
+}

@@ -6,6 +6,7 @@ use crate::setup;
 use crate::wire::Pdu;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::AnaState;
 use std::collections::BTreeSet;
 
 #[test]
@@ -134,5 +135,29 @@ fn what_is_carried_gives_its_place_back() {
     let names = rig.submit_to(2, "nvme0n1", (0..240).map(|_| all));
     rig.succeed(&names);
     assert_eq!(rig.sent(0), 240 * 64);
+    rig.finish();
+}
+
+/// What others have on the queue pair that carries for a worker counts there like its own.
+#[test]
+fn depth_by_queue_pair_counts_what_all_workers_have_there() {
+    let mut setup = Setup::new(2, 2);
+    setup.host.default_policy = Policy::QueueDepth;
+    setup.options.nr_io_queues = Some(1);
+    let mut rig = setup.connect();
+    rig.set("nvme-subsys0", "queue_depth_scope", "queue-pair");
+    rig.ana(1, AnaState::Inaccessible);
+    rig.run(MS);
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.stall_stream(stream, SECOND);
+    let mut names = rig.submit_to(1, "nvme0n1", writes(4, 1));
+    rig.run(MS);
+    rig.ana(1, AnaState::Optimized);
+    rig.run(10 * MS);
+    assert_eq!((rig.sent(0), rig.sent(1)), (4, 0));
+    names.extend(rig.submit_to(2, "nvme0n1", writes(4, 2)));
+    rig.run(MS);
+    assert_eq!((rig.sent(0), rig.sent(1)), (4, 4), "there are four on the other already");
+    rig.succeed(&names);
     rig.finish();
 }
