@@ -34,6 +34,10 @@ const ALL_NAMESPACES: u32 = u32::MAX;
 type Command = (Sqe, Payload<'static>);
 
 /// Connect for an I/O queue (from 1) of a controller, or with `None` for a new controller.
+///
+/// With a keep-alive time-out a discovery controller would be asked for a connection that stays
+/// (Base, "Discovery Controller", explicit persistent connection), which many do not have and
+/// refuse. We read its log and leave.
 pub(super) fn connect(
     env: &Env,
     controller: &Controller,
@@ -42,11 +46,12 @@ pub(super) fn connect(
     let (qid, entries) = io_queue.unwrap_or((0, ADMIN_ENTRIES));
     let options = &controller.request.options;
     let kato = u32::try_from(options.keep_alive_tmo.as_millis()).unwrap_or(u32::MAX);
+    let keeps_alive = qid == 0 && !controller.is_discovery();
     let command = ConnectCommand {
         qid,
         sqsize: entries - 1,
         disable_sq_flow: options.disable_sqflow,
-        kato_ms: if qid == 0 { kato } else { 0 },
+        kato_ms: if keeps_alive { kato } else { 0 },
     };
     let data = ConnectData {
         hostid: env.config.host_id,

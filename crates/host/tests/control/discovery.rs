@@ -5,7 +5,6 @@ use crate::rig::Rig;
 use anabranch_host::verb::{Reply, Verb};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use std::convert::Infallible;
-use std::time::Duration;
 
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
@@ -41,7 +40,6 @@ fn discover_as(hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
     rig.put(8009, fake);
     let mut request = Rig::request(8009);
     request.subsystem_nqn = DISCOVERY.parse().unwrap();
-    request.options.keep_alive_tmo = Duration::ZERO;
     let id = rig.verb(Verb::Discover(Box::new(request)));
     rig.advance_s(70);
     let reply = rig.reply(id);
@@ -64,6 +62,18 @@ fn the_whole_log_is_read_and_the_controller_left_in_order() {
         assert_eq!(rig.topology.controllers.len(), 0, "no shard ever hears of it");
         assert_eq!(rig.fake(8009).cc >> 14 & 3, 1, "normal shutdown");
     }
+}
+
+/// With a time-out a host asks for a connection that stays (Base, "Discovery Controller", explicit
+/// persistent connection), which controllers without those refuse: ours reads the log and leaves.
+#[test]
+fn a_discovery_controller_is_asked_for_no_keep_alive() {
+    let log = DiscoveryEntry::log(7, &entries(1));
+    let (rig, reply) = discover(Box::new(move |_| log.clone()));
+    assert!(matches!(reply, Some(Reply::Discovered { .. })), "{reply:?}");
+    let kato: Vec<u32> =
+        rig.fake(8009).seen.iter().filter(|c| c.is_connect()).map(|c| c.cdw12).collect();
+    assert_eq!(kato, [0]);
 }
 
 /// It has no namespaces, so it needs no command set for them.
