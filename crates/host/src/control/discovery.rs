@@ -21,7 +21,7 @@ use core::time::Duration;
 /// Entries of one log; a log that says to have more is refused.
 pub(super) const MAX_ENTRIES: u64 = 10_000;
 
-/// Entries that one command reads.
+/// Entries that one command reads, where the controller transfers so much at once (MDTS).
 const ENTRIES_PER_READ: u64 = 15;
 
 /// How often the log may change while it is read.
@@ -69,14 +69,15 @@ impl DiscoveryRead {
         *self = DiscoveryRead { restarts: restarts + 1, answered, ..DiscoveryRead::default() };
     }
 
-    /// Takes in what was read. `true` when the log is whole.
-    fn take(&mut self, data: &[u8]) -> Result<bool, String> {
+    /// Takes in what was read; the next command may read `most` entries. `true` when the log is
+    /// whole.
+    fn take(&mut self, data: &[u8], most: u64) -> Result<bool, String> {
         match self.part {
             Part::Header => {
                 let header = wire::parse_discovery_header(data, MAX_ENTRIES)?;
                 self.generation = header.generation;
                 self.count = header.entries;
-                self.go_on(0);
+                self.go_on(0, most);
                 Ok(self.count == 0)
             }
             Part::Entries { next, count } => {
@@ -86,7 +87,7 @@ impl DiscoveryRead {
                         Err(why) => self.skip(number, &why),
                     }
                 }
-                self.go_on(next + u64::from(count));
+                self.go_on(next + u64::from(count), most);
                 Ok(false)
             }
             Part::Check => {
@@ -119,9 +120,9 @@ impl DiscoveryRead {
         core::mem::take(&mut self.skipped_why)
     }
 
-    fn go_on(&mut self, next: u64) {
+    fn go_on(&mut self, next: u64, most: u64) {
         // At most a handful: fits any integer.
-        let count = (self.count - next).min(ENTRIES_PER_READ) as u32;
+        let count = (self.count - next).min(most) as u32;
         self.part = if count == 0 { Part::Check } else { Part::Entries { next, count } };
     }
 }
@@ -156,8 +157,10 @@ impl Controller {
                 answer.status.dnr(),
             );
         }
+        let transfer = u64::from(self.facts.max_transfer_bytes.unwrap_or(u32::MAX));
+        let most = (transfer / DiscoveryEntry::BYTES as u64).min(ENTRIES_PER_READ);
         let Kind::Discovery(id, read) = &mut self.kind else { return };
-        match read.take(&answer.data) {
+        match read.take(&answer.data, most) {
             Ok(false) => self.read_discovery(env, bufs),
             Ok(true) => {
                 let entries = core::mem::take(&mut read.entries);

@@ -32,11 +32,16 @@ fn discover(mut log: Log) -> (Rig, Option<Reply<Infallible>>) {
 
 /// From a discovery controller that answers so.
 fn discover_as(hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
+    discover_from(|_| (), hook)
+}
+
+fn discover_from(change: impl FnOnce(&mut Fake), hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
     let mut rig = Rig::new(1);
     let mut fake = Fake::new(DISCOVERY, 1);
     fake.discovery = true;
     fake.ana = None;
     fake.hook = Some(hook);
+    change(&mut fake);
     rig.put(8009, fake);
     let mut request = Rig::request(8009);
     request.subsystem_nqn = DISCOVERY.parse().unwrap();
@@ -74,6 +79,29 @@ fn a_discovery_controller_is_asked_for_no_keep_alive() {
     let kato: Vec<u32> =
         rig.fake(8009).seen.iter().filter(|c| c.is_connect()).map(|c| c.cdw12).collect();
     assert_eq!(kato, [0]);
+}
+
+/// MDTS is in units of the smallest page, here of 4 KiB.
+#[test]
+fn no_command_reads_more_of_the_log_than_the_controller_transfers() {
+    for (mdts, most) in [(1, 8 << 10), (2, 15 << 10), (0, 15 << 10)] {
+        let log = DiscoveryEntry::log(7, &entries(20));
+        let (rig, reply) = discover_from(
+            |fake| fake.mdts = mdts,
+            Box::new(move |c| {
+                let at = c.log_offset();
+                c.is_log(0x70).then(|| Say::Data(log[at..log.len()].to_vec()))
+            }),
+        );
+        let found = match reply {
+            Some(Reply::Discovered { entries, .. }) => entries,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, entries(20));
+        let fake = rig.fake(8009);
+        let longest = fake.seen.iter().filter(|c| c.is_log(0x70)).map(|c| c.length).max();
+        assert_eq!(longest, Some(most), "MDTS {mdts}");
+    }
 }
 
 /// It has no namespaces, so it needs no command set for them.
