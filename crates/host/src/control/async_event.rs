@@ -57,20 +57,37 @@ impl EventRequests {
 }
 
 impl Controller {
+    /// The controller's timer runs from now on (CSTS.RDY, Base, "Keep Alive"): connecting may take
+    /// longer than that.
+    pub(super) fn begin_keep_alive(&mut self, env: &Env) {
+        self.keep_alive_at = self.keep_alive_interval().map(|interval| env.now.after(interval));
+    }
+
+    /// Whether steps of the connect sequence are under way, each with a time limit of its own.
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self.phase, Phase::Setup { .. } | Phase::Queues { .. })
+    }
+
     pub(super) fn send_keep_alive(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let Some(interval) = self.keep_alive_interval() else { return };
-        // It must be answered before the next one is due: a silent peer is noticed within KATO.
-        let deadline = env.now.after(interval);
-        self.keep_alive_at = Some(deadline);
+        let next = env.now.after(interval);
+        self.keep_alive_at = Some(next);
+        // It must be answered before the next one is due: a silent peer is noticed within KATO. One
+        // that is slow while we connect is no worse for that, and has its time as for any step.
+        let connecting = self.is_connecting();
+        let deadline = if connecting { self.admin_deadline(env.now) } else { next };
         let command = wire::keep_alive();
         let Some(link) = &mut self.link else { return };
+        if connecting && link.awaits(Purpose::KeepAlive) {
+            return;
+        }
         if let Err(error) = link.send(env, bufs, Purpose::KeepAlive, command, deadline) {
             self.fail(env, format!("Keep Alive: {}", error.text()), false);
         }
     }
 
     pub(super) fn keep_alive_answered(&mut self, env: &mut Env, answer: &Answer) {
-        if !answer.status.is_success() {
+        if !answer.status.is_success() && !self.is_connecting() {
             self.fail(env, format!("Keep Alive: {}", answer.status), false);
         }
     }

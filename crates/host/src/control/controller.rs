@@ -162,7 +162,7 @@ impl Controller {
     /// noticed within KATO.
     pub(super) fn keep_alive_interval(&self) -> Option<Duration> {
         let kato = self.request.options.keep_alive_tmo;
-        (!kato.is_zero()).then(|| kato / 2)
+        (!kato.is_zero() && !self.is_discovery()).then(|| kato / 2)
     }
 
     /// Attempts to reconnect that are allowed; `None` = no limit (B11).

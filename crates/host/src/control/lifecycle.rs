@@ -335,7 +335,6 @@ impl Controller {
         self.set_state(env, ControllerState::Live, None);
         self.reconnects += u64::from(self.was_live);
         self.was_live = true;
-        self.keep_alive_at = self.keep_alive_interval().map(|interval| env.now.after(interval));
         self.ana.check_transition(env.now);
         self.arm_events(env);
         self.request_scan(env, bufs);
@@ -408,13 +407,14 @@ impl Controller {
 
     /// Keep-alive goes on until the queues are stopped.
     fn keeps_alive(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Live
-                | Phase::Quieting { .. }
-                | Phase::Draining { .. }
-                | Phase::StoppingQueues { .. }
-        )
+        self.is_connecting()
+            || matches!(
+                self.phase,
+                Phase::Live
+                    | Phase::Quieting { .. }
+                    | Phase::Draining { .. }
+                    | Phase::StoppingQueues { .. }
+            )
     }
 
     fn fast_io_fail_at(&self) -> Option<Time> {
@@ -496,8 +496,8 @@ impl Controller {
     fn command_expired(&mut self, env: &mut Env, purpose: Purpose) {
         let text = match purpose {
             Purpose::KeepAlive => format!(
-                "no answer to Keep Alive within {} ms",
-                self.keep_alive_interval().unwrap_or_default().as_millis()
+                "no answer to Keep Alive in time (its time-out is {} ms)",
+                self.request.options.keep_alive_tmo.as_millis()
             ),
             Purpose::Setup => match self.phase {
                 Phase::Setup { step, .. } => format!("no answer to {step} in time"),

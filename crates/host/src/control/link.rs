@@ -224,9 +224,14 @@ impl Link {
         Ok(())
     }
 
+    /// Whether a command of this purpose has not been answered yet.
+    pub(super) fn awaits(&self, purpose: Purpose) -> bool {
+        self.pending.iter().any(|pending| pending.purpose == purpose)
+    }
+
     /// Sends the one Asynchronous Event Request; it has no deadline and a tag of its own (B14).
     pub(super) fn send_event_request(&mut self, env: &mut Env) {
-        if !self.is_ready() || self.pending.iter().any(|p| p.purpose == Purpose::Event) {
+        if !self.is_ready() || self.awaits(Purpose::Event) {
             return;
         }
         let user = self.new_user();

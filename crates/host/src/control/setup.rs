@@ -245,6 +245,7 @@ impl Controller {
             return self.fail(env, String::from("fatal status (CSTS.CFS)"), false);
         }
         if csts.ready() {
+            self.begin_keep_alive(env);
             return self.step(env, bufs, Step::Identify, wire::identify_controller());
         }
         if self.facts.ready_by.is_some_and(|by| by <= env.now) {

@@ -14,6 +14,7 @@ mod events;
 mod fake;
 mod fuzz;
 mod identity;
+mod keep_alive;
 mod life;
 mod policies;
 mod removal;
