@@ -18,6 +18,10 @@ use core::time::Duration;
 /// one entry always stays free, one is for the event request).
 pub(super) const ADMIN_DEPTH: u16 = 30;
 
+/// Tags that callers' commands leave to ours, without which the controller is lost: keep-alive, a
+/// scan (eight at once), the ANA log, events, the shutdown. Linux keeps some back, too.
+const KEPT_TAGS: u16 = 12;
+
 /// In-capsule data of an admin queue in bytes (NVMe/TCP: fixed).
 const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;
 
@@ -198,6 +202,9 @@ impl Link {
     ) -> Result<(), NotSent> {
         if !self.is_ready() {
             return Err(NotSent::Down);
+        }
+        if matches!(purpose, Purpose::Raw(_)) && self.queue.free_tags() <= KEPT_TAGS {
+            return Err(NotSent::Busy);
         }
         let (buf, reads) = match payload {
             Payload::None => (None, false),

@@ -1,10 +1,12 @@
-//! Keep-alive while a controller is not live yet. Its timer runs from CSTS.RDY on (Base, "Keep
-//! Alive"), however long the rest of connecting takes.
+//! Keep-alive while a controller is not live yet, and while its admin queue has much to do. The
+//! controller's timer runs from CSTS.RDY on (Base, "Keep Alive"), however long the rest of
+//! connecting takes.
 
 use crate::fake::{Command, Fake, KEEP_ALIVE, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
+use anabranch_host::verb::{Reply, Verb};
 use anabranch_proto::machine::WorkerId;
 
 fn keep_alives(rig: &Rig) -> usize {
@@ -94,4 +96,18 @@ fn nothing_is_said_before_the_controller_is_ready() {
     rig.connect(1, |_| ());
     rig.advance_s(9);
     assert_eq!(keep_alives(&rig), 0);
+}
+
+/// Their callers are told to come back: what the controller needs to stay goes before them.
+#[test]
+fn callers_commands_leave_room_for_keep_alive() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(1).then_some(Say::Nothing)));
+    let ask = || Verb::IdCtrl { controller: "nvme0".to_string() };
+    let asked: Vec<u64> = (0..64).map(|_| rig.verb(ask())).collect();
+    rig.advance_s(21);
+    assert_eq!((keep_alives(&rig), rig.fake(1).connections), (8, 1));
+    let replies = asked.iter().filter_map(|&id| rig.reply(id));
+    let refused: Vec<_> = replies.filter(|reply| matches!(reply, Reply::Error(_))).collect();
+    assert!((40..50).contains(&refused.len()), "{}", refused.len());
 }
