@@ -276,6 +276,33 @@ pub struct ShardStats {
     pub explain: Option<Box<ShardExplain>>,
 }
 
+impl ShardStats {
+    /// Puts them in the order in which [`Self::of_path`] and [`Self::of_head`] look for them.
+    pub(crate) fn sort(&mut self) {
+        self.paths.sort_by_key(|path| (path.head, path.controller));
+        self.heads.sort_by_key(|head| head.head);
+    }
+
+    /// What was counted for a path: twice for one that has left and come back, while the former
+    /// still has commands. Found without a look at all others, of which there may be tens of
+    /// thousands: who tells all of them asks for each.
+    pub(crate) fn of_path(&self, head: HeadId, controller: ControllerId) -> &[PathStats] {
+        equal(&self.paths, |path| (path.head, path.controller), (head, controller))
+    }
+
+    /// What was counted for a head, found in the same way.
+    pub(crate) fn of_head(&self, head: HeadId) -> &[HeadStats] {
+        equal(&self.heads, |stats| stats.head, head)
+    }
+}
+
+/// Those that have this key, of some that are sorted by it.
+fn equal<T, K: Ord>(sorted: &[T], key: impl Fn(&T) -> K, wanted: K) -> &[T] {
+    let first = sorted.partition_point(|one| key(one) < wanted);
+    let behind = first + sorted[first..].partition_point(|one| key(one) == wanted);
+    &sorted[first..behind]
+}
+
 /// Per path and shard.
 #[derive(Clone, Debug)]
 pub struct PathStats {

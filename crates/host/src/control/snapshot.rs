@@ -142,8 +142,7 @@ impl Control {
             latency_ns: Arc::clone(&self.no_latency),
             paths: Vec::new(),
         };
-        let stats = figures.iter().flat_map(|(_, stats)| &stats.heads);
-        for stats in stats.filter(|stats| stats.head == head.id) {
+        for stats in figures.iter().flat_map(|(_, stats)| stats.of_head(head.id)) {
             add_head(&mut snapshot, stats);
         }
         snapshot.requeued_no_usable_path -=
@@ -192,9 +191,7 @@ impl Control {
         };
         let mut reports: Vec<&LatencyReport> = Vec::new();
         for (worker, stats) in figures {
-            let is_it =
-                |stats: &&PathStats| stats.head == head.id && stats.controller == path.controller;
-            for stats in stats.paths.iter().filter(is_it) {
+            for stats in stats.of_path(head.id, path.controller) {
                 add_path(&mut snapshot, stats);
                 reports.extend(stats.latency.as_deref());
                 if subsystem.parameters.policy == Policy::FinishTime {

@@ -169,7 +169,7 @@ impl Control {
         &mut self,
         from: WorkerId,
         id: u64,
-        stats: ShardStats,
+        mut stats: ShardStats,
         bufs: &mut dyn Buffers,
     ) {
         let Some(at) = self.waits.stats.iter().position(|wait| wait.id == id) else { return };
@@ -177,6 +177,7 @@ impl Control {
         let before = wait.waiting.len();
         wait.waiting.retain(|&waiting| waiting != from);
         if wait.waiting.len() < before {
+            stats.sort();
             wait.got.push((from, stats));
         }
         if wait.waiting.is_empty() {

@@ -5,7 +5,7 @@ use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::attribute;
 use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{HeadStats, PathStats, ShardStats, ToControl};
-use anabranch_host::topology::ControllerId;
+use anabranch_host::topology::{ControllerId, HeadId};
 use anabranch_host::verb::{Reply, Verb, VerbError};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
@@ -248,6 +248,26 @@ fn m22_counters_are_summed_over_workers_and_can_be_reset() {
     let snapshot = rig.snapshot();
     let path = &snapshot.subsystems[0].heads[0].paths[0];
     assert_eq!((path.commands, path.failovers), ([15, 12, 14], 3));
+}
+
+/// A path that has left and come back stands there twice, wherever it was in the shard's table.
+#[test]
+fn figures_go_to_their_paths_in_whatever_order_a_shard_tells_them() {
+    let mut rig = Rig::connected_twice(1);
+    let head = rig.head("nvme0n1").unwrap().id;
+    let path = |controller: u32, times: u64| PathStats {
+        controller: ControllerId(controller),
+        ..stats(head, times).paths.remove(0)
+    };
+    let of_another = PathStats { head: HeadId(head.0 + 1), ..path(0, 9) };
+    let paths = vec![path(1, 1), of_another, path(0, 2), path(1, 4)];
+    rig.stats.insert(1, ShardStats { paths, ..ShardStats::default() });
+    assert_eq!(rig.get("nvme0c0n1", "multipath_failover_count"), Ok("6".to_string()));
+    assert_eq!(rig.get("nvme0c1n1", "multipath_failover_count"), Ok("15".to_string()));
+    let snapshot = rig.snapshot();
+    let failovers: Vec<u64> =
+        snapshot.subsystems[0].heads[0].paths.iter().map(|path| path.failovers).collect();
+    assert_eq!(failovers, [6, 15]);
 }
 
 #[test]

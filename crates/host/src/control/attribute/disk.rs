@@ -87,8 +87,7 @@ const fn stat(of: ObjectKind) -> Attribute {
                 }
             } else {
                 let id = v.head?.id;
-                let heads = v.figures.iter().flat_map(|(_, stats)| &stats.heads);
-                for head in heads.filter(|head| head.head == id) {
+                for head in v.figures.iter().flat_map(|(_, stats)| stats.of_head(id)) {
                     sum = sum.with(&head.stat);
                     in_flight += u64::from(head.in_flight);
                 }

@@ -89,8 +89,7 @@ pub(super) fn reset(value: &str) -> Result<(), Refused> {
 }
 
 fn sum(id: HeadId, figures: &Figures<'_>, of: fn(&HeadStats) -> u64) -> u64 {
-    let heads = figures.iter().flat_map(|(_, stats)| &stats.heads);
-    heads.filter(|head| head.head == id).map(of).sum()
+    figures.iter().flat_map(|(_, stats)| stats.of_head(id)).map(of).sum()
 }
 
 pub(super) fn head_of<'a>(

@@ -93,8 +93,7 @@ fn reports(view: &View<'_>, path: &Path) -> Option<Vec<LatencyReport>> {
     let head = view.head?.id;
     let of_worker = |worker: u16| {
         let shards = view.figures.iter().filter(|(from, _)| from.0 == worker);
-        let paths = shards.flat_map(|(_, stats)| &stats.paths);
-        let mut known = paths.filter(|p| p.head == head && p.controller == path.controller);
+        let mut known = shards.flat_map(|(_, stats)| stats.of_path(head, path.controller));
         // A path that has left and come back stands there twice; one of the two is measured.
         known.find_map(|path| path.latency.as_deref().copied()).unwrap_or_default()
     };

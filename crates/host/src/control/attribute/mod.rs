@@ -219,10 +219,8 @@ impl View<'_> {
     fn path_figures(&self) -> impl Iterator<Item = (WorkerId, &PathStats)> {
         let wanted = self.head.zip(self.path).map(|(head, path)| (head.id, path.controller));
         self.figures.iter().flat_map(move |(worker, stats)| {
-            let paths = stats.paths.iter();
-            paths
-                .filter(move |path| wanted == Some((path.head, path.controller)))
-                .map(move |path| (*worker, path))
+            let found = wanted.map_or(&[][..], |(head, path)| stats.of_path(head, path));
+            found.iter().map(move |path| (*worker, path))
         })
     }
 
