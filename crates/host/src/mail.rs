@@ -77,6 +77,8 @@ pub enum Detail {
     Measured,
     /// Why the commands of this head went where they went.
     Explain(HeadId),
+    /// No figures but those of this controller's paths that have commands in flight.
+    InFlight(ControllerId),
 }
 
 /// Everything a shard needs to open its queue pair.

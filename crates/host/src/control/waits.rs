@@ -40,6 +40,7 @@ impl StatsFor {
         match self {
             StatsFor::Snapshot(_, detail) => *detail,
             StatsFor::Explain(_, head) => Detail::Explain(*head),
+            StatsFor::InFlight(controller) => Detail::InFlight(*controller),
             StatsFor::Attributes(..) => Detail::Measured,
             StatsFor::Get(_, _, attribute) if is_measured(attribute) => Detail::Measured,
             _ => Detail::None,

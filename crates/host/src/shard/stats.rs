@@ -181,6 +181,12 @@ fn sum<'a>(tallies: impl IntoIterator<Item = Option<&'a Tally>>) -> Tally {
 }
 
 impl StatsTable {
+    /// The figures of a controller's paths that have commands in flight.
+    fn in_flight(&self, controller: ControllerId) -> Vec<PathStats> {
+        let has_some = |path: &&PathEntry| path.controller == controller && path.in_flight > 0;
+        self.paths.iter().filter(has_some).map(PathEntry::report).collect()
+    }
+
     /// Makes room for so many entries, and no more: they are reallocated seldom enough.
     pub(super) fn make_room(&mut self, heads: usize, paths: usize) {
         self.heads.reserve_exact(heads.saturating_sub(self.heads.len()));
@@ -303,6 +309,10 @@ fn place<T>(entries: &mut Vec<T>, free: Option<usize>, new: T) -> u32 {
 impl Shard {
     /// The figures since the start, with what only this moment knows filled in.
     pub(super) fn stats_report(&self, detail: Detail, now: Time) -> ShardStats {
+        if let Detail::InFlight(controller) = detail {
+            let paths = self.stats.in_flight(controller);
+            return ShardStats { paths, ..ShardStats::default() };
+        }
         let StatsTable { paths, heads, .. } = &self.stats;
         // By head, in one pass: there may be thousands of each.
         let mut whole: Vec<Option<Box<Tally>>> = heads.iter().map(|_| None).collect();
@@ -333,8 +343,8 @@ impl Shard {
                 .map(head)
                 .collect(),
             explain: match detail {
-                Detail::None | Detail::Measured => None,
                 Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
+                Detail::None | Detail::Measured | Detail::InFlight(_) => None,
             },
         }
     }
@@ -361,6 +371,26 @@ impl Shard {
 mod tests {
     use super::*;
 
+    fn held() -> Held {
+        Held {
+            controller: Arc::new(ControllerLoad::new(1)),
+            path: Arc::new(PathLoad::new(1)),
+            lane: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_in_flight_on_a_controller_is_told_of_its_paths_alone() {
+        let mut stats = StatsTable::default();
+        for (number, (controller, in_flight)) in (0..).zip([(1, 2), (2, 4), (1, 0), (1, 8)]) {
+            let path = (ControllerId(controller), PathId(number));
+            let at = stats.path(HeadId(0), path, held());
+            stats.paths[at as usize].in_flight = in_flight;
+        }
+        let told = stats.in_flight(ControllerId(1));
+        assert_eq!(told.iter().map(|path| path.in_flight).collect::<Vec<_>>(), [2, 8]);
+    }
+
     #[test]
     fn entries_of_paths_and_heads_that_are_gone_are_used_again() {
         // A user's command, a probe, what a rescued read has left behind.
@@ -372,11 +402,6 @@ mod tests {
         ];
         for set in kinds {
             let mut stats = StatsTable::default();
-            let held = || Held {
-                controller: Arc::new(ControllerLoad::new(1)),
-                path: Arc::new(PathLoad::new(1)),
-                lane: Arc::default(),
-            };
             let path = |number: u32| (ControllerId(number), PathId(number.into()));
             let head = stats.head(HeadId(0));
             let first = stats.path(HeadId(0), path(0), held());

@@ -3,7 +3,7 @@
 use crate::fake::{Fake, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::block_stat::BlockStat;
-use anabranch_host::mail::{HeadStats, PathStats, ShardStats};
+use anabranch_host::mail::{Detail, HeadStats, PathStats, ShardStats};
 use anabranch_host::topology::{ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Selection, Verb};
 use std::time::Duration;
@@ -47,6 +47,19 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         latency_ns: None,
     };
     ShardStats { paths: vec![path], heads: vec![of_head], explain: None }
+}
+
+/// It asks again and again, and there may be thousands of other paths.
+#[test]
+fn a_removal_asks_shards_for_nothing_but_what_its_controller_has_in_flight() {
+    let mut rig = Rig::connected_twice(2);
+    let stats = path_in_flight(&rig, 3);
+    rig.stats.insert(2, stats);
+    rig.details.clear();
+    disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(500));
+    let of_it = Detail::InFlight(ControllerId(0));
+    assert!(!rig.details.is_empty() && rig.details.iter().all(|detail| *detail == of_it));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::fake::Fake;
 use anabranch_host::config::{ConnectRequest, ControllerOptions, HostConfig};
 use anabranch_host::control::{Control, ControlOutput};
-use anabranch_host::mail::{OpenQueue, ShardStats, ToControl, ToShard};
+use anabranch_host::mail::{Detail, OpenQueue, ShardStats, ToControl, ToShard};
 use anabranch_host::topology::{ControllerState, ControllerView, HeadView, PathView, Topology};
 use anabranch_host::verb::{HostSnapshot, Reply, Verb, VerbError};
 use anabranch_policy::Policy;
@@ -65,6 +65,8 @@ pub(crate) struct Rig {
     /// `Drain` is never answered.
     pub(crate) drain_never_ends: bool,
     pub(crate) stats: BTreeMap<u16, ShardStats>,
+    /// Which figures shards were asked for.
+    pub(crate) details: Vec<Detail>,
     pub(crate) topology: Arc<Topology>,
     /// Everything mailed to shards, as text of the variant and its worker.
     pub(crate) mailed: Vec<(WorkerId, String)>,
@@ -95,6 +97,7 @@ impl Rig {
             shards: Shards::Obey,
             drain_never_ends: false,
             stats: BTreeMap::new(),
+            details: Vec::new(),
             topology: Arc::default(),
             mailed: Vec::new(),
             opened: Vec::new(),
@@ -253,7 +256,8 @@ impl Rig {
                     self.post(to, mail);
                 }
             }
-            ToShard::ReportStats { id, .. } => {
+            ToShard::ReportStats { id, detail } => {
+                self.details.push(detail);
                 let stats = Box::new(self.stats.get(&to.0).cloned().unwrap_or_default());
                 if obey {
                     self.post(to, ToControl::Stats { id, stats });
