@@ -13,6 +13,13 @@ pub enum Error {
          (docker: --security-opt seccomp=unconfined)"
     )]
     RingRefused(#[source] io::Error),
+    /// The kernel counts a ring with what its user has locked, unless that is root.
+    #[error(
+        "there is not enough memory for io_uring ({0}): let the user lock more (ulimit -l, \
+         LimitMEMLOCK= of a systemd unit; 128 KiB for each worker are enough), have fewer workers, \
+         or free some"
+    )]
+    RingMemory(#[source] io::Error),
     /// io_uring exists but lacks something that this crate needs.
     #[error("io_uring lacks what is needed ({what}: {source}): Linux 6.1 or later is required")]
     RingTooOld {

@@ -1,16 +1,26 @@
-//! Where io_uring is forbidden, the error says what to do. Alone in its process: a filter cannot be
-//! taken back.
+//! Where io_uring is refused, the error says what to do. A filter cannot be taken back: each test
+//! has a thread of its own.
 
 mod support;
 
 use anabranch_rt::{Config, Error, Group};
 use support::Engine;
 
-/// Makes `io_uring_setup` fail with `EPERM` for this thread and the threads it starts.
-fn forbid_io_uring() {
+/// How a group fails to start where `io_uring_setup` ends with this error.
+fn refused_with(errno: i32) -> Error {
+    let start = move || {
+        refuse_io_uring(errno);
+        Group::start(Config::named("refused"), vec![Engine::default()], Box::new(|_, _| {}))
+            .expect_err("there is no io_uring")
+    };
+    std::thread::spawn(start).join().expect("an error")
+}
+
+/// Makes `io_uring_setup` fail for this thread and the threads it starts.
+fn refuse_io_uring(errno: i32) {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let setup = libc::SYS_io_uring_setup as u32;
-    let errno = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let errno = libc::SECCOMP_RET_ERRNO | errno as u32;
     let mut filter = [
         // The number of the system call is the first word of what a filter sees.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
@@ -29,11 +39,16 @@ fn forbid_io_uring() {
 
 #[test]
 fn the_error_names_the_remedy() {
-    forbid_io_uring();
-    let error =
-        Group::start(Config::named("refused"), vec![Engine::default()], Box::new(|_, _| {}))
-            .expect_err("io_uring is forbidden");
+    let error = refused_with(libc::EPERM);
     assert!(matches!(error, Error::RingRefused(_)), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("kernel.io_uring_disabled") && text.contains("seccomp"), "{text}");
+}
+
+#[test]
+fn a_user_who_may_lock_too_little_memory_is_told_so() {
+    let error = refused_with(libc::ENOMEM);
+    assert!(matches!(error, Error::RingMemory(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("ulimit -l") && text.contains("LimitMEMLOCK"), "{text}");
 }

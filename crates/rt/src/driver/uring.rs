@@ -131,6 +131,7 @@ fn ring() -> Result<IoUring, Error> {
     };
     made.map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => Error::RingRefused(error),
+        Some(libc::ENOMEM) => Error::RingMemory(error),
         Some(libc::EINVAL) => Error::RingTooOld { what: "the ring's modes", source: error },
         _ => Error::System { what: "set up io_uring", source: error },
     })
