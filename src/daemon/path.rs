@@ -58,7 +58,7 @@ pub struct PathSpec {
     /// Time limit of one I/O command.
     #[serde(default, alias = "io-timeout", skip_serializing_if = "Option::is_none")]
     pub io_timeout: Option<Span>,
-    /// Time limit of one admin command and of connecting.
+    /// Time limit of one admin command and of each step of connecting.
     #[serde(default, alias = "admin-timeout", skip_serializing_if = "Option::is_none")]
     pub admin_timeout: Option<Span>,
     /// Type of service of the connections.

@@ -83,7 +83,7 @@ pub struct Fabrics {
         allow_negative_numbers = true
     )]
     pub io_timeout: Option<Span>,
-    /// Time limit of one admin command and of connecting [default: 60 s]
+    /// Time limit of one admin command and of each step of connecting [default: 60 s]
     #[arg(
         long, alias = "admin_timeout", value_name = "TIME", value_parser = span,
         allow_negative_numbers = true

@@ -3,7 +3,7 @@
 //! | phase | state shown | left by | at the latest after |
 //! |---|---|---|---|
 //! | `Waiting` | new / connecting | time | `reconnect_delay` |
-//! | `Opening` | connecting | TCP and ICResp, or closed | `admin_timeout` |
+//! | `Opening` | connecting | TCP and ICResp, or closed | [`TCP_LIMIT`], [`ICRESP_LIMIT`] |
 //! | `Setup` | connecting | the answer of each step | `admin_timeout` per step, CAP.TO for ready |
 //! | `Queues` | connecting | every shard's answer | `admin_timeout` + [`SHARD_GRACE`] |
 //! | `Live` | live | loss, reset, removal | (keep-alive watches it) |
@@ -33,6 +33,14 @@ use alloc::string::String;
 use anabranch_proto::machine::{Buffers, CloseCause, Time};
 use core::net::SocketAddr;
 use core::time::Duration;
+
+/// How long a TCP connection may take. One whose first packets are lost is of little use: TCP sends
+/// them ever more seldom, so that a new attempt finds a path that is back sooner. Linux gives up
+/// after 3 s, for the same reason.
+const TCP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long ICResp may take after that, as in Linux.
+const ICRESP_LIMIT: Duration = Duration::from_secs(10);
 
 /// How much longer than its own limit a shard may take to say that a queue could not be opened.
 pub(super) const SHARD_GRACE: Duration = Duration::from_secs(5);
@@ -103,7 +111,11 @@ impl Controller {
         self.scan.abandon();
         self.ana.abandon_read();
         self.link = Some(Link::open(env, &self.request.to, &self.request.options));
-        self.phase = Phase::Opening { until: self.admin_deadline(env.now) };
+        self.phase = Phase::Opening { until: self.opening_deadline(env.now, TCP_LIMIT) };
+    }
+
+    fn opening_deadline(&self, now: Time, limit: Duration) -> Time {
+        now.after(limit.min(self.request.options.admin_timeout))
     }
 
     /// TCP is up.
@@ -111,6 +123,7 @@ impl Controller {
         self.local = local;
         if let (Phase::Opening { .. }, Some(link)) = (self.phase, &mut self.link) {
             link.connected(env);
+            self.phase = Phase::Opening { until: self.opening_deadline(env.now, ICRESP_LIMIT) };
         }
     }
 

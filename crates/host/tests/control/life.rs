@@ -56,6 +56,36 @@ fn a_lost_controller_is_live_again_after_the_reconnect_delay() {
     assert_eq!(rig.bufs.in_use_bytes(), 0);
 }
 
+/// TCP sends its first packet ever more seldom: a new attempt finds a path that is back sooner.
+#[test]
+fn an_attempt_whose_first_packets_were_lost_is_soon_given_up() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).black_hole = true;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!((rig.state(0), rig.open_connections()), (CONNECTING, 1), "the first one is lost");
+    rig.fake(1).black_hole = false;
+    rig.advance_s(15);
+    assert_eq!(rig.state(0), LIVE);
+}
+
+#[test]
+fn a_port_that_takes_connections_and_says_nothing_is_soon_given_up() {
+    for (admin_timeout, limit) in [(60, 10), (2, 2)] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).silent = true;
+        let id = rig.connect(1, |request| {
+            request.options.admin_timeout = Duration::from_secs(admin_timeout);
+        });
+        rig.advance(Duration::from_secs(limit) - Duration::from_millis(1));
+        assert!(rig.reply(id).is_none(), "{admin_timeout}");
+        rig.advance(Duration::from_millis(2));
+        let reply = rig.reply(id).expect("an answer");
+        assert!(format!("{reply:?}").contains("ICReq"), "{reply:?}");
+    }
+}
+
 #[test]
 fn an_error_that_may_pass_is_no_reason_to_give_up_a_controller_that_comes_back() {
     for cns in [None, Some(1)] {
@@ -243,19 +273,19 @@ fn m10_b12_fast_io_fail_is_published_in_time_while_the_reconnect_goes_on() {
     let mut rig = Rig::new(1);
     rig.put(1, Fake::new(NQN, 1));
     rig.connect_ok(1, |request| {
-        request.options.fast_io_fail_tmo = Some(Duration::from_secs(15));
+        request.options.fast_io_fail_tmo = Some(Duration::from_secs(13));
     });
     rig.fake(1).refuse = true;
     rig.cut(1);
     rig.advance_s(9);
     (rig.fake(1).refuse, rig.fake(1).black_hole) = (false, true);
-    rig.advance_s(5);
+    rig.advance_s(3);
     assert!(!rig.controller(0).unwrap().fast_io_failed);
     rig.advance_s(2);
     assert!(rig.controller(0).unwrap().fast_io_failed);
     assert_eq!(rig.event_count("fast_io_fail_tmo"), 1);
     assert_eq!(rig.event_count("connect to"), 0, "the attempt goes on, too");
-    rig.advance_s(60);
+    rig.advance_s(2);
     assert_eq!(rig.event_count("no answer to TCP connect or ICReq in time"), 1);
     assert_eq!(rig.event_count("fast_io_fail_tmo"), 1);
     rig.fake(1).black_hole = false;
