@@ -212,8 +212,11 @@ impl Facts {
     pub(super) fn take_nvm_limits(&mut self, bytes: &[u8]) {
         let Ok(limits) = IoCommandLimits::parse(bytes) else { return };
         self.max_write_zeroes_bytes = limits.write_zeroes_bytes(self.page_shift);
-        if limits.dmrsl_blocks != 0 {
-            self.max_discard_blocks = limits.dmrsl_blocks;
+        // Ours name one range each.
+        let one_range = Some(limits.dmrsl_blocks).filter(|&blocks| blocks != 0);
+        let all_ranges = u32::try_from(limits.dmsl_blocks).ok().filter(|&blocks| blocks != 0);
+        if let Some(blocks) = one_range.into_iter().chain(all_ranges).min() {
+            self.max_discard_blocks = blocks;
         }
     }
 

@@ -335,3 +335,21 @@ fn limits_of_the_nvm_command_set_are_taken() {
     let limits = rig.head("nvme0n1").unwrap().limits;
     assert_eq!((limits.max_write_zeroes_blocks, limits.max_discard_blocks), (65536, u32::MAX));
 }
+
+/// A command has one range, so both limits are limits of it.
+#[test]
+fn a_deallocation_keeps_to_what_one_command_may_cover() {
+    for (dmrsl, dmsl, blocks) in [(200_u32, 100_u64, 100), (0, 100, 100), (200, 1 << 40, 200)] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.fake(1).hook = Some(Box::new(move |c| {
+            let mut data = vec![0; 4096];
+            data[4..8].copy_from_slice(&dmrsl.to_le_bytes());
+            data[8..16].copy_from_slice(&dmsl.to_le_bytes());
+            c.is_identify(6).then_some(Say::Data(data))
+        }));
+        rig.connect_ok(1, |_| ());
+        let limits = rig.head("nvme0n1").unwrap().limits;
+        assert_eq!(limits.max_discard_blocks, blocks, "DMRSL {dmrsl}, DMSL {dmsl}");
+    }
+}
