@@ -62,6 +62,8 @@ pub(super) struct LogRead {
     size: LogSize,
     /// For all commands together.
     deadline: Time,
+    /// A caller's: what tells us that the log has changed stays for us.
+    for_caller: bool,
     bytes: Vec<u8>,
     /// The first part is read once more.
     checking: bool,
@@ -83,7 +85,8 @@ impl LogSize {
 
     /// Begins to read.
     pub(super) fn read(self, deadline: Time) -> LogRead {
-        LogRead { size: self, deadline, bytes: Vec::new(), checking: false, restarts: 0 }
+        let (bytes, for_caller) = (Vec::new(), false);
+        LogRead { size: self, deadline, for_caller, bytes, checking: false, restarts: 0 }
     }
 
     fn in_parts(self) -> bool {
@@ -97,7 +100,9 @@ impl LogRead {
         let at = if self.checking { 0 } else { self.bytes.len() as u64 };
         // Not more than `part`, so it fits.
         let bytes = (self.size.whole - at).min(self.size.part.into()) as u32;
-        wire::ana_log_part(at, bytes)
+        // What changes behind the first part, once that has cleared the event, is another event.
+        let retain = self.for_caller || self.checking || at > 0;
+        wire::ana_log_part(at, bytes, retain)
     }
 
     pub(super) fn in_parts(&self) -> bool {
@@ -180,7 +185,7 @@ impl Controller {
         let Some(size) = self.ana.size() else {
             return Err(VerbError::Failed(format!("{} does not use ANA", self.name())));
         };
-        let read = size.read(self.admin_deadline(env.now));
+        let read = LogRead { for_caller: true, ..size.read(self.admin_deadline(env.now)) };
         self.continue_raw_log(env, bufs, id, read)
     }
 

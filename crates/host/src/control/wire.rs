@@ -171,9 +171,10 @@ fn log(page: u8, nsid: u32, offset: u64, bytes: u32) -> Command {
     (log.sqe(), Payload::In(bytes))
 }
 
-/// `bytes` of the ANA log from `offset`.
-pub(super) fn ana_log_part(offset: u64, bytes: u32) -> Command {
-    log(lid::ANA, ALL_NAMESPACES, offset, bytes)
+/// `bytes` of the ANA log from `offset`; whether the event stays, if there is one (RAE).
+pub(super) fn ana_log_part(offset: u64, bytes: u32, retain_event: bool) -> Command {
+    let (nsid, log) = (ALL_NAMESPACES, GetLogPage::new(lid::ANA, offset, bytes));
+    (GetLogPage { nsid, retain_event, ..log }.sqe(), Payload::In(bytes))
 }
 
 /// The list of changed namespaces; reading it clears the event.

@@ -66,6 +66,33 @@ fn m18_a_log_larger_than_mdts_is_read_in_parts() {
     assert_eq!(reads(&rig).len(), 9);
 }
 
+/// Whether each read retains the event (RAE). One that does not clears it, and what changes from
+/// then on is another event: only the first part of a reading of ours may, and a caller's may not.
+fn retained(rig: &Rig) -> Vec<bool> {
+    let fake = rig.fake(1);
+    let logs = fake.seen.iter().filter(|command| command.is_log(0x0c));
+    logs.map(|c| c.cdw10 >> 15 & 1 != 0).collect()
+}
+
+#[test]
+fn only_the_first_part_of_a_log_clears_the_event() {
+    let mut rig = rig(large(2));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(retained(&rig), [false, true, true]);
+}
+
+#[test]
+fn a_caller_who_reads_the_log_clears_no_event() {
+    for (fake, commands) in [(Fake::new(NQN, 1), 1), (large(2), 3)] {
+        let mut rig = rig(fake);
+        rig.connect_ok(1, |_| ());
+        rig.fake(1).seen.clear();
+        let read = rig.ask(Verb::AnaLog { controller: "nvme0".to_string() });
+        assert!(matches!(read, Reply::Raw(_)), "{read:?}");
+        assert_eq!(retained(&rig), vec![true; commands]);
+    }
+}
+
 #[test]
 fn m18_a_log_that_is_shorter_than_it_may_be_is_read_at_once() {
     let mut fake = large(1);
