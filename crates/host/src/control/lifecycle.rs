@@ -238,13 +238,13 @@ impl Controller {
         self.begin_shutdown(env, bufs, QUIET_LIMIT, then);
     }
 
-    /// Removal in an orderly way.
-    pub(super) fn delete(&mut self, env: &mut Env) {
+    /// Removal in an orderly way; what is in flight has so much time to end.
+    pub(super) fn delete(&mut self, env: &mut Env, patience: Duration) {
         match self.phase {
             Phase::Live | Phase::Quieting { .. } => {
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
                 self.answer_connect(env);
-                let until = env.now.after(env.config.shutdown_timeout);
+                let until = env.now.after(patience);
                 self.phase = Phase::Draining { until, poll_at: env.now };
             }
             Phase::ShuttingDown { until, poll_at, .. } => {

@@ -23,6 +23,7 @@ use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::convert::Infallible;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 /// Controllers of one host, discovery included.
 const MAX_CONTROLLERS: usize = 1024;
@@ -215,11 +216,16 @@ impl Control {
             };
             return self.env.reply(id, reply);
         }
+        // A shutdown has waited for what is in flight already.
+        let patience = match unanswered {
+            Some(1..) => Duration::ZERO,
+            _ => self.env.config.shutdown_timeout,
+        };
         let waiting = chosen.clone();
         self.waits.removals.push(RemovalWait { id, count, waiting, unanswered });
         for controller in chosen {
             if let Some(controller) = self.controllers.get_mut(&controller) {
-                controller.delete(&mut self.env);
+                controller.delete(&mut self.env, patience);
             }
         }
     }

@@ -313,6 +313,18 @@ fn shutdown_waits_for_requests_no_longer_than_its_limit() {
     assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
 }
 
+/// Whoever stops the process after a while knows for how long to wait.
+#[test]
+fn a_shutdown_does_not_wait_again_for_what_was_not_answered_in_its_time() {
+    let mut rig = Rig::connected(2);
+    let stats = path_in_flight(&rig, 7);
+    rig.stats.insert(2, stats);
+    rig.drain_never_ends = true;
+    let id = rig.verb(Verb::Shutdown);
+    rig.advance(Duration::from_millis(5_100));
+    assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
+}
+
 #[test]
 fn names_are_given_again_once_they_are_free() {
     let mut rig = Rig::connected_twice(1);
