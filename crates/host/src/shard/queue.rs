@@ -170,7 +170,9 @@ impl Queue {
             let why = "the controller requires authentication".to_string();
             return Progress::GiveUp { why, do_not_retry: true };
         }
-        if answer.cntlid() != self.cntlid_asked_for() {
+        // Linux's target before 5.15 says 0 here, whichever it is. Our data has named it, and hosts
+        // of Linux and SPDK look at no number but that of the admin queue.
+        if answer.cntlid() != 0 && answer.cntlid() != self.cntlid_asked_for() {
             let why = "it belongs to another controller".to_string();
             return Progress::GiveUp { why, do_not_retry: false };
         }

@@ -94,3 +94,34 @@ fn a_queue_that_does_not_open_is_given_up_in_time_and_tried_again() {
     assert!(rig.event(begin, "connecting timed out").is_some());
     rig.finish();
 }
+
+/// A rig whose target says another controller number when I/O queues are connected.
+fn answering_connect_with(cntlid: u16) -> Rig {
+    let rig = Setup::new(1, 2).build();
+    rig.wire().rule(move |pdu| {
+        let of_connect = pdu.sqe.is_some_and(|sqe| sqe.is_fabrics());
+        if pdu.kind == kind::CAPSULE_RESP && pdu.worker > 0 && of_connect {
+            pdu.bytes[8..10].copy_from_slice(&cntlid.to_le_bytes());
+        }
+    });
+    rig
+}
+
+/// So the Linux target before 5.15 answers for I/O queues. Connect's data has named the controller.
+#[test]
+fn a_controller_that_does_not_say_its_number_again_for_an_io_queue_is_taken() {
+    let mut rig = answering_connect_with(0);
+    rig.connect(0);
+    assert_eq!(carriers(&mut rig, 2), BTreeSet::from([1, 2]));
+    rig.finish();
+}
+
+#[test]
+fn c64_an_io_queue_of_another_controller_is_refused() {
+    let mut rig = answering_connect_with(77);
+    let begin = rig.now();
+    rig.ask(Verb::Connect(Box::new(crate::setup::connect(0, &rig.options))));
+    rig.run(SECOND);
+    assert!(!rig.is_live(0));
+    assert!(rig.event(begin, "it belongs to another controller").is_some());
+}
