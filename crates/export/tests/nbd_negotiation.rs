@@ -7,11 +7,15 @@ use anabranch_export::fuzz::Harness;
 use anabranch_export::fuzz::client::{self, OptionReply};
 use anabranch_export::nbd::wire::{export_flag, info, option, option_reply};
 use anabranch_export::nbd::{
-    Export, HANDSHAKE_TIMEOUT, MAX_OPTION_BYTES, NbdConfig, NbdEvent, NbdMail,
+    Export, HANDSHAKE_TIMEOUT, MAX_EXPORTS, MAX_OPTION_BYTES, MAX_OPTIONS, NbdConfig, NbdEvent,
+    NbdMail,
 };
 use anabranch_proto::machine::{Input, ListenerId, WorkerId};
 use std::sync::Arc;
 use support::{DISK_BYTES, export, server};
+
+/// An option that is not supported.
+const LIST_META_CONTEXT: u32 = 9;
 
 /// The replies to some options sent after the client's flags.
 fn haggle(harness: &mut Harness, options: &[Vec<u8>]) -> (Vec<OptionReply>, bool) {
@@ -168,6 +172,34 @@ fn list_names_what_is_there() {
     assert_eq!(kinds(&haggle(&mut harness, &[go]).0), [option_reply::ERR_UNKNOWN]);
 }
 
+/// `qemu-nbd --list` and `nbdinfo --list` ask about each export on one connection: for information,
+/// then for metadata contexts of one kind and another.
+#[test]
+fn a_client_may_list_all_exports_and_ask_about_each() {
+    let names: Vec<String> = (0..MAX_EXPORTS).map(|at| format!("disk {at}")).collect();
+    let exports = names.iter().map(|name| export(name, "nvme0n1")).collect();
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
+    harness.host.add_disk("nvme0n1", 1 << 20, 512);
+    let conn = harness.connect();
+    harness.send(conn, &client::flags());
+    let mut received = Vec::new();
+    let mut ask = |option: &[u8]| {
+        harness.send(conn, option);
+        received.extend(harness.take(conn));
+    };
+    ask(&client::option(option::LIST, &[]));
+    for name in &names {
+        ask(&client::option(option::INFO, &client::info(name, &[info::BLOCK_SIZE])));
+        let query = [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0; 4]].concat();
+        (0..3).for_each(|_| ask(&client::option(LIST_META_CONTEXT, &query)));
+    }
+    ask(&client::option(option::GO, &client::info(&names[MAX_EXPORTS - 1], &[])));
+    let (replies, _) = client::negotiation(&received);
+    let informed = replies.iter().filter(|it| it.kind == option_reply::ACK).count();
+    assert_eq!(informed, MAX_EXPORTS + 2, "the list, each export, and the one that was taken");
+    assert!(harness.is_connected(conn));
+}
+
 /// A data worker of which two listeners' clients are offered different disks.
 fn two_addresses() -> (Harness, [ListenerId; 2]) {
     let [private, public] = [3, 4].map(ListenerId);
@@ -307,7 +339,7 @@ fn violations_end_this_connection_only() {
         bytes[12..].copy_from_slice(&len.to_be_bytes());
         bytes
     };
-    let flood: Vec<u8> = (0..300).flat_map(|_| client::option(99, &[])).collect();
+    let flood: Vec<u8> = (0..=MAX_OPTIONS).flat_map(|_| client::option(99, &[])).collect();
     let table: &[(&str, Vec<u8>)] = &[
         ("unknown client flags", 4_u32.to_be_bytes().to_vec()),
         ("no option magic", [client::flags(), vec![0; 16]].concat()),

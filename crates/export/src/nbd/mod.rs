@@ -96,8 +96,9 @@ pub const MAX_UNFRAGMENTED_BYTES: u32 = PIECE_BYTES;
 pub const MAX_OPTION_BYTES: u32 = 8 << 10;
 /// The longest option payload that is skipped; a longer one ends the connection.
 pub const MAX_SKIPPED_OPTION_BYTES: u32 = 1 << 20;
-/// Options in one negotiation.
-pub const MAX_OPTIONS: u32 = 256;
+/// Options in one negotiation: enough to ask about each export all there is to ask. The protocol
+/// sets no limit, and qemu and libnbd list exports and their contexts on one connection.
+pub const MAX_OPTIONS: u32 = 8 * (MAX_EXPORTS as u32 + 1);
 /// Unsent negotiation bytes beyond which no further option is read.
 pub const MAX_HANDSHAKE_BACKLOG_BYTES: usize = 64 << 10;
 /// The longest export name or description.
