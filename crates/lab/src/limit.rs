@@ -11,6 +11,10 @@
 //!    This bound takes requests as the load's mean request: where sizes or classes differ widely, a
 //!    policy that sorts them by path may exceed it a little.
 //!
+//! Jobs count as one load, in the proportion of their open requests. Where one reads and another
+//! writes, each direction goes on at its own pace, and together they may do much more: results say
+//! so (`may_be_exceeded`).
+//!
 //! Paths count that may be used: up, and optimized unless none is. Where a variant of the scenario
 //! lets others compete, or has paths of weight 0, non-optimized ones count as well, for all
 //! variants. A path that is silent counts as down from the start of its silence.
@@ -18,7 +22,7 @@
 use crate::cell::Cell;
 use crate::light::kinds;
 use crate::light::{bytes_in, bytes_out};
-use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
+use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState, Scenario};
 use anabranch_policy::{OpClass, Policy};
 use core::fmt;
 use core::time::Duration;
@@ -148,6 +152,14 @@ impl Load {
             kinds: all,
         }
     }
+}
+
+/// Whether the load may do more than its limit: closed loops that read and write in different
+/// proportions go on at a pace of their own each, not in the proportion of their open requests.
+pub(crate) fn may_be_exceeded(scenario: &Scenario) -> bool {
+    let mut closed = scenario.jobs.iter().filter(|job| job.arrival == Arrival::Closed);
+    let first = closed.next().map(|job| job.mix);
+    closed.any(|job| Some(job.mix) != first)
 }
 
 /// How many of a host's queue pairs on a path the job's clones can use.

@@ -6,7 +6,7 @@
 use crate::adapt::{adaptations, jain_ppm};
 use crate::cell::Cell;
 use crate::figures::{Books, ClassFigures, Figures, SERIES_NS, per_second};
-use crate::limit::limit_of_window;
+use crate::limit::{limit_of_window, may_be_exceeded};
 use crate::scenario::{Alteration, Change, Scenario};
 use anabranch_policy::{Histogram, Policy};
 use serde::{Deserialize, Serialize};
@@ -411,9 +411,15 @@ impl BooksResult {
     }
 }
 
-/// What is said of the run; and of requests that failed, one.
+/// What is said of the run, and of its limit; and of requests that failed, one.
 fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> {
     let mut notes = how.notes.clone();
+    if may_be_exceeded(cell.scenario) {
+        notes.push(String::from(
+            "the jobs read and write in different proportions, and the limit takes them as one \
+             load in the proportion of their open requests: more than 100 % of it is possible",
+        ));
+    }
     if let Some(first) = &figures.first_error {
         notes.push(format!(
             "{}, run {}: {} requests failed, one of them so: {first}",

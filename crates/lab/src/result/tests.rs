@@ -1,7 +1,7 @@
 use super::{CellResult, Circumstances, Mode, SCHEMA};
 use crate::cell::Cell;
 use crate::light;
-use crate::scenario::{Alteration, AnaState, Change, Scenario, file};
+use crate::scenario::{Alteration, AnaState, Change, Mix, Scenario, file};
 
 pub(super) fn scenario() -> Scenario {
     let text = r#"
@@ -57,4 +57,19 @@ fn one_seed_gives_one_text() {
     let text = |seed| serde_json::to_string(&result(&scenario, seed)).expect("plain data");
     assert_eq!(text(3), text(3));
     assert_ne!(text(3), text(4));
+}
+
+#[test]
+fn a_limit_that_jobs_of_different_mixes_may_exceed_is_told() {
+    let mut scenario = scenario();
+    scenario.changes.clear();
+    assert_eq!(result(&scenario, 1).notes, [""; 0]);
+    scenario.jobs[0].mix = Mix { read: 100, write: 0, trim: 0 };
+    scenario.jobs.push(scenario.jobs[0].clone());
+    assert_eq!(result(&scenario, 1).notes, [""; 0], "two jobs that ask for the same");
+    scenario.jobs[1].mix = Mix { read: 0, write: 100, trim: 0 };
+    let both = result(&scenario, 1);
+    assert!(both.total.bytes_s > both.limit.bytes_s, "each direction has its links");
+    assert_eq!(both.notes.len(), 1);
+    assert!(both.notes[0].contains("the limit"), "{}", both.notes[0]);
 }
