@@ -386,6 +386,43 @@ fn a_long_read_that_fails_in_the_middle_ends_with_an_error() {
     harness.disconnect(conn);
 }
 
+/// Linux's client, which knows simple replies only and reads up to 1280 KiB at once, would lose its
+/// device for good.
+#[test]
+fn a_simple_read_of_few_pieces_that_fails_costs_no_connection() {
+    let mut random = Random::seeded();
+    for round in 0..6 {
+        let mut harness = large_server();
+        harness.complete_at_once = false;
+        let conn = open(&mut harness, false);
+        let reads: BTreeMap<u64, u32> = (0..40).map(|cookie| (cookie, 1280 << 10)).collect();
+        for (&cookie, &bytes) in &reads {
+            harness.send(conn, &client::request(command::READ, 0, cookie, cookie << 20, bytes));
+        }
+        let bad = random.below(30 << 20);
+        harness.host.fault = Some((bad / 512, IoError::Status(Status::UNRECOVERED_READ_ERROR)));
+        while harness.host.pending() > 0 {
+            let which = random.below(harness.host.pending() as u64) as usize;
+            harness.complete_one(which);
+        }
+        let received = harness.take(conn);
+        let (answers, rest) = client::answers(&received, &reads);
+        assert!(rest.is_empty() && harness.is_connected(conn), "round {round}");
+        for (&cookie, &bytes) in &reads {
+            let from = (cookie << 20) as usize;
+            let range = from..from + bytes as usize;
+            let answer = &answers[&cookie];
+            if range.contains(&(bad as usize)) {
+                assert_eq!(answer.errno, errno::EIO, "round {round}, read {cookie}");
+            } else {
+                assert!(answer.bytes() == harness.host.disk(0)[range], "round {round}, {cookie}");
+            }
+        }
+        harness.disconnect(conn);
+        harness.check_empty();
+    }
+}
+
 #[test]
 fn a_long_write_that_fails_in_the_middle_takes_all_of_its_payload() {
     for fault_at in [0, 2, 7] {
@@ -413,11 +450,13 @@ fn long_simple_replies_are_one_stretch_each() {
     let conn = open(&mut harness, false);
     let mut stream = Vec::new();
     let mut reads = BTreeMap::new();
-    for (cookie, bytes) in [(1, 3 << 20), (2, 512), (3, (2 << 20) + 512), (4, 4096), (5, 1 << 20)] {
+    // Those of 8 MiB go out while they are read.
+    let lengths = [8 << 20, 512, (2 << 20) + 512, 4096, 8 << 20, 3 << 20, 1 << 20];
+    for (cookie, bytes) in (1..).zip(lengths) {
         stream.extend(client::request(command::READ, 0, cookie, cookie << 20, bytes));
         reads.insert(cookie, bytes);
     }
-    stream.extend(client::request(command::FLUSH, 0, 6, 0, 0));
+    stream.extend(client::request(command::FLUSH, 0, 99, 0, 0));
     harness.send(conn, &stream);
     // The last one completes first, again and again.
     while harness.host.pending() > 0 {
@@ -426,7 +465,7 @@ fn long_simple_replies_are_one_stretch_each() {
     let received = harness.take(conn);
     let (answers, rest) = client::answers(&received, &reads);
     assert!(rest.is_empty());
-    assert_eq!(answers.len(), 6);
+    assert_eq!(answers.len(), lengths.len() + 1);
     for (cookie, bytes) in reads {
         let from = (cookie << 20) as usize;
         assert!(answers[&cookie].bytes() == harness.host.disk(0)[from..from + bytes as usize]);

@@ -55,28 +55,29 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn push(&mut self, reply: Reply) {
-        match (self.streaming, reply.part) {
-            (None, Part::SimpleData { .. }) => {
-                self.streaming = (!reply.last).then_some(reply.slot);
-                self.ready.push_back(reply);
-            }
-            (Some(slot), Part::More { .. }) if slot == reply.slot => {
-                self.ready.push_back(reply);
-                if reply.last {
-                    self.streaming = None;
-                    self.release();
-                }
-            }
-            (None, _) => self.ready.push_back(reply),
-            (Some(_), _) => self.held.push_back(reply),
+        if !self.may_follow(reply) {
+            self.held.push_back(reply);
+            return;
+        }
+        self.follow(reply);
+        while let Some(&reply) = self.held.front()
+            && self.may_follow(reply)
+        {
+            self.held.pop_front();
+            self.follow(reply);
         }
     }
 
-    /// Lets those go that were held back, up to the next long one.
-    fn release(&mut self) {
-        while self.streaming.is_none() {
-            let Some(reply) = self.held.pop_front() else { return };
-            self.push(reply);
+    /// Whether nothing under way is torn apart by it.
+    fn may_follow(&self, reply: Reply) -> bool {
+        let more = matches!(reply.part, Part::More { .. });
+        self.streaming.is_none_or(|slot| more && slot == reply.slot)
+    }
+
+    fn follow(&mut self, reply: Reply) {
+        self.ready.push_back(reply);
+        if matches!(reply.part, Part::SimpleData { .. } | Part::More { .. }) {
+            self.streaming = (!reply.last).then_some(reply.slot);
         }
     }
 

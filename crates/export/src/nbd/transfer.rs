@@ -61,6 +61,8 @@ struct Request {
     open: u32,
     /// It is answered in one chunk, and so carried in one piece.
     whole: bool,
+    /// A read of several pieces whose simple reply begins when all of them are there.
+    gathered: bool,
     fault: Option<Fault>,
 }
 
@@ -185,6 +187,7 @@ impl Transfer {
             issued: 0,
             open: 0,
             whole: header.flags & command_flag::DF != 0,
+            gathered: false,
             fault: checked.err(),
         };
         Some((self.requests.insert(request)?, checked))
@@ -201,11 +204,11 @@ impl Transfer {
             Op::Write { .. } | Op::Blank { .. } => {}
             // Less than a block: nothing that could be given back.
             Op::Trim { .. } if request.bytes == 0 => self.answer_if_over(slot),
+            Op::Read if !self.structured => return self.start_simple_read(slot, seat),
             Op::Read => {
-                let window = if self.structured { READ_WINDOW } else { 1 };
                 let piece = self.data_piece(slot, Stage::Waiting, seat)?;
                 self.waiting.push_back(piece);
-                for _ in 1..window {
+                for _ in 1..READ_WINDOW {
                     // Further pieces only make it faster.
                     let Ok(piece) = self.data_piece(slot, Stage::Waiting, seat) else { break };
                     self.waiting.push_back(piece);
@@ -224,6 +227,53 @@ impl Transfer {
             }
         }
         Ok(())
+    }
+
+    /// Starts a read whose answer is one unbroken stretch. What fits into a few pieces is read
+    /// whole before that begins. A longer one is read piece by piece, as is any where others have
+    /// left too little memory, and costs the client its connection when one of them fails: "If an
+    /// error occurs while reading after the server has already sent out the reply header [...],
+    /// the server MUST immediately initiate a hard disconnect". Linux's own client, which reads up
+    /// to 1280 KiB at once, loses its device by that.
+    ///
+    /// # Errors
+    /// There is no buffer for it, or the client's other requests hold too many; try again.
+    fn start_simple_read(&mut self, slot: u16, seat: &mut Seat<'_>) -> Result<(), Wait> {
+        let bytes = self.requests.get(slot).map_or(0, |request| request.bytes);
+        let most = PIECE_BYTES - PIECE_BYTES % self.device.block_bytes;
+        let fits = bytes <= READ_WINDOW * most;
+        let others = self.buffer_bytes;
+        if fits && others > 0 && others + bytes > MAX_BUFFER_BYTES {
+            return Err(Wait::Own);
+        }
+        let mut pieces = [0; READ_WINDOW as usize];
+        pieces[0] = self.data_piece(slot, Stage::Waiting, seat)?;
+        let mut count = 1;
+        while fits && count < pieces.len() {
+            let Ok(piece) = self.data_piece(slot, Stage::Waiting, seat) else { break };
+            pieces[count] = piece;
+            count += 1;
+        }
+        let whole = self.requests.get(slot).is_some_and(|request| request.issued == bytes);
+        let keep = if whole { count } else { 1 };
+        for &piece in &pieces[keep..count] {
+            self.give_up(piece, &mut seat.memory);
+        }
+        if let Some(request) = self.requests.get_mut(slot) {
+            request.gathered = whole && count > 1;
+        }
+        self.waiting.extend(&pieces[..keep]);
+        Ok(())
+    }
+
+    /// Unmakes one of the last pieces of a request, of which nothing was done.
+    fn give_up(&mut self, index: u16, memory: &mut Memory<'_>) {
+        let Some(piece) = self.pieces.get(index) else { return };
+        if let Some(request) = self.requests.get_mut(piece.slot) {
+            request.issued -= piece.bytes;
+            request.open -= 1;
+        }
+        self.release(index, memory);
     }
 
     /// A piece with a buffer for the next bytes of the request. When there are none left to make a
@@ -478,6 +528,7 @@ impl Transfer {
             self.reply_with(index);
         } else if !blank || !self.reuse(index) {
             self.release(index, memory);
+            self.drop_gathered(slot, memory);
             self.answer_if_over(slot);
         }
     }
@@ -487,12 +538,46 @@ impl Transfer {
         let Some(piece) = self.pieces.get_mut(index) else { return };
         let Some(request) = self.requests.get(piece.slot) else { return };
         piece.stage = Stage::Replying;
+        if request.gathered {
+            let slot = piece.slot;
+            return self.reply_with_all(slot);
+        }
         let part = match (self.structured, piece.offset) {
             (true, _) => Part::Chunk { piece: index },
             (false, 0) => Part::SimpleData { piece: index },
             (false, _) => Part::More { piece: index },
         };
         self.queue.push(Reply { slot: piece.slot, part, last: request.is_over() });
+    }
+
+    /// Answers a read that was to be gathered, if all of it is there.
+    fn reply_with_all(&mut self, slot: u16) {
+        let Some(request) = self.requests.get(slot).filter(|request| request.is_over()) else {
+            return;
+        };
+        let (mut offset, bytes) = (0, request.bytes);
+        while offset < bytes {
+            let next = (0..MAX_PIECES as u16).find_map(|index| {
+                let piece = self.pieces.get(index)?;
+                (piece.slot == slot && piece.offset == offset).then_some((index, piece.bytes))
+            });
+            let Some((piece, len)) = next else { return };
+            let part = if offset == 0 { Part::SimpleData { piece } } else { Part::More { piece } };
+            offset += len;
+            self.queue.push(Reply { slot, part, last: offset == bytes });
+        }
+    }
+
+    /// Of a read that was to be gathered and has failed, the pieces that succeeded.
+    fn drop_gathered(&mut self, slot: u16, memory: &mut Memory<'_>) {
+        if !self.requests.get(slot).is_some_and(|request| request.gathered && request.is_over()) {
+            return;
+        }
+        for index in 0..MAX_PIECES as u16 {
+            if self.pieces.get(index).is_some_and(|piece| piece.slot == slot) {
+                self.release(index, memory);
+            }
+        }
     }
 
     /// Answers a request that has no more to do, and whose answer has no data.
