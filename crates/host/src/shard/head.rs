@@ -395,6 +395,10 @@ impl HeadState {
             if was && !path.usable {
                 self.selector.forget_path(index);
             }
+            // As Linux does when a path goes live: it may be the one to be bound to.
+            if !was && path.usable && path.view.ana_state == AnaState::Optimized {
+                self.selector.clear_cache();
+            }
             if let (true, Some(entry)) = (path.usable, entry(controllers, path.view.controller)) {
                 path.joined(&self.view.parameters, entry.view.association);
             }

@@ -186,6 +186,46 @@ fn m3_numa_fails_back_with_the_next_io() {
     }
 }
 
+/// As Linux does when a path goes live: what it binds a node to is looked for anew.
+#[test]
+fn m3_numa_fails_back_when_the_controller_is_connected_again() {
+    for kernel_exact in [false, true] {
+        let mut setup = Setup::new(2, 1);
+        setup.host.default_policy = Policy::Numa;
+        setup.host.kernel_exact = kernel_exact;
+        let mut rig = setup.connect();
+        rig.target(TargetVerb::Cut { port: 0 });
+        rig.wait(60 * SECOND, "loss", |rig| !rig.is_live(0));
+        rig.io(writes(10, 1));
+        assert_eq!((rig.sent(0), rig.sent(1)), (0, 10), "the only one");
+        rig.target(TargetVerb::Restore { port: 0 });
+        rig.wait_live(0);
+        rig.run(MS);
+        rig.io(writes(10, 2));
+        assert_eq!((rig.sent(0), rig.sent(1)), (10, 10), "exact {kernel_exact}: back at once");
+        rig.finish();
+    }
+}
+
+#[test]
+fn m3_numa_fails_back_when_a_fresh_log_says_that_the_path_is_optimized_still() {
+    let mut setup = Setup::new(2, 1);
+    setup.host.default_policy = Policy::Numa;
+    let mut rig = setup.connect();
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        if pdu.port == 0 && pdu.answers(io::WRITE) && once.replace(false) {
+            pdu.answer(Status::ANA_TRANSITION);
+        }
+    });
+    rig.io(writes(1, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (1, 1), "it went on over the other one");
+    rig.run(SECOND);
+    rig.io(writes(10, 2));
+    assert_eq!((rig.sent(0), rig.sent(1)), (11, 1), "back at once");
+    rig.finish();
+}
+
 #[test]
 fn m3_numa_stays_where_it_is_when_another_path_is_removed() {
     let mut setup = Setup::new(3, 1);
