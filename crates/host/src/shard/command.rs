@@ -166,8 +166,10 @@ pub(super) struct Command {
     pub(super) tagged: Time,
     /// Blocks behind those of its work that it also has to do: it was cut.
     pub(super) left_blocks: u32,
-    /// Tries again for other reasons than the path.
+    /// Tries again for other reasons than the path, since a path last failed under it.
     pub(super) retries: u8,
+    /// How often it has waited for a path to be looked at because its namespace was not there.
+    pub(super) doubts: u8,
     /// Paths that failed under it, in a row.
     pub(super) failovers: u8,
 }
@@ -188,6 +190,7 @@ impl Command {
             tagged: now,
             left_blocks: 0,
             retries: 0,
+            doubts: 0,
             failovers: 0,
         }
     }

@@ -236,6 +236,11 @@ impl Shard {
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].failovers += 1;
         command.failovers = command.failovers.saturating_add(1);
+        // As in Linux it is issued anew: what was tried in vain here does not count on the next
+        // path. A transport error that stays is no path error: on all paths it is the user's.
+        if status.is_none_or(Status::is_path_error) {
+            command.retries = 0;
+        }
         let (controller, head_id, failovers) =
             (command.controller, command.head, command.failovers);
         self.path_failed(controller, head_id, status);
@@ -298,7 +303,7 @@ impl Shard {
         let command = &mut self.commands[key];
         command.failovers = command.failovers.saturating_add(1);
         let (failovers, head) = (usize::from(command.failovers), command.head);
-        let may_wait = command.retries < MAX_DOUBTS;
+        let may_wait = command.doubts < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
         let waits = !other && may_wait && self.has_doubted_path(head, avoid);
@@ -307,7 +312,7 @@ impl Shard {
         if !goes_on && !kept {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
-        self.commands[key].retries += u8::from(waits || !goes_on);
+        self.commands[key].doubts += u8::from(waits || !goes_on);
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.dispatch_again(key, None, Some(avoid), now, bufs);
     }

@@ -51,7 +51,7 @@ impl Shard {
             *work = behind(*work, command.left_blocks, request.op, block_bytes);
             describe(work, bufs);
         }
-        (command.left_blocks, command.retries, command.failovers) = (0, 0, 0);
+        (command.left_blocks, command.retries, command.doubts, command.failovers) = (0, 0, 0, 0);
         self.dispatch_again(key, None, None, now, bufs);
     }
 }

@@ -235,7 +235,7 @@ impl Shard {
             return;
         }
         let origin = core::mem::replace(&mut command.origin, Origin::LeftBehind);
-        let Command { head, controller, retries, failovers, .. } = *command;
+        let Command { head, controller, retries, doubts, failovers, .. } = *command;
         let left_blocks = core::mem::take(&mut command.left_blocks);
         let entry = &mut self.stats.paths[command.stats as usize];
         entry.in_flight -= 1;
@@ -244,7 +244,7 @@ impl Shard {
         entry.untold.reads += 1;
         self.watch.left_behind += 1;
         let new = Command::new(origin, head, now);
-        let new = || Command { left_blocks, retries, failovers, ..new };
+        let new = || Command { left_blocks, retries, doubts, failovers, ..new };
         let Some(new) = self.commands.insert_with(new) else {
             unreachable!("room was checked before it was left behind");
         };

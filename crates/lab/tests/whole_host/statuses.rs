@@ -107,6 +107,28 @@ fn m13_other_errors_are_retried_on_the_same_path_five_times() {
     }
 }
 
+/// What fails over is issued anew, as in Linux: what was tried in vain on the path that failed does
+/// not count on the next one.
+#[test]
+fn m13_the_tries_on_a_path_that_fails_do_not_count_on_the_next_one() {
+    let mut rig = Setup::new(2, 1).connect();
+    let not_ready = Status::new(0, 0x82);
+    let answers = Cell::new(0);
+    // Five answers before the path fails; the next one takes as many to become ready.
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::WRITE) {
+            match answers.replace(answers.get() + 1) {
+                4 => pdu.answer(Status::INTERNAL_PATH_ERROR),
+                0..=8 => pdu.answer(not_ready),
+                _ => {}
+            }
+        }
+    });
+    rig.io(writes(1, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (5, 5));
+    rig.finish();
+}
+
 #[test]
 fn a_transport_error_that_stays_is_a_matter_of_the_path() {
     let mut rig = Setup::new(2, 1).connect();
