@@ -11,7 +11,7 @@ use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
 use crate::user::IoError;
-use anabranch_policy::{Choice, Reason, SizeClass, start as start_charge};
+use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -181,6 +181,11 @@ fn choose_with_care(
     let choice = decide(head, work, prefer, now);
     if let Some(path) = hidden {
         head.paths[path].usable = true;
+        // Chosen around a path that can be used: for this command, not for those that follow, which
+        // numa would keep there.
+        if head.view.parameters.policy == Policy::Numa {
+            head.selector.clear_cache();
+        }
     }
     if let (true, Some(choice)) = (note, choice) {
         stats.note(head, about, choice);

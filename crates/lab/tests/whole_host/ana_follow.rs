@@ -227,6 +227,24 @@ fn m3_numa_fails_back_when_a_fresh_log_says_that_the_path_is_optimized_still() {
 }
 
 #[test]
+fn m3_numa_is_back_at_once_after_an_error_of_a_path_that_can_still_be_used() {
+    let mut setup = Setup::new(2, 1);
+    setup.host.default_policy = Policy::Numa;
+    let mut rig = setup.connect();
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        if pdu.port == 0 && pdu.answers(io::WRITE) && once.replace(false) {
+            pdu.answer(Status::INTERNAL_PATH_ERROR);
+        }
+    });
+    rig.io(writes(1, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (1, 1), "it went on over the other one");
+    rig.io(writes(10, 2));
+    assert_eq!((rig.sent(0), rig.sent(1)), (11, 1), "those that follow have no reason to");
+    rig.finish();
+}
+
+#[test]
 fn m3_numa_stays_where_it_is_when_another_path_is_removed() {
     let mut setup = Setup::new(3, 1);
     setup.host.default_policy = Policy::Numa;
