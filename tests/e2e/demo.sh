@@ -11,7 +11,7 @@ run_demo() {
 holds() { # FILTER...: each must be true of the report
   local filter bad=0
   for filter in "$@"; do
-    jq -e "$filter" "$report" >/dev/null && continue
+    json "$filter" "$report" >/dev/null && continue
     echo "not so: $filter"
     bad=1
   done

@@ -10,7 +10,7 @@ run_fio() { # NAME OPTION...: 64 MiB in two halves, the first one is fio's
   shift
   fio --name="$name" --ioengine=nbd --uri="$uri" --size=32m --output-format=json \
     --output="$work/fio-$name.json" "$@"
-  jq -e '[.jobs[].error] | all(. == 0)' "$work/fio-$name.json"
+  json '[.jobs[].error] | all(. == 0)' "$work/fio-$name.json"
 }
 run_bench() { # NAME OPTION...
   local name=$1

@@ -47,8 +47,8 @@ survives_cuts() { # POLICY
   sleep 2
   cut_until $end || return 1
   wait $fio
-  jq -e '[.jobs[].error] | all(. == 0)' "$work/fio-cuts.json"
-  jq -e '[.jobs[] | .read.total_ios, .write.total_ios] | all(. > 0)' "$work/fio-cuts.json"
+  json '[.jobs[].error] | all(. == 0)' "$work/fio-cuts.json"
+  json '[.jobs[] | .read.total_ios, .write.total_ios] | all(. > 0)' "$work/fio-cuts.json"
 }
 # Each port falls silent for as long as there is any load. Nothing but the policy helps: keep-alive
 # and the commands' time limit are far longer, and a controller that is reset fails the step.
@@ -65,7 +65,7 @@ reads_outlast_a_silence() {
     ctl stall $port
     wait $fio
     ctl restore $port
-    jq -e '[.jobs[].error] | all(. == 0)' "$work/fio-silence-$port.json"
+    json '[.jobs[].error] | all(. == 0)' "$work/fio-silence-$port.json"
   done
   host show-topology -o json |
     json '[.[].Subsystems[].Namespaces[].Paths[].Diag.rescued_reads] | add | ., . > 0'

@@ -95,8 +95,10 @@ equals() { # ACTUAL EXPECTED WHAT: the expected value is a pattern
   echo "$3: '$1', expected '$2'"
   return 1
 }
-json() { # FILTER [FILE]: jq that fails on null and false
-  jq -er "$@"
+json() { # FILTER [FILE]: jq that fails on null, on false, and on nothing (which passes jq 1.6)
+  local found
+  found=$(jq -er "$@") || return
+  [ -n "$found" ] && printf '%s\n' "$found"
 }
 free_ports() { # COUNT: TCP ports of the loopback interface that nobody uses now
   python3 - "$1" <<'END'

@@ -91,7 +91,7 @@ end_job() {
   wait "$job_pid" || status=$?
   # fio says in the same file that it got a signal.
   sed '/^fio: /d' "$work/fio-long.json" |
-    jq -e '.jobs[0].error == 0 and .jobs[0].write.total_ios > 0'
+    json '.jobs[0].error == 0 and .jobs[0].write.total_ios > 0'
   [ $status = 0 ] || [ $status = 128 ] # fio's way to say that it was interrupted
 }
 digests() {

@@ -21,7 +21,7 @@ flags() {
     '.can_flush' '.can_fua' '.can_multi_conn' '.can_trim' '.can_zero' \
     '.block_size_minimum | . == 1 or . == 512 or . == 4096' \
     '.block_size_preferred >= 4096' '.block_size_maximum >= 33554432'; do
-    jq -e ".exports[0] | $filter" "$work/info.json" >/dev/null && continue
+    json ".exports[0] | $filter" "$work/info.json" >/dev/null && continue
     echo "not so: $filter"
     bad=1
   done
@@ -45,7 +45,7 @@ by_what_it_says_of_itself() {
   wwid=$(host get "$(head_of 1)" wwid)
   host export add "$wwid" --name same --nbd "$work/wide.sock"
   [ "$(nbdinfo --size "nbd+unix:///same?socket=$work/wide.sock")" = 1073741824 ]
-  host export list -o json | jq -e '.exports | length == 2 and all(.present)' >/dev/null
+  host export list -o json | json '.exports | length == 2 and all(.present)' >/dev/null
   host export rm same
 }
 both_paths_carried_it() { [ "$(paths_of 1 | awk '$4 > 0' | wc -l)" = 2 ]; }

@@ -123,7 +123,7 @@ another_user() {
   fi
   "${as[@]}" "$ANABRANCH" serve --socket "$work/user/host.sock" -o json \
     --attr-fs "$work/user/sys" >user.json 2>user.log &
-  within 10 jq -e .attr_fs user.json
+  within 10 json .attr_fs user.json
   local parameter=$work/user/sys/module/nvme_core/parameters/iopolicy
   "${as[@]}" sh -euc "echo numa >$parameter; test \$(cat $parameter) = numa"
   if ls "$work/user/sys"; then return 1; fi # root is somebody else

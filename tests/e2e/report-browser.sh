@@ -41,7 +41,7 @@ results() {
 }
 report() {
   "$ANABRANCH" lab report results
-  "$ANABRANCH" lab report results --output again.html -o json | jq -e '.bytes > 50000'
+  "$ANABRANCH" lab report results --output again.html -o json | json '.bytes > 50000'
   cmp results/report.html again.html
 }
 only_one_script() {
