@@ -61,12 +61,13 @@ pub fn time(text: &str) -> Result<Duration, String> {
     ns.map(Duration::from_nanos).ok_or_else(|| format!("the time '{text}' exceeds 584 years"))
 }
 
-/// Parses a time that may be switched off: `off` or `-1` is `None`.
+/// Parses a time that may be switched off: `off`, `-1` or, as in Linux, any other negative number
+/// is `None`.
 ///
 /// # Errors
 /// As [`time`].
 pub fn time_or_off(text: &str) -> Result<Option<Duration>, String> {
-    if text == "off" || text == "-1" {
+    if text == "off" || text.parse().is_ok_and(|number: i64| number < 0) {
         return Ok(None);
     }
     time(text).map(Some).map_err(|why| format!("{why}; -1 switches it off"))

@@ -664,8 +664,12 @@ fn sizes_and_times() {
     for text in ["", "s", "-5", "1.2.3s", "5 parsecs", "99999999999h"] {
         assert!(units::time(text).is_err(), "{text}");
     }
-    assert_eq!(units::time_or_off("-1"), Ok(None));
-    assert_eq!(units::time_or_off("off"), Ok(None));
+    for text in ["-1", "-600", "off"] {
+        assert_eq!(units::time_or_off(text), Ok(None), "{text}");
+    }
+    for text in ["-", "-0", "-1s", "-99999999999999999999"] {
+        assert!(units::time_or_off(text).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ const COUNTER: &[(&str, Errno)] = &[
     ("99999999999999999999", Errno::RANGE),
 ];
 const SECONDS: &[(&str, Errno)] =
-    &[("-2", Errno::INVAL), ("soon", Errno::INVAL), ("1 s", Errno::INVAL)];
+    &[("-2s", Errno::INVAL), ("soon", Errno::INVAL), ("1 s", Errno::INVAL)];
 const NOT_0: &[(&str, Errno)] = &[("0", Errno::INVAL), ("-1", Errno::INVAL), ("x", Errno::INVAL)];
 const BOOL: &[(&str, Errno)] = &[("2", Errno::INVAL), ("-1", Errno::INVAL), ("yes", Errno::INVAL)];
 

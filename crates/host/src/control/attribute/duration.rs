@@ -59,9 +59,9 @@ fn read(text: &str) -> Result<Duration, Refused> {
     if time > MAX { Err(Refused::TooLong) } else { Ok(time) }
 }
 
-/// A time; `off` and `-1` are none.
+/// A time; `off`, `-1` and, as in Linux, any other negative number are none.
 pub(super) fn parse_or_off(text: &str) -> Result<Option<Duration>, String> {
-    if text == "off" || text == "-1" {
+    if text == "off" || text.parse().is_ok_and(|number: i64| number < 0) {
         return Ok(None);
     }
     read(text).map(Some).map_err(|why| match why {
@@ -94,12 +94,16 @@ mod tests {
         assert_eq!(parse("1.5us"), Ok(Duration::from_nanos(1500)));
         assert_eq!(parse_or_off("off"), Ok(None));
         assert_eq!(parse_or_off("-1"), Ok(None));
+        assert_eq!(parse_or_off("-600"), Ok(None));
     }
 
     #[test]
     fn nonsense_is_refused() {
         for text in ["", "x", "-2", "1.", ".5", "1e3", "ms", "99999999999999999999", "3 s"] {
             assert!(parse(text).is_err(), "{text:?} must be refused");
+        }
+        for text in ["-0", "-", "-1s", "--1", "-1.5", "-99999999999999999999"] {
+            assert!(parse_or_off(text).is_err(), "{text:?} must be refused");
         }
     }
 
