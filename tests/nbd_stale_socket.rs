@@ -47,7 +47,7 @@ fn end(host: Host) {
 fn export(host: &Host, name: String, path: &Path) -> Result<Endpoint, RpcError> {
     let at = Endpoint::Unix(path.to_str().expect("UTF-8").to_owned());
     let device = "nvme0n1".to_owned();
-    host.export(Export { name, description: String::new(), device }, &at)
+    host.export(Export { name, device, ..Export::default() }, &at)
 }
 
 /// What a daemon that was killed leaves behind.

@@ -284,6 +284,9 @@ pub enum ExportVerb {
         /// Sentence for people who list the exports
         #[arg(long, default_value = "")]
         description: String,
+        /// Clients may not change the device
+        #[arg(long)]
+        read_only: bool,
         /// Not there yet
         #[arg(long, hide = true)]
         fuse: Option<String>,

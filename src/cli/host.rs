@@ -308,7 +308,7 @@ pub(super) fn explain(global: &Global, args: &Explain) -> Result<(), Failure> {
 /// `export add`, `list`, `rm`.
 pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
     match verb {
-        ExportVerb::Add { device, nbd, name, description, fuse, ublk, vhost_user } => {
+        ExportVerb::Add { device, nbd, name, description, read_only, fuse, ublk, vhost_user } => {
             for (kind, given) in [
                 ("fuse", fuse.is_some()),
                 ("ublk", ublk.is_some()),
@@ -332,6 +332,7 @@ pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
             };
             let request = json!({
                 "device": device, "nbd": nbd, "name": name, "description": description,
+                "read_only": read_only,
             });
             let answer = ask(global, "export_add", request)?;
             let uri = answer["uri"].as_str().unwrap_or_default().to_owned();
@@ -358,8 +359,10 @@ fn export_text(answer: &Value) -> String {
             let uris: Vec<String> =
                 export["uris"].as_array().into_iter().flatten().map(text).collect();
             let absent = if export["present"] == false { " (not there)" } else { "" };
-            vec![text(&export["name"]), text(&export["device"]) + absent, uris.join(" ")]
+            let mode = if export["read_only"] == true { "ro" } else { "rw" };
+            let device = text(&export["device"]) + absent;
+            vec![text(&export["name"]), device, mode.to_owned(), uris.join(" ")]
         })
         .collect();
-    columns(&["Export", "Device", "URI"], &rows)
+    columns(&["Export", "Device", "Mode", "URI"], &rows)
 }

@@ -92,6 +92,9 @@ pub struct ExportConfig {
     /// A sentence for people.
     #[serde(default)]
     pub description: String,
+    /// Its clients may not change the device.
+    #[serde(default)]
+    pub read_only: bool,
     /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`. Several may name the same.
     pub nbd: String,
 }
@@ -104,6 +107,7 @@ impl ExportConfig {
             name: self.name.clone().unwrap_or_else(|| self.device.clone()),
             description: self.description.clone(),
             device: self.device.clone(),
+            read_only: self.read_only,
         }
     }
 }

@@ -1,9 +1,13 @@
 //! A running host: its workers, and what the control socket may ask of it.
 
+mod exports;
+
+pub use exports::nbd_uri;
+
 use super::config::may_be_a_head;
 use super::control::Handler;
 use super::explain::{DEFAULT_SAMPLES, ExplainView};
-use super::export::{listen_endpoint, refusal};
+use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::path::PathSpec;
@@ -11,15 +15,14 @@ use super::rpc::{Params, RpcError};
 use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, DiscoveryRecord, HeadView, HostView};
 use crate::failure::Failure;
-use anabranch_export::nbd::{Export, Nbd, NbdConfig, NbdReply, NbdVerb};
+use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
 use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
-use anabranch_lab::nbd::{NbdUri, Server};
 use anabranch_policy::Policy;
-use anabranch_proto::machine::{Endpoint, WorkerId};
+use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_rt::signal::Termination;
@@ -128,8 +131,6 @@ pub struct Host {
     clients: Arc<AtomicUsize>,
 }
 
-/// What is offered and at which address, and where we listen.
-type Exports = (Vec<(Export, Endpoint)>, Vec<Endpoint>);
 /// A verb to our kind of host.
 type HostVerb = Verb<FrontVerb>;
 /// Its answer.
@@ -375,24 +376,6 @@ impl Host {
         }
     }
 
-    /// Offers a device over NBD at an address, beside what is offered there already.
-    ///
-    /// # Errors
-    /// The address cannot be had, or the name is taken.
-    pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
-        match self.nbd(NbdVerb::Add { export, at: at.clone() }, LOOK)? {
-            NbdReply::Listening(at) => Ok(at),
-            _ => Err(RpcError::failed("the NBD server gave another answer than an address")),
-        }
-    }
-
-    fn exports(&self) -> Result<Exports, RpcError> {
-        match self.nbd(NbdVerb::List, LOOK)? {
-            NbdReply::Exports { exports, listening } => Ok((exports, listening)),
-            _ => Err(RpcError::failed("the NBD server gave another answer than a list")),
-        }
-    }
-
     /// Waits for a head of this name, or wwid, for a moment: paths find their namespaces after they
     /// connect. What no head is ever called is not waited for. Also tells how many data workers
     /// there are.
@@ -562,22 +545,6 @@ struct ExplainParams {
     samples: Option<u32>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExportParams {
-    device: String,
-    nbd: String,
-    name: Option<String>,
-    #[serde(default)]
-    description: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OneName {
-    name: String,
-}
-
 impl Host {
     fn request(&self, params: Params<'_>) -> Result<ConnectRequest, RpcError> {
         let params: ConnectParams = params.read()?;
@@ -597,63 +564,6 @@ impl Host {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
         params.path.request(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
-    }
-
-    fn call_export(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
-        match method {
-            "export_add" => {
-                let params: ExportParams = params.read()?;
-                let at = listen_endpoint(&params.nbd).map_err(RpcError::invalid)?;
-                self.await_head(&params.device)?;
-                let name = params.name.unwrap_or_else(|| params.device.clone());
-                let export = Export {
-                    name: name.clone(),
-                    description: params.description,
-                    device: params.device,
-                };
-                let at = self.export(export, &at)?;
-                Ok(json!({ "name": name, "listening": at.to_string(), "uri": nbd_uri(&at, &name) }))
-            }
-            "export_list" => {
-                params.none()?;
-                let (exports, listening) = self.exports()?;
-                let view = self.view()?;
-                let heads = || view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-                let exports: Vec<Value> = exports
-                    .iter()
-                    .map(|(export, at)| {
-                        let heard = listening.contains(at);
-                        let uris: Vec<String> =
-                            heard.then(|| nbd_uri(at, &export.name)).into_iter().collect();
-                        json!({
-                            "name": export.name,
-                            "device": export.device,
-                            "present": heads().any(|head| head.is_called(&export.device)),
-                            "description": export.description,
-                            "kind": "nbd",
-                            "uris": uris,
-                        })
-                    })
-                    .collect();
-                let listening: Vec<String> = listening.iter().map(Endpoint::to_string).collect();
-                Ok(json!({ "exports": exports, "listening": listening }))
-            }
-            "export_rm" => {
-                let OneName { name } = params.read()?;
-                let (exports, _) = self.exports()?;
-                let exports = || exports.iter().map(|(export, _)| export);
-                let of_device: Vec<&Export> =
-                    exports().filter(|export| export.device == name).collect();
-                let named = exports().any(|export| export.name == name);
-                let name = match of_device[..] {
-                    [only] if !named => only.name.clone(),
-                    _ => name,
-                };
-                self.nbd(NbdVerb::Remove(name), TALK)?;
-                Ok(json!({}))
-            }
-            _ => Err(RpcError::no_method(method)),
-        }
     }
 
     fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -712,16 +622,6 @@ impl Host {
             _ => Err(RpcError::no_method(method)),
         }
     }
-}
-
-/// How an NBD client names an export.
-#[must_use]
-pub fn nbd_uri(at: &Endpoint, name: &str) -> String {
-    let server = match at {
-        Endpoint::Unix(path) => Server::Unix(path.clone()),
-        Endpoint::Tcp(at) => Server::Tcp { host: at.ip().to_string(), port: at.port() },
-    };
-    NbdUri::new(server, name).to_string()
 }
 
 impl Handler for Host {

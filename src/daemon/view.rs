@@ -175,6 +175,8 @@ views! {
         blocks: u64,
         /// Bytes per block.
         block_bytes: u32,
+        /// It is write-protected on every path.
+        read_only: bool,
         /// Requests completed well: reads, writes, others.
         requests: [u64; 3],
         /// Bytes read, written.

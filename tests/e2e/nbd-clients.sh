@@ -48,12 +48,30 @@ by_what_it_says_of_itself() {
   host export list -o json | json '.exports | length == 2 and all(.present)' >/dev/null
   host export rm same
 }
+for_readers_only() {
+  local ro="nbd+unix:///ro?socket=$work/ro.sock"
+  host export add "$(head_of 1)" --name ro --nbd "$work/ro.sock" --read-only
+  nbdinfo --is read-only "$ro"
+  if nbdinfo --is read-only "$uri"; then
+    echo "so is the other"
+    return 1
+  fi
+  nbdinfo --size "$ro"
+  host export list | grep "^ro .* ro "
+  host export list -o json | json '[.exports[].read_only] == [false, true]' >/dev/null
+  if nbdcopy "$work/image" "$ro"; then
+    echo "it was written"
+    return 1
+  fi
+  host export rm ro
+}
 both_paths_carried_it() { [ "$(paths_of 1 | awk '$4 > 0' | wc -l)" = 2 ]; }
 
 must "two paths and an export of 1 GiB" setup
 step "nbdinfo shows size, flags and block sizes" flags
 step "nbdcopy in and out" copy_in_and_out
 step "qemu-img convert and compare" qemu_in_and_out
+step "a read-only export" for_readers_only
 rm -f "$work/image" "$work/copy"
 step "both paths carried it" both_paths_carried_it
 step "an export by the device's wwid" by_what_it_says_of_itself

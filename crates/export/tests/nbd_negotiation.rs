@@ -86,6 +86,18 @@ fn flags_follow_the_device() {
 }
 
 #[test]
+fn a_read_only_export_announces_that_and_nothing_that_changes_the_device() {
+    let exports = vec![Export { read_only: true, ..export("disk", "nvme0n1") }];
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
+    harness.host.add_disk("nvme0n1", 1 << 20, 512);
+    let go = client::option(option::GO, &client::info("disk", &[]));
+    let (replies, _) = haggle(&mut harness, &[go]);
+    let flags = u16::from_be_bytes(*replies[0].payload.last_chunk().expect("flags"));
+    assert_ne!(flags & export_flag::READ_ONLY, 0);
+    assert_eq!(flags & (export_flag::SEND_TRIM | export_flag::SEND_WRITE_ZEROES), 0);
+}
+
+#[test]
 fn a_4096_byte_device_announces_its_blocks() {
     let config = NbdConfig { listen: None, exports: vec![export("disk", "nvme0n1")] };
     let mut harness = Harness::new(config, 1 << 20);
@@ -403,7 +415,7 @@ fn the_time_of_a_client_that_left_is_not_that_of_the_next() {
 fn a_client_that_does_not_read_replies_is_not_read_either() {
     let (name, description) = ("n".repeat(256), "d".repeat(256));
     let device = "nvme0n1".to_owned();
-    let exports = vec![Export { name: name.clone(), description, device }];
+    let exports = vec![Export { name: name.clone(), description, device, read_only: false }];
     let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
     harness.host.add_disk("nvme0n1", 1 << 20, 512);
     harness.hold_transmissions = true;

@@ -4,12 +4,12 @@ mod support;
 
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, command_flag, errno};
-use anabranch_export::nbd::{MAX_REQUEST_BYTES, NbdEvent};
+use anabranch_export::nbd::{Export, MAX_REQUEST_BYTES, NbdConfig, NbdEvent};
 use anabranch_host::user::{IoError, RequestOp};
 use anabranch_proto::machine::ConnId;
 use anabranch_proto::nvme::status::Status;
 use std::collections::BTreeMap;
-use support::{DISK_BYTES, Random, ask, large_server, one_answer, open, server};
+use support::{DISK_BYTES, Random, ask, export, large_server, one_answer, open, server};
 
 const MIB: usize = 1 << 20;
 
@@ -202,6 +202,56 @@ fn a_read_only_device_refuses_to_be_changed() {
     assert_eq!(ask(&mut harness, conn, command::FLUSH, 0, 0, 0).errno, 0);
 }
 
+/// The device itself may be changed, by the clients of another export.
+#[test]
+fn a_read_only_export_refuses_to_be_changed() {
+    let only = Export { read_only: true, ..export("only", "nvme0n1") };
+    let exports = vec![export("disk", "nvme0n1"), only];
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 256 << 20);
+    harness.host.add_disk("nvme0n1", 4 << 20, 512);
+    let reader = harness.connect();
+    harness.send(reader, &client::negotiate("only", true));
+    harness.take(reader);
+    let writer = open(&mut harness, true);
+    harness.send(reader, &client::write(0, 77, 0, &[1; 512]));
+    assert_eq!(one_answer(&mut harness, reader, 0).errno, errno::EPERM);
+    harness.send(writer, &client::write(0, 77, 0, &[2; 512]));
+    assert_eq!(one_answer(&mut harness, writer, 0).errno, 0);
+    for command in [command::TRIM, command::WRITE_ZEROES] {
+        assert_eq!(ask(&mut harness, reader, command, 0, 0, 512).errno, errno::EPERM);
+    }
+    assert_eq!(ask(&mut harness, reader, command::READ, 0, 0, 512).bytes(), [2; 512]);
+}
+
+/// "The server SHOULD return NBD_EPERM if it receives a write or trim request on a read-only
+/// export", also where the device knows neither trim nor zeroes.
+#[test]
+fn what_a_read_only_device_could_not_do_anyway_is_forbidden_all_the_same() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| {
+        head.limits.read_only = true;
+        head.limits.max_discard_blocks = 0;
+        head.limits.max_write_zeroes_blocks = 0;
+    });
+    let conn = open(&mut harness, true);
+    for command in [command::TRIM, command::WRITE_ZEROES] {
+        assert_eq!(ask(&mut harness, conn, command, 0, 0, 512).errno, errno::EPERM);
+    }
+}
+
+/// It was checked before, and waits for its payload.
+#[test]
+fn a_write_to_a_device_that_becomes_read_only_meanwhile_is_not_permitted() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    let request = client::write(0, 77, 0, &[0; 512]);
+    harness.send(conn, &request[..100]);
+    harness.host.change_head(0, |head| head.limits.read_only = true);
+    harness.heads_changed();
+    harness.send(conn, &request[100..]);
+    assert_eq!(one_answer(&mut harness, conn, 0).errno, errno::EPERM);
+}
+
 #[test]
 fn a_device_without_trim_or_write_zeroes_refuses_them() {
     let mut harness = server();
@@ -345,6 +395,7 @@ fn errors_of_the_host_become_the_right_numbers() {
         // Not a write: a flush that finds no room for what was promised is not "invalid".
         (status(Status::CAPACITY_EXCEEDED), errno::ENOSPC, errno::ENOSPC),
         (status(Status::WRITE_PROTECTED), errno::EPERM, errno::EPERM),
+        (status(Status::WRITE_TO_READ_ONLY_RANGE), errno::EPERM, errno::EPERM),
         (status(Status::COMMAND_SIZE_LIMIT_EXCEEDED), errno::EIO, errno::EIO),
     ];
     for structured in [false, true] {

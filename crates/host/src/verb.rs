@@ -414,6 +414,8 @@ pub struct HeadSnapshot {
     pub blocks: u64,
     /// Bytes per block.
     pub block_bytes: u32,
+    /// It is write-protected on every path.
+    pub read_only: bool,
     /// Requests completed well: reads, writes, others.
     pub requests: [u64; 3],
     /// Bytes read, written.

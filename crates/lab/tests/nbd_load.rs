@@ -31,8 +31,8 @@ impl Pair {
     fn new() -> Pair {
         let exports = ["disk"].map(|name| Export {
             name: name.into(),
-            description: String::new(),
             device: "nvme0n1".into(),
+            ..Export::default()
         });
         let config = NbdConfig { listen: None, exports: exports.to_vec() };
         let mut server = Harness::new(config, 256 << 20);

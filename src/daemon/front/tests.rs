@@ -24,8 +24,7 @@ impl Rig {
     }
 
     fn with_memory(pool: MemoryBuffers) -> Rig {
-        let export =
-            Export { name: "disk".into(), description: "".into(), device: "nvme0n1".into() };
+        let export = Export { name: "disk".into(), device: "nvme0n1".into(), ..Export::default() };
         let nbd = Nbd::new(NbdConfig { listen: None, exports: vec![export] });
         let mut host = MemoryHost::new(1);
         host.add_disk("nvme0n1", 1 << 20, 512);

@@ -168,6 +168,11 @@ impl Submit for MemoryHost {
             }
         }
         match request.op {
+            RequestOp::Write { .. } | RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. }
+                if head.limits.read_only =>
+            {
+                return Err(Refused::NotSupported);
+            }
             RequestOp::WriteZeroes { .. } if head.limits.max_write_zeroes_blocks == 0 => {
                 return Err(Refused::NotSupported);
             }

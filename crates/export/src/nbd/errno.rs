@@ -32,7 +32,8 @@ impl Fault {
             errno::ENOSPC
         } else if status.is(Status::LBA_OUT_OF_RANGE) {
             if writes { errno::ENOSPC } else { errno::EINVAL }
-        } else if status.is(Status::WRITE_PROTECTED) {
+        } else if status.is(Status::WRITE_PROTECTED) || status.is(Status::WRITE_TO_READ_ONLY_RANGE)
+        {
             errno::EPERM
         } else if status.is(Status::INVALID_FIELD) {
             errno::EINVAL
@@ -50,9 +51,9 @@ impl Fault {
                 let number = if writes { errno::ENOSPC } else { errno::EINVAL };
                 Fault::new(number, "the range does not lie on the device")
             }
-            Refused::NotSupported => {
-                Fault::new(errno::ENOTSUP, "the device does not support the operation")
-            }
+            // Zeroes are written instead and a trim is a hint: what is left are writes, which a
+            // device takes unless it became write protected after the request was checked.
+            Refused::NotSupported => Fault::new(errno::EPERM, "the device is read-only"),
             Refused::NotHere => Fault::new(errno::ESHUTDOWN, "the server is ending"),
             Refused::BufferLength | Refused::Full => {
                 Fault::new(errno::EIO, "the request could not be submitted")

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A head under a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     /// What clients ask for. Empty: the one who asks for no name in particular. A client that asks
     /// for no name also gets the only export of the address that it came to, when there is just
@@ -20,6 +20,8 @@ pub struct Export {
     /// The head's name, `nvme0n1`, or its world wide identifier. It may come later and it may go:
     /// without it the export is unknown to clients.
     pub device: String,
+    /// Clients may not change it, whatever the device would take.
+    pub read_only: bool,
 }
 
 impl Export {
@@ -278,6 +280,10 @@ impl Device {
         }
     }
 
+    fn for_clients_of(self, export: &Export) -> Device {
+        Device { read_only: self.read_only || export.read_only, ..self }
+    }
+
     /// The transmission flags. "Don't fragment" exists only with structured replies.
     pub(super) fn flags(&self, structured: bool) -> u16 {
         let mut flags = export_flag::HAS_FLAGS
@@ -347,7 +353,7 @@ impl<'a> Catalog<'a> {
         let mut called = self.heads.iter().filter(|head| head.is_called(&export.device));
         // Of two with the same identifier none is the one that was meant.
         match (called.find(|head| !head.gone), called.find(|head| !head.gone)) {
-            (Some(only), None) => Some(Device::of(only)),
+            (Some(only), None) => Some(Device::of(only).for_clients_of(export)),
             _ => None,
         }
     }

@@ -70,6 +70,10 @@ impl Header {
     /// Checks everything that can be checked before anything is done.
     pub(super) fn check(&self, device: &Device, structured: bool) -> Result<Op, Fault> {
         let fua = self.flags & command_flag::FUA != 0;
+        // First of all: what a device that may be changed would be asked for is not announced.
+        if device.read_only && command::CHANGING.contains(&self.command) {
+            return Err(Fault::new(errno::EPERM, "the export is read-only"));
+        }
         let (op, known_flags) = match self.command {
             command::READ if structured => (Op::Read, command_flag::DF),
             command::READ => (Op::Read, 0),
@@ -86,13 +90,8 @@ impl Header {
         if self.flags & !(known_flags | command_flag::FUA) != 0 {
             return Err(Fault::new(errno::EINVAL, "unknown command flags"));
         }
-        match op {
-            Op::Read => {}
-            Op::Flush => return Ok(op),
-            _ if device.read_only => {
-                return Err(Fault::new(errno::EPERM, "the device is read-only"));
-            }
-            _ => {}
+        if op == Op::Flush {
+            return Ok(op);
         }
         self.check_range(op, device)?;
         if self.flags & command_flag::DF != 0 && self.bytes > MAX_UNFRAGMENTED_BYTES {

@@ -114,6 +114,8 @@ pub mod command {
     pub const TRIM: u16 = 4;
     /// Write zeroes.
     pub const WRITE_ZEROES: u16 = 6;
+    /// Those that a read-only export refuses.
+    pub const CHANGING: [u16; 3] = [WRITE, TRIM, WRITE_ZEROES];
 }
 
 /// Flags of commands.

@@ -10,7 +10,12 @@ pub const DISK_BYTES: u64 = 4 << 20;
 pub const LARGE_DISK_BYTES: u64 = 64 << 20;
 
 pub fn export(name: &str, device: &str) -> Export {
-    Export { name: name.into(), description: format!("the disk {device}"), device: device.into() }
+    Export {
+        name: name.into(),
+        description: format!("the disk {device}"),
+        device: device.into(),
+        read_only: false,
+    }
 }
 
 /// A server with one small disk of 512-byte blocks, exported as `disk`.

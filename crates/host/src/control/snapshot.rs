@@ -133,6 +133,7 @@ impl Control {
             eui64: text(head.ids.eui64.is_zero(), head.ids.eui64.to_string()),
             blocks: head.blocks,
             block_bytes: head.block_bytes,
+            read_only: head.last_limits.is_some_and(|limits| limits.read_only),
             requests: [0; 3],
             bytes: [0; 2],
             errors: 0,

@@ -1,0 +1,125 @@
+//! The verbs about exports.
+
+use super::{Host, LOOK, TALK};
+use crate::daemon::export::listen_endpoint;
+use crate::daemon::rpc::{Params, RpcError};
+use crate::daemon::view::HostView;
+use anabranch_export::nbd::{Export, NbdReply, NbdVerb};
+use anabranch_lab::nbd::{NbdUri, Server};
+use anabranch_proto::machine::Endpoint;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// What is offered and at which address, and where we listen.
+type Exports = (Vec<(Export, Endpoint)>, Vec<Endpoint>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExportParams {
+    device: String,
+    nbd: String,
+    name: Option<String>,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    read_only: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneName {
+    name: String,
+}
+
+impl Host {
+    /// Offers a device over NBD at an address, beside what is offered there already.
+    ///
+    /// # Errors
+    /// The address cannot be had, or the name is taken.
+    pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
+        match self.nbd(NbdVerb::Add { export, at: at.clone() }, LOOK)? {
+            NbdReply::Listening(at) => Ok(at),
+            _ => Err(RpcError::failed("the NBD server gave another answer than an address")),
+        }
+    }
+
+    fn exports(&self) -> Result<Exports, RpcError> {
+        match self.nbd(NbdVerb::List, LOOK)? {
+            NbdReply::Exports { exports, listening } => Ok((exports, listening)),
+            _ => Err(RpcError::failed("the NBD server gave another answer than a list")),
+        }
+    }
+
+    pub(super) fn call_export(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        match method {
+            "export_add" => {
+                let params: ExportParams = params.read()?;
+                let at = listen_endpoint(&params.nbd).map_err(RpcError::invalid)?;
+                self.await_head(&params.device)?;
+                let name = params.name.unwrap_or_else(|| params.device.clone());
+                let export = Export {
+                    name: name.clone(),
+                    description: params.description,
+                    device: params.device,
+                    read_only: params.read_only,
+                };
+                let at = self.export(export, &at)?;
+                Ok(json!({ "name": name, "listening": at.to_string(), "uri": nbd_uri(&at, &name) }))
+            }
+            "export_list" => {
+                params.none()?;
+                let (exports, listening) = self.exports()?;
+                let view = self.view()?;
+                let shown = |(export, at): &(Export, Endpoint)| {
+                    let uri = listening.contains(at).then(|| nbd_uri(at, &export.name));
+                    listed(export, uri, &view)
+                };
+                let exports: Vec<Value> = exports.iter().map(shown).collect();
+                let listening: Vec<String> = listening.iter().map(Endpoint::to_string).collect();
+                Ok(json!({ "exports": exports, "listening": listening }))
+            }
+            "export_rm" => {
+                let OneName { name } = params.read()?;
+                let (exports, _) = self.exports()?;
+                let exports = || exports.iter().map(|(export, _)| export);
+                let of_device: Vec<&Export> =
+                    exports().filter(|export| export.device == name).collect();
+                let named = exports().any(|export| export.name == name);
+                let name = match of_device[..] {
+                    [only] if !named => only.name.clone(),
+                    _ => name,
+                };
+                self.nbd(NbdVerb::Remove(name), TALK)?;
+                Ok(json!({}))
+            }
+            _ => Err(RpcError::no_method(method)),
+        }
+    }
+}
+
+/// An export as it stands in the list: what its clients get.
+fn listed(export: &Export, uri: Option<String>, host: &HostView) -> Value {
+    let heads = host.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+    let mut called = heads.filter(|head| head.is_called(&export.device));
+    // Of two with the same identifier none is offered.
+    let head = called.next().filter(|_| called.next().is_none());
+    json!({
+        "name": export.name,
+        "device": export.device,
+        "present": head.is_some(),
+        "read_only": export.read_only || head.is_some_and(|head| head.read_only),
+        "description": export.description,
+        "kind": "nbd",
+        "uris": Vec::from_iter(uri),
+    })
+}
+
+/// How an NBD client names an export.
+#[must_use]
+pub fn nbd_uri(at: &Endpoint, name: &str) -> String {
+    let server = match at {
+        Endpoint::Unix(path) => Server::Unix(path.clone()),
+        Endpoint::Tcp(at) => Server::Tcp { host: at.ip().to_string(), port: at.port() },
+    };
+    NbdUri::new(server, name).to_string()
+}
