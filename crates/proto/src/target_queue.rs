@@ -167,22 +167,27 @@ impl TargetQueue {
             fault: None,
             farewell: None,
         };
-        queue.set_limits(config.depth, config.in_capsule_bytes);
+        queue.size(config.depth, config.in_capsule_bytes);
         queue
     }
 
     /// What Fabrics Connect settled: commands at once (entries of the submission queue), and the
-    /// most data in a capsule. Tables only grow.
+    /// most data in a capsule. Tables only grow. The submission queue begins with that Connect: it
+    /// has taken the first entry.
     ///
     /// # Panics
     /// When the depth is not 1 to [`MAX_DEPTH`]: the caller's mistake.
     pub fn set_limits(&mut self, depth: u16, in_capsule_bytes: u32) {
+        self.size(depth, in_capsule_bytes);
+        self.sqhd = 1 % depth;
+    }
+
+    fn size(&mut self, depth: u16, in_capsule_bytes: u32) {
         assert!((1..=MAX_DEPTH).contains(&depth), "depth 1 to {MAX_DEPTH}");
         self.config.depth = depth;
         self.config.in_capsule_bytes = in_capsule_bytes;
         self.stream.set_capsule_data_limit(in_capsule_bytes);
         self.slots.grow(depth);
-        self.sqhd %= depth;
         let room = usize::from(depth);
         // A slot has at most one event waiting.
         self.events.reserve(room.saturating_sub(self.events.len()));

@@ -138,6 +138,28 @@ fn c34_bad_parameters_are_named() {
     assert!(done.status.is(INVALID));
 }
 
+/// A host that keeps to flow control (Base 3.3, "Submission Queue Flow Control") sends no more than
+/// the head leaves room for: one that lags makes the queue shorter, and one of two entries useless.
+#[test]
+fn the_head_of_the_submission_queue_counts_connect_too() {
+    let mut rig = Rig::new(config());
+    let data = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    for sqsize in [1, 2, 31] {
+        let conn = rig.open(0);
+        // What is refused takes no entry: there is no queue yet.
+        assert_eq!(rig.run(conn, aer::keep_alive(), 0).sqhd, 0);
+        let command = ConnectCommand { disable_sq_flow: false, ..io_queue(0, sqsize) };
+        let done = rig.connect_with(conn, command, &data);
+        assert_eq!((done.status, done.sqhd), (Status::SUCCESS, 1), "{sqsize}");
+        for taken in 2..100 {
+            let done = rig.run(conn, PropertyGet { offset: 8, wide: false }.sqe(), 0);
+            assert_eq!(done.sqhd, taken % (sqsize + 1), "{sqsize}");
+        }
+    }
+    let conn = rig.open(0);
+    assert_eq!(rig.connect_with(conn, ADMIN, &data).sqhd, 0xffff, "no flow control, no head");
+}
+
 #[test]
 fn c35_bad_names_are_refused() {
     let mut rig = Rig::new(config());

@@ -74,6 +74,8 @@ pub struct Done {
     pub result: u64,
     pub data: Vec<u8>,
     pub at: Time,
+    /// Submission queue head; FFFFh also when data came with the SUCCESS flag, which has none.
+    pub sqhd: u16,
 }
 
 #[derive(Debug, Default)]
@@ -280,7 +282,8 @@ impl Rig {
                     let cid = u16_at(20);
                     let status = Status::from_bits(u16_at(22) >> 1);
                     let data = wire.data.remove(&cid).unwrap_or_default();
-                    let done = Done { status, result, data, at: self.now };
+                    let (at, sqhd) = (self.now, u16_at(16));
+                    let done = Done { status, result, data, at, sqhd };
                     assert!(wire.done.insert(cid, done).is_none(), "completed twice: {cid}");
                 }
                 0x07 => {
@@ -293,8 +296,8 @@ impl Rig {
                     if flags & 8 != 0 {
                         assert!(flags & 4 != 0, "SUCCESS only with LAST");
                         let data = wire.data.remove(&cid).unwrap();
-                        let (status, at) = (Status::SUCCESS, self.now);
-                        wire.done.insert(cid, Done { status, result: 0, data, at });
+                        let (status, at, sqhd) = (Status::SUCCESS, self.now, 0xffff);
+                        wire.done.insert(cid, Done { status, result: 0, data, at, sqhd });
                     }
                 }
                 0x09 => {
