@@ -47,6 +47,8 @@ counters! {
     accept_failures,
     /// Disk operations finished.
     disk_ops,
+    /// How often one of them was put off because the system had no thread for it.
+    disk_put_off,
     /// Time-outs given to the engine.
     timeouts,
     /// Mail received from other workers.

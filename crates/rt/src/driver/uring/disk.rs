@@ -1,12 +1,16 @@
 //! Work on files: whole transfers out of short ones, zeroes where the file system has none.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Kind, Uring};
 use crate::driver::Event;
-use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError};
+use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
 use io_uring::{opcode, types};
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a file system is given that cannot zero a range by itself.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -14,6 +18,11 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Zeroes that are written before the engine is asked whether it wants the rest: whatever touches
 /// the same blocks waits meanwhile, and a controller that has ended must not go on for hours.
 const PIECE: u64 = 1 << 20;
+
+/// How long operations rest for which the system had no thread, and after how long without one
+/// they fail.
+const THREAD_PAUSE: Duration = Duration::from_millis(20);
+const THREAD_LIMIT: Duration = Duration::from_secs(10);
 
 /// One operation that the engine waits for.
 #[derive(Debug)]
@@ -26,6 +35,8 @@ struct Task {
     done: u64,
     /// The file system cannot zero a range: write zeroes.
     by_hand: bool,
+    /// Since when the system has had no thread for it.
+    resting_since: Option<Time>,
 }
 
 /// Disk operations in flight, and the files they may name.
@@ -34,6 +45,9 @@ pub(super) struct Disk {
     tasks: Vec<Option<Task>>,
     free: Vec<u32>,
     files: Vec<Option<Known>>,
+    /// Those that wait until the system has a thread for them, and when to try again.
+    resting: Vec<u32>,
+    retry_at: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +71,11 @@ impl Disk {
         let fd = file.as_raw_fd();
         self.files[index] = Some(Known { file, refused: [false; 2] });
         Some(fd)
+    }
+
+    /// When a pause ends.
+    pub(super) fn retry_at(&self) -> Option<Time> {
+        self.retry_at
     }
 
     /// Whether the file system is known not to have what an operation on a file needs.
@@ -93,7 +112,7 @@ impl Uring {
             self.regions.lend(buf);
         }
         let by_hand = self.disk.refused(file, op).is_some_and(|refused| *refused);
-        let task = Task { id, fd, file, op, done: 0, by_hand };
+        let task = Task { id, fd, file, op, done: 0, by_hand, resting_since: None };
         let slot = self.disk.free.pop().unwrap_or_else(|| {
             self.disk.tasks.push(None);
             u32::try_from(self.disk.tasks.len() - 1).expect("fewer than 2^32 disk operations")
@@ -152,6 +171,12 @@ impl Uring {
 
     pub(super) fn disk_step_done(&mut self, slot: u32, result: i32) {
         let Some(task) = self.disk.tasks[slot as usize].as_mut() else { return };
+        // Nobody cancels work on files: the system could start no thread for it (a limit of the
+        // user or the container; before Linux 6.14 a signal at the wrong moment is enough).
+        if result == -libc::ECANCELED {
+            return self.put_off(slot, crate::now());
+        }
+        task.resting_since = None;
         let outcome = match (task.op, result) {
             (_, e) if e == -libc::EINTR || e == -libc::EAGAIN => None,
             (DiskOp::Zero { .. }, e)
@@ -188,6 +213,28 @@ impl Uring {
         match outcome {
             None => self.step_disk(slot),
             Some(result) => self.finish_disk(slot, result),
+        }
+    }
+
+    /// Lets an operation rest for which the system had no thread.
+    fn put_off(&mut self, slot: u32, now: Time) {
+        let Some(task) = self.disk.tasks[slot as usize].as_mut() else { return };
+        let since = *task.resting_since.get_or_insert(now);
+        if now.since(since) >= THREAD_LIMIT {
+            return self.finish_disk(slot, Err(SystemError(libc::EAGAIN)));
+        }
+        self.counters.disk_put_off.add(1);
+        self.disk.resting.push(slot);
+        self.disk.retry_at.get_or_insert(now.after(THREAD_PAUSE));
+    }
+
+    /// Tries again what has rested.
+    pub(super) fn retry_disk(&mut self, now: Time) {
+        if self.disk.retry_at.is_some_and(|at| at <= now) {
+            self.disk.retry_at = None;
+            while let Some(slot) = self.disk.resting.pop() {
+                self.step_disk(slot);
+            }
         }
     }
 

@@ -41,10 +41,11 @@ impl Uring {
         if self.listeners.retry_at().is_some() {
             self.retry_accepts();
         }
-        let deadline = match (deadline, self.listeners.retry_at()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        if self.disk.retry_at().is_some() {
+            self.retry_disk(crate::now());
+        }
+        let retry_at = [self.listeners.retry_at(), self.disk.retry_at()];
+        let deadline = retry_at.into_iter().chain([deadline]).flatten().min();
         if self.ready(sleeper) {
             if self.must_enter() {
                 self.enter(0, None)?;

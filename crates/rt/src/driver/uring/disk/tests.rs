@@ -1,0 +1,57 @@
+//! What becomes of completions that a file system seldom gives: they are told to the driver as if
+//! the kernel had given them.
+
+use super::{THREAD_LIMIT, THREAD_PAUSE};
+use crate::driver::{Driver, Event, Uring};
+use crate::memory::Regions;
+use crate::{Config, Files};
+use anabranch_proto::machine::{DiskId, DiskOp, FileId, SystemError, Time};
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A driver whose operations never reach the kernel, and a file.
+struct Still {
+    driver: Uring,
+    file: FileId,
+    _wake: OwnedFd,
+}
+
+fn still() -> Still {
+    let files = Files::new();
+    let file = files.register(std::fs::File::open("/dev/null").expect("opened"));
+    let config = Config { files, ..Config::default() };
+    let regions = Arc::new(Regions::new(1, 4 << 20).expect("memory"));
+    let wake = eventfd(0, EventfdFlags::CLOEXEC).expect("an event descriptor");
+    let driver = Uring::new(&config, regions, Arc::default(), wake.as_fd()).expect("a ring");
+    Still { driver, file, _wake: wake }
+}
+
+impl Still {
+    fn told(&mut self) -> Option<(u64, Result<u32, SystemError>)> {
+        self.driver.next_event().map(|event| match event {
+            Event::DiskDone { id, result } => (id.0, result),
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+#[test]
+fn work_that_never_finds_a_thread_fails() {
+    let mut still = still();
+    still.driver.disk(DiskId(1), still.file, DiskOp::Flush);
+    let start = Time::from_ns(1);
+    let mut now = start;
+    while now.since(start) < THREAD_LIMIT {
+        still.driver.put_off(0, now);
+        assert_eq!(still.told(), None, "after {:?}", now.since(start));
+        let at = still.driver.disk.retry_at().expect("it will be tried again");
+        assert_eq!(at, now.after(THREAD_PAUSE));
+        now = now.after(Duration::from_secs(1));
+        still.driver.retry_disk(now);
+    }
+    still.driver.put_off(0, now);
+    assert_eq!(still.told(), Some((1, Err(SystemError(libc::EAGAIN)))));
+    assert_eq!(still.driver.disk.retry_at(), None, "not tried again");
+}
