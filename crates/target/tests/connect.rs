@@ -95,13 +95,12 @@ fn c34_bad_parameters_are_named() {
     let fixed = connect_data(1, SUBSYSTEM).to_bytes();
     let discovery = connect_data(cntlid, Nqn::DISCOVERY).to_bytes();
     rig.io_queue(0, cntlid, 2);
-    let cases: [(ConnectCommand, &[u8], (u16, bool)); 10] = [
+    let cases: [(ConnectCommand, &[u8], (u16, bool)); 9] = [
         (ADMIN, &admin_data[..1020], (24, false)),
         (io_queue(0, 0), &admin_data, (44, false)),
         (io_queue(0, 2000), &admin_data, (44, false)),
         (ADMIN, &fixed, (16, true)),
         (io_queue(65, 127), &io_data, (42, false)),
-        (io_queue(2, 127), &io_data, (42, false)),
         (io_queue(1, 0), &io_data, (44, false)),
         (io_queue(1, 1024), &io_data, (44, false)),
         (io_queue(1, 127), &unknown, (16, true)),
@@ -110,6 +109,8 @@ fn c34_bad_parameters_are_named() {
     for (command, data, parameter) in cases {
         refused(&mut rig, command, data, INVALID, Some(parameter));
     }
+    // A queue that is there already is no bad parameter (Base, Connect): the sequence is wrong.
+    refused(&mut rig, io_queue(2, 127), &io_data, Status::COMMAND_SEQUENCE_ERROR, None);
     let conn = rig.open(0);
     let bad_format = ADMIN.sqe().with_cdw(10, 1);
     let done = rig.run_out(conn, bad_format, &admin_data);
@@ -396,6 +397,27 @@ fn disconnect_ends_one_queue() {
     assert_eq!(rig.status().controllers[0].io_queues, 0);
     let refused = |event: &TargetEvent| matches!(event, TargetEvent::ConnectRefused { .. });
     assert!(!rig.events.iter().any(refused), "no Connect was refused");
+}
+
+/// What a Disconnect has deleted is gone when it is answered, whenever its connection ends.
+#[test]
+fn a_queue_that_was_disconnected_can_be_connected_again_at_once() {
+    let mut rig = Rig::new(config());
+    let (admin, former) = rig.controller(0);
+    let cntlid = rig.status().controllers[0].cntlid;
+    let disconnect = anabranch_proto::nvme::fabrics::Disconnect::sqe;
+    assert_eq!(rig.run(former, disconnect(), 0).status, Status::SUCCESS);
+    assert_eq!(rig.status().controllers[0].io_queues, 0);
+    let again = rig.io_queue(0, cntlid, 1);
+    assert_eq!(rig.run(again, read(0, 1), 4096).status, Status::SUCCESS);
+    for sqe in [read(0, 1), disconnect()] {
+        assert_eq!(rig.run(former, sqe, 4096).status, Status::ABORTED_SQ_DELETION);
+    }
+    rig.hang_up(former);
+    assert_eq!(rig.status().controllers[0].io_queues, 1, "the former one's end is not this one's");
+    rig.hang_up(admin);
+    assert!(rig.wires[&again].closed);
+    rig.assert_no_leak();
 }
 
 #[test]

@@ -344,7 +344,13 @@ impl Target {
         }
         conn.queue.complete(entry.slot, status, answer.result);
         let last = conn.last_of_all();
+        // A Disconnect that is through has deleted its queue: the host may connect it anew before
+        // this connection ends.
+        let deleted = conn.last == Some(slot) && status.is_success();
         self.announce(place);
+        if deleted {
+            self.forget(place, "its host disconnected the queue");
+        }
         if let Some(last) = last {
             self.answer(now, place, last, Answer::status(Status::SUCCESS), bufs);
         }

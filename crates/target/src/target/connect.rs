@@ -194,7 +194,8 @@ impl Target {
             return Err((ConnectRefusal::command(offset::QID), "more I/O queues than granted"));
         }
         if controller.io_queue(command.qid).is_some() {
-            return Err((ConnectRefusal::command(offset::QID), "I/O queue connected twice"));
+            // Not a bad parameter: the queue was created before (Base 6.3).
+            return Err((refused(Status::COMMAND_SEQUENCE_ERROR), "I/O queue connected twice"));
         }
         let entries = command.sqsize.saturating_add(1);
         if entries > depth {

@@ -64,7 +64,7 @@ impl Target {
             }
         } else {
             let port = super::lifecycle::number(conn.port);
-            if conn.role == Role::New {
+            if conn.role == Role::New && conn.last.is_none() {
                 self.tell(TargetEvent::ConnectRefused { port, reason: "it took too long" });
             }
             self.close(place, CloseHow::Abort);
