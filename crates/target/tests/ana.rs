@@ -152,6 +152,25 @@ fn an_event_waits_for_a_request() {
     assert!(rig.poll(admin, late).is_some());
 }
 
+/// Base, "ANA Inaccessible" and "ANA Persistent Loss": how full it is cannot be told from there.
+#[test]
+fn a_path_without_access_does_not_tell_how_full_the_namespace_is() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    for (state, used) in [
+        (AnaState::Optimized, 4096),
+        (AnaState::NonOptimized, 4096),
+        (AnaState::Change, 4096),
+        (AnaState::Inaccessible, 0),
+        (AnaState::PersistentLoss, 0),
+    ] {
+        set(&mut rig, 0, 1, state);
+        let data = rig.run(admin, Identify::namespace(1).sqe(), 4096).data;
+        let said = identify::Namespace::parse(&data).unwrap();
+        assert_eq!((said.nsze, said.ncap, said.nuse), (4096, 4096, used), "{state}");
+    }
+}
+
 #[test]
 fn groups_only() {
     let mut rig = Rig::new(config());

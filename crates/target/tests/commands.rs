@@ -45,7 +45,10 @@ fn c28_descriptor_length_against_need() {
     fails(&rig.run(admin, Identify::CONTROLLER.sqe(), 1024), Status::DATA_SGL_LENGTH_INVALID);
     let log = GetLogPage::new(lid::SMART, 0, 512);
     fails(&rig.run(admin, log.sqe(), 256), Status::DATA_SGL_LENGTH_INVALID);
-    // More room than needed is no fault, and nothing but the structure is sent.
+    // More room than needed is no fault, which hosts are told; nothing but the structure is sent.
+    let told = rig.run(admin, Identify::CONTROLLER.sqe(), 4096).data;
+    let longer = 1 << 18;
+    assert_ne!(identify::Controller::parse(&told).unwrap().sgls & longer, 0);
     assert_eq!(rig.run(admin, Identify::CONTROLLER.sqe(), 8192).data.len(), 4096);
     assert_eq!(rig.run(queue, read(0, 1), 8192).data, vec![0; 4096]);
     assert_eq!(rig.run_out(queue, write(0, 1), &[3; 8192]).status, Status::SUCCESS);
@@ -297,6 +300,7 @@ fn c41_what_the_pages_say() {
     let controller = identify::Controller::parse(&data).unwrap();
     assert_eq!(firmware[0], 1, "the first slot is active");
     assert_eq!(firmware[8..16], data[64..72], "as Identify says");
+    assert_eq!(controller.frmw, 0b11, "there is one slot, for reading only");
     assert_eq!(controller.aerl, 3, "four event requests are taken");
     // SMART is of the controller, not of a namespace.
     let smart = |nsid| GetLogPage { nsid, ..GetLogPage::new(lid::SMART, 0, 512) }.sqe();

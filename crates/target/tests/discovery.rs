@@ -99,8 +99,11 @@ fn a_discovery_controller_is_nothing_else() {
     for sqe in [Identify::namespace(1).sqe(), Identify::active_namespaces(0).sqe()] {
         assert!(rig.run(admin, sqe, 4096).status.is(Status::INVALID_FIELD));
     }
-    let smart = GetLogPage::new(lid::SMART, 0, 512).sqe();
-    assert!(rig.run(admin, smart, 512).status.is(Status::INVALID_LOG_PAGE));
+    assert_eq!(controller.lpa, identify::Controller::LPA_EXTENDED_DATA, "no log of effects");
+    for id in [lid::SMART, lid::EFFECTS] {
+        let page = GetLogPage::new(id, 0, 512).sqe();
+        assert!(rig.run(admin, page, 512).status.is(Status::INVALID_LOG_PAGE));
+    }
     let cntlid = controller.cntlid;
     let io = rig.open(0);
     let command = ConnectCommand { qid: 1, sqsize: 15, disable_sq_flow: true, kato_ms: 0 };

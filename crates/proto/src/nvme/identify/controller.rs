@@ -66,6 +66,8 @@ pub struct Controller {
     pub acl: u8,
     /// Asynchronous event requests at once, as a count less one.
     pub aerl: u8,
+    /// Firmware: bit 0 slot 1 is read-only, bits 1 to 3 how many slots.
+    pub frmw: u8,
     /// Log page attributes.
     pub lpa: u8,
     /// Error log entries, as a count less one.
@@ -129,6 +131,10 @@ impl Controller {
     pub const CTRATT_HOSTID_128: u32 = 1 << 0;
     /// CTRATT: traffic-based keep-alive.
     pub const CTRATT_TBKAS: u32 = 1 << 6;
+    /// FRMW: one slot, and nothing is written there.
+    pub const FRMW_FIXED: u8 = 1 | 1 << 1;
+    /// LPA: the log of commands and their effects is there.
+    pub const LPA_EFFECTS: u8 = 1 << 1;
     /// LPA: Get Log Page takes offsets.
     pub const LPA_EXTENDED_DATA: u8 = 1 << 2;
     /// ONCS: Compare.
@@ -143,8 +149,9 @@ impl Controller {
     pub const VWC_PRESENT: u8 = 1 << 0;
     /// OFCS: Disconnect.
     pub const OFCS_DISCONNECT: u16 = 1 << 0;
-    /// SGLS: SGLs without alignment, offsets in data blocks, transport data blocks.
-    pub const SGLS_TCP: u32 = 1 | 1 << 20 | 1 << 21;
+    /// SGLS: SGLs without alignment, longer than what is moved, offsets in data blocks, transport
+    /// data blocks.
+    pub const SGLS_TCP: u32 = 1 | 1 << 18 | 1 << 20 | 1 << 21;
     /// ANACAP: all five states, and the group of a namespace does not change while attached.
     pub const ANACAP_ALL: u8 = 0x1f | 1 << 6;
     /// The longest time that a volatile field such as ANATT may ask us to wait when it is 0.
@@ -174,6 +181,7 @@ impl Controller {
             oacs: 0,
             acl: 3,
             aerl: 3,
+            frmw: 0,
             lpa: 0,
             elpe: 0,
             kas: 1,
@@ -284,6 +292,7 @@ impl Controller {
         le::put_u16(b, 256, self.oacs);
         b[258] = self.acl;
         b[259] = self.aerl;
+        b[260] = self.frmw;
         b[261] = self.lpa;
         b[262] = self.elpe;
         le::put_u16(b, 320, self.kas);
@@ -369,6 +378,7 @@ impl Controller {
         self.oacs = le::u16(b, 256);
         self.acl = b[258];
         self.aerl = b[259];
+        self.frmw = b[260];
         self.lpa = b[261];
         self.elpe = b[262];
         self.kas = le::u16(b, 320);

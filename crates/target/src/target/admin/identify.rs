@@ -9,12 +9,10 @@ use crate::namespace::Namespace;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::identify::{self, ActiveNamespaceList, ControllerKind, Identify, cns};
 use anabranch_proto::nvme::identify::{IoCommandLimits, NamespaceIdDescriptors};
-use anabranch_proto::nvme::{Nqn, Sqe, Status};
+use anabranch_proto::nvme::{AnaState, Nqn, Sqe, Status};
 
 /// The unit of MDTS as a power of two: CAP.MPSMIN is 0.
 const PAGE_SHIFT: u32 = 12;
-/// Log page attributes: the effects log, offsets in Get Log Page.
-const LPA: u8 = 1 << 1 | identify::Controller::LPA_EXTENDED_DATA;
 /// Present; Flush for all namespaces at once is refused (Base, VWC: 10b).
 const VWC: u8 = identify::Controller::VWC_PRESENT | 0b10 << 1;
 /// Firmware revision: the version of this software, cut to the field.
@@ -49,7 +47,8 @@ impl Target {
                 }
                 // Zeroes for a namespace that is not there (Base 5.17.2.1).
                 if let Some(namespace) = subsystem.namespace(asked.nsid) {
-                    identify_namespace(namespace).emit(out);
+                    let state = self.ports[controller.port].ana.state(namespace.ana_group);
+                    identify_namespace(namespace, state).emit(out);
                 }
             }
             cns::ACTIVE_NAMESPACES => {
@@ -100,7 +99,7 @@ impl Target {
             ctratt: identify::Controller::CTRATT_HOSTID_128 | identify::Controller::CTRATT_TBKAS,
             acl: 3,
             aerl: u8::try_from(aer::LIMIT - 1).unwrap_or(0),
-            lpa: LPA,
+            lpa: identify::Controller::LPA_EXTENDED_DATA,
             kas: u16::try_from(KEEP_ALIVE_UNIT_MS / 100).unwrap_or(1),
             maxcmd: self.limits.queue_depth,
             ioccsz: (64 + self.limits.in_capsule_bytes) / 16,
@@ -121,6 +120,8 @@ impl Target {
             cmic: identify::Controller::CMIC_MULTI_PORT
                 | identify::Controller::CMIC_MULTI_CONTROLLER
                 | identify::Controller::CMIC_ANA,
+            frmw: identify::Controller::FRMW_FIXED,
+            lpa: identify::Controller::LPA_EFFECTS | common.lpa,
             anatt_s: self.limits.ana_transition_s,
             anacap: ANACAP,
             anagrpmax: MAX_ANA_GROUP,
@@ -141,8 +142,11 @@ impl Target {
 /// All five states; a namespace may move to another group while it is attached.
 const ANACAP: u8 = identify::Controller::ANACAP_ALL & !(1 << 6);
 
-fn identify_namespace(namespace: &Namespace) -> identify::Namespace {
+fn identify_namespace(namespace: &Namespace, state: AnaState) -> identify::Namespace {
+    // How much is in use is cleared where there is no access (Base 8.1.3).
+    let hidden = matches!(state, AnaState::Inaccessible | AnaState::PersistentLoss);
     identify::Namespace {
+        nuse: if hidden { 0 } else { namespace.blocks },
         nmic: identify::Namespace::NMIC_SHARED,
         dlfeat: identify::Namespace::DLFEAT_ZEROES,
         anagrpid: namespace.ana_group,
