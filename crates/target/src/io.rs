@@ -11,6 +11,7 @@ pub(crate) enum Plan {
     Read {
         offset: u64,
         len: u32,
+        durable: bool,
     },
     Write {
         offset: u64,
@@ -20,6 +21,7 @@ pub(crate) enum Plan {
     Compare {
         offset: u64,
         len: u32,
+        durable: bool,
     },
     Zero {
         offset: u64,
@@ -48,17 +50,24 @@ impl Plan {
     /// ranges.
     pub(crate) fn blocks(&self) -> (u64, u64) {
         match *self {
-            Plan::Read { offset, len }
-            | Plan::Compare { offset, len }
+            Plan::Read { offset, len, .. }
+            | Plan::Compare { offset, len, .. }
             | Plan::Write { offset, len, .. } => (offset, len.into()),
             Plan::Zero { offset, len, .. } => (offset, len),
             Plan::Ranges { .. } | Plan::Flush => (0, 0),
         }
     }
 
-    /// Whether what it changes has to be durable when it is answered (force unit access).
+    /// Whether its blocks have to be durable when it is answered (force unit access): what it has
+    /// changed, and also what it has read (NVM, "Read", "Compare").
     pub(crate) fn is_durable(&self) -> bool {
-        matches!(self, Plan::Write { durable: true, .. } | Plan::Zero { durable: true, .. })
+        match *self {
+            Plan::Read { durable, .. }
+            | Plan::Write { durable, .. }
+            | Plan::Compare { durable, .. }
+            | Plan::Zero { durable, .. } => durable,
+            Plan::Ranges { .. } | Plan::Flush => false,
+        }
     }
 
     /// Bytes that the host sends along.
@@ -116,10 +125,11 @@ fn over_blocks(
         return Ok(Plan::Zero { offset, len: bytes, deallocate, durable });
     }
     let len = u32::try_from(bytes).map_err(|_| Status::INVALID_FIELD.with_dnr())?;
+    let durable = fields.fua;
     Ok(match code {
-        opcode::READ => Plan::Read { offset, len },
-        opcode::COMPARE => Plan::Compare { offset, len },
-        _ => Plan::Write { offset, len, durable: fields.fua },
+        opcode::READ => Plan::Read { offset, len, durable },
+        opcode::COMPARE => Plan::Compare { offset, len, durable },
+        _ => Plan::Write { offset, len, durable },
     })
 }
 

@@ -73,6 +73,54 @@ fn operations_reach_the_disk_as_asked() {
     rig.assert_no_leak();
 }
 
+const FUA: u32 = 1 << 30;
+
+/// NVM, Read and Compare: what is returned with force unit access is durable by then.
+#[test]
+fn what_is_read_with_fua_is_durable_when_it_is_answered() {
+    let (mut rig, queue) = rig();
+    let with_fua = |sqe: Sqe| sqe.with_cdw(12, sqe.cdw(12) | FUA);
+    let cid = rig.start(queue, with_fua(read(3, 2)), 8192);
+    let DiskOp::Read { offset: 12288, buf } = rig.disk[0].2 else { panic!() };
+    rig.bufs.bytes_mut(buf).fill(0x3c);
+    rig.finish_disk(Ok(8192));
+    assert!(rig.poll(queue, cid).is_none());
+    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Sync { offset: 12288, len: 8192 });
+    assert_eq!(rig.poll(queue, cid).unwrap().data, vec![0x3c; 8192]);
+
+    let compare = with_fua(io::compare(1, 0, 1));
+    let cid = rig.start_out(queue, compare, &[6; 4096]);
+    let DiskOp::Read { buf, .. } = rig.disk[0].2 else { panic!() };
+    rig.bufs.bytes_mut(buf).fill(6);
+    rig.finish_disk(Ok(4096));
+    assert!(rig.poll(queue, cid).is_none());
+    assert_eq!(rig.finish_disk(Ok(0)), DiskOp::Sync { offset: 0, len: 4096 });
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
+    // What differs needs not be durable.
+    let cid = rig.start_out(queue, compare, &[6; 4096]);
+    let DiskOp::Read { buf, .. } = rig.disk[0].2 else { panic!() };
+    rig.bufs.bytes_mut(buf).fill(5);
+    rig.finish_disk(Ok(4096));
+    assert_eq!(rig.poll(queue, cid).unwrap().status, Status::COMPARE_FAILURE.with_dnr());
+    assert!(rig.disk.is_empty());
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_read_with_fua_whose_data_does_not_become_durable_fails_and_tells_of_it() {
+    let (mut rig, queue) = rig();
+    let (_, other) = rig.controller(1);
+    let fault = Status::WRITE_FAULT.with_dnr();
+    let sqe = read(0, 1);
+    let cid = rig.start(queue, sqe.with_cdw(12, sqe.cdw(12) | FUA), 4096);
+    rig.finish_disk(Ok(4096));
+    rig.finish_disk(Err(SystemError::IO));
+    let done = rig.poll(queue, cid).unwrap();
+    assert_eq!((done.status, done.data.len()), (fault, 0));
+    assert_eq!(rig.run(other, io::flush(1), 0).status, fault, "what was acknowledged may be lost");
+    rig.assert_no_leak();
+}
+
 #[test]
 fn deallocate_goes_range_by_range() {
     let (mut rig, queue) = rig();

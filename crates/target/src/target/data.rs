@@ -154,11 +154,11 @@ impl Target {
         };
         let done = Answer::status(Status::SUCCESS);
         Some(match plan {
-            Plan::Read { offset, len } if later => {
+            Plan::Read { offset, len, .. } if later => {
                 let (nsid, generation) = (namespace.nsid, namespace.generation);
                 Answer { data: AnswerData::Memory { nsid, generation, offset, len }, ..done }
             }
-            Plan::Read { offset, len } => {
+            Plan::Read { offset, len, .. } => {
                 let buf = bufs.alloc(len)?;
                 memory.read(offset, bufs.bytes_mut(buf));
                 Answer { data: AnswerData::Buffer(buf), ..done }
@@ -231,11 +231,11 @@ impl Target {
         let alloc = |bufs: &mut dyn Buffers, len| bufs.alloc(len).ok_or(Step::Wait);
         let mut rest = if plan.is_durable() { Rest::Sync } else { Rest::Nothing };
         let (kind, op, buf) = match plan {
-            Plan::Read { offset, len } => match alloc(bufs, len) {
+            Plan::Read { offset, len, .. } => match alloc(bufs, len) {
                 Ok(buf) => (DiskKind::Read, DiskOp::Read { offset, buf }, Some(buf)),
                 Err(step) => return Ok(step),
             },
-            Plan::Compare { offset, len } => match alloc(bufs, len) {
+            Plan::Compare { offset, len, .. } => match alloc(bufs, len) {
                 Ok(buf) => {
                     rest = Rest::Compare;
                     (DiskKind::Compare, DiskOp::Read { offset, buf }, Some(buf))

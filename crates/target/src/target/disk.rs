@@ -309,8 +309,8 @@ impl Target {
         {
             count(namespace, job.plan, answer.status);
         }
-        match (job.kind, job.buf) {
-            (DiskKind::Read, Some(buf)) if answer.status.is_success() => {
+        match (job.plan, job.buf) {
+            (Plan::Read { .. }, Some(buf)) if answer.status.is_success() => {
                 answer.data = AnswerData::Buffer(buf);
             }
             (_, Some(buf)) => bufs.free(buf),
@@ -332,21 +332,23 @@ impl Target {
         let conn = self.conns.get_mut(job.place);
         let conn = conn.filter(|conn| conn.generation == job.generation);
         let data = conn.and_then(|conn| conn.entry(job.slot)).and_then(|entry| entry.data);
+        let (offset, len) = job.plan.blocks();
+        let durable = (DiskKind::Durable, DiskOp::Sync { offset, len }, Rest::Nothing);
         let (kind, op, rest) = match (left, job.rest, data) {
             (Some(op), rest, _) => (DiskKind::Zero, op, rest),
             (None, Rest::Nothing, _) => return done,
             (None, Rest::Compare, Some(data)) => {
                 let read = bufs.bytes(job.buf.unwrap_or(BufRef::EMPTY));
                 let equal = bufs.bytes(data).get(..read.len()) == Some(read);
-                if equal {
+                if !equal {
+                    return Some(Answer::refuse(Status::COMPARE_FAILURE));
+                }
+                if !job.plan.is_durable() {
                     return done;
                 }
-                return Some(Answer::refuse(Status::COMPARE_FAILURE));
+                durable
             }
-            (None, Rest::Sync, _) => {
-                let (offset, len) = job.plan.blocks();
-                (DiskKind::Durable, DiskOp::Sync { offset, len }, Rest::Nothing)
-            }
+            (None, Rest::Sync, _) => durable,
             (None, Rest::Ranges { next }, Some(data)) => {
                 let Some((index, offset, len)) =
                     namespace.and_then(|n| next_range(n, bufs.bytes(data), next))
