@@ -371,7 +371,9 @@ pub enum DiskOp {
         /// Source.
         buf: BufRef,
     },
-    /// Make all finished writes durable.
+    /// Make all finished writes durable. A system may tell of data that it has lost once only:
+    /// when one fails, its error comes before the success of any other (or `Sync`) of the file
+    /// that ran beside it.
     Flush,
     /// Make finished writes of a range durable. Its error may be that of other data in the file.
     Sync {

@@ -1,11 +1,13 @@
 //! Work on files: whole transfers out of short ones, zeroes where the file system has none.
 
+mod flushes;
 #[cfg(test)]
 mod tests;
 
 use super::{Kind, Uring};
 use crate::driver::Event;
 use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
+use flushes::Flushes;
 use io_uring::{opcode, types};
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -37,6 +39,8 @@ struct Task {
     by_hand: bool,
     /// Since when the system has had no thread for it.
     resting_since: Option<Time>,
+    /// Its number among the flushes of the file, if it is one.
+    flush: Option<u64>,
 }
 
 /// Disk operations in flight, and the files they may name.
@@ -50,11 +54,12 @@ pub(super) struct Disk {
     retry_at: Option<Time>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Known {
     file: Arc<File>,
     /// The file system cannot zero a range of it: keeping its space, and giving it back.
     refused: [bool; 2],
+    flushes: Flushes,
 }
 
 impl Disk {
@@ -66,10 +71,11 @@ impl Disk {
         }
         let file = table.get(id)?;
         if self.files.len() <= index {
-            self.files.resize(index + 1, None);
+            self.files.resize_with(index + 1, || None);
         }
         let fd = file.as_raw_fd();
-        self.files[index] = Some(Known { file, refused: [false; 2] });
+        let (refused, flushes) = ([false; 2], Flushes::default());
+        self.files[index] = Some(Known { file, refused, flushes });
         Some(fd)
     }
 
@@ -81,8 +87,11 @@ impl Disk {
     /// Whether the file system is known not to have what an operation on a file needs.
     fn refused(&mut self, file: FileId, op: DiskOp) -> Option<&mut bool> {
         let DiskOp::Zero { deallocate, .. } = op else { return None };
-        let known = self.files.get_mut(file.0 as usize)?.as_mut()?;
-        Some(&mut known.refused[usize::from(deallocate)])
+        Some(&mut self.known(file)?.refused[usize::from(deallocate)])
+    }
+
+    fn known(&mut self, file: FileId) -> Option<&mut Known> {
+        self.files.get_mut(file.0 as usize)?.as_mut()
     }
 }
 
@@ -112,7 +121,11 @@ impl Uring {
             self.regions.lend(buf);
         }
         let by_hand = self.disk.refused(file, op).is_some_and(|refused| *refused);
-        let task = Task { id, fd, file, op, done: 0, by_hand, resting_since: None };
+        let flush = match op {
+            DiskOp::Flush | DiskOp::Sync { .. } => self.disk.known(file).map(|k| k.flushes.begin()),
+            DiskOp::Read { .. } | DiskOp::Write { .. } | DiskOp::Zero { .. } => None,
+        };
+        let task = Task { id, fd, file, op, done: 0, by_hand, resting_since: None, flush };
         let slot = self.disk.free.pop().unwrap_or_else(|| {
             self.disk.tasks.push(None);
             u32::try_from(self.disk.tasks.len() - 1).expect("fewer than 2^32 disk operations")
@@ -245,6 +258,18 @@ impl Uring {
             self.regions.reaped(buf);
         }
         self.counters.disk_ops.add(1);
-        self.events.push_back(Event::DiskDone { id: task.id, result });
+        let done = |id, result| Event::DiskDone { id, result };
+        let flushes = self.disk.known(task.file).map(|known| &mut known.flushes);
+        let (Some(number), Some(flushes)) = (task.flush, flushes) else {
+            return self.events.push_back(done(task.id, result));
+        };
+        flushes.end(number);
+        match result {
+            Ok(_) => flushes.hold(task.id),
+            Err(_) => self.events.push_back(done(task.id, result)),
+        }
+        while let Some(id) = flushes.release() {
+            self.events.push_back(done(id, Ok(0)));
+        }
     }
 }

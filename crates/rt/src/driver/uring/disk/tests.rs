@@ -55,3 +55,40 @@ fn work_that_never_finds_a_thread_fails() {
     assert_eq!(still.told(), Some((1, Err(SystemError(libc::EAGAIN)))));
     assert_eq!(still.driver.disk.retry_at(), None, "not tried again");
 }
+
+/// The system reports data that it could not write to one of those that ask, and to no other after
+/// that: a flush beside it may end well, and earlier, although what it stands for is lost. The
+/// engine has to hear of the error first.
+#[test]
+fn a_flush_that_went_well_is_told_after_those_beside_it() {
+    let mut still = still();
+    let range = DiskOp::Sync { offset: 0, len: 4096 };
+    for (id, op) in [DiskOp::Flush, range, DiskOp::Flush].into_iter().enumerate() {
+        still.driver.disk(DiskId(id as u64), still.file, op);
+    }
+    still.driver.disk_step_done(1, 0);
+    assert_eq!(still.told(), None, "two run beside it");
+    // One that starts later (in the place of that one) has missed nothing of it.
+    still.driver.disk(DiskId(3), still.file, DiskOp::Flush);
+    still.driver.disk_step_done(2, -libc::EIO);
+    assert_eq!(still.told(), Some((2, Err(SystemError::IO))));
+    assert_eq!(still.told(), None, "one runs beside it");
+    still.driver.disk_step_done(0, 0);
+    assert_eq!(still.told(), Some((1, Ok(0))));
+    assert_eq!(still.told(), None, "the last one ran beside the first");
+    still.driver.disk_step_done(1, 0);
+    let last = [still.told(), still.told(), still.told()];
+    assert_eq!(last, [Some((0, Ok(0))), Some((3, Ok(0))), None]);
+}
+
+#[test]
+fn flushes_of_other_files_do_not_wait() {
+    let mut still = still();
+    let other = still.driver.files.register(std::fs::File::open("/dev/null").expect("opened"));
+    still.driver.disk(DiskId(0), still.file, DiskOp::Flush);
+    still.driver.disk(DiskId(1), other, DiskOp::Flush);
+    still.driver.disk_step_done(1, 0);
+    assert_eq!(still.told(), Some((1, Ok(0))));
+    still.driver.disk_step_done(0, 0);
+    assert_eq!(still.told(), Some((0, Ok(0))));
+}
