@@ -113,6 +113,10 @@ impl<M: Machine, D: Driver> Worker<M, D> {
         self.give(Input::Start);
         while !shared.stop.load(Ordering::Acquire) {
             self.take_mail(place);
+            // That may have taken the wake-up that tells to stop: this turn ends without sleep.
+            if shared.stop.load(Ordering::Acquire) {
+                place.mailbox.poke();
+            }
             if self.deadline.is_some_and(|at| at <= self.now) {
                 place.counters.timeouts.add(1);
                 self.give(Input::Timeout);

@@ -1,0 +1,42 @@
+//! The end of a group is heard by its workers, whatever they do at that moment.
+
+use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Machine, Output, Time};
+use anabranch_rt::{Config, Group};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Wants its time-out at once, again and again, until it is told to rest.
+struct Restless(Arc<AtomicBool>);
+
+impl Machine for Restless {
+    type Mail = ();
+    type Verb = ();
+    type Reply = ();
+    type Event = ();
+
+    fn handle(&mut self, _: Time, _: Input<'_, (), ()>, _: &mut dyn Buffers) {}
+
+    fn poll_output(&mut self) -> Option<Output<(), (), ()>> {
+        None
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: ConnId, _: &mut dyn Gather, _: &mut dyn Buffers) {}
+
+    fn poll_timeout(&mut self) -> Option<Time> {
+        (!self.0.load(Ordering::Relaxed)).then_some(Time::ZERO)
+    }
+}
+
+/// Told to stop just before it would sleep for ever, a worker must not sleep.
+#[test]
+fn a_worker_about_to_rest_hears_it() {
+    let config = Config { pool_bytes: 4 << 20, receive_buffers: 2, ..Config::named("stop") };
+    for round in 0..4000 {
+        let rest = Arc::new(AtomicBool::new(false));
+        let engine = Restless(rest.clone());
+        let group = Group::start(config.clone(), vec![engine], Box::new(|_, ()| {}));
+        let group = group.expect("started");
+        rest.store(true, Ordering::Relaxed);
+        group.stop().unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+}
