@@ -129,12 +129,17 @@ fn ring() -> Result<IoUring, Error> {
             .build(SUBMISSIONS),
         made => made,
     };
-    made.map_err(|error| match error.raw_os_error() {
+    made.map_err(|error| refused(error, "the ring's modes"))
+}
+
+/// Why there is no ring, or not all of it: `what` is what an older system lacks.
+fn refused(error: io::Error, what: &'static str) -> Error {
+    match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => Error::RingRefused(error),
         Some(libc::ENOMEM) => Error::RingMemory(error),
-        Some(libc::EINVAL) => Error::RingTooOld { what: "the ring's modes", source: error },
+        Some(libc::EINVAL) => Error::RingTooOld { what, source: error },
         _ => Error::System { what: "set up io_uring", source: error },
-    })
+    }
 }
 
 impl Uring {
@@ -150,7 +155,7 @@ impl Uring {
         let ring = ring()?;
         let bytes = config.receive_buffer_bytes;
         let buffers = ReceiveBuffers::new(&ring, config.receive_buffers, bytes)
-            .map_err(|source| Error::RingTooOld { what: "provided receive buffers", source })?;
+            .map_err(|error| refused(error, "provided receive buffers"))?;
         Ok(Uring {
             ring,
             buffers: ManuallyDrop::new(buffers),
