@@ -3,8 +3,9 @@
 mod support;
 
 use anabranch_proto::machine::{ConnId, Time, WorkerId};
+use anabranch_rt::Config;
 use std::time::Duration;
-use support::{Piece, Rig, Seen, loopback};
+use support::{LIMIT, Piece, Rig, Seen, loopback};
 
 /// Sets a timer and checks what came of it.
 fn timer(rig: &mut Rig, worker: u16, delay: Duration) {
@@ -66,5 +67,14 @@ fn moved_and_taken_back() {
     }
     assert!(enters(&rig) - before < 500, "the worker does not spin");
     assert!(!rig.has(0, &Seen::Timeout));
+    rig.stop();
+}
+
+/// A worker that spins does not begin to sleep when a time-out is due.
+#[test]
+fn at_the_end_of_spinning() {
+    let mut rig = Rig::with(Config { spin: LIMIT, ..Config::named("test") }, 1);
+    timer(&mut rig, 0, Duration::from_millis(1));
+    assert_eq!(rig.group.stats(WorkerId(0)).expect("stats").sleeps, 0);
     rig.stop();
 }

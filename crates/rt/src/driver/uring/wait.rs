@@ -46,25 +46,22 @@ impl Uring {
         }
         let retry_at = [self.listeners.retry_at(), self.disk.retry_at()];
         let deadline = retry_at.into_iter().chain([deadline]).flatten().min();
+        if !spin.is_zero() && !self.ready(sleeper) {
+            self.spin(spin, deadline, sleeper)?;
+        }
         if self.ready(sleeper) {
             if self.must_enter() {
                 self.enter(0, None)?;
             }
         } else {
             let left = deadline.map(|at| at.since(crate::now()).min(LONGEST_SLEEP));
-            if left == Some(Duration::ZERO) {
-                if self.must_enter() {
-                    self.enter(0, None)?;
-                }
-            } else if spin.is_zero() || !self.spin(spin, deadline, sleeper)? {
-                if sleeper.may_sleep() {
-                    self.counters.sleeps.add(1);
-                    let slept = self.enter(1, left);
-                    sleeper.awake();
-                    slept?;
-                } else if self.must_enter() {
-                    self.enter(0, None)?;
-                }
+            if left != Some(Duration::ZERO) && sleeper.may_sleep() {
+                self.counters.sleeps.add(1);
+                let slept = self.enter(1, left);
+                sleeper.awake();
+                slept?;
+            } else if self.must_enter() {
+                self.enter(0, None)?;
             }
         }
         self.unseen = self.ring.completion().len();
@@ -74,13 +71,13 @@ impl Uring {
         }
     }
 
-    /// Watches for events without sleeping; true when something came.
+    /// Watches for events without sleeping.
     fn spin(
         &mut self,
         spin: Duration,
         deadline: Option<Time>,
         sleeper: &dyn Sleeper,
-    ) -> Result<bool, WaitError> {
+    ) -> Result<(), WaitError> {
         let start = crate::now();
         let end = start.after(spin);
         let end = deadline.map_or(end, |at| at.min(end));
@@ -89,14 +86,14 @@ impl Uring {
         }
         loop {
             if self.ready(sleeper) {
-                return Ok(true);
+                return Ok(());
             }
             if self.must_enter() {
                 self.enter(0, None)?;
                 continue;
             }
             if crate::now() >= end {
-                return Ok(false);
+                return Ok(());
             }
             std::hint::spin_loop();
         }
