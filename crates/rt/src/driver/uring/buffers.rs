@@ -33,8 +33,9 @@ impl ReceiveBuffers {
         let ring = Map::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let memory = Map::new(usize::from(count) * bytes as usize)?;
         let addr = ring.base() as u64;
-        // SAFETY: the map is page aligned, holds `count` entries, and is dropped after the ring
-        // (field order in `Uring`, which also keeps it when operations could not be reaped).
+        // SAFETY: the map is page aligned and holds `count` entries. The kernel holds its pages
+        // until the ring is gone, so it may be unmapped earlier; the memory that entries name is
+        // written to by receives alone, and `Uring` keeps it when one could not be reaped.
         unsafe { uring.submitter().register_buf_ring_with_flags(addr, count, GROUP, 0) }?;
         let mut buffers =
             ReceiveBuffers { ring, memory, count, bytes, live: 0, provided: 0, tail: 0 };
