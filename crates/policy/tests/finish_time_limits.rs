@@ -165,6 +165,22 @@ fn what_was_forgotten_is_not_shown() {
     assert_eq!((shown, forgotten.standing_ns), ((false, 0, 0), 0));
 }
 
+/// Nobody predicts how long a flush takes.
+#[test]
+fn a_flush_that_takes_long_makes_no_path_forgotten() {
+    const MS: u64 = 1_000_000;
+    let table = paths("o");
+    let path = &table[0];
+    for round in 0..10 {
+        let read = start(&parameters(), path.load(), OpClass::Read, 4096, round * MS);
+        end(path, read, round * MS + MS / 10);
+    }
+    let known = report(path, HOUR);
+    let flush = start(&parameters(), path.load(), OpClass::Other, 0, HOUR);
+    assert_eq!(end(path, flush, HOUR + 200 * MS), Sampled::Nothing);
+    assert_eq!(report(path, HOUR + 200 * MS), known);
+}
+
 /// 50 ms, or eight times what was predicted, after the path's last word.
 #[test]
 fn what_is_in_flight_on_a_silent_path_is_overdue() {

@@ -31,7 +31,9 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if charge.is_probe() {
         forecast.answered_ms.set(ms(now_ns));
     }
-    if quiet_ns > SILENCE_NS && comes_back(forecast, left, units, quiet_ns) {
+    // How long a flush takes nobody has predicted.
+    let predicted = charge.op() != OpClass::Other;
+    if predicted && quiet_ns > SILENCE_NS && comes_back(forecast, left, units, quiet_ns) {
         forecast.reset();
         forecast.reset_ns.set(now_ns);
         return Sampled::TooLong;

@@ -77,8 +77,8 @@
 //!    first, all wait for as long as the next path is away.)
 //! 10. A path of which nothing is known comes last (without probes: first, when it is idle), by
 //!     what is in flight.
-//! 11. A path that answers after a silence of more than 50 ms and eight times what was predicted is
-//!     forgotten and measured anew.
+//! 11. A path that answers a read or a write after a silence of more than 50 ms and eight times
+//!     what was predicted is forgotten and measured anew.
 //!
 //! # Probes
 //!
