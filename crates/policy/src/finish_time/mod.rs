@@ -76,7 +76,7 @@
 //!    in a queue that does not end makes all wait who come later: where each goes where it is done
 //!    first, all wait for as long as the next path is away.)
 //! 10. A path of which nothing is known comes last (without probes: first, when it is idle), by
-//!     what is in flight.
+//!     what this worker has there, then by what is in flight. None is spilled to.
 //! 11. A path that answers a read or a write after a silence of more than 50 ms and eight times
 //!     what was predicted is forgotten and measured anew.
 //!

@@ -59,7 +59,8 @@ impl Best {
         let similar =
             self.pace.abs_diff(other.pace) <= self.pace.min(other.pace) >> BAND_OF_EQUALS_SHIFT;
         let shift = if similar { BAND_OF_EQUALS_SHIFT } else { BAND_SHIFT };
-        let band = self.cost.min(other.cost) >> shift;
+        // What puts an unheard path behind others is no time.
+        let band = (self.cost.min(other.cost) & !UNHEARD) >> shift;
         if self.own != other.own && self.cost.abs_diff(other.cost) <= band {
             return self.own < other.own;
         }

@@ -3,7 +3,7 @@
 use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
-use super::select::{Best, Incoming, ahead, cost, queued_ns};
+use super::select::{Best, Incoming, UNHEARD, ahead, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
@@ -48,7 +48,8 @@ pub(super) fn spill<P: AsCandidate>(
         return None;
     }
     let factor = if work == 0 { FACTOR_OF_IDLE } else { FACTOR };
-    let below = best.cost.saturating_mul(factor);
+    // Never to a path of which nothing is known, nor, for a write, was heard of lately.
+    let below = best.cost.saturating_mul(factor).min(UNHEARD);
     let gains = |other: &Forecast, work: u64, cost: u64| {
         gains(&busy, best.cost, other, work, cost, incoming)
     };
