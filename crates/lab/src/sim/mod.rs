@@ -11,6 +11,7 @@ mod disk;
 mod faults;
 mod memory;
 mod net;
+mod suspend;
 mod world;
 
 pub use faults::{Passing, StreamId, Tap};

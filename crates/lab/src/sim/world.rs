@@ -20,7 +20,7 @@ use std::time::Duration;
 pub struct Stuck;
 
 /// What is due.
-enum Due<HM> {
+pub(super) enum Due<HM> {
     /// Look at a node's timer.
     Timer(NodeId),
     /// The send in flight of an end has left.
@@ -78,7 +78,7 @@ pub(super) struct Core<HM> {
     conns: BTreeMap<(NodeId, ConnId), (usize, usize)>,
     listeners: BTreeMap<(NodeId, ListenerId), Endpoint>,
     /// The earliest timer event on the heap per node.
-    timers: BTreeMap<NodeId, Time>,
+    pub(super) timers: BTreeMap<NodeId, Time>,
     accepted: u32,
     /// Sees and may change what passes.
     pub(super) tap: Option<Tap>,
@@ -114,12 +114,15 @@ pub struct World<H: Machine, T: Machine> {
     host_events: Vec<(Time, H::Event)>,
     next_verb: u64,
     last_mail: BTreeMap<(WorkerId, WorkerId), Time>,
+    /// Until when each host worker is asleep.
+    pub(super) asleep: Vec<Time>,
 }
 
 impl<H: Machine, T: Machine> World<H, T> {
     /// A world at time zero; every engine has been given `Start`.
     pub fn new(hosts: Vec<H>, targets: Vec<T>, times: LinkTimes, seed: u64) -> World<H, T> {
         let count = targets.len();
+        let asleep = vec![Time::ZERO; hosts.len()];
         let mut world = World {
             core: Core {
                 now: Time::ZERO,
@@ -148,6 +151,7 @@ impl<H: Machine, T: Machine> World<H, T> {
             host_events: Vec::new(),
             next_verb: 0,
             last_mail: BTreeMap::new(),
+            asleep,
         };
         for target in 0..count {
             world.give_target(target, Input::Start);
@@ -254,6 +258,10 @@ impl<H: Machine, T: Machine> World<H, T> {
     pub fn step(&mut self) -> bool {
         let Some(Reverse(next)) = self.core.heap.pop() else { return false };
         self.core.now = self.core.now.max(next.at);
+        if let Some(until) = self.sleeps(&next.due) {
+            self.core.put_off(until, next.due);
+            return true;
+        }
         match next.due {
             Due::Timer(node) => self.timer(node),
             Due::Sent { stream, end } => self.sent(stream, end),
@@ -391,7 +399,9 @@ impl<H: Machine, T: Machine> World<H, T> {
         let bytes = batch.resolve(self.memory(this.node));
         self.core.travel(stream, end, bytes);
         match self.core.times.telling {
-            (_, Duration::ZERO) => self.told(stream, end),
+            (_, Duration::ZERO) if self.sleeps(&Due::Told { stream, end }).is_none() => {
+                self.told(stream, end);
+            }
             telling => {
                 let at = self.core.now.after(draw(&mut self.core.rng, telling));
                 self.core.schedule(at, Due::Told { stream, end });
@@ -555,12 +565,12 @@ impl<HM> Core<HM> {
         self.timers.remove(&node);
     }
 
-    fn schedule(&mut self, at: Time, due: Due<HM>) {
+    pub(super) fn schedule(&mut self, at: Time, due: Due<HM>) {
         self.order += 1;
         self.heap.push(Reverse(Heaped { at, order: self.order, due }));
     }
 
-    fn timer_at(&mut self, node: NodeId, at: Time) {
+    pub(super) fn timer_at(&mut self, node: NodeId, at: Time) {
         let at = at.max(self.now);
         if self.timers.get(&node).is_none_or(|&known| at < known) {
             self.timers.insert(node, at);

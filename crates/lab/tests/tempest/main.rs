@@ -1,6 +1,7 @@
 //! Everything at once, in virtual time: many workers that share tiny queues, several devices whose
 //! ANA groups change and which move between them, connections that break in the middle of data,
-//! damaged payload, reads that are rescued while their path is removed, devices that grow and go.
+//! damaged payload, reads that are rescued while their path is removed, devices that grow and go,
+//! workers that do not run for a while.
 //! Each request ends exactly once, no acknowledged byte is lost, nothing hangs, nothing is left. In
 //! every other run the target has a volatile write cache and loses its power: what was flushed, or
 //! written so that it is durable, is still there.
@@ -117,7 +118,7 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
         world.run(pause + std::mem::take(&mut plan.linger));
         weather::fault(&mut world, &mut plan, loud);
     }
-    world.run(MS * 5);
+    world.run(MS * 5 + std::mem::take(&mut plan.linger));
     weather::heal(&mut world, &mut plan);
     let_users_end(&mut world, &plan);
     if plan.caches {

@@ -23,7 +23,7 @@ pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     const FAIR: [u64; 5] = [7, 22, 23, 24, 25];
     let draw = match plan.fair {
         true => FAIR[plan.rng.below(FAIR.len() as u64) as usize],
-        false => plan.rng.below(if plan.caches { 28 } else { 26 }),
+        false => plan.rng.below(if plan.caches { 30 } else { 28 }),
     };
     if loud {
         println!("{:>12} ns  {draw} (port {port})", world.now().ns());
@@ -51,7 +51,8 @@ pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
             let exhausted = plan.rng.percent(50).then_some(worker);
             world.exhaust_pool(exhausted);
         }
-        26 | 27 => cut_power(world, plan),
+        26 | 27 => suspend(world, plan),
+        28 | 29 => cut_power(world, plan),
         _ => {
             let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
             let (object, attribute) = ("nvme-subsys0".into(), "iopolicy".into());
@@ -59,6 +60,19 @@ pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
             plan.asked.push(world.host_verb(Verb::Set { object, attribute, value }));
         }
     }
+}
+
+/// One worker of the host, control too, or all of them do not run for a while, which may be longer
+/// than any of their times.
+fn suspend(world: &mut Pair, plan: &mut Plan) {
+    let stretch = MS * (1 + plan.rng.below(2000) as u32);
+    let workers = 0..=plan.workers;
+    match plan.rng.below(2 * workers.len() as u64) as u16 {
+        worker if workers.contains(&worker) => world.suspend(WorkerId(worker), stretch),
+        _ => workers.for_each(|worker| world.suspend(WorkerId(worker), stretch)),
+    }
+    // Who does not run is told nothing.
+    plan.linger = stretch;
 }
 
 /// The target loses its power, and is back as it was configured.

@@ -41,5 +41,6 @@ mod shrinking_limits;
 mod stale_completion;
 mod statuses;
 mod steering;
+mod suspended;
 mod tag_exhaustion;
 mod withdrawn;
