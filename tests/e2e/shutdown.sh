@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # SIGTERM: the host takes no more I/O, finishes what is in flight, and says what it could not.
+# SIGKILL: whoever starts it again has all that was acknowledged.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 need fio fio
+
+kept=(--ioengine=nbd --uri="nbd+unix:///?socket=$work/nbd.sock" --rw=write --bs=64k --iodepth=8
+  --offset=32m --size=16m --verify=crc32c)
 
 setup() {
   start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:64MiB
@@ -43,6 +47,20 @@ stall() {
   ctl stall 2
   within 10 in_flight
 }
+keep_something() {
+  fio --name=kept "${kept[@]}" --do_verify=0
+}
+killed_under_load() {
+  local status=0
+  kill -9 "$serve_pid"
+  wait "$serve_pid" || status=$?
+  equals $status 137 "exit status"
+  # Its client hears of it.
+  ! wait "$job_pid" || die "fio noticed nothing"
+}
+what_was_acknowledged_is_there() {
+  fio --name=kept "${kept[@]}" --verify_only
+}
 ends_and_counts() {
   local start=$SECONDS status=0
   kill "$serve_pid"
@@ -58,6 +76,11 @@ must "a fio job runs" start_job
 must "SIGTERM under load: exit status 0" ends_under_load
 step "controllers were shut down" no_controller_is_left
 must "the host starts again" restart
+must "blocks are written and acknowledged" keep_something
+must "a fio job runs beside them" start_job
+must "SIGKILL under load: the client hears of it" killed_under_load
+must "the host starts again, with the same sockets" restart
+step "what was acknowledged is there" what_was_acknowledged_is_there
 must "a fio job runs again" start_job
 must "both ports fall silent" stall
 must "SIGTERM with I/O that nobody answers: exit status 1 and the number" ends_and_counts
