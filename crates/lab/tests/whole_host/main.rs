@@ -28,6 +28,7 @@ mod late_telling;
 mod latency;
 mod life_under_load;
 mod namespace_changes;
+mod one_way;
 mod other_operations;
 mod paths;
 mod policy_switch;
