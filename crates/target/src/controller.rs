@@ -33,6 +33,8 @@ pub(crate) struct Controller {
     pub(crate) kato_ms: u32,
     /// When the host was last heard: any command counts (traffic-based keep-alive, TBKAS).
     pub(crate) last_seen: Time,
+    /// When the keep-alive timer was started last.
+    timer_from: Time,
     pub(crate) configuration: u32,
     pub(crate) ready: bool,
     pub(crate) fatal: bool,
@@ -81,6 +83,7 @@ impl Controller {
             host_id: new.host_id,
             kato_ms: round_keep_alive(new.kato_ms),
             last_seen: now,
+            timer_from: now,
             configuration: 0,
             ready: false,
             fatal: false,
@@ -106,12 +109,29 @@ impl Controller {
         self.of == Of::Discovery
     }
 
-    /// When the host counts as gone unless it is heard before.
-    pub(crate) fn expires_at(&self) -> Option<Time> {
+    /// Starts the keep-alive timer anew: the host has sent Keep Alive, or set another time-out.
+    pub(crate) fn restart_timer(&mut self, now: Time) {
+        self.timer_from = now;
+    }
+
+    /// When the keep-alive timer runs out.
+    pub(crate) fn timer_ends(&self) -> Option<Time> {
         if self.kato_ms > 0 {
-            return Some(self.last_seen.after(Duration::from_millis(self.kato_ms.into())));
+            return Some(self.timer_from.after(Duration::from_millis(self.kato_ms.into())));
         }
-        self.is_discovery().then(|| self.last_seen.after(DISCOVERY_IDLE))
+        self.is_discovery().then(|| self.timer_from.after(DISCOVERY_IDLE))
+    }
+
+    /// Whether the host counts as gone: the timer has run out, and nothing was heard since it was
+    /// started. Otherwise it is started anew when it runs out (Base 3.9, "Traffic Based Keep
+    /// Alive"): a host may leave Keep Alive out for as long as that gives it.
+    pub(crate) fn has_expired(&mut self, now: Time) -> bool {
+        if self.timer_ends().is_none_or(|end| now < end) {
+            return false;
+        }
+        let heard = self.last_seen > self.timer_from;
+        self.timer_from = now;
+        !heard
     }
 
     pub(crate) fn io_queue(&self, qid: u16) -> Option<u32> {

@@ -40,6 +40,37 @@ fn io_alone_keeps_the_association() {
     assert!(!rig.wires[&admin].closed);
 }
 
+/// Traffic is looked at when the timer runs out, as the specification says (Base 3.9, "Traffic
+/// Based Keep Alive"). A host that looks every half time-out, and leaves the command out when it
+/// has seen an answer since, may be silent for all of one: its next command is on its way then.
+#[test]
+fn who_sent_something_before_the_timer_runs_out_has_all_of_the_time_again() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller_with(0, 1_000);
+    rig.advance(ms(10));
+    rig.run(io, read(0, 1), 4096);
+    rig.advance(ms(1_020));
+    assert!(!rig.wires[&admin].closed, "silent for longer than the time-out");
+    assert_eq!(rig.run(admin, aer::keep_alive(), 0).status, Status::SUCCESS);
+    // That command starts the timer anew, wherever it stands.
+    rig.advance(ms(990));
+    assert!(!rig.wires[&admin].closed);
+    rig.advance(ms(20));
+    assert!(rig.wires[&admin].closed);
+}
+
+#[test]
+fn nobody_is_silent_for_two_time_outs() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller_with(0, 1_000);
+    for _ in 0..3 {
+        rig.advance(ms(400));
+        rig.run(io, read(0, 1), 4096);
+    }
+    rig.advance(ms(1_990));
+    assert!(rig.wires[&admin].closed && rig.wires[&io].closed);
+}
+
 #[test]
 fn keep_alive_is_for_admin_queues() {
     let mut rig = Rig::new(config());

@@ -44,7 +44,10 @@ impl Target {
             admin::GET_LOG_PAGE => self.get_log_page(at, &sqe, bufs),
             admin::GET_FEATURES => self.get_features(at, &sqe, bufs),
             admin::SET_FEATURES => self.set_features(now, at, &sqe),
-            admin::KEEP_ALIVE => Step::Done(Answer::status(Status::SUCCESS)),
+            admin::KEEP_ALIVE => {
+                controller.restart_timer(now);
+                Step::Done(Answer::status(Status::SUCCESS))
+            }
             admin::ABORT => self.abort(now, place, slot, at, &sqe, bufs),
             admin::ASYNC_EVENT_REQUEST => {
                 if controller.events.park(slot) {

@@ -145,7 +145,7 @@ impl Target {
             },
             now,
         );
-        if let Some(deadline) = controller.expires_at() {
+        if let Some(deadline) = controller.timer_ends() {
             self.check_by(deadline);
         }
         let free = self.controllers.iter().position(Option::is_none);

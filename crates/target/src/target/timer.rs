@@ -43,13 +43,12 @@ impl Target {
             self.give_up(place);
         }
         for at in 0..self.controllers.len() {
-            let expired = |c: &crate::controller::Controller| c.expires_at();
-            if self.controllers[at].as_ref().and_then(expired).is_some_and(|at| at <= now) {
+            if self.controllers[at].as_mut().is_some_and(|found| found.has_expired(now)) {
                 self.end_controller(at, "its host fell silent (keep-alive)");
             }
         }
         let conns = self.conns.iter().filter_map(|(_, conn)| conn.deadline);
-        let controllers = self.controllers.iter().flatten().filter_map(|c| c.expires_at());
+        let controllers = self.controllers.iter().flatten().filter_map(|c| c.timer_ends());
         self.next_check = conns.chain(controllers).min();
     }
 

@@ -82,8 +82,8 @@ impl Target {
         match feature::fid_of(sqe) {
             fid::KEEP_ALIVE_TIMER => {
                 controller.kato_ms = round_keep_alive(value);
-                controller.last_seen = now;
-                if let Some(deadline) = controller.expires_at() {
+                controller.restart_timer(now);
+                if let Some(deadline) = controller.timer_ends() {
                     self.check_by(deadline);
                 }
                 Ok(0)
