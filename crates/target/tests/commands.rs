@@ -208,6 +208,34 @@ fn c38_shutdown_ends_io() {
     assert_eq!(rig.run(queue, read(0, 1), 4096).status, Status::ABORTED_SQ_DELETION);
 }
 
+/// Base, "Shutdown": once it is through, only a reset makes the controller work again. Its host has
+/// sent elsewhere what was not answered.
+#[test]
+fn c38_what_was_on_its_way_at_a_shutdown_is_never_done_however_cc_is_written_then() {
+    let mut rig = Rig::new(config());
+    let (admin, queue) = rig.controller(0);
+    let (_, other) = rig.controller(1);
+    rig.answer_r2t = false;
+    let late = rig.start_out(queue, write(0, 4), &[1; 4 * 4096]);
+    rig.set_cc(admin, Cc::ENABLE.with_shutdown());
+    assert_eq!(rig.csts(admin) >> 2 & 3, 2, "complete");
+    rig.set_cc(admin, Cc::ENABLE);
+    assert_eq!(rig.csts(admin) >> 2 & 3, 2, "still");
+    rig.send_asked(queue);
+    rig.status();
+    assert_eq!(rig.poll(queue, late).unwrap().status, Status::ABORTED_SQ_DELETION);
+    assert_eq!(rig.run(other, read(0, 4), 4 * 4096).data, [0; 4 * 4096]);
+    rig.set_cc(admin, Cc(0));
+    rig.set_cc(admin, Cc::ENABLE);
+    assert_eq!(rig.csts(admin), 1, "ready, not shut down");
+    // Whoever shuts down what is not enabled can enable it then.
+    for cc in [Cc(0), Cc(0).with_shutdown(), Cc::ENABLE] {
+        rig.set_cc(admin, cc);
+    }
+    assert_eq!(rig.csts(admin), 1);
+    rig.assert_no_leak();
+}
+
 #[test]
 fn c39_the_fifth_event_request() {
     let mut rig = Rig::new(config());

@@ -77,12 +77,11 @@ impl Target {
             let fits = new.css() == 0 && new.page_shift() == 12 && new.ams() == 0;
             controller.ready = sizes && fits;
             controller.fatal = !controller.ready;
-        }
-        if new.shutdown() != 0 && old.shutdown() == 0 {
-            controller.shut_down = true;
-        } else if new.shutdown() == 0 && old.shutdown() != 0 {
             controller.shut_down = false;
         }
+        // Only a reset takes it back, whatever else is written (Base 3.6, "Shutdown"): what its
+        // host was not answered may have been done elsewhere by then.
+        controller.shut_down |= new.shutdown() != 0;
         if !new.enable() && old.enable() {
             self.reset(now, at, bufs);
         }
