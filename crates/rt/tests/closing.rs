@@ -110,6 +110,33 @@ fn gracefully() {
     rig.stop();
 }
 
+/// A peer that has ended its own direction meanwhile is still sent everything.
+#[test]
+fn gracefully_from_a_peer_that_has_said_all() {
+    let mut rig = Rig::new(1);
+    let at = rig.listen(0, loopback());
+    let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
+    peer.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let conn = rig.accepted(0);
+    let sent = 64 << 20;
+    rig.ask(0, move |engine, bufs| {
+        while engine.rules.free_at_close.len() < 64 {
+            let buf = bufs.alloc(1 << 20).expect("a buffer");
+            engine.send(conn, Piece::Payload(buf));
+            engine.rules.free_at_close.push(buf);
+        }
+        engine.close(conn, CloseHow::Graceful);
+    });
+    peer.shutdown(std::net::Shutdown::Write).expect("its direction ends");
+    // By the second answer the worker has seen that; no socket takes all that is to be sent.
+    rig.ask(0, |_, _| ());
+    rig.ask(0, move |engine, _| assert!(!engine.all_sent(conn), "the peer does not read"));
+    let came = std::io::copy(&mut peer, &mut std::io::sink()).expect("an orderly end");
+    assert_eq!(came, sent);
+    assert_eq!(rig.closed(0, conn), CloseCause::Requested);
+    rig.stop();
+}
+
 /// The guard of the engine: a graceful close that takes too long becomes an abort.
 #[test]
 fn gracefully_then_aborted() {
