@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{Rig, Seen, loopback, tcp};
+use support::{LIMIT, Rig, Seen, loopback, tcp};
 
 static TOLD: AtomicUsize = AtomicUsize::new(0);
 
@@ -25,16 +25,15 @@ fn accepting_rests_and_goes_on() {
     let at = SockAddr::from(tcp(&rig.listen(0, loopback())));
     // The clients' descriptors are made before they run out.
     let client = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let (first, second, third) = (client(), client(), client());
+    let (first, second, third, fourth) = (client(), client(), client(), client());
     first.connect(&at).expect("connected");
     let conn = rig.accepted(0);
     let limit = getrlimit(Resource::Nofile);
     let tight = Rlimit { current: Some(64), maximum: limit.maximum };
     setrlimit(Resource::Nofile, tight).expect("set");
-    let mut hoard = Vec::new();
-    while let Ok(file) = File::open("/dev/null") {
-        hoard.push(file);
-    }
+    let take_all =
+        || -> Vec<File> { std::iter::from_fn(|| File::open("/dev/null").ok()).collect() };
+    let hoard = take_all();
     let before = rig.group.stats(WorkerId(0)).expect("stats");
     let start = anabranch_rt::now();
     // The accept that waits already may hold a descriptor; it does not for both of these.
@@ -58,5 +57,15 @@ fn accepting_rests_and_goes_on() {
         rig.ask(0, move |engine, _| engine.close(next, CloseHow::Abort));
         rig.closed(0, next);
     }
+    // The next time is told again. (The accept that waits already may hold a descriptor.)
+    let hoard = take_all();
+    fourth.connect(&at).expect("connected, in the backlog");
+    let start = anabranch_rt::now();
+    while TOLD.load(Ordering::Relaxed) < 2 {
+        assert!(anabranch_rt::now().since(start) < LIMIT, "nothing is told");
+        rig.ask(0, |engine, _| engine.timer = Some(engine.now.after(Duration::from_millis(1))));
+        rig.expect(0, &Seen::Timeout);
+    }
+    drop(hoard);
     rig.stop();
 }

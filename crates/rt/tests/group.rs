@@ -63,6 +63,35 @@ fn a_request_ends_in_time() {
     group.stop().expect("an orderly end");
 }
 
+/// Requests that wait are bounded, and those that were refused or answered do not count.
+#[test]
+fn too_many_requests_are_refused() {
+    let group = start(Config::named("busy"), 1).expect("started");
+    let nothing = || -> Verb { Box::new(|_, _| Box::new(())) };
+    for _ in 0..2 {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let mut verb: Verb = Box::new(move |_, _| {
+            let _ = held.recv();
+            Box::new(())
+        });
+        let mut waiting = 0;
+        while let Err(Error::NoAnswer(_)) = group.verb(WorkerId(0), verb, Duration::ZERO) {
+            waiting += 1;
+            verb = nothing();
+        }
+        assert_eq!(waiting, 1024);
+        let refused = group.verb(WorkerId(0), nothing(), LIMIT);
+        assert!(matches!(refused, Err(Error::Busy(1024))), "{refused:?}");
+        drop(hold);
+        // The turn of the first that is taken comes after those of all that wait.
+        let start = anabranch_rt::now();
+        while matches!(group.verb(WorkerId(0), nothing(), LIMIT), Err(Error::Busy(_))) {
+            assert!(anabranch_rt::now().since(start) < LIMIT, "it stays busy");
+        }
+    }
+    group.stop().expect("an orderly end");
+}
+
 /// A defect of an engine ends the group with a message instead of hanging its users.
 #[test]
 fn a_defect_is_reported() {

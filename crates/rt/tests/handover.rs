@@ -61,6 +61,33 @@ fn after_a_while() {
     rig.stop();
 }
 
+/// What a receive has brought when the engine decides goes with the connection.
+#[test]
+fn with_bytes_that_were_received_already() {
+    let mut rig = Rig::new(2);
+    rig.ask(1, |engine, _| engine.rules.echo = true);
+    let at = rig.listen(0, loopback());
+    let mut connect = || {
+        let peer = TcpStream::connect(tcp(&at)).expect("connected");
+        peer.set_read_timeout(Some(LIMIT)).expect("a limit");
+        (peer, rig.accepted(0))
+    };
+    let ((mut first, _), (mut second, conn)) = (connect(), connect());
+    // By the answer both receives are armed.
+    rig.ask(0, |_, _| ());
+    // Both end in the same turn, in this order: the worker is busy here meanwhile.
+    let (_first, mut second) = rig.ask(0, move |engine, _| {
+        engine.rules.hand_over = Some((conn, WorkerId(1)));
+        first.write_all(b"go").expect("written");
+        second.write_all(b"early").expect("written");
+        (first, second)
+    });
+    let mut back = [0; 5];
+    second.read_exact(&mut back).expect("the echo");
+    assert_eq!(&back, b"early");
+    rig.stop();
+}
+
 /// A worker may name itself.
 #[test]
 fn to_oneself() {

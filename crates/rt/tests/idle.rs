@@ -27,15 +27,20 @@ fn no_system_calls_without_work() {
     let stats = |rig: &Rig, worker| rig.group.stats(WorkerId(worker)).expect("stats");
     rig.ask(1, move |engine, _| engine.send(busy, Piece::Copy(vec![1; 64])));
     let played = |rig: &mut Rig| {
-        for _ in 0..20 {
+        let ball = stats(rig, 1).receives;
+        for turn in 0.. {
             rig.ask(1, |engine, _| engine.timer = Some(engine.now.after(Duration::from_millis(1))));
             rig.expect(1, &Seen::Timeout);
+            // On a busy machine they may hardly get to play.
+            if turn >= 20 && stats(rig, 1).receives > ball + 20 {
+                break;
+            }
+            assert!(turn < 10_000, "the others do work");
         }
     };
     played(&mut rig);
-    let (before, ball) = (stats(&rig, 2), stats(&rig, 1).receives);
+    let before = stats(&rig, 2);
     played(&mut rig);
-    assert!(stats(&rig, 1).receives > ball + 20, "the others do work");
     assert_eq!(stats(&rig, 2), before, "the idle worker sleeps");
     rig.stop();
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use anabranch_proto::machine::{ConnId, WorkerId};
+use anabranch_proto::machine::{BufRef, ConnId, WorkerId};
 use std::io::Write;
 use std::net::TcpStream;
 use support::{Random, Rig, Seen, loopback, tcp};
@@ -92,5 +92,18 @@ fn a_late_hint_is_ignored() {
     assert_eq!(first, b"first");
     peer.write_all(&[7; 4096]).expect("written");
     rig.expect(0, &Seen::ReceivedInto(ConnId::accepted(conn.index()), 4096));
+    rig.stop();
+}
+
+/// A receive that has room for nothing would look like the end of the stream.
+#[test]
+fn a_hint_without_room_is_ignored() {
+    let mut rig = Rig::new(1);
+    rig.ask(0, |engine, _| engine.rules.into = Some(BufRef::EMPTY));
+    let at = rig.listen(0, loopback());
+    let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
+    let conn = rig.accepted(0);
+    peer.write_all(b"hello").expect("written");
+    assert_eq!(rig.bytes(0, conn, 5), b"hello");
     rig.stop();
 }

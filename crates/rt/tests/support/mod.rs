@@ -53,6 +53,8 @@ pub struct Rules {
     pub echo: bool,
     /// Hand accepted connections to this worker.
     pub hand_to: Option<WorkerId>,
+    /// Hand this connection to that worker when one of another connection brings bytes.
+    pub hand_over: Option<(ConnId, WorkerId)>,
     /// After each receive aim the next one here.
     pub into: Option<BufRef>,
     /// Only after receives that were not aimed themselves.
@@ -110,6 +112,9 @@ impl Engine {
     }
 
     fn received(&mut self, conn: ConnId, bytes: &[u8]) {
+        if let Some((conn, to)) = self.rules.hand_over.take_if(|(other, _)| *other != conn) {
+            self.out(Output::HandOver { conn, listener: ListenerId(7), to });
+        }
         if self.rules.echo {
             self.send(conn, Piece::Copy(bytes.to_vec()));
         }

@@ -56,6 +56,18 @@ fn work_that_never_finds_a_thread_fails() {
     assert_eq!(still.driver.disk.retry_at(), None, "not tried again");
 }
 
+#[test]
+fn work_that_has_found_a_thread_may_wait_for_the_next() {
+    let mut still = still();
+    still.driver.disk(DiskId(1), still.file, DiskOp::Flush);
+    let start = Time::from_ns(1);
+    still.driver.put_off(0, start);
+    still.driver.retry_disk(start.after(THREAD_PAUSE));
+    still.driver.disk_step_done(0, -libc::EINTR);
+    still.driver.put_off(0, start.after(THREAD_LIMIT));
+    assert_eq!(still.told(), None);
+}
+
 /// The system reports data that it could not write to one of those that ask, and to no other after
 /// that: a flush beside it may end well, and earlier, although what it stands for is lost. The
 /// engine has to hear of the error first.
