@@ -58,6 +58,19 @@ fn every_port_is_listed_with_the_bound_address() {
     );
 }
 
+/// Hosts that are told so read the log at one port only (nvme-cli reads it at each otherwise, and
+/// connects to all subsystems again), and stay there for its events.
+#[test]
+fn discovery_services_say_that_they_are_one_and_that_hosts_may_stay() {
+    let mut rig = Rig::new(config());
+    let admin = discovery(&mut rig, 0);
+    let (_, entries) = log(&mut rig, admin);
+    let seen: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.eflags)).collect();
+    let both = DiscoveryEntry::EFLAGS_DUPLICATE | DiscoveryEntry::EFLAGS_PERSISTENT;
+    let one = [(SubsystemKind::CurrentDiscovery, both), (SubsystemKind::Nvm, 0)];
+    assert_eq!(seen, [one, one].concat());
+}
+
 #[test]
 fn each_change_is_one_generation_and_one_event() {
     let mut rig = Rig::new(config());

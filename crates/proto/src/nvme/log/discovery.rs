@@ -114,7 +114,7 @@ pub struct DiscoveryEntry {
     pub cntlid: u16,
     /// Largest admin submission queue in entries.
     pub asqsz: u16,
-    /// Flags: bit 0 duplicate information, bit 1 explicit persistent connections supported.
+    /// Flags: see the constants.
     pub eflags: u16,
     /// The subsystem.
     pub subnqn: Nqn,
@@ -125,6 +125,11 @@ pub struct DiscoveryEntry {
 impl DiscoveryEntry {
     /// Size on the wire in bytes.
     pub const BYTES: usize = 1024;
+
+    /// EFLAGS: every port with this flag gives the same log.
+    pub const EFLAGS_DUPLICATE: u16 = 1 << 0;
+    /// EFLAGS: hosts may stay connected: there are keep-alive and events.
+    pub const EFLAGS_PERSISTENT: u16 = 1 << 1;
 
     const WHAT: &str = "Discovery log entry";
     const TRTYPE_TCP: u8 = 3;

@@ -122,7 +122,11 @@ impl Target {
         for (number, port) in (1..).zip(&self.ports) {
             let Some(address) = port.reachable_at().filter(|_| port.visible) else { continue };
             let entry = |kind, nqn| DiscoveryEntry::tcp(kind, address, number, nqn);
-            entries.push(entry(SubsystemKind::CurrentDiscovery, Nqn::discovery()));
+            entries.push(DiscoveryEntry {
+                // This log, whichever port it is read at; with keep-alive and events.
+                eflags: DiscoveryEntry::EFLAGS_DUPLICATE | DiscoveryEntry::EFLAGS_PERSISTENT,
+                ..entry(SubsystemKind::CurrentDiscovery, Nqn::discovery())
+            });
             for subsystem in self.subsystems.iter().filter(|s| s.allows(&controller.host)) {
                 entries.push(entry(SubsystemKind::Nvm, subsystem.nqn.clone()));
             }
