@@ -17,6 +17,7 @@ pub mod names;
 pub mod path;
 pub mod rpc;
 pub mod serve;
+pub mod service;
 pub mod socket;
 pub mod target;
 pub mod top;

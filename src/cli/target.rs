@@ -8,6 +8,7 @@ use crate::daemon::backing::{Backend, NamespaceSpec};
 use crate::daemon::control::{ControlServer, Limits};
 use crate::daemon::ending;
 use crate::daemon::log::{log, log_of};
+use crate::daemon::service;
 use crate::daemon::socket::{BoundSocket, Role, default_path};
 use crate::daemon::target::{RunningTarget, TargetSetup, status_text};
 use crate::failure::Failure;
@@ -52,7 +53,9 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
         },
         || json!({ "nqn": nqns.first(), "listeners": listeners, "socket": server.path() }),
     )?;
+    service::ready();
     target.wait(&termination)?;
+    service::stopping();
     drop(server);
     // Clients of the control socket may hold it for a moment longer: the process ends all the same.
     match Arc::try_unwrap(target) {

@@ -11,6 +11,7 @@ use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::names::Names;
 use super::path::NamedPath;
+use super::service;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_host::Event;
@@ -105,7 +106,9 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         exports,
         attr_fs: attr_fs.as_ref().map(|tree| tree.dir().to_owned()),
     });
+    service::ready();
     host.wait(&termination)?;
+    service::stopping();
     log("ending: no new I/O is taken");
     drop(names);
     drop(server);

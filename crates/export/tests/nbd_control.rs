@@ -5,7 +5,8 @@ mod support;
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, option, option_reply};
 use anabranch_export::nbd::{
-    CLOSE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
+    CLOSE_TIMEOUT, DEVICE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb,
+    RETRY_DELAY,
 };
 use anabranch_proto::machine::{
     Buffers, ConnId, Endpoint, Input, ListenerId, SystemError, VerbId, WorkerId,
@@ -302,6 +303,7 @@ fn a_device_that_goes_ends_its_clients_and_one_that_grows_does_not() {
     let late = harness.connect();
     let bytes = [client::flags(), client::option(option::GO, &client::info("disk", &[]))].concat();
     harness.send(late, &bytes);
+    harness.pass(DEVICE_TIMEOUT);
     let received = harness.take(late);
     assert_eq!(client::negotiation(&received).0[0].kind, option_reply::ERR_UNKNOWN);
 }

@@ -179,9 +179,9 @@ fn list_names_what_is_there() {
         "an export without its device is not listed"
     );
     assert_eq!(replies[0].payload, b"\0\0\0\x01athe disk nvme0n1");
-    // And cannot be opened.
-    let go = client::option(option::GO, &client::info("b", &[]));
-    assert_eq!(kinds(&haggle(&mut harness, &[go]).0), [option_reply::ERR_UNKNOWN]);
+    // Nor is anything told about it.
+    let about = client::option(option::INFO, &client::info("b", &[]));
+    assert_eq!(kinds(&haggle(&mut harness, &[about]).0), [option_reply::ERR_UNKNOWN]);
 }
 
 /// `qemu-nbd --list` and `nbdinfo --list` ask about each export on one connection: for information,

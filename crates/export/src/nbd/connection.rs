@@ -119,8 +119,21 @@ impl Connection {
             (Wait::Memory, _) => Some(Want::Memory),
             (Wait::Share, Some(transfer)) => Some(Want::Share(transfer.device.head)),
             (Wait::Room, Some(transfer)) => Some(Want::Room(transfer.device.head)),
-            (Wait::Share | Wait::Room, None) | (Wait::Own, _) => None,
+            (Wait::Share | Wait::Room, None) | (Wait::Own | Wait::Device, _) => None,
         }
+    }
+
+    /// The device that it asks for is not there.
+    pub(super) fn awaits_device(&self) -> bool {
+        self.life == Life::Open && self.wait == Some(Wait::Device)
+    }
+
+    /// It has waited for its device long enough.
+    pub(super) fn lose_patience(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        if let Some(handshake) = &mut self.handshake {
+            handshake.lose_patience();
+        }
+        self.resume(seat, out);
     }
 
     /// Grows with each thing that it gets of what it shares.
@@ -255,6 +268,7 @@ impl Connection {
             // What was not taken waits until something was sent.
             Outcome::More if !bytes.is_empty() => Step::Blocked(Wait::Own),
             Outcome::More => Step::NeedBytes,
+            Outcome::Await => Step::Blocked(Wait::Device),
             Outcome::Leave => Step::Leave,
             Outcome::Violation(what) => Step::Violation(what),
             Outcome::Open { name, device, structured } => {
@@ -532,7 +546,12 @@ impl Connection {
 
     /// The heads or exports have changed: follow the device, or end when it is no longer offered.
     pub(super) fn follow(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
-        let Some(transfer) = &mut self.transfer else { return };
+        let Some(transfer) = &mut self.transfer else {
+            if self.awaits_device() {
+                self.resume(seat, out);
+            }
+            return;
+        };
         let catalog = seat.catalog(self.listener);
         let (old, new) = (transfer.device, catalog.named(&self.export));
         match new {

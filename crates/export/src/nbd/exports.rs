@@ -312,6 +312,26 @@ impl Device {
     }
 }
 
+/// Why a client cannot have what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It is not offered here.
+    Export,
+    /// It is offered, but its device is not there.
+    Device,
+}
+
+impl Missing {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Missing::Export => "no such export",
+            Missing::Device => {
+                "the export's device is not there: no path to it has been live, or it is gone"
+            }
+        }
+    }
+}
+
 /// What the clients of one listener can open at this moment: its exports, seen over the heads that
 /// exist. An address may be open to more people than another, so what is offered at the one is
 /// unknown at the other.
@@ -323,14 +343,15 @@ pub(super) struct Catalog<'a> {
 }
 
 impl<'a> Catalog<'a> {
-    /// The export a client means, if its device exists.
-    pub(super) fn find(&self, name: &str) -> Option<(&'a Export, Device)> {
+    /// The export a client means, and its device.
+    pub(super) fn find(&self, name: &[u8]) -> Result<(&'a Export, Device), Missing> {
         let mut all = self.here();
         let export = match (all.next(), all.next()) {
-            (Some(only), None) if name.is_empty() => only,
-            _ => self.here().find(|export| export.name == name)?,
+            (Some(only), None) if name.is_empty() => Some(only),
+            _ => self.here().find(|export| export.name.as_bytes() == name),
         };
-        Some((export, self.device(export)?))
+        let export = export.ok_or(Missing::Export)?;
+        Ok((export, self.device(export).ok_or(Missing::Device)?))
     }
 
     /// The device of the export of exactly this name.

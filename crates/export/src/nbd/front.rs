@@ -7,8 +7,8 @@ use super::memory::{Memory, Shares};
 use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
 use super::{
-    CLOSE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS, NbdConfig, NbdError, NbdEvent,
-    NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
+    CLOSE_TIMEOUT, DEVICE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS, NbdConfig, NbdError,
+    NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
 };
 use anabranch_host::user::{Done, Submit, User};
 use anabranch_proto::machine::{
@@ -39,6 +39,8 @@ pub struct Nbd {
     retry_at: Option<Time>,
     /// When to look whether a client still negotiates, or still closes.
     handshakes: VecDeque<Deadline>,
+    /// When to tell a client that its device has not come.
+    absences: VecDeque<Deadline>,
     endings: VecDeque<Deadline>,
     /// No new client is let in.
     draining: bool,
@@ -53,6 +55,8 @@ struct Entry {
     serial: u32,
     /// In which line of `waiting` it is.
     waits: Option<Want>,
+    /// Was put into `absences`: nobody waits for a device twice.
+    awaited: bool,
     /// Is in `endings`.
     ends: bool,
 }
@@ -84,6 +88,7 @@ impl Nbd {
             waiting: Waiting::default(),
             retry_at: None,
             handshakes: VecDeque::new(),
+            absences: VecDeque::new(),
             endings: VecDeque::new(),
             draining: false,
             drain_owed: false,
@@ -182,6 +187,11 @@ impl Nbd {
             if want == Want::Memory {
                 self.retry_at.get_or_insert(now.after(RETRY_DELAY));
             }
+        }
+        if connection.awaits_device() && !entry.awaited {
+            entry.awaited = true;
+            let at = now.after(DEVICE_TIMEOUT);
+            self.absences.push_back(Deadline { at, key, serial: entry.serial });
         }
         match connection.life() {
             Life::Open => {}
@@ -296,6 +306,11 @@ impl Nbd {
                 self.cut_off(deadline.key, place);
             }
         }
+        while let Some(deadline) = self.absences.pop_front_if(due) {
+            if self.awaits_device(deadline) {
+                self.with(deadline.key, place, Connection::lose_patience);
+            }
+        }
         while let Some(deadline) = self.endings.pop_front_if(due) {
             if self.is_ending(deadline) {
                 self.cut_off(deadline.key, place);
@@ -319,6 +334,10 @@ impl Nbd {
 
     fn is_negotiating(&self, deadline: Deadline) -> bool {
         self.live(deadline).is_some_and(|it| it.is_negotiating() && it.life() == Life::Open)
+    }
+
+    fn awaits_device(&self, deadline: Deadline) -> bool {
+        self.live(deadline).is_some_and(Connection::awaits_device)
     }
 
     fn is_ending(&self, deadline: Deadline) -> bool {
@@ -459,19 +478,17 @@ impl User for Nbd {
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
-        while let Some(&deadline) = self.handshakes.front() {
-            if self.is_negotiating(deadline) {
-                break;
-            }
+        while self.handshakes.front().is_some_and(|&it| !self.is_negotiating(it)) {
             self.handshakes.pop_front();
         }
-        while let Some(&deadline) = self.endings.front() {
-            if self.is_ending(deadline) {
-                break;
-            }
+        while self.absences.front().is_some_and(|&it| !self.awaits_device(it)) {
+            self.absences.pop_front();
+        }
+        while self.endings.front().is_some_and(|&it| !self.is_ending(it)) {
             self.endings.pop_front();
         }
         let first = |list: &VecDeque<Deadline>| list.front().map(|deadline| deadline.at);
-        [first(&self.handshakes), first(&self.endings), self.retry_at].into_iter().flatten().min()
+        let lists = [&self.handshakes, &self.absences, &self.endings].map(first);
+        lists.into_iter().chain([self.retry_at]).flatten().min()
     }
 }

@@ -1,6 +1,6 @@
 //! Option haggling of one connection: bytes in, bytes out, and at the end an export or a farewell.
 
-use super::exports::{Catalog, Device, Export};
+use super::exports::{Catalog, Device, Export, Missing};
 use super::wire::{self, greeting, info, option, option_reply};
 use super::{MAX_HANDSHAKE_BACKLOG_BYTES, MAX_OPTION_BYTES, MAX_OPTIONS, MAX_SKIPPED_OPTION_BYTES};
 
@@ -14,6 +14,8 @@ pub(super) struct Handshake {
     no_zeroes: bool,
     structured: bool,
     options: u32,
+    /// It may still wait for a device: once, in all.
+    patient: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -26,6 +28,8 @@ enum State {
     Payload { option: u32, bytes: u32 },
     /// The rest of a payload that is too long.
     Skip { left: u32 },
+    /// The device that this option is about, whose payload is there, may still come.
+    Waiting { option: u32 },
     /// Nothing more is read.
     Over,
 }
@@ -35,6 +39,8 @@ enum State {
 pub(super) enum Outcome {
     /// The negotiation goes on. Not all bytes were taken when too much waits to be sent.
     More,
+    /// It goes on when the device has come that the client asks for, or when its patience ends.
+    Await,
     /// The client has taken an export; what follows are requests.
     Open {
         name: String,
@@ -63,16 +69,25 @@ impl Handshake {
             no_zeroes: false,
             structured: false,
             options: 0,
+            patient: true,
         }
+    }
+
+    /// From now on it is told at once that a device is not there.
+    pub(super) fn lose_patience(&mut self) {
+        self.patient = false;
     }
 
     /// Takes bytes. `bytes` moves behind what was used.
     pub(super) fn received(&mut self, bytes: &mut &[u8], catalog: &Catalog<'_>) -> Outcome {
         loop {
-            if self.output.len() > MAX_HANDSHAKE_BACKLOG_BYTES {
+            // The answer to an option that waits is small.
+            let waits = matches!(self.state, State::Waiting { .. });
+            if self.output.len() > MAX_HANDSHAKE_BACKLOG_BYTES && !waits {
                 return Outcome::More;
             }
             let outcome = match self.state {
+                State::Waiting { option } => self.option(option, catalog),
                 State::ClientFlags => match self.collect(bytes, 4) {
                     true => self.client_flags(),
                     false => return Outcome::More,
@@ -101,9 +116,13 @@ impl Handshake {
                 }
                 State::Over => return Outcome::More,
             };
-            if outcome != Outcome::More {
-                self.state = State::Over;
-                return outcome;
+            match outcome {
+                Outcome::More => {}
+                Outcome::Await => return outcome,
+                _ => {
+                    self.state = State::Over;
+                    return outcome;
+                }
             }
         }
     }
@@ -155,6 +174,11 @@ impl Handshake {
     }
 
     fn option(&mut self, option: u32, catalog: &Catalog<'_>) -> Outcome {
+        if self.patient && wants_absent(option, &self.input, catalog) {
+            self.state = State::Waiting { option };
+            return Outcome::Await;
+        }
+        self.patient &= !matches!(self.state, State::Waiting { .. });
         let payload = std::mem::take(&mut self.input);
         let outcome = match option {
             option::EXPORT_NAME => self.export_name(&payload, catalog),
@@ -190,9 +214,16 @@ impl Handshake {
 
     /// The one option that has no reply of its own: the export's size and flags, or the end.
     fn export_name(&mut self, payload: &[u8], catalog: &Catalog<'_>) -> Outcome {
-        let name = std::str::from_utf8(payload).ok();
-        let Some((export, device)) = name.and_then(|name| catalog.find(name)) else {
-            return Outcome::Violation("an unknown export, asked for in the old way");
+        let (export, device) = match catalog.find(payload) {
+            Ok(found) => found,
+            Err(Missing::Export) => {
+                return Outcome::Violation("an unknown export, asked for in the old way");
+            }
+            Err(Missing::Device) => {
+                return Outcome::Violation(
+                    "an export without its device, asked for in the old way",
+                );
+            }
         };
         self.output.extend_from_slice(&device.bytes.to_be_bytes());
         self.output.extend_from_slice(&device.flags(self.structured).to_be_bytes());
@@ -224,11 +255,12 @@ impl Handshake {
             self.invalid(option, b"lengths in the option do not fit together");
             return Outcome::More;
         };
-        let found = std::str::from_utf8(name).ok().and_then(|name| catalog.find(name));
-        let Some((export, device)) = found else {
-            let text = b"no such export, or its device is not there";
-            self.reply(option, option_reply::ERR_UNKNOWN, &[text]);
-            return Outcome::More;
+        let (export, device) = match catalog.find(name) {
+            Ok(found) => found,
+            Err(missing) => {
+                self.reply(option, option_reply::ERR_UNKNOWN, &[missing.text().as_bytes()]);
+                return Outcome::More;
+            }
         };
         self.information(option, export, &device, wishes);
         self.reply(option, option_reply::ACK, &[]);
@@ -271,6 +303,17 @@ impl Handshake {
             self.output.extend_from_slice(part);
         }
     }
+}
+
+/// Whether a client wants to take an export whose device is not there. Who only asks about one is
+/// told that.
+fn wants_absent(option: u32, payload: &[u8], catalog: &Catalog<'_>) -> bool {
+    let name = match option {
+        option::EXPORT_NAME => Some(payload),
+        option::GO => split_info(payload).map(|(name, _)| name),
+        _ => None,
+    };
+    name.is_some_and(|name| catalog.find(name) == Err(Missing::Device))
 }
 
 /// The name and the list of wishes in the payload of `NBD_OPT_INFO`; `None` when it is malformed.

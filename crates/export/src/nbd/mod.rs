@@ -49,6 +49,8 @@
 //!   connection, it is on stable storage. That is what `CAN_MULTI_CONN` promises.
 //! * The flags FLUSH and FUA are always offered, because every controller takes them, and a path
 //!   that joins later may have a volatile cache where the first had none.
+//! * Who wants to take an export whose device is not there (yet) waits for it, for
+//!   [`DEVICE_TIMEOUT`]; the connection is not read meanwhile.
 //! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block
 //!   size is announced. A trim is rounded to the whole blocks in its range.
 
@@ -107,6 +109,10 @@ pub const MAX_NAME_BYTES: usize = 256;
 pub const MAX_EXPORTS: usize = 256;
 /// How long a client may negotiate.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client that wants to take an export whose device is not there waits for it, once: so
+/// that what starts beside us does not fail because a path needs a second attempt to connect, which
+/// comes after 10 s by default.
+pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an orderly close may take before the connection is reset.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long until something that was refused for want of memory is tried again, when nothing of

@@ -46,6 +46,8 @@ pub(super) enum Wait {
     Share,
     /// For room in the host, which the users of a device share.
     Room,
+    /// For the device to be there.
+    Device,
 }
 
 struct Request {
