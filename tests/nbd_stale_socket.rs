@@ -3,7 +3,7 @@
 use anabranch::daemon::host::{Host, HostSetup};
 use anabranch::daemon::identity::Identity;
 use anabranch::daemon::rpc::RpcError;
-use anabranch_export::nbd::Export;
+use anabranch_export::nbd::{Access, Export};
 use anabranch_proto::machine::Endpoint;
 use anabranch_rt::SocketLock;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
@@ -47,7 +47,7 @@ fn end(host: Host) {
 fn export(host: &Host, name: String, path: &Path) -> Result<Endpoint, RpcError> {
     let at = Endpoint::Unix(path.to_str().expect("UTF-8").to_owned());
     let device = "nvme0n1".to_owned();
-    host.export(Export { name, device, ..Export::default() }, &at)
+    host.export(Export { name, device, ..Export::default() }, &at, Access::default())
 }
 
 /// What a daemon that was killed leaves behind.

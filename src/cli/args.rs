@@ -287,6 +287,12 @@ pub enum ExportVerb {
         /// Clients may not change the device
         #[arg(long)]
         read_only: bool,
+        /// Mode of the Unix socket, octal [default: 0600, with a group 0660]
+        #[arg(long)]
+        mode: Option<String>,
+        /// Group of the Unix socket, by name or number
+        #[arg(long)]
+        group: Option<String>,
         /// Not there yet
         #[arg(long, hide = true)]
         fuse: Option<String>,

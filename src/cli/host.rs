@@ -308,7 +308,18 @@ pub(super) fn explain(global: &Global, args: &Explain) -> Result<(), Failure> {
 /// `export add`, `list`, `rm`.
 pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
     match verb {
-        ExportVerb::Add { device, nbd, name, description, read_only, fuse, ublk, vhost_user } => {
+        ExportVerb::Add {
+            device,
+            nbd,
+            name,
+            description,
+            read_only,
+            mode,
+            group,
+            fuse,
+            ublk,
+            vhost_user,
+        } => {
             for (kind, given) in [
                 ("fuse", fuse.is_some()),
                 ("ublk", ublk.is_some()),
@@ -326,13 +337,15 @@ pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
             };
             // A relative path is relative to where the user is, not to where the host runs.
             let at = crate::daemon::export::listen_endpoint(&nbd).map_err(Failure::Usage)?;
+            crate::daemon::export::socket_mode(&at, mode.as_deref(), group.as_deref())
+                .map_err(Failure::Usage)?;
             let nbd = match at {
                 anabranch_proto::machine::Endpoint::Unix(path) => path,
                 anabranch_proto::machine::Endpoint::Tcp(address) => address.to_string(),
             };
             let request = json!({
                 "device": device, "nbd": nbd, "name": name, "description": description,
-                "read_only": read_only,
+                "read_only": read_only, "mode": mode, "group": group,
             });
             let answer = ask(global, "export_add", request)?;
             let uri = answer["uri"].as_str().unwrap_or_default().to_owned();

@@ -4,14 +4,15 @@ use super::path::{IO_PORT, PathSpec};
 use super::wording;
 use crate::failure::Failure;
 use crate::units::Span;
-use anabranch_export::nbd::{Export, MAX_EXPORTS, NbdError};
+use anabranch_export::nbd::{Access, Export, MAX_EXPORTS, NbdError};
 use anabranch_policy::Policy;
+use anabranch_proto::machine::{Endpoint, SocketAccess};
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -97,6 +98,10 @@ pub struct ExportConfig {
     pub read_only: bool,
     /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`. Several may name the same.
     pub nbd: String,
+    /// The mode of that Unix socket, octal; that of its first export holds for all.
+    pub mode: Option<String>,
+    /// Its group, by name or number; likewise.
+    pub group: Option<String>,
 }
 
 impl ExportConfig {
@@ -109,6 +114,14 @@ impl ExportConfig {
             device: self.device.clone(),
             read_only: self.read_only,
         }
+    }
+
+    /// Who may connect to where it is offered.
+    ///
+    /// # Errors
+    /// One sentence that begins with the key.
+    pub fn access(&self, at: &Endpoint) -> Result<Access, String> {
+        super::export::access(at, self.mode.as_deref(), self.group.as_deref())
     }
 }
 
@@ -344,7 +357,25 @@ impl ServeConfig {
     /// Names file, line and key.
     pub fn check_machine(&self, source: &Source) -> Result<(), Failure> {
         let cpus = self.cpus.as_deref().unwrap_or_default();
-        super::host::check_cpus(cpus).map_err(|why| source.wrong_at("cpus", &why))
+        super::host::check_cpus(cpus).map_err(|why| source.wrong_at("cpus", &why))?;
+        self.check_access(source)
+    }
+
+    /// There are the groups, and exports of one socket agree about who may connect to it.
+    fn check_access(&self, source: &Source) -> Result<(), Failure> {
+        let mut sockets: HashMap<Endpoint, SocketAccess> = HashMap::new();
+        for entry in &self.exports {
+            let (export, start) = (entry.get_ref(), entry.span().start);
+            let wrong = |why: String| source.wrong_in(start, &why);
+            let at = super::export::listen_endpoint(&export.nbd).map_err(wrong)?;
+            let access = export.access(&at).map_err(wrong)?;
+            let there = *sockets.entry(at.clone()).or_insert_with(|| access.granted());
+            if !access.agrees_with(there) {
+                let key = if export.mode.is_some() { "mode" } else { "group" };
+                return Err(wrong(format!("{key}: {}", NbdError::OtherAccess(at, there))));
+            }
+        }
+        Ok(())
     }
 
     /// What a structure cannot check by itself.
@@ -438,7 +469,10 @@ impl ServeConfig {
                 );
                 return Err(source.wrong_in(at, &message));
             }
-            super::export::listen_endpoint(&export.nbd).map_err(|why| source.wrong_in(at, &why))?;
+            let (mode, group) = (export.mode.as_deref(), export.group.as_deref());
+            super::export::listen_endpoint(&export.nbd)
+                .and_then(|to| super::export::socket_mode(&to, mode, group))
+                .map_err(|why| source.wrong_in(at, &why))?;
             let offered = export.offered();
             offered.check().map_err(|why| source.wrong_in(at, &why.to_string()))?;
             if !names.insert(offered.name.clone()) {

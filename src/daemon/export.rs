@@ -2,10 +2,11 @@
 
 use super::rpc::RpcError;
 use super::socket::MAX_SOCKET_PATH;
-use anabranch_export::nbd::NbdError;
+use anabranch_export::nbd::{Access, NbdError};
 use anabranch_proto::machine::Endpoint;
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt;
 
 /// `ADDR:PORT` is TCP, everything else the path of a Unix socket.
@@ -48,6 +49,57 @@ fn resembles_address(text: &str) -> bool {
             || text.rsplit_once(':').is_some_and(|(_, port)| is_port(port)))
 }
 
+/// The modes that a socket may have: whoever runs the host can always connect.
+const MODES: RangeInclusive<u16> = 0o600..=0o777;
+
+/// The mode of a socket from its text, if there is one, and that it is a socket's.
+///
+/// # Errors
+/// One sentence that says what would be right.
+pub fn socket_mode(
+    at: &Endpoint,
+    mode: Option<&str>,
+    group: Option<&str>,
+) -> Result<Option<u16>, String> {
+    if let Endpoint::Tcp(address) = at {
+        let key = mode.map(|_| "mode").or(group.map(|_| "group"));
+        return match key {
+            Some(key) => Err(format!("{key}: only a Unix socket has one, {address} is none")),
+            None => Ok(None),
+        };
+    }
+    let Some(text) = mode else { return Ok(None) };
+    let octal = text.bytes().all(|digit| digit.is_ascii_digit());
+    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| octal && MODES.contains(mode));
+    mode.map(Some).ok_or_else(|| {
+        let text = text.escape_debug();
+        format!("mode '{text}': an octal number from 0600 to 0777 is expected")
+    })
+}
+
+/// Who may connect to a socket: its mode, and its group by name or number.
+///
+/// # Errors
+/// One sentence that says what would be right.
+pub fn access(at: &Endpoint, mode: Option<&str>, group: Option<&str>) -> Result<Access, String> {
+    let mode = socket_mode(at, mode, group)?;
+    Ok(Access { mode, group: group.map(group_number).transpose()? })
+}
+
+fn group_number(text: &str) -> Result<u32, String> {
+    let shown = text.escape_debug();
+    if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) {
+        // The largest means "leave it as it is" to the system.
+        let number = text.parse().ok().filter(|number| *number != u32::MAX);
+        return number.ok_or_else(|| format!("group '{shown}': at most 4294967294 is expected"));
+    }
+    match anabranch_rt::group_id(text) {
+        Ok(Some(number)) => Ok(number),
+        Ok(None) => Err(format!("group '{shown}': this machine has no such group")),
+        Err(error) => Err(format!("group '{shown}' cannot be looked up: {error}")),
+    }
+}
+
 /// What the NBD server says, and what to do where it cannot listen: it replaces the socket of a
 /// server that is gone, and leaves everything else at that path alone.
 fn explain_refusal(error: &NbdError) -> String {
@@ -55,6 +107,12 @@ fn explain_refusal(error: &NbdError) -> String {
         return format!("{error}: 'anabranch export list' shows those that exist");
     }
     let NbdError::Listen(Endpoint::Unix(path), why) = error else { return error.to_string() };
+    if why.0 == Errno::PERM.raw_os_error() {
+        return format!(
+            "{error}: only root, or a member of the group, can give it a socket (systemd: \
+             SupplementaryGroups=)"
+        );
+    }
     if why.0 != Errno::ADDRINUSE.raw_os_error() {
         return error.to_string();
     }
@@ -72,7 +130,7 @@ fn explain_refusal(error: &NbdError) -> String {
 #[must_use]
 pub fn refusal(error: &NbdError) -> RpcError {
     let code = match error {
-        NbdError::Exists(_) | NbdError::TooMany => RpcError::CONFLICT,
+        NbdError::Exists(_) | NbdError::TooMany | NbdError::OtherAccess(..) => RpcError::CONFLICT,
         NbdError::Unknown(_) | NbdError::TooLong { .. } | NbdError::ControlCharacter { .. } => {
             RpcError::INVALID_PARAMS
         }

@@ -202,9 +202,10 @@ fn export_all(host: &Host, exports: &[Spanned<ExportConfig>]) -> Result<Vec<Stri
     for export in exports.iter().map(Spanned::get_ref) {
         let failed = |why: &str| Failure::failed(format!("export of {}: {why}", export.device));
         let at = listen_endpoint(&export.nbd).map_err(|why| failed(&why))?;
+        let access = export.access(&at).map_err(|why| failed(&why))?;
         let offered = export.offered();
         let name = offered.name.clone();
-        let at = host.export(offered, &at).map_err(|error| failed(&error.message))?;
+        let at = host.export(offered, &at, access).map_err(|error| failed(&error.message))?;
         uris.push(nbd_uri(&at, &name));
     }
     Ok(uris)

@@ -7,7 +7,7 @@ use crate::daemon::export::listen_endpoint;
 use crate::daemon::host::nbd_uri;
 use crate::daemon::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
-use anabranch_export::nbd::Export;
+use anabranch_export::nbd::{Access, Export};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Keeper {
             device: HEAD.to_owned(),
             read_only: false,
         };
-        let at = host.export(export, &at).map_err(failed)?;
+        let at = host.export(export, &at, Access::default()).map_err(failed)?;
         let (host, target) = (Arc::new(host), Arc::new(target));
         let limits = Limits::default();
         let controls = [

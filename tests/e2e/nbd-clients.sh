@@ -65,6 +65,20 @@ for_readers_only() {
   fi
   host export rm ro
 }
+for_another_group() {
+  local group
+  group=$(id -gn)
+  host export add "$(head_of 1)" --name group --nbd "$work/group.sock" --group "$group"
+  [ "$(stat -c '%a %G' "$work/group.sock")" = "660 $group" ]
+  host export rm group
+  host export add "$(head_of 1)" --name all --nbd "$work/all.sock" --mode 0666
+  [ "$(stat -c '%a %G' "$work/all.sock")" = "666 $group" ]
+  if host export add "$(head_of 1)" --name few --nbd "$work/all.sock" --mode 0600; then
+    echo "one socket has two modes"
+    return 1
+  fi
+  host export rm all
+}
 both_paths_carried_it() { [ "$(paths_of 1 | awk '$4 > 0' | wc -l)" = 2 ]; }
 
 must "two paths and an export of 1 GiB" setup
@@ -72,6 +86,7 @@ step "nbdinfo shows size, flags and block sizes" flags
 step "nbdcopy in and out" copy_in_and_out
 step "qemu-img convert and compare" qemu_in_and_out
 step "a read-only export" for_readers_only
+step "a socket for a group, and one for all" for_another_group
 rm -f "$work/image" "$work/copy"
 step "both paths carried it" both_paths_carried_it
 step "an export by the device's wwid" by_what_it_says_of_itself

@@ -5,11 +5,11 @@ mod support;
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, option, option_reply};
 use anabranch_export::nbd::{
-    CLOSE_TIMEOUT, DEVICE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb,
-    RETRY_DELAY,
+    Access, CLOSE_TIMEOUT, DEVICE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply,
+    NbdVerb, RETRY_DELAY,
 };
 use anabranch_proto::machine::{
-    Buffers, ConnId, Endpoint, Input, ListenerId, SystemError, VerbId, WorkerId,
+    Buffers, ConnId, Endpoint, Input, ListenerId, SocketAccess, SystemError, VerbId, WorkerId,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -27,7 +27,7 @@ fn control() -> Harness {
 
 /// To offer the first disk under this name.
 fn add(name: &str, at: Endpoint) -> NbdVerb {
-    NbdVerb::Add { export: export(name, "nvme0n1"), at }
+    NbdVerb::Add { export: export(name, "nvme0n1"), at, access: Access::default() }
 }
 
 /// Both data workers have heard these offers.
@@ -147,6 +147,33 @@ fn with_its_last_export_an_address_is_given_up_and_can_be_used_again() {
     );
     verb(&mut harness, 7, NbdVerb::Drain);
     assert_eq!(unlistened(&harness).len(), 3);
+}
+
+/// One socket has one mode: who does not say which takes what is there.
+#[test]
+fn exports_of_one_address_agree_about_who_may_connect() {
+    let mut harness = control();
+    let at = unix("/b");
+    let add_with = |name: &str, mode, group| NbdVerb::Add {
+        export: export(name, "nvme0n1"),
+        at: at.clone(),
+        access: Access { mode, group },
+    };
+    verb(&mut harness, 1, add_with("y", None, Some(36)));
+    let listen = harness.others.last().expect("an output");
+    assert!(listen.contains("mode: 432, group: Some(36)"), "0660 is usual with a group: {listen}");
+    harness.replies.clear();
+    let there = SocketAccess { mode: 0o660, group: Some(36) };
+    let other = NbdReply::Error(NbdError::OtherAccess(at.clone(), there));
+    for (mode, group) in [(Some(0o600), None), (None, Some(37)), (Some(0o666), Some(36))] {
+        verb(&mut harness, 2, add_with("z", mode, group));
+        assert_eq!(harness.replies.pop(), Some((VerbId(2), other.clone())));
+    }
+    for (number, (mode, group)) in (3..).zip([(None, None), (Some(0o660), None), (None, Some(36))])
+    {
+        verb(&mut harness, number, add_with(&number.to_string(), mode, group));
+        assert_eq!(harness.replies, [], "it waits with the first");
+    }
 }
 
 /// What goes wrong with an address that two wait for ends both, and leaves nothing behind.

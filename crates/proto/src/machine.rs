@@ -320,6 +320,24 @@ pub struct SocketOptions {
     pub tos: Option<u8>,
     /// SO_SNDBUF and SO_RCVBUF in bytes; the system's own choice when `None`.
     pub buffer_bytes: Option<u32>,
+    /// Who may connect to a Unix socket that listens.
+    pub access: SocketAccess,
+}
+
+/// Who may connect to a Unix socket, as its file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// The file's permission bits.
+    pub mode: u16,
+    /// The file's group; that of whoever runs us when `None`.
+    pub group: Option<u32>,
+}
+
+impl Default for SocketAccess {
+    /// Whoever runs us, and nobody else.
+    fn default() -> SocketAccess {
+        SocketAccess { mode: 0o600, group: None }
+    }
 }
 
 /// How to end a connection.

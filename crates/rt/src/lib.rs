@@ -11,6 +11,7 @@
 //! All `unsafe` code of the live system is in this crate (and in the language bindings): memory
 //! maps, ring submissions, and nothing else.
 
+mod accounts;
 mod clock;
 mod config;
 mod driver;
@@ -26,6 +27,7 @@ mod stats;
 pub mod topology;
 mod worker;
 
+pub use accounts::group_id;
 pub use clock::now;
 pub use config::Config;
 pub use error::Error;

@@ -41,6 +41,7 @@ fn of_outgoing_connections() {
         interface: Some("lo".to_owned()),
         tos: Some(0x20),
         buffer_bytes: Some(64 << 10),
+        ..SocketOptions::default()
     };
     rig.ask(0, move |engine, _| engine.out(Output::Connect { conn: CONN, to, options }));
     let (_peer, from) = listener.accept().expect("accepted");

@@ -2,9 +2,12 @@
 
 mod support;
 
-use anabranch_proto::machine::{Endpoint, ListenerId, Output, SystemError};
+use anabranch_proto::machine::{
+    Endpoint, ListenerId, Output, SocketAccess, SocketOptions, SystemError,
+};
 use anabranch_rt::SocketLock;
-use std::os::unix::fs::PermissionsExt;
+use rustix::fs::Mode;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use support::{Dir, Rig, Seen};
@@ -38,6 +41,35 @@ fn the_file_is_private_and_goes_away() {
     rig.listen(0, Endpoint::Unix(path.clone()));
     rig.stop();
     assert!(!Path::new(&path).exists(), "unlinked");
+}
+
+/// The umask, which most have, takes the right to write from groups.
+#[test]
+fn a_file_for_others_has_the_mode_and_group_that_were_asked_for() {
+    let dir = Dir::new("others");
+    let path = dir.path("s");
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let mut groups = rustix::process::getgroups().expect("groups");
+    groups.push(rustix::process::getegid());
+    // Root may give it to any group; others to one of theirs.
+    let root = rustix::process::geteuid().is_root();
+    let group = if root { 4242 } else { groups[0].as_raw() };
+    for mode in [0o660, 0o666, 0o606] {
+        let mut rig = Rig::new(1);
+        let at = Endpoint::Unix(path.clone());
+        let access = SocketAccess { mode, group: Some(group) };
+        let options = SocketOptions { access, ..SocketOptions::default() };
+        rig.ask(0, move |engine, _| {
+            engine.out(Output::Listen { listener: ListenerId(7), at, options });
+        });
+        rig.expect(0, &Seen::Listening(ListenerId(7), Endpoint::Unix(path.clone())));
+        let file = std::fs::metadata(&path).expect("there");
+        assert_eq!((file.permissions().mode() & 0o7777, file.gid()), (mode.into(), group));
+        let _peer = UnixStream::connect(&path).expect("connected");
+        rig.accepted(0);
+        rig.stop();
+        assert!(!Path::new(&path).exists(), "unlinked");
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The verbs about exports.
 
 use super::{Host, LOOK, TALK};
-use crate::daemon::export::listen_endpoint;
+use crate::daemon::export::{access, listen_endpoint};
 use crate::daemon::rpc::{Params, RpcError};
 use crate::daemon::view::HostView;
-use anabranch_export::nbd::{Export, NbdReply, NbdVerb};
+use anabranch_export::nbd::{Access, Export, NbdReply, NbdVerb};
 use anabranch_lab::nbd::{NbdUri, Server};
 use anabranch_proto::machine::Endpoint;
 use serde::Deserialize;
@@ -23,6 +23,8 @@ struct ExportParams {
     description: String,
     #[serde(default)]
     read_only: bool,
+    mode: Option<String>,
+    group: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -36,8 +38,13 @@ impl Host {
     ///
     /// # Errors
     /// The address cannot be had, or the name is taken.
-    pub fn export(&self, export: Export, at: &Endpoint) -> Result<Endpoint, RpcError> {
-        match self.nbd(NbdVerb::Add { export, at: at.clone() }, LOOK)? {
+    pub fn export(
+        &self,
+        export: Export,
+        at: &Endpoint,
+        access: Access,
+    ) -> Result<Endpoint, RpcError> {
+        match self.nbd(NbdVerb::Add { export, at: at.clone(), access }, LOOK)? {
             NbdReply::Listening(at) => Ok(at),
             _ => Err(RpcError::failed("the NBD server gave another answer than an address")),
         }
@@ -55,6 +62,8 @@ impl Host {
             "export_add" => {
                 let params: ExportParams = params.read()?;
                 let at = listen_endpoint(&params.nbd).map_err(RpcError::invalid)?;
+                let access = access(&at, params.mode.as_deref(), params.group.as_deref())
+                    .map_err(RpcError::invalid)?;
                 self.await_head(&params.device)?;
                 let name = params.name.unwrap_or_else(|| params.device.clone());
                 let export = Export {
@@ -63,7 +72,7 @@ impl Host {
                     device: params.device,
                     read_only: params.read_only,
                 };
-                let at = self.export(export, &at)?;
+                let at = self.export(export, &at, access)?;
                 Ok(json!({ "name": name, "listening": at.to_string(), "uri": nbd_uri(&at, &name) }))
             }
             "export_list" => {

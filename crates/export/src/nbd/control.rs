@@ -2,9 +2,10 @@
 
 use super::connection::Outputs;
 use super::exports::FIRST_LISTENER;
-use super::{Export, MAX_EXPORTS, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
+use super::{Access, Export, MAX_EXPORTS, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_proto::machine::{
-    ConnId, Endpoint, ListenerId, Output, SocketOptions, SystemError, VerbId, WorkerId,
+    ConnId, Endpoint, ListenerId, Output, SocketAccess, SocketOptions, SystemError, VerbId,
+    WorkerId,
 };
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub(super) struct Control {
 struct Listener {
     id: ListenerId,
     at: Endpoint,
+    access: SocketAccess,
     bound: bool,
     /// Being given up, for the verb of this epoch.
     leaving: Option<u64>,
@@ -68,9 +70,15 @@ impl Control {
         }
     }
 
-    pub(super) fn listen(&mut self, id: ListenerId, at: Endpoint, out: &mut Outputs) {
-        self.listeners.push(Listener { id, at: at.clone(), bound: false, leaving: None });
-        let options = SocketOptions::default();
+    pub(super) fn listen(
+        &mut self,
+        id: ListenerId,
+        at: Endpoint,
+        access: SocketAccess,
+        out: &mut Outputs,
+    ) {
+        self.listeners.push(Listener { id, at: at.clone(), access, bound: false, leaving: None });
+        let options = SocketOptions { access, ..SocketOptions::default() };
         out.push_back(Output::Listen { listener: id, at, options });
     }
 
@@ -137,8 +145,8 @@ impl Control {
                 return;
             }
             _ if self.draining => NbdError::Draining,
-            NbdVerb::Add { export, at } => match self.may_add(&export) {
-                Ok(()) => return self.add(id, export, at, out),
+            NbdVerb::Add { export, at, access } => match self.may_add(&export, &at, access) {
+                Ok(()) => return self.add(id, export, at, access, out),
                 Err(error) => error,
             },
             NbdVerb::Remove(name) => {
@@ -156,7 +164,7 @@ impl Control {
         out.push_back(Output::Reply { id, reply: NbdReply::Error(error) });
     }
 
-    fn may_add(&self, export: &Export) -> Result<(), NbdError> {
+    fn may_add(&self, export: &Export, at: &Endpoint, access: Access) -> Result<(), NbdError> {
         export.check()?;
         if self.exports.iter().any(|(_, other)| other.name == export.name) {
             return Err(NbdError::Exists(export.name.clone()));
@@ -164,16 +172,32 @@ impl Control {
         if self.exports.len() >= MAX_EXPORTS {
             return Err(NbdError::TooMany);
         }
-        Ok(())
+        match self.shared(at) {
+            Some(there) if !access.agrees_with(there.access) => {
+                Err(NbdError::OtherAccess(at.clone(), there.access))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The listener of this address, if exports share it.
+    fn shared(&self, at: &Endpoint) -> Option<&Listener> {
+        // Port 0 is another port each time.
+        let shared = !matches!(at, Endpoint::Tcp(address) if address.port() == 0);
+        self.listeners.iter().find(|it| shared && it.at == *at && it.leaving.is_none())
     }
 
     /// Offers an export to the clients of one address. The workers hear of it before any client
     /// that comes there is handed to them.
-    fn add(&mut self, verb: VerbId, export: Export, at: Endpoint, out: &mut Outputs) {
-        // Port 0 is another port each time.
-        let shared = !matches!(at, Endpoint::Tcp(address) if address.port() == 0);
-        let mut known = self.listeners.iter().filter(|it| it.at == at && it.leaving.is_none());
-        let known = known.next().filter(|_| shared).map(|it| (it.id, it.bound));
+    fn add(
+        &mut self,
+        verb: VerbId,
+        export: Export,
+        at: Endpoint,
+        access: Access,
+        out: &mut Outputs,
+    ) {
+        let known = self.shared(&at).map(|it| (it.id, it.bound));
         let (listener, bound) = known.unwrap_or((ListenerId(self.next_listener), false));
         self.exports.push((listener, export));
         self.offer(verb, Outcome::Added { listener, at: at.clone() }, out);
@@ -182,7 +206,7 @@ impl Control {
         }
         if known.is_none() {
             self.next_listener += 1;
-            self.listen(listener, at, out);
+            self.listen(listener, at, access.granted(), out);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::wire::export_flag;
 use super::{MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
 use anabranch_host::topology::{HeadId, HeadView};
-use anabranch_proto::machine::{Endpoint, ListenerId, SystemError, WorkerId};
+use anabranch_proto::machine::{Endpoint, ListenerId, SocketAccess, SystemError, WorkerId};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,6 +51,31 @@ pub struct NbdConfig {
     pub exports: Vec<Export>,
 }
 
+/// Who may connect to a Unix socket. What is left out is as it is where there are exports already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The mode of its file; 0600, or 0660 where there is a group.
+    pub mode: Option<u16>,
+    /// The group of its file.
+    pub group: Option<u32>,
+}
+
+impl Access {
+    /// What a new socket gets.
+    #[must_use]
+    pub fn granted(self) -> SocketAccess {
+        let usual = if self.group.is_some() { 0o660 } else { 0o600 };
+        SocketAccess { mode: self.mode.unwrap_or(usual), group: self.group }
+    }
+
+    /// Whether a socket that is there already is as it should be.
+    #[must_use]
+    pub fn agrees_with(self, there: SocketAccess) -> bool {
+        self.mode.is_none_or(|mode| mode == there.mode)
+            && (self.group.is_none() || self.group == there.group)
+    }
+}
+
 /// The listener that [`NbdConfig`] asks for.
 pub(super) const FIRST_LISTENER: ListenerId = ListenerId(0);
 
@@ -65,6 +90,8 @@ pub enum NbdVerb {
         export: Export,
         /// Where.
         at: Endpoint,
+        /// Who may connect there.
+        access: Access,
     },
     /// Withdraw an export by name. Its clients' requests are finished, also one whose payload is
     /// still coming or that waits for memory, then they are disconnected, after
@@ -119,6 +146,8 @@ pub enum NbdError {
     TooMany,
     /// The system does not let us listen there.
     Listen(Endpoint, SystemError),
+    /// Others are offered there, to other people.
+    OtherAccess(Endpoint, SocketAccess),
     /// The server is ending.
     Draining,
     /// Another worker than the control worker was asked.
@@ -138,6 +167,11 @@ impl fmt::Display for NbdError {
             NbdError::Unknown(name) => write!(f, "there is no export named \"{name}\""),
             NbdError::TooMany => write!(f, "{} exports exist, no more fit", super::MAX_EXPORTS),
             NbdError::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
+            NbdError::OtherAccess(at, access) => {
+                write!(f, "{at} serves other exports with mode {:04o}", access.mode)?;
+                access.group.map_or(Ok(()), |group| write!(f, " and group {group}"))?;
+                f.write_str(": give the same, or none")
+            }
             NbdError::Draining => f.write_str("the NBD server is ending"),
             NbdError::NotControl => f.write_str("only the control worker takes NBD verbs"),
         }

@@ -12,7 +12,8 @@ use super::{
 };
 use anabranch_host::user::{Done, Submit, User};
 use anabranch_proto::machine::{
-    Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, Time, VerbId, WorkerId,
+    Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, SocketAccess, Time, VerbId,
+    WorkerId,
 };
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -125,7 +126,7 @@ impl Nbd {
         let data_workers = host.workers().saturating_sub(1).max(1);
         let mut control = Control::new(data_workers, &self.exports);
         if let Some(at) = self.config.listen.take() {
-            control.listen(FIRST_LISTENER, at, &mut self.outputs);
+            control.listen(FIRST_LISTENER, at, SocketAccess::default(), &mut self.outputs);
         }
         self.control = Some(control);
     }

@@ -68,7 +68,7 @@ mod transfer;
 mod waiting;
 pub mod wire;
 
-pub use exports::{Export, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
+pub use exports::{Access, Export, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
 pub use front::Nbd;
 
 use core::time::Duration;

@@ -1,9 +1,9 @@
 //! Making sockets: options, addresses, and socket files that are private from their first moment.
 
 use crate::SocketLock;
-use anabranch_proto::machine::{Endpoint, SocketOptions, SystemError};
+use anabranch_proto::machine::{Endpoint, SocketAccess, SocketOptions, SystemError};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -195,8 +195,32 @@ fn listening_unix(path: &Path, options: &SocketOptions) -> io::Result<(OwnedFd, 
     let meta = std::fs::symlink_metadata(path)?;
     let file =
         SocketFile { path: path.to_owned(), device: meta.dev(), inode: meta.ino(), _lock: lock };
+    grant(path, options.access)?;
     socket.listen(BACKLOG)?;
     Ok((socket.into(), file))
+}
+
+/// Lets others connect, before anybody can. The mode that a socket has when it is bound goes
+/// through the umask, so the file is given it afterwards.
+fn grant(path: &Path, access: SocketAccess) -> io::Result<()> {
+    if access == SocketAccess::default() {
+        return Ok(());
+    }
+    // Where others may write in the directory the name may lead elsewhere by now: what is changed
+    // is a socket, and no link.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
+    }
+    if let Some(group) = access.group {
+        let group = Some(Gid::from_raw(group));
+        rustix::fs::chownat(&file, "", None, group, AtFlags::EMPTY_PATH)?;
+    }
+    // A descriptor that stands for a path only has no mode to be set by itself before Linux 6.6.
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::chmod(name, Mode::from_raw_mode(access.mode.into()))?)
 }
 
 #[derive(PartialEq, Eq)]
