@@ -26,7 +26,7 @@ fn get_reads_one_attribute_or_all_that_an_object_shows() {
     let shown = all["attributes"].as_array().expect("a list");
     assert!(shown.contains(&iopolicy), "{all}");
     let error = call(&host, "get", &json!({ "object": "nvme9" })).expect_err("not there");
-    assert_eq!(error.message, "there is no nvme9: there is none");
+    assert_eq!(error.message, "there is no controller nvme9, nor any other");
     host.stop().expect("it stops");
 }
 

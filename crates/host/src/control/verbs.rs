@@ -331,10 +331,7 @@ impl Control {
         known
             .find(|controller| !controller.is_discovery() && controller.name() == name)
             .map(|controller| controller.id)
-            .ok_or_else(|| {
-                let known = self.there_are(ObjectKind::Controller);
-                VerbError::Invalid(format!("there is no controller {name}: {known}"))
-            })
+            .ok_or_else(|| self.no_such(ObjectKind::Controller, name))
     }
 
     pub(super) fn find_head_named(&self, name: &str) -> Result<HeadId, VerbError> {
@@ -343,10 +340,7 @@ impl Control {
             .flat_map(|subsystem| subsystem.heads.iter().map(move |head| (subsystem, head)))
             .find(|(subsystem, head)| head.visible && subsystem.head_name(head) == name)
             .map(|(_, head)| head.id)
-            .ok_or_else(|| {
-                let known = self.there_are(ObjectKind::Head);
-                VerbError::Invalid(format!("there is no device {name}: {known}"))
-            })
+            .ok_or_else(|| self.no_such(ObjectKind::Head, name))
     }
 
     pub(super) fn head_mut(&mut self, id: HeadId) -> Option<&mut Head> {

@@ -625,12 +625,12 @@ fn d5_io_affinity_is_a_bitmap_of_workers_per_path() {
 fn who_names_what_is_not_there_is_told_what_is() {
     let mut rig = two_namespaces();
     for (object, told) in [
-        ("nvme9", "there is no nvme9: there are nvme0, nvme1"),
-        ("nvme0n7", "there is no nvme0n7: there are nvme0n1, nvme0n2"),
-        ("nvme-subsys1", "there is no nvme-subsys1: there is nvme-subsys0"),
+        ("nvme9", "there is no controller nvme9: there are nvme0, nvme1"),
+        ("nvme0n7", "there is no device nvme0n7: there are nvme0n1, nvme0n2"),
+        ("nvme-subsys1", "there is no subsystem nvme-subsys1: there is nvme-subsys0"),
         (
             "nvme0c5n1",
-            "there is no nvme0c5n1: there are nvme0c0n1, nvme0c1n1, nvme0c0n2, nvme0c1n2",
+            "there is no path nvme0c5n1: there are nvme0c0n1, nvme0c1n1, nvme0c0n2, nvme0c1n2",
         ),
         (
             "sda",
@@ -653,7 +653,7 @@ fn who_names_what_is_not_there_is_told_what_is() {
         }
     }
     let mut nothing = Rig::new(1);
-    let told = "there is no nvme0n1: there is none";
+    let told = "there is no device nvme0n1, nor any other";
     assert_eq!(nothing.get(HEAD, "size"), Err(VerbError::Invalid(told.into())));
 }
 

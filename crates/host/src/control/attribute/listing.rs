@@ -42,20 +42,21 @@ impl Control {
         Ok(targets.iter().map(|target| self.shown(target, figures)).collect())
     }
 
-    /// What there is of a kind, for whoever has named another.
-    pub(in crate::control) fn there_are(&self, kind: ObjectKind) -> String {
+    /// What whoever has named something that is not there is told: what is.
+    pub(in crate::control) fn no_such(&self, kind: ObjectKind, name: &str) -> VerbError {
         let targets = self.targets();
         let of_kind = targets.iter().filter(|target| target.kind() == kind);
         let names: Vec<String> = of_kind.map(|target| self.object(target).name).collect();
-        match &names[..] {
-            [] => String::from("there is none"),
-            [only] => format!("there is {only}"),
-            few if few.len() <= NAMED => format!("there are {}", few.join(", ")),
+        let known = match &names[..] {
+            [] => String::from(", nor any other"),
+            [only] => format!(": there is {only}"),
+            few if few.len() <= NAMED => format!(": there are {}", few.join(", ")),
             many => {
                 let first = many[..NAMED].join(", ");
-                format!("there are {first} and {} more", many.len() - NAMED)
+                format!(": there are {first} and {} more", many.len() - NAMED)
             }
-        }
+        };
+        VerbError::Invalid(format!("there is no {} {name}{known}", kind.word()))
     }
 
     fn targets(&self) -> Vec<Target> {

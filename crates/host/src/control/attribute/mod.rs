@@ -49,13 +49,26 @@ pub enum ObjectKind {
 
 impl fmt::Display for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ObjectKind::Module => "host (nvme_core)",
-            ObjectKind::Subsystem => "subsystem (nvme-subsysN)",
-            ObjectKind::Controller => "controller (nvmeN)",
-            ObjectKind::Head => "device (nvmeXnY)",
-            ObjectKind::Path => "path (nvmeXcYnZ)",
-        })
+        let form = match self {
+            ObjectKind::Module => "nvme_core",
+            ObjectKind::Subsystem => "nvme-subsysN",
+            ObjectKind::Controller => "nvmeN",
+            ObjectKind::Head => "nvmeXnY",
+            ObjectKind::Path => "nvmeXcYnZ",
+        };
+        write!(f, "{} ({form})", self.word())
+    }
+}
+
+impl ObjectKind {
+    fn word(self) -> &'static str {
+        match self {
+            ObjectKind::Module => "host",
+            ObjectKind::Subsystem => "subsystem",
+            ObjectKind::Controller => "controller",
+            ObjectKind::Head => "device",
+            ObjectKind::Path => "path",
+        }
     }
 }
 
@@ -279,10 +292,7 @@ impl Control {
             let forms = "objects are nvme_core, nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
             return Err(VerbError::Invalid(format!("there is no {object} ({forms})")));
         };
-        self.target_of(name).ok_or_else(|| {
-            let known = self.there_are(name.kind());
-            VerbError::Invalid(format!("there is no {object}: {known}"))
-        })
+        self.target_of(name).ok_or_else(|| self.no_such(name.kind(), object))
     }
 
     fn target_of(&self, name: Name) -> Option<Target> {
