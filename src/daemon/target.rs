@@ -428,11 +428,9 @@ impl RunningTarget {
             (Some(nqn), all) => {
                 all.iter().find(|known| known.as_str() == nqn).cloned().ok_or_else(|| {
                     let known: Vec<&str> = all.iter().map(Nqn::as_str).collect();
-                    RpcError::invalid(format!(
-                        "there is no subsystem '{}': there are {}",
-                        nqn.escape_debug(),
-                        known.join(", ")
-                    ))
+                    let (nqn, known) = (nqn.escape_debug(), known.join(", "));
+                    let are = if all.len() == 1 { "the only one is" } else { "there are" };
+                    RpcError::invalid(format!("there is no subsystem '{nqn}': {are} {known}"))
                 })
             }
         }
@@ -464,7 +462,9 @@ pub fn find_port(text: &str, listeners: &[Endpoint]) -> Result<u16, String> {
             .enumerate()
             .map(|(place, at)| format!("{} ({at})", place + 1))
             .collect();
-        format!("there is no port '{}': there are {}", text.escape_debug(), known.join(", "))
+        let (text, known) = (text.escape_debug(), known.join(", "));
+        let are = if listeners.len() == 1 { "the only one is" } else { "there are" };
+        format!("there is no port '{text}': {are} {known}")
     })
 }
 

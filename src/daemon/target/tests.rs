@@ -87,3 +87,15 @@ fn a_request_names_a_port_by_number_or_text() {
     let told = read("-1").expect_err("no port").message;
     assert!(told.contains("a port: its place from 1"), "{told}");
 }
+
+#[test]
+fn who_names_a_port_that_is_not_there_is_told_which_are() {
+    let listeners = ["127.0.0.1:4420", "127.0.0.1:4421"];
+    let listeners = listeners.map(|at| Endpoint::Tcp(at.parse().expect("an address")));
+    for (count, told) in [
+        (1, "there is no port '9': the only one is 1 (127.0.0.1:4420)"),
+        (2, "there is no port '9': there are 1 (127.0.0.1:4420), 2 (127.0.0.1:4421)"),
+    ] {
+        assert_eq!(find_port("9", &listeners[..count]), Err(told.to_owned()));
+    }
+}
