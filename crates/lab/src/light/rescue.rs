@@ -11,10 +11,9 @@ const LOOK_NS: u64 = 50_000_000;
 const AGAIN_NS: u64 = 10_000_000;
 
 impl Sim<'_> {
-    /// Every worker looks at its paths from now on, if its policy sends anything twice.
+    /// Every worker looks at its paths from now on, if its policy takes anything off them.
     pub(super) fn plan_looks(&mut self) {
-        let parameters = &self.cell.variant.parameters;
-        if parameters.policy == Policy::FinishTime && parameters.finish_time.probes {
+        if self.cell.variant.parameters.policy == Policy::FinishTime {
             for worker in 0..self.workers.len() as u32 {
                 self.events.plan(self.now + LOOK_NS, What::Look, worker, 0);
             }
@@ -47,6 +46,10 @@ impl Sim<'_> {
         while let Some(slot) = waiting.pop(&self.slots) {
             self.take_back(slot, path);
             self.submit(slot);
+        }
+        // Without probes nothing is sent twice.
+        if !self.cell.variant.parameters.finish_time.probes {
+            return;
         }
         for slot in 0..self.slots.len() as u32 {
             let entry = &self.slots[slot as usize];

@@ -1,7 +1,7 @@
 //! Paths that fail, fall silent, slow down and return.
 
 use super::rig::*;
-use anabranch_lab::light::{Cell, adaptations, jain_ppm};
+use anabranch_lab::light::{Books, Cell, adaptations, jain_ppm};
 use anabranch_lab::scenario::{Alteration, Hosts, Job, Mix, PathState, Scenario};
 use anabranch_policy::Policy;
 use anabranch_target::link::Shape;
@@ -76,6 +76,18 @@ fn silence_that_ends_before_it_is_noticed_loses_nothing() {
         // `latency` hunts: it may give the path something a little later only.
         assert!((95 * MS..130 * MS).contains(&longest), "{policy}: longest {longest} ns");
     }
+}
+
+/// What never got a tag was never sent: it leaves a silent path also where nothing is sent twice.
+#[test]
+fn finish_time_without_probes_takes_unsent_commands_off_a_silent_path() {
+    let mut scenario = Scenario { changes: vec![state(200, 0, PathState::Silent)], ..two() };
+    scenario.hosts = Hosts { queue_depth: 4, detect_ns: 5000 * MS, ..Hosts::default() };
+    let mut variant = plain(Policy::FinishTime, 2);
+    variant.parameters.finish_time.probes = false;
+    let Books { commands_lost, requests_open, .. } = run_variant(&scenario, &variant, 1).books;
+    assert!(commands_lost >= 16, "{commands_lost} of 64 left the path");
+    assert_eq!(requests_open, 64, "and are open by another");
 }
 
 #[test]
