@@ -11,10 +11,11 @@
 //! 1. *Work*: units in flight. *Pace*: time per unit, the reciprocal of the delivery rate; a sample
 //!    is the time from the completion before the command's start to its own completion, by all
 //!    units that were delivered in between (so completions in bursts do not disturb it). Faster
-//!    samples count a quarter (a sixteenth when there was a queue), slower ones an eighth, and only
-//!    when there was a queue: when the latency was more than one and a half times the base latency,
-//!    and the elasticity is not known, or a quarter at least, or the latency 16 times as long.
-//!    Until there was one for the first time, a path is taken to be twice as fast: it is let grow.
+//!    samples count a quarter (a sixteenth when the latency was more than one and a half times the
+//!    base latency), slower ones an eighth, and only when there was a queue: when the latency was
+//!    so long, and the elasticity is not known, or a quarter at least, or the latency 16 times as
+//!    long. Until a latency was so long for the first time, a path is taken to be twice as fast: it
+//!    is let grow.
 //! 2. *Base latency*, per op and size class: what a command takes without a queue. It follows
 //!    shorter latencies by a quarter (of probes by a half); longer ones by an eighth when hardly
 //!    anything else was in flight, by a half when nothing was and none of its kind had ended there
@@ -50,8 +51,9 @@
 //!    counts than a command takes. A path that has work and has been silent for more than twice its
 //!    longest base latency and 200 µs: at least as long as the silence.
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
-//!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates
-//!    do) are equal: then the path on which this worker has fewer commands, then turn by turn.
+//!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates do)
+//!    are equal: then the path on which this worker has fewer commands; the earlier one, when it
+//!    has as many; turn by turn, when none is earlier.
 //! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
 //!    the earliest of the other paths that has room and takes less than 16 times as long (4 times,
 //!    when nothing is in flight on the nearest). Busy: every command of late has waited there for
@@ -63,11 +65,12 @@
 //!    to be noise); or when commands wait for a quarter of the mean base latency on average, and
 //!    the elasticity is a quarter at least (of which no more than 7/8 are believed). Where eight or
 //!    more like it are in flight, but with this one no more than the mean base latency holds and a
-//!    quarter, nothing is spilled: waits are those of commands that have ended. A path has room
-//!    when a command at most is in flight, or no more than what its base latency holds, and a
-//!    sixteenth; and when its base latency is at most four times its least latency (else the queue
-//!    is that of others). A load is closed when the number of commands of the worker in flight
-//!    varies by less than half of what it would by chance.
+//!    quarter, nothing is spilled: waits are those of commands that have ended. (So the least wait
+//!    counts only in the first half of a window, and the elasticity as 0 where nothing has ended
+//!    for two windows.) A path has room when a command at most is in flight, or no more than what
+//!    its base latency holds, and a sixteenth; and when its base latency is at most four times its
+//!    least latency (else the queue is that of others). A load is closed when the number of
+//!    commands of the worker in flight varies by less than half of what it would by chance.
 //! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
 //!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
 //!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by

@@ -133,7 +133,8 @@ fn gains(
 }
 
 /// Every command of late has waited there for more than half of a base latency. What is old says
-/// nothing any more: then the path is to be given something.
+/// nothing any more: then the path is to be given something. (Half a window is old. Believed for
+/// two windows, it loses more tuning rows than it wins.)
 fn stands(forecast: &Forecast, now_ns: u64) -> bool {
     let fresh = forecast.window_ns.age_ns(now_ns).saturating_mul(2) <= forecast.window();
     fresh && 2 * standing_ns(forecast) > u64::from(forecast.base.get())
