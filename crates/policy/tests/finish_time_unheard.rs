@@ -1,5 +1,5 @@
-//! `finish-time` when nothing was heard of any path for a while: writes are placed by what is known
-//! all the same.
+//! `finish-time` after a pause, in which nothing was heard of any path: commands are placed by what
+//! is known all the same.
 
 mod support;
 
@@ -34,6 +34,27 @@ fn writes(path: &Path, count: u64, latency_ns: u64, from_ns: u64) -> u64 {
     })
 }
 
+/// So many writes are always in flight on the first path for a while, behind each other; gives back
+/// when they are over.
+fn queue(selector: &mut Selector, table: &[Path], open: usize, from_ns: u64) -> u64 {
+    const EACH_NS: u64 = 50 * US;
+    let mut now_ns = from_ns;
+    let mut flying = VecDeque::new();
+    for _ in 0..5_000 {
+        if flying.len() == open {
+            now_ns += EACH_NS;
+            end(&table[0], flying.pop_front().expect("some are"), now_ns);
+        }
+        selector.select(&parameters(), table, OpClass::Write, BYTES, now_ns);
+        flying.push_back(begin(&table[0], now_ns));
+    }
+    for charge in flying {
+        now_ns += EACH_NS;
+        end(&table[0], charge, now_ns);
+    }
+    now_ns
+}
+
 /// So many writes at once; gives back where they go.
 fn burst(selector: &mut Selector, table: &[Path], count: usize, now_ns: u64) -> Vec<usize> {
     let place = |_| {
@@ -57,24 +78,21 @@ fn writes_after_a_pause_go_where_they_are_done_first() {
 #[test]
 fn a_write_after_a_pause_does_not_spill_to_a_path_of_which_nothing_is_known() {
     const OPEN: usize = 16;
-    const EACH_NS: u64 = 50 * US;
     let table = paths("oo");
     let mut selector = Selector::new();
     let mut now_ns = writes(&table[0], 10, 100 * US, SECOND);
-    // As many are always in flight, behind each other.
-    let mut flying = VecDeque::new();
-    for _ in 0..5_000 {
-        if flying.len() == OPEN {
-            now_ns += EACH_NS;
-            end(&table[0], flying.pop_front().expect("some are"), now_ns);
-        }
-        selector.select(&parameters(), &table, OpClass::Write, BYTES, now_ns);
-        flying.push_back(begin(&table[0], now_ns));
-    }
-    for charge in flying {
-        now_ns += EACH_NS;
-        end(&table[0], charge, now_ns);
-    }
+    now_ns = queue(&mut selector, &table, OPEN, now_ns);
     let gone = burst(&mut selector, &table, OPEN, now_ns + 10 * SECOND);
     assert_eq!(gone, [0; OPEN]);
+}
+
+#[test]
+fn what_commands_waited_before_a_pause_does_not_make_them_spill_after_it() {
+    let table = paths("oo");
+    let mut selector = Selector::new();
+    let heard_ns = writes(&table[1], 10, MS, SECOND);
+    let heard_ns = writes(&table[0], 10, 100 * US, heard_ns);
+    let heard_ns = queue(&mut selector, &table, 16, heard_ns);
+    let gone = burst(&mut selector, &table, 8, heard_ns + SECOND);
+    assert_eq!(gone, [0; 8], "the other one is ten times as far");
 }

@@ -220,7 +220,7 @@ impl Forecast {
         let measured = [&self.pace, &self.proven, &self.base, &self.longest];
         let words = measured.into_iter().chain([&self.answered_ms, &self.toll]);
         words.for_each(|word| word.set(0));
-        self.least_wait.iter().for_each(|least| least.set(Word::MAX));
+        self.forget_waits();
         self.elasticity.reset();
         for base in self.bases.iter().flatten() {
             base.latency.set(0);
@@ -228,6 +228,11 @@ impl Forecast {
             base.gap_ms.set(0);
             base.seen_ms.set(0);
         }
+    }
+
+    /// What commands of late have waited is not of late any more.
+    fn forget_waits(&self) {
+        self.least_wait.iter().for_each(|least| least.set(Word::MAX));
     }
 
     /// How long a window of [`Forecast::least_wait`] is, ns.
@@ -241,6 +246,9 @@ impl Forecast {
     pub(crate) fn started(&self, lane: &Lane, units: u32, now_ns: u64) -> Flight {
         let before = lane.started(self, u64::from(units), now_ns);
         if before == 0 {
+            if self.busy_ns.age_ns(now_ns) > 2 * self.window() {
+                self.forget_waits();
+            }
             self.busy_ns.set(now_ns);
         }
         let work = u32::try_from(before + u64::from(units)).unwrap_or(u32::MAX);

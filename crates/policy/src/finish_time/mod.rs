@@ -22,7 +22,8 @@
 //!    for 5 ms.
 //! 3. *Least latency*, of the last 100 to 200 ms, per op and size class.
 //! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
-//!    base latency, at least 250 µs.
+//!    base latency, at least 250 µs. After two windows in which the path had nothing to do there is
+//!    none.
 //! 5. *Elasticity*: by how many per cent latencies grow when one per cent more is in flight, from
 //!    the covariance of the wait of the last commands with the work that each of them found: of
 //!    128, or of eight times as many as are in flight, up to 2048 (those of one round trip have
