@@ -120,6 +120,13 @@ impl Uring {
         if let DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } = op {
             self.regions.lend(buf);
         }
+        if op == DiskOp::Flush && self.disk.known(file).is_some_and(|it| it.flushes.waits(id)) {
+            return;
+        }
+        self.begin_disk(id, fd, file, op);
+    }
+
+    fn begin_disk(&mut self, id: DiskId, fd: RawFd, file: FileId, op: DiskOp) {
         let by_hand = self.disk.refused(file, op).is_some_and(|refused| *refused);
         let flush = match op {
             DiskOp::Flush | DiskOp::Sync { .. } => self.disk.known(file).map(|k| k.flushes.begin()),
@@ -257,19 +264,36 @@ impl Uring {
         if let DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } = task.op {
             self.regions.reaped(buf);
         }
-        self.counters.disk_ops.add(1);
-        let done = |id, result| Event::DiskDone { id, result };
-        let flushes = self.disk.known(task.file).map(|known| &mut known.flushes);
-        let (Some(number), Some(flushes)) = (task.flush, flushes) else {
-            return self.events.push_back(done(task.id, result));
+        match task.flush {
+            Some(number) => self.finish_flush(&task, number, result),
+            None => {
+                self.counters.disk_ops.add(1);
+                self.events.push_back(Event::DiskDone { id: task.id, result });
+            }
+        }
+    }
+
+    fn finish_flush(&mut self, task: &Task, number: u64, result: Result<u32, SystemError>) {
+        let Some(known) = self.disk.known(task.file) else {
+            unreachable!("a flush began with its file, and files stay known");
         };
+        let flushes = &mut known.flushes;
         flushes.end(number);
-        match result {
-            Ok(_) => flushes.hold(task.id),
-            Err(_) => self.events.push_back(done(task.id, result)),
+        let whole = task.op == DiskOp::Flush;
+        let shared = if whole { flushes.shared() } else { &[] };
+        self.counters.disk_ops.add(1 + shared.len() as u64);
+        if let Err(error) = result {
+            for &id in shared.iter().chain([&task.id]) {
+                self.events.push_back(Event::DiskDone { id, result: Err(error) });
+            }
+        } else {
+            flushes.hold(task.id, whole);
         }
         while let Some(id) = flushes.release() {
-            self.events.push_back(done(id, Ok(0)));
+            self.events.push_back(Event::DiskDone { id, result: Ok(0) });
+        }
+        if whole && let Some(id) = flushes.next() {
+            self.begin_disk(id, task.fd, task.file, task.op);
         }
     }
 }

@@ -74,14 +74,14 @@ fn work_that_has_found_a_thread_may_wait_for_the_next() {
 #[test]
 fn a_flush_that_went_well_is_told_after_those_beside_it() {
     let mut still = still();
-    let range = DiskOp::Sync { offset: 0, len: 4096 };
-    for (id, op) in [DiskOp::Flush, range, DiskOp::Flush].into_iter().enumerate() {
+    let range = |from: u64| DiskOp::Sync { offset: from << 20, len: 4096 };
+    for (id, op) in [DiskOp::Flush, range(1), range(2)].into_iter().enumerate() {
         still.driver.disk(DiskId(id as u64), still.file, op);
     }
     still.driver.disk_step_done(1, 0);
     assert_eq!(still.told(), None, "two run beside it");
     // One that starts later (in the place of that one) has missed nothing of it.
-    still.driver.disk(DiskId(3), still.file, DiskOp::Flush);
+    still.driver.disk(DiskId(3), still.file, range(3));
     still.driver.disk_step_done(2, -libc::EIO);
     assert_eq!(still.told(), Some((2, Err(SystemError::IO))));
     assert_eq!(still.told(), None, "one runs beside it");
@@ -91,6 +91,30 @@ fn a_flush_that_went_well_is_told_after_those_beside_it() {
     still.driver.disk_step_done(1, 0);
     let last = [still.told(), still.told(), still.told()];
     assert_eq!(last, [Some((0, Ok(0))), Some((3, Ok(0))), None]);
+}
+
+/// Whoever comes while the whole file is flushed has written what that flush may not stand for: all
+/// of them share the next.
+#[test]
+fn flushes_of_the_whole_file_run_one_at_a_time() {
+    let mut still = still();
+    let ids = |ids: std::ops::RangeInclusive<u64>| ids.map(DiskId);
+    ids(0..=2).for_each(|id| still.driver.disk(id, still.file, DiskOp::Flush));
+    still.driver.disk_step_done(0, 0);
+    assert_eq!([still.told(), still.told()], [Some((0, Ok(0))), None]);
+    ids(3..=3).for_each(|id| still.driver.disk(id, still.file, DiskOp::Flush));
+    still.driver.disk_step_done(0, -libc::EIO);
+    let mut failed = [still.told(), still.told()];
+    failed.sort_by_key(|told| told.map(|(id, _)| id));
+    let error = Err(SystemError::IO);
+    assert_eq!(failed, [Some((1, error)), Some((2, error))], "both are told");
+    assert_eq!(still.told(), None, "this one runs since");
+    still.driver.disk_step_done(0, 0);
+    assert_eq!([still.told(), still.told()], [Some((3, Ok(0))), None]);
+    // Nobody waits: the next runs at once.
+    still.driver.disk(DiskId(4), still.file, DiskOp::Flush);
+    still.driver.disk_step_done(0, 0);
+    assert_eq!(still.told(), Some((4, Ok(0))));
 }
 
 #[test]
