@@ -207,19 +207,25 @@ fn m3_numa_fails_back_when_the_controller_is_connected_again() {
     }
 }
 
-#[test]
-fn m3_numa_fails_back_when_a_fresh_log_says_that_the_path_is_optimized_still() {
+/// A host with `numa` whose one write has met an error on the first path.
+fn numa_after_an_error(status: Status) -> Rig {
     let mut setup = Setup::new(2, 1);
     setup.host.default_policy = Policy::Numa;
     let mut rig = setup.connect();
     let once = Cell::new(true);
     rig.wire().rule(move |pdu| {
         if pdu.port == 0 && pdu.answers(io::WRITE) && once.replace(false) {
-            pdu.answer(Status::ANA_TRANSITION);
+            pdu.answer(status);
         }
     });
     rig.io(writes(1, 1));
     assert_eq!((rig.sent(0), rig.sent(1)), (1, 1), "it went on over the other one");
+    rig
+}
+
+#[test]
+fn m3_numa_fails_back_when_a_fresh_log_says_that_the_path_is_optimized_still() {
+    let mut rig = numa_after_an_error(Status::ANA_TRANSITION);
     rig.run(SECOND);
     rig.io(writes(10, 2));
     assert_eq!((rig.sent(0), rig.sent(1)), (11, 1), "back at once");
@@ -228,17 +234,7 @@ fn m3_numa_fails_back_when_a_fresh_log_says_that_the_path_is_optimized_still() {
 
 #[test]
 fn m3_numa_is_back_at_once_after_an_error_of_a_path_that_can_still_be_used() {
-    let mut setup = Setup::new(2, 1);
-    setup.host.default_policy = Policy::Numa;
-    let mut rig = setup.connect();
-    let once = Cell::new(true);
-    rig.wire().rule(move |pdu| {
-        if pdu.port == 0 && pdu.answers(io::WRITE) && once.replace(false) {
-            pdu.answer(Status::INTERNAL_PATH_ERROR);
-        }
-    });
-    rig.io(writes(1, 1));
-    assert_eq!((rig.sent(0), rig.sent(1)), (1, 1), "it went on over the other one");
+    let mut rig = numa_after_an_error(Status::INTERNAL_PATH_ERROR);
     rig.io(writes(10, 2));
     assert_eq!((rig.sent(0), rig.sent(1)), (11, 1), "those that follow have no reason to");
     rig.finish();
