@@ -70,11 +70,12 @@ impl Target {
         len <= SMALL || !is_low(bufs)
     }
 
-    /// As [`Conn::holding`], on all I/O queues of the host that a connection belongs to.
+    /// As [`Conn::holding`], on all I/O queues of the host that a connection belongs to. Which one
+    /// that is, its NQN says: machines that were cloned may have one identifier.
     fn held_by_host_of(&self, place: u32) -> usize {
         let host_of = |conn: &Conn| {
             let controller = self.controllers.get(conn.controller()?)?.as_ref()?;
-            Some(controller.host_id)
+            Some(&controller.host)
         };
         let Some(host) = self.conns.get(place).and_then(host_of) else { return 0 };
         self.held_where(|conn| host_of(conn) == Some(host))
