@@ -72,6 +72,9 @@ fn summary(path: &Path) -> Result<Summary, Failure> {
 fn text(all: &Comparison) -> String {
     let ratio = |one: &Compared| {
         let ratio = &one.ratio;
+        if ratio.pairs == 0 {
+            return ["-", "-", "no figure"].map(str::to_owned);
+        }
         let sure = ratio.interval.map_or_else(
             || format!("{} runs", ratio.pairs),
             |found| format!("{} to {}", times(found.low_ppm), times(found.high_ppm)),

@@ -2,7 +2,7 @@
 
 use super::stats::{Difference, ONE_PPM, Paired};
 use super::store::Store;
-use super::summary::{Row, Summary, Table, paired};
+use super::summary::{Row, RunFigures, Summary, Table, paired};
 use super::{Mode, PERCENTILE_PPM, SCHEMA};
 use crate::scenario::Text;
 use serde::{Deserialize, Serialize};
@@ -46,9 +46,9 @@ pub struct ComparedRow {
     pub variant: String,
     /// Payload per second.
     pub throughput: Compared,
-    /// The 99th percentile of latency, in nanoseconds.
+    /// The 99th percentile of latency, in nanoseconds, of the runs in which requests ended.
     pub p99: Compared,
-    /// Requests that failed in A and in B; more of them are worse.
+    /// Requests that failed in A and in B, in the runs that both have; more of them are worse.
     pub errors: [u64; 2],
     /// All of it.
     pub is: Judgement,
@@ -223,12 +223,16 @@ fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow 
     let ratio = paired(b, a, |run| run.bytes_s);
     let is = judge(&ratio, tolerance_ppm, more, less);
     let throughput = Compared { a: a.bytes_s, b: b.bytes_s, ratio, is };
-    let ratio = paired(b, a, |run| run.p99_ns);
-    // Histograms do not tell nearer values apart.
-    let is = judge(&ratio, tolerance_ppm.max(PERCENTILE_PPM), less, more);
+    let ratio = paired(&with_percentile(b), &with_percentile(a), |run| run.p99_ns);
+    let is = match ratio.pairs {
+        0 => Judgement::NoDifference,
+        // Histograms do not tell nearer values apart.
+        _ => judge(&ratio, tolerance_ppm.max(PERCENTILE_PPM), less, more),
+    };
     let p99 = Compared { a: a.completion.p99_ns, b: b.completion.p99_ns, ratio, is };
     let both = [throughput.is, p99.is];
-    let is = if both.contains(&Judgement::Worse) || b.errors > a.errors {
+    let errors = [errors(a, b), errors(b, a)];
+    let is = if both.contains(&Judgement::Worse) || errors[1] > errors[0] {
         Judgement::Worse
     } else if both.contains(&Judgement::Better) {
         Judgement::Better
@@ -243,9 +247,22 @@ fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow 
         variant: a.variant.clone(),
         throughput,
         p99,
-        errors: [a.errors, b.errors],
+        errors,
         is,
     }
+}
+
+/// Without the runs in which no request ended: those have no percentile, and none is no low one.
+fn with_percentile(row: &Row) -> Row {
+    let mut row = row.clone();
+    row.runs.retain(|run| run.p99_ns > 0);
+    row
+}
+
+/// Requests of a row that failed, in the runs that the other one has, too.
+fn errors(row: &Row, other: &Row) -> u64 {
+    let common = |run: &&RunFigures| other.runs.iter().any(|theirs| theirs.run == run.run);
+    row.runs.iter().filter(common).fold(0, |sum, run| sum.saturating_add(run.errors))
 }
 
 fn judge(ratio: &Paired, tolerance_ppm: u64, more: Judgement, less: Judgement) -> Judgement {

@@ -50,6 +50,28 @@ fn few_runs_tell_only_what_is_plain() {
 }
 
 #[test]
+fn a_run_in_which_nothing_ended_has_no_percentile() {
+    let dead = summary(6, &|_| (0, 0, 0));
+    let alive = summary(6, &|run| (1000 + run, 1000, 0));
+    let (is, all) = of(&dead, &alive, 0);
+    assert_eq!((is, all.rows[0].p99.is), (Judgement::Better, Judgement::NoDifference));
+    let (is, all) = of(&alive, &dead, 0);
+    assert_eq!((is, all.rows[0].p99.is), (Judgement::Worse, Judgement::NoDifference));
+    assert_eq!(of(&dead, &dead, 0).0, Judgement::NoDifference);
+}
+
+#[test]
+fn failed_requests_are_counted_in_the_runs_that_both_have() {
+    let few = summary(2, &|run| (1000 + run, 1000, 1));
+    let many = summary(6, &|run| (1000 + run, 1000, 1));
+    let (is, all) = of(&few, &many, 0);
+    assert_eq!((is, all.rows[0].errors), (Judgement::NoDifference, [2, 2]));
+    let worse = summary(6, &|run| (1000 + run, 1000, if run < 3 { 3 } else { 0 }));
+    assert_eq!(of(&many, &worse, 0).0, Judgement::NoDifference, "6 and 6 in six runs");
+    assert_eq!(of(&few, &worse, 0).0, Judgement::Worse, "2 and 6 in the first two");
+}
+
+#[test]
 fn what_has_no_counterpart_is_named() {
     let a = summary(6, &|run| (1000 + run, 1000, 0));
     let mut b = a.clone();
