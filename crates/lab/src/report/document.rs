@@ -152,8 +152,8 @@ fn about_modes(study: &Study) -> Vec<String> {
     }
     if has(Mode::Light) {
         all.push(
-            "The light simulation leaves out the processors' time, so neither burners nor the \
-             cost of a policy itself show in it; latencies at low load lack that part."
+            "The light simulation leaves out the hosts' own processor time, so the cost of a \
+             policy itself does not show in it; latencies at low load lack that part."
                 .to_owned(),
         );
     }

@@ -121,6 +121,33 @@ fn too_few_runs_are_called_that() {
 }
 
 #[test]
+fn where_nothing_was_carried_no_policy_is_praised() {
+    let mut one = material(6);
+    one.cells.iter_mut().for_each(|cell| cell.total.bytes_s = 0);
+    let page = render(one.clone());
+    assert!(page.contains("Light simulation: no payload was moved"));
+    assert!(!page.contains("For these links, take"));
+    assert!(!page.contains(", best</span>"), "nor in the table of all");
+    // Beside a scenario that says something it does not count.
+    let mut two = two_scenarios();
+    let counted = render(two.clone());
+    for mut cell in one.cells {
+        cell.scenario = "a third".to_owned();
+        two.cells.push(cell);
+    }
+    let page = render(two);
+    let part = "Over 2 scenarios (light simulation), ";
+    assert!(counted.contains(part) && page.contains(part));
+}
+
+#[test]
+fn what_the_light_simulation_leaves_out_is_told_without_burners() {
+    let page = render(material(1));
+    assert!(page.contains("the cost of a policy itself does not show in it"));
+    assert!(!page.contains("burners"), "they are simulated");
+}
+
+#[test]
 fn weights_that_were_told_are_told() {
     let one = [100, 101, 102, 100, 99, 100].map(|n| n * MIB);
     let mut material = material(1);

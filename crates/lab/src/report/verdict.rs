@@ -199,7 +199,7 @@ fn signed(ppm: u64) -> String {
 /// A variant over all scenarios of a mode.
 pub(super) struct Standing<'a> {
     pub(super) variant: &'a str,
-    /// Scenarios it was run in.
+    /// Scenarios it was run in, and in which anything was carried.
     pub(super) scenarios: usize,
     /// In which it carried most, or the same as what carried most.
     pub(super) wins: usize,
@@ -219,6 +219,7 @@ pub(super) fn standings(study: &Study, mode: Mode) -> Vec<Standing<'_>> {
     let mut found: Vec<Standing<'_>> =
         everywhere.map(|(variant, _)| standing(study, mode, variant)).collect();
     // Stable: what is equal stays in the order of policies.
+    found.retain(|one| one.scenarios > 0);
     found.sort_by(|a, b| b.close.cmp(&a.close).then(b.mean.total_cmp(&a.mean)));
     found
 }
@@ -235,6 +236,9 @@ fn standing<'a>(study: &'a Study, mode: Mode, variant: &'a str) -> Standing<'a> 
     };
     for (subject, field) in study.fields(mode) {
         let Some(row) = field.row(variant) else { continue };
+        if field.table.verdict.best.is_empty() {
+            continue;
+        }
         let part = row.of_best();
         standing.scenarios += 1;
         standing.wins += usize::from(row.sum.of_best_ppm == ONE_PPM);
@@ -297,7 +301,10 @@ pub(super) fn leading_mode(study: &Study) -> Option<Mode> {
 
 fn for_one(page: &mut Page, subject: &Subject) {
     for field in subject.fields.iter().rev() {
-        let Some(told) = Told::of(field) else { continue };
+        let Some(told) = Told::of(field) else {
+            page.raw("<p class=\"lead\">").text(about_nothing(field)).raw("</p>\n");
+            continue;
+        };
         if !told.is_unsure() {
             page.raw("<p class=\"lead\">For these links, take <strong>");
             page.text(told.choice().name()).raw("</strong>");
@@ -311,9 +318,14 @@ fn for_one(page: &mut Page, subject: &Subject) {
     }
 }
 
+/// What is to say of a field in which no variant carried anything.
+fn about_nothing(field: &Field) -> String {
+    format!("{}: {}.", words::mode_title(field.table.mode), field.table.verdict.text)
+}
+
 /// Everything that is to say of one field.
 pub(super) fn field_sentences(subject: &Subject, field: &Field) -> String {
-    let Some(told) = Told::of(field) else { return String::new() };
+    let Some(told) = Told::of(field) else { return about_nothing(field) };
     let mut all = told.sentences();
     if let Some(shorter) = shorter_elsewhere(field, &told) {
         all.push(shorter);
@@ -439,10 +451,11 @@ fn standings_tables(page: &mut Page, study: &Study) {
     for mode in study.modes() {
         let standings = standings(study, mode);
         if standings.is_empty() {
-            page.element("p", format!("No variant was run in all: {}.", words::mode(mode)));
+            let text = "No variant was run in all, or nothing was carried";
+            page.element("p", format!("{text}: {}.", words::mode(mode)));
             continue;
         }
-        let among = plural(study.fields(mode).count(), "scenario", "scenarios");
+        let among = plural(standings[0].scenarios, "scenario", "scenarios");
         let caption = format!("{}, {among}", words::mode_title(mode));
         page.open_table("plain", caption);
         page.head(["Policy", "Most", "Best or within 2 %", "% of best, mean", "% of best, worst"]);

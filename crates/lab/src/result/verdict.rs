@@ -18,7 +18,7 @@ const TRIFLE_PPM: u64 = 500;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// The row with the highest median of throughput; empty when there are no rows.
+    /// The row with the highest median of throughput; empty when none carried anything.
     pub best: String,
     /// The next one; nothing with one row.
     pub next: Option<String>,
@@ -54,16 +54,8 @@ impl Verdict {
         // Stable: of equal rows the first.
         let mut sorted: Vec<&Row> = rows.iter().collect();
         sorted.sort_by_key(|row| std::cmp::Reverse(row.bytes_s));
-        let Some((best, others)) = sorted.split_first() else {
-            return Verdict {
-                best: String::new(),
-                next: None,
-                ratio: None,
-                is: Difference::Unknown,
-                equal: Vec::new(),
-                calmest: None,
-                text: "there is nothing to compare".to_owned(),
-            };
+        let Some((best, others)) = sorted.split_first().filter(|(best, _)| best.bytes_s > 0) else {
+            return Verdict::about_nothing(rows);
         };
         let next = others.first();
         let ratio = next.map(|next| paired(best, next, |run| run.bytes_s));
@@ -90,17 +82,28 @@ impl Verdict {
             calmest,
             text: String::new(),
         };
-        verdict.text = match rows.iter().map(|row| (row.bytes_s, row.iops)).max() {
-            Some((0, _)) if rows.iter().all(|row| row.iops == 0) => {
-                "no request ended: there is nothing to compare".to_owned()
-            }
-            Some((0, _)) => {
-                "no payload was moved, so that throughput says nothing: compare IOPS and latencies"
-                    .to_owned()
-            }
-            _ => verdict.sentence(rows.len()),
-        };
+        verdict.text = verdict.sentence(rows.len());
         verdict
+    }
+
+    /// Of rows that carried nothing: none of them is the best.
+    fn about_nothing(rows: &[Row]) -> Verdict {
+        let text = if rows.is_empty() {
+            "there is nothing to compare"
+        } else if rows.iter().all(|row| row.iops == 0) {
+            "no request ended: there is nothing to compare"
+        } else {
+            "no payload was moved, so that throughput says nothing: compare IOPS and latencies"
+        };
+        Verdict {
+            best: String::new(),
+            next: None,
+            ratio: None,
+            is: Difference::Unknown,
+            equal: Vec::new(),
+            calmest: None,
+            text: text.to_owned(),
+        }
     }
 
     fn sentence(&self, rows: usize) -> String {

@@ -2,6 +2,7 @@ use super::{Builder, Row, Summary, Table};
 use crate::cell::Cell;
 use crate::light;
 use crate::result::stats::Difference;
+use crate::result::verdict::Verdict;
 use crate::result::{AdaptationResult, CellResult, Circumstances, CpuResult, Mode, tests};
 use crate::scenario::Scenario;
 
@@ -163,16 +164,19 @@ fn a_lead_that_nobody_would_notice_is_none() {
 #[test]
 fn where_nothing_was_carried_no_policy_is_praised() {
     let scenario = tests::scenario();
-    let text = |requests: bool| {
+    let verdict = |requests: bool| {
         let mut cells = cells(&scenario, 2);
         for cell in &mut cells {
             cell.total.bytes_s = 0;
             cell.total.iops *= u64::from(requests);
         }
-        summary(&cells).tables[0].verdict.text.clone()
+        summary(&cells).tables[0].verdict.clone()
     };
+    let text = |requests: bool| verdict(requests).text;
     assert_eq!(text(false), "no request ended: there is nothing to compare");
     assert!(text(true).starts_with("no payload was moved"), "trims alone: {}", text(true));
+    let Verdict { best, equal, calmest, .. } = verdict(true);
+    assert_eq!((best.as_str(), equal.len(), calmest), ("", 0, None));
 }
 
 #[test]
