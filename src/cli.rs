@@ -47,6 +47,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
                 workers: serve.workers,
                 socket: global.socket.clone(),
                 attr_fs: serve.attr_fs,
+                metrics: serve.metrics,
             };
             let json = global.json();
             crate::daemon::serve::run(&options, |ready| say_ready(json, ready))
@@ -102,6 +103,7 @@ fn say_ready(json: bool, ready: &Ready) {
             "live": live,
             "exports": ready.exports,
             "attr_fs": ready.attr_fs,
+            "metrics": ready.metrics,
         });
         format!("{object:#}\n")
     } else {
@@ -118,6 +120,9 @@ fn say_ready(json: bool, ready: &Ready) {
         }
         if let Some(dir) = &ready.attr_fs {
             text.push_str(&format!("attributes {}\n", dir.display()));
+        }
+        if let Some(at) = &ready.metrics {
+            text.push_str(&format!("metrics http://{at}/metrics\n"));
         }
         text
     };

@@ -1,6 +1,7 @@
 //! What runs: the control socket, configuration, the host and the target as daemons.
 
 pub mod attr_fs;
+mod audit;
 pub mod backing;
 pub mod config;
 pub mod control;
@@ -13,6 +14,7 @@ pub mod host;
 pub mod identity;
 pub mod load;
 pub mod log;
+pub mod metrics;
 pub mod names;
 pub mod path;
 pub mod rpc;

@@ -13,6 +13,7 @@ use crate::daemon::explain::DEFAULT_SAMPLES;
 use anabranch_host::explain::DECISIONS_MAX;
 use anabranch_policy::{Policy, UnknownPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -177,6 +178,9 @@ pub struct Serve {
     /// Show attributes as files in this empty directory, laid out like /sys (needs FUSE)
     #[arg(long, value_name = "DIR")]
     pub attr_fs: Option<PathBuf>,
+    /// Serve metrics for Prometheus at this address, over HTTP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::daemon::metrics::address)]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A device to narrow a listing to.

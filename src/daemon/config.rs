@@ -52,6 +52,8 @@ pub struct ServeConfig {
     pub shutdown_timeout: Option<Span>,
     /// Where the attributes stand as files: an empty directory.
     pub attr_fs: Option<PathBuf>,
+    /// Where metrics are served, `ADDR:PORT`.
+    pub metrics: Option<String>,
     /// What to connect to.
     #[serde(default, rename = "subsystem")]
     pub subsystems: Vec<SubsystemConfig>,
@@ -403,6 +405,11 @@ impl ServeConfig {
         }
         if self.attr_fs.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
             return wrong("attr_fs", "is empty: name a directory, or leave it out");
+        }
+        if let Some(text) = self.metrics.as_deref()
+            && let Err(why) = super::metrics::address(text)
+        {
+            return wrong("metrics", &format!("'{}': {why}", text.escape_debug()));
         }
         if let Some(Err(why)) = self.hostnqn.as_deref().map(str::parse::<Nqn>) {
             return wrong("hostnqn", &why.to_string());

@@ -1,6 +1,6 @@
 //! The control socket's server: blocking threads, every client bounded in time, size and number.
 
-use super::log;
+use super::audit::Audit;
 use super::rpc::{self, Params, RpcError};
 use super::socket::{self, BoundSocket, SocketError};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -252,27 +252,5 @@ fn timed_out(in_request: bool) -> Line {
         Line::Refused("a request was not finished in time".to_owned())
     } else {
         Line::End
-    }
-}
-
-/// Tells about refused clients on standard error, at most once a second.
-#[derive(Default)]
-struct Audit(Mutex<(Option<Instant>, u64)>);
-
-impl Audit {
-    fn note(&self, text: &str) {
-        let Ok(mut state) = self.0.lock() else { return };
-        let (last, suppressed) = &mut *state;
-        if last.is_some_and(|last| last.elapsed() < Duration::from_secs(1)) {
-            *suppressed += 1;
-            return;
-        }
-        if *suppressed > 0 {
-            log(format_args!("{text} ({suppressed} more like this before)"));
-        } else {
-            log(text);
-        }
-        *last = Some(Instant::now());
-        *suppressed = 0;
     }
 }

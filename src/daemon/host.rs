@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
 use anabranch_host::explain::ExplainReport;
-use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
+use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Verbs that only look at what is there.
 const LOOK: Duration = Duration::from_secs(10);
@@ -125,6 +125,7 @@ pub struct Host {
     identity: Identity,
     shutdown_timeout: Duration,
     started: Instant,
+    start_time: SystemTime,
     /// Tells this run from those before and after it.
     instance: String,
     /// NBD clients.
@@ -183,6 +184,7 @@ impl Host {
             identity: setup.identity.clone(),
             shutdown_timeout: setup.shutdown_timeout,
             started: Instant::now(),
+            start_time: SystemTime::now(),
             instance: format!("{:016x}", super::identity::random_seed()?),
             clients,
         })
@@ -303,17 +305,38 @@ impl Host {
     /// Everything there is to watch.
     ///
     /// # Errors
-    /// The engine does not answer.
-    pub fn top(&self) -> Result<TopView, RpcError> {
-        match self.ask(Verb::Watch, LOOK)? {
-            Reply::Snapshot(snapshot) => Ok(TopView {
-                instance: self.instance.clone(),
-                uptime_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-                clients: self.clients.load(Ordering::Relaxed),
-                ..TopView::from(*snapshot)
-            }),
+    /// The engine does not answer within `limit`.
+    pub fn watch(&self, limit: Duration) -> Result<Box<HostSnapshot>, RpcError> {
+        match self.ask(Verb::Watch, limit)? {
+            Reply::Snapshot(snapshot) => Ok(snapshot),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The same as `top` takes it.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub fn top(&self) -> Result<TopView, RpcError> {
+        let snapshot = self.watch(LOOK)?;
+        Ok(TopView {
+            instance: self.instance.clone(),
+            uptime_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            clients: self.nbd_clients(),
+            ..TopView::from(*snapshot)
+        })
+    }
+
+    /// NBD clients now.
+    #[must_use]
+    pub fn nbd_clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+
+    /// When it was started.
+    #[must_use]
+    pub fn start_time(&self) -> SystemTime {
+        self.start_time
     }
 
     /// Why a device's commands went where they went.

@@ -9,6 +9,7 @@ use super::front::FrontEvent;
 use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
+use super::metrics::{self, BoundMetrics, MetricsServer};
 use super::names::Names;
 use super::path::NamedPath;
 use super::service;
@@ -44,6 +45,8 @@ pub struct ServeOptions {
     pub socket: Option<PathBuf>,
     /// Where the attributes stand as files.
     pub attr_fs: Option<PathBuf>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// What `serve` tells when it is ready.
@@ -65,6 +68,8 @@ pub struct Ready {
     pub exports: Vec<String>,
     /// Where the attributes stand as files.
     pub attr_fs: Option<PathBuf>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Runs until a signal comes. `ready` is called once everything is set up.
@@ -85,6 +90,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     super::files::raise();
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path)?;
+    let metrics = metrics_at(options, &config).map(BoundMetrics::bind).transpose()?;
     let setup = setup(options, &config)?;
     let host = Arc::new(Host::start(&setup, |event| log_of(kind(&event), event))?);
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
@@ -94,6 +100,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let names = connect_all(&host, paths, &source)?;
     let exports = export_all(&host, &config.exports)?;
     let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
+    let metrics = metrics.map(|at| at.serve(Arc::downgrade(&host), metrics::Limits::default()));
     let live = await_first_attempts(&host, asked - names.count());
     log::flush();
     ready(&Ready {
@@ -105,6 +112,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         controllers: (asked, live),
         exports,
         attr_fs: attr_fs.as_ref().map(|tree| tree.dir().to_owned()),
+        metrics: metrics.as_ref().map(MetricsServer::at),
     });
     service::ready();
     host.wait(&termination)?;
@@ -112,8 +120,15 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     log("ending: no new I/O is taken");
     drop(names);
     drop(server);
+    drop(metrics);
     drop(attr_fs);
     finish(&host, setup.shutdown_timeout)
+}
+
+/// Where metrics are to be served; that the text is an address was checked with the file.
+fn metrics_at(options: &ServeOptions, config: &ServeConfig) -> Option<SocketAddr> {
+    let of_file = config.metrics.as_deref().and_then(|text| metrics::address(text).ok());
+    options.metrics.or(of_file)
 }
 
 fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Failure> {
