@@ -2,13 +2,14 @@
 //!
 //! Each scrape is one look at the host through the same bounded mailbox as everyone's, with a time
 //! limit, and is written from that look alone: nothing is counted here, and between scrapes nothing
-//! runs.
+//! runs. Scrapes at the same time share a look.
 
 mod answer;
 mod exposition;
 mod families;
 mod http;
 mod look;
+mod pace;
 mod plain;
 mod server;
 

@@ -12,7 +12,7 @@ fn families() -> BTreeMap<String, String> {
     let policies = ["numa", "service-time", "latency", "finish-time"];
     let texts = policies.map(|policy| {
         let look = look(&With { policy, text: "x" });
-        exposition(look, Format::Plain).expect("text")
+        exposition(&look.into(), Format::Plain).expect("text")
     });
     let all = texts.iter().flat_map(|text| parse(text, Format::Plain).0);
     all.map(|(name, family)| (name, family.kind)).collect()

@@ -8,8 +8,6 @@ use anabranch::daemon::metrics::{
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 fn start(source: impl Source, limits: Limits) -> MetricsServer {
@@ -17,8 +15,8 @@ fn start(source: impl Source, limits: Limits) -> MetricsServer {
     BoundMetrics::bind(at).expect("a port").serve(source, limits)
 }
 
-fn good() -> MetricsServer {
-    start(Fixed::good(), Limits::default())
+fn good(limits: Limits) -> MetricsServer {
+    start(Fixed::good(), limits)
 }
 
 const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -26,7 +24,7 @@ const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[test]
 fn the_text_is_the_one_that_the_client_would_rather_read() {
-    let server = good();
+    let server = good(Limits::default());
     let of_prometheus = "application/openmetrics-text;version=1.0.0,\
                          application/openmetrics-text;version=0.0.1;q=0.75,\
                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
@@ -48,14 +46,14 @@ fn the_text_is_the_one_that_the_client_would_rather_read() {
 
 #[test]
 fn the_first_page_names_the_other() {
-    let answer = get(good().at(), "/");
+    let answer = get(good(Limits::default()).at(), "/");
     assert_eq!((answer.status, answer.field("content-type")), (200, "text/html; charset=utf-8"));
     assert!(answer.body.lines().count() == 1 && answer.body.contains("/metrics"), "{answer:?}");
 }
 
 #[test]
 fn whoever_asks_in_another_way_gets_the_same() {
-    let server = good();
+    let server = good(Limits::default());
     for request in [
         "GET /metrics HTTP/1.0\r\n\r\n",
         "GET /metrics HTTP/1.0\n\n",
@@ -71,14 +69,14 @@ fn whoever_asks_in_another_way_gets_the_same() {
 
 #[test]
 fn head_is_get_without_the_text() {
-    let answer = ask(good().at(), b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = ask(good(Limits::default()).at(), b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((answer.status, answer.body.as_str()), (200, ""));
     assert!(answer.field("content-length").parse::<usize>().expect("a length") > 1000);
 }
 
 #[test]
 fn everything_else_is_refused_with_a_sentence() {
-    let server = good();
+    let server = good(Limits::default());
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(MAX_HEAD_BYTES));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", "a: b\r\n".repeat(MAX_HEAD_BYTES / 6));
     let endless = vec![b'x'; 4 * MAX_HEAD_BYTES];
@@ -118,7 +116,7 @@ fn everything_else_is_refused_with_a_sentence() {
 #[test]
 fn half_a_request_and_silence_are_bounded() {
     let limits = Limits { request: Duration::from_millis(200), ..Limits::default() };
-    let server = start(Fixed::good(), limits);
+    let server = good(limits);
     let half = open(server.at());
     (&half).write_all(b"GET /metrics HT").expect("sent");
     let answer = Answer::read(&half);
@@ -142,40 +140,17 @@ fn serves(at: SocketAddr) -> bool {
     stream.read_to_string(&mut text).is_ok() && text.starts_with("HTTP/1.1 200 ")
 }
 
-/// Answers when it is let.
-struct Slow {
-    asked: SyncSender<()>,
-    go: Mutex<Receiver<()>>,
-}
-
-impl Source for Slow {
-    fn look(&self) -> Result<Look, Unavailable> {
-        self.asked.send(()).expect("the test waits");
-        self.go.lock().expect("no panic").recv().expect("the test lets it go");
-        Fixed::good().0
-    }
-}
-
 #[test]
 fn clients_beyond_the_limit_are_told_so() {
-    let (asked, is_asked) = sync_channel(0);
-    let (let_go, go) = sync_channel(0);
-    let source = Slow { asked, go: Mutex::new(go) };
-    let server = start(source, Limits { clients: 3, ..Limits::default() });
+    let server = good(Limits { clients: 3, request: Duration::from_secs(60), ..Limits::default() });
     let inside: Vec<TcpStream> = (0..3).map(|_| open(server.at())).collect();
-    for stream in &inside {
-        (&*stream).write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
-        is_asked.recv().expect("it came that far");
-    }
     for _ in 0..100 {
         let answer = Answer::read(&open(server.at()));
         assert_eq!(answer.status, 503, "{answer:?}");
         assert!(answer.body.contains("3 clients"), "{answer:?}");
     }
-    for _ in &inside {
-        let_go.send(()).expect("it waits");
-    }
-    for stream in &inside {
+    for mut stream in &inside {
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
         assert_eq!(Answer::read(stream).status, 200, "the others are served");
     }
     drop(inside);

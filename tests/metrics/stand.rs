@@ -99,11 +99,17 @@ pub(crate) struct Stand {
 
 impl Stand {
     pub(crate) fn new() -> Stand {
+        Stand::of_model("metrics")
+    }
+
+    /// The target says that this is its model.
+    pub(crate) fn of_model(model: &str) -> Stand {
         let port = || PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
         let setup = TargetSetup {
             ports: vec![port(), port()],
             subsystems: vec![SubsystemSpec {
                 namespaces: vec!["mem:16MiB,bs=4096".parse().expect("a namespace")],
+                model: model.to_owned(),
                 ..SubsystemSpec::named(NQN)
             }],
             cpus: None,

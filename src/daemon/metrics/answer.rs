@@ -2,14 +2,15 @@
 
 use super::exposition::exposition;
 use super::http::{Request, Response, Status};
-use super::look::Source;
+use super::pace::Looks;
+use std::time::Instant;
 
 /// The one page there is, and where a person who looks for it comes first.
 const METRICS: &str = "/metrics";
 const INDEX: &str = "<!doctype html><title>anabranch</title><a href=\"/metrics\">/metrics</a>\n";
 
 /// Answers a request.
-pub(super) fn answer(request: Request<'_>, source: &dyn Source) -> Response {
+pub(super) fn answer(request: Request<'_>, looks: &Looks) -> Response {
     if request.path != METRICS && request.path != "/" {
         return Response::sentence(Status::NotFound, "there is nothing here: ask for /metrics");
     }
@@ -22,7 +23,7 @@ pub(super) fn answer(request: Request<'_>, source: &dyn Source) -> Response {
         }
     };
     let response = if request.path == METRICS {
-        metrics(request, source)
+        metrics(request, looks)
     } else {
         let (content_type, body) = ("text/html; charset=utf-8", INDEX.to_owned());
         Response { status: Status::Ok, content_type, body, head_only }
@@ -30,13 +31,13 @@ pub(super) fn answer(request: Request<'_>, source: &dyn Source) -> Response {
     Response { head_only, ..response }
 }
 
-fn metrics(request: Request<'_>, source: &dyn Source) -> Response {
-    let look = match source.look() {
+fn metrics(request: Request<'_>, looks: &Looks) -> Response {
+    let look = match looks.look(Instant::now()) {
         Ok(look) => look,
         Err(why) => return Response::sentence(Status::Unavailable, &why.0),
     };
     let content_type = request.format.content_type();
-    match exposition(look, request.format) {
+    match exposition(&look, request.format) {
         Ok(body) => Response { status: Status::Ok, content_type, body, head_only: false },
         Err(_) => Response::sentence(Status::Failed, "what is counted cannot be written as text"),
     }

@@ -13,6 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// What every name begins with.
 const PREFIX: &str = "anabranch";
@@ -41,9 +42,9 @@ impl Format {
 ///
 /// # Errors
 /// Never, unless the encoder has a defect.
-pub fn exposition(look: Look, format: Format) -> Result<String, fmt::Error> {
+pub fn exposition(look: &Arc<Look>, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(look));
+    registry.register_collector(Box::new(Arc::clone(look)));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(match format {

@@ -4,6 +4,7 @@ use super::super::audit::Audit;
 use super::answer::answer;
 use super::http::{self, MAX_HEAD_BYTES, Response, Status};
 use super::look::Source;
+use super::pace::Looks;
 use crate::failure::Failure;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -29,7 +30,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            clients: 16,
+            clients: 8,
             request: Duration::from_secs(5),
             answer: Duration::from_secs(10),
             linger: Duration::from_secs(1),
@@ -57,7 +58,7 @@ pub struct MetricsServer {
 }
 
 struct Shared {
-    source: Box<dyn Source>,
+    looks: Looks,
     limits: Limits,
     clients: AtomicUsize,
     audit: Audit,
@@ -88,7 +89,7 @@ impl BoundMetrics {
         let BoundMetrics { listener, at } = self;
         let (listener, stopping) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let shared = Arc::new(Shared {
-            source: Box::new(source),
+            looks: Looks::new(source),
             limits,
             clients: AtomicUsize::new(0),
             audit: Audit::default(),
@@ -175,7 +176,7 @@ fn talk(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let limits = &shared.limits;
     let response = match read_head(stream, limits.request)? {
         Head::Complete(head) => match http::parse(&head) {
-            Ok(request) => answer(request, &*shared.source),
+            Ok(request) => answer(request, &shared.looks),
             Err(refusal) => refusal,
         },
         Head::End => return Ok(()),

@@ -5,7 +5,8 @@ use super::seconds;
 use anabranch_policy::Histogram;
 
 /// The bounds are 2^k ns and halfway to the next: edges of the histogram's own buckets, so that
-/// each bucket here holds some of those as a whole, and nothing is shared out. The first is 32.8 µs.
+/// each bucket here holds some of those as a whole, and nothing is shared out. The first is
+/// 32.8 µs.
 const FIRST_OCTAVE: u32 = 15;
 /// From here on (268 ms) a bound for each doubling does.
 const COARSE_OCTAVE: u32 = 28;
