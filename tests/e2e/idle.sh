@@ -5,7 +5,7 @@ seconds=20
 
 setup() {
   start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:64MiB
-  start_serve
+  start_serve --metrics 127.0.0.1:0
   connect 1
   connect 2
   export_nbd 1 "$work/nbd.sock"

@@ -39,6 +39,11 @@ fn same_path(found: &Exposition, view: &TopView, path: &PathView) {
     }
     let mean = value("anabranch_path_io_duration_seconds_sum") / path.lat_ns.count as f64;
     assert_eq!((mean * 1e9) as u64, path.lat_ns.mean, "of {}", path.name);
+    let times = found.samples("anabranch_path_io_time_seconds_total");
+    let times = times.iter().filter(|sample| sample.labels["path"] == path.name);
+    let time: f64 = times.map(|sample| sample.value).sum();
+    let sum = value("anabranch_path_io_duration_seconds_sum");
+    assert!(sum > 0.0 && (time - sum).abs() < 1e-6, "{time} is the sum of {sum}");
     let counted: u32 = view.latencies[&path.name].iter().map(|(_, count)| count).sum();
     assert_eq!(value("anabranch_path_io_duration_seconds_count"), f64::from(counted));
     let states = found.samples("anabranch_path_ana_state");

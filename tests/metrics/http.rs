@@ -79,6 +79,7 @@ fn everything_else_is_refused_with_a_sentence() {
     let server = good(Limits::default());
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(MAX_HEAD_BYTES));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", "a: b\r\n".repeat(MAX_HEAD_BYTES / 6));
+    let empty = vec![b'\n'; MAX_HEAD_BYTES];
     let endless = vec![b'x'; 4 * MAX_HEAD_BYTES];
     for (request, status) in [
         (&b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n"[..], 404),
@@ -102,6 +103,7 @@ fn everything_else_is_refused_with_a_sentence() {
         (long.as_bytes(), 431),
         (many.as_bytes(), 431),
         (&endless, 431),
+        (&empty, 431),
     ] {
         let answer = ask(server.at(), request);
         let shown = String::from_utf8_lossy(&request[..request.len().min(60)]).into_owned();

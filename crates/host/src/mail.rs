@@ -316,6 +316,8 @@ pub struct PathStats {
     pub commands: [u64; 3],
     /// Bytes moved by them: read, written.
     pub bytes: [u64; 2],
+    /// How long they took, summed: reads, writes, others.
+    pub latency_sums_ns: [u64; 3],
     /// Commands that ended with an error of whatever kind.
     pub errors: u64,
     /// Commands tried again on the same path.
@@ -355,6 +357,8 @@ pub struct HeadStats {
     pub requests: [u64; 3],
     /// Bytes: read, written.
     pub bytes: [u64; 2],
+    /// How long the requests took, summed: reads, writes, others.
+    pub latency_sums_ns: [u64; 3],
     /// Requests that ended with an error to the user.
     pub errors: u64,
     /// Requests in flight or waiting now.

@@ -420,6 +420,8 @@ pub struct HeadSnapshot {
     pub requests: [u64; 3],
     /// Bytes read, written.
     pub bytes: [u64; 2],
+    /// How long these requests took, summed: reads, writes, others.
+    pub latency_sums_ns: [u64; 3],
     /// Requests that failed to the user.
     pub errors: u64,
     /// Requests in flight or waiting.
@@ -464,6 +466,8 @@ pub struct PathSnapshot {
     pub commands: [u64; 3],
     /// Bytes read, written.
     pub bytes: [u64; 2],
+    /// How long these commands took, summed: reads, writes, others.
+    pub latency_sums_ns: [u64; 3],
     /// Commands that ended with an error.
     pub errors: u64,
     /// Commands tried again on it.

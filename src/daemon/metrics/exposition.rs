@@ -136,6 +136,19 @@ impl Page<'_> {
         })
     }
 
+    /// The same of times, in seconds.
+    pub(super) fn sums<'a>(
+        &mut self,
+        family: Family,
+        samples: impl IntoIterator<Item = (Labels<'a>, f64)>,
+    ) -> fmt::Result {
+        let family = family.in_unit("seconds");
+        self.family(family, MetricType::Counter, samples, |metric, (labels, value)| {
+            let mut metric = metric.encode_family(&labels)?;
+            metric.encode_counter::<NoLabelSet, f64, f64>(&value, None)
+        })
+    }
+
     /// Numbers as they are now.
     pub(super) fn gauges<'a>(
         &mut self,

@@ -48,6 +48,14 @@ fn by_state<'a, S: ToString + PartialEq, const N: usize>(
     states.iter().map(sample).collect()
 }
 
+/// The same of times.
+fn seconds_by_op<'a>(
+    labels: &Labels<'a>,
+    ns: [u64; 3],
+) -> impl Iterator<Item = (Labels<'a>, f64)> + use<'a> {
+    by_op(labels, ns.map(seconds))
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

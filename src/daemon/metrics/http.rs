@@ -85,12 +85,13 @@ impl Response {
 
 /// Where the head of a request ends, empty line included; `None` as long as it does not.
 pub(super) fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    let mut line = 0;
+    let (mut line, mut begun) = (0, false);
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-        let text = &bytes[line..at];
         // Empty lines before the first are left over from another request (section 2.2).
-        if matches!(text, b"" | b"\r") && bytes[..line].iter().any(|byte| !is_end(*byte)) {
-            return Some(at + 1);
+        match &bytes[line..at] {
+            b"" | b"\r" if begun => return Some(at + 1),
+            b"" | b"\r" => {}
+            _ => begun = true,
         }
         line = at + 1;
     }

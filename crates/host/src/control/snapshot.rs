@@ -136,6 +136,7 @@ impl Control {
             read_only: head.last_limits.is_some_and(|limits| limits.read_only),
             requests: [0; 3],
             bytes: [0; 2],
+            latency_sums_ns: [0; 3],
             errors: 0,
             in_flight: 0,
             requeued_no_usable_path: 0,
@@ -179,6 +180,7 @@ impl Control {
             numa_nodes: Vec::new(),
             commands: [0; 3],
             bytes: [0; 2],
+            latency_sums_ns: [0; 3],
             errors: 0,
             retries: 0,
             failovers: 0,
@@ -231,6 +233,7 @@ fn add<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
 fn add_head(sum: &mut HeadSnapshot, more: &HeadStats) {
     add(&mut sum.requests, &more.requests);
     add(&mut sum.bytes, &more.bytes);
+    add(&mut sum.latency_sums_ns, &more.latency_sums_ns);
     sum.errors += more.errors;
     sum.in_flight += u64::from(more.in_flight);
     sum.requeued_no_usable_path += more.requeued_no_usable_path;
@@ -243,6 +246,7 @@ fn add_head(sum: &mut HeadSnapshot, more: &HeadStats) {
 fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     add(&mut sum.commands, &more.commands);
     add(&mut sum.bytes, &more.bytes);
+    add(&mut sum.latency_sums_ns, &more.latency_sums_ns);
     sum.errors += more.errors;
     sum.retries += more.retries;
     sum.failovers += more.failovers;

@@ -154,6 +154,16 @@ impl Tally {
         [Op::Read, Op::Write].map(|op| self.rows[op as usize].bytes)
     }
 
+    /// Their latencies, summed: reads, writes, others.
+    pub(super) fn latency_sums_ns(&self) -> [u64; 3] {
+        let mut sums = [0_u64; 3];
+        self.each(|op, row| {
+            let sum = &mut sums[op.class()];
+            *sum = sum.saturating_add(row.latency_ns);
+        });
+        sums
+    }
+
     /// What `stat` counts.
     pub(super) fn stat(&self, busy: Busy) -> BlockStat {
         let mut stat = BlockStat { busy_ns: busy.ns, ..BlockStat::default() };
@@ -209,6 +219,7 @@ mod tests {
         }
         assert_eq!(tally.counts(), [1, 1, 4]);
         assert_eq!(tally.bytes(), [4096, 1024]);
+        assert_eq!(tally.latency_sums_ns(), [2_000_000, 3_000_000, 16_000_000]);
         let latency_ns = tally.latency_ns().expect("something has ended");
         assert_eq!((latency_ns.count(), latency_ns.sum()), (6, 21_000_000));
         let mut twice = tally.clone();

@@ -3,7 +3,7 @@
 
 use super::super::exposition::{Labels, Page, of};
 use super::distribution::distribution;
-use super::{Count, by_op, subsystem};
+use super::{Count, by_op, seconds_by_op, subsystem};
 use anabranch_host::verb::{HeadSnapshot, SubsystemSnapshot};
 use std::fmt;
 
@@ -45,6 +45,8 @@ fn requests(subsystems: &[SubsystemSnapshot], page: &mut Page<'_>) -> fmt::Resul
     page.counters(requests, all().flat_map(|(labels, head)| by_op(&labels, head.requests)))?;
     let bytes = of("device", "Bytes that were read or written.").in_unit("bytes");
     page.counters(bytes, all().flat_map(|(labels, head)| by_op(&labels, head.bytes)))?;
+    let time = of("device_request_time", "How long these requests took, summed.");
+    page.sums(time, all().flat_map(|(labels, head)| seconds_by_op(&labels, head.latency_sums_ns)))?;
     let duration = of("device_request_duration", "How long requests took that ended well.");
     let duration = duration.in_unit("seconds");
     page.histograms(

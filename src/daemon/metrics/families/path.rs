@@ -3,7 +3,7 @@
 use super::super::exposition::{Family, Labels, Page, of};
 use super::device::heads;
 use super::distribution::distribution;
-use super::{Count, by_op, by_state, seconds};
+use super::{Count, by_op, by_state, seconds, seconds_by_op};
 use anabranch_host::verb::{PathSnapshot, SubsystemSnapshot};
 use anabranch_policy::{FinishTimeReport, Policy};
 use anabranch_proto::nvme::ana::AnaState;
@@ -39,6 +39,8 @@ fn traffic(subsystems: &[SubsystemSnapshot], page: &mut Page<'_>) -> fmt::Result
     page.counters(ios, all().flat_map(|(labels, path)| by_op(&labels, path.commands)))?;
     let bytes = of("path", "Bytes that were read or written.").in_unit("bytes");
     page.counters(bytes, all().flat_map(|(labels, path)| by_op(&labels, path.bytes)))?;
+    let time = of("path_io_time", "How long these commands took, summed.");
+    page.sums(time, all().flat_map(|(labels, path)| seconds_by_op(&labels, path.latency_sums_ns)))?;
     let duration = of("path_io_duration", "How long commands took that ended well.");
     page.histograms(
         duration.in_unit("seconds"),
