@@ -10,6 +10,7 @@ mod families;
 mod http;
 mod look;
 mod pace;
+mod places;
 mod plain;
 mod server;
 

@@ -1,7 +1,7 @@
 //! The server: what it answers, and what clients cannot do to it.
 
 use crate::looks::Fixed;
-use crate::stand::{Answer, ask, get, open, read_all};
+use crate::stand::{Answer, ask, get, open, open_from, read_all};
 use crate::text::parse;
 use anabranch::daemon::metrics::{
     BoundMetrics, Format, Limits, Look, MAX_HEAD_BYTES, MetricsServer, Source, Unavailable,
@@ -144,13 +144,16 @@ fn serves(at: SocketAddr) -> bool {
 
 #[test]
 fn clients_beyond_the_limit_are_told_so() {
-    let server = good(Limits { clients: 3, request: Duration::from_secs(60), ..Limits::default() });
+    let server = good(Limits { clients: 6, request: Duration::from_secs(60), ..Limits::default() });
     let inside: Vec<TcpStream> = (0..3).map(|_| open(server.at())).collect();
     for _ in 0..100 {
         let answer = Answer::read(&open(server.at()));
         assert_eq!(answer.status, 503, "{answer:?}");
-        assert!(answer.body.contains("3 clients"), "{answer:?}");
+        assert!(answer.body.contains("too many clients"), "{answer:?}");
     }
+    let mut other = open_from([127, 0, 0, 2], server.at());
+    other.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+    assert_eq!(Answer::read(&other).status, 200, "half of the places are for other addresses");
     for mut stream in &inside {
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
         assert_eq!(Answer::read(stream).status, 200, "the others are served");

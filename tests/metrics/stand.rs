@@ -11,6 +11,7 @@ use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSe
 use anabranch_host::verb::Selection;
 use anabranch_lab::load::{BlockSize, Job};
 use anabranch_proto::machine::Endpoint;
+use rustix::net;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -58,6 +59,18 @@ impl Answer {
 
 pub(crate) fn open(at: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(at).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+    stream
+}
+
+/// The same from another address of this machine.
+pub(crate) fn open_from(from: [u8; 4], at: SocketAddr) -> TcpStream {
+    let from: SocketAddr = (from, 0).into();
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None);
+    let socket = socket.expect("a socket");
+    net::bind(&socket, &from).expect("an address of this machine");
+    net::connect(&socket, &at).expect("it listens");
+    let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
     stream
 }

@@ -5,18 +5,20 @@ use super::answer::answer;
 use super::http::{self, MAX_HEAD_BYTES, Response, Status};
 use super::look::Source;
 use super::pace::Looks;
+use super::places::Places;
 use crate::failure::Failure;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Clients at once; more are told so and let go.
+    /// Clients at once, no more from one address than places are left; others are told so and let
+    /// go.
     pub clients: usize,
     /// How long a request may take from the connection to the end of its head.
     pub request: Duration,
@@ -30,7 +32,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            clients: 8,
+            clients: 16,
             request: Duration::from_secs(5),
             answer: Duration::from_secs(10),
             linger: Duration::from_secs(1),
@@ -60,7 +62,7 @@ pub struct MetricsServer {
 struct Shared {
     looks: Looks,
     limits: Limits,
-    clients: AtomicUsize,
+    places: Arc<Places>,
     audit: Audit,
 }
 
@@ -91,7 +93,7 @@ impl BoundMetrics {
         let shared = Arc::new(Shared {
             looks: Looks::new(source),
             limits,
-            clients: AtomicUsize::new(0),
+            places: Places::new(limits.clients),
             audit: Audit::default(),
         });
         let acceptor = {
@@ -124,7 +126,7 @@ impl Drop for MetricsServer {
 fn accept(listener: &TcpListener, stopping: &AtomicBool, shared: &Arc<Shared>) {
     while !stopping.load(Ordering::Acquire) {
         match listener.accept() {
-            Ok((stream, _)) => admit(stream, shared),
+            Ok((stream, from)) => admit(stream, from, shared),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) if stopping.load(Ordering::Acquire) => return,
             Err(error) => {
@@ -137,38 +139,29 @@ fn accept(listener: &TcpListener, stopping: &AtomicBool, shared: &Arc<Shared>) {
 }
 
 /// Gives a client a thread of its own, unless there are too many.
-fn admit(stream: TcpStream, shared: &Arc<Shared>) {
-    if shared.clients.fetch_add(1, Ordering::AcqRel) >= shared.limits.clients {
-        shared.clients.fetch_sub(1, Ordering::AcqRel);
+fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
+    let Some(place) = shared.places.take(from.ip()) else {
         shared.audit.note("metrics: too many clients, one was refused");
-        let text = format!("there are {} clients already: try again", shared.limits.clients);
-        let bytes = Response::sentence(Status::Unavailable, &text).bytes();
+        let text = "there are too many clients, in all or from your address: try again";
+        let bytes = Response::sentence(Status::Unavailable, text).bytes();
         // A fresh socket takes this without waiting, or the client is not there any more.
         let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write_all(&bytes));
         let _ = stream.shutdown(Shutdown::Write);
         // What it has sent by now does not cost it the answer.
         let _ = (&stream).read(&mut [0; MAX_HEAD_BYTES]);
         return;
-    }
-    let client = Slot(Arc::clone(shared));
+    };
+    let client = Arc::clone(shared);
     let started = std::thread::Builder::new()
         .name("metrics".to_owned())
         .stack_size(256 << 10)
         .spawn(move || {
             // However a client goes (silence, a reset), that is its own affair.
-            let _ = talk(&stream, &client.0);
+            let _ = talk(&stream, &client);
+            drop(place);
         });
     if let Err(error) = started {
         shared.audit.note(&format!("metrics: no thread for a client: {error}"));
-    }
-}
-
-/// A client's place among those allowed at once.
-struct Slot(Arc<Shared>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.clients.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
