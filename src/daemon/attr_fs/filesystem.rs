@@ -84,8 +84,7 @@ impl<S: Source> AttributeTree<S> {
         let Node::File(file) = self.node(ino)? else { return Err(Errno::EISDIR) };
         let mode = flags.acc_mode();
         let wants = (mode != OpenAccMode::O_WRONLY, mode != OpenAccMode::O_RDONLY);
-        let opened = OpenFile::open(file, wants, &self.source)?;
-        lock(&self.files).add(opened)
+        lock(&self.files).add(OpenFile::open(file, wants)?)
     }
 }
 
@@ -227,8 +226,8 @@ impl<S: Source> Filesystem for AttributeTree<S> {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let children = self.node(ino).and_then(|node| tree::children(&node, &self.source));
-        match children.and_then(|children| lock(&self.dirs).add(children)) {
+        let opened = self.node(ino).map(OpenDir::open);
+        match opened.and_then(|opened| lock(&self.dirs).add(opened)) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
         }
@@ -242,7 +241,8 @@ impl<S: Source> Filesystem for AttributeTree<S> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let children = match lock(&self.dirs).get(handle.0) {
+        let opened = lock(&self.dirs).get(handle.0);
+        let children = match opened.and_then(|dir| dir.children(offset, &self.source)) {
             Ok(children) => children,
             Err(errno) => return reply.error(errno),
         };

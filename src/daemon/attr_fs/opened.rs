@@ -1,7 +1,7 @@
 //! Open files and directories.
 
 use super::source::Source;
-use super::tree::{Child, File};
+use super::tree::{self, Child, File, Node};
 use fuser::Errno;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,20 +41,35 @@ impl<T> Handles<T> {
     }
 }
 
-/// A directory as it was when it was opened.
-pub(super) type OpenDir = Vec<Child>;
+/// An open directory.
+pub(super) struct OpenDir {
+    node: Node,
+    /// As it was when somebody last began to read it: places in it count from there.
+    children: Mutex<Arc<[Child]>>,
+}
+
+impl OpenDir {
+    pub(super) fn open(node: Node) -> OpenDir {
+        OpenDir { node, children: Mutex::new(Arc::default()) }
+    }
+
+    /// What is in it, for who reads on at `offset`.
+    pub(super) fn children(&self, offset: u64, source: &dyn Source) -> Result<Arc<[Child]>, Errno> {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        if offset == 0 {
+            *children = tree::children(&self.node, source)?.into();
+        }
+        Ok(Arc::clone(&children))
+    }
+}
 
 /// An open attribute.
 pub(super) struct OpenFile {
     file: File,
-    text: Mutex<Text>,
-}
-
-/// What a reader gets. As in sysfs it is made once and stays the same while it is read on, and is
-/// made anew when somebody reads from the beginning again.
-struct Text {
-    bytes: Vec<u8>,
-    is_fresh: bool,
+    /// What a reader gets, once there was one. As in sysfs it is made when the file is read and not
+    /// when it is opened, stays the same while it is read on, and is made anew when somebody reads
+    /// from the beginning again.
+    text: Mutex<Option<Vec<u8>>>,
 }
 
 impl OpenFile {
@@ -62,18 +77,13 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EACCES` for what its mode does not allow: in sysfs that holds for root, too.
-    pub(super) fn open(
-        file: File,
-        (reads, writes): (bool, bool),
-        source: &dyn Source,
-    ) -> Result<OpenFile, Errno> {
+    pub(super) fn open(file: File, (reads, writes): (bool, bool)) -> Result<OpenFile, Errno> {
         let in_debugfs = file.dir == anabranch_host::attribute::Dir::Debug;
         let refused = writes && file.mode & 0o222 == 0 || reads && file.mode & 0o444 == 0;
         if refused && !in_debugfs {
             return Err(Errno::EACCES);
         }
-        let bytes = if reads { read(&file, source)? } else { Vec::new() };
-        Ok(OpenFile { file, text: Mutex::new(Text { bytes, is_fresh: reads }) })
+        Ok(OpenFile { file, text: Mutex::new(None) })
     }
 
     /// What stands at `offset`, at most `size` bytes.
@@ -84,13 +94,13 @@ impl OpenFile {
         source: &dyn Source,
     ) -> Result<Vec<u8>, Errno> {
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        if offset == 0 && !text.is_fresh {
-            text.bytes = read(&self.file, source)?;
-        }
-        text.is_fresh = false;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.bytes.len());
-        let end = start.saturating_add(size).min(text.bytes.len());
-        Ok(text.bytes[start..end].to_vec())
+        let begun = text.take().filter(|_| offset > 0);
+        let bytes = begun.map_or_else(|| read(&self.file, source), Ok)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(size).min(bytes.len());
+        let part = bytes[start..end].to_vec();
+        *text = Some(bytes);
+        Ok(part)
     }
 
     /// Writes a value; where in the file does not matter. The answer is how many bytes were taken.
@@ -105,7 +115,6 @@ impl OpenFile {
         if !data.is_empty() {
             let value = std::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
             source.set(&self.file.object, self.file.attribute, value)?;
-            self.text.lock().unwrap_or_else(PoisonError::into_inner).is_fresh = false;
         }
         Ok(data.len())
     }
