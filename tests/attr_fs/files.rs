@@ -85,6 +85,23 @@ fn a_file_that_is_open_for_both_shows_what_was_written() {
     stand.finish();
 }
 
+/// As programs do that write a string of C with `sizeof`.
+#[test]
+fn a_value_may_come_with_its_terminator() {
+    let Some(stand) = Stand::new() else { return };
+    for value in ["numa\0", "round-robin\n\0", "queue-depth\0\0rest"] {
+        stand.write(POLICY, value).unwrap_or_else(|error| panic!("{value:?}: {error}"));
+        let text = value.split(['\0', '\n']).next().expect("a text");
+        assert_eq!(stand.read(POLICY), format!("{text}\n"));
+    }
+    for value in ["\0", "\0numa"] {
+        let error = errno(stand.write(POLICY, value));
+        assert_eq!(error, Errno::INVAL.raw_os_error(), "{value:?}");
+    }
+    assert_eq!(stand.read(POLICY), "queue-depth\n");
+    stand.finish();
+}
+
 #[test]
 fn the_usual_tools_work() {
     let Some(stand) = Stand::new() else { return };

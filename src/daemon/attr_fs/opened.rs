@@ -113,7 +113,9 @@ impl OpenFile {
         }
         let data = &data[..data.len().min(MAX_WRITE)];
         if !data.is_empty() {
-            let value = std::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
+            // As in the kernel a text ends at a NUL: programs in C write theirs along with it.
+            let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
+            let value = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
             source.set(&self.file.object, self.file.attribute, value)?;
         }
         Ok(data.len())
