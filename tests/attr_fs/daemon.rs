@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -104,14 +104,17 @@ fn what_a_killed_daemon_has_left_mounted_is_replaced_by_the_next() {
         return;
     }
     let (place, dir) = place();
-    for _ in 0..2 {
-        let (mut daemon, _) = ready(place.path(), &config(&dir));
+    // However the directory is named.
+    let link = place.path().join("link");
+    symlink("sys", &link).expect("a link");
+    for named in [&dir, &link] {
+        let (mut daemon, _) = ready(place.path(), &config(named));
         assert!(dir.join("class/nvme").is_dir());
         daemon.0.kill().expect("it runs");
         daemon.0.wait().expect("it ends");
         assert_eq!(errno(fs::read_dir(&dir)), Errno::NOTCONN.raw_os_error());
     }
-    let (mut daemon, _) = ready(place.path(), &config(&dir));
+    let (mut daemon, _) = ready(place.path(), &config(&link));
     assert!(dir.join("class/nvme").is_dir());
     kill_process(Pid::from_child(&daemon.0), Signal::TERM).expect("it runs");
     assert_eq!(daemon.0.wait().expect("it ends").code(), Some(0));

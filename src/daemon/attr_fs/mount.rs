@@ -21,6 +21,9 @@ const THREADS: usize = 4;
 /// How long the end waits for the kernel to let go of the tree.
 const LET_GO: Duration = Duration::from_secs(2);
 
+/// Links that lead to a directory, one to the next, as in the kernel.
+const MAX_LINKS: u32 = 40;
+
 /// What the list of mounts calls ours.
 const SOURCE: &str = "anabranch";
 
@@ -39,8 +42,8 @@ impl AttrFs {
     /// # Errors
     /// Says what is wrong with the directory, or what FUSE lacks.
     pub fn mount(dir: &Path, host: &Arc<Host>) -> Result<AttrFs, Failure> {
-        if is_ours_without_a_daemon(dir) {
-            take_away(dir);
+        if let Some(place) = ours_without_a_daemon(dir) {
+            take_away(&place);
         }
         check(dir)?;
         let dir = dir.canonicalize().map_err(|error| cannot(dir, &error.to_string()))?;
@@ -104,21 +107,27 @@ fn is_stale(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
 
-/// Whether a daemon that was killed has left its tree there. Whoever starts the next one is often
-/// no human but a supervisor, who cannot follow advice.
-fn is_ours_without_a_daemon(dir: &Path) -> bool {
+/// Where exactly a daemon that was killed has left its tree, if it has. Whoever starts the next one
+/// is often no human but a supervisor, who cannot follow advice.
+fn ours_without_a_daemon(dir: &Path) -> Option<PathBuf> {
     // What the kernel remembers of the directory itself it tells all the same.
     let stale = std::fs::read_dir(dir).is_err_and(|error| is_stale(&error));
-    let Some(dir) = stale.then(|| real_place(dir)).flatten() else { return false };
+    let place = stale.then(|| real_place(dir)).flatten()?;
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    is_ours(&mounts, &dir)
+    is_ours(&mounts, &place).then_some(place)
 }
 
 /// Where a directory is whose own inode nobody answers for.
 fn real_place(dir: &Path) -> Option<PathBuf> {
-    let dir = std::path::absolute(dir).ok()?;
-    let parent = dir.parent()?.canonicalize().ok()?;
-    Some(parent.join(dir.file_name()?))
+    let mut dir = std::path::absolute(dir).ok()?;
+    for _ in 0..MAX_LINKS {
+        let place = dir.parent()?.canonicalize().ok()?.join(dir.file_name()?);
+        match std::fs::read_link(&place) {
+            Ok(to) => dir = place.parent()?.join(to),
+            Err(_) => return Some(place),
+        }
+    }
+    None
 }
 
 /// Whether the last mount on a directory is a tree of ours, by the kernel's list (proc(5)).
