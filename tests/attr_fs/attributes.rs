@@ -34,9 +34,18 @@ const COUNTER: &[(&str, Errno)] = &[
     ("4294967296", Errno::RANGE),
     ("99999999999999999999", Errno::RANGE),
 ];
-const SECONDS: &[(&str, Errno)] =
-    &[("-2s", Errno::INVAL), ("soon", Errno::INVAL), ("1 s", Errno::INVAL)];
-const NOT_0: &[(&str, Errno)] = &[("0", Errno::INVAL), ("-1", Errno::INVAL), ("x", Errno::INVAL)];
+const SECONDS: &[(&str, Errno)] = &[
+    ("-2s", Errno::INVAL),
+    ("soon", Errno::INVAL),
+    ("1 s", Errno::INVAL),
+    ("99999999999", Errno::INVAL),
+];
+const NOT_0: &[(&str, Errno)] = &[
+    ("0", Errno::INVAL),
+    ("-1", Errno::INVAL),
+    ("x", Errno::INVAL),
+    ("99999999999", Errno::RANGE),
+];
 const BOOL: &[(&str, Errno)] = &[("2", Errno::INVAL), ("-1", Errno::INVAL), ("yes", Errno::INVAL)];
 
 use ObjectKind::{Controller as C, Head as H, Module as M, Path as P, Subsystem as S};

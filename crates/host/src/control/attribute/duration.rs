@@ -1,6 +1,7 @@
 //! Times as attributes: seconds, as in the kernel; fractions and the units `us`, `ms`, `s` are
 //! ours.
 
+use super::Refused;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::time::Duration;
@@ -23,21 +24,26 @@ pub(super) fn print_or_off(time: Option<Duration>) -> String {
     time.map_or_else(|| String::from("off"), print)
 }
 
-/// Why a text is refused.
-enum Refused {
+/// Why a text is no time.
+enum Unread {
     NoTime,
     TooLong,
 }
 
 /// The reverse of [`print()`]; also `200ms`, `50us`, `3s`.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub(super) fn parse(text: &str) -> Result<Duration, Refused> {
     read(text).map_err(|why| match why {
-        Refused::NoTime => format!("\"{text}\" is no time in seconds (or with us, ms, s)"),
-        Refused::TooLong => format!("{text} is too long: at most {} seconds", MAX.as_secs()),
+        Unread::NoTime => {
+            Refused::Invalid(format!("\"{text}\" is no time in seconds (or with us, ms, s)"))
+        }
+        Unread::TooLong => {
+            let most = MAX.as_secs();
+            Refused::OutOfRange(format!("{text} is too long: at most {most} seconds"))
+        }
     })
 }
 
-fn read(text: &str) -> Result<Duration, Refused> {
+fn read(text: &str) -> Result<Duration, Unread> {
     let (digits, unit_ns) = if let Some(digits) = text.strip_suffix("us") {
         (digits, 1_000)
     } else if let Some(digits) = text.strip_suffix("ms") {
@@ -48,27 +54,28 @@ fn read(text: &str) -> Result<Duration, Refused> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if !plain(whole) || !plain(fraction) || fraction.len() > 9 {
-        return Err(Refused::NoTime);
+        return Err(Unread::NoTime);
     }
     // Digits alone: what does not parse has too many of them.
-    let whole: u64 = whole.parse().map_err(|_| Refused::TooLong)?;
+    let whole: u64 = whole.parse().map_err(|_| Unread::TooLong)?;
     let scale = 10_u64.pow(fraction.len() as u32);
-    let fraction: u64 = fraction.parse().map_err(|_| Refused::NoTime)?;
+    let fraction: u64 = fraction.parse().map_err(|_| Unread::NoTime)?;
     let ns = u128::from(whole) * unit_ns + u128::from(fraction) * unit_ns / u128::from(scale);
-    let time = u64::try_from(ns).map(Duration::from_nanos).map_err(|_| Refused::TooLong)?;
-    if time > MAX { Err(Refused::TooLong) } else { Ok(time) }
+    let time = u64::try_from(ns).map(Duration::from_nanos).map_err(|_| Unread::TooLong)?;
+    if time > MAX { Err(Unread::TooLong) } else { Ok(time) }
 }
 
-/// A time; `off`, `-1` and, as in Linux, any other negative number are none.
+/// A time; `off`, `-1` and, as in Linux, any other negative number are none. What is too long is
+/// invalid, too: Linux says no more of these.
 pub(super) fn parse_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" || text.parse().is_ok_and(|number: i64| number < 0) {
         return Ok(None);
     }
     read(text).map(Some).map_err(|why| match why {
-        Refused::NoTime => {
+        Unread::NoTime => {
             format!("\"{text}\" is neither a time in seconds (or with us, ms, s) nor \"off\"")
         }
-        Refused::TooLong => {
+        Unread::TooLong => {
             format!("{text} is too long: at most {} seconds, or \"off\"", MAX.as_secs())
         }
     })
@@ -110,8 +117,8 @@ mod tests {
     #[test]
     fn what_is_too_long_is_told_the_limit_however_long_it_is() {
         for text in ["2147483648", "99999999999", "99999999999999999999", "2147483648000ms"] {
-            let why = parse(text).expect_err("beyond 31 bits");
-            assert_eq!(why, format!("{text} is too long: at most 2147483647 seconds"));
+            let why = format!("{text} is too long: at most 2147483647 seconds");
+            assert_eq!(parse(text), Err(Refused::OutOfRange(why)));
             let why = parse_or_off(text).expect_err("beyond 31 bits");
             assert!(why.ends_with("at most 2147483647 seconds, or \"off\""), "{why}");
         }
