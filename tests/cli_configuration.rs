@@ -573,13 +573,15 @@ fn path_limits_are_the_kernels() {
         (r#"{"traddr":"127.0.0.1","admin_timeout":"999us"}"#, "must be at least 1 ms"),
         (r#"{"traddr":"127.0.0.1","keep_alive_tmo":"1us"}"#, "must be at least 1 ms"),
         (r#"{"traddr":"127.0.0.1","io_timeout":"600000h"}"#, "must not exceed 2147483647 s"),
+        (r#"{"traddr":"127.0.0.1","ctrl_loss_tmo":2147483648}"#, "must not exceed 2147483647 s"),
+        (r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":"600000h"}"#, "must not exceed 2147483647 s"),
         (r#"{"traddr":"127.0.0.1","transport":"rdma"}"#, "only tcp"),
     ] {
         let error = path(text).request(nqn, false).expect_err(text);
         assert!(error.contains(why), "{text}: {error}");
     }
-    for text in ["16", "1024"] {
-        path(&format!(r#"{{"traddr":"127.0.0.1","queue_size":{text}}}"#))
+    for text in [r#""queue_size":16"#, r#""queue_size":1024"#, r#""ctrl_loss_tmo":2147483647"#] {
+        path(&format!(r#"{{"traddr":"127.0.0.1",{text}}}"#))
             .request(nqn, false)
             .expect("at the limit");
     }

@@ -1,7 +1,7 @@
 //! How a path is described in a configuration file and on the control socket.
 
 use crate::units::{Span, SpanOrOff};
-use anabranch_host::config::{ConnectRequest, ControllerOptions, check_time};
+use anabranch_host::config::{ConnectRequest, ControllerOptions, LONGEST_TIME, check_time};
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
 use serde::{Deserialize, Serialize};
@@ -278,11 +278,19 @@ impl PathSpec {
             }
             options.keep_alive_tmo = span;
         }
-        if let Some(SpanOrOff(span)) = self.ctrl_loss_tmo {
-            options.ctrl_loss_tmo = span;
-        }
-        if let Some(SpanOrOff(span)) = self.fast_io_fail_tmo {
-            options.fast_io_fail_tmo = span;
+        let times = [
+            ("ctrl-loss-tmo", self.ctrl_loss_tmo, &mut options.ctrl_loss_tmo),
+            ("fast-io-fail-tmo", self.fast_io_fail_tmo, &mut options.fast_io_fail_tmo),
+        ];
+        for (name, given, into) in times {
+            if let Some(SpanOrOff(span)) = given {
+                // What the attribute of that name takes and shows.
+                if let Some(long) = span.filter(|span| *span > LONGEST_TIME) {
+                    let (long, most) = (seconds(long), seconds(LONGEST_TIME));
+                    return Err(format!("{name} is {long}, must not exceed {most}, or be off"));
+                }
+                *into = span;
+            }
         }
         options.hdr_digest = self.hdr_digest;
         options.data_digest = self.data_digest;
