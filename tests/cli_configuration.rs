@@ -233,6 +233,11 @@ fn what_contradicts_itself_or_can_never_be_is_a_mistake() {
             "twice",
         ),
         (
+            path("traddr = \"192.0.2.1\"\n[[subsystem.path]]\ntraddr = \"::ffff:192.0.2.1\"\n"),
+            "line 6 (traddr)",
+            "twice",
+        ),
+        (
             (0..257).map(|n| format!("{export}name = \"{n}\"\n")).collect(),
             "line 1025 ([[export]])",
             "there may be 256 of [[export]]",
@@ -600,6 +605,17 @@ fn addresses_may_stand_in_brackets() {
     let path = PathSpec { traddr: "[::1]".to_owned(), ..PathSpec::default() };
     let found = path.request("nqn.2026-01.org.example:a", false).expect("an address");
     assert_eq!(found.to.to_string(), "[::1]:4420");
+}
+
+/// So that a path is not had twice: the system connects to the same place.
+#[test]
+fn an_address_of_ipv4_in_the_words_of_ipv6_is_that_address() {
+    let request = |text: &str| {
+        let path: PathSpec = serde_json::from_str(text).expect(text);
+        path.request("nqn.2026-01.org.example:a", false).expect("a path")
+    };
+    let mapped = request(r#"{"traddr":"::ffff:127.0.0.1","host_traddr":"127.0.0.1"}"#);
+    assert_eq!(mapped, request(r#"{"traddr":"127.0.0.1","host_traddr":"::ffff:127.0.0.1"}"#));
 }
 
 #[test]

@@ -450,7 +450,7 @@ impl ServeConfig {
             for path in &subsystem.paths {
                 let spec = path.get_ref();
                 let port = spec.trsvcid.map_or(IO_PORT, |service| service.0);
-                let from = (spec.host_traddr, spec.host_iface.as_ref());
+                let from = (spec.own_address(), spec.host_iface.as_ref());
                 if !seen.insert((subsystem.nqn.get_ref(), spec.plain_traddr(), port, from)) {
                     let message = "traddr: this path stands here twice";
                     return Err(source.wrong_in(path.span().start, message));

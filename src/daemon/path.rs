@@ -180,13 +180,19 @@ impl PathSpec {
         address.parse::<Ipv6Addr>().is_ok().then_some(zone)
     }
 
+    /// Our own address.
+    #[must_use]
+    pub fn own_address(&self) -> Option<IpAddr> {
+        self.host_traddr.map(|address| address.to_canonical())
+    }
+
     /// Where it leads, in one spelling for each address.
     #[must_use]
     pub fn plain_traddr(&self) -> Cow<'_, str> {
         let bare = bare(&self.traddr);
-        match bare.parse::<IpAddr>() {
-            Ok(address) => Cow::Owned(address.to_string()),
-            Err(_) => Cow::Borrowed(bare),
+        match address(bare) {
+            Some(address) => Cow::Owned(address.to_string()),
+            None => Cow::Borrowed(bare),
         }
     }
 
@@ -195,7 +201,7 @@ impl PathSpec {
         let text = &self.traddr;
         let shown = text.escape_debug();
         // Of IPv6, also with the interface that it is on: fe80::1%eth0.
-        let literal = bare(text).split('%').next().and_then(|text| text.parse::<IpAddr>().ok());
+        let literal = bare(text).split('%').next().and_then(address);
         if literal.is_none() {
             if text.is_empty() {
                 return Err("traddr is empty: it takes an address or a name".to_owned());
@@ -206,7 +212,7 @@ impl PathSpec {
                 ));
             }
         }
-        if let (Some(to), Some(from)) = (literal, self.host_traddr)
+        if let (Some(to), Some(from)) = (literal, self.own_address())
             && to.is_ipv4() != from.is_ipv4()
         {
             return Err(format!("host-traddr {from} cannot lead to traddr {to}"));
@@ -231,7 +237,7 @@ impl PathSpec {
             check_interface(name)?;
         }
         // One of a link is an address of some interface; whether of that one is seen on connecting.
-        if let Some(address) = self.host_traddr.filter(|address| !is_link_local(*address)) {
+        if let Some(address) = self.own_address().filter(|address| !is_link_local(*address)) {
             UdpSocket::bind((address, 0)).map_err(|why| {
                 format!("host-traddr {address} is no address of this machine: {why}")
             })?;
@@ -295,7 +301,7 @@ impl PathSpec {
         options.hdr_digest = self.hdr_digest;
         options.data_digest = self.data_digest;
         options.disable_sqflow = self.disable_sqflow;
-        options.socket.source = self.host_traddr;
+        options.socket.source = self.own_address();
         options.socket.interface.clone_from(&self.host_iface);
         options.socket.tos = self.tos;
         Ok(options)
@@ -331,6 +337,12 @@ fn bare(traddr: &str) -> &str {
     traddr.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(traddr)
 }
 
+/// An address that is written in numbers. `::ffff:192.0.2.1` is one of IPv4 to the system: a path
+/// to it is one to `192.0.2.1`, and must not be had twice.
+fn address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
 /// Whether an address says nothing without an interface.
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
@@ -338,7 +350,7 @@ fn is_link_local(address: IpAddr) -> bool {
 
 fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
     let traddr = bare(traddr);
-    if let Ok(address) = traddr.parse::<IpAddr>() {
+    if let Some(address) = address(traddr) {
         return Ok(SocketAddr::new(address, port));
     }
     let found = (traddr, port).to_socket_addrs();
