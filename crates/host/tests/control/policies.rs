@@ -658,6 +658,18 @@ fn who_names_what_is_not_there_is_told_what_is() {
 }
 
 #[test]
+fn who_names_a_subsystem_that_is_listed_but_has_not_answered_is_told_so() {
+    let mut rig = Rig::new(1);
+    rig.connect(1, |request| request.keep_trying = true);
+    let listed = rig.snapshot().subsystems.remove(0).name;
+    let told = "nvme-subsys0 has no attributes before one of its paths has answered";
+    assert_eq!(rig.get(&listed, "iopolicy"), Err(VerbError::Invalid(told.into())));
+    assert_eq!(rig.set(&listed, "iopolicy", "numa"), Err(VerbError::Invalid(told.into())));
+    let told = "there is no subsystem nvme-subsys1, nor any other";
+    assert_eq!(rig.get("nvme-subsys1", "iopolicy"), Err(VerbError::Invalid(told.into())));
+}
+
+#[test]
 fn explain_sample_is_one_in_64_at_first() {
     let mut rig = Rig::connected(1);
     assert_eq!(rig.get(HEAD, "explain_sample"), Ok(String::from("64")));

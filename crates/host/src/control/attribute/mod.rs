@@ -292,7 +292,22 @@ impl Control {
             let forms = "objects are nvme_core, nvme-subsysN, nvmeN, nvmeXnY and nvmeXcYnZ";
             return Err(VerbError::Invalid(format!("there is no {object} ({forms})")));
         };
-        self.target_of(name).ok_or_else(|| self.no_such(name.kind(), object))
+        self.target_of(name).ok_or_else(|| match name {
+            Name::Subsystem(instance) if self.is_awaited(instance) => VerbError::Invalid(format!(
+                "{object} has no attributes before one of its paths has answered"
+            )),
+            _ => self.no_such(name.kind(), object),
+        })
+    }
+
+    /// Whether a subsystem is listed by this number though none of its controllers has said who it
+    /// is.
+    fn is_awaited(&self, instance: u32) -> bool {
+        let named = |controller: &&Controller| controller.instance == instance;
+        self.controllers.values().filter(named).any(|controller| {
+            let nqn = &controller.request.subsystem_nqn;
+            !controller.is_discovery() && self.subsystems.iter().all(|s| s.identity.nqn != *nqn)
+        })
     }
 
     fn target_of(&self, name: Name) -> Option<Target> {
