@@ -82,6 +82,11 @@ pub fn run(global: &Global, args: &Top) -> Result<(), Failure> {
         let text = "top draws on a terminal, and this is none: --batch prints without one";
         return Err(Failure::usage(text));
     }
+    if terminal::in_background() {
+        let text = "top draws on a terminal, and this is a job in the background of one: --batch \
+                    prints without one (and 'timeout' has --foreground)";
+        return Err(Failure::usage(text));
+    }
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     watch::run(&watched, colours, bars)
 }

@@ -1,7 +1,8 @@
 //! The terminal: taken over, drawn on, and always given back as it was.
 
 use super::text::{Line, Look};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,9 +28,18 @@ impl Before {
             // A terminal that has gone needs nothing.
             let mut stdout = io::stdout();
             let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
-            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.settings);
+            if !in_background() {
+                let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.settings);
+            }
         }
     }
+}
+
+/// Whether the terminal is somebody else's now: a job in the background that changes its settings
+/// is stopped, with the signals that should end it (tcsetattr(3), SIGTTOU).
+#[must_use]
+pub fn in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground != getpgrp())
 }
 
 /// A terminal that is ours. Dropping it gives it back; so does a panic, before it says why.

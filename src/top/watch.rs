@@ -4,7 +4,7 @@ use super::frame::Frame;
 use super::keys::Keys;
 use super::screen::{Around, Canvas, screen};
 use super::state::{Action, State};
-use super::terminal::Terminal;
+use super::terminal::{Terminal, in_background};
 use super::text::Bars;
 use super::{Watched, check_device, clock};
 use crate::daemon::top::TopView;
@@ -194,6 +194,10 @@ impl Watch<'_> {
                     // here.
                     let stop = kill_current_process_group(Signal::TSTP);
                     stop.map_err(|error| failed("stop")(error.into()))?;
+                    if in_background() {
+                        let text = "top cannot go on in the background: 'fg', not 'bg'";
+                        return Err(Failure::failed(text));
+                    }
                     terminal.enter().map_err(failed("take over the terminal"))?;
                 }
             }

@@ -144,6 +144,20 @@ fn signals_give_the_terminal_back() {
     }
 }
 
+/// As `timeout` starts it in a script. To be stopped there would mean never to end: also not by the
+/// signals that `timeout` sends.
+#[test]
+fn a_job_in_the_background_says_so_and_ends() {
+    let stand = Stand::new("background");
+    let top = stand.top(&[]);
+    let mut shell = Command::new("setsid");
+    shell.args(["--ctty", "--wait", "bash", "-c", "set -m; \"$@\" & wait $!; echo status $?", "-"]);
+    shell.arg(top.get_program()).args(top.get_args());
+    let mut screen = Screen::new(shell, 80, 24);
+    let said = screen.await_all(&["job in the background", "status 2"]);
+    assert!(!said.contains(ENTER), "{said:?}");
+}
+
 #[test]
 fn a_host_that_goes_is_waited_for() {
     let mut stand = Stand::new("waits");
