@@ -10,8 +10,8 @@ use anabranch_target::config::{
     MAX_ANA_GROUP, MAX_NSID, MAX_PORTS, PortConfig, SubsystemConfig, TargetConfig,
 };
 use anabranch_target::{Shape, derived_serial};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -81,12 +81,22 @@ pub struct SubsystemSpec {
     /// Model number.
     #[serde(default = "default_model")]
     pub model: String,
-    /// Hosts that may connect; all when empty.
-    #[serde(default)]
+    /// Hosts that may connect; all when empty, which a file has to leave out to mean it.
+    #[serde(default, deserialize_with = "hosts")]
     pub allow_hosts: Vec<String>,
     /// Its namespaces.
     #[serde(default, rename = "namespace")]
     pub namespaces: Vec<NamespaceSpec>,
+}
+
+/// A list without hosts reads as if nobody might connect.
+fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let hosts = Vec::deserialize(from)?;
+    if hosts.is_empty() {
+        let text = "is empty: name a host, or leave it out to let every host connect";
+        return Err(D::Error::custom(text));
+    }
+    Ok(hosts)
 }
 
 fn default_nqn() -> String {

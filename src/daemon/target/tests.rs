@@ -1,4 +1,5 @@
 use super::*;
+use crate::daemon::config::Source;
 
 fn spec(path: &Path, more: &str) -> NamespaceSpec {
     format!("file:{}{more}", path.display()).parse().expect("a namespace")
@@ -98,4 +99,18 @@ fn who_names_a_port_that_is_not_there_is_told_which_are() {
     ] {
         assert_eq!(find_port("9", &listeners[..count]), Err(told.to_owned()));
     }
+}
+
+/// Whoever writes that does not mean that every host may.
+#[test]
+fn a_list_without_hosts_is_a_mistake() {
+    let file = |hosts: &str| {
+        let text = format!("[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\n{hosts}");
+        Source::new(Path::new("t.toml"), text).parse::<TargetSetup>()
+    };
+    let told = file("allow_hosts = []\n").expect_err("for nobody?").to_string();
+    assert!(told.starts_with("t.toml, line 4 (allow_hosts): is empty"), "{told}");
+    assert_eq!(file("").expect("for all").subsystems[0].allow_hosts, [""; 0]);
+    let one = file("allow_hosts = [\"nqn.2026-01.org.example:a\"]\n").expect("for one");
+    assert_eq!(one.subsystems[0].allow_hosts, ["nqn.2026-01.org.example:a"]);
 }
