@@ -4,10 +4,11 @@ use crate::units::{Span, SpanOrOff};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, LONGEST_TIME, check_time};
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::path::Path;
 use std::time::Duration;
 
 /// The port of I/O controllers.
@@ -322,14 +323,12 @@ fn check_interface_name(name: &str) -> Result<(), String> {
 
 fn check_interface(name: &str) -> Result<(), String> {
     check_interface_name(name)?;
-    let shown = name.escape_debug();
-    // The system has no interface of these names, but every directory has such entries.
-    let entry = name == "." || name == "..";
-    let all = Path::new("/sys/class/net");
-    if entry || all.is_dir() && !all.join(name).exists() {
-        return Err(format!("host-iface '{shown}': this machine has no such interface"));
-    }
-    Ok(())
+    // Not by /sys/class/net: that may show another network namespace than ours.
+    let Ok(asked) = socket(AddressFamily::UNIX, SocketType::DGRAM, None) else { return Ok(()) };
+    name_to_index(asked, name).map(drop).map_err(|_| {
+        let shown = name.escape_debug();
+        format!("host-iface '{shown}': this machine has no such interface")
+    })
 }
 
 /// An address without the brackets that URLs and `--listen` have around those of IPv6.

@@ -80,6 +80,12 @@ bad_connects() {
   fails 1 'host-traddr' host connect -a 127.0.0.1 -s "$port" -w 192.0.2.1 -n "$nqn"
   live_paths 2
 }
+interfaces_of_this_network() { # /sys may be that of another network namespace
+  unshare -n true 2>/dev/null || { echo "not run: may not make a network namespace"; return; }
+  # shellcheck disable=SC2016  # the inner shell expands
+  fails 1 unreachable unshare -n sh -c 'ip link add ours0 type veth peer ours1 &&
+    exec "$0" discover -a 192.0.2.1 -f ours0' "$ANABRANCH"
+}
 a_name_without_an_address() { # the other path serves, and the name is asked for again
   cat >"$work/names.toml" <<EOT
 [[subsystem]]
@@ -196,6 +202,7 @@ step "configurations that cannot be" bad_configurations
 must "two paths and an export" setup
 step "a second instance is refused, the first unharmed" second_instance
 step "connects that cannot be" bad_connects
+step "an interface is looked for in the network namespace of the process" interfaces_of_this_network
 step "a name without an address leaves the other paths alone" a_name_without_an_address
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
