@@ -17,18 +17,33 @@ fn split(sizes: &[(u32, u32)]) -> Sizes {
 #[test]
 fn words_mean_what_fio_makes_of_them() {
     let text = "; a comment\n[global]\nrw=randrw\nrwmixread=70\nbs=4k,8k # both\n\n[global]\n\
-                ioengine=io_uring\n[x]\niodepth=0x20\nnumjobs=4\nrate=1m,2k\nthinktime=50\n\
-                size=1g\noffset=64k\nruntime=2m\nramp_time=500ms\ntime_based\n[y]\nbs=16kb\n";
+                ioengine=io_uring\n[x]\niodepth=0x20\nnumjobs=4\nrate=1m,2k\n\
+                size=1g\noffset=64k\nruntime=2m\nramp_time=500ms\ntime_based\n[y]\nbs=16kb\n\
+                thinktime=50\n";
     let file = fio::parse(text, "x.fio").unwrap();
     let [x, y] = &file.jobs[..] else { panic!("{file:?}") };
     assert_eq!((x.name.as_str(), x.order), ("x", Order::Random));
     assert_eq!(x.mix, Mix { read: 70, write: 30, trim: 0 });
     assert_eq!((&x.sizes.read, &x.sizes.write), (&Sizes::fixed(4096), &Sizes::fixed(8192)));
-    assert_eq!((x.depth, x.clones, x.thinktime_ns), (32, 4, 50_000));
+    assert_eq!((x.depth, x.clones, x.thinktime_ns), (32, 4, 0));
     assert_eq!((x.rate_bytes.read, x.rate_bytes.write), (Some(1 << 20), Some(2 << 10)));
     assert_eq!((x.size, x.offset), (Some(1 << 30), 64 << 10));
     assert_eq!((file.runtime_ns, file.ramp_ns), (Some(120_000_000_000), Some(500_000_000)));
     assert_eq!((y.mix.read, y.depth, &y.sizes.trim), (70, 1, &Sizes::fixed(16 << 10)));
+    assert_eq!(y.thinktime_ns, 50_000);
+}
+
+/// fio quiesces a job before it pauses: "no more than 1 I/O will be queued".
+#[test]
+fn with_thinktime_a_clone_has_one_request_at_a_time() {
+    let file = parse("time_based\nioengine=libaio\niodepth=32\nthinktime=1000").unwrap();
+    assert_eq!((file.jobs[0].depth, file.jobs[0].thinktime_ns), (1, 1_000_000));
+    let said = "before thinktime fio waits until all have ended: iodepth is 1, not 32";
+    assert_eq!(file.notices.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [said]);
+    let file = parse("time_based\nioengine=libaio\nthinktime=1000").unwrap();
+    assert_eq!(file.notices, [], "what was one already");
+    let file = parse("time_based\nioengine=libaio\niodepth=32\nthinktime=0").unwrap();
+    assert_eq!(file.jobs[0].depth, 32);
 }
 
 #[test]

@@ -170,8 +170,23 @@ fn loads() {
     changed(
         "\"randread\"",
         "\"randread\", iodepth = 8, poisson_iops = 100",
-        "x.toml:6: poisson_iops: is an open loop: iodepth and numjobs do not matter; leave them \
-         out",
+        "x.toml:6: poisson_iops: is an open loop: iodepth does not matter there; leave it out",
+    );
+    for word in ["numjobs = 2", "rate = \"1m\"", "rate_iops = 10", "thinktime = 50"] {
+        let name = word.split(' ').next().unwrap_or_default();
+        changed(
+            "\"randread\"",
+            &format!("\"randread\", {word}, poisson_iops = 100"),
+            &format!(
+                "x.toml:6: poisson_iops: is an open loop: {name} does not matter there; leave it \
+                 out"
+            ),
+        );
+    }
+    changed(
+        "\"randread\"",
+        "\"randread\" }, { ioengine = \"cpuio\", cpuload = 5, poisson_iops = 100",
+        "x.toml:6: poisson_iops: belongs to requests, and cpuio makes none",
     );
     changed(
         "\"randread\"",

@@ -66,9 +66,13 @@ fn job(table: &Table<'_>, name: &str, notices: &mut Vec<Notice>) -> Result<Made,
         }
         if key == "poisson_iops" {
             let iops = table.must(key, table.number(key)?)?;
-            if table.has("iodepth") || table.has("numjobs") {
-                let text = "is an open loop: iodepth and numjobs do not matter; leave them out";
+            const CLOSED: [&str; 5] = ["iodepth", "numjobs", "rate", "rate_iops", "thinktime"];
+            if let Some(word) = CLOSED.iter().find(|word| table.has(word)) {
+                let text = format!("is an open loop: {word} does not matter there; leave it out");
                 return Err(table.fail(key, text));
+            }
+            if table.word("ioengine")?.as_deref() == Some("cpuio") {
+                return Err(table.fail(key, "belongs to requests, and cpuio makes none"));
             }
             words.set_arrival(Arrival::Poisson { iops });
             continue;

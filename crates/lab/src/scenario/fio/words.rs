@@ -142,7 +142,8 @@ impl Words {
             "group_reporting" => units::flag(value, Some(true)).map(|_| None)?,
             "norandommap" => (!units::flag(value, Some(true))?)
                 .then(|| "no map is kept: a block may be drawn again before all were".to_owned()),
-            "randrepeat" => units::flag(value, None).map(|_| None)?,
+            "randrepeat" => (!units::flag(value, None)?)
+                .then(|| "draws follow from the number of the run, and repeat with it".to_owned()),
             "direct" => (!units::flag(value, None)?)
                 .then(|| "there is no page cache: all I/O is direct".to_owned()),
             _ => return Ok(None),
@@ -243,14 +244,16 @@ impl Words {
             return Err(("rate_iops", "excludes rate; leave one of them out".to_owned()));
         }
         let engine = self.engine.as_deref().unwrap_or("psync");
-        let mut notice = None;
-        if job.depth > 1 && ONE_BY_ONE.contains(&engine) {
-            notice = Some(format!(
-                "{engine} does one request at a time: iodepth is 1, not {}",
-                job.depth
-            ));
-            job.depth = 1;
-        }
+        let why = if ONE_BY_ONE.contains(&engine) {
+            format!("{engine} does one request at a time")
+        } else if job.thinktime_ns > 0 {
+            // fio's page about thinktime_blocks, which is 1: "any queue depth setting redundant".
+            "before thinktime fio waits until all have ended".to_owned()
+        } else {
+            return Ok((Made::Job(Box::new(job)), None));
+        };
+        let notice = (job.depth > 1).then(|| format!("{why}: iodepth is 1, not {}", job.depth));
+        job.depth = 1;
         Ok((Made::Job(Box::new(job)), notice))
     }
 
