@@ -144,6 +144,22 @@ fn changes() {
 }
 
 #[test]
+fn a_path_that_is_cut_cannot_fall_silent() {
+    let change = |at: u32, state: &str| {
+        format!("[[change]]\nat = \"{at}s\"\npath = \"slow\"\nstate = \"{state}\"\n")
+    };
+    added(
+        &(change(2, "silent") + &change(1, "cut")),
+        "x.toml:10: state: the path is cut by then and cannot fall silent; let it be up first",
+    );
+    for between in ["up", "silent"] {
+        let first = if between == "up" { "cut" } else { "up" };
+        let text = change(0, first) + &change(1, between) + &change(2, "silent");
+        file::parse(&format!("{GOOD}{text}"), "x.toml").expect("silent after it was up");
+    }
+}
+
+#[test]
 fn loads() {
     changed(
         "{ rw = \"randread\" }",

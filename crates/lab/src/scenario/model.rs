@@ -6,7 +6,7 @@ use super::limits::{
     MAX_PATHS, MAX_PUBLISHED, MAX_QUEUE_DEPTH, MAX_REQUESTS, MAX_RUNS, MAX_RUNTIME_NS, MAX_SERVERS,
     MAX_VARIANTS, MAX_WORKERS, MIN_WINDOW_NS,
 };
-use super::path::{Alteration, AnaState, Change, Path, check_shape};
+use super::path::{Alteration, AnaState, Change, Path, PathState, check_shape};
 use super::variant::Variant;
 use std::fmt;
 
@@ -382,7 +382,8 @@ impl Scenario {
 
     fn check_changes(&self) -> Result<(), Problem> {
         let mut last = 0;
-        for change in &self.changes {
+        let mut cut = vec![false; self.paths.len()];
+        for (number, change) in self.changes.iter().enumerate() {
             if change.at_ns >= self.run.window_ns {
                 return fail("at", "lies after the end of the window");
             }
@@ -396,6 +397,12 @@ impl Scenario {
             match &change.what {
                 Alteration::Shape(shape) => check_shape(shape)?,
                 Alteration::Brownout(Some(brownout)) => brownout.check()?,
+                // A port that is down has no connection that could fall silent.
+                Alteration::State(PathState::Silent) if cut[change.path] => {
+                    let text = "the path is cut by then and cannot fall silent; let it be up first";
+                    return Err(Problem::of(Part::Change(number), "state", text));
+                }
+                Alteration::State(state) => cut[change.path] = *state == PathState::Cut,
                 _ => {}
             }
         }

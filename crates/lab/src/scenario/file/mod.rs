@@ -133,13 +133,16 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
         variants,
         published,
     };
+    let places = Places::new(&root, &change_tables, tables_of_changes)?;
     // What concerns several parts at once; all else has been refused above, with its line.
     scenario.check().map_err(|problem| {
+        if let Some(mistake) = places.mistake(&problem) {
+            return mistake;
+        }
         let line = ["job", "load"].into_iter().map(|key| root.line_of(key)).max().unwrap_or(0);
         source.fail(line, problem.key, problem.text)
     })?;
     let mut texts = vec![Text { name: format!("{name}.toml"), text: text.to_owned() }];
     texts.extend(job_file);
-    let places = Places::new(&root, &change_tables, tables_of_changes)?;
     Ok(Loaded { scenario, notices, texts, places })
 }
