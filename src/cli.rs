@@ -11,6 +11,7 @@ mod target;
 
 use crate::daemon::serve::{Ready, ServeOptions};
 use crate::failure::Failure;
+use anabranch_lab::shown::Shown;
 use args::{Cli, Global, Verb};
 use clap::Parser;
 use serde_json::{Value, json};
@@ -87,6 +88,12 @@ pub fn print(
         .write_all(output.as_bytes())
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+}
+
+/// A line beside the result, on standard error. Whether anybody reads it does not matter: the exit
+/// status is that of what was asked for.
+pub(crate) fn aside(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", Shown(line));
 }
 
 fn say_ready(json: bool, ready: &Ready) {

@@ -217,6 +217,26 @@ fn nothing_in_a_refused_file_controls_a_terminal() {
 }
 
 #[test]
+fn nothing_in_a_scenario_controls_a_terminal() {
+    let dir = std::env::temp_dir().join(format!("anabranch-scenario-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let evil: String = EVIL.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let text = format!(
+        "title = \"{evil}\"\nsource = \"{evil}\"\n[[path]]\nname = \"a\\u202e\"\n[[path]]\n\
+         name = \"b\"\n[[job]]\nrw = \"randread\"\n[[variant]]\nname = \"v\\u202e\"\n\
+         policy = \"numa\"\n[[published]]\npolicy = \"{evil}\"\n"
+    );
+    std::fs::write(dir.join("x.toml"), text).expect("a file");
+    for words in ["lab list .", "lab run x.toml --short --runs 1"] {
+        let (status, told) = says(&dir, words);
+        assert_eq!(status, Some(0), "{words}: {told}");
+        assert!(told.contains(r"x\u{1b}]0;owned"), "{words}: {told}");
+        assert!(!told.contains("\nforged"), "{words}: {told}");
+    }
+    std::fs::remove_dir_all(&dir).expect("it goes");
+}
+
+#[test]
 fn nothing_in_results_controls_a_terminal() {
     let dir = std::env::temp_dir().join(format!("anabranch-results-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");

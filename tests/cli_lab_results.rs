@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn lab(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
@@ -247,6 +247,25 @@ fn compare_says_whether_b_is_worse() {
     assert_eq!(status(&[&a, &a, "--tolerance", "much"]).0, Some(2));
     let (code, _, told) = status(&[&a, &format!("{a}/environment.json")]);
     assert_eq!((code, told.contains("is no summary.json")), (Some(2), true), "{told}");
+}
+
+/// A guard in CI asks for the exit status alone.
+#[test]
+fn what_cannot_be_told_changes_no_exit_status() {
+    let dir = Dir::new("untold");
+    let run = |mbit: u32, out: &str| {
+        let (scenario, out) = (dir.scenario("small", mbit, ""), dir.path(out));
+        lab(&["run", &scenario, "--policies", "numa", "--out", &out]);
+        out
+    };
+    let (a, b) = (run(300, "a"), run(400, "b"));
+    for (words, status) in [([&a, &b], 0), ([&b, &a], 1)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.args(["lab", "compare"]).args(words).stdout(Stdio::null());
+        let full = fs::File::options().write(true).open("/dev/full").expect("it takes nothing");
+        let ended = command.stderr(full).status().expect("the binary runs");
+        assert_eq!(ended.code(), Some(status));
+    }
 }
 
 #[test]

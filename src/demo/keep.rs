@@ -1,5 +1,6 @@
 //! `demo --keep`: goes on serving, and says how to attach.
 
+use super::progress::beside;
 use super::{HEAD, Stage, failed};
 use crate::cli::args::Global;
 use crate::daemon::control::{ControlServer, Limits};
@@ -49,11 +50,7 @@ impl Keeper {
             &controls[0].path().display().to_string(),
             &controls[1].path().display().to_string(),
         );
-        if global.json() {
-            eprint!("{text}");
-        } else {
-            print!("{text}");
-        }
+        beside(global.json(), &text);
         host.wait(&termination)?;
         drop(controls);
         match host.shut_down().map_err(failed)? {

@@ -2,9 +2,16 @@
 
 use anabranch_lab::load::LoadReport;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
+
+/// Text beside the result, on standard error where standard output is for JSON alone. Whether
+/// anybody reads it does not matter: that a path fails and returns, and every byte is right, does.
+pub(super) fn beside(json: bool, text: &str) {
+    let out: &mut dyn Write = if json { &mut io::stderr() } else { &mut io::stdout() };
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
 
 /// Tells how far the demo is.
 pub(super) struct Progress {
@@ -24,6 +31,8 @@ impl Progress {
             }
             bar
         });
+        // It is drawn on standard error, which may be something else than a terminal.
+        let bar = bar.filter(|bar| !bar.is_hidden());
         Progress { bar, quiet: json, last: Mutex::new((Duration::ZERO, 0)) }
     }
 
@@ -53,8 +62,7 @@ impl Progress {
     pub(super) fn say(&self, line: String) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None if self.quiet => eprintln!("{line}"),
-            None => println!("{line}"),
+            None => beside(self.quiet, &(line + "\n")),
         }
     }
 

@@ -25,6 +25,16 @@ refuses_unknown_policy() {
   for policy in numa round-robin queue-depth; do grep -q -- $policy "$work/err"; done
 }
 
+nobody_reads() {
+  local status
+  set +o pipefail
+  "$ANABRANCH" demo --seconds 6 2>"$work/err" | true
+  status=${PIPESTATUS[0]}
+  equals "$status" 1 "exit status"
+  grep -q "cannot write to standard output" "$work/err"
+  "$ANABRANCH" demo --seconds 6 -o json 2>/dev/full | jq -e '.io_errors == 0' >"$work/out"
+}
+
 step "the demo ends well" run_demo
 step "no I/O error and no wrong byte" holds '.io_errors == 0' '.verify_errors == 0' '.ios > 0'
 step "a failover and a reconnect" holds '.failovers >= 1' '.reconnects >= 1'
@@ -34,4 +44,5 @@ step "two live paths that both carried I/O" holds '.paths | length == 2' \
   '[.paths[] | .lat_ns | .p50 > 0 and .p99 >= .p50 and .mean > 0] | all' \
   '[.paths[] | .bytes > 0 and (.name | length > 0) and .ana_state == "optimized"] | all'
 step "the report names its policy and length" holds '.policy == "queue-depth"' '.seconds >= 9'
+step "a closed pipe ends no demo half way" nobody_reads
 step "an unknown policy is refused with those that exist" refuses_unknown_policy

@@ -3,6 +3,7 @@
 use super::cells;
 use crate::cli::args::Global;
 use crate::cli::args::lab::LabCompare;
+use crate::cli::aside;
 use crate::columns::columns;
 use crate::failure::Failure;
 use anabranch_lab::result::compare::{Compared, Comparison, Judgement, compare};
@@ -20,10 +21,10 @@ pub(super) fn run(global: &Global, options: &LabCompare) -> Result<(), Failure> 
         all.look_at_texts(&a, &b);
     }
     for what in &all.differing {
-        eprintln!("beware: {}", Shown(what));
+        aside(&format!("beware: {what}"));
     }
     for why in &all.left_out {
-        eprintln!("not compared: {}", Shown(why));
+        aside(&format!("not compared: {why}"));
     }
     if all.rows.is_empty() {
         return Err(Failure::usage(format!(

@@ -1,12 +1,13 @@
 //! `lab list`.
 
 use crate::cli::args::Global;
+use crate::cli::aside;
 use crate::columns::columns;
 use crate::failure::Failure;
 use anabranch_lab::scenario::{Found, file, library};
+use anabranch_lab::shown::Shown;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where scenarios are looked for by name.
@@ -47,7 +48,7 @@ pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
         global,
         || {
             let row = |s: &anabranch_lab::scenario::Scenario| {
-                vec![s.name.clone(), s.title.clone(), s.source.clone()]
+                [&s.name, &s.title, &s.source].map(|it| Shown(it).to_string()).to_vec()
             };
             let rows: Vec<_> = scenarios.iter().map(|(scenario, _)| row(scenario)).collect();
             columns(&["Scenario", "Title", "Source"], &rows)
@@ -68,8 +69,7 @@ pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
         return Ok(());
     }
     for mistake in &mistakes {
-        // Whether anybody reads it does not matter.
-        let _ = writeln!(std::io::stderr(), "anabranch: {mistake}");
+        aside(&format!("anabranch: {mistake}"));
     }
     let (wrong, all) = (mistakes.len(), all.len());
     Err(Failure::usage(format!("{wrong} of {all} scenarios cannot be used")))

@@ -4,6 +4,7 @@ use super::cells::Cells;
 use super::plan::Planned;
 use super::progress::Progress;
 use crate::cli::args::lab::LabRun;
+use crate::cli::aside;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::live::{LiveError, LiveOptions, Session, clean_up, open_part, order};
@@ -44,7 +45,7 @@ fn clean_up_on_signals() -> Result<(), Failure> {
         // Should waiting fail, there is nothing better to do either.
         let _ = termination.wait();
         // First: the run may notice that its links go, and end by itself.
-        eprintln!("anabranch: ended by a signal; with --out the same command goes on from there");
+        aside("anabranch: ended by a signal; with --out the same command goes on from there");
         clean_up();
         std::process::exit(1);
     };

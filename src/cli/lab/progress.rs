@@ -1,5 +1,7 @@
 //! How far the cells are: a line on a terminal only, on standard error.
 
+use crate::cli::aside;
+use anabranch_lab::shown::Shown;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ impl Progress {
 
     /// What is being done.
     pub(super) fn show(&self, what: String) {
-        self.0.set_message(what);
+        self.0.set_message(Shown(&what).to_string());
     }
 
     /// So much of it is done.
@@ -34,7 +36,7 @@ impl Progress {
 
     /// A line above the bar that stays, on standard error.
     pub(super) fn say(&self, line: &str) {
-        self.0.suspend(|| eprintln!("{line}"));
+        self.0.suspend(|| aside(line));
     }
 }
 

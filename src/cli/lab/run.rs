@@ -6,6 +6,7 @@ use super::progress::Progress;
 use super::{live, table};
 use crate::cli::args::Global;
 use crate::cli::args::lab::LabRun;
+use crate::cli::aside;
 use crate::failure::Failure;
 use anabranch_lab::cell::Cell;
 use anabranch_lab::figures::Figures;
@@ -36,7 +37,8 @@ pub(super) fn run(global: &Global, options: &LabRun) -> Result<(), Failure> {
         Mode::Live => live::run(&all, &cells, options)?,
     };
     if let (Some(dir), (ran, kept @ 1..)) = (&options.out, cells.counts()) {
-        eprintln!("{}: {kept} cells were there already, {ran} were run", dir.display());
+        let dir = dir.display();
+        aside(&format!("{dir}: {kept} cells were there already, {ran} were run"));
     }
     let summary = cells.finish()?;
     let chosen = chosen(summary, &all, mode);

@@ -6,6 +6,7 @@ use anabranch_lab::result::stats::Difference;
 use anabranch_lab::result::summary::{Row, Table};
 use anabranch_lab::result::{tenths, times};
 use anabranch_lab::scenario::Scenario;
+use anabranch_lab::shown::Shown;
 
 /// More paths are not listed side by side.
 const SHARES: usize = 8;
@@ -14,12 +15,12 @@ const SHARES: usize = 8;
 pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
     let mut text = head(table, scenario);
     for note in &table.notes {
-        text.push_str(&format!("note: {note}\n"));
+        text.push_str(&format!("note: {}\n", Shown(note)));
     }
     for ceiling in &table.ceilings {
         text.push_str(&format!(
             "path {} alone: {} of {} MiB/s, {} of {} us\n",
-            ceiling.path,
+            Shown(&ceiling.path),
             ceiling.bytes_s >> 20,
             ceiling.asked_bytes_s >> 20,
             ceiling.delay_ns / 1000,
@@ -29,7 +30,7 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
     for row in &table.rows {
         // The name itself says nothing of it.
         if let (Some(window), true) = (row.latency_window_ns, row.variant == row.policy) {
-            text.push_str(&format!("note: {} has a window of {}\n", row.variant, span(window)));
+            text.push_str(&format!("note: {} has a window of {}\n", Shown(&row.variant), span(window)));
         }
     }
     let some = columns_of(table);
@@ -37,9 +38,10 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
     let rows: Vec<Vec<String>> =
         table.rows.iter().map(|row| some.iter().map(|(_, cell)| cell(row)).collect()).collect();
     text.push_str(&columns(&head, &rows));
-    text.push_str(&format!("{}\n", table.verdict.text));
+    text.push_str(&format!("{}\n", Shown(&table.verdict.text)));
     if !scenario.published.is_empty() {
-        text.push_str(&format!("published: {}\n{}", scenario.source, published(scenario)));
+        let source = Shown(&scenario.source);
+        text.push_str(&format!("published: {source}\n{}", published(scenario)));
     }
     text
 }
@@ -59,12 +61,12 @@ fn head(table: &Table, scenario: &Scenario) -> String {
     format!(
         "{}: {}\n{how}, {runs} of {} ms after {} ms{scaled}: medians of throughput, latencies \
          of all runs; limit {} MiB/s ({})\n",
-        scenario.name,
-        scenario.title,
+        Shown(&scenario.name),
+        Shown(&scenario.title),
         table.window_ns / 1_000_000,
         table.ramp_ns / 1_000_000,
         table.limit.bytes_s >> 20,
-        table.limit.bound,
+        Shown(&table.limit.bound),
     )
 }
 
@@ -74,7 +76,7 @@ type Column = (&'static str, Box<dyn Fn(&Row) -> String>);
 fn columns_of(table: &Table) -> Vec<Column> {
     let mut all: Vec<Column> = Vec::new();
     let mut add = |name: &'static str, cell: fn(&Row) -> String| all.push((name, Box::new(cell)));
-    add("Policy", |row| row.variant.clone());
+    add("Policy", |row| Shown(&row.variant).to_string());
     add("MiB/s", |row| (row.bytes_s >> 20).to_string());
     // What the processors bound says nothing of the links; nor does a limit of no byte a second.
     let bound = table.limit.bytes_s > 0;
@@ -177,7 +179,7 @@ fn published(scenario: &Scenario) -> String {
         .iter()
         .map(|row| {
             vec![
-                row.policy.clone(),
+                Shown(&row.policy).to_string(),
                 mib(row.bytes_s),
                 mib(row.read_bytes_s),
                 mib(row.write_bytes_s),
