@@ -106,6 +106,48 @@ fn a_run_is_a_table_and_the_same_again_in_json() {
 }
 
 #[test]
+fn a_variant_whose_name_holds_a_comma_can_be_chosen() {
+    let scenario = "scenarios/service-time-mixed.toml";
+    let names = "latency per node, size buckets, numa,latency per node";
+    let output = lab(&["run", scenario, "--short", "--policies", names, "-o", "json"]);
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let rows = json["tables"][0]["rows"].as_array().expect("rows");
+    let names: Vec<_> = rows.iter().map(|row| &row["variant"]).collect();
+    assert_eq!(names, ["numa", "latency per node", "latency per node, size buckets"]);
+}
+
+/// The table rounds to the nearest, as the report does, and shows digits where rates are low.
+#[test]
+fn a_table_shows_what_the_summary_says() {
+    let dir = std::env::temp_dir().join(format!("anabranch-lab-table-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let file = dir.join("wan.toml");
+    let links =
+        ["4mbit", "1mbit"].map(|rate| format!("[[path]]\nname = \"{rate}\"\nrate = \"{rate}\"\n"));
+    let head = "title = \"t\"\njob = [{ rw = \"randread\", bs = \"4k\", iodepth = 8 }]\n";
+    std::fs::write(&file, head.to_owned() + &links.concat()).expect("a file");
+    let run = |format: &str| {
+        let policies = "queue-depth,round-robin";
+        let output = lab(&["run", &file.to_string_lossy(), "--policies", policies, "-o", format]);
+        text(&output.stdout)
+    };
+    let (table, json) = (run("normal"), run("json"));
+    std::fs::remove_dir_all(&dir).expect("it was there");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON alone");
+    for row in json["tables"][0]["rows"].as_array().expect("rows") {
+        let name = row["variant"].as_str().expect("a name");
+        let line = table.lines().find(|line| line.starts_with(name)).expect("a row");
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let figure = |key: &str| row[key].as_f64().expect("a number");
+        assert_eq!(cells[1], format!("{:.2}", figure("bytes_s") / 1_048_576.0), "{table}");
+        assert_eq!(cells[2], format!("{:.1}", figure("of_limit_ppm") / 1e4), "{table}");
+        assert_eq!(cells[3], format!("{:.1}", figure("of_best_ppm") / 1e4), "{table}");
+    }
+}
+
+#[test]
 fn mistakes_are_usage() {
     let output = lab(&["run", "scenarios/none.toml"]);
     assert_eq!(output.status.code(), Some(2));

@@ -37,7 +37,8 @@ pub struct LabRun {
     /// Scenario files, or names as `lab list` shows them
     #[arg(value_name = "SCENARIO", required = true)]
     pub scenarios: Vec<String>,
-    /// Only these variants, comma-separated; all = all of the scenario, as by default
+    /// Only these variants, comma-separated (a name may hold commas itself); all = all of the
+    /// scenario, as by default
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub policies: Vec<String>,
     /// Runs, with the seeds 1 to N [default: as the scenario says]

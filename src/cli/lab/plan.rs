@@ -133,10 +133,26 @@ fn set_length(scenario: &mut Scenario, options: &LabRun) -> Option<String> {
     ))
 }
 
+/// Names as they were meant: the command line is split at commas, which a name may hold, too.
+fn whole_names(all: &[Planned], mut parts: &[String]) -> Vec<String> {
+    let known = |name: &String| {
+        all.iter().flat_map(|one| &one.scenario.variants).any(|variant| variant.name == *name)
+    };
+    let mut names = Vec::new();
+    while let Some(first) = parts.first() {
+        let longest = (1..=parts.len()).rev().map(|n| (n, parts[..n].join(",").trim().to_owned()));
+        let found = longest.into_iter().find(|(_, name)| known(name));
+        let (taken, name) = found.unwrap_or_else(|| (1, first.clone()));
+        names.push(name);
+        parts = &parts[taken..];
+    }
+    names
+}
+
 /// Chooses variants by their names.
 fn choose(all: &mut [Planned], names: &[String]) -> Result<(), Failure> {
     // A list, or the word.
-    let names = if names == ["all"] { &[] } else { names };
+    let names = if names == ["all"] { Vec::new() } else { whole_names(all, names) };
     let known = |name: &String, planned: &Planned| {
         planned.scenario.variants.iter().any(|variant| variant.name == *name)
     };

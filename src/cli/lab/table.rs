@@ -21,16 +21,20 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
         text.push_str(&format!(
             "path {} alone: {} of {} MiB/s, {} of {} us\n",
             Shown(&ceiling.path),
-            ceiling.bytes_s >> 20,
-            ceiling.asked_bytes_s >> 20,
-            ceiling.delay_ns / 1000,
-            ceiling.asked_delay_ns / 1000
+            mib(ceiling.bytes_s),
+            mib(ceiling.asked_bytes_s),
+            us(ceiling.delay_ns),
+            us(ceiling.asked_delay_ns)
         ));
     }
     for row in &table.rows {
         // The name itself says nothing of it.
         if let (Some(window), true) = (row.latency_window_ns, row.variant == row.policy) {
-            text.push_str(&format!("note: {} has a window of {}\n", Shown(&row.variant), span(window)));
+            text.push_str(&format!(
+                "note: {} has a window of {}\n",
+                Shown(&row.variant),
+                span(window)
+            ));
         }
     }
     let some = columns_of(table);
@@ -65,7 +69,7 @@ fn head(table: &Table, scenario: &Scenario) -> String {
         Shown(&scenario.title),
         table.window_ns / 1_000_000,
         table.ramp_ns / 1_000_000,
-        table.limit.bytes_s >> 20,
+        mib(table.limit.bytes_s),
         Shown(&table.limit.bound),
     )
 }
@@ -77,7 +81,7 @@ fn columns_of(table: &Table) -> Vec<Column> {
     let mut all: Vec<Column> = Vec::new();
     let mut add = |name: &'static str, cell: fn(&Row) -> String| all.push((name, Box::new(cell)));
     add("Policy", |row| Shown(&row.variant).to_string());
-    add("MiB/s", |row| (row.bytes_s >> 20).to_string());
+    add("MiB/s", |row| mib(row.bytes_s));
     // What the processors bound says nothing of the links; nor does a limit of no byte a second.
     let bound = table.limit.bytes_s > 0;
     let of_limit: fn(&Row) -> String = match bound {
@@ -130,17 +134,27 @@ fn cpu(row: &Row, of: impl Fn(&anabranch_lab::result::summary::RowCpu) -> String
     row.cpu.as_ref().map_or_else(|| "-".to_owned(), of)
 }
 
+/// As the report writes it: three digits, but never fewer than the whole part; to the nearest.
+fn mib(bytes_s: u64) -> String {
+    let times = |n: u64| (u128::from(bytes_s) * u128::from(n) + (1 << 19)) >> 20;
+    match (times(100), times(10)) {
+        (cents, _) if cents < 1000 => format!("{}.{:02}", cents / 100, cents % 100),
+        (_, tenth) if tenth < 1000 => format!("{}.{}", tenth / 10, tenth % 10),
+        _ => times(1).to_string(),
+    }
+}
+
 fn us(ns: u64) -> String {
-    (ns / 1000).to_string()
+    (ns.saturating_add(500) / 1000).to_string()
 }
 
 fn decimal_us(ns: u64) -> String {
     tenths(ns.saturating_add(50) / 100)
 }
 
-/// Millionths in hundredths, with a decimal.
+/// Millionths in hundredths, with a decimal, to the nearest.
 fn percent(ppm: u64) -> String {
-    tenths(ppm / 1000)
+    tenths(ppm.saturating_add(500) / 1000)
 }
 
 /// Rounded to whole hundredths.
@@ -170,9 +184,9 @@ fn span(ns: u64) -> String {
 /// What others measured.
 fn published(scenario: &Scenario) -> String {
     let some = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |v| v.to_string());
-    // To the nearest, as the bytes were rounded from MiB.
-    let mib = |value: Option<u64>| some(value.map(|bytes| bytes.saturating_add(1 << 19) >> 20));
-    let us = |value: Option<u64>| some(value.map(|ns| ns / 1000));
+    let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let mib = |value: Option<u64>| text(value.map(mib));
+    let us = |value: Option<u64>| text(value.map(us));
     let head = ["Policy", "MiB/s", "read", "write", "IOPS", "mean us", "stdev"];
     let rows: Vec<Vec<String>> = scenario
         .published
