@@ -162,6 +162,14 @@ pub(crate) fn may_be_exceeded(scenario: &Scenario) -> bool {
     closed.any(|job| Some(job.mix) != first)
 }
 
+/// Whether what waited while the paths carried less than the load asks for is caught up when they
+/// carry more: then more ends in that time than its own limit.
+pub(crate) fn may_catch_up(cell: Cell<'_>) -> bool {
+    let asks = |limit: &Limit| limit.bound == Bound::Offered;
+    let all = limits(cell);
+    all.iter().any(|(_, limit)| asks(limit)) && all.iter().any(|(_, limit)| !asks(limit))
+}
+
 /// How many of a host's queue pairs on a path the job's clones can use.
 fn queues_of(job: &Job, queues: u32) -> u32 {
     if job.workers.is_empty() {

@@ -6,7 +6,7 @@
 use crate::adapt::{adaptations, jain_ppm};
 use crate::cell::Cell;
 use crate::figures::{Books, ClassFigures, Figures, SERIES_NS, per_second};
-use crate::limit::{limit_of_window, may_be_exceeded};
+use crate::limit::{limit_of_window, may_be_exceeded, may_catch_up};
 use crate::scenario::{Alteration, Change, Scenario};
 use anabranch_policy::{Histogram, Policy};
 use serde::{Deserialize, Serialize};
@@ -418,6 +418,12 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
         notes.push(String::from(
             "the jobs read and write in different proportions, and the limit takes them as one \
              load in the proportion of their open requests: more than 100 % of it is possible",
+        ));
+    }
+    if may_catch_up(cell) {
+        notes.push(String::from(
+            "the load asks for a rate that the paths cannot carry all the time, and what waited is \
+             caught up: more than 100 % of the limit is possible",
         ));
     }
     if let Some(first) = &figures.first_error {

@@ -1,7 +1,7 @@
 use super::{CellResult, Circumstances, Mode, SCHEMA};
 use crate::cell::Cell;
 use crate::light;
-use crate::scenario::{Alteration, AnaState, Change, Mix, Scenario, file};
+use crate::scenario::{Alteration, AnaState, Arrival, Change, Mix, Scenario, file};
 
 pub(super) fn scenario() -> Scenario {
     let text = r#"
@@ -57,6 +57,27 @@ fn one_seed_gives_one_text() {
     let text = |seed| serde_json::to_string(&result(&scenario, seed)).expect("plain data");
     assert_eq!(text(3), text(3));
     assert_ne!(text(3), text(4));
+}
+
+#[test]
+fn a_limit_that_may_be_exceeded_while_a_load_catches_up_is_told() {
+    let mut scenario = scenario();
+    scenario.jobs[0].arrival = Arrival::Poisson { iops: 5_000 };
+    assert_eq!(result(&scenario, 1).notes, [""; 0], "one path carries that, too");
+    let change = |at_ms: u64, path, ana| Change {
+        at_ns: at_ms * 1_000_000,
+        path,
+        what: Alteration::Ana(ana),
+    };
+    scenario.changes = vec![
+        change(50, 0, AnaState::Inaccessible),
+        change(50, 1, AnaState::Inaccessible),
+        change(150, 0, AnaState::Optimized),
+    ];
+    let late = result(&scenario, 1);
+    assert!(late.total.bytes_s > late.limit.bytes_s, "nothing is lost but a third of the time");
+    assert_eq!(late.notes.len(), 1);
+    assert!(late.notes[0].contains("caught up"), "{}", late.notes[0]);
 }
 
 #[test]
