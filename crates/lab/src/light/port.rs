@@ -12,6 +12,8 @@ use core::time::Duration;
 
 /// A command capsule's PDU, as the target's shaper counts it.
 pub const COMMAND_BYTES: u64 = 72;
+/// The one range that a trim names (NVM Command Set 3.2.3, Dataset Management), in its capsule.
+const RANGE_BYTES: u32 = 16;
 /// A response capsule's PDU.
 pub const RESPONSE_BYTES: u64 = 24;
 /// The header of the data that a read brings.
@@ -21,7 +23,14 @@ pub const DATA_HEADER_BYTES: u64 = 24;
 #[inline]
 #[must_use]
 pub fn bytes_in(op: OpClass, payload: u32) -> u64 {
-    COMMAND_BYTES + if op == OpClass::Write { u64::from(payload) } else { 0 }
+    COMMAND_BYTES + if op == OpClass::Read { 0 } else { u64::from(charged(op, payload)) }
+}
+
+/// The bytes that a host counts for a command when it chooses a path and while it is there.
+#[inline]
+#[must_use]
+pub(super) fn charged(op: OpClass, payload: u32) -> u32 {
+    if op == OpClass::Other { RANGE_BYTES } else { payload }
 }
 
 /// What its reply takes of the link to the host.

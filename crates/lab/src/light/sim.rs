@@ -4,7 +4,7 @@ use super::events::{Event, Events, What};
 use super::ledgers::Ledgers;
 use super::level::Level;
 use super::links::Way;
-use super::port::{Condition, Port};
+use super::port::{Condition, Port, charged};
 use super::record::{Ended, Record};
 use super::slots::{List, NONE, Slot, Stage};
 use super::station::Station;
@@ -255,8 +255,8 @@ impl<'a> Sim<'a> {
         let entry = &mut self.slots[slot as usize];
         let worker = &mut self.workers[entry.worker as usize];
         let parameters = &self.cell.variant.parameters;
-        let choice =
-            worker.selector.select(parameters, &worker.paths, entry.op, entry.bytes, self.now);
+        let bytes = charged(entry.op, entry.bytes);
+        let choice = worker.selector.select(parameters, &worker.paths, entry.op, bytes, self.now);
         let Some(choice) = choice else {
             entry.stage = Stage::Requeued;
             return worker.requeue.push(&mut self.slots, slot);
@@ -272,7 +272,8 @@ impl<'a> Sim<'a> {
         entry.path = path as u16;
         if !parameters.kernel_exact {
             let load = worker.paths[path].load;
-            entry.charge = start(parameters, load, entry.op, entry.bytes, self.now);
+            let bytes = charged(entry.op, entry.bytes);
+            entry.charge = start(parameters, load, entry.op, bytes, self.now);
         }
         self.books.commands_started += 1;
         self.ports[path].in_flight.up(self.now);
@@ -317,7 +318,8 @@ impl<'a> Sim<'a> {
         let parameters = &self.cell.variant.parameters;
         if parameters.kernel_exact {
             let load = self.workers[entry.worker as usize].paths[usize::from(entry.path)].load;
-            entry.charge = start(parameters, load, entry.op, entry.bytes, self.now);
+            let bytes = charged(entry.op, entry.bytes);
+            entry.charge = start(parameters, load, entry.op, bytes, self.now);
         }
         self.command_departs(slot);
     }

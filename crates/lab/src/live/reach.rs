@@ -2,7 +2,7 @@
 
 use super::LiveError;
 use super::host::{CONNECT, falls_silent, options};
-use crate::light::{bytes_in, bytes_out};
+use crate::light::{COMMAND_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
 use crate::scenario::{Alteration, Brownout, Part, Problem, Scenario};
 use anabranch_policy::OpClass;
 use anabranch_target::link::Shape;
@@ -75,7 +75,7 @@ impl Spell<'_> {
         });
         let text = format!(
             "on path {:?}{since} ({}) {what} takes {:.1} s without any other load; live, {} {} s \
-             ({}); use a faster path, or --mode sim",
+             ({}); use a faster path, or --mode light",
             self.path,
             self.shape,
             takes.as_secs_f64(),
@@ -91,7 +91,7 @@ impl Spell<'_> {
     /// Hosts come to the path as it is.
     fn connects(&self) -> Result<(), Problem> {
         let (gives_up, name) = ("the target waits", "for Connect");
-        let connect = Parts::new(self.shape, 1, bytes_in(OpClass::Other, 0) + CONNECT_BYTES, 0);
+        let connect = Parts::new(self.shape, 1, COMMAND_BYTES + CONNECT_BYTES, 0);
         let limit = Limit { time: CONNECT_LIMIT, gives_up, name };
         self.within("Fabrics Connect", &connect, limit)?;
         let all = Parts::new(self.shape, QUESTIONS, ASKED_BYTES, TOLD_BYTES);
@@ -101,8 +101,7 @@ impl Spell<'_> {
 
     /// Hosts stay on it.
     fn keeps_alive(&self, keep_alive: Duration, whose: &'static str) -> Result<(), Problem> {
-        let other = OpClass::Other;
-        let parts = Parts::new(self.shape, 1, bytes_in(other, 0), bytes_out(other, 0));
+        let parts = Parts::new(self.shape, 1, COMMAND_BYTES, RESPONSE_BYTES);
         let gives_up = "a host gives a path up when Keep Alive is not answered within";
         let limit = Limit { time: keep_alive / 2, gives_up, name: whose };
         self.within("Keep Alive", &parts, limit)

@@ -99,6 +99,36 @@ fn both_simulations_agree_on_paths_that_slow_down_fail_fall_silent_and_return() 
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// They move no payload, but a range each, which a host counts and links carry.
+#[test]
+fn both_simulations_agree_on_trims() {
+    let scenario = scenario(
+        r#"
+[run]
+ramp = "20ms"
+window = "200ms"
+[[path]]
+name = "near"
+rate = "100mbit"
+[[path]]
+name = "far"
+rate = "100mbit"
+delay = "1ms"
+[[job]]
+rw = "randtrim"
+bs = "4k"
+iodepth = 8
+"#,
+    );
+    for name in ["round-robin", "queue-depth", "service-time", "queue-length"] {
+        let cell = Cell { scenario: &scenario, variant: variant(&scenario, name), seed: 1 };
+        let in_light = light::run(cell).expect("the light simulation runs").iops() as f64;
+        let in_engine = run(&scenario, name, 1).iops() as f64;
+        println!("{name}: {in_light} and {in_engine}");
+        assert!((in_engine / in_light - 1.0).abs() * 100.0 <= TOLERANCE, "{name}");
+    }
+}
+
 /// Not only how much is done: the target's shaper makes no heaps of latencies that the policy does
 /// not make. In the light simulation a port serves first come, first served; in the target its
 /// connections take turns.
