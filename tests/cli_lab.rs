@@ -72,6 +72,12 @@ fn what_cannot_be_run_is_told_with_file_line_and_key() {
         (vec!["[target]\nsize = \"1024t\"\n", slow], "sim", "x.toml:4: size: must not exceed"),
         (vec![slow, "ana = \"inaccessible\"\n"], "sim", "x.toml:6: ana: every path begins"),
         (vec![slow, "delay = \"30s\"\n"], "live", "x.toml:6: delay: on path \"a\""),
+        (vec![slow, "delay = \"3s\"\n"], "sim", "x.toml:6: delay: on path \"a\""),
+        (
+            vec!["[host]\ndetect = \"1ms\"\n", far, change, "state = \"silent\"\n"],
+            "sim",
+            "x.toml:7: delay: on path \"a\" (delay=1ms) a Keep Alive takes 1ms without",
+        ),
     ] {
         let text = head.to_owned() + &parts.concat();
         std::fs::write(&file, &text).expect("a file");

@@ -1,7 +1,10 @@
 //! From a cell to configurations: the target, the hosts, and how a policy is set.
 
 use crate::cell::Cell;
-use crate::scenario::{Alteration, AnaState, Arrival, Distribution, Part, PathState, Problem};
+use crate::light::{COMMAND_BYTES, RESPONSE_BYTES};
+use crate::scenario::{
+    Alteration, AnaState, Arrival, Distribution, Part, PathState, Problem, Scenario,
+};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, HostConfig};
 use anabranch_policy::Parameters;
 use anabranch_proto::machine::{Endpoint, FileId};
@@ -52,7 +55,45 @@ pub(super) fn check(cell: Cell<'_>) -> Result<(), Problem> {
         );
         return Err(Problem::of(Part::Host, "count", text));
     }
+    check_keep_alive(cell)
+}
+
+/// Hosts give up a path on which a Keep Alive is not answered in time, whatever the load.
+fn check_keep_alive(cell: Cell<'_>) -> Result<(), Problem> {
+    let limit = keep_alive_interval(cell);
+    let whose = if falls_silent(cell) { "detect" } else { "half of their time-out" };
+    let Scenario { paths, changes, .. } = cell.scenario;
+    let begin = paths.iter().enumerate();
+    let begin = begin.map(|(at, path)| (Part::Path(at), path, &path.shape));
+    let later = changes.iter().enumerate().filter_map(|(at, change)| match &change.what {
+        Alteration::Shape(shape) => Some((Part::Change(at), &paths[change.path], shape)),
+        _ => None,
+    });
+    for (part, path, shape) in begin.chain(later) {
+        let link = |bytes: u64, rate: Option<u64>| {
+            let ns = rate.map_or(0, |rate| u128::from(bytes) * 8_000_000_000 / u128::from(rate));
+            Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+        };
+        // What jitter takes away it may take away each time.
+        let far = shape.delay - shape.jitter.min(shape.delay);
+        let links = link(COMMAND_BYTES, shape.rate_in) + link(RESPONSE_BYTES, shape.rate_out);
+        if far + links >= limit {
+            let text = format!(
+                "on path {:?} ({shape}) a Keep Alive takes {:?} without any other load; the \
+                 engine simulation runs real hosts, which give a path up after {limit:?} \
+                 ({whose}); use a faster path, or --mode light",
+                path.name,
+                far + links
+            );
+            return Err(Problem::of(part, if far > links { "delay" } else { "rate" }, text));
+        }
+    }
     Ok(())
+}
+
+fn falls_silent(cell: Cell<'_>) -> bool {
+    let silence = Alteration::State(PathState::Silent);
+    cell.scenario.changes.iter().any(|change| change.what == silence)
 }
 
 /// What a target takes.
@@ -182,8 +223,7 @@ pub(super) fn connect(cell: Cell<'_>, path: usize) -> ConnectRequest {
 /// Between two Keep Alive commands of a controller, and how long one may take. Where nothing falls
 /// silent it is the hosts' default: a path that is only congested for a while is not given up.
 pub(super) fn keep_alive_interval(cell: Cell<'_>) -> Duration {
-    let silence = Alteration::State(PathState::Silent);
-    if cell.scenario.changes.iter().any(|change| change.what == silence) {
+    if falls_silent(cell) {
         Duration::from_nanos(cell.scenario.hosts.detect_ns).max(Duration::from_millis(1))
     } else {
         ControllerOptions::default().keep_alive_tmo / 2
