@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -296,6 +297,11 @@ fn scripts_are_strict_and_parse() {
         let ways = ["set -euo pipefail", "set -uo pipefail", "/lib.sh\"", "exec "];
         if !ways.iter().any(|way| source.text.contains(way)) {
             bad.push(format!("{}: neither strict nor on a library that is", source.path));
+        }
+        // `./test.sh` and people start them by their names.
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        if mode & 0o100 == 0 {
+            bad.push(format!("{}: not executable", source.path));
         }
     }
     assert_none("scripts", &bad);
