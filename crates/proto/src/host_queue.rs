@@ -264,14 +264,14 @@ impl HostQueue {
             let Some(entry) = self.tags.get_mut(cid) else { continue };
             entry.in_batch = false;
             if entry.stage == Stage::Answered {
-                self.complete(cid);
+                let (status, result) = (entry.status, entry.result);
+                self.complete(cid, status, result);
             }
         }
     }
 
-    fn complete(&mut self, cid: Cid) {
+    fn complete(&mut self, cid: Cid, mut status: Status, result: u64) {
         let Some(entry) = self.tags.get(cid) else { return };
-        let mut status = entry.status;
         let bytes = match entry.data {
             HostData::None => 0,
             HostData::In(_) | HostData::Sink(_) => entry.received,
@@ -284,7 +284,7 @@ impl HostQueue {
             // Success without all the data, in either direction, is none.
             status = Status::DATA_TRANSFER_ERROR;
         }
-        let completion = Completion { user: entry.user, cid, status, result: entry.result, bytes };
+        let completion = Completion { user: entry.user, cid, status, result, bytes };
         self.tags.release(cid);
         self.completions.push_back(completion);
     }
@@ -350,7 +350,8 @@ impl HostQueue {
             let cid = self.tags.any()?;
             let entry = self.tags.get(cid)?;
             if entry.stage == Stage::Answered {
-                self.complete(cid);
+                let (status, result) = (entry.status, entry.result);
+                self.complete(cid, status, result);
                 continue;
             }
             let attempt = match entry.stage {

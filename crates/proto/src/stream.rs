@@ -62,6 +62,18 @@ enum State {
     Ended,
 }
 
+impl State {
+    /// What follows the head of a PDU.
+    #[inline]
+    fn after(common: CommonHeader) -> State {
+        match (common.kind(), common.data_bytes()) {
+            (PduType::H2cTermReq | PduType::C2hTermReq, _) => State::Ended,
+            (_, 0) => State::Between,
+            (_, len) => State::Data { done: 0, len },
+        }
+    }
+}
+
 /// One direction of a connection, as its receiver sees it.
 #[derive(Debug)]
 pub struct Stream {
@@ -162,7 +174,10 @@ impl Stream {
         let result = match self.state {
             State::Between => self.next_head(input),
             State::Head { have, common } => self.collect(have, common, input),
-            State::Data { done, len } => Ok(self.next_data(done, len, input)),
+            State::Data { done, len } => {
+                let data = self.next_data(done, len, input);
+                Ok(data.map(|(position, bytes)| Step::Data { position, bytes }))
+            }
             State::Digest { have, bytes } => Ok(self.next_digest(have, bytes, input)),
             State::DataEnd => {
                 self.state = State::Between;
@@ -177,6 +192,47 @@ impl Stream {
             self.state = State::Ended;
         }
         result
+    }
+
+    /// The head of a PDU, if that comes next, lies in the input in one piece and has a common
+    /// header that was accepted before: most of what a queue reads. Never of a PDU that sets up or
+    /// ends a connection. Stands for the [`Step::Pdu`] that would be the next step; the caller
+    /// parses it, and ends the stream when that goes wrong.
+    ///
+    /// A [`Pdu`] has its kind's fields behind a tag. Put together in memory from parts of different
+    /// widths and moved on in one piece, it waits until all that was written before has left for
+    /// the cache: the data of the PDU before. A view travels in registers.
+    ///
+    /// # Errors
+    /// The header digest is wrong.
+    #[inline(always)]
+    pub(crate) fn usual_head<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<View<'a>>, ProtocolError> {
+        if !matches!(self.state, State::Between) {
+            return Ok(None);
+        }
+        let first = input.first_chunk();
+        let Some(common) = first.and_then(|first| self.accepted.get(*first)) else {
+            return Ok(None);
+        };
+        let Some((head, rest)) = input.split_at_checked(common.head_bytes() as usize) else {
+            return Ok(None);
+        };
+        *input = rest;
+        self.keep(common.kind(), head);
+        let view = View::new(common, head, self.format).inspect_err(|_| self.end())?;
+        self.state = State::after(common);
+        Ok(Some(view))
+    }
+
+    /// The next piece of the current PDU's data, and where in that data it starts, if data comes
+    /// next. Stands for the [`Step::Data`] that would be the next step.
+    #[inline(always)]
+    pub(crate) fn usual_data<'a>(&mut self, input: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+        let State::Data { done, len } = self.state else { return None };
+        self.next_data(done, len, input)
     }
 
     /// Whether the data of the current PDU is complete and has no digest. If so, this stands for
@@ -307,11 +363,7 @@ impl Stream {
 
     #[inline]
     fn begin(&mut self, common: CommonHeader, pdu: Pdu) -> Step<'static> {
-        self.state = match (common.kind(), common.data_bytes()) {
-            (PduType::H2cTermReq | PduType::C2hTermReq, _) => State::Ended,
-            (_, 0) => State::Between,
-            (_, len) => State::Data { done: 0, len },
-        };
+        self.state = State::after(common);
         self.set_up |= matches!(pdu, Pdu::IcReq(_) | Pdu::IcResp(_));
         Step::Pdu(pdu)
     }
@@ -332,7 +384,12 @@ impl Stream {
     }
 
     #[inline]
-    fn next_data<'a>(&mut self, done: u32, len: u32, input: &mut &'a [u8]) -> Option<Step<'a>> {
+    fn next_data<'a>(
+        &mut self,
+        done: u32,
+        len: u32,
+        input: &mut &'a [u8],
+    ) -> Option<(u32, &'a [u8])> {
         if input.is_empty() {
             return None;
         }
@@ -340,7 +397,7 @@ impl Stream {
         let (bytes, rest) = input.split_at(take);
         *input = rest;
         self.advance(done, len, bytes);
-        Some(Step::Data { position: done, bytes })
+        Some((done, bytes))
     }
 
     fn next_digest<'a>(

@@ -7,7 +7,7 @@
 //! # Buffers
 //!
 //! * In-capsule data is collected in a buffer from [`Buffers::alloc`]. It belongs to the engine
-//!   from the moment that [`TargetEvent::Command`] is polled.
+//!   from [`TargetQueue::take_data`] on, which follows [`TargetEvent::Command`].
 //! * A buffer given to [`TargetQueue::request_data`] is the queue's until `DataReady` or
 //!   `DataDigestError` for that slot is polled.
 //! * A buffer given to [`TargetQueue::send_data`] comes back through
@@ -78,14 +78,11 @@ impl Slot {
 /// What the engine has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetEvent {
-    /// A command came.
+    /// A command came: [`TargetQueue::sqe`] of its slot, and [`TargetQueue::take_data`] if data was
+    /// in its capsule.
     Command {
         /// Its name until it is answered.
         slot: Slot,
-        /// The command.
-        sqe: Sqe,
-        /// In-capsule data, from [`crate::machine::Buffers::alloc`]; the engine frees it.
-        data: Option<BufRef>,
     },
     /// Everything asked for with [`TargetQueue::request_data`] is in the buffer.
     DataReady {
@@ -206,13 +203,31 @@ impl TargetQueue {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<TargetEvent> {
-        self.events.pop_front().inspect(|event| match *event {
-            TargetEvent::Command { .. } => {}
+        let event = self.events.pop_front()?;
+        if let TargetEvent::DataReady { slot } | TargetEvent::DataDigestError { slot } = event {
             // The buffer changes hands.
-            TargetEvent::DataReady { slot } | TargetEvent::DataDigestError { slot } => {
-                self.slots.at(slot).buf = None;
-            }
-        })
+            self.slots.at(slot).buf = None;
+        }
+        Some(event)
+    }
+
+    /// The command in a slot, as it came.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[must_use]
+    pub fn sqe(&self, slot: Slot) -> &Sqe {
+        self.slots.sqe(slot)
+    }
+
+    /// The data that came in a command's capsule, in a buffer from
+    /// [`crate::machine::Buffers::alloc`]: the engine's from now on, to be freed by it. To be taken
+    /// before anything else is done with the command.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn take_data(&mut self, slot: Slot) -> Option<BufRef> {
+        self.slots.at(slot).buf.take()
     }
 
     /// Asks the host for the data of a write: as many bytes as `buf` has, from the start of the
@@ -306,9 +321,10 @@ impl TargetQueue {
     /// After the connection's `Closed`: every command in progress and every buffer, once.
     pub fn drain(&mut self) -> Option<DrainedSlot> {
         while let Some(event) = self.events.pop_front() {
-            if let TargetEvent::Command { slot, data, .. } = event {
+            if let TargetEvent::Command { slot } = event {
+                let buf = self.take_data(slot);
                 self.slots.release(slot);
-                return Some(DrainedSlot { slot: Some(slot), buf: data });
+                return Some(DrainedSlot { slot: Some(slot), buf });
             }
         }
         let loose = self.in_batch.pop().or_else(|| self.released.pop_front());

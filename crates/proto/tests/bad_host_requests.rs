@@ -119,6 +119,12 @@ impl Rig {
         }
     }
 
+    /// The data of the command that has come, if some was in its capsule.
+    fn data_in_capsule(&mut self) -> Option<BufRef> {
+        let TargetEvent::Command { slot } = self.event() else { panic!("a command") };
+        self.queue.take_data(slot)
+    }
+
     /// A write of 16 KiB for which an R2T was sent.
     fn write_asked_for(&mut self, cid: u16) -> (Slot, R2t) {
         let (slot, r2t, _) = self.write_into(cid);
@@ -127,9 +133,8 @@ impl Rig {
 
     fn write_into(&mut self, cid: u16) -> (Slot, R2t, BufRef) {
         self.command(write(cid, 16 << 10).with_sgl(Sgl::transport(16 << 10)), &[]);
-        let TargetEvent::Command { slot, data: None, .. } = self.event() else {
-            panic!("a command without data")
-        };
+        let TargetEvent::Command { slot } = self.event() else { panic!("a command") };
+        assert_eq!(self.queue.take_data(slot), None, "without data");
         let buf = self.bufs.alloc(16 << 10).expect("memory");
         self.queue.request_data(slot, buf);
         match self.sent()[..] {
@@ -349,7 +354,7 @@ fn c22_a_terminate_request_is_never_answered() {
 fn c25_a_cid_in_flight_is_refused_and_the_first_command_unharmed() {
     let mut rig = Rig::new(false);
     rig.command(io::flush(1).with_cid(5), &[]);
-    let TargetEvent::Command { slot, .. } = rig.event() else { panic!("a command") };
+    let TargetEvent::Command { slot } = rig.event() else { panic!("a command") };
     rig.command(write(5, 512).with_sgl(Sgl::in_capsule(512)), &[1; 512]);
     assert_eq!(rig.queue.poll_event(), None);
     let cqe = rig.response();
@@ -415,9 +420,7 @@ fn c28_a_bad_descriptor_costs_only_its_command() {
             let cqe = rig.response();
             assert_eq!((cqe.cid, cqe.status), (3, status.with_dnr()), "{name}");
             rig.command(write(4, 512).with_sgl(Sgl::in_capsule(512)), &[1; 512]);
-            let TargetEvent::Command { data: Some(buf), .. } = rig.event() else {
-                panic!("{name}: in step")
-            };
+            let buf = rig.data_in_capsule().unwrap_or_else(|| panic!("{name}: in step"));
             assert_eq!(rig.bufs.bytes(buf), &[1; 512]);
         }
     }
@@ -427,7 +430,7 @@ fn c28_a_bad_descriptor_costs_only_its_command() {
 fn a_command_that_moves_nothing_may_leave_its_descriptor_empty() {
     let mut rig = Rig::new(false);
     rig.command(io::flush(1).with_cid(1).with_sgl(Sgl::from_raw(0, 0, 0)), &[]);
-    assert!(matches!(rig.event(), TargetEvent::Command { data: None, .. }));
+    assert_eq!(rig.data_in_capsule(), None);
 }
 
 #[test]
@@ -438,7 +441,7 @@ fn without_memory_a_command_is_interrupted_and_the_stream_stays_in_step() {
     let cqe = rig.response();
     assert_eq!((cqe.cid, cqe.status), (1, Status::COMMAND_INTERRUPTED));
     rig.command(write(1, 512).with_sgl(Sgl::in_capsule(512)), &[2; 512]);
-    assert!(matches!(rig.event(), TargetEvent::Command { data: Some(_), .. }));
+    assert!(rig.data_in_capsule().is_some());
 }
 
 #[test]
@@ -526,7 +529,7 @@ fn c47_bytes_that_disagree_with_the_length_field() {
 fn c48_data_for_a_command_whose_data_came_in_the_capsule() {
     let mut rig = Rig::new(false);
     rig.command(write(2, 512).with_sgl(Sgl::in_capsule(512)), &[1; 512]);
-    let TargetEvent::Command { data: Some(buf), .. } = rig.event() else { panic!("a command") };
+    let buf = rig.data_in_capsule().expect("data");
     rig.h2c(H2cData { cid: 2, ttag: 0, offset: 0, length: 512, last: true });
     rig.bufs.free(buf);
     rig.expect_end("C48", 2, None);
@@ -611,7 +614,7 @@ fn a_read_that_ends_with_more_than_success_is_answered_with_a_response() {
         let mut rig = Rig::new(false);
         rig.queue.set_sq_flow_control(false);
         rig.command(io::read(1, 0, 1).with_cid(9).with_sgl(Sgl::transport(512)), &[]);
-        let TargetEvent::Command { slot, .. } = rig.event() else { panic!("a command") };
+        let TargetEvent::Command { slot } = rig.event() else { panic!("a command") };
         let buf = rig.bufs.filled(&[3; 512]);
         rig.queue.send_data(slot, buf);
         rig.queue.complete(slot, status, result);
@@ -637,7 +640,7 @@ fn nothing_but_the_farewell_is_sent_after_a_fault() {
     let mut rig = Rig::new(false);
     rig.command(io::flush(1).with_cid(1), &[]);
     rig.command(write(2, 4096).with_sgl(Sgl::transport(4096)), &[]);
-    let [TargetEvent::Command { slot: first, .. }, TargetEvent::Command { slot: second, .. }] =
+    let [TargetEvent::Command { slot: first }, TargetEvent::Command { slot: second }] =
         [rig.event(), rig.event()]
     else {
         panic!("two commands")
@@ -674,7 +677,7 @@ fn data_that_is_received_straight_into_its_buffer_is_complete_with_its_last_byte
 fn an_answer_before_the_r2t_left_takes_its_place() {
     let mut rig = Rig::new(false);
     rig.command(write(9, 4096).with_sgl(Sgl::transport(4096)), &[]);
-    let TargetEvent::Command { slot, .. } = rig.event() else { panic!("a command") };
+    let TargetEvent::Command { slot } = rig.event() else { panic!("a command") };
     let buf = rig.bufs.alloc(4096).expect("memory");
     rig.queue.request_data(slot, buf);
     rig.queue.complete(slot, Status::NAMESPACE_NOT_READY, 0);
@@ -695,7 +698,8 @@ fn c21_every_cut_gives_the_same_and_every_end_is_clean() {
         for piece in [&script[..cut.min(end)], &script[cut.min(end)..end]] {
             rig.feed(piece);
             while let Some(event) = rig.queue.poll_event() {
-                let TargetEvent::Command { slot, sqe, data } = event else { panic!("{event:?}") };
+                let TargetEvent::Command { slot } = event else { panic!("{event:?}") };
+                let (sqe, data) = (*rig.queue.sqe(slot), rig.queue.take_data(slot));
                 let bytes = data.map(|buf| rig.bufs.bytes(buf).to_vec());
                 if let Some(buf) = data {
                     rig.bufs.free(buf);
@@ -726,8 +730,8 @@ fn a_thousand_commands_in_one_segment() {
         (0..1000).flat_map(|cid| rig.capsule(io::flush(1).with_cid(cid), &[])).collect();
     rig.feed(&segment);
     let mut slots = Vec::new();
-    while let Some(TargetEvent::Command { slot, sqe, .. }) = rig.queue.poll_event() {
-        assert_eq!(usize::from(sqe.cid()), slots.len());
+    while let Some(TargetEvent::Command { slot }) = rig.queue.poll_event() {
+        assert_eq!(usize::from(rig.queue.sqe(slot).cid()), slots.len());
         slots.push(slot);
     }
     for slot in slots {

@@ -155,7 +155,8 @@ fn the_corpus_reaches_the_end() {
             assert_eq!(queue.fault(), None);
             while let Some(event) = queue.poll_event() {
                 let slot = match event {
-                    TargetEvent::Command { slot, sqe, data } => {
+                    TargetEvent::Command { slot } => {
+                        let (sqe, data) = (*queue.sqe(slot), queue.take_data(slot));
                         if sqe.opcode() == opcode::io::WRITE && data.is_none() {
                             let buf = bufs.alloc(sqe.sgl().length()).expect("memory");
                             queue.request_data(slot, buf);

@@ -162,7 +162,10 @@ impl Pair {
     fn serve(&mut self) {
         while let Some(event) = self.target.poll_event() {
             match event {
-                TargetEvent::Command { slot, sqe, data } => self.command(slot, sqe, data),
+                TargetEvent::Command { slot } => {
+                    let (sqe, data) = (*self.target.sqe(slot), self.target.take_data(slot));
+                    self.command(slot, sqe, data);
+                }
                 TargetEvent::DataReady { slot } => {
                     let entry = self.waiting[usize::from(slot.index())].take();
                     let (sqe, buf) = entry.expect("a command that waits for data");

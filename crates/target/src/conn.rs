@@ -96,7 +96,6 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) slot: Slot,
-    pub(crate) sqe: Sqe,
     pub(crate) stage: Stage,
     /// Data from the host: ours to free.
     pub(crate) data: Option<BufRef>,
@@ -135,6 +134,12 @@ pub(crate) struct Conn {
 impl Conn {
     pub(crate) fn entry(&mut self, slot: SlotId) -> Option<&mut Entry> {
         self.entries.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    /// The command of an entry.
+    pub(crate) fn sqe(&self, slot: SlotId) -> Option<&Sqe> {
+        let entry = self.entries.get(usize::from(slot))?.as_ref()?;
+        Some(self.queue.sqe(entry.slot))
     }
 
     /// A Disconnect that is to be answered now: all others are over.

@@ -125,6 +125,7 @@ impl Work {
 
     /// Draws a request; `None` when all that was drawn is in use (only when verifying). It ends in
     /// [`Work::completed`] or [`Work::give_back`].
+    #[inline(always)]
     pub(crate) fn draw(&mut self) -> Option<Drawn> {
         let read = self.rng.percent(self.job.read_percent);
         let extent = self.draw_extent()?;
@@ -132,6 +133,7 @@ impl Work {
     }
 
     /// An extent that no request covers now (when verifying), or any.
+    #[inline(always)]
     fn draw_extent(&mut self) -> Option<Extent> {
         let blocks = self.job.draw_size(&mut self.rng) / self.block_bytes;
         for _ in 0..DRAWS_MAX {

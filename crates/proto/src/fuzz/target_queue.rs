@@ -79,7 +79,11 @@ impl Engine {
     fn serve(&mut self) {
         while let Some(event) = self.queue.poll_event() {
             match event {
-                TargetEvent::Command { slot, sqe, data } => self.command(slot, sqe, data),
+                TargetEvent::Command { slot } => {
+                    let sqe = *self.queue.sqe(slot);
+                    let data = self.queue.take_data(slot);
+                    self.command(slot, sqe, data);
+                }
                 TargetEvent::DataReady { slot } => self.transferred(slot, Status::SUCCESS),
                 TargetEvent::DataDigestError { slot } => {
                     self.transferred(slot, Status::TRANSIENT_TRANSPORT_ERROR);

@@ -7,7 +7,7 @@ use crate::machine::{BufRef, Buffers};
 use crate::nvme::status::Status;
 use crate::pdu::data::{AT_CCCID, AT_DATAO};
 use crate::pdu::r2t::AT_R2TO;
-use crate::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, R2t, Role, TermReq};
+use crate::pdu::{C2hData, CapsuleResp, Format, IcResp, Pdu, PduType, R2t, Role, TermReq, View};
 use crate::stream::Step;
 
 /// Byte offset of CID in a response capsule: dword 3 of the completion.
@@ -45,29 +45,44 @@ impl HostQueue {
     pub fn received(&mut self, mut bytes: &[u8], bufs: &mut dyn Buffers) {
         self.aimed = false;
         while self.fault.is_none() {
-            let step = match self.stream.next(&mut bytes) {
-                Ok(Some(step)) => step,
-                Ok(None) => return,
-                Err(error) => return self.fail(error),
-            };
-            let checked = match step {
-                Step::Pdu(pdu) => self.on_pdu(&pdu),
-                Step::Data { position, bytes } => {
-                    self.on_data(position, bytes, bufs);
-                    if self.stream.data_has_ended() {
-                        self.on_data_end(true);
-                    }
-                    Ok(())
-                }
-                Step::DataEnd { intact } => {
-                    self.on_data_end(intact);
-                    Ok(())
-                }
+            if let Some((at, piece)) = self.stream.usual_data(&mut bytes) {
+                self.on_data(at, piece, bufs);
+                continue;
+            }
+            let checked = match self.stream.usual_head(&mut bytes) {
+                Ok(Some(view)) => self.on_usual(&view),
+                Ok(None) => match self.stream.next(&mut bytes) {
+                    Ok(Some(step)) => self.on_step(step, bufs),
+                    Ok(None) => return,
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
             };
             if let Err(error) = checked {
                 self.fail(error);
             }
         }
+    }
+
+    /// A PDU like one before. So the connection is ready, or that one would have been at fault.
+    #[inline(always)]
+    fn on_usual(&mut self, view: &View<'_>) -> Result<(), ProtocolError> {
+        match view.common().kind() {
+            PduType::C2hData => self.on_c2h_data(&C2hData::parse(view)?),
+            PduType::CapsuleResp => self.on_response(&CapsuleResp::parse(view)),
+            _ => self.on_pdu(&Pdu::parse(view)?),
+        }
+    }
+
+    /// Anything else than what is read all the time.
+    #[inline(never)]
+    fn on_step(&mut self, step: Step<'_>, bufs: &mut dyn Buffers) -> Result<(), ProtocolError> {
+        match step {
+            Step::Pdu(pdu) => return self.on_pdu(&pdu),
+            Step::Data { position, bytes } => self.on_data(position, bytes, bufs),
+            Step::DataEnd { intact } => self.on_data_end(intact),
+        }
+        Ok(())
     }
 
     /// Bytes were put straight into the buffer of the last [`HostQueue::receive_hint`].
@@ -134,13 +149,12 @@ impl HostQueue {
 
     fn on_response(&mut self, resp: &CapsuleResp) -> Result<(), ProtocolError> {
         let cid = Cid(resp.cqe.cid);
-        let entry = self.sent_command("CapsuleResp", "CID", AT_RESPONSE_CID, cid)?;
-        if entry.answered(resp.cqe.status, resp.cqe.result) {
-            self.complete(cid);
-        }
+        self.sent_command("CapsuleResp", "CID", AT_RESPONSE_CID, cid)?;
+        self.answered(cid, resp.cqe.status, resp.cqe.result);
         Ok(())
     }
 
+    #[inline(always)]
     fn on_c2h_data(&mut self, data: &C2hData) -> Result<(), ProtocolError> {
         let cid = Cid(data.cid);
         let entry = self.sent_command("C2HData", "CCCID", AT_CCCID, cid)?;
@@ -231,6 +245,9 @@ impl HostQueue {
             let piece = into.slice(at, bytes.len() as u32);
             bufs.bytes_mut(piece).copy_from_slice(bytes);
         }
+        if self.stream.data_has_ended() {
+            self.on_data_end(true);
+        }
     }
 
     /// Where the rest of the data of the PDU under way belongs, if anybody wants it.
@@ -246,8 +263,23 @@ impl HostQueue {
         let Some(entry) = self.tags.get_mut(inbound.cid) else { return };
         entry.received += inbound.length;
         entry.damaged |= !digest_ok;
-        if inbound.last && inbound.success && entry.answered(Status::SUCCESS, 0) {
-            self.complete(inbound.cid);
+        if inbound.last && inbound.success {
+            self.answered(inbound.cid, Status::SUCCESS, 0);
+        }
+    }
+
+    /// The controller has answered a command. It ends now, unless a batch still names its payload.
+    #[inline]
+    fn answered(&mut self, cid: Cid, status: Status, result: u64) {
+        let Some(entry) = self.tags.get_mut(cid) else { return };
+        if let Some(grant) = entry.grant.take() {
+            entry.asked -= grant.left;
+        }
+        if entry.in_batch {
+            entry.stage = Stage::Answered;
+            (entry.status, entry.result) = (status, result);
+        } else {
+            self.complete(cid, status, result);
         }
     }
 }

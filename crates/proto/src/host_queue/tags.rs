@@ -61,23 +61,9 @@ pub(super) struct Entry {
     /// Bytes of write data that the controller has asked for, in order from the start.
     pub(super) asked: u32,
     pub(super) grant: Option<Grant>,
+    /// What the controller has answered, while a batch still names the payload.
     pub(super) status: Status,
     pub(super) result: u64,
-}
-
-impl Entry {
-    /// The controller has answered it. Whether it is complete now: a batch may still name its
-    /// payload.
-    #[inline]
-    pub(super) fn answered(&mut self, status: Status, result: u64) -> bool {
-        self.stage = Stage::Answered;
-        self.status = status;
-        self.result = result;
-        if let Some(grant) = self.grant.take() {
-            self.asked -= grant.left;
-        }
-        !self.in_batch
-    }
 }
 
 /// All tags of a queue. The last one is outside the depth: for the event request.

@@ -7,7 +7,11 @@ use super::{Sgl, le, opcode};
 ///
 /// [`Sqe::new`] and the constructors in the sibling modules leave the command identifier and the
 /// SGL to the queue that sends the command.
+///
+/// Aligned to what is moved in one piece, so that wherever it lies it is read in the pieces in
+/// which it was written: other ones wait until all has left for the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(align(16))]
 pub struct Sqe([u8; Sqe::BYTES]);
 
 impl Sqe {

@@ -104,7 +104,7 @@ impl C2hData {
     ///
     /// # Errors
     /// DATAL is not what the PDU carries; DATAO and DATAL overflow; SUCCESS without LAST_PDU.
-    #[inline]
+    #[inline(always)]
     pub fn parse(view: &View<'_>) -> Result<C2hData, ProtocolError> {
         let (offset, length) = range(view)?;
         let (last, success) = (view.common().last(), view.common().success());

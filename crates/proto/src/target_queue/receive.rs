@@ -8,7 +8,7 @@ use crate::machine::{BufRef, Buffers};
 use crate::nvme::opcode::Direction;
 use crate::nvme::{SglKind, Sqe, Status};
 use crate::pdu::data::{AT_CCCID, AT_DATAL, AT_DATAO, AT_TTAG};
-use crate::pdu::{CapsuleCmd, Format, H2cData, IcReq, IcResp, Pdu};
+use crate::pdu::{CapsuleCmd, Format, H2cData, IcReq, IcResp, Pdu, PduType, View};
 use crate::stream::Step;
 
 /// Where the data of the PDU that is being read belongs.
@@ -19,7 +19,7 @@ pub(super) enum Incoming {
     /// It belongs to a command that was refused.
     Drop,
     /// In-capsule data.
-    Capsule { slot: Slot, sqe: Sqe, buf: BufRef },
+    Capsule { slot: Slot, buf: BufRef },
     /// Data that was asked for; `buf` is this PDU's part of it.
     Transfer { slot: Slot, buf: BufRef },
 }
@@ -62,23 +62,47 @@ impl TargetQueue {
 
     fn pump(&mut self, input: &mut &[u8], bufs: &mut dyn Buffers) {
         while self.fault.is_none() {
-            let outcome = match self.stream.next(input) {
-                Ok(None) => return,
-                Ok(Some(Step::Pdu(pdu))) => self.pdu(pdu, bufs),
-                Ok(Some(Step::Data { position, bytes })) => {
-                    if let Some(buf) = self.incoming.buf() {
-                        // The stream yields no more than the PDU carries, which is the buffer.
-                        let part = buf.slice(position, bytes.len() as u32);
-                        bufs.bytes_mut(part).copy_from_slice(bytes);
-                    }
-                    Ok(())
-                }
-                Ok(Some(Step::DataEnd { intact })) => self.data_end(intact, bufs),
+            let outcome = match self.stream.usual_head(input) {
+                Ok(Some(view)) => self.usual(&view, bufs),
+                Ok(None) => match self.stream.next(input) {
+                    Ok(Some(step)) => self.step(step, bufs),
+                    Ok(None) => return,
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
                 self.fail(error);
             }
+        }
+    }
+
+    /// A PDU like one before.
+    #[inline(always)]
+    fn usual(&mut self, view: &View<'_>, bufs: &mut dyn Buffers) -> Result<(), ProtocolError> {
+        match view.common().kind() {
+            PduType::CapsuleCmd => {
+                self.incoming = Incoming::Nothing;
+                self.command(&CapsuleCmd::parse(view), bufs)
+            }
+            _ => self.pdu(Pdu::parse(view)?, bufs),
+        }
+    }
+
+    /// Anything else than what is read all the time.
+    #[inline(never)]
+    fn step(&mut self, step: Step<'_>, bufs: &mut dyn Buffers) -> Result<(), ProtocolError> {
+        match step {
+            Step::Pdu(pdu) => self.pdu(pdu, bufs),
+            Step::Data { position, bytes } => {
+                if let Some(buf) = self.incoming.buf() {
+                    // The stream yields no more than the PDU carries, which is the buffer.
+                    let part = buf.slice(position, bytes.len() as u32);
+                    bufs.bytes_mut(part).copy_from_slice(bytes);
+                }
+                Ok(())
+            }
+            Step::DataEnd { intact } => self.data_end(intact, bufs),
         }
     }
 
@@ -115,33 +139,33 @@ impl TargetQueue {
         capsule: &CapsuleCmd,
         bufs: &mut dyn Buffers,
     ) -> Result<(), ProtocolError> {
-        let (sqe, carried) = (capsule.sqe, capsule.in_capsule_bytes);
+        let (sqe, carried) = (&capsule.sqe, capsule.in_capsule_bytes);
         self.sqhd = (self.sqhd + 1) % self.config.depth;
         if self.slots.has_cid(sqe.cid()) {
-            return self.refuse(&sqe, Status::COMMAND_ID_CONFLICT.with_dnr());
+            return self.refuse(sqe.cid(), Status::COMMAND_ID_CONFLICT.with_dnr());
         }
         if self.slots.in_use() >= self.config.depth {
             return Err(self.too_many());
         }
-        if let Err(status) = check_descriptor(&sqe, carried) {
-            return self.refuse(&sqe, status);
+        if let Err(status) = check_descriptor(sqe, carried) {
+            return self.refuse(sqe.cid(), status);
         }
         if carried == 0 {
-            let slot = self.slots.take(sqe.cid(), Stage::WithEngine);
+            let slot = self.slots.take(sqe, Stage::WithEngine);
             let slot = slot.ok_or_else(|| self.too_many())?;
-            self.events.push_back(TargetEvent::Command { slot, sqe, data: None });
+            self.events.push_back(TargetEvent::Command { slot });
             return Ok(());
         }
         let Some(buf) = bufs.alloc(carried) else {
-            return self.refuse(&sqe, Status::COMMAND_INTERRUPTED);
+            return self.refuse(sqe.cid(), Status::COMMAND_INTERRUPTED);
         };
-        let Some(slot) = self.slots.take(sqe.cid(), Stage::Capsule) else {
+        let Some(slot) = self.slots.take(sqe, Stage::Capsule) else {
             bufs.free(buf);
             return Err(self.too_many());
         };
-        // Until the event tells of it, the slot owns the buffer.
+        // Until the engine takes it, the slot owns the buffer.
         self.slots.at(slot).buf = Some(buf);
-        self.incoming = Incoming::Capsule { slot, sqe, buf };
+        self.incoming = Incoming::Capsule { slot, buf };
         Ok(())
     }
 
@@ -153,13 +177,13 @@ impl TargetQueue {
     }
 
     /// Answers a command that never gets a slot; its data, if any, is dropped.
-    fn refuse(&mut self, sqe: &Sqe, status: Status) -> Result<(), ProtocolError> {
+    fn refuse(&mut self, cid: u16, status: Status) -> Result<(), ProtocolError> {
         self.incoming = Incoming::Drop;
         if self.refusals >= self.config.depth {
             return Err(self.too_many());
         }
         self.refusals += 1;
-        self.sends.push_back(Send::Refusal { cid: sqe.cid(), status });
+        self.sends.push_back(Send::Refusal { cid, status });
         Ok(())
     }
 
@@ -211,24 +235,23 @@ impl TargetQueue {
     fn data_end(&mut self, intact: bool, bufs: &mut dyn Buffers) -> Result<(), ProtocolError> {
         match core::mem::replace(&mut self.incoming, Incoming::Nothing) {
             Incoming::Nothing | Incoming::Drop => {}
-            Incoming::Capsule { slot, sqe, buf } if intact => {
-                let state = self.slots.at(slot);
-                state.stage = Stage::WithEngine;
-                state.buf = None;
-                self.events.push_back(TargetEvent::Command { slot, sqe, data: Some(buf) });
+            Incoming::Capsule { slot, .. } if intact => {
+                self.slots.at(slot).stage = Stage::WithEngine;
+                self.events.push_back(TargetEvent::Command { slot });
             }
-            Incoming::Capsule { slot, sqe, buf } => {
+            Incoming::Capsule { slot, buf } => {
                 bufs.free(buf);
+                let cid = self.slots.get(slot).cid;
                 self.slots.release(slot);
-                return self.refuse_after_data(&sqe);
+                return self.refuse_after_data(cid);
             }
             Incoming::Transfer { slot, buf } => self.transferred(slot, buf.len(), intact),
         }
         Ok(())
     }
 
-    fn refuse_after_data(&mut self, sqe: &Sqe) -> Result<(), ProtocolError> {
-        let outcome = self.refuse(sqe, Status::TRANSIENT_TRANSPORT_ERROR);
+    fn refuse_after_data(&mut self, cid: u16) -> Result<(), ProtocolError> {
+        let outcome = self.refuse(cid, Status::TRANSIENT_TRANSPORT_ERROR);
         self.incoming = Incoming::Nothing;
         outcome
     }

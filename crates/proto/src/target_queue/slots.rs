@@ -2,7 +2,7 @@
 
 use super::Slot;
 use crate::machine::BufRef;
-use crate::nvme::Status;
+use crate::nvme::{Sqe, Status};
 use alloc::vec::Vec;
 
 /// Where a command is.
@@ -51,6 +51,8 @@ const CID_WORDS: usize = (1 << 16) / u64::BITS as usize;
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     states: Vec<State>,
+    /// What each slot's command is, as it came.
+    sqes: Vec<Sqe>,
     cids: Vec<u64>,
     free: Vec<u16>,
 }
@@ -66,6 +68,7 @@ impl Slots {
         let have = self.states.len();
         let want = usize::from(depth).max(have);
         self.states.resize(want, State::default());
+        self.sqes.resize(want, Sqe::new(0));
         self.cids.resize(CID_WORDS, 0);
         self.free.reserve(want - self.free.len());
         // Low numbers are used first.
@@ -75,7 +78,8 @@ impl Slots {
 
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.states.capacity() + self.cids.capacity() + self.free.capacity()
+        let slots = self.states.capacity() + self.sqes.capacity();
+        slots + self.cids.capacity() + self.free.capacity()
     }
 
     pub(super) fn in_use(&self) -> u16 {
@@ -93,8 +97,10 @@ impl Slots {
     }
 
     /// Takes a slot; the caller has checked that one is free.
-    pub(super) fn take(&mut self, cid: u16, stage: Stage) -> Option<Slot> {
+    pub(super) fn take(&mut self, sqe: &Sqe, stage: Stage) -> Option<Slot> {
         let slot = self.free.pop()?;
+        let cid = sqe.cid();
+        self.sqes[usize::from(slot)] = *sqe;
         let state = &mut self.states[usize::from(slot)];
         *state = State { stage, cid, generation: state.generation, ..State::default() };
         let (word, bit) = place(cid);
@@ -117,6 +123,10 @@ impl Slots {
 
     pub(super) fn get(&self, slot: Slot) -> &State {
         &self.states[usize::from(slot.0)]
+    }
+
+    pub(super) fn sqe(&self, slot: Slot) -> &Sqe {
+        &self.sqes[usize::from(slot.0)]
     }
 
     /// The transfer tag of the slot's current transfer.

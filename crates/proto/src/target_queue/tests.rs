@@ -77,11 +77,12 @@ fn no_table_grows_after_set_up() {
             command(&mut queue, &mut bufs, io::flush(1).with_cid(round % DEPTH));
         }
         let mut transfers = Vec::new();
-        while let Some(TargetEvent::Command { slot, sqe, data }) = queue.poll_event() {
-            match (sqe.cid() % 4, data) {
+        while let Some(TargetEvent::Command { slot }) = queue.poll_event() {
+            let cid = queue.sqe(slot).cid();
+            match (cid % 4, queue.take_data(slot)) {
                 (0, _) => {
                     queue.request_data(slot, bufs.alloc(8192).expect("memory"));
-                    transfers.push((slot, sqe.cid()));
+                    transfers.push((slot, cid));
                 }
                 (2, _) => {
                     queue.send_data(slot, bufs.alloc(8192).expect("memory"));
@@ -118,7 +119,7 @@ fn buffers_that_are_being_sent_are_counted_until_they_have_left() {
     let (mut queue, mut bufs) = queue();
     let read = io::read(1, 0, 16).with_sgl(Sgl::transport(8192));
     command(&mut queue, &mut bufs, read.with_cid(1));
-    let Some(TargetEvent::Command { slot, .. }) = queue.poll_event() else { panic!("one") };
+    let Some(TargetEvent::Command { slot }) = queue.poll_event() else { panic!("one") };
     queue.send_data(slot, bufs.alloc(8192).expect("memory"));
     queue.complete(slot, Status::SUCCESS, 0);
     let mut batch = VecGather::new();
@@ -140,7 +141,7 @@ fn the_data_of_a_read_goes_in_one_pdu_however_much_it_is() {
         queue.set_sq_flow_control(flow_control);
         let read = io::read(1, 0, 2048).with_sgl(Sgl::transport(LENGTH));
         command(&mut queue, &mut bufs, read.with_cid(1));
-        let Some(TargetEvent::Command { slot, .. }) = queue.poll_event() else { panic!("one") };
+        let Some(TargetEvent::Command { slot }) = queue.poll_event() else { panic!("one") };
         queue.send_data(slot, bufs.alloc(LENGTH).expect("memory"));
         queue.complete(slot, Status::SUCCESS, 0);
         let sent = send(&mut queue, &mut bufs);
@@ -159,7 +160,7 @@ fn sqhd_counts_in_the_queue_and_is_all_ones_without_flow_control() {
     for round in 1..=40_u16 {
         queue.set_sq_flow_control(round <= 20);
         command(&mut queue, &mut bufs, io::flush(1).with_cid(round));
-        let Some(TargetEvent::Command { slot, .. }) = queue.poll_event() else { panic!("one") };
+        let Some(TargetEvent::Command { slot }) = queue.poll_event() else { panic!("one") };
         queue.complete(slot, Status::SUCCESS, 0);
         let sent = send(&mut queue, &mut bufs);
         let expected = if round <= 20 { round % DEPTH } else { 0xffff };

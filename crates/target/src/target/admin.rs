@@ -65,7 +65,7 @@ impl Target {
         while let Some(controller) = self.controllers[at].as_mut() {
             let place = controller.admin;
             let Some((slot, result)) = controller.events.next() else { return };
-            self.answer(now, place, slot, Answer::result(result), bufs);
+            self.answer(now, place, slot, &Answer::result(result), bufs);
         }
     }
 
@@ -87,9 +87,13 @@ impl Target {
         let queue = if sqid == 0 { Some(place) } else { controller.io_queue(sqid) };
         let conn = queue.and_then(|queue| self.conns.get_mut(queue));
         let found = conn.and_then(|conn| {
+            let queue = &conn.queue;
             let entries = conn.entries.iter_mut().enumerate();
             entries.filter_map(|(slot, entry)| Some((slot, entry.as_mut()?))).find(
-                |(slot, entry)| entry.sqe.cid() == cid && !(sqid == 0 && *slot == usize::from(own)),
+                |(slot, entry)| {
+                    let is_itself = sqid == 0 && *slot == usize::from(own);
+                    queue.sqe(entry.slot).cid() == cid && !is_itself
+                },
             )
         });
         let Some((slot, entry)) = found else { return Step::Done(Answer::result(NOT_ABORTED)) };
@@ -102,7 +106,7 @@ impl Target {
                 let slot = SlotId::try_from(slot).unwrap_or(SlotId::MAX);
                 controller.events.unpark(slot);
                 let aborted = Answer::status(Status::ABORT_REQUESTED);
-                self.answer(now, place, slot, aborted, bufs);
+                self.answer(now, place, slot, &aborted, bufs);
                 Step::Done(Answer::result(0))
             }
             _ => Step::Done(Answer::result(NOT_ABORTED)),

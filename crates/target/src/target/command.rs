@@ -18,6 +18,8 @@ const DATA_HEADER_BYTES: u32 = 24;
 /// What execution comes to.
 pub(super) enum Step {
     Done(Answer),
+    /// It was answered.
+    Answered,
     /// No buffer is free.
     Wait,
     /// So many bytes must come from the host first.
@@ -45,16 +47,17 @@ impl Target {
     pub(super) fn events(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
         while let Some(event) = self.conns.get_mut(place).and_then(|c| c.queue.poll_event()) {
             match event {
-                QueueEvent::Command { slot, sqe, data } => {
+                QueueEvent::Command { slot } => {
                     let id = slot.index();
                     let Some(conn) = self.conns.get_mut(place) else { return };
+                    let data = conn.queue.take_data(slot);
                     if conn.entries.len() <= usize::from(id) {
                         conn.entries.resize_with(usize::from(id) + 1, || None);
                     }
                     let stage = Stage::Inbound;
                     let verdict = conn.last.map(|_| Status::ABORTED_SQ_DELETION);
                     conn.entries[usize::from(id)] =
-                        Some(Entry { slot, sqe, stage, data, verdict, served: false });
+                        Some(Entry { slot, stage, data, verdict, served: false });
                     self.arrived(now, place, id, bufs);
                 }
                 QueueEvent::DataReady { slot } => {
@@ -78,14 +81,14 @@ impl Target {
     fn arrived(&mut self, now: Time, place: u32, slot: SlotId, bufs: &mut dyn Buffers) {
         let Some(conn) = self.conns.get_mut(place) else { return };
         let (port, role, controller) = (conn.port, conn.role, conn.controller());
-        let Some(entry) = conn.entry(slot) else { return };
-        let moved = entry.sqe.sgl().length();
-        let bytes = match entry.sqe.direction() {
+        let Some(sqe) = conn.sqe(slot) else { return };
+        let moved = sqe.sgl().length();
+        let bytes = match sqe.direction() {
             Direction::HostToController => COMMAND_BYTES.saturating_add(moved),
             _ => COMMAND_BYTES,
         };
         let stalled = self.ports[port].is_stalled();
-        let is_io = matches!(role, Role::Io(_)) && !entry.sqe.is_fabrics();
+        let is_io = matches!(role, Role::Io(_)) && !sqe.is_fabrics();
         if let Some(controller) = controller.and_then(|at| self.controllers[at].as_mut()) {
             controller.ios += u64::from(is_io);
             if !stalled {
@@ -162,7 +165,7 @@ impl Target {
             let Some((place, slot)) = shaper.outbound.arrived(now) else { return };
             let stage = self.conns.get_mut(place).and_then(|c| c.entry(slot)).map(|e| e.stage);
             if let Some(Stage::Outbound(answer)) = stage {
-                self.finish(now, place, slot, answer, bufs);
+                self.finish(now, place, slot, &answer, bufs);
             }
         }
     }
@@ -175,7 +178,8 @@ impl Target {
         }
         let generation = conn.generation;
         match self.step(now, place, slot, bufs) {
-            Step::Done(answer) => self.answer(now, place, slot, answer, bufs),
+            Step::Done(answer) => self.answer(now, place, slot, &answer, bufs),
+            Step::Answered => {}
             Step::Wait => self.wait(now, Ticket { place, generation, slot }, Stage::Waiting),
             Step::Transfer(len) => match self.payload(place, len, bufs) {
                 None => self.wait(now, Ticket { place, generation, slot }, Stage::Waiting),
@@ -219,7 +223,7 @@ impl Target {
         if let Some(status) = entry.verdict {
             return Step::Done(Answer::status(status));
         }
-        if entry.sqe.fuse() != 0 {
+        if conn.sqe(slot).is_some_and(|sqe| sqe.fuse() != 0) {
             return Step::refuse(Status::INVALID_FIELD);
         }
         match role {
@@ -238,15 +242,16 @@ impl Target {
         slot: SlotId,
         need: u32,
     ) -> Result<BufRef, Step> {
-        let entry = self.conns.get_mut(place).and_then(|c| c.entry(slot));
-        let Some(entry) = entry else { return Err(Step::refuse(Status::INTERNAL_ERROR)) };
+        let internal = || Step::refuse(Status::INTERNAL_ERROR);
+        let conn = self.conns.get_mut(place).ok_or_else(internal)?;
+        let entry = conn.entry(slot).ok_or_else(internal)?;
         if let Some(buf) = entry.data {
             if buf.len() < need {
                 return Err(Step::refuse(Status::DATA_SGL_LENGTH_INVALID));
             }
             return Ok(buf.slice(0, need));
         }
-        let sgl = entry.sqe.sgl();
+        let sgl = conn.sqe(slot).ok_or_else(internal)?.sgl();
         if sgl.kind() != SglKind::Transport {
             // In-capsule, but there was no data in the capsule.
             return Err(Step::refuse(Status::DATA_SGL_LENGTH_INVALID));
@@ -264,7 +269,7 @@ impl Target {
             let conn = self.conns.get_mut(place).filter(|c| c.generation == generation);
             match conn.and_then(|c| c.entry(slot)).map(|entry| entry.stage) {
                 Some(Stage::Held | Stage::Waiting) => self.run(now, place, slot, bufs),
-                Some(Stage::Outbound(answer)) => self.finish(now, place, slot, answer, bufs),
+                Some(Stage::Outbound(answer)) => self.finish(now, place, slot, &answer, bufs),
                 _ => {}
             }
         }
@@ -276,7 +281,7 @@ impl Target {
         now: Time,
         place: u32,
         slot: SlotId,
-        answer: Answer,
+        answer: &Answer,
         bufs: &mut dyn Buffers,
     ) {
         let Some(conn) = self.conns.get_mut(place) else { return free_answer(answer, bufs) };
@@ -298,7 +303,7 @@ impl Target {
         if !port.is_stalled() && port.shaper.outbound.is_transparent() {
             self.finish(now, place, slot, answer, bufs);
         } else {
-            entry.stage = Stage::Outbound(answer);
+            entry.stage = Stage::Outbound(*answer);
             port.shaper.outbound.push(now, place, slot, bytes.into(), Duration::ZERO);
             port.touched = true;
         }
@@ -312,7 +317,7 @@ impl Target {
         now: Time,
         place: u32,
         slot: SlotId,
-        answer: Answer,
+        answer: &Answer,
         bufs: &mut dyn Buffers,
     ) {
         let Some(conn) = self.conns.get(place) else { return free_answer(answer, bufs) };
@@ -324,7 +329,7 @@ impl Target {
             AnswerData::Memory { len, .. } => {
                 let Some(buf) = self.payload(place, len, bufs) else {
                     let ticket = Ticket { place, generation, slot };
-                    return self.wait(now, ticket, Stage::Outbound(answer));
+                    return self.wait(now, ticket, Stage::Outbound(*answer));
                 };
                 if self.read_memory(place, answer.data, bufs.bytes_mut(buf)) {
                     Some(buf)
@@ -352,7 +357,7 @@ impl Target {
             self.forget(place, "its host disconnected the queue");
         }
         if let Some(last) = last {
-            self.answer(now, place, last, Answer::status(Status::SUCCESS), bufs);
+            self.answer(now, place, last, &Answer::status(Status::SUCCESS), bufs);
         }
     }
 
@@ -366,7 +371,7 @@ impl Target {
     }
 }
 
-fn free_answer(answer: Answer, bufs: &mut dyn Buffers) {
+fn free_answer(answer: &Answer, bufs: &mut dyn Buffers) {
     if let AnswerData::Buffer(buf) = answer.data {
         bufs.free(buf);
     }

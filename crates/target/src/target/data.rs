@@ -28,9 +28,12 @@ impl Target {
         if sqe.is_fabrics() {
             return self.io_queue_fabrics(now, place, slot, &sqe);
         }
-        let plan = match self.access(at, &sqe) {
+        // Plan and answer stay where they were made: what was put together from fields of different
+        // widths and is moved on in one piece waits until all of it has left for the cache.
+        let access = self.access(at, &sqe);
+        let plan = match &access {
             Ok(plan) => plan,
-            Err(status) => return self.io_refused(at, &sqe, status),
+            Err(status) => return self.io_refused(at, &sqe, *status),
         };
         let data = match plan.host_bytes() {
             0 => BufRef::EMPTY,
@@ -44,40 +47,41 @@ impl Target {
             },
         };
         if let Plan::Read { len, .. } = plan
-            && sqe.sgl().length() < len
+            && sqe.sgl().length() < *len
         {
             return self.io_refused(at, &sqe, Status::DATA_SGL_LENGTH_INVALID.with_dnr());
         }
         if let Some(step) = self.service_due(place, slot, plan) {
             return step;
         }
-        let answer = match self.namespace_of(at, sqe.nsid()) {
+        let mut answer = Answer::status(Status::SUCCESS);
+        match self.namespace_of(at, sqe.nsid()) {
             Some(Namespace { backend: Backend::Memory(_), .. }) => {
-                match self.on_memory(place, at, &sqe, plan, data, bufs) {
-                    Some(answer) => answer,
-                    None => return Step::Wait,
+                if !self.on_memory(place, at, &sqe, plan, data, &mut answer, bufs) {
+                    return Step::Wait;
                 }
             }
-            _ => match self.on_file(place, slot, at, &sqe, plan, data, bufs) {
+            _ => match self.on_file(place, slot, at, &sqe, *plan, data, bufs) {
                 Ok(step) => return step,
-                Err(answer) => answer,
+                Err(refused) => answer = refused,
             },
-        };
+        }
         if let Some(namespace) = self.namespace_of(at, sqe.nsid()) {
             count(namespace, plan, answer.status);
         }
-        Step::Done(answer)
+        self.answer(now, place, slot, &answer, bufs);
+        Step::Answered
     }
 
     /// Whether a command needs memory for its data and then as much again.
-    fn needs_two(&mut self, at: usize, sqe: &Sqe, plan: Plan) -> bool {
+    fn needs_two(&mut self, at: usize, sqe: &Sqe, plan: &Plan) -> bool {
         let namespace = self.namespace_of(at, sqe.nsid());
         let in_file = namespace.is_some_and(|found| matches!(found.backend, Backend::File(_)));
         in_file && matches!(plan, Plan::Compare { .. })
     }
 
-    pub(super) fn sqe(&mut self, place: u32, slot: SlotId) -> Option<Sqe> {
-        Some(self.conns.get_mut(place)?.entry(slot)?.sqe)
+    pub(super) fn sqe(&self, place: u32, slot: SlotId) -> Option<Sqe> {
+        self.conns.get(place)?.sqe(slot).copied()
     }
 
     /// Whether the command may touch its namespace, and what it wants there.
@@ -127,67 +131,65 @@ impl Target {
         self.subsystems[subsystem].namespace_mut(nsid)
     }
 
-    /// Carries a plan out on blocks in memory; `None` when no buffer is free.
+    /// Carries a plan out on blocks in memory; false when no buffer is free. What there is to say
+    /// beyond success is put into `answer`.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one command, all needed")]
     fn on_memory(
         &mut self,
         place: u32,
         at: usize,
         sqe: &Sqe,
-        plan: Plan,
+        plan: &Plan,
         data: BufRef,
+        answer: &mut Answer,
         bufs: &mut dyn Buffers,
-    ) -> Option<Answer> {
+    ) -> bool {
         let port = self.conns.get(place).map_or(0, |conn| conn.port);
         let later =
             self.ports[port].is_stalled() || !self.ports[port].shaper.outbound.is_transparent();
-        if let Plan::Read { len, .. } = plan
+        if let Plan::Read { len, .. } = *plan
             && !later
             && !self.may_take(place, len, bufs)
         {
-            return None;
+            return false;
         }
         let Some(namespace) = self.namespace_of(at, sqe.nsid()) else {
-            return Some(Answer::refuse(Status::INVALID_NAMESPACE));
+            answer.status = Status::INVALID_NAMESPACE.with_dnr();
+            return true;
         };
         let Backend::Memory(memory) = &mut namespace.backend else {
-            return Some(Answer::refuse(Status::INTERNAL_ERROR));
+            answer.status = Status::INTERNAL_ERROR.with_dnr();
+            return true;
         };
-        let done = Answer::status(Status::SUCCESS);
-        Some(match plan {
+        match *plan {
             Plan::Read { offset, len, .. } if later => {
                 let (nsid, generation) = (namespace.nsid, namespace.generation);
-                Answer { data: AnswerData::Memory { nsid, generation, offset, len }, ..done }
+                answer.data = AnswerData::Memory { nsid, generation, offset, len };
             }
             Plan::Read { offset, len, .. } => {
-                let buf = bufs.alloc(len)?;
+                let Some(buf) = bufs.alloc(len) else { return false };
                 memory.read(offset, bufs.bytes_mut(buf));
-                Answer { data: AnswerData::Buffer(buf), ..done }
+                answer.data = AnswerData::Buffer(buf);
             }
-            Plan::Write { offset, .. } => match memory.write(offset, bufs.bytes(data)) {
-                Ok(()) => done,
-                Err(_) => Answer::refuse(Status::CAPACITY_EXCEEDED),
-            },
+            Plan::Write { offset, .. } => {
+                if memory.write(offset, bufs.bytes(data)).is_err() {
+                    answer.status = Status::CAPACITY_EXCEEDED.with_dnr();
+                }
+            }
             Plan::Compare { offset, .. } => {
-                if memory.equals(offset, bufs.bytes(data)) {
-                    done
-                } else {
-                    Answer::refuse(Status::COMPARE_FAILURE)
+                if !memory.equals(offset, bufs.bytes(data)) {
+                    answer.status = Status::COMPARE_FAILURE.with_dnr();
                 }
             }
-            Plan::Zero { offset, len, .. } => {
-                memory.zero(offset, len);
-                done
-            }
-            Plan::Flush => done,
+            Plan::Zero { offset, len, .. } => memory.zero(offset, len),
+            Plan::Flush => {}
             Plan::Ranges { deallocate, .. } => match check_ranges(namespace, bufs.bytes(data)) {
-                Err(status) => Answer::status(status),
-                Ok(()) if deallocate => {
-                    zero_ranges(namespace, bufs.bytes(data));
-                    done
-                }
-                Ok(()) => done,
+                Err(status) => answer.status = status,
+                Ok(()) if deallocate => zero_ranges(namespace, bufs.bytes(data)),
+                Ok(()) => {}
             },
-        })
+        }
+        true
     }
 
     /// Reads blocks in memory for an answer that leaves now; false when they are gone.
@@ -329,13 +331,13 @@ pub(super) fn next_range(
 }
 
 /// Counts a command that has ended.
-pub(super) fn count(namespace: &mut Namespace, plan: Plan, status: Status) {
+pub(super) fn count(namespace: &mut Namespace, plan: &Plan, status: Status) {
     let counters = &mut namespace.counters;
     if !status.is_success() {
         counters.errors += 1;
         return;
     }
-    match plan {
+    match *plan {
         Plan::Read { len, .. } => {
             counters.reads += 1;
             counters.read_bytes += u64::from(len);

@@ -231,7 +231,7 @@ impl Target {
             return Outlook::Gone;
         };
         let port = conn.port;
-        let Some(sqe) = conn.entry(job.slot).map(|entry| entry.sqe) else { return Outlook::Gone };
+        let Some(sqe) = conn.sqe(job.slot).copied() else { return Outlook::Gone };
         if self.ports[port].is_stalled() {
             return Outlook::Stalled;
         }
@@ -307,7 +307,7 @@ impl Target {
             .namespace_mut(job.nsid)
             .filter(|namespace| namespace.generation == job.namespace)
         {
-            count(namespace, job.plan, answer.status);
+            count(namespace, &job.plan, answer.status);
         }
         match (job.plan, job.buf) {
             (Plan::Read { .. }, Some(buf)) if answer.status.is_success() => {
@@ -318,7 +318,7 @@ impl Target {
         }
         let alive = self.conns.get(job.place).is_some_and(|c| c.generation == job.generation);
         if alive {
-            self.answer(now, job.place, job.slot, answer, bufs);
+            self.answer(now, job.place, job.slot, &answer, bufs);
         } else if let AnswerData::Buffer(buf) = answer.data {
             bufs.free(buf);
         }

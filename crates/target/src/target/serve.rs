@@ -12,7 +12,7 @@ use anabranch_proto::machine::{Buffers, Time};
 
 impl Target {
     /// Whether a command has to take its time before it does what it plans.
-    pub(super) fn service_due(&mut self, place: u32, slot: SlotId, plan: Plan) -> Option<Step> {
+    pub(super) fn service_due(&mut self, place: u32, slot: SlotId, plan: &Plan) -> Option<Step> {
         self.stations.as_ref()?;
         let entry = self.conns.get_mut(place)?.entry(slot)?;
         if entry.served {

@@ -150,7 +150,7 @@ impl Target {
             }
             match stage {
                 Some(Stage::Waiting) => self.run(now, place, slot, bufs),
-                Some(Stage::Outbound(answer)) => self.finish(now, place, slot, answer, bufs),
+                Some(Stage::Outbound(answer)) => self.finish(now, place, slot, &answer, bufs),
                 _ => {}
             }
             if let Some(conn) = self.conns.get_mut(place)

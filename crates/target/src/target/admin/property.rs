@@ -101,7 +101,7 @@ impl Target {
         let queues = core::mem::take(&mut controller.io_queues);
         for slot in parked {
             let aborted = Answer::status(Status::ABORT_REQUESTED);
-            self.answer(now, admin, slot, aborted, bufs);
+            self.answer(now, admin, slot, &aborted, bufs);
         }
         for (_, place) in queues {
             if let Some(conn) = self.conns.get_mut(place) {
