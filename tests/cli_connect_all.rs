@@ -1,5 +1,5 @@
 //! `connect-all`: what a discovery service lists is connected, and what those list to which it
-//! refers, each once.
+//! refers, each once. And what is printed of it.
 
 use anabranch::daemon::view::{DiscoveryLog, DiscoveryRecord};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn connect_all(
     name: &str,
     log: fn(u64) -> Option<Vec<DiscoveryRecord>>,
 ) -> (Output, Vec<(String, String, u64)>) {
-    let (output, asked) = connect_all_at("127.0.0.1", name, log);
+    let (output, asked) = run(&["connect-all", "-a", "127.0.0.1", "-s", "4001"], name, log);
     let asked = asked.iter().map(|request| {
         let port = &request["params"]["path"]["trsvcid"];
         let text = |value: &Value| value.as_str().expect("text").to_owned();
@@ -55,8 +55,9 @@ fn connect_all(
     (output, asked.collect())
 }
 
-fn connect_all_at(
-    traddr: &str,
+/// Runs a verb against such a host.
+fn run(
+    arguments: &[&str],
     name: &str,
     log: fn(u64) -> Option<Vec<DiscoveryRecord>>,
 ) -> (Output, Vec<Value>) {
@@ -78,7 +79,7 @@ fn connect_all_at(
         }
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command.arg("--socket").arg(&socket).args(["connect-all", "-a", traddr, "-s", "4001"]);
+    command.arg("--socket").arg(&socket).args(arguments);
     let output = command.output().expect("the binary runs");
     let _ = std::fs::remove_file(&socket);
     (output, told.try_iter().collect())
@@ -88,10 +89,27 @@ fn connect_all_at(
 #[test]
 fn which_interface_is_meant_is_for_the_host_to_say() {
     for (given, expected) in [("fe80::1%eth7", "fe80::1%eth7"), ("[::1]", "::1")] {
-        let (output, asked) = connect_all_at(given, "interface", |_| Some(Vec::new()));
+        let arguments = ["connect-all", "-a", given, "-s", "4001"];
+        let (output, asked) = run(&arguments, "interface", |_| Some(Vec::new()));
         assert!(output.status.success(), "{output:?}");
         assert_eq!(asked[0]["params"]["path"]["traddr"], expected);
         assert_eq!(asked[0]["params"]["path"]["trsvcid"], 4001);
+    }
+}
+
+/// As by nvme-cli, for `jq -r .device`; of many there is a list, so that all is one document.
+#[test]
+fn connect_prints_an_object_and_connect_all_a_list() {
+    let nqn = "nqn.2026-01.org.test:a";
+    let connect = ["connect", "-a", "127.0.0.1", "-s", "5001", "-n", nqn, "-o", "json"];
+    let all = ["connect-all", "-a", "127.0.0.1", "-s", "4001", "-o", "json"];
+    let log = |_| Some(vec![record(NVM, "tcp", "nqn.2026-01.org.test:a", 5001)]);
+    for (arguments, printed) in
+        [(&connect[..], json!({ "device": "nvme7" })), (&all, json!([{ "device": "nvme7" }]))]
+    {
+        let (output, _) = run(arguments, "printed", log);
+        let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(told, printed);
     }
 }
 

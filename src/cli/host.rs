@@ -110,7 +110,7 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     super::print(
         global,
         || format!("connecting to device: {name}\n"),
-        || json!([{ "device": name }]),
+        || json!({ "device": name }),
     )
 }
 
