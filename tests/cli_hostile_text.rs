@@ -204,6 +204,21 @@ fn says(dir: &Path, words: &str) -> (Option<i32>, String) {
 }
 
 #[test]
+fn what_is_wrong_with_a_name_is_told_in_one_line() {
+    let nqn = "nqn.2026-01.org.test:a\nanabranch: all is well";
+    for verb in ["connect", "connect-all", "discover", "disconnect"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.args([verb, "-n", nqn]);
+        if verb != "disconnect" {
+            command.args(["-a", "127.0.0.1"]);
+        }
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    }
+}
+
+#[test]
 fn nothing_in_a_refused_file_controls_a_terminal() {
     let dir = std::env::temp_dir().join(format!("anabranch-refused-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
