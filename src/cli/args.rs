@@ -13,6 +13,7 @@ use crate::daemon::explain::DEFAULT_SAMPLES;
 use anabranch_host::explain::DECISIONS_MAX;
 use anabranch_policy::{Policy, UnknownPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -147,6 +148,11 @@ fn whole<T: TryFrom<u64>>(
     }
 }
 
+/// A device or controller, also as nvme-cli is given it: by a path that there is none of here.
+fn device(text: &str) -> Result<String, Infallible> {
+    Ok(text.strip_prefix("/dev/").unwrap_or(text).to_owned())
+}
+
 /// Parses a policy; the error lists those that exist.
 fn policy(text: &str) -> Result<Policy, String> {
     text.parse().map_err(|error: UnknownPolicy| error.to_string())
@@ -187,7 +193,7 @@ pub struct Serve {
 #[derive(Args, Clone, Debug)]
 pub struct Device {
     /// Only what leads to this device or controller
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = device)]
     pub device: Option<String>,
 }
 
@@ -195,7 +201,7 @@ pub struct Device {
 #[derive(Args, Clone, Debug)]
 pub struct ShowTopology {
     /// Only the subsystem of this device or controller
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = device)]
     pub device: Option<String>,
     /// What stands first
     #[arg(short = 'r', long, value_name = "RANK", default_value = "multipath")]
@@ -206,7 +212,7 @@ pub struct ShowTopology {
 #[derive(Args, Clone, Debug)]
 pub struct OneController {
     /// The controller, such as nvme0
-    #[arg(value_name = "CONTROLLER")]
+    #[arg(value_name = "CONTROLLER", value_parser = device)]
     pub controller: String,
 }
 
@@ -214,7 +220,7 @@ pub struct OneController {
 #[derive(Args, Clone, Debug)]
 pub struct OneHead {
     /// The device, such as nvme0n1
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = device)]
     pub device: String,
 }
 
@@ -243,7 +249,7 @@ pub struct Set {
 #[derive(Args, Clone, Debug)]
 pub struct Explain {
     /// The device, such as nvme0n1
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = device)]
     pub device: String,
     /// How many of the last noted decisions to show, 0 to 4096
     #[arg(
@@ -314,4 +320,37 @@ pub enum ExportVerb {
         /// The export's name, or its device's
         name: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_may_be_named_as_nvme_cli_is_given_them() {
+        for (line, named) in [
+            ("id-ctrl /dev/nvme0", "nvme0"),
+            ("ana-log nvme0", "nvme0"),
+            ("id-ns /dev/nvme0n1", "nvme0n1"),
+            ("list-subsys /dev/nvme0n1", "nvme0n1"),
+            ("show-topology /dev/nvme0n1", "nvme0n1"),
+            ("disconnect -d /dev/nvme0", "nvme0"),
+            ("explain /dev/nvme0n1", "nvme0n1"),
+            ("top /dev/nvme0n1", "nvme0n1"),
+            ("top /device/nvme0n1", "/device/nvme0n1"),
+        ] {
+            let words = ["anabranch"].into_iter().chain(line.split(' '));
+            let found = match Cli::try_parse_from(words).expect(line).verb {
+                Verb::IdCtrl(one) | Verb::AnaLog(one) => Some(one.controller),
+                Verb::IdNs(one) => Some(one.device),
+                Verb::ListSubsys(one) => one.device,
+                Verb::ShowTopology(one) => one.device,
+                Verb::Disconnect(one) => one.device,
+                Verb::Explain(one) => Some(one.device),
+                Verb::Top(one) => one.device,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found.as_deref(), Some(named), "{line}");
+        }
+    }
 }

@@ -107,11 +107,7 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     let request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
-    super::print(
-        global,
-        || format!("connecting to device: {name}\n"),
-        || json!({ "device": name }),
-    )
+    super::print(global, || format!("connecting to device: {name}\n"), || json!({ "device": name }))
 }
 
 /// What goes on beside the result; whether anybody reads it does not matter.

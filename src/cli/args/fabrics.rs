@@ -176,7 +176,7 @@ pub struct Disconnect {
     #[arg(short = 'n', long, value_name = "NQN")]
     pub nqn: Option<String>,
     /// One controller
-    #[arg(short = 'd', long, value_name = "nvmeN")]
+    #[arg(short = 'd', long, value_name = "nvmeN", value_parser = super::device)]
     pub device: Option<String>,
     /// All controllers
     #[arg(long)]

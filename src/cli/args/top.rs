@@ -9,7 +9,7 @@ use std::time::Duration;
 #[command(after_long_help = long_help())]
 pub struct Top {
     /// Only this device, such as nvme0n1
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = super::device)]
     pub device: Option<String>,
     /// Time between two looks, in seconds or with a unit: 100ms to 1h
     #[arg(
