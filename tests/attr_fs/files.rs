@@ -103,6 +103,27 @@ fn a_value_may_come_with_its_terminator() {
 }
 
 #[test]
+fn a_text_of_many_paths_is_whole_to_tools_that_go_by_its_size() {
+    let Some(stand) = Stand::new() else { return };
+    let dir = "kernel/debug/block/nvme0n1";
+    stand.write(&format!("{dir}/latency_size_buckets"), "1").expect("a line for each size");
+    for own in 2..12 {
+        stand.connect_from(0, Some([127, 0, 0, own].into()));
+    }
+    let (name, file) = (format!("{dir}/latency_stat"), stand.at(&format!("{dir}/latency_stat")));
+    let text = stand.read(&name);
+    assert!(text.len() > 4096, "{}", text.len());
+    let copy = std::env::temp_dir().join(format!("anabranch-attr-fs-copy-{}", std::process::id()));
+    fs::copy(&file, &copy).expect("a copy");
+    let copied = fs::read_to_string(&copy).expect("it reads");
+    fs::remove_file(&copy).expect("it goes");
+    assert_eq!(copied, text);
+    let last = Command::new("tail").args(["-n", "1"]).arg(&file).output().expect("it runs");
+    assert_eq!(Some(String::from_utf8_lossy(&last.stdout).trim_end()), text.lines().last());
+    stand.finish();
+}
+
+#[test]
 fn the_usual_tools_work() {
     let Some(stand) = Stand::new() else { return };
     let sh = |script: &str| {

@@ -13,6 +13,7 @@ use anabranch_proto::machine::Endpoint;
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -117,9 +118,15 @@ impl Stand {
 
     /// Adds the path through a port.
     pub(crate) fn connect(&self, port: usize) -> String {
+        self.connect_from(port, None)
+    }
+
+    /// The same from an address of our own.
+    pub(crate) fn connect_from(&self, port: usize, own: Option<IpAddr>) -> String {
         let path = PathSpec {
             traddr: "127.0.0.1".to_owned(),
             trsvcid: Some(Service(self.ports[port])),
+            host_traddr: own,
             ..PathSpec::default()
         };
         let request = path.request(NQN, false).expect("a request");

@@ -1,9 +1,10 @@
 //! The tree as the kernel's FUSE asks for it.
 
 use super::nodes::Nodes;
-use super::opened::{Handles, OpenDir, OpenFile};
+use super::opened::{self, Handles, OpenDir, OpenFile};
 use super::source::Source;
-use super::tree::{self, Node};
+use super::tree::{self, File, Node};
+use anabranch_host::attribute::Dir;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -16,8 +17,8 @@ use std::time::{Duration, SystemTime};
 /// How long the kernel may keep directories that are always there. Of the rest it keeps nothing:
 /// the next look sees what is there then.
 const FIXED_TTL: Duration = Duration::from_secs(60);
-/// What every attribute's size is said to be, as in sysfs.
-const FILE_BYTES: u64 = 4096;
+/// What a file's size is said to be a multiple of: as in sysfs that of the shortest, too.
+const PAGE_BYTES: u64 = 4096;
 
 /// The file system.
 pub(super) struct AttributeTree<S> {
@@ -48,7 +49,7 @@ impl<S: Source> AttributeTree<S> {
 
     fn attr(&self, ino: u64, node: &Node) -> FileAttr {
         let (size, perm, nlink) = match node {
-            Node::File(file) => (FILE_BYTES, file.mode, 1),
+            Node::File(file) => (self.size(file), file.mode, 1),
             Node::Link(to) => (to.len() as u64, 0o777, 1),
             _ => (0, 0o755, 2),
         };
@@ -69,6 +70,17 @@ impl<S: Source> AttributeTree<S> {
             blksize: 4096,
             flags: 0,
         }
+    }
+
+    /// What a file's size is said to be. In sysfs no attribute is longer than a page; in debugfs
+    /// those of many paths are, and tools look for the end there, or stop. With some room: numbers
+    /// grow until they are read.
+    fn size(&self, file: &File) -> u64 {
+        if file.dir != Dir::Debug {
+            return PAGE_BYTES;
+        }
+        let bytes = opened::read(file, &self.source).map_or(0, |text| text.len() as u64);
+        (bytes + bytes / 8).max(1).next_multiple_of(PAGE_BYTES)
     }
 
     fn find(&self, parent: INodeNo, name: &OsStr) -> Result<(Duration, FileAttr), Errno> {

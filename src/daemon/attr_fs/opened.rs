@@ -123,7 +123,7 @@ impl OpenFile {
 }
 
 /// An attribute that has nothing to say under the present policy is empty; others are lines.
-fn read(file: &File, source: &dyn Source) -> Result<Vec<u8>, Errno> {
+pub(super) fn read(file: &File, source: &dyn Source) -> Result<Vec<u8>, Errno> {
     let mut text = source.get(&file.object, file.attribute)?;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
