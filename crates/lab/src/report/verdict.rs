@@ -257,11 +257,15 @@ pub(super) fn is_equal(field: &Field, row: &Row) -> bool {
     field.table.verdict.equal.iter().any(|name| name == row.name())
 }
 
-/// In how many scenarios one variant is better than another, worse, and neither.
+/// In how many scenarios one variant is better than another, worse, and neither, of those in which
+/// anything was carried.
 fn tally(study: &Study, mode: Mode, one: &str, other: &str) -> [usize; 3] {
     let mut found = [0; 3];
     for (_, field) in study.fields(mode) {
         let (Some(one), Some(other)) = (field.row(one), field.row(other)) else { continue };
+        if field.table.verdict.best.is_empty() {
+            continue;
+        }
         let place = match one.against(other, |run| run.bytes_s).difference() {
             Difference::More => 0,
             Difference::Less => 1,
