@@ -120,7 +120,7 @@ pub struct Demo {
     /// I/O policy
     #[arg(long, default_value_t, value_parser = policy, help = policy_help("I/O policy"))]
     pub policy: Policy,
-    /// Seconds of load, 6 or more
+    /// Seconds of load, 6 to 3600
     #[arg(
         long, default_value_t = 9, value_name = "N",
         value_parser = whole::<u32>(6, 3600), allow_negative_numbers = true
