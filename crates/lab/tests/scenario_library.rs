@@ -102,6 +102,14 @@ fn a_run_s_length_decides_about_latency_s_window() {
     assert_eq!(windows(&scenario), ["15"; 4]);
     scenario.set_run(short);
     assert_eq!(scenario, read("biased-rw.toml").unwrap().scenario);
+    let named = r#"title = "t"
+path = [{ name = "a" }]
+job = [{ rw = "randread" }]
+variant = [{ name = "latency named", policy = "latency", latency_batch_timeout = "200ms" }]
+"#;
+    let mut named = file::parse(named, "named.toml").unwrap().scenario;
+    named.set_run(long);
+    assert_eq!(windows(&named), ["15", "200ms"], "what the file says stays");
     for path in &all {
         let scenario = file::read(path).unwrap().scenario;
         let full = path.file_stem().unwrap().to_string_lossy().ends_with("-full");

@@ -21,6 +21,8 @@ pub struct Variant {
     pub weights: Vec<u32>,
     /// Queue pairs per path; `None` is what [`Hosts::io_queues`] says.
     pub io_queues: Option<u32>,
+    /// The file names the window of `latency`: it stays, however long runs are.
+    pub own_batch: bool,
 }
 
 impl Variant {
@@ -33,6 +35,7 @@ impl Variant {
             parameters: Parameters::of(policy),
             weights: vec![1; paths],
             io_queues: None,
+            own_batch: false,
         }
     }
 
@@ -70,11 +73,11 @@ fn batch_timeout(run: &Run) -> BatchTimeout {
 
 impl Scenario {
     /// Makes runs longer or shorter, as if the file said so: the window of `latency` follows, in
-    /// all variants that have the one of the old length. Changes keep their place in the window in
-    /// proportion: half of the window, half of their time.
+    /// all variants that have the one of the old length and do not name it. Changes keep their
+    /// place in the window in proportion: half of the window, half of their time.
     pub fn set_run(&mut self, run: Run) {
         let (old, new) = (batch_timeout(&self.run), batch_timeout(&run));
-        for variant in &mut self.variants {
+        for variant in self.variants.iter_mut().filter(|variant| !variant.own_batch) {
             let batch = &mut variant.parameters.latency.batch_timeout;
             if *batch == old {
                 *batch = new;

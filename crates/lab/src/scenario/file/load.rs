@@ -195,7 +195,8 @@ pub(super) fn variants(
             return Err(table.fail("io_queues", text));
         }
         let weights = weights(&table, paths)?;
-        let variant = Variant { name, parameters: p, weights, io_queues };
+        let own_batch = table.has("latency_batch_timeout");
+        let variant = Variant { name, parameters: p, weights, io_queues, own_batch };
         table.checked(variant.check(paths.len()))?;
         if all.iter().any(|other| other.name == variant.name) {
             let text = format!("there is already a variant {}", variant.name);
