@@ -1,6 +1,6 @@
 //! `results.csv`: a line per cell, as RFC 4180 has it. Columns are only ever added at the end.
 
-use super::{CellResult, Flow, JobResult};
+use super::{CellResult, Flow, JobResult, PathResult};
 
 /// The columns.
 const COLUMNS: [&str; 44] = [
@@ -68,8 +68,8 @@ pub fn row(cell: &CellResult) -> String {
     let submitted = !submission.buckets.is_empty();
     let never = cell.adaptations.iter().filter(|one| one.took_ns.is_none()).count();
     let worst = cell.adaptations.iter().filter_map(|one| one.took_ns).max();
-    let shares: Vec<String> =
-        cell.paths.iter().map(|path| format!("{}={}", path.name, path.share_ppm)).collect();
+    let share = |path: &PathResult| format!("{}={}", in_a_list(&path.name), path.share_ppm);
+    let shares: Vec<String> = cell.paths.iter().map(share).collect();
     line([
         cell.scenario.clone(),
         cell.mode.to_string(),
@@ -122,6 +122,11 @@ fn line(fields: [String; COLUMNS.len()]) -> String {
     fields.map(|field| quoted(&field)).join(",") + "\r\n"
 }
 
+/// A name in a field that lists several: what parts them is `%` and two digits, as in a slug.
+fn in_a_list(name: &str) -> String {
+    name.replace('%', "%25").replace(';', "%3B").replace('=', "%3D")
+}
+
 /// In quotation marks, where it must be.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\r', '\n']) {
@@ -151,5 +156,14 @@ mod tests {
         let place = COLUMNS.iter().position(|name| *name == "bytes_s").expect("a column");
         assert_eq!(plain.split(',').nth(place), Some(cell.total.bytes_s.to_string().as_str()));
         assert_eq!(quoted("a\nb"), "\"a\nb\"");
+    }
+
+    #[test]
+    fn a_list_of_paths_can_be_taken_apart_whatever_they_are_called() {
+        let mut cell = tests::result(&tests::scenario(), 1);
+        cell.paths[0].name = "a;b=1%".to_owned();
+        let (first, second) = (cell.paths[0].share_ppm, cell.paths[1].share_ppm);
+        let list = format!(",a%3Bb%3D1%25={first};slow={second},");
+        assert!(row(&cell).contains(&list), "{list} in {}", row(&cell));
     }
 }
