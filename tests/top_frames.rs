@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 
 /// Positions of so many commands of such a latency.
-fn took(latencies: &[(u64, u32)]) -> Vec<(u16, u32)> {
+fn took(latencies: &[(u64, u32)]) -> Vec<(u16, u64)> {
     let mut histogram = Histogram::new();
     for &(ns, count) in latencies {
         (0..count).for_each(|_| histogram.record(ns));

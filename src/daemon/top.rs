@@ -27,7 +27,7 @@ pub struct TopView {
 
 /// How many commands (of a path) or requests (of a head) that ended well took how long: position in
 /// the histogram and count, by position. [`Histogram::value_at`] is the time in nanoseconds.
-pub type Latencies = Vec<(u16, u32)>;
+pub type Latencies = Vec<(u16, u64)>;
 
 /// What `finish-time` knows about a path. 0 where something is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -408,10 +408,10 @@ fn share(paths: &mut [PathFrame]) {
     }
 }
 
-/// What was added to a histogram. A count that has fallen counts nothing: all of them are halved
-/// when one is full, and the interval's own are few beside those.
+/// What was added to a histogram. A count that has fallen, because the path is another one of that
+/// name, counts nothing.
 fn difference(now: &Latencies, before: &Latencies) -> Latencies {
-    let then: BTreeMap<u16, u32> = before.iter().copied().collect();
+    let then: BTreeMap<u16, u64> = before.iter().copied().collect();
     let added = now.iter().map(|(position, count)| {
         (*position, count.saturating_sub(then.get(position).copied().unwrap_or(0)))
     });
@@ -420,11 +420,11 @@ fn difference(now: &Latencies, before: &Latencies) -> Latencies {
 
 /// The value at or below which so many hundredths lie.
 fn percentile(took: &Latencies, percent: u64) -> Option<u64> {
-    let total: u64 = took.iter().map(|(_, count)| u64::from(*count)).sum();
+    let total: u64 = took.iter().map(|(_, count)| count).sum();
     let rank = (total * percent).div_ceil(100).max(1);
     let mut seen = 0;
     let found = took.iter().find(|(_, count)| {
-        seen += u64::from(*count);
+        seen += count;
         seen >= rank
     });
     found.map(|(position, _)| Histogram::value_at(*position))

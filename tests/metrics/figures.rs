@@ -44,8 +44,8 @@ fn same_path(found: &Exposition, view: &TopView, path: &PathView) {
     let time: f64 = times.map(|sample| sample.value).sum();
     let sum = value("anabranch_path_io_duration_seconds_sum");
     assert!(sum > 0.0 && (time - sum).abs() < 1e-6, "{time} is the sum of {sum}");
-    let counted: u32 = view.latencies[&path.name].iter().map(|(_, count)| count).sum();
-    assert_eq!(value("anabranch_path_io_duration_seconds_count"), f64::from(counted));
+    let counted: u64 = view.latencies[&path.name].iter().map(|(_, count)| count).sum();
+    assert_eq!(value("anabranch_path_io_duration_seconds_count"), counted as f64);
     let states = found.samples("anabranch_path_ana_state");
     let mut states = states.iter().filter(|s| s.labels["path"] == path.name && s.value == 1.0);
     assert_eq!(states.next().map(|s| &s.labels["state"]), Some(&path.ana_state));

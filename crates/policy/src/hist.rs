@@ -14,8 +14,8 @@ const BUCKETS: usize = 1 + OCTAVES * PER_OCTAVE + 1;
 ///
 /// Percentiles are at most 3 % off for values between 64 ns and 36 minutes; count, mean, standard
 /// deviation, minimum and maximum are exact. Recording costs a multiplication and two additions,
-/// and never fails: when one of the 32-bit buckets is full, all of them are halved, so that
-/// percentiles then weigh older values less, while the exact figures go on.
+/// and never fails. A bucket never shrinks, so two looks can be subtracted however long they lie
+/// apart: a host of a million commands a second fills 32 bits in an hour.
 #[derive(Clone)]
 pub struct Histogram {
     count: u64,
@@ -23,7 +23,7 @@ pub struct Histogram {
     sum_of_squares: u128,
     min: u64,
     max: u64,
-    buckets: [u32; BUCKETS],
+    buckets: [u64; BUCKETS],
 }
 
 impl Histogram {
@@ -49,11 +49,7 @@ impl Histogram {
         self.sum_of_squares = self.sum_of_squares.saturating_add(square);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
-        let bucket = bucket_of(value);
-        if self.buckets[bucket] == u32::MAX {
-            self.halve();
-        }
-        self.buckets[bucket] += 1;
+        self.buckets[bucket_of(value)] += 1;
     }
 
     /// Adds everything that `other` has recorded.
@@ -63,12 +59,8 @@ impl Histogram {
         self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        let both = || self.buckets.iter().zip(&other.buckets);
-        let full = both().any(|(a, b)| a.checked_add(*b).is_none());
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            let sum = u64::from(*mine) + u64::from(*theirs);
-            // A sum of two fits into 33 bits, so half of it into 32.
-            *mine = if full { half(sum) } else { sum } as u32;
+            *mine += *theirs;
         }
     }
 
@@ -125,16 +117,15 @@ impl Histogram {
     /// 999 the 99.9th percentile; above 1000 counts as 1000); 0 when there is no value.
     #[must_use]
     pub fn per_mille(&self, per_mille: u32) -> u64 {
-        let total: u64 = self.buckets.iter().map(|&count| u64::from(count)).sum();
-        if total == 0 {
+        if self.count == 0 {
             return 0;
         }
         let per_mille = u128::from(per_mille.min(1000));
-        // The rank of the value asked for, from 1. At most `total`.
-        let rank = ((u128::from(total) * per_mille).div_ceil(1000)).max(1) as u64;
+        // The rank of the value asked for, from 1. At most the count.
+        let rank = ((u128::from(self.count) * per_mille).div_ceil(1000)).max(1) as u64;
         let mut seen = 0;
         for (bucket, &count) in self.buckets.iter().enumerate() {
-            seen += u64::from(count);
+            seen += count;
             if seen >= rank {
                 return middle_of(bucket).clamp(self.min(), self.max);
             }
@@ -143,17 +134,15 @@ impl Histogram {
     }
 
     /// The buckets that are not empty, in order: the value that stands for one, and how many values
-    /// it has (fewer than were recorded, when buckets were halved).
+    /// it has.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let all = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        all.map(|(bucket, &count)| {
-            (middle_of(bucket).clamp(self.min(), self.max), u64::from(count))
-        })
+        all.map(|(bucket, &count)| (middle_of(bucket).clamp(self.min(), self.max), count))
     }
 
     /// The same by position, so that two looks can be subtracted: the buckets that are not empty,
     /// in order. [`Histogram::value_at`] says what values a position stands for.
-    pub fn positions(&self) -> impl Iterator<Item = (u16, u32)> {
+    pub fn positions(&self) -> impl Iterator<Item = (u16, u64)> {
         let all = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         // There are fewer than 2^16 buckets.
         all.map(|(bucket, &count)| (bucket as u16, count))
@@ -172,18 +161,6 @@ impl Histogram {
     pub fn percentile(&self, percent: u32) -> u64 {
         self.per_mille(percent.saturating_mul(10))
     }
-
-    #[cold]
-    fn halve(&mut self) {
-        for count in &mut self.buckets {
-            *count = half(u64::from(*count)) as u32;
-        }
-    }
-}
-
-/// Half, but a bucket that has something keeps something.
-fn half(count: u64) -> u64 {
-    count.div_ceil(2).min(u64::from(u32::MAX))
 }
 
 /// The bucket of a value.

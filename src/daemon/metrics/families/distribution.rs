@@ -30,14 +30,12 @@ pub(super) fn distribution(from: &Histogram) -> Distribution {
         // It lies within its bucket, and all of that on one side of each bound.
         let value = Histogram::value_at(position);
         let at = buckets.partition_point(|(bound, _)| *bound < value);
-        *buckets.get_mut(at).map_or(&mut beyond, |(_, sum)| sum) += u64::from(count);
+        *buckets.get_mut(at).map_or(&mut beyond, |(_, sum)| sum) += count;
     }
-    // What was recorded, unless buckets were halved: they have to agree with their own sum.
-    let count = buckets.iter().map(|(_, count)| count).sum::<u64>() + beyond;
     let mut buckets: Vec<(f64, u64)> =
         buckets.into_iter().map(|(bound, count)| (seconds(bound), count)).collect();
     buckets.push((f64::INFINITY, beyond));
-    Distribution { sum: seconds(from.sum()), count, buckets }
+    Distribution { sum: seconds(from.sum()), count: from.count(), buckets }
 }
 
 #[cfg(test)]
