@@ -108,18 +108,6 @@ fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
     all_leave(rig, hoarders);
 }
 
-/// As machines have it that were cloned.
-#[test]
-fn a_host_that_hoards_leaves_memory_to_another_with_its_identifier() {
-    let mut rig = rig();
-    let hoarders: Vec<ConnId> = (0..60).map(|at| hoarder(&mut rig, at % 2)).collect();
-    rig.advance(ms(100));
-    let id = HOST_ID.0[0];
-    let queue = queue_of(&mut rig, id);
-    works_undisturbed(&mut rig, queue);
-    all_leave(rig, hoarders);
-}
-
 /// Nobody is asked for data in capsules: what does not find room can only be refused.
 #[test]
 fn data_in_capsules_finds_room_when_many_hosts_hoard() {

@@ -114,6 +114,12 @@ impl Target {
         if entries > self.limits.queue_depth.max(ADMIN_ENTRIES) {
             return Err((ConnectRefusal::command(offset::SQSIZE), "admin queue too large"));
         }
+        let clash = self.controllers.iter().flatten().any(|other| {
+            !other.is_discovery() && other.host_id == data.hostid && other.host != data.hostnqn
+        });
+        if of != Of::Discovery && clash {
+            return Err((refused(Status::CONNECT_INVALID_HOST), "host identifier of another host"));
+        }
         let cntlid = self.free_cntlid();
         let cntlid = cntlid.ok_or((
             ConnectRefusal { status: Status::CONNECT_CONTROLLER_BUSY, parameter: None },

@@ -70,12 +70,11 @@ impl Target {
         len <= SMALL || !is_low(bufs)
     }
 
-    /// As [`Conn::holding`], on all I/O queues of the host that a connection belongs to. Which one
-    /// that is, its NQN says: machines that were cloned may have one identifier.
+    /// As [`Conn::holding`], on all I/O queues of the host that a connection belongs to.
     fn held_by_host_of(&self, place: u32) -> usize {
         let host_of = |conn: &Conn| {
             let controller = self.controllers.get(conn.controller()?)?.as_ref()?;
-            Some(&controller.host)
+            Some(controller.host_id)
         };
         let Some(host) = self.conns.get(place).and_then(host_of) else { return 0 };
         self.held_where(|conn| host_of(conn) == Some(host))
