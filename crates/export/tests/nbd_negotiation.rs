@@ -289,6 +289,11 @@ fn an_export_that_moves_leaves_the_clients_of_its_old_address() {
     assert!(!harness.is_connected(conn));
 }
 
+/// An option whose payload is more than is kept.
+fn too_long(option: u32) -> Vec<u8> {
+    client::option(option, &vec![0; MAX_OPTION_BYTES as usize + 1])
+}
+
 #[test]
 fn refused_options_leave_the_negotiation_going() {
     let table: &[(&str, Vec<u8>, u32)] = &[
@@ -328,10 +333,17 @@ fn refused_options_leave_the_negotiation_going() {
             client::option(option::GO, b"\0\0\0\x02\xff\xfe\0\0"),
             option_reply::ERR_UNKNOWN,
         ),
+        ("too long", too_long(option::GO), option_reply::ERR_TOO_BIG),
+        // "Servers that receive messages which they do not implement MUST reply to them with
+        // NBD_REP_ERR_UNSUP", however long.
+        ("long and unknown", too_long(99), option_reply::ERR_UNSUP),
+        ("long TLS", too_long(option::STARTTLS), option_reply::ERR_UNSUP),
+        // "The server SHOULD reject a request that includes data with NBD_REP_ERR_INVALID".
+        ("list with long payload", too_long(option::LIST), option_reply::ERR_INVALID),
         (
-            "too long",
-            client::option(option::GO, &vec![0; MAX_OPTION_BYTES as usize + 1]),
-            option_reply::ERR_TOO_BIG,
+            "structured with long payload",
+            too_long(option::STRUCTURED_REPLY),
+            option_reply::ERR_INVALID,
         ),
     ];
     for (what, bytes, kind) in table {
@@ -384,6 +396,18 @@ fn abort_is_acknowledged_and_ends_the_connection() {
     let (replies, connected) = haggle(&mut harness, &[client::option(option::ABORT, &[])]);
     assert_eq!(kinds(&replies), [option_reply::ACK]);
     assert!(!connected);
+}
+
+/// "The server MUST reply with NBD_REP_ACK [...] a server SHOULD ignore any data sent".
+#[test]
+fn abort_is_acknowledged_whatever_comes_with_it() {
+    for option in [client::option(option::ABORT, b"tired"), too_long(option::ABORT)] {
+        let mut harness = server();
+        let (replies, connected) = haggle(&mut harness, &[option]);
+        assert_eq!(kinds(&replies), [option_reply::ACK]);
+        assert!(!connected);
+        harness.check_empty();
+    }
 }
 
 #[test]

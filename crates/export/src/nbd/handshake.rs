@@ -168,7 +168,22 @@ impl Handshake {
         if bytes > MAX_SKIPPED_OPTION_BYTES || option == option::EXPORT_NAME {
             return Outcome::Violation("an option of absurd length");
         }
-        self.reply(option, option_reply::ERR_TOO_BIG, &[b"the option is too long"]);
+        self.skip(option, bytes)
+    }
+
+    /// An option whose payload is too long to be kept. Where a payload plays no part, its length
+    /// does not either.
+    fn skip(&mut self, option: u32, bytes: u32) -> Outcome {
+        match option {
+            // What follows is ignored, as all that follows a good-bye.
+            option::ABORT => return self.abort(),
+            option::INFO | option::GO => {
+                let text = b"the option is too long";
+                self.reply(option, option_reply::ERR_TOO_BIG, &[text]);
+            }
+            option::LIST | option::STRUCTURED_REPLY => self.has_payload(option),
+            _ => self.unsupported(option),
+        }
         self.state = State::Skip { left: bytes };
         Outcome::More
     }
@@ -182,10 +197,7 @@ impl Handshake {
         let payload = std::mem::take(&mut self.input);
         let outcome = match option {
             option::EXPORT_NAME => self.export_name(&payload, catalog),
-            option::ABORT => {
-                self.reply(option, option_reply::ACK, &[]);
-                Outcome::Leave
-            }
+            option::ABORT => self.abort(),
             option::LIST => self.list(&payload, catalog),
             option::INFO | option::GO => self.info(option, &payload, catalog),
             option::STRUCTURED_REPLY => {
@@ -193,16 +205,12 @@ impl Handshake {
                     self.structured = true;
                     self.reply(option, option_reply::ACK, &[]);
                 } else {
-                    self.invalid(option, b"this option has no payload");
+                    self.has_payload(option);
                 }
                 Outcome::More
             }
-            option::STARTTLS => {
-                self.reply(option, option_reply::ERR_UNSUP, &[b"TLS is not supported"]);
-                Outcome::More
-            }
             _ => {
-                self.reply(option, option_reply::ERR_UNSUP, &[]);
+                self.unsupported(option);
                 Outcome::More
             }
         };
@@ -235,7 +243,7 @@ impl Handshake {
 
     fn list(&mut self, payload: &[u8], catalog: &Catalog<'_>) -> Outcome {
         if !payload.is_empty() {
-            self.invalid(option::LIST, b"this option has no payload");
+            self.has_payload(option::LIST);
             return Outcome::More;
         }
         for export in catalog.present() {
@@ -286,6 +294,20 @@ impl Handshake {
                 self.reply(option, option_reply::INFO, &parts);
             }
         }
+    }
+
+    fn abort(&mut self) -> Outcome {
+        self.reply(option::ABORT, option_reply::ACK, &[]);
+        Outcome::Leave
+    }
+
+    fn unsupported(&mut self, option: u32) {
+        let text: &[u8] = if option == option::STARTTLS { b"TLS is not supported" } else { b"" };
+        self.reply(option, option_reply::ERR_UNSUP, &[text]);
+    }
+
+    fn has_payload(&mut self, option: u32) {
+        self.invalid(option, b"this option has no payload");
     }
 
     fn invalid(&mut self, option: u32, text: &[u8]) {
