@@ -179,9 +179,8 @@ fn bad_requests_are_answered_and_the_stream_stays_in_step() {
             assert_eq!(answers[&77].errno, expected, "{what}");
             assert!(answers[&77].done && answers[&77].data.is_empty(), "{what}");
             assert_eq!(answers[&78].bytes(), harness.host.disk(0)[4096..4608], "{what}");
-            if structured && *command == command::READ {
-                assert!(!answers[&77].text.is_empty(), "{what}: says why");
-            }
+            // "The server SHOULD prefer sending errors via a structured reply".
+            assert_eq!(answers[&77].text.is_empty(), !structured, "{what}: says why");
             harness.disconnect(conn);
             harness.check_empty();
         }

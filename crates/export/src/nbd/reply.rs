@@ -26,7 +26,7 @@ pub(super) enum Part {
     More { piece: u16 },
     /// A chunk with the data of a piece.
     Chunk { piece: u16 },
-    /// The chunk that ends a read which failed.
+    /// The chunk that ends a request which failed.
     ErrorChunk,
 }
 

@@ -589,7 +589,8 @@ impl Transfer {
             return;
         }
         let part = match request.op {
-            Op::Read if self.structured => Part::ErrorChunk,
+            // "The server SHOULD prefer sending errors via a structured reply", which says why.
+            _ if self.structured && request.fault.is_some() => Part::ErrorChunk,
             Op::Read if self.queue.is_streaming(slot) => {
                 // The header that promised success has left.
                 self.broken = true;
