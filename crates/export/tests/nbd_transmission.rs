@@ -238,6 +238,45 @@ fn what_a_read_only_device_could_not_do_anyway_is_forbidden_all_the_same() {
     }
 }
 
+/// "If this flag is set, the server MUST error subsequent write operations to the export."
+#[test]
+fn who_was_told_that_a_device_is_read_only_never_changes_it() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| head.limits.read_only = true);
+    let conn = open(&mut harness, true);
+    harness.host.change_head(0, |head| head.limits.read_only = false);
+    harness.heads_changed();
+    harness.send(conn, &client::write(0, 77, 0, &[0; 512]));
+    assert_eq!(one_answer(&mut harness, conn, 0).errno, errno::EPERM);
+}
+
+/// Who was not told so may go on when the device may be changed again.
+#[test]
+fn a_device_that_was_read_only_for_a_while_takes_writes_again() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    for (read_only, expected) in [(true, errno::EPERM), (false, 0)] {
+        harness.host.change_head(0, |head| head.limits.read_only = read_only);
+        harness.heads_changed();
+        harness.send(conn, &client::write(0, 77, 0, &[0; 512]));
+        assert_eq!(one_answer(&mut harness, conn, 0).errno, expected);
+    }
+}
+
+/// "It SHOULD return NBD_EINVAL if it receives a read or trim request including one or more sectors
+/// beyond the size of the device", also where it was checked before the device shrank.
+#[test]
+fn a_trim_that_waits_while_its_device_shrinks_is_invalid() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    harness.host.share = 0;
+    harness.send(conn, &client::request(command::TRIM, 0, 77, DISK_BYTES - 4096, 4096));
+    harness.host.change_head(0, |head| head.blocks -= 8);
+    harness.host.share = usize::MAX;
+    harness.heads_changed();
+    assert_eq!(one_answer(&mut harness, conn, 0).errno, errno::EINVAL);
+}
+
 /// It was checked before, and waits for its payload.
 #[test]
 fn a_write_to_a_device_that_becomes_read_only_meanwhile_is_not_permitted() {

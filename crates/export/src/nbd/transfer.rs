@@ -108,6 +108,8 @@ pub(super) struct Transfer {
     key: u32,
     pub(super) device: Device,
     structured: bool,
+    /// The client was told so.
+    read_only: bool,
     requests: Slab<Request>,
     pieces: Slab<Piece>,
     waiting: VecDeque<u16>,
@@ -138,6 +140,7 @@ impl Transfer {
             key,
             device,
             structured,
+            read_only: device.read_only,
             requests: Slab::new(MAX_REQUESTS),
             pieces: Slab::new(MAX_PIECES),
             waiting: VecDeque::new(),
@@ -153,10 +156,12 @@ impl Transfer {
     }
 
     /// The device has changed. What the client was offered it goes on using: a path that can do
-    /// less than the others may join at any time.
+    /// less than the others may join at any time. Who was told that it is read-only never changes
+    /// it: "If this flag is set, the server MUST error subsequent write operations".
     pub(super) fn follow(&mut self, device: Device) {
         let old = self.device;
         self.device = Device {
+            read_only: device.read_only || self.read_only,
             trim: device.trim || old.trim,
             write_zeroes: device.write_zeroes || old.write_zeroes,
             ..device
@@ -412,7 +417,7 @@ impl Transfer {
                 piece.stage = if flush { Stage::Flushing } else { Stage::Submitted };
             }
             if let Err(refused) = outcome {
-                let writes = !matches!(op, RequestOp::Read { .. });
+                let writes = matches!(op, RequestOp::Write { .. } | RequestOp::WriteZeroes { .. });
                 // A trim is a hint: where it is of no use any more it is done.
                 let hint = unable && matches!(op, RequestOp::Discard { .. });
                 let fault = Fault::of_refusal(refused, writes);
