@@ -1,7 +1,9 @@
 //! A running host: its workers, and what the control socket may ask of it.
 
+mod discovery;
 mod exports;
 
+use discovery::record;
 pub use exports::nbd_uri;
 
 use super::config::may_be_a_head;
@@ -13,7 +15,7 @@ use super::identity::Identity;
 use super::path::PathSpec;
 use super::rpc::{Params, RpcError};
 use super::top::TopView;
-use super::view::{AttributeView, DiscoveryLog, DiscoveryRecord, HeadView, HostView};
+use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
@@ -23,7 +25,6 @@ use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
-use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_rt::signal::Termination;
 use anabranch_rt::topology::{CpuSet, Topology};
@@ -463,62 +464,6 @@ fn unexpected(reply: &HostReply) -> RpcError {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn record(entry: &DiscoveryEntry) -> DiscoveryRecord {
-    let (trtype, adrfam, traddr, trsvcid) = entry.address_fields();
-    let trtype = match trtype {
-        1 => "rdma".to_owned(),
-        2 => "fc".to_owned(),
-        3 => "tcp".to_owned(),
-        254 => "loop".to_owned(),
-        other => format!("unrecognized ({other})"),
-    };
-    let adrfam = match adrfam {
-        1 => "ipv4".to_owned(),
-        2 => "ipv6".to_owned(),
-        3 => "infiniband".to_owned(),
-        4 => "fibre-channel".to_owned(),
-        254 => "loop".to_owned(),
-        other => format!("unrecognized ({other})"),
-    };
-    let subtype = match entry.kind {
-        SubsystemKind::Referral => "discovery subsystem referral",
-        SubsystemKind::Nvm => "nvme subsystem",
-        SubsystemKind::CurrentDiscovery => "current discovery subsystem",
-    };
-    let secure = match entry.treq & 3 {
-        0 => "not specified",
-        1 => "required",
-        2 => "not required",
-        _ => "reserved",
-    };
-    let flow = if entry.treq & 4 != 0 { ", sq flow control disable supported" } else { "" };
-    let eflags: Vec<&str> = [
-        (1, "duplicate discovery information"),
-        (2, "explicit discovery connections"),
-        (4, "no cdc connectivity"),
-    ]
-    .into_iter()
-    .filter_map(|(bit, text)| (entry.eflags & bit != 0).then_some(text))
-    .collect();
-    DiscoveryRecord {
-        trtype,
-        adrfam,
-        subtype: subtype.to_owned(),
-        treq: format!("{secure}{flow}"),
-        portid: entry.portid,
-        trsvcid,
-        subnqn: entry.subnqn.to_string(),
-        traddr,
-        eflags: if eflags.is_empty() { "none".to_owned() } else { eflags.join(", ") },
-        sectype: match entry.sectype {
-            0 => "none".to_owned(),
-            1 => "tls".to_owned(),
-            2 => "tls13".to_owned(),
-            other => format!("unrecognized ({other})"),
-        },
-    }
 }
 
 /// `connect` and `discover`.

@@ -344,8 +344,9 @@ pub struct DiscoveryRecord {
     pub traddr: String,
     /// Flags.
     pub eflags: String,
-    /// Security of the transport.
-    pub sectype: String,
+    /// Security of the transport: what it says of TCP. Other transports have other things there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectype: Option<String>,
 }
 
 /// A discovery log.

@@ -23,9 +23,9 @@ pub fn text(log: &DiscoveryLog) -> String {
             ("subnqn", &record.subnqn),
             ("traddr", &record.traddr),
             ("eflags", &record.eflags),
-            ("sectype", &record.sectype),
         ];
-        for (name, value) in fields {
+        let sectype = record.sectype.as_deref().map(|sectype| ("sectype", sectype));
+        for (name, value) in fields.into_iter().chain(sectype) {
             text.push_str(&format!("{:<8} {value}\n", format!("{name}:")));
         }
     }
