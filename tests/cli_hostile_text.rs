@@ -24,6 +24,7 @@ fn view() -> HostView {
     let head = HeadView { paths: vec![path], ..HeadView::default() };
     let controller = ControllerView {
         host_traddr: Some(String::new()),
+        host_iface: Some(String::new()),
         last_error: Some(String::new()),
         options: vec![(String::new(), String::new())],
         ..ControllerView::default()

@@ -4,7 +4,9 @@
 use anabranch::cli::args::Cli;
 use anabranch::cli::print::topology::Ranking;
 use anabranch::cli::print::{attributes, subsys, topology};
-use anabranch::daemon::view::{AttributeView, HostView, SubsystemView};
+use anabranch::daemon::view::{
+    AttributeView, ControllerView, HeadView, HostView, PathView, SubsystemView,
+};
 use anabranch_policy::Policy;
 use clap::{CommandFactory, Parser};
 
@@ -44,6 +46,77 @@ nvme-subsys0 - NQN=nqn.2026-01.org.example:a
         assert_eq!(subsystem["IOPolicy"], "service-time");
         assert_eq!(subsystem["Diag"]["iopolicy_default"], "queue-depth");
         assert_eq!(subsystem["Diag"]["iopolicy_set_by"], "attribute");
+    }
+}
+
+/// A device with a path through each of two controllers.
+fn two_paths() -> HostView {
+    let controller = |number: u32| ControllerView {
+        name: format!("nvme{number}"),
+        transport: "tcp".into(),
+        traddr: format!("192.0.2.{number}"),
+        trsvcid: "4420".into(),
+        state: "live".into(),
+        ..ControllerView::default()
+    };
+    let path = |number: u32| PathView {
+        name: format!("nvme0c{number}n1"),
+        controller: format!("nvme{number}"),
+        ana_state: "optimized".into(),
+        ..PathView::default()
+    };
+    let paths = vec![path(0), path(1)];
+    let head = HeadView { name: "nvme0n1".into(), nsid: 7, paths, ..HeadView::default() };
+    let mut host = host();
+    host.subsystems[0].controllers = vec![controller(0), controller(1)];
+    host.subsystems[0].heads = vec![head];
+    host
+}
+
+/// The trees of nvme-cli 2.16, which scripts read.
+#[test]
+fn states_stand_where_nvme_cli_has_them() {
+    let tree = |ranking| {
+        let text = topology::text(&two_paths(), None, ranking);
+        text.split_once("\n\\\n").expect("a tree").1.to_owned()
+    };
+    let by_controller = " +- nvme0 tcp traddr=192.0.2.0,trsvcid=4420
+ \\
+  +- ns 7 live optimized
+ +- nvme1 tcp traddr=192.0.2.1,trsvcid=4420
+ \\
+  +- ns 7 live optimized
+";
+    assert_eq!(tree(Ranking::Ctrl), by_controller);
+    let by_namespace = " +- ns 7
+ \\
+  +- nvme0 tcp traddr=192.0.2.0,trsvcid=4420 live optimized
+  +- nvme1 tcp traddr=192.0.2.1,trsvcid=4420 live optimized
+";
+    assert_eq!(tree(Ranking::Namespace), by_namespace);
+}
+
+/// As the kernel's `address` attribute, which nvme-cli prints.
+#[test]
+fn an_address_names_the_interface_between_the_two_of_our_own() {
+    let mut host = two_paths();
+    let controller = &mut host.subsystems[0].controllers[0];
+    controller.host_traddr = Some("192.0.2.8".into());
+    controller.host_iface = Some("eth1".into());
+    controller.src_addr = Some("192.0.2.9".into());
+    let path = &subsys::json(&host, None)[0]["Subsystems"][0]["Paths"][0];
+    let own = "host_traddr=192.0.2.8,host_iface=eth1,src_addr=192.0.2.9";
+    assert_eq!(path["Address"], format!("traddr=192.0.2.0,trsvcid=4420,{own}"));
+    assert_eq!(path["AddressDetails"]["host_iface"], "eth1");
+}
+
+#[test]
+fn every_path_of_the_table_has_its_nsid() {
+    let text = topology::text(&two_paths(), None, Ranking::Multipath);
+    let rows: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    for row in [["nvme0n1", "7", "nvme0c0n1"], ["-->", "7", "nvme0c1n1"]] {
+        assert!(rows.iter().any(|it| *it == row), "{row:?} in:\n{text}");
     }
 }
 

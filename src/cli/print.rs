@@ -20,12 +20,8 @@ fn address_details(controller: &ControllerView) -> Value {
     let mut details = Map::new();
     details.insert("traddr".to_owned(), json!(controller.traddr));
     details.insert("trsvcid".to_owned(), json!(controller.trsvcid));
-    for (key, value) in
-        [("host_traddr", &controller.host_traddr), ("src_addr", &controller.src_addr)]
-    {
-        if let Some(value) = value {
-            details.insert(key.to_owned(), json!(value));
-        }
+    for (key, value) in controller.own_side() {
+        details.insert(key.to_owned(), json!(value));
     }
     Value::Object(details)
 }

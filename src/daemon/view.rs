@@ -137,6 +137,8 @@ views! {
         trsvcid: String,
         /// The host address asked for.
         host_traddr: Option<String>,
+        /// The interface asked for.
+        host_iface: Option<String>,
         /// The host address in use.
         src_addr: Option<String>,
         /// Its state, the kernel's word.
@@ -310,16 +312,24 @@ impl HeadView {
 }
 
 impl ControllerView {
-    /// `traddr=…,trsvcid=…[,host_traddr=…][,src_addr=…]`, as in sysfs.
+    /// `traddr=…,trsvcid=…[,host_traddr=…][,host_iface=…][,src_addr=…]`, as in sysfs.
     #[must_use]
     pub fn address(&self) -> String {
         let mut text = format!("traddr={},trsvcid={}", self.traddr, self.trsvcid);
-        for (key, value) in [("host_traddr", &self.host_traddr), ("src_addr", &self.src_addr)] {
-            if let Some(value) = value {
-                text.push_str(&format!(",{key}={value}"));
-            }
+        for (key, value) in self.own_side() {
+            text.push_str(&format!(",{key}={value}"));
         }
         text
+    }
+
+    /// What is known of our own side, with the kernel's words.
+    pub fn own_side(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let known = [
+            ("host_traddr", &self.host_traddr),
+            ("host_iface", &self.host_iface),
+            ("src_addr", &self.src_addr),
+        ];
+        known.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)))
     }
 }
 

@@ -26,6 +26,7 @@ fn controller(with: &With<'_>) -> ControllerSnapshot {
         traddr: "127.0.0.1".into(),
         trsvcid: "4420".into(),
         host_traddr: Some(with.text.into()),
+        host_iface: Some(with.text.into()),
         src_addr: None,
         state: ControllerState::Live,
         cntlid: Some(1),

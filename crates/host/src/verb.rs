@@ -375,6 +375,8 @@ pub struct ControllerSnapshot {
     pub trsvcid: String,
     /// The host address asked for, if any.
     pub host_traddr: Option<String>,
+    /// The interface asked for, if any.
+    pub host_iface: Option<String>,
     /// The host address in use.
     pub src_addr: Option<String>,
     /// State.

@@ -41,13 +41,7 @@ fn controller_of<'a>(subsystem: &'a SubsystemView, path: &PathView) -> Option<&'
 }
 
 fn controller_line(controller: &ControllerView) -> String {
-    format!(
-        "{} {} {} {}",
-        controller.name,
-        controller.transport,
-        controller.address(),
-        controller.state
-    )
+    format!("{} {} {}", controller.name, controller.transport, controller.address())
 }
 
 fn by_namespace(subsystem: &SubsystemView) -> String {
@@ -57,7 +51,7 @@ fn by_namespace(subsystem: &SubsystemView) -> String {
         for path in &head.paths {
             if let Some(controller) = controller_of(subsystem, path) {
                 let line = controller_line(controller);
-                text.push_str(&format!("  +- {line} {}\n", path.ana_state));
+                text.push_str(&format!("  +- {line} {} {}\n", controller.state, path.ana_state));
             }
         }
     }
@@ -70,7 +64,8 @@ fn by_controller(subsystem: &SubsystemView) -> String {
         text.push_str(&format!(" +- {}\n \\\n", controller_line(controller)));
         for head in &subsystem.heads {
             for path in head.paths.iter().filter(|path| path.controller == controller.name) {
-                text.push_str(&format!("  +- ns {} {}\n", head.nsid, path.ana_state));
+                let states = format!("{} {}", controller.state, path.ana_state);
+                text.push_str(&format!("  +- ns {} {states}\n", head.nsid));
             }
         }
     }
@@ -86,7 +81,7 @@ fn by_path(subsystem: &SubsystemView) -> String {
             let of = |field: fn(&ControllerView) -> String| controller.map(field);
             rows.push(vec![
                 if index == 0 { head.name.clone() } else { "-->".to_owned() },
-                if index == 0 { head.nsid.to_string() } else { "-->".to_owned() },
+                head.nsid.to_string(),
                 path.name.clone(),
                 path.ana_state.clone(),
                 nodes(path),

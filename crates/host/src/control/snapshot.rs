@@ -107,6 +107,7 @@ impl Control {
             traddr,
             trsvcid,
             host_traddr: controller.request.options.socket.source.map(|ip| ip.to_string()),
+            host_iface: controller.request.options.socket.interface.clone(),
             src_addr: controller.local.filter(|_| live).map(|local| local.ip().to_string()),
             state: controller.state,
             cntlid: live.then_some(controller.proven.cntlid),
