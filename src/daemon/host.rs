@@ -431,7 +431,8 @@ impl Host {
     /// The engine does not answer.
     pub fn shut_down(&self) -> Result<u64, RpcError> {
         // Clients that do not finish are cut off by what follows.
-        let drained = self.nbd(NbdVerb::Drain, self.shutdown_timeout / 2);
+        let within = self.shutdown_timeout / 2;
+        let drained = self.nbd(NbdVerb::Drain(within), within);
         let limit = self.shutdown_timeout * 2 + LOOK;
         match self.ask(Verb::Shutdown, limit)? {
             Reply::ShutDown { unanswered } => Ok(unanswered),

@@ -161,7 +161,7 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing_behind() {
 fn the_end_of_the_server_waits_for_no_device() {
     let mut harness = without_disk();
     let conn = client_with(&mut harness, &[go("disk")]);
-    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain });
+    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain(CLOSE_TIMEOUT) });
     assert!(!harness.is_connected(conn));
     harness.pass(CLOSE_TIMEOUT);
     harness.check_empty();

@@ -13,7 +13,8 @@ use anabranch_proto::machine::{
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use support::{ask, export, open, server};
+use std::time::Duration;
+use support::{ask, export, one_answer, open, server};
 
 fn unix(path: &str) -> Endpoint {
     Endpoint::Unix(path.into())
@@ -145,7 +146,7 @@ fn with_its_last_export_an_address_is_given_up_and_can_be_used_again() {
     assert!(
         harness.others.last().expect("an output").starts_with("Listen { listener: ListenerId(2)")
     );
-    verb(&mut harness, 7, NbdVerb::Drain);
+    verb(&mut harness, 7, NbdVerb::Drain(CLOSE_TIMEOUT));
     assert_eq!(unlistened(&harness).len(), 3);
 }
 
@@ -342,11 +343,27 @@ fn what_cannot_be_finished_while_draining_is_not_withdrawn() {
     harness.complete_at_once = false;
     let busy = open(&mut harness, true);
     harness.send(busy, &client::write(0, 1, 0, &[9; 512]));
-    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain });
+    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain(CLOSE_TIMEOUT) });
     harness.pass(CLOSE_TIMEOUT);
     assert!(!harness.is_connected(busy));
     assert_eq!((harness.host.pending(), harness.host.withdrawn.len()), (1, 0));
     harness.complete_all();
+    harness.check_empty();
+}
+
+/// "On a server shutdown, the server SHOULD wait for inflight requests to be serviced": for as long
+/// as it is given.
+#[test]
+fn a_drain_that_may_take_longer_waits_longer() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let busy = open(&mut harness, true);
+    harness.send(busy, &client::write(0, 77, 0, &[9; 512]));
+    let mail = NbdMail::Drain(2 * CLOSE_TIMEOUT);
+    harness.input(Input::Mail { from: WorkerId(0), mail });
+    harness.pass(2 * CLOSE_TIMEOUT - Duration::from_millis(1));
+    harness.complete_all();
+    assert_eq!(one_answer(&mut harness, busy, 0).errno, 0);
     harness.check_empty();
 }
 
@@ -357,7 +374,7 @@ fn draining_finishes_clients_and_reports_when_none_is_left() {
     let idle = open(&mut harness, true);
     let busy = open(&mut harness, true);
     harness.send(busy, &client::write(0, 1, 0, &[9; 512]));
-    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain });
+    harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain(CLOSE_TIMEOUT) });
     assert!(!harness.is_connected(idle) && harness.is_connected(busy));
     let late = harness.connect();
     assert!(!harness.is_connected(late));
@@ -368,7 +385,7 @@ fn draining_finishes_clients_and_reports_when_none_is_left() {
     harness.check_empty();
 
     let mut control = control();
-    verb(&mut control, 1, NbdVerb::Drain);
+    verb(&mut control, 1, NbdVerb::Drain(CLOSE_TIMEOUT));
     assert!(control.others.iter().any(|other| other.starts_with("Unlisten")));
     for worker in [1, 2] {
         assert!(control.replies.is_empty());

@@ -7,6 +7,7 @@ use anabranch_proto::machine::{
     ConnId, Endpoint, ListenerId, Output, SocketAccess, SocketOptions, SystemError, VerbId,
     WorkerId,
 };
+use core::time::Duration;
 use std::sync::Arc;
 
 pub(super) struct Control {
@@ -159,7 +160,7 @@ impl Control {
                     None => NbdError::Unknown(name),
                 }
             }
-            NbdVerb::Drain => return self.start_drain(id, out),
+            NbdVerb::Drain(within) => return self.start_drain(id, within, out),
         };
         out.push_back(Output::Reply { id, reply: NbdReply::Error(error) });
     }
@@ -252,13 +253,13 @@ impl Control {
         }
     }
 
-    fn start_drain(&mut self, verb: VerbId, out: &mut Outputs) {
+    fn start_drain(&mut self, verb: VerbId, within: Duration, out: &mut Outputs) {
         self.draining = true;
         for listener in self.listeners.iter().filter(|it| it.leaving.is_none()) {
             out.push_back(Output::Unlisten { listener: listener.id });
         }
         for worker in 1..=self.data_workers {
-            out.push_back(Output::Mail { to: WorkerId(worker), mail: NbdMail::Drain });
+            out.push_back(Output::Mail { to: WorkerId(worker), mail: NbdMail::Drain(within) });
         }
         let missing = self.data_workers.into();
         self.drain = Some(Pending { verb, epoch: 0, missing, outcome: Outcome::Done });
@@ -276,7 +277,7 @@ impl Control {
                     out.push_back(Output::Reply { id, reply: NbdReply::Done });
                 }
             }
-            NbdMail::Offer { .. } | NbdMail::Drain => {}
+            NbdMail::Offer { .. } | NbdMail::Drain(_) => {}
         }
     }
 }

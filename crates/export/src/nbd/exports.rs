@@ -4,6 +4,7 @@ use super::wire::export_flag;
 use super::{MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
 use anabranch_host::topology::{HeadId, HeadView};
 use anabranch_proto::machine::{Endpoint, ListenerId, SocketAccess, SystemError, WorkerId};
+use core::time::Duration;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -100,9 +101,10 @@ pub enum NbdVerb {
     Remove(String),
     /// What is offered, and where.
     List,
-    /// Stop listening, finish what clients have asked for, disconnect them. Answered `Done` when no
+    /// Stop listening, finish what clients have asked for, disconnect them: who needs longer than
+    /// this, or [`super::CLOSE_TIMEOUT`] if that is more, is cut off. Answered `Done` when no
     /// client is left.
-    Drain,
+    Drain(Duration),
 }
 
 /// The answer to an [`NbdVerb`].
@@ -195,8 +197,8 @@ pub enum NbdMail {
         /// Of the offer.
         epoch: u64,
     },
-    /// Control to data worker: finish and disconnect all clients.
-    Drain,
+    /// Control to data worker: finish and disconnect all clients, within this time.
+    Drain(Duration),
     /// Data worker to control: no client is left.
     Drained,
 }

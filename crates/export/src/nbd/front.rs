@@ -15,6 +15,7 @@ use anabranch_proto::machine::{
     Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, SocketAccess, Time, VerbId,
     WorkerId,
 };
+use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Nbd {
     /// When to tell a client that its device has not come.
     absences: VecDeque<Deadline>,
     endings: VecDeque<Deadline>,
+    /// How long an end may take. It only grows, so that `endings` stay in order.
+    close_timeout: Duration,
     /// No new client is let in.
     draining: bool,
     /// The control worker waits to hear that no client is left.
@@ -91,6 +94,7 @@ impl Nbd {
             handshakes: VecDeque::new(),
             absences: VecDeque::new(),
             endings: VecDeque::new(),
+            close_timeout: CLOSE_TIMEOUT,
             draining: false,
             drain_owed: false,
         }
@@ -199,7 +203,7 @@ impl Nbd {
             Life::Ending | Life::Closing if entry.ends => {}
             Life::Ending | Life::Closing => {
                 entry.ends = true;
-                let at = now.after(CLOSE_TIMEOUT);
+                let at = now.after(self.close_timeout);
                 self.endings.push_back(Deadline { at, key, serial: entry.serial });
             }
             Life::Dead if connection.is_forgotten() => self.forget(key),
@@ -266,8 +270,9 @@ impl Nbd {
                 let mail = NbdMail::Offered { epoch };
                 self.outputs.push_back(Output::Mail { to: WorkerId(0), mail });
             }
-            NbdMail::Drain => {
+            NbdMail::Drain(within) => {
                 self.draining = true;
+                self.close_timeout = CLOSE_TIMEOUT.max(within);
                 self.drain_owed = true;
                 self.each(place, |connection, seat, out| connection.end(seat, out));
                 self.tell_drained();
