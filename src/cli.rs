@@ -58,7 +58,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Disconnect(disconnect) => host::disconnect(global, &disconnect),
         Verb::Discover(discover) => host::discover(global, &discover),
         Verb::List => host::list(global),
-        Verb::ListSubsys(device) => host::list_subsys(global, device.device.as_deref()),
+        Verb::ListSubsys(args) => host::list_subsys(global, &args),
         Verb::ShowTopology(topology) => host::show_topology(global, &topology),
         Verb::AnaLog(one) => host::ana_log(global, &one.controller),
         Verb::IdCtrl(one) => host::id_ctrl(global, &one.controller),

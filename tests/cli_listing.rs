@@ -36,8 +36,8 @@ nvme-subsys0 - NQN=nqn.2026-01.org.example:a
 ";
     let host = host();
     let rankings = [Ranking::Namespace, Ranking::Ctrl, Ranking::Multipath];
-    let texts = rankings.map(|ranking| topology::text(&host, None, ranking));
-    for text in texts.iter().chain([&subsys::text(&host, None)]) {
+    let texts = rankings.map(|ranking| topology::text(&host, None, ranking, false));
+    for text in texts.iter().chain([&subsys::text(&host, None, false)]) {
         assert!(text.starts_with(heading), "{text}");
     }
     let listings = rankings.map(|ranking| topology::json(&host, None, ranking));
@@ -77,7 +77,7 @@ fn two_paths() -> HostView {
 #[test]
 fn states_stand_where_nvme_cli_has_them() {
     let tree = |ranking| {
-        let text = topology::text(&two_paths(), None, ranking);
+        let text = topology::text(&two_paths(), None, ranking, false);
         text.split_once("\n\\\n").expect("a tree").1.to_owned()
     };
     let by_controller = " +- nvme0 tcp traddr=192.0.2.0,trsvcid=4420
@@ -96,6 +96,32 @@ fn states_stand_where_nvme_cli_has_them() {
     assert_eq!(tree(Ranking::Namespace), by_namespace);
 }
 
+/// `list-subsys -v`, `show-topology -v`.
+#[test]
+fn more_is_told_of_a_subsystem_where_that_is_asked_for() {
+    let mut host = two_paths();
+    let subsystem = &mut host.subsystems[0];
+    subsystem.model = "a model".into();
+    subsystem.serial = "1234".into();
+    subsystem.firmware = "5.6".into();
+    let indent = " ".repeat(15);
+    let told = ["model=a model", "serial=1234", "firmware=5.6", "type=nvm"];
+    let told: String = told.iter().map(|line| format!("{indent}{line}\n")).collect();
+    let tree = topology::text(&host, None, Ranking::Ctrl, true);
+    for text in [subsys::text(&host, None, true), tree] {
+        assert!(text.contains(&(told.clone() + "\\\n")), "{text}");
+    }
+    assert!(!subsys::text(&host, None, false).contains("model="));
+    for json in [subsys::json(&host, None), topology::json(&host, None, Ranking::Ctrl)] {
+        let subsystem = &json[0]["Subsystems"][0];
+        let told = ["Model", "Serial", "Firmware", "Type"].map(|key| &subsystem[key]);
+        assert_eq!(told, ["a model", "1234", "5.6", "nvm"]);
+    }
+    for verb in ["list-subsys", "show-topology"] {
+        Cli::try_parse_from(["anabranch", verb, "-v", "nvme0n1", "--verbose"]).expect(verb);
+    }
+}
+
 /// As the kernel's `address` attribute, which nvme-cli prints.
 #[test]
 fn an_address_names_the_interface_between_the_two_of_our_own() {
@@ -112,7 +138,7 @@ fn an_address_names_the_interface_between_the_two_of_our_own() {
 
 #[test]
 fn every_path_of_the_table_has_its_nsid() {
-    let text = topology::text(&two_paths(), None, Ranking::Multipath);
+    let text = topology::text(&two_paths(), None, Ranking::Multipath, false);
     let rows: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
     for row in [["nvme0n1", "7", "nvme0c0n1"], ["-->", "7", "nvme0c1n1"]] {

@@ -12,7 +12,7 @@ use super::print::topology::Ranking;
 use crate::daemon::explain::DEFAULT_SAMPLES;
 use anabranch_host::explain::DECISIONS_MAX;
 use anabranch_policy::{Policy, UnknownPolicy};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -195,6 +195,9 @@ pub struct Device {
     /// Only what leads to this device or controller
     #[arg(value_name = "DEVICE", value_parser = device)]
     pub device: Option<String>,
+    /// Model, serial number, firmware and type, too, which JSON always has
+    #[arg(short = 'v', long, action = ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// Options of `show-topology`.
@@ -206,6 +209,9 @@ pub struct ShowTopology {
     /// What stands first
     #[arg(short = 'r', long, value_name = "RANK", default_value = "multipath")]
     pub ranking: Ranking,
+    /// Model, serial number, firmware and type, too, which JSON always has
+    #[arg(short = 'v', long, action = ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// A controller.

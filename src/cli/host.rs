@@ -3,7 +3,7 @@
 mod connect_all;
 
 use super::args::fabrics::{Connect, Disconnect, Discover, Fabrics};
-use super::args::{Explain, ExportVerb, Get, Global, Set, ShowTopology};
+use super::args::{Device, Explain, ExportVerb, Get, Global, Set, ShowTopology};
 use super::client::Client;
 use super::print::{ana, attributes, discovery, explain, identify, list, subsys, topology};
 use super::shown;
@@ -194,10 +194,11 @@ fn known(view: &HostView, device: Option<&str>) -> Result<(), Failure> {
 }
 
 /// `list-subsys`.
-pub(super) fn list_subsys(global: &Global, device: Option<&str>) -> Result<(), Failure> {
+pub(super) fn list_subsys(global: &Global, args: &Device) -> Result<(), Failure> {
     let view = view(global)?;
+    let (device, verbose) = (args.device.as_deref(), args.verbose > 0);
     known(&view, device)?;
-    super::print(global, || subsys::text(&view, device), || subsys::json(&view, device))
+    super::print(global, || subsys::text(&view, device, verbose), || subsys::json(&view, device))
 }
 
 /// `show-topology`.
@@ -207,7 +208,7 @@ pub(super) fn show_topology(global: &Global, args: &ShowTopology) -> Result<(), 
     known(&view, device)?;
     super::print(
         global,
-        || topology::text(&view, device, ranking),
+        || topology::text(&view, device, ranking, args.verbose > 0),
         || topology::json(&view, device, ranking),
     )
 }

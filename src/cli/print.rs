@@ -41,13 +41,42 @@ fn paths_of<'a>(
 
 /// The lines that introduce a subsystem: nvme-cli's, and what the policy would be by default and
 /// where it was set.
-fn heading(host_nqn: &str, subsystem: &SubsystemView) -> String {
+fn heading(host_nqn: &str, subsystem: &SubsystemView, verbose: bool) -> String {
     let SubsystemView { name, nqn, iopolicy, iopolicy_default, iopolicy_set_by, .. } = subsystem;
     let indent = " ".repeat(name.len() + 3);
-    format!(
+    let mut text = format!(
         "{name} - NQN={nqn}\n{indent}hostnqn={host_nqn}\n{indent}iopolicy={iopolicy}\n\
          {indent}iopolicy_default={iopolicy_default} iopolicy_set_by={iopolicy_set_by}\n"
-    )
+    );
+    if verbose {
+        let SubsystemView { model, serial, firmware, .. } = subsystem;
+        for (key, value) in [
+            ("model", model.as_str()),
+            ("serial", serial),
+            ("firmware", firmware),
+            ("type", SUBSYSTEM_TYPE),
+        ] {
+            text.push_str(&format!("{indent}{key}={value}\n"));
+        }
+    }
+    text
+}
+
+/// Discovery subsystems do not stay.
+const SUBSYSTEM_TYPE: &str = "nvm";
+
+/// What nvme-cli's JSON says of a subsystem with `-v`, and ours always.
+fn details(subsystem: &SubsystemView) -> impl Iterator<Item = (String, Value)> {
+    let SubsystemView { model, serial, firmware, iopolicy, .. } = subsystem;
+    [
+        ("Model", model.as_str()),
+        ("Serial", serial),
+        ("Firmware", firmware),
+        ("IOPolicy", iopolicy),
+        ("Type", SUBSYSTEM_TYPE),
+    ]
+    .map(|(key, value)| (key.to_owned(), json!(value)))
+    .into_iter()
 }
 
 /// Our additions about a subsystem.

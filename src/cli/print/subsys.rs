@@ -1,18 +1,18 @@
 //! `list-subsys`: subsystems and their controllers.
 
-use super::{address_details, heading, paths_of, subsystem_diag};
+use super::{address_details, details, heading, paths_of, subsystem_diag};
 use crate::daemon::view::{ControllerView, HostView, SubsystemView};
 use serde_json::{Map, Value, json};
 
 /// The tree; `device` (a head or a controller) leaves only what leads to it.
 #[must_use]
-pub fn text(host: &HostView, device: Option<&str>) -> String {
+pub fn text(host: &HostView, device: Option<&str>, verbose: bool) -> String {
     let mut text = String::new();
     for subsystem in host.subsystems.iter().filter(|subsystem| leads_to(subsystem, device)) {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&heading(&host.host_nqn, subsystem));
+        text.push_str(&heading(&host.host_nqn, subsystem, verbose));
         text.push_str("\\\n");
         for controller in shown(subsystem, device) {
             text.push_str(&format!(
@@ -41,17 +41,13 @@ pub fn json(host: &HostView, device: Option<&str>) -> Value {
         .map(|subsystem| {
             let paths: Vec<Value> =
                 shown(subsystem, device).map(|c| path(subsystem, c, device)).collect();
-            json!({
-                "Name": subsystem.name,
-                "NQN": subsystem.nqn,
-                "Model": subsystem.model,
-                "Serial": subsystem.serial,
-                "Firmware": subsystem.firmware,
-                "IOPolicy": subsystem.iopolicy,
-                "Type": "nvm",
-                "Paths": paths,
-                "Diag": subsystem_diag(subsystem),
-            })
+            let mut object = Map::new();
+            object.insert("Name".to_owned(), json!(subsystem.name));
+            object.insert("NQN".to_owned(), json!(subsystem.nqn));
+            object.extend(details(subsystem));
+            object.insert("Paths".to_owned(), json!(paths));
+            object.insert("Diag".to_owned(), subsystem_diag(subsystem));
+            Value::Object(object)
         })
         .collect();
     json!([{ "HostNQN": host.host_nqn, "HostID": host.host_id, "Subsystems": subsystems }])

@@ -1,6 +1,6 @@
 //! `show-topology`: heads, paths and controllers, ranked as asked.
 
-use super::{address_details, heading, paths_of, subsystem_diag};
+use super::{address_details, details, heading, paths_of, subsystem_diag};
 use crate::columns::columns;
 use crate::daemon::view::{ControllerView, HeadView, HostView, PathView, SubsystemView};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ pub enum Ranking {
 
 /// The tree or table; `device` leaves only its subsystem.
 #[must_use]
-pub fn text(host: &HostView, device: Option<&str>, ranking: Ranking) -> String {
+pub fn text(host: &HostView, device: Option<&str>, ranking: Ranking, verbose: bool) -> String {
     let mut text = String::new();
     for subsystem in
         host.subsystems.iter().filter(|subsystem| super::subsys::leads_to(subsystem, device))
@@ -26,7 +26,7 @@ pub fn text(host: &HostView, device: Option<&str>, ranking: Ranking) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&heading(&host.host_nqn, subsystem));
+        text.push_str(&heading(&host.host_nqn, subsystem, verbose));
         text.push_str(&match ranking {
             Ranking::Namespace => by_namespace(subsystem),
             Ranking::Ctrl => by_controller(subsystem),
@@ -124,7 +124,7 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
             let mut object = Map::new();
             object.insert("Name".to_owned(), json!(subsystem.name));
             object.insert("NQN".to_owned(), json!(subsystem.nqn));
-            object.insert("IOPolicy".to_owned(), json!(subsystem.iopolicy));
+            object.extend(details(subsystem));
             object.insert("Diag".to_owned(), subsystem_diag(subsystem));
             match ranking {
                 Ranking::Ctrl => {
