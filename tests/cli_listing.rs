@@ -96,6 +96,17 @@ fn states_stand_where_nvme_cli_has_them() {
     assert_eq!(tree(Ranking::Namespace), by_namespace);
 }
 
+/// `id-ctrl nvme0n1`: "The <device> parameter [...] may be either the NVMe character device (ex:
+/// /dev/nvme0), or a namespace block device (ex: /dev/nvme0n1)".
+#[test]
+fn a_device_is_asked_about_its_controller_through_a_path_that_works() {
+    let mut host = two_paths();
+    assert_eq!(host.controller_of("nvme0n1"), Some("nvme0"), "when none works");
+    host.subsystems[0].heads[0].paths[1].usable = true;
+    assert_eq!(host.controller_of("nvme0n1"), Some("nvme1"));
+    assert_eq!(host.controller_of("nvme1"), None, "a controller, or nothing at all");
+}
+
 /// `list-subsys -v`, `show-topology -v`.
 #[test]
 fn more_is_told_of_a_subsystem_where_that_is_asked_for() {

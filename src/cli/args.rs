@@ -94,7 +94,7 @@ pub enum Verb {
     ShowTopology(ShowTopology),
     /// Read the ANA log of a controller
     AnaLog(OneController),
-    /// Identify a controller
+    /// Identify a controller, or one that leads to a device
     IdCtrl(OneController),
     /// Identify a namespace
     IdNs(OneHead),

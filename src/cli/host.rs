@@ -234,7 +234,10 @@ pub(super) fn ana_log(global: &Global, controller: &str) -> Result<(), Failure> 
 
 /// `id-ctrl`.
 pub(super) fn id_ctrl(global: &Global, controller: &str) -> Result<(), Failure> {
-    let answer = client(global)?.call("id_ctrl", json!({ "controller": controller }))?;
+    let client = client(global)?;
+    let view: HostView = read(client.call("snapshot", json!({}))?)?;
+    let controller = view.controller_of(controller).unwrap_or(controller);
+    let answer = client.call("id_ctrl", json!({ "controller": controller }))?;
     let raw = raw(&answer)?;
     let text = identify::controller_text(&raw).map_err(Failure::Failed)?;
     let json = identify::controller_json(&raw).map_err(Failure::Failed)?;

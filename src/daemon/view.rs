@@ -303,6 +303,18 @@ impl From<host::ShownAttribute> for AttributeView {
     }
 }
 
+impl HostView {
+    /// The controller that is asked about itself when somebody names a device: one that leads to
+    /// it, a path that may be chosen before others, as Linux asks for the head of a namespace.
+    #[must_use]
+    pub fn controller_of(&self, device: &str) -> Option<&str> {
+        let mut heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+        let paths = &heads.find(|head| head.name == device)?.paths;
+        let path = paths.iter().find(|path| path.usable).or(paths.first())?;
+        Some(&path.controller)
+    }
+}
+
 impl HeadView {
     /// Whether it is the device that somebody calls so: by its name, or by its `wwid`.
     #[must_use]
