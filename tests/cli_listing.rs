@@ -96,6 +96,16 @@ fn states_stand_where_nvme_cli_has_them() {
     assert_eq!(tree(Ranking::Namespace), by_namespace);
 }
 
+#[test]
+fn every_ranking_has_the_namespaces_of_nvme_clis_json() {
+    for ranking in [Ranking::Namespace, Ranking::Ctrl, Ranking::Multipath] {
+        let json = topology::json(&two_paths(), None, ranking);
+        let namespace = &json[0]["Subsystems"][0]["Namespaces"][0];
+        assert_eq!(namespace["NSID"], 7, "{ranking:?}");
+        assert_eq!(namespace["Paths"][1]["Controller"][0]["Name"], "nvme1", "{ranking:?}");
+    }
+}
+
 /// `id-ctrl nvme0n1`: "The <device> parameter [...] may be either the NVMe character device (ex:
 /// /dev/nvme0), or a namespace block device (ex: /dev/nvme0n1)".
 #[test]

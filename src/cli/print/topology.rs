@@ -126,16 +126,13 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
             object.insert("NQN".to_owned(), json!(subsystem.nqn));
             object.extend(details(subsystem));
             object.insert("Diag".to_owned(), subsystem_diag(subsystem));
-            match ranking {
-                Ranking::Ctrl => {
-                    let controllers =
-                        subsystem.controllers.iter().map(|c| with_namespaces(subsystem, c));
-                    object.insert("Controllers".to_owned(), controllers.collect());
-                }
-                Ranking::Namespace | Ranking::Multipath => {
-                    let heads = subsystem.heads.iter().map(|head| with_paths(subsystem, head));
-                    object.insert("Namespaces".to_owned(), heads.collect());
-                }
+            // nvme-cli's JSON is the same whatever stands first.
+            let heads = subsystem.heads.iter().map(|head| with_paths(subsystem, head));
+            object.insert("Namespaces".to_owned(), heads.collect());
+            if ranking == Ranking::Ctrl {
+                let controllers = subsystem.controllers.iter();
+                let controllers = controllers.map(|it| with_namespaces(subsystem, it));
+                object.insert("Controllers".to_owned(), controllers.collect());
             }
             Value::Object(object)
         })
