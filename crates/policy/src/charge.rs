@@ -167,7 +167,7 @@ impl Default for Charge {
 ///
 /// Only what the policy in force reads is counted. By default the host charges when it selects, so
 /// that the commands of one batch already see each other; in kernel-exact mode when the request
-/// starts on the path.
+/// starts on the path ([`Parameters::charged_at_start`]).
 #[inline(always)]
 #[must_use = "the charge must be returned when the command ends"]
 pub fn start(

@@ -76,7 +76,7 @@
 //! | `latency`, path without a weight | rotates | used until it has one |
 //! | `latency`, turns of reads and writes | apart | together |
 //! | `latency`, ANA | optimized first | by weight alone |
-//! | when the charge is made (the caller's part) | at selection | when the request starts |
+//! | when it is charged (the caller's part: [`Parameters::charged_at_start`]) | chosen | started |
 //!
 //! A path that is not usable is never chosen, in either mode. (The kernel's `round-robin` does not
 //! look at the ANA state when a head has a single path. That is not imitated: the I/O could only

@@ -32,4 +32,14 @@ impl Parameters {
     pub fn exact(policy: Policy) -> Parameters {
         Parameters { policy, kernel_exact: true, ..Parameters::default() }
     }
+
+    /// Whether a command is charged when it starts on its path, with its tag, and not where the
+    /// path is chosen: kernel-exact, as Linux's multipath does it. Device-mapper's selectors count
+    /// what they have chosen before they choose again, and so do ours in either mode.
+    #[inline]
+    #[must_use]
+    pub const fn charged_at_start(&self) -> bool {
+        let chosen = matches!(self.policy, Policy::QueueLength | Policy::HistoricalServiceTime);
+        self.kernel_exact && !chosen
+    }
 }

@@ -89,11 +89,11 @@ impl Shard {
         };
         // Kernel-exact it is charged with its tag, which none of a batch gets before all of them
         // have chosen.
-        let exact = head.view.parameters.kernel_exact;
-        if !exact {
+        let at_start = head.view.parameters.charged_at_start();
+        if !at_start {
             charge(command, (head, path), now);
         }
-        if !exact && queue.takes_at_once() {
+        if !at_start && queue.takes_at_once() {
             let form = wire_form(command, path);
             queue.submit((key, slot), form, now, &mut self.commands);
         } else {

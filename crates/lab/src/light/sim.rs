@@ -270,7 +270,7 @@ impl<'a> Sim<'a> {
         let worker = &mut self.workers[entry.worker as usize];
         let parameters = &self.cell.variant.parameters;
         entry.path = path as u16;
-        if !parameters.kernel_exact {
+        if !parameters.charged_at_start() {
             let load = worker.paths[path].load;
             let bytes = charged(entry.op, entry.bytes);
             entry.charge = start(parameters, load, entry.op, bytes, self.now);
@@ -316,7 +316,7 @@ impl<'a> Sim<'a> {
     fn send(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         let parameters = &self.cell.variant.parameters;
-        if parameters.kernel_exact {
+        if parameters.charged_at_start() {
             let load = self.workers[entry.worker as usize].paths[usize::from(entry.path)].load;
             let bytes = charged(entry.op, entry.bytes);
             entry.charge = start(parameters, load, entry.op, bytes, self.now);

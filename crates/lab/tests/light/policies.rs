@@ -86,3 +86,15 @@ fn the_tags_of_a_queue_pair_bound_what_is_under_way() {
     let iops = figures.iops();
     assert!((1700..1852).contains(&iops), "{iops} a second");
 }
+
+#[test]
+fn device_mappers_selectors_count_what_they_have_chosen_kernel_exact_or_not() {
+    let mut scenario = four_to_one();
+    // Most of what has been chosen waits for a tag.
+    scenario.hosts.queue_depth = 4;
+    for policy in [Policy::QueueLength, Policy::HistoricalServiceTime] {
+        let [as_it_comes, kernel_exact] =
+            [plain(policy, 2), exact(policy, 2)].map(|it| run_variant(&scenario, &it, 1).hash());
+        assert_eq!(as_it_comes, kernel_exact, "{policy}");
+    }
+}

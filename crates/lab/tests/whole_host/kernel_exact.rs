@@ -59,6 +59,41 @@ fn queue_depth_counts_what_has_chosen_the_path_by_default() {
     assert_eq!(shown_depth(false), "40");
 }
 
+/// What is in flight on two paths that do not answer, after one request and then three at once.
+fn spread(policy: Policy, kernel_exact: bool) -> [String; 2] {
+    let mut setup = queue_depth(kernel_exact);
+    setup.host.default_policy = policy;
+    let mut rig = setup.connect();
+    for port in 0..2 {
+        let stream = rig.world.stream(WorkerId(1), &setup::port(port)).expect("open");
+        rig.world.slow_stream(stream, 50 * MS);
+    }
+    let mut names = rig.submit(writes(1, 1));
+    rig.run(MS);
+    names.extend(rig.submit(writes(3, 2)));
+    rig.run(10 * MS);
+    let in_flight = |rig: &mut Rig, path: &str| {
+        let stat = rig.get(path, "stat");
+        stat.split_whitespace().nth(8).map(str::to_owned).unwrap_or_default()
+    };
+    let shown = ["nvme0c0n1", "nvme0c1n1"].map(|path| in_flight(&mut rig, path));
+    rig.succeed(&names);
+    rig.finish();
+    shown
+}
+
+#[test]
+fn what_device_mapper_counts_where_it_chooses_is_counted_there_kernel_exact_or_not() {
+    for policy in [Policy::QueueLength, Policy::HistoricalServiceTime] {
+        for kernel_exact in [false, true] {
+            let shown = spread(policy, kernel_exact);
+            assert_eq!(shown, ["2", "2"], "{policy}, kernel_exact {kernel_exact}");
+        }
+    }
+    // Linux counts what has its tag, which none of the three has before all have chosen.
+    assert_eq!(spread(Policy::QueueDepth, true), ["1", "3"]);
+}
+
 #[test]
 fn m6_two_namespaces_share_their_controllers_counter() {
     for kernel_exact in [false, true] {
