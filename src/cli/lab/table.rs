@@ -5,8 +5,9 @@ use anabranch_lab::result::Mode;
 use anabranch_lab::result::stats::Difference;
 use anabranch_lab::result::summary::{Row, Table};
 use anabranch_lab::result::{tenths, times};
-use anabranch_lab::scenario::Scenario;
+use anabranch_lab::scenario::{Published, Scenario};
 use anabranch_lab::shown::Shown;
+use std::iter;
 
 /// More paths are not listed side by side.
 const SHARES: usize = 8;
@@ -45,7 +46,7 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
     text.push_str(&format!("{}\n", Shown(&table.verdict.text)));
     if !scenario.published.is_empty() {
         let source = Shown(&scenario.source);
-        text.push_str(&format!("published: {source}\n{}", published(scenario)));
+        text.push_str(&format!("published: {source}\n{}", published(&scenario.published)));
     }
     text
 }
@@ -181,27 +182,91 @@ fn span(ns: u64) -> String {
     }
 }
 
-/// What others measured.
-fn published(scenario: &Scenario) -> String {
-    let some = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |v| v.to_string());
-    let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let mib = |value: Option<u64>| text(value.map(mib));
-    let us = |value: Option<u64>| text(value.map(us));
-    let head = ["Policy", "MiB/s", "read", "write", "IOPS", "mean us", "stdev"];
-    let rows: Vec<Vec<String>> = scenario
-        .published
-        .iter()
-        .map(|row| {
-            vec![
-                Shown(&row.policy).to_string(),
-                mib(row.bytes_s),
-                mib(row.read_bytes_s),
-                mib(row.write_bytes_s),
-                some(row.iops),
-                us(row.mean_ns),
-                us(row.stdev_ns),
-            ]
-        })
-        .collect();
-    columns(&head, &rows)
+/// What a row of somebody else's table has in one column.
+type Figure = fn(&Published) -> Option<String>;
+
+const PUBLISHED: &[(&str, Figure)] = &[
+    ("MiB/s", |row| row.bytes_s.map(mib)),
+    ("read", |row| row.read_bytes_s.map(mib)),
+    ("write", |row| row.write_bytes_s.map(mib)),
+    ("IOPS", |row| Some(row.iops?.to_string())),
+    ("mean us", |row| row.mean_ns.map(exact_us)),
+    ("stdev", |row| row.stdev_ns.map(exact_us)),
+    ("min", |row| row.min_ns.map(exact_us)),
+    ("max", |row| row.max_ns.map(exact_us)),
+    ("submit us", |row| row.submission_mean_ns.map(exact_us)),
+    ("submit stdev", |row| row.submission_stdev_ns.map(exact_us)),
+    ("submit min", |row| row.submission_min_ns.map(exact_us)),
+    ("submit max", |row| row.submission_max_ns.map(exact_us)),
+    ("usr %", |row| row.cpu_user_ppm.map(exact_percent)),
+    ("sys %", |row| row.cpu_system_ppm.map(exact_percent)),
+    ("commands", |row| {
+        let paths: Vec<String> = row.commands.iter().map(u64::to_string).collect();
+        (!paths.is_empty()).then(|| paths.join("/"))
+    }),
+];
+
+/// What others measured, as exactly as they say it: the columns in which some row has a figure.
+fn published(rows: &[Published]) -> String {
+    let has_some = |figure: &Figure| rows.iter().any(|row| figure(row).is_some());
+    let some: Vec<_> = PUBLISHED.iter().filter(|(_, figure)| has_some(figure)).collect();
+    let head: Vec<&str> = iter::once("Policy").chain(some.iter().map(|(name, _)| *name)).collect();
+    let cells = |row: &Published| {
+        let figures = some.iter().map(|(_, figure)| figure(row).unwrap_or_else(|| "-".to_owned()));
+        iter::once(Shown(&row.policy).to_string()).chain(figures).collect()
+    };
+    columns(&head, &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// With two decimals where it is no whole number.
+fn exact_us(ns: u64) -> String {
+    match ns % 1000 / 10 {
+        0 => (ns / 1000).to_string(),
+        hundredths => format!("{}.{hundredths:02}", ns / 1000),
+    }
+}
+
+fn exact_percent(ppm: u64) -> String {
+    format!("{}.{:02}", ppm / 10_000, ppm / 100 % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::published;
+    use anabranch_lab::scenario::file;
+    use std::path::Path;
+
+    /// The lines of a scenario's table, a space between columns.
+    fn shown(name: &str) -> Vec<String> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let loaded = file::read(&dir.join(name).with_extension("toml")).expect("it is read");
+        let text = published(&loaded.scenario.published);
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn what_counting_costs_is_shown_by_submission_latency_as_in_its_mail() {
+        let lines = shown("accounting-512k");
+        assert_eq!(
+            lines[0],
+            "Policy MiB/s IOPS mean us stdev min max submit us submit stdev submit min submit max \
+             usr % sys %"
+        );
+        let sum = "queue-depth, sum of queues 245 490 2036.92 135.45 1739 2901 78.35 7.76 70 598 \
+                   0.19 4.08";
+        assert_eq!(lines[2], sum);
+    }
+
+    #[test]
+    fn commands_by_path_are_shown() {
+        let lines = shown("service-time-standby");
+        assert_eq!((&*lines[0], &*lines[2]), ("Policy commands", "service-time standby 118052/0"));
+    }
+
+    #[test]
+    fn the_cells_of_2013_have_processor_time_and_latencies_to_the_hundredth() {
+        let lines = shown("grid-2013-1x1");
+        assert_eq!(lines[0], "Policy IOPS mean us stdev min max usr % sys %");
+        assert_eq!(lines[2], "multi-queue 81800 11.90 0.46 11 111 9.76 21.12");
+    }
 }
