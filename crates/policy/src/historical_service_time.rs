@@ -39,11 +39,13 @@
 //!
 //! The same. Both differ from the original in this: commands that failed teach nothing (there a
 //! quick error makes a path look fast); the order of use is kept per worker (there under a lock of
-//! all CPUs); an idle path beats a loaded one that has never finished anything (there that path
-//! counts as stale as the idle one); products that do not fit in 64 bits count as the largest
-//! number instead of wrapping; a service time over 2.4 hours counts as that. No lock: when two
-//! workers finish commands of a path in the same instant, one of the two samples may be lost, and
-//! the other counts; a reader may see a history and a stale time of two neighbouring samples.
+//! all CPUs); of equal expected times the path used least recently wins (there the one compared
+//! last, which was used most recently); an idle path beats a loaded one that has never finished
+//! anything (there that path counts as stale as the idle one); products that do not fit in 64 bits
+//! count as the largest number instead of wrapping; a service time over 2.4 hours counts as that.
+//! No lock: when two workers finish commands of a path in the same instant, one of the two samples
+//! may be lost, and the other counts; a reader may see a history and a stale time of two
+//! neighbouring samples.
 
 use crate::{
     AnaRank, AsCandidate, Candidate, Charge, Choice, HistoricalParameters, Load, Reason, Sampled,

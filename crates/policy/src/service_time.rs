@@ -35,8 +35,12 @@
 //! one command at a time. Two standby paths carry twice as much as one.
 //!
 //! Mistakes of the posted patch that are made in neither mode: it compares in 64 bits but returns
-//! the difference as an `int`, so from 2 GiB in flight on the sign may be wrong; beyond 2^57 bytes
-//! it cuts seven bits off; a reconnect makes weight 0 a 1 and sets bytes that are in flight to 0.
+//! the difference as an `int`, so that the sign may be wrong from 2 GiB on, which are products when
+//! weights differ: 21 MiB in flight are enough at 100 to 1; beyond 2^57 bytes it cuts seven bits
+//! off; a reconnect makes weight 0 a 1 and sets bytes that are in flight to 0.
+//!
+//! What counts is what travels, in both modes: of a discard the bytes that name its range, where
+//! the posted patch counts the range.
 
 use crate::least::first;
 use crate::{AnaRank, AsCandidate, Candidate, Choice, Parameters, Reason, Selector};

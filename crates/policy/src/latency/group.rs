@@ -3,7 +3,7 @@
 use super::LatencyParameters;
 use crate::OpClass;
 
-/// The size bucket of a command: the seven of the mail of February 2026.
+/// The size bucket of a command: the seven that the author of the series has tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SizeBucket(u8);
 
