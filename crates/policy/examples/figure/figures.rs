@@ -27,6 +27,12 @@ pub(crate) const ALL: &[(&str, Figure)] = &[
 const NAMES: [char; 4] = ['A', 'B', 'C', 'D'];
 const KIB: u64 = 1024;
 
+/// Milliseconds to the nearest hundredth.
+fn ms(ns: u64) -> String {
+    let hundredths = (ns + 5_000) / 10_000;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
 /// Adds a line without blanks at its end.
 fn line(to: &mut String, text: &str) {
     to.push_str(text.trim_end());
@@ -255,8 +261,7 @@ impl Latency {
             let parameters = Parameters::of(Policy::Latency);
             let inputs = latency_inputs(&parameters, path.load(), OpClass::Read, 4096);
             let LatencyInputs { weight, smoothed_ns, .. } = inputs;
-            let smoothed =
-                format!("{}.{:02} ms", smoothed_ns / 1_000_000, smoothed_ns / 10_000 % 100);
+            let smoothed = format!("{} ms", ms(smoothed_ns));
             let bar = "█".repeat(weight.div_ceil(8) as usize);
             let _ = write!(text, "{smoothed:>8} {weight:>4} {bar:<20}");
         }
@@ -380,7 +385,6 @@ fn expected(parameters: &Parameters, path: &Path, now_ns: u64) -> String {
     let inputs = inputs(parameters, path.candidate(), OpClass::Read, 4096, now_ns);
     let (commands, history_ns) =
         inputs.commands.zip(inputs.latency_ns).expect("this policy compares both");
-    let ms = |ns: u64| format!("{}.{:02}", ns / 1_000_000, ns / 10_000 % 100);
     let product = (1 + u64::from(commands)) * history_ns;
     format!("(1+{commands}) * {} = {} ms", ms(history_ns), ms(product))
 }
