@@ -1,4 +1,4 @@
-use super::{Plan, page, predicted};
+use super::{Plan, grid, page, predicted};
 use crate::cell::Cell;
 use crate::light;
 use crate::result::{CellResult, Circumstances, Mode};
@@ -104,4 +104,63 @@ fn a_plan_that_names_no_scenario_is_noticed() {
     let plan = Plan::parse(&PLAN.replace("\"small\"", "\"small\", \"gone\"")).expect("a plan");
     assert_eq!(plan.sections[0].missing(&[scenario()]), ["gone"]);
     assert!(Plan::parse("factor_percent = 125\ndifferences = \"\"\nodd = 1").is_err());
+}
+
+#[test]
+fn a_grid_has_processor_time_and_latencies_of_both_sides() {
+    let text = r#"
+        title = "One cell"
+        [run]
+        ramp = "50ms"
+        window = "200ms"
+        [target]
+        servers = 3
+        write = "11us"
+        [[path]]
+        name = "device"
+        [[job]]
+        rw = "randwrite"
+        bs = "4k"
+        iodepth = 2
+        numjobs = 4
+        [[variant]]
+        name = "multi-queue"
+        policy = "numa"
+        [[variant]]
+        name = "single-queue"
+        policy = "numa"
+        io_queues = 1
+        [[published]]
+        policy = "multi-queue"
+        iops = 270000
+        cpu_user = 11.58
+        cpu_system = 13.26
+        min = "10us"
+        max = "175us"
+        mean = "29260ns"
+        stdev = "1770ns"
+        [[published]]
+        policy = "single-queue"
+        iops = 267000
+        cpu_user = 10.02
+        cpu_system = 16.28
+    "#;
+    let scenario = file::parse(text, "cell.toml").expect("a scenario").scenario;
+    let variants = scenario.variants.iter().filter(|it| it.name.ends_with("-queue"));
+    let cells: Vec<CellResult> = variants
+        .map(|variant| {
+            let cell = Cell { scenario: &scenario, variant, seed: 1 };
+            let figures = light::run(cell).expect("a cell that can be run");
+            CellResult::new(cell, &figures, &Circumstances::simulated(Mode::Light))
+        })
+        .collect();
+    let table = grid::table(&[&scenario], &cells, Mode::Light);
+    // Per job 24.84 % of a processor: four of them, 270,000 times a second.
+    let multi = "| 4 × 2 | multi-queue | 270000 | 3.7 | 10 / 29.26 / 175 | 1.77 | ";
+    assert!(table.contains(multi), "{table}");
+    let single = "| 4 × 2 | single-queue | 267000 | 3.9 | - / - / - | - | ";
+    assert!(table.contains(single), "{table}");
+    // 3.68 of 3.94 us.
+    let over = table.lines().last().expect("a line");
+    assert!(over.starts_with("| 4 × 2 | 1.01 | ") && over.contains(" | 0.93 | "), "{table}");
 }
