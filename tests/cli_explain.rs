@@ -57,6 +57,13 @@ fn device(paths: Vec<PathExplain>) -> ExplainView {
     }
 }
 
+/// Decisions; of them those that counted commands, and what they counted; the same for bytes.
+fn seen(decisions: u64, commands: (u64, u64), bytes: (u64, u64)) -> Seen {
+    let (counted_commands, commands) = commands;
+    let (counted_bytes, bytes) = bytes;
+    Seen { decisions, commands, bytes, counted_commands, counted_bytes }
+}
+
 /// Two paths of weights 4 and 1. The policy was another one before.
 fn busy() -> ExplainView {
     let service = "least-service-time";
@@ -66,14 +73,14 @@ fn busy() -> ExplainView {
         &[("<=4k", service, 610), ("<=4k", "fewest-commands", 390), ("128k", service, 80)],
     );
     (fast.read_bytes, fast.written_bytes) = (12 << 20, 2 << 20);
-    fast.seen = Seen { decisions: 17, commands: 17, bytes: 17 * (640 << 10) };
+    fast.seen = seen(21, (4, 34), (17, 17 * (640 << 10)));
     let mut slow = path(
         "nvme0c1n1",
         "non-optimized",
         &[("<=4k", service, 249), ("<=4k", "retry", 1), ("128k", service, 20)],
     );
     slow.read_bytes = 3_500_000;
-    slow.seen = Seen { decisions: 17, commands: 0, bytes: 17 * (160 << 10) };
+    slow.seen = seen(21, (4, 6), (17, 17 * (160 << 10)));
     let mut view = device(vec![fast, slow]);
     view.noted = 21;
     view.samples = vec![
@@ -127,8 +134,8 @@ nvme0n1 of nvme-subsys0: iopolicy service-time (set by attribute, default queue-
 
 Path       State          Commands  Share   Moved    Share   Mean in flight (samples)
 ---------  -------------  --------  ------  -------  ------  ------------------------
-nvme0c0n1  optimized      1080      80.0 %   14 MiB  80.7 %  1.0 commands, 640 KiB
-nvme0c1n1  non-optimized   270      20.0 %  3.3 MiB  19.3 %  160 KiB
+nvme0c0n1  optimized      1080      80.0 %   14 MiB  80.7 %  8.5 commands, 640 KiB
+nvme0c1n1  non-optimized   270      20.0 %  3.3 MiB  19.3 %  1.5 commands, 160 KiB
 
 Size  Path       Commands  Of size  Why                                          Count  Of path
 ----  ---------  --------  -------  -------------------------------------------  -----  -------
@@ -289,16 +296,33 @@ No decision to show (none is noted: 'anabranch set nvme0n1 explain_sample 64')
 
 #[test]
 fn what_the_policy_does_not_count_is_not_called_0() {
-    let mut one = path("nvme0c0n1", "optimized", &[("<=4k", "turn", 1)]);
-    one.seen.decisions = 4;
+    let one = path("nvme0c0n1", "optimized", &[("<=4k", "turn", 1)]);
     let mut view = device(vec![one]);
-    for (policy, mean) in
-        [("round-robin", "not counted"), ("queue-depth", "0.0 commands"), ("service-time", "0 B")]
-    {
-        view.iopolicy = policy.into();
+    for (found, mean) in [
+        (seen(4, (0, 0), (0, 0)), "not counted"),
+        (seen(4, (4, 0), (0, 0)), "0.0 commands"),
+        (seen(4, (0, 0), (4, 0)), "0 B"),
+    ] {
+        view.paths[0].seen = found;
         let printed = explain::text(&view, 0);
         let row = printed.lines().find(|line| line.starts_with("nvme0c0n1")).expect("a row");
-        assert!(row.ends_with(&format!("  {mean}")), "{policy}: {row}");
+        assert!(row.ends_with(&format!("  {mean}")), "{mean}: {row}");
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_used_says_why() {
+    for (controller, ana, state) in [
+        ("connecting", "optimized", "connecting"),
+        ("resetting", "inaccessible", "resetting"),
+        ("live", "inaccessible", "inaccessible"),
+        ("live", "optimized", "not usable"),
+    ] {
+        let mut one = path("nvme0c0n1", ana, &[]);
+        (one.usable, one.controller_state) = (false, controller.into());
+        let printed = explain::text(&device(vec![one]), 0);
+        let row = format!("\nnvme0c0n1  {state}  ");
+        assert!(printed.contains(&row), "{controller}, {ana}: {printed}");
     }
 }
 
@@ -346,7 +370,7 @@ fn later(before: &ExplainView) -> ExplainView {
     fast.read_bytes += 40 * 4096;
     fast.choices[0].commands += 30;
     fast.choices.extend(choices(&[("8k", "no-optimized", 10)]));
-    fast.seen = Seen { decisions: 20, commands: 23, bytes: 17 * (640 << 10) + 3000 };
+    fast.seen = seen(24, (6, 40), (18, 17 * (640 << 10) + 3000));
     for (sample, before_ns) in after.samples.iter_mut().zip([7_500 * MS, 10 * MS]) {
         sample.before_ns = before_ns;
     }
@@ -364,7 +388,7 @@ fn an_interval_is_the_exact_difference_of_two_looks() {
         choices(&[("<=4k", "least-service-time", 30), ("8k", "no-optimized", 10)])
     );
     assert_eq!((fast.commands, fast.read_bytes, fast.written_bytes), (40, 40 * 4096, 0));
-    assert_eq!(fast.seen, Seen { decisions: 3, commands: 6, bytes: 3000 });
+    assert_eq!(fast.seen, seen(3, (2, 6), (1, 3000)));
     let slow = &view.paths[1];
     assert_eq!((slow.commands, slow.choices.len(), slow.read_bytes), (0, 0, 0));
     assert_eq!(view.samples.len(), 1, "the other one was noted before");

@@ -1,7 +1,7 @@
 //! Why a device's commands went where they went, as it travels over the control socket. The shape
 //! is a contract: `docs/EXPLAIN.md` describes it.
 
-use super::view::{HostView, PathView};
+use super::view::{HostView, PathView, SubsystemView};
 use anabranch_host::explain as host;
 use anabranch_policy::{
     Affinity, AnaRank, FinishTimeReport, Inputs, OpClass, Policy, Reason, SizeClass,
@@ -58,6 +58,9 @@ pub struct PathExplain {
     pub usable: bool,
     /// ANA state, the kernel's word.
     pub ana_state: String,
+    /// The state of its controller.
+    #[serde(default)]
+    pub controller_state: String,
     /// It left before the interval was over, and its counts with it.
     pub left: bool,
     /// How often it was chosen.
@@ -153,7 +156,7 @@ pub struct Choices {
     pub commands: u64,
 }
 
-/// Sums over noted decisions; divided by their number, the mean.
+/// Sums over noted decisions; divided by the number of those that counted it, the mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Decisions.
@@ -162,6 +165,25 @@ pub struct Seen {
     pub commands: u64,
     /// Bytes in flight, under `service-time` and `finish-time`.
     pub bytes: u64,
+    /// Of the decisions, those under policies that count commands.
+    #[serde(default)]
+    pub counted_commands: u64,
+    /// Of the decisions, those under policies that count bytes.
+    #[serde(default)]
+    pub counted_bytes: u64,
+}
+
+impl Seen {
+    fn since(&self, before: &Seen) -> Seen {
+        let less = u64::saturating_sub;
+        Seen {
+            decisions: less(self.decisions, before.decisions),
+            commands: less(self.commands, before.commands),
+            bytes: less(self.bytes, before.bytes),
+            counted_commands: less(self.counted_commands, before.counted_commands),
+            counted_bytes: less(self.counted_bytes, before.counted_bytes),
+        }
+    }
 }
 
 /// One decision that was noted.
@@ -211,8 +233,19 @@ impl ExplainView {
         let path_view = |name: &str| {
             found.and_then(|(_, head)| head.paths.iter().find(|path| path.name == name))
         };
-        let paths: Vec<PathExplain> =
-            report.paths.iter().map(|path| PathExplain::new(path, path_view(&path.name))).collect();
+        let controller_state = |path: &PathView| {
+            let known = |(subsystem, _): (&SubsystemView, _)| {
+                let of = subsystem.controllers.iter().find(|c| c.name == path.controller)?;
+                Some(of.state.clone())
+            };
+            found.and_then(known).unwrap_or_default()
+        };
+        let paths = report.paths.iter().map(|path| {
+            let view = path_view(&path.name);
+            let controller_state = view.map(controller_state).unwrap_or_default();
+            PathExplain::new(path, view, controller_state)
+        });
+        let paths: Vec<PathExplain> = paths.collect();
         let newest = report.decisions.len().saturating_sub(samples);
         let at = report.at.ns();
         let subsystem = found.map(|(subsystem, _)| subsystem);
@@ -267,7 +300,11 @@ impl ExplainView {
 }
 
 impl PathExplain {
-    fn new(from: &host::PathExplain, view: Option<&PathView>) -> PathExplain {
+    fn new(
+        from: &host::PathExplain,
+        view: Option<&PathView>,
+        controller_state: String,
+    ) -> PathExplain {
         let mut choices = Vec::new();
         for size in SizeClass::all() {
             for reason in Reason::ALL {
@@ -283,6 +320,7 @@ impl PathExplain {
             path: from.name.to_string(),
             usable: from.usable,
             ana_state: view.map(|view| view.ana_state.clone()).unwrap_or_default(),
+            controller_state,
             left: false,
             commands: from.choices.total(),
             choices,
@@ -292,6 +330,8 @@ impl PathExplain {
                 decisions: from.seen.decisions,
                 commands: from.seen.commands,
                 bytes: from.seen.bytes,
+                counted_commands: from.seen.counted_commands,
+                counted_bytes: from.seen.counted_bytes,
             },
             estimates: from.finish_time.as_ref().map(Estimates::new),
         }
@@ -316,11 +356,7 @@ impl PathExplain {
             choices,
             read_bytes: less(self.read_bytes, before.read_bytes),
             written_bytes: less(self.written_bytes, before.written_bytes),
-            seen: Seen {
-                decisions: less(self.seen.decisions, before.seen.decisions),
-                commands: less(self.seen.commands, before.seen.commands),
-                bytes: less(self.seen.bytes, before.seen.bytes),
-            },
+            seen: self.seen.since(&before.seen),
             ..self
         }
     }

@@ -51,8 +51,8 @@ impl Choices {
     }
 }
 
-/// The load that noted decisions found on a path, added up: divided by their number, its mean over
-/// selections.
+/// The load that noted decisions found on a path, added up: divided by the number of those that
+/// counted it, its mean over selections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Decisions that were noted while the path was in the list.
@@ -62,13 +62,28 @@ pub struct Seen {
     /// Bytes in flight, without those of the command to be placed: payload under `service-time`;
     /// under `finish-time` 4 KiB more for each command, probes included.
     pub bytes: u64,
+    /// Of the decisions, those under policies that count commands.
+    pub counted_commands: u64,
+    /// Of the decisions, those under policies that count bytes.
+    pub counted_bytes: u64,
 }
 
 impl Seen {
+    /// One decision: what was in flight, as far as its policy counts it.
+    pub(crate) fn note(&mut self, commands: Option<u32>, bytes: Option<u64>) {
+        self.decisions += 1;
+        self.commands += u64::from(commands.unwrap_or(0));
+        self.bytes += bytes.unwrap_or(0);
+        self.counted_commands += u64::from(commands.is_some());
+        self.counted_bytes += u64::from(bytes.is_some());
+    }
+
     fn add(&mut self, other: &Seen) {
         self.decisions += other.decisions;
         self.commands += other.commands;
         self.bytes += other.bytes;
+        self.counted_commands += other.counted_commands;
+        self.counted_bytes += other.counted_bytes;
     }
 }
 

@@ -129,7 +129,7 @@ pub struct HeadView {
     pub frozen: u32,
     /// How often a command that failed for another reason than its path is tried again.
     pub max_retries: u8,
-    /// One in so many choices of a path is noted in full; 0 = none.
+    /// One in so many choices of a worker is noted in full; 0 = none.
     pub explain_sample: u32,
     /// A worker was refused a Write Zeroes as a command that the namespace does not have: no more
     /// are taken, whatever the limits say.

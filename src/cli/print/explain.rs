@@ -1,7 +1,7 @@
 //! `explain`: what each path got, and why, as text.
 
 use crate::columns::columns;
-use crate::daemon::explain::{Candidate, ExplainView, PathExplain, Sample};
+use crate::daemon::explain::{Candidate, ExplainView, PathExplain, Sample, Seen};
 use crate::units::latency_text;
 use anabranch_policy::{Reason, SizeClass};
 use serde_json::Value;
@@ -62,15 +62,14 @@ fn path_table(view: &ExplainView) -> String {
     let bytes: u64 = view.paths.iter().map(moved).sum();
     let paths = view.paths.iter().filter(|path| !path.left);
     let rows = paths.map(|path| {
-        let state = if path.usable { path.ana_state.clone() } else { unusable(path) };
         vec![
             path.path.clone(),
-            state,
+            state(path),
             path.commands.to_string(),
             percent(path.commands, view.commands),
             size_text(moved(path)),
             percent(moved(path), bytes),
-            in_flight(path, &view.iopolicy),
+            in_flight(&path.seen),
         ]
     });
     let rows = rightwards(&[2, 3, 4, 5], rows.collect());
@@ -78,31 +77,29 @@ fn path_table(view: &ExplainView) -> String {
     columns(&head, &rows)
 }
 
-fn unusable(path: &PathExplain) -> String {
-    match path.ana_state.as_str() {
-        "optimized" | "non-optimized" | "" => "not usable".to_owned(),
-        state => state.to_owned(),
+/// The one word that says most, as `top` has it.
+fn state(path: &PathExplain) -> String {
+    if path.usable {
+        return path.ana_state.clone();
+    }
+    match (path.controller_state.as_str(), path.ana_state.as_str()) {
+        ("live" | "", "optimized" | "non-optimized" | "") => "not usable".to_owned(),
+        ("live" | "", state) | (state, _) => state.to_owned(),
     }
 }
 
-/// The mean over samples, in what the policy counts; also what an earlier one has counted.
-fn in_flight(path: &PathExplain, iopolicy: &str) -> String {
-    let seen = &path.seen;
+/// The mean over samples, in what the policies counted that were in force then.
+fn in_flight(seen: &Seen) -> String {
     if seen.decisions == 0 {
         return "-".to_owned();
     }
-    let (counts_bytes, counts_commands) = match iopolicy {
-        "service-time" | "finish-time" => (true, false),
-        "queue-depth" | "queue-length" | "historical-service-time" => (false, true),
-        _ => (false, false),
-    };
     let mut parts = Vec::new();
-    if counts_commands || seen.commands > 0 {
-        let tenths = u128::from(seen.commands) * 10 / u128::from(seen.decisions);
+    let tenths = u128::from(seen.commands) * 10;
+    if let Some(tenths) = tenths.checked_div(u128::from(seen.counted_commands)) {
         parts.push(format!("{}.{} commands", tenths / 10, tenths % 10));
     }
-    if counts_bytes || seen.bytes > 0 {
-        parts.push(size_text(seen.bytes / seen.decisions));
+    if let Some(mean) = seen.bytes.checked_div(seen.counted_bytes) {
+        parts.push(size_text(mean));
     }
     if parts.is_empty() { "not counted".to_owned() } else { parts.join(", ") }
 }

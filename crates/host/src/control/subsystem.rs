@@ -85,7 +85,7 @@ pub(super) struct Head {
     pub(super) latency: LatencyParameters,
     /// Grows when that changes so that what was measured is worth nothing any more.
     pub(super) policy_epoch: u32,
-    /// One in so many choices of a path is noted in full; 0 = none.
+    /// One in so many choices of a worker is noted in full; 0 = none.
     pub(super) explain_sample: u32,
     /// The counters start from here since they were reset.
     pub(super) requeues_base: u64,

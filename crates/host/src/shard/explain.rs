@@ -86,15 +86,16 @@ pub(super) struct Ring {
 pub(super) struct Found {
     path: ControllerId,
     pub(super) inputs: Inputs,
-    /// Bytes in flight, as the policy counts them.
-    pub(super) bytes: u64,
+    /// Bytes in flight, if the policy counts them.
+    pub(super) bytes: Option<u64>,
 }
 
 /// What the policy counts.
-fn in_flight_bytes(policy: Policy, path: &PathState) -> u64 {
+fn in_flight_bytes(policy: Policy, path: &PathState) -> Option<u64> {
     match policy {
-        Policy::FinishTime => path.load().in_flight_work(),
-        _ => path.controller.ledger.in_flight_bytes(),
+        Policy::FinishTime => Some(path.load().in_flight_work()),
+        Policy::ServiceTime => Some(path.controller.ledger.in_flight_bytes()),
+        _ => None,
     }
 }
 
@@ -222,7 +223,7 @@ mod tests {
             distance: None,
             affinity: None,
         };
-        let found = |path| Found { path: ControllerId(path), inputs, bytes: 0 };
+        let found = |path| Found { path: ControllerId(path), inputs, bytes: None };
         ring.found = (0..paths).map(found).collect();
         let about = About {
             head: HeadId(number % 2),

@@ -241,10 +241,7 @@ impl StatsTable {
         self.ring.note(about, head.view.parameters.policy, choice);
         for (path, found) in head.paths.iter().zip(self.ring.found()) {
             let choices = &mut self.paths[path.stats as usize].choices;
-            let seen = &mut choices.get_or_insert_default().seen;
-            seen.decisions += 1;
-            seen.commands += u64::from(found.inputs.commands.unwrap_or(0));
-            seen.bytes += found.bytes;
+            choices.get_or_insert_default().seen.note(found.inputs.commands, found.bytes);
         }
     }
 

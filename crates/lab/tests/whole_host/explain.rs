@@ -86,6 +86,25 @@ fn x4_the_first_and_one_of_each_64_choices_of_a_worker_is_noted_with_what_was_se
 }
 
 #[test]
+fn x4_what_was_in_flight_is_summed_over_the_choices_that_counted_it() {
+    let mut setup = Setup::new(2, 1);
+    setup.host.default_policy = Policy::QueueDepth;
+    let mut rig = setup.connect();
+    rig.set("nvme0n1", "explain_sample", "1");
+    rig.io(writes(5, 1));
+    rig.set("nvme-subsys0", "iopolicy", "round-robin");
+    rig.io(writes(7, 1));
+    rig.set("nvme-subsys0", "iopolicy", "service-time");
+    rig.io(writes(3, 1));
+    for path in explain(&mut rig).paths {
+        let seen = path.seen;
+        let counts = (seen.decisions, seen.counted_commands, seen.counted_bytes);
+        assert_eq!(counts, (15, 5, 3), "{}", path.name);
+    }
+    rig.finish();
+}
+
+#[test]
 fn x4_retries_and_flushes_are_counted_as_what_they_are() {
     let mut setup = Setup::new(2, 1);
     setup.host.default_policy = Policy::Numa;

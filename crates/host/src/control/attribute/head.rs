@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         H,
         "explain_sample",
-        "one in so many choices of a path is noted in full, for explain; 1: all, 0: none",
+        "one in so many choices of a worker is noted in full, for explain; 1: all, 0: none",
         |v| Some(v.head?.explain_sample.to_string()),
         set_explain_sample,
     )
