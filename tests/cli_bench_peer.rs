@@ -1,14 +1,16 @@
 //! `bench` on a peer: one that offers nothing to put a load on is named, and a load that its device
 //! cannot carry is refused.
 
-use anabranch::daemon::control::Handler;
+use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::host::{Host, HostSetup};
 use anabranch::daemon::identity::Identity;
 use anabranch::daemon::path::{PathSpec, Service};
 use anabranch::daemon::rpc::{Params, RpcError};
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
 
 const NQN: &str = "nqn.2026-01.org.example:empty";
 
@@ -38,6 +40,46 @@ fn a_subsystem_without_a_namespace_is_named() {
     assert!(told.starts_with(&offers), "{told}");
 }
 
+/// A host whose load does not end: no path is there on which its last requests could be answered.
+/// It tells when it was asked to stop, and answers when nobody listens any more.
+struct NeverStops(Mutex<mpsc::Sender<()>>);
+
+impl Handler for NeverStops {
+    fn call(&self, method: &str, _: Params<'_>) -> Result<Value, RpcError> {
+        if method == "bench_stop" {
+            let asked = self.0.lock().expect("one client").send(());
+            while asked.is_ok() && self.0.lock().expect("one client").send(()).is_ok() {
+                std::thread::yield_now();
+            }
+        }
+        Ok(json!({}))
+    }
+}
+
+#[test]
+fn a_signal_ends_a_bench_whose_last_requests_are_not_answered() {
+    let (tell, told) = mpsc::channel();
+    let place = std::env::temp_dir().join(format!("anabranch-bench-{}", std::process::id()));
+    let at = place.join("host.sock");
+    let handler = Arc::new(NeverStops(Mutex::new(tell)));
+    let server = ControlServer::start(&at, handler, Limits::default()).expect("a server");
+    let bench = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["bench", "nvme0n1", "--runtime", "100ms", "--socket"])
+        .arg(&at)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    told.recv().expect("it is asked to stop");
+    kill_process(Pid::from_child(&bench), Signal::TERM).expect("it runs");
+    let output = bench.wait_with_output().expect("it ends");
+    drop(told);
+    drop(server);
+    let _ = std::fs::remove_dir_all(&place);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.starts_with("anabranch: ended by a signal; the load ends when"), "{text}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
 /// A whole load on 8 MiB in blocks of 4096, with this field in its place.
 fn load(field: &str, value: Value) -> Value {
     let mut load = json!({
@@ -48,10 +90,8 @@ fn load(field: &str, value: Value) -> Value {
     load
 }
 
-/// It must not begin, and say so only in the report.
-#[test]
-fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
-    let target = target(&["mem:8MiB,bs=4096"]);
+/// A host of two workers with the target's device.
+fn host(target: &RunningTarget) -> Host {
     let at = target.listeners().expect("ports")[0].to_string();
     let (address, port) = at.rsplit_once(':').expect("an address and a port");
     let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a setup");
@@ -61,6 +101,40 @@ fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
     let path = PathSpec { traddr: address.to_owned(), trsvcid, ..PathSpec::default() };
     host.connect(path.request(NQN, false).expect("a request")).expect("it connects");
     host.await_head("nvme0n1").expect("its device comes");
+    host
+}
+
+#[test]
+fn a_load_that_is_asked_for_while_another_stops_is_refused_with_that() {
+    let target = target(&["mem:8MiB,bs=4096"]);
+    let host = host(&target);
+    let call =
+        |method: &str, params: &Value| host.call(method, Params::from_text(&params.to_string()));
+    let device = json!({ "device": "nvme0n1" });
+    call("quiesce", &device).expect("nothing is in flight");
+    call("bench_start", &load("iodepth", json!(4))).expect("a load");
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| call("bench_stop", &json!({})));
+        let told = loop {
+            let again = call("bench_start", &load("iodepth", json!(4)));
+            match again.expect_err("there is one").message.as_str() {
+                "a load runs already" => std::thread::yield_now(),
+                other => break other.to_owned(),
+            }
+        };
+        call("unquiesce", &device).expect("its requests go on");
+        stop.join().expect("no panic").expect("a report");
+        assert_eq!(told, "a load is being stopped: its last requests are not answered yet");
+    });
+    host.stop().expect("an end");
+    target.stop().expect("an end");
+}
+
+/// It must not begin, and say so only in the report.
+#[test]
+fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
+    let target = target(&["mem:8MiB,bs=4096"]);
+    let host = host(&target);
     let call =
         |method: &str, params: &Value| host.call(method, Params::from_text(&params.to_string()));
     for (field, value, says) in [

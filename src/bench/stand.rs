@@ -19,8 +19,9 @@ use anabranch_lab::shown::Shown;
 use anabranch_proto::machine::Endpoint;
 use anabranch_rt::signal::Termination;
 use serde_json::{Value, json};
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// Size of the embedded target's device.
@@ -29,6 +30,10 @@ pub(super) const DEVICE_BYTES: u64 = 256 << 20;
 pub(super) const BLOCK_BYTES: u32 = 4096;
 /// The head of a host of our own: its first.
 const HEAD: &str = "nvme0n1";
+/// How long a load may take to stop that a signal is to end.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+/// How often to look for a signal while a load stops.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Where the load runs.
 pub(super) enum Stand {
@@ -121,17 +126,9 @@ impl Stand {
             Stand::Running { socket, termination, .. } => {
                 let job = serde_json::to_value(&job).map_err(wrong)?;
                 // A connection for each: the host ends those that are silent for a while.
-                let call = |method, params| {
-                    Client::connect(Role::Host, socket.as_deref())?.call(method, params)
-                };
-                call("bench_start", job)?;
+                Client::connect(Role::Host, socket.as_deref())?.call("bench_start", job)?;
                 let ended = termination.wait_for(runtime);
-                let report = call("bench_stop", json!({}))?;
-                match ended {
-                    Ok(false) => Ok(report),
-                    Ok(true) => Err(Failure::failed("ended by a signal; the load was stopped")),
-                    Err(error) => Err(Failure::failed(format!("cannot wait: {error}"))),
-                }
+                stop_there(socket.clone(), termination, ended)
             }
             Stand::Own { host, .. } => {
                 host.start_load(job.job()).map_err(failed)?;
@@ -158,6 +155,48 @@ impl Stand {
             return Err(Failure::failed(format!("{unanswered} I/Os were not answered at the end")));
         }
         Ok(())
+    }
+}
+
+/// Ends the load on a running host; its report. Requests may wait for a path there, perhaps for
+/// long: a signal ends us all the same, and they end without us.
+fn stop_there(
+    socket: Option<PathBuf>,
+    termination: &Termination,
+    ended: io::Result<bool>,
+) -> Result<Value, Failure> {
+    let (tell, told) = mpsc::channel();
+    let ask = move || Client::connect(Role::Host, socket.as_deref())?.ask("bench_stop", json!({}));
+    std::thread::spawn(move || tell.send(ask()));
+    let cannot_wait = |error: io::Error| Failure::failed(format!("cannot wait: {error}"));
+    let mut ended = ended.map_err(cannot_wait)?;
+    loop {
+        let limit = if ended { STOPS_WITHIN } else { LOOK };
+        match told.recv_timeout(limit) {
+            Ok(report) if ended => {
+                report?.map_err(failed)?;
+                return Err(Failure::failed("ended by a signal; the load was stopped"));
+            }
+            Ok(report) => return report?.map_err(not_stopped),
+            Err(_) if ended => {
+                return Err(Failure::failed(
+                    "ended by a signal; the load ends when its last requests are answered",
+                ));
+            }
+            Err(_) => ended = termination.wait_for(Duration::ZERO).map_err(cannot_wait)?,
+        }
+    }
+}
+
+/// A report that did not come in time: the last requests did not end.
+fn not_stopped(error: RpcError) -> Failure {
+    match error.code {
+        RpcError::TIMEOUT => Failure::Failed(format!(
+            "the load does not end, for its last requests are not answered ({}): 'anabranch \
+             list-subsys' shows whether there is a path",
+            error.message
+        )),
+        _ => failed(error),
     }
 }
 

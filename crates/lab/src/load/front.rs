@@ -106,7 +106,10 @@ impl Load {
     fn verb(&mut self, id: VerbId, verb: LoadVerb, workers: u16) {
         let refuse = |text: &str| LoadReply::Refused(JobError(text.into()));
         if self.collecting.is_some() {
-            let reply = refuse("another report is being collected");
+            let reply = refuse(match self.started {
+                true => "another report is being collected",
+                false => "a load is being stopped: its last requests are not answered yet",
+            });
             return self.outputs.push_back(Output::Reply { id, reply });
         }
         let mail = match verb {
