@@ -230,7 +230,7 @@ fn wrong_verbs_are_refused_with_a_reason() {
     let mut harness = control();
     let long = "n".repeat(300);
     let table = [
-        (add("x", unix("/b")), "an export named \"x\" exists already"),
+        (add("x", unix("/b")), "an export named \"x\" exists already: give this one another name"),
         (NbdVerb::Remove("q".into()), "there is no export named \"q\""),
         (add(&long, unix("/b")), "the export's name has 300 bytes, at most 256 fit"),
         (add("a\nb", unix("/b")), "the export's name holds a control character"),

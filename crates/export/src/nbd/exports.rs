@@ -165,7 +165,9 @@ impl fmt::Display for NbdError {
             NbdError::ControlCharacter { what } => {
                 write!(f, "the export's {what} holds a control character")
             }
-            NbdError::Exists(name) => write!(f, "an export named \"{name}\" exists already"),
+            NbdError::Exists(name) => {
+                write!(f, "an export named \"{name}\" exists already: give this one another name")
+            }
             NbdError::Unknown(name) => write!(f, "there is no export named \"{name}\""),
             NbdError::TooMany => write!(f, "{} exports exist, no more fit", super::MAX_EXPORTS),
             NbdError::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),

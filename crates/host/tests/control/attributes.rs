@@ -41,6 +41,16 @@ fn every_attribute_can_be_read_and_only_writable_ones_written() {
 }
 
 #[test]
+fn an_attribute_of_another_object_is_said_to_be_there() {
+    let mut rig = Rig::connected(1);
+    let mut told = |name| rig.get("nvme0n1", name).expect_err("not of a device").to_string();
+    let of = "nvme0n1 has no attribute ana_state (a path (nvmeXcYnZ) has it); a device (nvmeXnY)";
+    assert!(told("ana_state").starts_with(of), "{}", told("ana_state"));
+    let unknown = "nvme0n1 has no attribute nosuch; a device (nvmeXnY) has ";
+    assert!(told("nosuch").starts_with(unknown), "{}", told("nosuch"));
+}
+
+#[test]
 fn the_listing_names_every_object_with_what_it_shows_and_nothing_else() {
     let mut rig = Rig::connected(1);
     let Reply::Attributes(all) = rig.ask(Verb::Attributes { object: None }) else {

@@ -366,6 +366,14 @@ fn find(target: &Target, object: &str, name: &str) -> Result<&'static Attribute,
         let names: Vec<&str> =
             all().filter(|entry| entry.object == kind).map(|entry| entry.name).collect();
         let names = names.join(", ");
-        VerbError::Invalid(format!("{object} has no attribute {name}; a {kind} has {names}"))
+        let others = all().filter(|entry| entry.name == name).map(|entry| entry.object);
+        let others: Vec<String> = others.map(|other| format!("a {other}")).collect();
+        let elsewhere = match others.join(" or ") {
+            others if others.is_empty() => others,
+            others => format!(" ({others} has it)"),
+        };
+        VerbError::Invalid(format!(
+            "{object} has no attribute {name}{elsewhere}; a {kind} has {names}"
+        ))
     })
 }
