@@ -75,6 +75,7 @@
 //! | `latency`, sum of the weights | 128 | 64 |
 //! | `latency`, path without a weight | rotates | used until it has one |
 //! | `latency`, turns of reads and writes | apart | together |
+//! | `latency`, after a failover or another policy | goes on where it was | first in list |
 //! | `latency`, ANA | optimized first | by weight alone |
 //! | when it is charged (the caller's part: [`Parameters::charged_at_start`]) | chosen | started |
 //!

@@ -65,6 +65,7 @@ impl Selector {
         let policy = parameters.policy;
         if self.policy != Some(policy) {
             self.cached = None;
+            self.turns.forget_all();
             self.recency = Recency::new();
             self.policy = Some(policy);
         }
@@ -102,6 +103,7 @@ impl Selector {
         if self.cached.is_some_and(|cached| cached as usize == index) {
             self.cached = None;
         }
+        self.turns.forget(index);
     }
 
     /// Nothing is remembered: a capacity changed, or a path has become live and may be nearer than

@@ -3,9 +3,10 @@
 mod support;
 
 use anabranch_policy::{
-    AsCandidate, OpClass, Policy, Selector, failed_over, inputs, sample, start,
+    AsCandidate, Group, OpClass, Policy, Selector, SizeBucket, compute_weights, failed_over,
+    inputs, sample, start,
 };
-use support::{begin, load, one_at_a_time, parameters, paths, read};
+use support::{Path, begin, load, one_at_a_time, parameters, paths, read};
 
 #[test]
 fn equal_depth_goes_to_the_first_in_the_list_or_rotates() {
@@ -101,4 +102,42 @@ fn a_failover_forgets_latencies_when_kernel_exact_and_under_that_policy_alone() 
     assert_eq!(latency_ns(true), Some(5_000));
     failed_over(&measured, path.load());
     assert_eq!(latency_ns(true), Some(0));
+}
+
+/// Three measured paths of equal latency: where reads go before and after something happens while
+/// the second one has its turn.
+fn latency_turns(exact: bool, happens: impl FnOnce(&mut Selector, &[Path])) -> [usize; 2] {
+    let table = paths("ooo");
+    let measured = parameters(Policy::Latency, exact);
+    for path in &table {
+        let charge = start(&measured, path.load(), OpClass::Read, 4096, 0);
+        sample(&measured, charge, path.load(), 3, 5_000);
+    }
+    compute_weights(&measured, &table, Group { op: OpClass::Read, bucket: SizeBucket::FIRST });
+    let mut selector = Selector::new();
+    let next =
+        |selector: &mut Selector| read(selector, Policy::Latency, exact, &table).expect("a path");
+    while next(&mut selector) != 1 {}
+    let before = next(&mut selector);
+    happens(&mut selector, &table);
+    [before, next(&mut selector)]
+}
+
+#[test]
+fn latency_goes_on_where_it_was_or_starts_over_after_a_failover() {
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let found = latency_turns(exact, |selector, _| selector.forget_path(1));
+        assert_eq!(found, [1, expected], "kernel_exact {exact}");
+    }
+}
+
+#[test]
+fn latency_goes_on_where_it_was_or_starts_over_after_another_policy() {
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let found = latency_turns(exact, |selector, table| {
+            table[..2].iter().for_each(|path| load(path, 1));
+            assert_eq!(read(selector, Policy::QueueDepth, exact, table), Some(2));
+        });
+        assert_eq!(found, [1, expected], "kernel_exact {exact}");
+    }
 }

@@ -91,30 +91,63 @@ impl Group {
 
 /// Where each group's commands stand in the list of paths, for one head on one worker.
 #[derive(Clone, Debug)]
-pub(crate) struct Turns([u32; GROUPS]);
+pub(crate) struct Turns {
+    of_groups: [u32; GROUPS],
+    /// That of all groups together, kernel-exact.
+    of_all: u32,
+}
 
 /// The group was not used yet.
 const NOWHERE: u32 = u32::MAX;
 
 impl Turns {
     pub(crate) const fn new() -> Self {
-        Turns([NOWHERE; GROUPS])
+        Turns { of_groups: [NOWHERE; GROUPS], of_all: NOWHERE }
     }
 
     /// The path that the group used last.
     #[inline]
     pub(super) fn get(&self, slot: usize) -> Option<u32> {
-        Some(self.0[slot]).filter(|&path| path != NOWHERE)
+        Some(self.of_groups[slot]).filter(|&path| path != NOWHERE)
     }
 
     #[inline]
     pub(super) fn set(&mut self, slot: usize, path: u32) {
-        self.0[slot] = path;
+        self.of_groups[slot] = path;
+    }
+
+    /// The path that any group used last, kernel-exact.
+    #[inline]
+    pub(super) fn get_of_all(&self) -> Option<u32> {
+        Some(self.of_all).filter(|&path| path != NOWHERE)
+    }
+
+    #[inline]
+    pub(super) fn set_of_all(&mut self, path: u32) {
+        self.of_all = path;
+    }
+
+    /// As posted, a path that a command failed over from is not where the next one begins, nor any
+    /// path after another policy was in force: the walk begins at the head of the list. (By default
+    /// it goes on where it was.)
+    pub(crate) fn forget(&mut self, index: usize) {
+        if self.of_all as usize == index {
+            self.of_all = NOWHERE;
+        }
+    }
+
+    /// See [`Turns::forget`].
+    pub(crate) fn forget_all(&mut self) {
+        self.of_all = NOWHERE;
     }
 
     /// The path at `index` left the list and those behind it moved up by one.
     pub(crate) fn path_removed(&mut self, index: usize) {
-        for path in &mut self.0 {
+        self.forget(index);
+        if self.of_all != NOWHERE && self.of_all as usize > index {
+            self.of_all -= 1;
+        }
+        for path in &mut self.of_groups {
             if *path != NOWHERE && *path as usize >= index {
                 *path = path.checked_sub(1).unwrap_or(NOWHERE);
             }

@@ -57,9 +57,10 @@
 //! - **No weight yet** (9): paths rotate, the next command looks at the next path. As posted the
 //!   path is used until it has a weight: at depth 32 a first burst goes to one path whole, the
 //!   slowest as likely as any, and so does everything when a path joins.
-//! - **The path used last** (7): one per group; as posted one for all groups. Groups that share it
-//!   move each other on before their bursts are done, or back to where they came from: small and
-//!   large reads in turn, with weights of 9 : 1 and 1 : 9, both end up near half and half.
+//! - **The path used last** (7): one per group; as posted one for all groups, and none after that
+//!   path has failed a command or another policy was in force. Groups that share it move each other
+//!   on before their bursts are done, or back to where they came from: small and large reads in
+//!   turn, with weights of 9 : 1 and 1 : 9, both end up near half and half.
 //! - **ANA**: optimized paths first, others only when none of them is usable: the rule of every
 //!   other policy and of the kernel's documentation. As posted, and with `compete`, classes do not
 //!   count.

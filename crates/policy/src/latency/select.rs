@@ -13,7 +13,8 @@ pub(crate) fn select<P: AsCandidate>(
 ) -> Option<Choice> {
     let walk = Walk::new(parameters, op, bytes);
     // By default each group goes its own way; as posted, all share one pointer.
-    let last = if walk.exact { selector.last } else { selector.turns.get(walk.slot) };
+    let turns = &selector.turns;
+    let last = if walk.exact { turns.get_of_all() } else { turns.get(walk.slot) };
     let last = last.map(|last| last as usize).filter(|&last| last < paths.len());
     let at = match last {
         Some(last) => last,
@@ -66,7 +67,9 @@ impl Walk {
         // No head has 2^32 paths.
         let index = index as u32;
         selector.last = Some(index);
-        if !self.exact {
+        if self.exact {
+            selector.turns.set_of_all(index);
+        } else {
             selector.turns.set(self.slot, index);
         }
     }
