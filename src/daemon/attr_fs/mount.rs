@@ -64,7 +64,9 @@ impl AttrFs {
         let (tell, ended) = channel();
         let name = dir.display().to_string();
         let spawned = std::thread::Builder::new().name("attr-fs".to_owned()).spawn(move || {
-            if let Err(error) = session.run() {
+            if let Err(error) = session.run()
+                && !is_unmount(&error)
+            {
                 log(format_args!("the attribute tree at {name} has ended: {error}"));
             }
             // Nobody may be listening any more.
@@ -100,6 +102,12 @@ impl Drop for AttrFs {
             log(format_args!("programs still have files of {} open", self.dir.display()));
         }
     }
+}
+
+/// So the kernel answers whoever takes a request of a tree that is being taken away (fuse(4): its
+/// connection was aborted before the request was read).
+fn is_unmount(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error())
 }
 
 /// Nobody answers there.
