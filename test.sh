@@ -18,13 +18,13 @@ tools=(
   cc:gcc jq:jq python3:python3 fio:fio nbdinfo:libnbd-bin nbdcopy:libnbd-bin qemu-img:qemu-utils
   qemu-io:qemu-utils tshark:tshark dumpcap:wireshark-common
   qemu-system-x86_64:qemu-system-x86 depmod:kmod cpio:cpio xz:xz-utils
-  curl:curl promtool:prometheus
+  /sbin/mkfs.ext4:e2fsprogs curl:curl promtool:prometheus
   nvme:nvme-cli ip:iproute2 fusermount3:fuse3 valgrind:valgrind chromium:chromium
   /usr/share/doc/fio/examples/fio-rand-read.fio:fio-examples
 )
 e2e=(
   demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts fio-against-bench wire-tshark idle
-  metrics report-browser lab-signal linux-host linux-target
+  metrics report-browser lab-signal guest-disk linux-host linux-target
 )
 parts=(packages format lints build tests instructions "${e2e[@]}")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long matrices, some hours: every policy under cuts, policies changed 100 times a second, and
-# both roles against three kernels.
+# both roles, and the disk of a guest, with three kernels.
 # What test.sh runs is a part of this. Exit status: 0 when nothing failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
@@ -18,6 +18,7 @@ for kernel in 6.1 6.12 new; do
   run linuxvm/selftest.sh
   run e2e/linux-target.sh --long
   run e2e/linux-host.sh
+  run e2e/guest-disk.sh
 done
 
 printf '\n%s failed\n' ${#failed[@]}

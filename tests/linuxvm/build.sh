@@ -21,7 +21,7 @@ USERLAND=$CACHE/userland
 PACKAGES=(nvme-cli fio iproute2 busybox-static dash)
 PROGRAMS=(bin/dash usr/sbin/nvme usr/bin/fio sbin/tc bin/ip bin/ss)
 MODULES=(
-  virtio_pci virtio_net virtio_console virtio_rng 9p 9pnet_virtio af_packet
+  virtio_pci virtio_net virtio_console virtio_rng 9p 9pnet_virtio af_packet virtio_blk ext4
   nvme-core nvme-fabrics nvme-tcp nvmet nvmet-tcp configfs null_blk
   crc32c-intel crc32c_generic crct10dif_generic crc-t10dif crc64-rocksoft
   sha256_generic hmac ffdhe dh_generic tls

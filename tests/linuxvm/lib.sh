@@ -13,7 +13,7 @@ guest_alive() { # NAME
   [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = qemu-system-x86 ]
 }
 # Boots a guest and waits until its role is ready. The caller has written share/settings.
-guest_start() { # NAME ROLE_SCRIPT MEMORY_MIB [user network option]
+guest_start() { # NAME ROLE_SCRIPT MEMORY_MIB [user network option [qemu option]...]
   local dir images=$LINUXVM_CACHE/$LINUXVM_KERNEL start=$SECONDS i
   dir=$(guest_dir "$1")
   if guest_alive "$1"; then
@@ -36,7 +36,7 @@ guest_start() { # NAME ROLE_SCRIPT MEMORY_MIB [user network option]
     -serial "file:$dir/console.log"
     -netdev "user,id=net,ipv6=off${4:-}" -device virtio-net-pci,netdev=net,romfile=
     -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap"
-    -device virtio-serial-pci -device virtio-rng-pci
+    -device virtio-serial-pci -device virtio-rng-pci "${@:5}"
   )
   for i in 0 1 2 3; do
     args+=(-chardev "socket,id=c$i,path=$dir/ctl$i.sock,server=on,wait=off")

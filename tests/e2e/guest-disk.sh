@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The disk of a virtual machine: a Linux guest works on ext4 while paths are cut or silent. It sees
+# no error, what it wrote is there, and the file system is in order.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$E2E/guest.sh"
+PATH=$PATH:/sbin:/usr/sbin
+need mkfs.ext4 e2fsprogs
+need nbdcopy libnbd-bin
+linux() { "$ROOT/tests/linuxvm/disk.sh" "$@"; }
+seconds=20
+
+disk() {
+  start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:128MiB,bs=4096
+  start_serve
+  connect 1 --reconnect-delay 1 --keep-alive-tmo 2
+  connect 2 --reconnect-delay 1 --keep-alive-tmo 2
+  export_nbd 1 "$work/nbd.sock"
+  uri="nbd+unix:///$(head_of 1)?socket=$work/nbd.sock"
+  truncate -s 128M "$work/image"
+  mkfs.ext4 -q "$work/image"
+  nbdcopy "$work/image" "$uri"
+}
+boot() {
+  at_exit+=(end_guest)
+  linux start "$work/nbd.sock" "$(head_of 1)"
+  linux up
+}
+lose() { # cut|stall PORT...: until the host has noticed, then back
+  local port
+  for port in "${@:2}"; do ctl "$1" "$port"; done
+  within 30 live_paths $((2 - ($# - 1)))
+  for port in "${@:2}"; do ctl restore "$port"; done
+  within 30 live_paths 2
+}
+survives() {
+  local job end=$((SECONDS + seconds))
+  linux work $seconds &
+  job=$!
+  while [ $SECONDS -lt $end ]; do
+    lose cut 1
+    lose stall 2
+    lose cut 1 2
+    lose stall 1
+    lose cut 2
+  done
+  wait $job
+}
+is_there() {
+  linux down
+  linux up
+  linux same
+  linux down
+}
+complains_of_nothing() {
+  linux exec dmesg >"$work/dmesg"
+  grep -E 'EXT4-fs \(vda\): (mounted|unmounting)' "$work/dmesg"
+  ! grep -iE 'I/O error|EXT4-fs (error|warning)|blocked for more|BUG:|WARNING:' "$work/dmesg"
+}
+in_order() {
+  nbdcopy "$uri" "$work/after"
+  e2fsck -fn "$work/after"
+}
+
+must "guest image" prepare_guest
+must "two paths, an export with ext4 on it" disk
+must "a guest boots with it" boot
+step "it writes and verifies while paths are lost" survives
+step "all is there after a new mount" is_there
+step "no complaint in the guest's log" complains_of_nothing
+must "the guest ends" linux stop
+step "fsck finds nothing" in_order
+must "our host ends in order" terminate serve
+must "our target ends in order" terminate target
