@@ -402,11 +402,18 @@ fn an_interval_copes_with_paths_that_leave_join_and_come_back() {
     let before = busy();
     let mut after = later(&before);
     let new = path("nvme0c2n1", "optimized", &[("<=4k", "turn", 7)]);
-    after.paths = vec![path("nvme0c0n1", "optimized", &[("<=4k", "turn", 5)]), new];
+    // More than it had done before it left.
+    let mut back = path("nvme0c0n1", "optimized", &[("<=4k", "turn", 5000)]);
+    back.id = 7;
+    after.paths = vec![back, new];
     let view = after.since(&before);
     let counts: Vec<_> = view.paths.iter().map(|p| (p.path.as_str(), p.commands, p.left)).collect();
-    assert_eq!(counts, [("nvme0c0n1", 5, false), ("nvme0c2n1", 7, false), ("nvme0c1n1", 0, true)]);
-    assert_eq!(view.commands, 12);
+    let left = [("nvme0c0n1", 0, true), ("nvme0c1n1", 0, true)];
+    assert_eq!(
+        counts,
+        [&[("nvme0c0n1", 5000, false), ("nvme0c2n1", 7, false)], &left[..]].concat()
+    );
+    assert_eq!(view.commands, 5007);
     let printed = explain::text(&view, 0);
     assert!(printed.contains(", 2 paths, 2 usable\n"), "{printed}");
     assert!(

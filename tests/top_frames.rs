@@ -213,7 +213,7 @@ fn a_path_that_left_is_named_once() {
 fn a_path_that_came_back_counts_from_its_return() {
     let mut before = look(10, "round-robin", vec![path(0, 5000, 50 * MIB)]);
     let mut again = path(0, 100, MIB);
-    again.retries = 3;
+    (again.id, again.retries) = (7, 3);
     let mut now = look(11, "round-robin", vec![again, path(1, 300, 3 * MIB)]);
     let name = || "nvme0c0n1".to_owned();
     before.latencies.insert(name(), took(&[(1_000_000, 5000)]));
@@ -224,6 +224,16 @@ fn a_path_that_came_back_counts_from_its_return() {
     assert_eq!(paths[0].flow.retries, Count { total: 3, new: 3 });
     assert_eq!(paths[1].share, Some(0.75));
     assert!(paths[0].flow.p50_ns.is_some());
+}
+
+#[test]
+fn a_path_that_came_back_and_did_more_than_before_counts_from_its_return() {
+    let before = look(10, "round-robin", vec![path(0, 40, MIB)]);
+    let mut again = path(0, 100, 2 * MIB);
+    again.id = 7;
+    let frame = Frame::new(&look(11, "round-robin", vec![again]), Some(&before));
+    assert_eq!(frame.heads[0].paths.len(), 1);
+    assert_eq!(frame.heads[0].paths[0].flow.iops, Some(100.0));
 }
 
 #[test]

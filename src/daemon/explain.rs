@@ -54,6 +54,9 @@ pub struct ExplainView {
 pub struct PathExplain {
     /// `nvmeXcYnZ`.
     pub path: String,
+    /// Another one when it comes back under the same name, and its counts begin anew.
+    #[serde(default)]
+    pub id: u64,
     /// It may be chosen now.
     pub usable: bool,
     /// ANA state, the kernel's word.
@@ -271,20 +274,20 @@ impl ExplainView {
     #[must_use]
     pub fn since(self, before: &ExplainView) -> ExplainView {
         let interval_ns = self.at_ns.saturating_sub(before.at_ns);
-        let earlier = |name: &str| before.paths.iter().find(|path| path.path == name);
+        let same =
+            |one: &PathExplain, other: &PathExplain| (&one.path, one.id) == (&other.path, other.id);
         let mut paths: Vec<PathExplain> = Vec::new();
         for path in self.paths {
-            let then = earlier(&path.path);
+            let then = before.paths.iter().find(|then| same(then, &path));
             paths.push(match then {
-                // Counts never fall while a path lives: it has left and joined again.
-                Some(then) if then.commands <= path.commands => path.since(then),
-                _ => path,
+                Some(then) => path.since(then),
+                None => path,
             });
         }
         for gone in &before.paths {
-            if !paths.iter().any(|path| path.path == gone.path) {
-                let path = gone.path.clone();
-                paths.push(PathExplain { path, left: true, ..PathExplain::default() });
+            if !paths.iter().any(|path| same(path, gone)) {
+                let (path, id) = (gone.path.clone(), gone.id);
+                paths.push(PathExplain { path, id, left: true, ..PathExplain::default() });
             }
         }
         let samples = self.samples.into_iter().filter(|sample| sample.before_ns <= interval_ns);
@@ -318,6 +321,7 @@ impl PathExplain {
         let [read_bytes, written_bytes] = view.map(|view| view.bytes).unwrap_or_default();
         PathExplain {
             path: from.name.to_string(),
+            id: from.id.0,
             usable: from.usable,
             ana_state: view.map(|view| view.ana_state.clone()).unwrap_or_default(),
             controller_state,

@@ -1,6 +1,6 @@
 //! What a running host shows, as it travels over the control socket. Printers work from this.
 
-use anabranch_host::topology::{ControllerState, is_called};
+use anabranch_host::topology::{ControllerState, PathId, is_called};
 use anabranch_host::verb as host;
 use anabranch_policy::Histogram;
 use anabranch_proto::machine::Time;
@@ -34,6 +34,12 @@ impl Show<String> for ControllerState {
 impl Show<String> for AnaState {
     fn show(self) -> String {
         self.to_string()
+    }
+}
+
+impl Show<u64> for PathId {
+    fn show(self) -> u64 {
+        self.0
     }
 }
 
@@ -199,6 +205,9 @@ views! {
 
     /// A path.
     PathView shows PathSnapshot {
+        /// Another one when it comes back under the same name, and its counts begin anew.
+        #[serde(default)]
+        id: u64,
         /// `nvmeXcYnZ`.
         name: String,
         /// `nvmeN`.

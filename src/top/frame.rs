@@ -305,8 +305,8 @@ impl Looks<'_> {
         head_before: Option<&HeadView>,
         path: &PathView,
     ) -> PathFrame {
-        let before =
-            head_before.and_then(|head| head.paths.iter().find(|then| then.name == path.name));
+        let same = |then: &&PathView| (&then.name, then.id) == (&path.name, path.id);
+        let before = head_before.and_then(|head| head.paths.iter().find(same));
         let sums = |path: &PathView| Sums { ended: path.commands, bytes: path.bytes };
         let mut flow = self.flow(&path.name, sums(path), before.map(sums));
         let count = |of: fn(&PathView) -> u64| self.count(of(path), before.map(of));

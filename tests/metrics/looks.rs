@@ -2,7 +2,7 @@
 
 use anabranch::daemon::metrics::{Look, Source, Unavailable};
 use anabranch_host::load::Charged;
-use anabranch_host::topology::ControllerState;
+use anabranch_host::topology::{ControllerState, PathId};
 use anabranch_host::verb::{
     ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, PolicySource, SubsystemSnapshot,
 };
@@ -57,6 +57,7 @@ fn path(with: &With<'_>) -> PathSnapshot {
     let mut latency = Histogram::new();
     [100_000, 200_000, 3_000_000].into_iter().for_each(|ns| latency.record(ns));
     PathSnapshot {
+        id: PathId(1),
         name: "nvme0c0n1".into(),
         controller: "nvme0".into(),
         ana_state: AnaState::NonOptimized,

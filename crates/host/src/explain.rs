@@ -1,6 +1,6 @@
 //! Why commands went where they went: exact counters, and decisions noted in full now and then.
 
-use crate::topology::{ControllerId, HeadId};
+use crate::topology::{ControllerId, HeadId, PathId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -168,6 +168,8 @@ pub struct ExplainReport {
 /// One path.
 #[derive(Clone, Debug)]
 pub struct PathExplain {
+    /// Another one when it comes back under the same name, and its counts begin anew.
+    pub id: PathId,
     /// `nvmeXcYnZ`.
     pub name: Arc<str>,
     /// It may be chosen now.

@@ -4,7 +4,7 @@ use crate::attribute::{Attribute, Dir, ObjectKind};
 use crate::config::ConnectRequest;
 use crate::explain::ExplainReport;
 use crate::load::Charged;
-use crate::topology::ControllerState;
+use crate::topology::{ControllerState, PathId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -441,6 +441,8 @@ pub struct HeadSnapshot {
 /// A path.
 #[derive(Clone, Debug)]
 pub struct PathSnapshot {
+    /// Another one when it comes back under the same name, and its counts begin anew.
+    pub id: PathId,
     /// `nvmeXcYnZ`.
     pub name: String,
     /// `nvmeN`.

@@ -42,7 +42,7 @@ impl Control {
             let finish_time = of_path(got, id, path.controller);
             let in_force = subsystem.parameters.policy == Policy::FinishTime;
             let finish_time = finish_time.filter(|_| in_force);
-            PathExplain { name, usable, choices, seen, finish_time }
+            PathExplain { id: path.id, name, usable, choices, seen, finish_time }
         });
         let paths = paths.collect();
         let explained = got.iter().filter_map(|(_, stats)| stats.explain.as_ref());

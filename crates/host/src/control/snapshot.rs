@@ -167,6 +167,7 @@ impl Control {
         let condition = Condition::of(head, path, &self.controllers);
         let load = self.controllers.get(&path.controller).map(|controller| &controller.load);
         let mut snapshot = PathSnapshot {
+            id: path.id,
             name: subsystem.path_name(head, path.controller_instance),
             controller: format!("nvme{}", path.controller_instance),
             ana_state: condition.ana_state,
