@@ -13,7 +13,9 @@ pub fn text(view: &ExplainView, asked: u32) -> String {
     text.push('\n');
     text.push_str(&path_table(view));
     for path in view.paths.iter().filter(|path| path.left) {
-        text.push_str(&format!("{} left in that time, and its counts with it\n", path.path));
+        let is_back = view.paths.iter().any(|other| !other.left && other.path == path.path);
+        let back = if is_back { "; shown is what it did since it came back" } else { "" };
+        text.push_str(&format!("{} left in that time, and its counts with it{back}\n", path.path));
     }
     if view.commands > 0 {
         text.push('\n');
