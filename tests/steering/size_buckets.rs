@@ -40,14 +40,15 @@ fn shares(shapes: [&str; 2], size_buckets: &str) -> [u64; 2] {
 #[test]
 fn l14_size_buckets_matter_where_delay_depends_on_size() {
     let shapes = ["delay=2ms", "delay=2ms,large=64k:50ms"];
-    let [small, large] = shares(shapes, "1");
-    println!("with buckets: {small} % of the small, {large} % of the large reads");
-    assert!(small > 30, "small reads are as quick there: {small} %");
+    let [apart, large] = shares(shapes, "1");
+    println!("with buckets: {apart} % of the small, {large} % of the large reads");
+    assert!(apart > 30, "small reads are as quick there: {apart} %");
     assert!(large < 25, "large ones are not: {large} %");
     let [small, large] = shares(shapes, "0");
     println!("without: {small} % of the small, {large} % of the large reads");
     assert!(small.abs_diff(large) <= 10, "one weight for all: {small} % and {large} %");
-    assert!(small < 30, "the large ones have spoilt it for the small ones: {small} %");
+    // How far depends on how quick the near path is, and so on what else the machine does.
+    assert!(small + 10 < apart, "the large ones have spoilt it for the small ones: {small} %");
 }
 
 #[test]
