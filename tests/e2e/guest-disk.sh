@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# The disk of a virtual machine: a Linux guest works on ext4 while paths are cut or silent. It sees
-# no error, what it wrote is there, and the file system is in order.
+# The disk of a virtual machine: a Linux guest works on ext4 while paths are cut or silent, and while
+# the host is restarted. It sees no error, what it wrote is there, and the file system is in order.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$E2E/guest.sh"
 PATH=$PATH:/sbin:/usr/sbin
 need mkfs.ext4 e2fsprogs
 need nbdcopy libnbd-bin
 linux() { "$ROOT/tests/linuxvm/disk.sh" "$@"; }
-seconds=20
 
-disk() {
-  start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:128MiB,bs=4096
+start_host() {
   start_serve
   connect 1 --reconnect-delay 1 --keep-alive-tmo 2
   connect 2 --reconnect-delay 1 --keep-alive-tmo 2
   export_nbd 1 "$work/nbd.sock"
+}
+disk() {
+  start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:128MiB,bs=4096
+  start_host
   uri="nbd+unix:///$(head_of 1)?socket=$work/nbd.sock"
   truncate -s 128M "$work/image"
   mkfs.ext4 -q "$work/image"
@@ -32,9 +34,9 @@ lose() { # cut|stall PORT...: until the host has noticed, then back
   for port in "${@:2}"; do ctl restore "$port"; done
   within 30 live_paths 2
 }
-survives() {
-  local job end=$((SECONDS + seconds))
-  linux work $seconds &
+survives_losses() {
+  local job end=$((SECONDS + 20))
+  linux work 20 &
   job=$!
   while [ $SECONDS -lt $end ]; do
     lose cut 1
@@ -43,6 +45,21 @@ survives() {
     lose stall 1
     lose cut 2
   done
+  wait $job
+}
+written() {
+  host show-topology -o json |
+    jq '[.[].Subsystems[].Namespaces[].Paths[].Diag.written_bytes] | add'
+}
+has_written_since() { [ "$(written)" -gt $(($1 + 4 * 1024 * 1024)) ]; }
+survives_restart() {
+  local job
+  linux work 8 &
+  job=$!
+  within 60 has_written_since "$(written)"
+  terminate serve
+  start_host
+  within 60 has_written_since 0
   wait $job
 }
 is_there() {
@@ -64,7 +81,8 @@ in_order() {
 must "guest image" prepare_guest
 must "two paths, an export with ext4 on it" disk
 must "a guest boots with it" boot
-step "it writes and verifies while paths are lost" survives
+step "it writes and verifies while paths are lost" survives_losses
+must "and while the host is restarted" survives_restart
 step "all is there after a new mount" is_there
 step "no complaint in the guest's log" complains_of_nothing
 must "the guest ends" linux stop

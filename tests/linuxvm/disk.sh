@@ -18,8 +18,8 @@ usage() { sed -n '2,/^set /{/^#/s/^# \?//p}' "$0" >&2; exit 2; }
 
 start() { # SOCKET EXPORT
   local file
-  printf -v file '{"driver": "nbd", "server": {"type": "unix", "path": "%s"}, "export": "%s"}' \
-    "$1" "$2"
+  printf -v file '{"driver": "nbd", "server": {"type": "unix", "path": "%s"}, "export": "%s",
+    "reconnect-delay": 60}' "$1" "$2"
   mkdir -p "$(guest_dir "$NAME")/share"
   # No cache in between: what the guest's kernel sends is what we get.
   guest_start "$NAME" "$LINUXVM/guest/disk.sh" 512 "" \

@@ -17,6 +17,7 @@ down() { umount /mnt; }
 # Files that are written at random, made durable and verified; beside them a journal that is never
 # at rest: copies come, get another name, and go.
 work() { # SECONDS
+  rm -rf /mnt/[0-9]* || die "what was there before does not go"
   fio --name=files --directory=/mnt --numjobs=2 --size=24m --rw=randwrite --bsrange=1k-64k \
     --ioengine=libaio --iodepth=8 --fsync=16 --verify=crc32c --verify_backlog=64 \
     --time_based --runtime="$1" --output=/tmp/fio &
