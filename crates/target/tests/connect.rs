@@ -3,10 +3,12 @@
 mod common;
 
 use anabranch_proto::machine::ConnId;
-use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData, PropertyGet};
+use anabranch_proto::nvme::fabrics::{
+    ConnectCommand, ConnectData, Disconnect, PropertyGet, PropertySet,
+};
 use anabranch_proto::nvme::feature::NumberOfQueues;
 use anabranch_proto::nvme::property::Cc;
-use anabranch_proto::nvme::{Nqn, Status, Uuid, aer, io};
+use anabranch_proto::nvme::{Nqn, Sqe, Status, Uuid, aer, io};
 use anabranch_target::{TargetError, TargetEvent, TargetVerb};
 use common::*;
 
@@ -79,6 +81,39 @@ fn c24_no_io_queue_and_no_io_before_enable() {
     rig.set_cc(admin, Cc::ENABLE.disabled());
     assert_eq!(rig.csts(admin) & 1, 0);
     assert!(rig.wires[&io].closed);
+}
+
+/// Byte 1 of Fabrics commands that move no data is zero (Base 4.1.2, 6.4 to 6.6); Linux says "SGL"
+/// in all of them.
+#[test]
+fn fabrics_commands_may_leave_psdt_out() {
+    let mut rig = Rig::new(config());
+    let plain = |sqe: Sqe| {
+        let mut bytes = *sqe.as_bytes();
+        bytes[1] = 0;
+        Sqe::from_bytes(&bytes)
+    };
+    let admin = rig.open(0);
+    let data = connect_data(0xffff, SUBSYSTEM).to_bytes();
+    let done = rig.run_out(admin, plain(ADMIN.sqe()), &data);
+    assert_eq!(done.status, Status::SUCCESS);
+    let enable = PropertySet { offset: 0x14, wide: false, value: Cc::ENABLE.0.into() };
+    assert_eq!(rig.run(admin, plain(enable.sqe()), 0).status, Status::SUCCESS);
+    let version = PropertyGet { offset: 8, wide: false };
+    assert_eq!(rig.run(admin, plain(version.sqe()), 0).result, 0x1_0400);
+    let io = rig.io_queue(0, (done.result & 0xffff) as u16, 1);
+    assert_eq!(rig.run(io, plain(Disconnect::sqe()), 0).status, Status::SUCCESS);
+}
+
+#[test]
+fn fabrics_types_that_are_not_for_a_queue_are_an_invalid_field() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller(0);
+    let version = PropertyGet { offset: 8, wide: false }.sqe();
+    for (conn, sqe) in [(io, version), (io, Sqe::fabrics(0x0c)), (admin, Sqe::fabrics(0x0c))] {
+        let done = rig.run(conn, sqe, 0);
+        assert_eq!(done.status, Status::INVALID_FIELD.with_dnr());
+    }
 }
 
 #[test]

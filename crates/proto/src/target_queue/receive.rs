@@ -283,8 +283,9 @@ impl TargetQueue {
 /// whatever the descriptor says, so a wrong one costs only its command.
 fn check_descriptor(sqe: &Sqe, carried: u32) -> Result<(), Status> {
     let sgl = sqe.sgl();
-    if !matches!(sqe.psdt(), 1 | 2) {
-        // PRPs, or a reserved value: NVMe over Fabrics knows only SGLs.
+    if !sqe.is_fabrics() && !matches!(sqe.psdt(), 1 | 2) {
+        // PRPs, or a reserved value: NVMe over Fabrics knows only SGLs. Fabrics commands have SGLs
+        // whatever they say; those that move no data say 00b (Base 4.1.2).
         return Err(Status::INVALID_FIELD.with_dnr());
     }
     match sgl.kind() {

@@ -32,7 +32,8 @@ impl Target {
                 fabrics::PROPERTY_SET => self.property_set(now, at, &sqe, bufs),
                 fabrics::CONNECT => Step::refuse(Status::COMMAND_SEQUENCE_ERROR),
                 fabrics::DISCONNECT => Step::refuse(Status::DISCONNECT_INVALID_QUEUE_TYPE),
-                _ => Step::refuse(Status::INVALID_OPCODE),
+                // The opcode is right, the type in it is not (Base 4.1.2).
+                _ => Step::refuse(Status::INVALID_FIELD),
             };
         }
         controller.admin_commands += 1;

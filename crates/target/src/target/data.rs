@@ -122,7 +122,8 @@ impl Target {
         match sqe.fctype() {
             fabrics::CONNECT => Step::refuse(Status::COMMAND_SEQUENCE_ERROR),
             fabrics::DISCONNECT => self.disconnect(now, place, slot, sqe),
-            _ => Step::refuse(Status::INVALID_OPCODE),
+            // No such type, or one that is not for I/O queues (Base 4.1.2, 6).
+            _ => Step::refuse(Status::INVALID_FIELD),
         }
     }
 
