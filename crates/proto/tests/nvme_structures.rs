@@ -76,8 +76,7 @@ fn c34_c35_bad_connects_are_refused_by_parameter() {
         ConnectData::parse(&data)
     };
     let table = [
-        ("host identifier", 0, &[0; 16][..], 0),
-        ("subsystem, no prefix", 256, b"x", 256),
+        ("subsystem, no prefix", 256, &b"x"[..], 256),
         ("subsystem, control character", 262, b"\n", 256),
         ("subsystem, byte behind the end", 500, b"x", 256),
         ("subsystem, unterminated", 256, &[b'n'; 256], 256),

@@ -189,7 +189,7 @@ fn c38_a_reset_leaves_nothing_of_what_was() {
     let late = rig.open(0);
     let command = ConnectCommand { qid: 1, sqsize: 31, disable_sq_flow: true, kato_ms: 0 };
     let done = rig.connect_with(late, command, &connect_data(cntlid, SUBSYSTEM).to_bytes());
-    fails(&done, Status::COMMAND_SEQUENCE_ERROR);
+    fails(&done, Status::CONNECT_INVALID_PARAMETERS);
     rig.set_cc(admin, Cc(0));
     rig.set_cc(admin, Cc::ENABLE);
     assert_eq!(rig.csts(admin), 1, "ready, not shut down");

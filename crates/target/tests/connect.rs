@@ -73,7 +73,7 @@ fn c24_no_io_queue_and_no_io_before_enable() {
     let done = rig.run(admin, aer::keep_alive(), 0);
     assert!(done.status.is(Status::COMMAND_SEQUENCE_ERROR), "{}", done.status);
     let data = connect_data(cntlid, SUBSYSTEM).to_bytes();
-    refused(&mut rig, io_queue(1, 127), &data, Status::COMMAND_SEQUENCE_ERROR, None);
+    refused(&mut rig, io_queue(1, 127), &data, INVALID, Some((42, false)));
     rig.set_cc(admin, Cc::ENABLE);
     let io = rig.io_queue(0, cntlid, 1);
     assert_eq!(rig.run(io, read(0, 1), 4096).status, Status::SUCCESS);
@@ -259,6 +259,20 @@ fn c35_an_identifier_belongs_to_one_host() {
     assert_eq!(rig.connect_with(conn, ADMIN, &data.to_bytes()).status, Status::SUCCESS);
     let up = |event: &&TargetEvent| matches!(event, TargetEvent::ControllerUp { port: 0, .. });
     assert_eq!(rig.events.iter().filter(up).count(), 4, "each is told");
+}
+
+/// It is told with the admin queue; on others zero is no claim (Base 6.3, "Host Identifier").
+#[test]
+fn an_io_queue_need_not_repeat_the_host_identifier() {
+    let mut rig = Rig::new(config());
+    let (admin, cntlid) = rig.admin_of(0, SUBSYSTEM, 0);
+    rig.set_cc(admin, Cc::ENABLE);
+    let untold = ConnectData { hostid: Uuid::default(), ..connect_data(cntlid, SUBSYSTEM) };
+    let io = rig.open(0);
+    let done = rig.connect_with(io, io_queue(1, 127), &untold.to_bytes());
+    assert_eq!(done.status, Status::SUCCESS);
+    let other = ConnectData { hostid: Uuid([8; 16]), ..untold };
+    refused(&mut rig, io_queue(2, 127), &other.to_bytes(), INVALID, Some((0, true)));
 }
 
 #[test]

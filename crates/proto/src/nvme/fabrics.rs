@@ -116,7 +116,7 @@ impl ConnectCommand {
 /// The data of a Connect command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectData {
-    /// Host identifier; never zero.
+    /// Host identifier. Zero on an I/O queue: not told.
     pub hostid: Uuid,
     /// The controller asked for, or [`CNTLID_DYNAMIC`].
     pub cntlid: u16,
@@ -144,16 +144,13 @@ impl ConnectData {
     /// Reads the data of a Connect; bytes behind the 1024th are not looked at.
     ///
     /// # Errors
-    /// Fewer than 1024 bytes, a host identifier of zero, or an NQN that is none; the refusal names
-    /// the parameter. A zero host identifier and a bad host NQN are an invalid host.
+    /// Fewer than 1024 bytes, or an NQN that is none; the refusal names the parameter. Whether a
+    /// host identifier of zero will do depends on the queue.
     pub fn parse(bytes: &[u8]) -> Result<ConnectData, ConnectRefusal> {
         if bytes.len() < Self::BYTES {
             return Err(ConnectRefusal::command(offset::SGL));
         }
         let hostid = Uuid(le::array(bytes, 0));
-        if hostid.is_zero() {
-            return Err(ConnectRefusal::data(offset::HOSTID));
-        }
         let subnqn = Nqn::from_field(&le::array(bytes, 256))
             .map_err(|_| ConnectRefusal::data(offset::SUBNQN))?;
         let hostnqn = Nqn::from_field(&le::array(bytes, 512))

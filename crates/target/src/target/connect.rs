@@ -29,7 +29,6 @@ const fn refused(status: Status) -> ConnectRefusal {
 /// What a human reads of a Connect that does not parse, from the parameter that the host is told.
 const fn what_is_wrong(refusal: ConnectRefusal) -> &'static str {
     match refusal.parameter {
-        Some((offset::HOSTID, true)) => "the host identifier is zero",
         Some((offset::HOSTNQN, true)) => "the host NQN is empty or not valid",
         Some((offset::SUBNQN, true)) => "the subsystem NQN is empty or not valid",
         Some((offset::SQSIZE, false)) => "the queue size is too small",
@@ -106,6 +105,10 @@ impl Target {
         command: ConnectCommand,
         data: ConnectData,
     ) -> Result<u16, Refused> {
+        if data.hostid.is_zero() {
+            // The discovery log does not offer that either (TREQ).
+            return Err((ConnectRefusal::data(offset::HOSTID), "the host identifier is zero"));
+        }
         let of = self.find_subsystem(&data)?;
         if data.cntlid != CNTLID_DYNAMIC {
             return Err((ConnectRefusal::data(offset::CNTLID), "controllers are dynamic"));
@@ -184,11 +187,13 @@ impl Target {
         if controller.host != data.hostnqn {
             return Err((ConnectRefusal::data(offset::HOSTNQN), "controller of another host"));
         }
-        if controller.host_id != data.hostid {
+        // Zero is no claim (Base 6.3, "Host Identifier").
+        if !data.hostid.is_zero() && controller.host_id != data.hostid {
             return Err((ConnectRefusal::data(offset::HOSTID), "controller of another host"));
         }
         if !controller.takes_io() {
-            return Err((refused(Status::COMMAND_SEQUENCE_ERROR), "controller not enabled"));
+            // By the command, none of its parameters is better than another (Base 6.3).
+            return Err((ConnectRefusal::command(offset::QID), "controller not enabled"));
         }
         if command.qid > controller.granted_queues.min(granted) {
             return Err((ConnectRefusal::command(offset::QID), "more I/O queues than granted"));
