@@ -43,6 +43,12 @@ impl Notice {
     }
 }
 
+/// What is enabled before a host says anything. Whoever gives a discovery controller a keep-alive
+/// time-out wants to stay and hear of changes (Base 3.1.3.3.1).
+pub(crate) const fn enabled_first(discovery: bool, kato_ms: u32) -> u32 {
+    if discovery && kato_ms > 0 { supported(true) } else { 0 }
+}
+
 /// What the configuration may enable on an I/O controller, and on a discovery controller (OAES).
 pub(crate) const fn supported(discovery: bool) -> u32 {
     if discovery {
@@ -56,6 +62,8 @@ pub(crate) const fn supported(discovery: bool) -> u32 {
 pub(crate) struct Events {
     /// Feature 0Bh as the host set it.
     pub(crate) config: u32,
+    /// Its default, which a reset brings back.
+    pub(crate) default: u32,
     requests: [Option<SlotId>; LIMIT],
     pending: u8,
     /// Told, and the log page not read since.
@@ -63,6 +71,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    pub(crate) fn new(default: u32) -> Events {
+        Events { config: default, default, ..Events::default() }
+    }
+
     /// Parks a request; false when there are [`LIMIT`] already.
     pub(crate) fn park(&mut self, slot: SlotId) -> bool {
         match self.requests.iter_mut().find(|request| request.is_none()) {
@@ -113,6 +125,7 @@ impl Events {
 
     /// A controller reset: everything is forgotten; the caller answers what was parked.
     pub(crate) fn reset(&mut self) -> [Option<SlotId>; LIMIT] {
-        core::mem::take(self).requests
+        let fresh = Events::new(self.default);
+        core::mem::replace(self, fresh).requests
     }
 }

@@ -1,6 +1,6 @@
 //! A controller: what one host's association with a subsystem through one port has come to.
 
-use crate::aer::Events;
+use crate::aer::{self, Events};
 use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::{Nqn, Uuid};
@@ -88,7 +88,7 @@ impl Controller {
             ready: false,
             fatal: false,
             shut_down: false,
-            events: Events::default(),
+            events: Events::new(aer::enabled_first(new.of == Of::Discovery, new.kato_ms)),
             changed: Vec::new(),
             changed_overflow: false,
             granted_queues: new.max_queues,

@@ -100,6 +100,34 @@ fn each_change_is_one_generation_and_one_event() {
     }
 }
 
+/// A time-out asks to stay and to hear of changes (Base 3.1.3.3.1): nothing else needs to be set.
+#[test]
+fn whoever_asks_to_stay_hears_of_changes() {
+    let mut rig = Rig::new(config());
+    let config = |rig: &mut Rig, admin, select: u32| {
+        let id = u32::from(feature::fid::ASYNC_EVENT_CONFIG);
+        let done = rig.run(admin, feature::get(id as u8).with_cdw(10, id | select << 8), 0);
+        assert_eq!(done.status, Status::SUCCESS);
+        done.result
+    };
+    let passing = discovery(&mut rig, 0);
+    assert_eq!([0, 1].map(|select| config(&mut rig, passing, select)), [0, 0]);
+    let (admin, _) = rig.admin_of(0, Nqn::DISCOVERY, 5000);
+    let on = u64::from(AsyncEventConfig::DISCOVERY_CHANGE);
+    for _ in 0..2 {
+        rig.set_cc(admin, Cc(1));
+        assert_eq!([0, 1].map(|select| config(&mut rig, admin, select)), [on, on]);
+        assert_eq!(rig.run(admin, AsyncEventConfig(0).sqe(), 0).status, Status::SUCCESS);
+        assert_eq!([0, 1].map(|select| config(&mut rig, admin, select)), [0, on]);
+        rig.set_cc(admin, Cc(0));
+    }
+    rig.set_cc(admin, Cc(1));
+    let request = rig.start(admin, aer::request(), 0);
+    rig.ok(TargetVerb::Advertise { port: 1, visible: false });
+    let event = rig.poll(admin, request).expect("an event");
+    assert_eq!(aer::AsyncEvent::from_result(event.result), aer::AsyncEvent::DISCOVERY);
+}
+
 #[test]
 fn a_discovery_controller_is_nothing_else() {
     let mut rig = Rig::new(config());

@@ -42,7 +42,9 @@ impl Target {
         let queues = |count| u64::from(NumberOfQueues::pairs(count).dword());
         let (current, default, changeable) = match id {
             fid::KEEP_ALIVE_TIMER => (controller.kato_ms.into(), 0, true),
-            fid::ASYNC_EVENT_CONFIG => (controller.events.config.into(), 0, true),
+            fid::ASYNC_EVENT_CONFIG => {
+                (controller.events.config.into(), controller.events.default.into(), true)
+            }
             fid::HOST_IDENTIFIER => (0, 0, false),
             _ if controller.is_discovery() => return Err(Status::INVALID_FIELD),
             fid::NUMBER_OF_QUEUES => {
