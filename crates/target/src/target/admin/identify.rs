@@ -38,15 +38,16 @@ impl Target {
         }
         let Of::Subsystem(subsystem) = controller.of else { return Err(Status::INVALID_FIELD) };
         let subsystem = &self.subsystems[subsystem];
-        let active = || subsystem.namespace(asked.nsid).ok_or(Status::INVALID_NAMESPACE);
+        // Zeroes for a namespace that is not there, and might be (Base 5.17.2.1, 5.17.2.5,
+        // 5.17.2.8).
+        let possible = || match asked.nsid {
+            1..=MAX_NSID => Ok(subsystem.namespace(asked.nsid)),
+            _ => Err(Status::INVALID_NAMESPACE),
+        };
         let csi = if asked.csi == NVM { Ok(()) } else { Err(Status::INVALID_FIELD) };
         match asked.cns {
             cns::NAMESPACE => {
-                if !(1..=MAX_NSID).contains(&asked.nsid) {
-                    return Err(Status::INVALID_NAMESPACE);
-                }
-                // Zeroes for a namespace that is not there (Base 5.17.2.1).
-                if let Some(namespace) = subsystem.namespace(asked.nsid) {
+                if let Some(namespace) = possible()? {
                     let state = self.ports[controller.port].ana.state(namespace.ana_group);
                     identify_namespace(namespace, state).emit(out);
                 }
@@ -60,7 +61,7 @@ impl Target {
                 ActiveNamespaceList::page(nsids, asked.nsid).emit(out);
             }
             cns::DESCRIPTORS => {
-                let namespace = active()?;
+                let namespace = subsystem.namespace(asked.nsid).ok_or(Status::INVALID_NAMESPACE)?;
                 NamespaceIdDescriptors {
                     eui64: None,
                     nguid: Some(namespace.nguid),
@@ -71,14 +72,18 @@ impl Target {
             }
             cns::NAMESPACE_IO => {
                 csi?;
-                active()?;
+                possible()?;
                 // Zeroes: no protection information, no further formats.
             }
             cns::CONTROLLER_IO => {
                 csi?;
                 IoCommandLimits { wzsl: 0, dmrl: 0, dmrsl_blocks: 0, dmsl_blocks: 0 }.emit(out);
             }
-            cns::NAMESPACE_COMMON => emit_common(active()?, out),
+            cns::NAMESPACE_COMMON => {
+                if let Some(namespace) = possible()? {
+                    emit_common(namespace, out);
+                }
+            }
             _ => return Err(Status::INVALID_FIELD),
         }
         Ok(())
