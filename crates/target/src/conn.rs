@@ -118,6 +118,8 @@ pub(crate) struct Conn {
     pub(crate) generation: u32,
     /// `Close` was asked for; inputs are ignored until `Closed`.
     pub(crate) closing: bool,
+    /// It is over, and its port's stall keeps that from the peer.
+    pub(crate) ends_later: bool,
     /// When a connection that has not got through Connect, or is closing gracefully, is aborted.
     pub(crate) deadline: Option<Time>,
     /// `Transmit` was asked for and not pulled yet.
@@ -223,6 +225,7 @@ impl Conns {
             entries: Vec::new(),
             generation: self.generation,
             closing: false,
+            ends_later: false,
             deadline: None,
             announced: false,
             paused: false,

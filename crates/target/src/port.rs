@@ -15,7 +15,7 @@ pub enum PortFault {
     None,
     /// Connections are reset, new ones refused; what was not yet executed is dropped.
     Cut,
-    /// Silence: nothing is sent or executed, and no connection ends.
+    /// Silence: nothing is sent or executed, and no connection ends as long as there are others.
     Stalled,
 }
 

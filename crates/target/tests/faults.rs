@@ -119,6 +119,32 @@ fn a_stalled_port_can_be_cut() {
     }
 }
 
+/// Peers come, hear nothing, and come again. What has ended behind a stall is kept from them only
+/// while there is room: other ports go on.
+#[test]
+fn connections_that_a_stall_keeps_leave_room_to_other_ports() {
+    let mut config = config();
+    config.limits.connections = 8;
+    let mut rig = Rig::new(config);
+    let (admin, queue) = rig.controller(1);
+    rig.ok(TargetVerb::Stall { port: 0 });
+    let early: Vec<_> = (0..4).map(|_| rig.dial(0).expect("the listener is there")).collect();
+    rig.advance(ms(11_000));
+    assert!(early.iter().all(|conn| !rig.wires[conn].closed), "nothing is sent");
+    for _ in 0..100 {
+        rig.dial(0);
+        let open: u32 = rig.status().ports.iter().map(|port| port.connections).sum();
+        assert!(open <= 8, "{open}");
+    }
+    assert!(early.iter().all(|conn| rig.wires[conn].closed), "there was no room");
+    assert_eq!([admin, queue].map(|conn| rig.wires[&conn].closed), [false; 2]);
+    rig.advance(ms(11_000));
+    rig.controller(1);
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert_eq!(rig.status().ports[0].connections, 0);
+    rig.assert_no_leak();
+}
+
 #[test]
 fn a_cut_port_cannot_be_stalled_and_the_error_calls_it_by_no_number_of_ours() {
     let mut rig = Rig::new(config());

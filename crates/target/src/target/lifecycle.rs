@@ -105,6 +105,8 @@ impl Target {
         let from = peer.map(|peer| network(peer.ip()));
         let full = self.conns.len() >= self.limits.connections as usize;
         let hoards = from.is_some_and(|from| self.hoards_connections(from));
+        let (full, hoards) =
+            if (full || hoards) && self.let_go() { (false, false) } else { (full, hoards) };
         if full {
             self.drop_oldest_unconnected(|_| true);
         } else if hoards {
@@ -127,6 +129,9 @@ impl Target {
         let stalled = port.is_stalled();
         if is_cut || full || hoards {
             self.close(place, CloseHow::Abort);
+            if stalled {
+                self.end_now(place);
+            }
             return;
         }
         let deadline = now.after(CONNECT_LIMIT);
@@ -162,6 +167,24 @@ impl Target {
         if let Some(place) = oldest {
             self.close(place, CloseHow::Abort);
         }
+    }
+
+    /// Ends what only stalls keep: their silence is not worth the connections of other ports. Tells
+    /// whether there was any.
+    fn let_go(&mut self) -> bool {
+        let kept = self.conns.iter().filter(|(_, conn)| conn.ends_later);
+        let kept: Vec<u32> = kept.map(|(place, _)| place).collect();
+        for &place in &kept {
+            self.end_now(place);
+        }
+        !kept.is_empty()
+    }
+
+    /// Ends a connection that is over, whatever its port does.
+    pub(super) fn end_now(&mut self, place: u32) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        conn.ends_later = false;
+        self.outputs.push_back(Output::Close { conn: conn.id, how: CloseHow::Abort });
     }
 
     pub(super) fn pause(&mut self, place: u32) {
@@ -211,7 +234,7 @@ impl Target {
     }
 
     /// Ends a connection. What it has queued and not executed is dropped. On a stalled port
-    /// nothing is sent, not even a reset, until the stall ends.
+    /// nothing is sent, not even a reset, until the stall ends or connections run out.
     pub(super) fn close(&mut self, place: u32, how: CloseHow) {
         let Some(conn) = self.conns.get_mut(place) else { return };
         if core::mem::replace(&mut conn.closing, true) {
@@ -221,7 +244,9 @@ impl Target {
         let port = &mut self.ports[conn.port];
         port.shaper.inbound.detach(place);
         port.shaper.outbound.detach(place);
-        if !port.is_stalled() {
+        if port.is_stalled() {
+            conn.ends_later = true;
+        } else {
             self.outputs.push_back(Output::Close { conn: conn.id, how });
         }
     }

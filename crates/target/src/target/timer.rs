@@ -5,7 +5,7 @@ use super::Target;
 use crate::conn::Role;
 use crate::verb::TargetEvent;
 use alloc::vec::Vec;
-use anabranch_proto::machine::{Buffers, CloseHow, Output, Time};
+use anabranch_proto::machine::{Buffers, CloseHow, Time};
 
 impl Target {
     /// Looks at everything again at `deadline` at the latest.
@@ -58,8 +58,10 @@ impl Target {
         conn.deadline = None;
         if conn.closing {
             // The graceful end takes too long. On a stalled port `restore` does it.
-            if !self.ports[conn.port].is_stalled() {
-                self.outputs.push_back(Output::Close { conn: conn.id, how: CloseHow::Abort });
+            if self.ports[conn.port].is_stalled() {
+                conn.ends_later = true;
+            } else {
+                self.end_now(place);
             }
         } else {
             let port = super::lifecycle::number(conn.port);

@@ -216,8 +216,7 @@ impl Target {
         for place in self.places_on(at) {
             let Some(conn) = self.conns.get(place) else { continue };
             if conn.closing {
-                let how = CloseHow::Abort;
-                self.outputs.push_back(Output::Close { conn: conn.id, how });
+                self.end_now(place);
             } else if go_on {
                 self.resume(place);
                 self.announce(place);
