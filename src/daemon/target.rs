@@ -18,8 +18,9 @@ use anabranch_proto::nvme::{AnaState, Nqn};
 use anabranch_rt::signal::Termination;
 use anabranch_rt::{Config, Files, Group};
 use anabranch_target::config::{BackendConfig, MAX_NSID, NamespaceConfig};
+use anabranch_target::status::PortStatus;
 use anabranch_target::{
-    Shape, Target, TargetError, TargetEvent, TargetReply, TargetStatus, TargetVerb,
+    PortFault, Shape, Target, TargetError, TargetEvent, TargetReply, TargetStatus, TargetVerb,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -303,19 +304,28 @@ impl RunningTarget {
     }
 
     fn await_ports(&self) -> Result<(), Failure> {
+        self.await_listeners(|_| true).map_err(|error| Failure::failed(error.message))
+    }
+
+    /// Waits until the ports that `wanted` picks listen; one that was cut meanwhile shall not.
+    fn await_listeners(&self, wanted: impl Fn(&PortStatus) -> bool) -> Result<(), RpcError> {
         let until = Instant::now() + LISTEN;
         loop {
-            let status = self.status().map_err(|error| Failure::failed(error.message))?;
-            for port in &status.ports {
+            let status = self.status()?;
+            let mut waits = false;
+            let shall = |port: &&PortStatus| wanted(port) && port.fault != PortFault::Cut;
+            for port in status.ports.iter().filter(shall) {
                 if let Some(error) = port.error {
-                    return Err(Failure::failed(format!("cannot listen on {}: {error}", port.at)));
+                    let text = format!("cannot listen on {}: {error}", port.at);
+                    return Err(RpcError::failed(text));
                 }
+                waits |= !port.listening;
             }
-            if status.ports.iter().all(|port| port.listening) {
+            if !waits {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(Failure::failed("the target's ports do not listen after 5 s"));
+                return Err(RpcError::failed("the target's ports do not listen after 5 s"));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -389,12 +399,16 @@ impl RunningTarget {
         self.ask(TargetVerb::Cut { port }).map(|_| ())
     }
 
-    /// Ends a cut or a stall.
+    /// Ends a cut or a stall, and waits until the port listens.
     ///
     /// # Errors
-    /// There is no such port.
+    /// There is no such port, or its address was taken meanwhile.
     pub fn restore(&self, port: u16) -> Result<(), RpcError> {
-        self.ask(TargetVerb::Restore { port }).map(|_| ())
+        self.ask(TargetVerb::Restore { port })?;
+        self.await_listeners(|status| status.port == port).map_err(|error| RpcError {
+            message: format!("{}: mend that, then restore it again", error.message),
+            ..error
+        })
     }
 
     /// Waits until a signal asks for an end.
@@ -601,11 +615,11 @@ impl Handler for RunningTarget {
             "cut" | "stall" | "restore" => {
                 let OnePort { port } = params.read()?;
                 let port = self.port(&port.text())?;
-                self.done(match method {
-                    "cut" => TargetVerb::Cut { port },
-                    "stall" => TargetVerb::Stall { port },
-                    _ => TargetVerb::Restore { port },
-                })
+                match method {
+                    "cut" => self.done(TargetVerb::Cut { port }),
+                    "stall" => self.done(TargetVerb::Stall { port }),
+                    _ => self.restore(port).map(|()| json!({})),
+                }
             }
             "ns_add" => self.add_namespace(params.read()?),
             "ns_rm" | "ns_resize" | "ns_group" | "ns_corrupt" => {

@@ -98,9 +98,16 @@ pub fn text(status: &Value) -> String {
             .unwrap_or_default();
         columns(head, &rows)
     };
+    let mut ports = status["ports"].clone();
+    for port in ports.as_array_mut().into_iter().flatten() {
+        // Nothing is wrong with it on purpose, but its address could not be had.
+        if port["state"] == "up" && port["listening"] == false {
+            port["state"] = json!("not listening");
+        }
+    }
     let mut text = part(
         &["Port", "Listen", "State", "Shape", "ANA", "Connections", "Commands"],
-        &status["ports"],
+        &ports,
         &["port", "listen", "state", "shape", "ana", "connections", "commands"],
     );
     for subsystem in status["subsystems"].as_array().into_iter().flatten() {

@@ -114,3 +114,27 @@ fn a_list_without_hosts_is_a_mistake() {
     let one = file("allow_hosts = [\"nqn.2026-01.org.example:a\"]\n").expect("for one");
     assert_eq!(one.subsystems[0].allow_hosts, ["nqn.2026-01.org.example:a"]);
 }
+
+/// Whoever restores a port has one that listens, or is told why not.
+#[test]
+fn a_port_whose_address_was_taken_is_not_restored() {
+    let port = PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+    let subsystems = vec![SubsystemSpec::named("nqn.2026-01.org.example:restored")];
+    let setup = TargetSetup { ports: vec![port], subsystems, cpus: None };
+    let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+    let listener = target.listeners().expect("its address").remove(0);
+    let restored = || target.call("restore", Params::from_text("{\"port\":1}"));
+    target.cut(0).expect("it is cut");
+    // Its listener ends a moment later.
+    let other = std::iter::repeat_with(|| std::net::TcpListener::bind(listener.to_string()));
+    let other = other.flatten().next().expect("the address is free");
+    let told = restored().expect_err("it is taken").message;
+    assert!(told.starts_with(&format!("cannot listen on {listener}: address already")), "{told}");
+    let shown = || status_text(&status_json(&target.status().expect("a status")));
+    assert!(shown().contains("not listening"), "{}", shown());
+    drop(other);
+    restored().expect("it is free again");
+    std::net::TcpStream::connect(listener.to_string()).expect("somebody listens");
+    assert!(!shown().contains("not listening"), "{}", shown());
+    target.stop().expect("it ends");
+}
