@@ -239,7 +239,7 @@ fn wrap<M, R, E>(
         Output::Unlisten { listener } => Output::Unlisten { listener },
         Output::Transmit { conn } => Output::Transmit { conn },
         Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
-        Output::Pause { conn } => Output::Pause { conn },
+        Output::Pause { conn, watch } => Output::Pause { conn, watch },
         Output::Resume { conn } => Output::Resume { conn },
         Output::Close { conn, how } => Output::Close { conn, how },
         Output::HandOver { conn, listener, to } => Output::HandOver { conn, listener, to },

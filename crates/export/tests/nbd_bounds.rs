@@ -488,6 +488,39 @@ fn what_a_client_that_vanishes_was_not_answered_is_withdrawn() {
     harness.check_empty();
 }
 
+/// As long as its requests wait for a path nothing is sent to it, either: who is not read would
+/// seem to be there for ever, and what it asked for would be sent behind what it asks for anew.
+#[test]
+fn a_client_that_vanishes_while_it_is_held_up_is_heard_of() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, true);
+    for block in 0..MAX_REQUESTS as u64 + 1 {
+        harness.send(conn, &client::write(0, block, 0, &[7; 512]));
+    }
+    assert!(harness.is_paused(conn) && harness.is_watched(conn));
+    let tags: Vec<u64> = harness.host.tags().collect();
+    harness.disconnect(conn);
+    assert_eq!(harness.host.withdrawn, tags);
+    harness.complete_all();
+    harness.check_empty();
+}
+
+/// It need not wait for the answers.
+#[test]
+fn a_client_that_has_said_good_bye_is_not_watched() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let conn = open(&mut harness, true);
+    let mut stream = client::write(0, 1, 0, &[7; 4096]);
+    stream.extend(client::request(command::DISC, 0, 2, 0, 0));
+    harness.send(conn, &stream);
+    assert!(harness.is_paused(conn) && !harness.is_watched(conn));
+    harness.complete_all();
+    assert!(!harness.is_connected(conn));
+    harness.check_empty();
+}
+
 #[test]
 fn a_client_that_says_good_bye_has_its_requests_finished() {
     let mut harness = server();

@@ -214,6 +214,10 @@ pub enum Output<M, R, E> {
     Pause {
         /// The connection.
         conn: ConnId,
+        /// Whether `Closed` comes all the same once the peer has ended the connection: what it sent
+        /// before that and was not read is lost then. Otherwise its end is noticed where it is
+        /// read, after `Resume`.
+        watch: bool,
     },
     /// Read this connection again.
     Resume {
@@ -279,7 +283,7 @@ impl<M, R, E> Output<M, R, E> {
             Output::Unlisten { listener } => Output::Unlisten { listener },
             Output::Transmit { conn } => Output::Transmit { conn },
             Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
-            Output::Pause { conn } => Output::Pause { conn },
+            Output::Pause { conn, watch } => Output::Pause { conn, watch },
             Output::Resume { conn } => Output::Resume { conn },
             Output::Close { conn, how } => Output::Close { conn, how },
             Output::HandOver { conn, listener, to } => Output::HandOver { conn, listener, to },

@@ -99,7 +99,8 @@ pub(crate) trait Driver {
     /// The engine has bytes for this connection.
     fn transmit(&mut self, conn: ConnId);
     fn receive_into(&mut self, conn: ConnId, buf: BufRef);
-    fn pause(&mut self, conn: ConnId);
+    /// Stops reading; with `watch` the peer's end is noticed all the same.
+    fn pause(&mut self, conn: ConnId, watch: bool);
     fn resume(&mut self, conn: ConnId);
     fn close(&mut self, conn: ConnId, how: CloseHow);
     fn hand_over(&mut self, conn: ConnId, listener: ListenerId, to: u16);

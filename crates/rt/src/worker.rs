@@ -162,7 +162,7 @@ impl<M: Machine, D: Driver> Worker<M, D> {
             Output::Unlisten { listener } => self.driver.unlisten(listener),
             Output::Transmit { conn } => self.driver.transmit(conn),
             Output::ReceiveInto { conn, buf } => self.driver.receive_into(conn, buf),
-            Output::Pause { conn } => self.driver.pause(conn),
+            Output::Pause { conn, watch } => self.driver.pause(conn, watch),
             Output::Resume { conn } => self.driver.resume(conn),
             Output::Close { conn, how } => self.driver.close(conn, how),
             Output::HandOver { conn, listener, to } => {

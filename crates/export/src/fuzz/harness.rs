@@ -52,6 +52,7 @@ struct Client {
     /// On its way to the server.
     inbox: VecDeque<u8>,
     paused: bool,
+    watched: bool,
     late_used: bool,
     aim: Option<BufRef>,
     wants_transmit: bool,
@@ -135,6 +136,12 @@ impl Harness {
     #[must_use]
     pub fn is_paused(&self, conn: ConnId) -> bool {
         self.clients.get(&conn).is_some_and(|client| client.paused)
+    }
+
+    /// Whether the server hears of the end of this client: it reads it, or watches it.
+    #[must_use]
+    pub fn is_watched(&self, conn: ConnId) -> bool {
+        self.clients.get(&conn).is_some_and(|client| !client.paused || client.watched)
     }
 
     /// Bytes that the server has not read yet.
@@ -252,9 +259,9 @@ impl Harness {
                         self.client(conn).aim = Some(buf);
                     }
                 }
-                Output::Pause { conn } => {
+                Output::Pause { conn, watch } => {
                     let client = self.client(conn);
-                    (client.paused, client.late_used) = (true, false);
+                    (client.paused, client.watched, client.late_used) = (true, watch, false);
                 }
                 Output::Resume { conn } => self.client(conn).paused = false,
                 Output::Close { conn, how } => self.client(conn).close = Some(how),

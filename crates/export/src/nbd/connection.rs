@@ -447,7 +447,10 @@ impl Connection {
         }
         self.paused = pause;
         let conn = self.conn;
-        out.push_back(if pause { Output::Pause { conn } } else { Output::Resume { conn } });
+        // Who has said good-bye may leave: what is asked for is done all the same. Who has not, and
+        // is gone, may be back and ask again: what waits must not follow then.
+        let watch = self.life == Life::Open;
+        out.push_back(if pause { Output::Pause { conn, watch } } else { Output::Resume { conn } });
     }
 
     /// Lets the next receive go straight to where a longer payload belongs.

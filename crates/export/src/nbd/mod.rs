@@ -32,9 +32,10 @@
 //!
 //! A client can make us hold: one option of [`MAX_OPTION_BYTES`], [`MAX_REQUESTS`] requests,
 //! [`MAX_BUFFER_BYTES`] of pool memory, and what two receives delivered beyond that. When any of
-//! them is used up the connection is not read until something ends. A request of any length moves
-//! in pieces of at most [`PIECE_BYTES`]; each request that was let in owns at least one piece until
-//! it ends, so large requests can not lock each other up.
+//! them is used up the connection is not read until something ends; should the client leave
+//! meanwhile, that is heard of all the same. A request of any length moves in pieces of at most
+//! [`PIECE_BYTES`]; each request that was let in owns at least one piece until it ends, so large
+//! requests can not lock each other up.
 //!
 //! The clients of one device have at most 3/8 of the worker's pool beside what is set apart for
 //! each device (1/1024 of the pool, for as many as may be exported), and never more than they

@@ -439,7 +439,8 @@ fn drive<M: Machine, HM>(
                 loose.push_back(Loose::Unlistened(listener));
             }
             Output::Connect { conn, to, .. } => core.connect(node, conn, to),
-            Output::Pause { conn } => core.with_end(node, conn, |end| end.paused = true),
+            // Nobody here watches what it does not read.
+            Output::Pause { conn, .. } => core.with_end(node, conn, |end| end.paused = true),
             Output::Resume { conn } => core.resume(node, conn),
             Output::Close { conn, how } => core.close(node, conn, how),
             Output::HandOver { .. } => unreachable!("nothing is handed over here"),

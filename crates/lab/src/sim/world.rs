@@ -534,7 +534,8 @@ fn drive<M: Machine, HM>(
             Output::ReceiveInto { conn, buf } => core.with_end(node, conn, |end| {
                 end.hint = Some(buf);
             }),
-            Output::Pause { conn } => core.with_end(node, conn, |end| end.paused = true),
+            // Nobody here watches what it does not read.
+            Output::Pause { conn, .. } => core.with_end(node, conn, |end| end.paused = true),
             Output::Resume { conn } => core.resume(node, conn),
             Output::Close { conn, how } => core.close(node, conn, how),
             Output::Disk { id, file, op } => loose.push(Loose::Disk(id, file, op)),

@@ -55,10 +55,11 @@ enum Kind {
     CancelAccept,
     CancelWake,
     Disk,
+    Watch,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 10] = [
         Kind::Wake,
         Kind::Connect,
         Kind::Receive,
@@ -68,6 +69,7 @@ impl Kind {
         Kind::CancelAccept,
         Kind::CancelWake,
         Kind::Disk,
+        Kind::Watch,
     ];
 
     fn user_data(self, slot: u32) -> u64 {
@@ -234,6 +236,7 @@ impl Uring {
             Kind::Accept => self.accepted(slot, result),
             Kind::CancelAccept => self.accept_cancelled(slot),
             Kind::Disk => self.disk_step_done(slot, result),
+            Kind::Watch => self.watch_done(slot, result),
         }
     }
 }
@@ -259,12 +262,12 @@ impl Driver for Uring {
         self.aim(conn, buf);
     }
 
-    fn pause(&mut self, conn: ConnId) {
-        self.set_paused(conn, true);
+    fn pause(&mut self, conn: ConnId, watch: bool) {
+        self.stop_reading(conn, watch);
     }
 
     fn resume(&mut self, conn: ConnId) {
-        self.set_paused(conn, false);
+        self.read_on(conn);
     }
 
     fn close(&mut self, conn: ConnId, how: CloseHow) {

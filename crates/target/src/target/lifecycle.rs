@@ -192,7 +192,7 @@ impl Target {
             && !conn.closing
             && !core::mem::replace(&mut conn.paused, true)
         {
-            self.outputs.push_back(Output::Pause { conn: conn.id });
+            self.outputs.push_back(Output::Pause { conn: conn.id, watch: false });
         }
     }
 

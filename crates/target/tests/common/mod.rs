@@ -232,7 +232,7 @@ impl Rig {
             Output::Transmit { conn } => {
                 self.transmit.insert(conn);
             }
-            Output::Pause { conn } => self.wires.get_mut(&conn).unwrap().paused = true,
+            Output::Pause { conn, .. } => self.wires.get_mut(&conn).unwrap().paused = true,
             Output::Resume { conn } => self.wires.get_mut(&conn).unwrap().paused = false,
             Output::Close { conn, how } => {
                 self.closes.push((conn, how));

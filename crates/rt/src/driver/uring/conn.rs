@@ -34,6 +34,13 @@ pub(super) struct Conn {
     /// The engine is being told something of this connection; reading goes on after that.
     pub(super) delivering: bool,
     pub(super) paused: bool,
+    /// The peer's end is told while it is paused.
+    pub(super) watched: bool,
+    /// The operation that waits for that is in flight. It stays when reading goes on: most
+    /// connections that pause do so again and again.
+    pub(super) watching: bool,
+    /// It has ended: the peer sends no more.
+    pub(super) peer_gone: bool,
     /// Where the next receive belongs.
     pub(super) into: Option<BufRef>,
     /// Bytes that the next receive into a receive buffer takes at most; `u32::MAX` is all of it.
@@ -86,6 +93,9 @@ impl Conn {
             cancelling: false,
             delivering: true,
             paused: false,
+            watched: false,
+            watching: false,
+            peer_gone: false,
             into: None,
             limit: u32::MAX,
             filled: false,
@@ -101,7 +111,10 @@ impl Conn {
 
     /// Whether an operation is in flight that a cancel would end.
     pub(super) fn busy(&self) -> bool {
-        self.connecting.is_some() || self.receiving.is_some() || self.sending.is_some()
+        self.connecting.is_some()
+            || self.receiving.is_some()
+            || self.sending.is_some()
+            || self.watching
     }
 
     /// Whether the kernel has nothing of this connection any more.

@@ -75,11 +75,54 @@ impl Uring {
         }
     }
 
-    pub(super) fn set_paused(&mut self, id: ConnId, paused: bool) {
+    pub(super) fn stop_reading(&mut self, id: ConnId, watch: bool) {
         let Some(slot) = self.conns.slot(id) else { return };
         let Some(conn) = self.conns.get_mut(slot) else { return };
-        conn.paused = paused && conn.phase == Phase::Open;
+        if conn.phase != Phase::Open {
+            return;
+        }
+        conn.paused = true;
+        conn.watched = watch;
+        if watch {
+            self.watch(slot);
+        }
+    }
+
+    pub(super) fn read_on(&mut self, id: ConnId) {
+        let Some(slot) = self.conns.slot(id) else { return };
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.paused = false;
         self.receive(slot);
+    }
+
+    /// Waits for the peer's end, which no receive tells of while nothing is read.
+    fn watch(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        if conn.peer_gone {
+            return self.end(slot, CloseCause::PeerClosed);
+        }
+        let Some(fd) = conn.fd.as_ref().filter(|_| !conn.watching) else { return };
+        let fd = types::Fd(socket::raw(fd));
+        conn.watching = true;
+        // An end of both directions and errors are told in any case.
+        let entry = opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build();
+        self.push(entry, Kind::Watch, slot);
+    }
+
+    pub(super) fn watch_done(&mut self, slot: u32, result: i32) {
+        let Some(conn) = self.conns.get_mut(slot) else { return };
+        conn.watching = false;
+        match conn.phase {
+            Phase::Open if result > 0 => {
+                conn.peer_gone = true;
+                if conn.paused && conn.watched {
+                    self.end(slot, CloseCause::PeerClosed);
+                }
+            }
+            Phase::Open | Phase::Draining | Phase::Discarding => {}
+            Phase::Leaving { .. } => self.leave(slot),
+            Phase::Connecting | Phase::Ending { .. } | Phase::Over => self.finish(slot),
+        }
     }
 
     /// Starts the next receive where one should be in flight.
