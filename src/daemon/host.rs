@@ -353,7 +353,8 @@ impl Host {
 
     fn value(&self, verb: HostVerb, limit: Duration) -> Result<Value, RpcError> {
         match self.ask(verb, limit)? {
-            Reply::Done => Ok(json!({})),
+            // An attribute that disconnects is answered as the verb is.
+            Reply::Done | Reply::Disconnected(_) => Ok(json!({})),
             Reply::Value(text) => Ok(json!({ "value": text })),
             Reply::Raw(bytes) => Ok(json!({ "raw": hex(&bytes) })),
             other => Err(unexpected(&other)),
@@ -551,7 +552,8 @@ impl Host {
                 }
             }
             ("set", Some(attribute), Some(value)) => {
-                self.value(Verb::Set { object, attribute, value }, LOOK)
+                // Some do more than look: what is in flight ends, or a reset does.
+                self.value(Verb::Set { object, attribute, value }, TALK)
             }
             ("get", _, Some(_)) => Err(RpcError::invalid("params: get takes no value")),
             _ => Err(RpcError::invalid("params: set needs an attribute and a value")),

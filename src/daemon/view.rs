@@ -157,6 +157,8 @@ views! {
         queue_size: u16,
         /// Times it came back to live.
         reconnects: u64,
+        /// Attempts to reconnect after it was lost.
+        reconnect_attempts: u64,
         /// Resets.
         resets: u64,
         /// Why it was last lost or could not connect.

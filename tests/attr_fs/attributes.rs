@@ -46,6 +46,12 @@ const NOT_0: &[(&str, Errno)] = &[
     ("x", Errno::INVAL),
     ("99999999999", Errno::RANGE),
 ];
+const NOT_0_MS: &[(&str, Errno)] = &[
+    ("0", Errno::INVAL),
+    ("-1", Errno::INVAL),
+    ("x", Errno::INVAL),
+    ("9999999999999", Errno::RANGE),
+];
 const BOOL: &[(&str, Errno)] = &[("2", Errno::INVAL), ("-1", Errno::INVAL), ("yes", Errno::INVAL)];
 
 use ObjectKind::{Controller as C, Head as H, Module as M, Path as P, Subsystem as S};
@@ -88,8 +94,8 @@ const ROWS: &[Row] = &[
     row(C, "reconnect_delay", &["2", "0.5", "10"], NOT_0),
     row(C, "ctrl_loss_tmo", &["off", "1", "600"], SECONDS),
     row(C, "fast_io_fail_tmo", &["5", "off"], SECONDS),
-    row(C, "io_timeout", &["7", "30"], NOT_0),
-    row(C, "admin_timeout", &["7", "60"], NOT_0),
+    row(C, "io_timeout", &["7000", "30000"], NOT_0_MS),
+    row(C, "admin_timeout", &["7000", "60000"], NOT_0_MS),
     row(
         H,
         "delayed_removal_secs",
@@ -132,7 +138,13 @@ const ROWS: &[Row] = &[
         &["3", "2", "1"],
         &[("0", Errno::INVAL), ("0x1", Errno::INVAL), ("80000000", Errno::RANGE)],
     ),
+    row(C, "reset_count", &["0"], COUNTER),
+    row(C, "reconnect_count", &["0"], COUNTER),
+    row(C, "command_error_count", &["0"], COUNTER),
     row(P, "multipath_failover_count", &["0"], COUNTER),
+    row(P, "command_error_count", &["0"], COUNTER),
+    row(P, "command_retries_count", &["0"], COUNTER),
+    row(P, "command_retry_count", &["0"], COUNTER),
 ];
 
 fn row_of(attribute: &Attribute) -> &'static Row {
@@ -153,7 +165,8 @@ fn every_attribute_is_a_file_with_its_text_and_mode_exactly_when_it_is_shown() {
     for policy in ["queue-depth", "numa", "service-time", "round-robin", "latency"] {
         stand.write("class/nvme-subsystem/nvme-subsys0/iopolicy", policy).expect("a policy");
         for (kind, object) in OBJECTS {
-            for attribute in attribute::all().filter(|attribute| attribute.object == kind) {
+            let of_kind = attribute::all().filter(|attribute| attribute.object == kind);
+            for attribute in of_kind.filter(|attribute| attribute.is_readable()) {
                 let (file, name) = (stand.file(object, attribute), attribute.name);
                 let Some(text) = stand.get(object, name) else {
                     assert_eq!(errno(fs::symlink_metadata(&file)), Errno::NOENT.raw_os_error());
@@ -175,8 +188,8 @@ fn every_attribute_that_can_be_written_takes_what_is_right_and_refuses_the_rest(
     let Some(stand) = Stand::new() else { return };
     let policy = "class/nvme-subsystem/nvme-subsys0/iopolicy";
     for (kind, object) in OBJECTS {
-        let writable = attribute::all().filter(|entry| entry.object == kind && entry.is_writable());
-        for attribute in writable {
+        let of_kind = attribute::all().filter(|entry| entry.object == kind && entry.is_readable());
+        for attribute in of_kind.filter(|entry| entry.is_writable()) {
             let (row, file) = (row_of(attribute), stand.file(object, attribute));
             let of = format!("{object} {}", row.name);
             stand.write(policy, row.under).expect("a policy");

@@ -152,6 +152,20 @@ fn the_usual_tools_work() {
     stand.finish();
 }
 
+/// What `nvme disconnect` of nvme-cli does with the tree.
+#[test]
+fn a_controller_is_deleted_by_a_write_to_a_file_that_nobody_reads() {
+    let Some(stand) = Stand::new() else { return };
+    let file = "class/nvme/nvme1/delete_controller";
+    let mode = fs::metadata(stand.at(file)).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o200);
+    assert_eq!(errno(fs::read(stand.at(file))), Errno::ACCESS.raw_os_error());
+    stand.write(file, "1").expect("it is deleted");
+    assert_eq!(errno(fs::metadata(stand.at("class/nvme/nvme1"))), Errno::NOENT.raw_os_error());
+    assert_eq!(stand.read("class/nvme/nvme0/state"), "live\n");
+    stand.finish();
+}
+
 #[test]
 fn nothing_can_be_made_removed_or_renamed() {
     let Some(stand) = Stand::new() else { return };

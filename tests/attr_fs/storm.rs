@@ -4,6 +4,7 @@ use crate::stand::Stand;
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +24,11 @@ fn walk(dir: &Path) -> io::Result<usize> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let below = (|| {
-            let kind = fs::symlink_metadata(&path)?.file_type();
+            let metadata = fs::symlink_metadata(&path)?;
+            let kind = metadata.file_type();
+            if metadata.permissions().mode() & 0o444 == 0 {
+                return Ok(0);
+            }
             if kind.is_dir() {
                 return walk(&path);
             }

@@ -33,6 +33,7 @@ fn controller(with: &With<'_>) -> ControllerSnapshot {
         io_queues: 2,
         queue_size: 128,
         reconnects: 3,
+        reconnect_attempts: 5,
         resets: 4,
         last_error: Some(with.text.into()),
         options: Vec::new(),

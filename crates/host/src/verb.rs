@@ -389,6 +389,8 @@ pub struct ControllerSnapshot {
     pub queue_size: u16,
     /// Times it came back to live after a loss or reset.
     pub reconnects: u64,
+    /// Attempts to reconnect after it was lost (`reconnect_count`).
+    pub reconnect_attempts: u64,
     /// Resets, asked for or forced.
     pub resets: u64,
     /// Why it was last lost or could not connect.

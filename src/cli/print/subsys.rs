@@ -76,7 +76,7 @@ fn path(subsystem: &SubsystemView, controller: &ControllerView, device: Option<&
             "io_queues": controller.io_queues,
             "queue_size": controller.queue_size,
             "reset_count": controller.resets,
-            "reconnect_count": controller.reconnects,
+            "reconnect_count": controller.reconnect_attempts,
             "last_error": controller.last_error,
             "ios": sum(|path| path.commands.iter().sum()),
             "bytes": sum(|path| path.bytes.iter().sum()),

@@ -57,7 +57,8 @@ impl Source for Weak<Host> {
             value: value.to_owned(),
         };
         match ask(self, verb)? {
-            Reply::Done => Ok(()),
+            // A controller is deleted by a write, too.
+            Reply::Done | Reply::Disconnected(_) => Ok(()),
             Reply::Error(VerbError::Invalid(_)) if self.describe(object).is_err() => {
                 Err(Errno::ENODEV)
             }

@@ -78,8 +78,12 @@ pub(super) struct Controller {
     pub(super) local: Option<SocketAddr>,
     /// Times it came back to live.
     pub(super) reconnects: u64,
+    /// Attempts to come back, of those that waited for `reconnect_delay`.
+    pub(super) reconnect_attempts: u64,
     /// Resets, asked for or forced.
     pub(super) resets: u64,
+    /// Admin commands that were answered with an error.
+    pub(super) admin_errors: u64,
     /// Why it was last lost or could not connect.
     pub(super) last_error: Option<String>,
 }
@@ -117,7 +121,9 @@ impl Controller {
             load: Arc::new(ControllerLoad::new(data_workers)),
             local: None,
             reconnects: 0,
+            reconnect_attempts: 0,
             resets: 0,
+            admin_errors: 0,
             last_error: None,
         }
     }

@@ -237,6 +237,16 @@ impl Controller {
         matches!(self.phase, Phase::Stopping { .. } | Phase::StoppingQueues { .. })
     }
 
+    /// Whether an error is one: what a user asked for himself is his, and what only newer
+    /// controllers know is asked of all.
+    fn must_succeed(&self, answer: &Answer) -> bool {
+        match (answer.purpose, self.phase) {
+            (Purpose::Raw(_), _) => false,
+            (Purpose::Setup, Phase::Setup { step, .. }) => !step.may_fail(),
+            _ => true,
+        }
+    }
+
     /// The admin connection has moved on: answers, faults, things to send.
     fn after_bytes(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.check_opened(env, bufs);
@@ -252,6 +262,9 @@ impl Controller {
     }
 
     fn answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: Answer) {
+        if !answer.status.is_success() && self.must_succeed(&answer) {
+            self.admin_errors += 1;
+        }
         match answer.purpose {
             Purpose::Setup => self.setup_answered(env, bufs, &answer),
             Purpose::KeepAlive => self.keep_alive_answered(env, &answer),

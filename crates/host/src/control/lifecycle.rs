@@ -461,7 +461,10 @@ impl Controller {
     fn phase_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let now = env.now;
         match self.phase {
-            Phase::Waiting { until } if until <= now => self.open(env),
+            Phase::Waiting { until } if until <= now => {
+                self.reconnect_attempts += u64::from(self.was_live);
+                self.open(env);
+            }
             Phase::Opening { until } if until <= now => {
                 self.fail(env, String::from("no answer to TCP connect or ICReq in time"), false);
             }

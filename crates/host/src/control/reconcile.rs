@@ -369,6 +369,8 @@ impl Control {
             disagrees: false,
             io_affinity: None,
             failovers_base: 0,
+            errors_base: 0,
+            retries_base: 0,
         });
         self.env.event(HostEvent::PathAdded { path, head: name });
         Ok(())

@@ -350,7 +350,7 @@ impl Controller {
 
 impl Step {
     /// A step whose failure costs a feature, not the connection.
-    fn may_fail(self) -> bool {
+    pub(super) fn may_fail(self) -> bool {
         matches!(self, Step::NvmLimits | Step::HostBehavior | Step::EventConfig)
     }
 }

@@ -117,6 +117,7 @@ impl Control {
                 entries => entries,
             },
             reconnects: controller.reconnects,
+            reconnect_attempts: controller.reconnect_attempts,
             resets: controller.resets,
             last_error: controller.last_error.clone(),
             options: self.option_texts(controller.id),
@@ -214,6 +215,8 @@ impl Control {
         snapshot.numa_nodes.sort_unstable();
         snapshot.numa_nodes.dedup();
         snapshot.failovers -= path.failovers_base.min(snapshot.failovers);
+        snapshot.errors -= path.errors_base.min(snapshot.errors);
+        snapshot.retries -= path.retries_base.min(snapshot.retries);
         snapshot
     }
 }

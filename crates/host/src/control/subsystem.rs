@@ -54,8 +54,12 @@ pub(super) struct Path {
     pub(super) disagrees: bool,
     /// The data workers, from 0, that it belongs to under `io-affinity`; `None` until that is set.
     pub(super) io_affinity: Option<BTreeSet<u16>>,
-    /// `multipath_failover_count` starts from here since it was reset.
+    /// `multipath_failover_count` starts from here since it was reset, …
     pub(super) failovers_base: u64,
+    /// … `command_error_count` from here …
+    pub(super) errors_base: u64,
+    /// … and `command_retries_count` from here.
+    pub(super) retries_base: u64,
 }
 
 /// A device.

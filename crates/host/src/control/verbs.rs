@@ -1,6 +1,6 @@
 //! What callers ask for.
 
-use super::attribute::ObjectKind;
+use super::attribute::{Act, ObjectKind};
 use super::controller::{Controller, Kind, Waiter};
 use super::discovery::DiscoveryRead;
 use super::env::Env;
@@ -65,10 +65,13 @@ impl Control {
                 self.ask_stats(StatsFor::Get(id, object, attribute));
                 Ok(())
             }
-            Verb::Set { object, attribute, value } => {
-                self.ask_stats(StatsFor::Set(id, object, attribute, value));
-                Ok(())
-            }
+            Verb::Set { object, attribute, value } => match self.act_of(&object, &attribute) {
+                Some(act) => self.act(id, &object, act, bufs),
+                None => {
+                    self.ask_stats(StatsFor::Set(id, object, attribute, value));
+                    Ok(())
+                }
+            },
             Verb::AnaLog { controller } => self.raw_ana_log(id, &controller, bufs),
             Verb::IdCtrl { controller } => self
                 .find_controller(&controller)
@@ -242,6 +245,22 @@ impl Control {
         }
         self.begin_drain(id);
         Ok(())
+    }
+
+    /// As the verb of that name; a new look at the namespaces is answered when it has begun.
+    fn act(&mut self, id: VerbId, name: &str, act: Act, bufs: &mut dyn Buffers) -> Answer {
+        match act {
+            Act::Reset => self.reset(id, name),
+            Act::Delete => self.disconnect(id, &Selection::Controller(name.to_string())),
+            Act::Rescan => {
+                let target = self.find_controller(name)?;
+                if let Some(controller) = self.controllers.get_mut(&target) {
+                    controller.request_scan(&mut self.env, bufs);
+                }
+                self.env.reply(id, Reply::Done);
+                Ok(())
+            }
+        }
     }
 
     fn reset(&mut self, id: VerbId, name: &str) -> Answer {

@@ -9,11 +9,12 @@ use anabranch_host::topology::{ControllerId, HeadId};
 use anabranch_host::verb::{Reply, Verb, VerbError};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
+use std::time::Duration;
 
 #[test]
 fn every_attribute_can_be_read_and_only_writable_ones_written() {
     let mut rig = Rig::connected(1);
-    for entry in attribute::all() {
+    for entry in attribute::all().filter(|entry| entry.is_readable()) {
         let object = match entry.object {
             attribute::ObjectKind::Module => attribute::MODULE,
             attribute::ObjectKind::Subsystem => "nvme-subsys0",
@@ -37,6 +38,54 @@ fn every_attribute_can_be_read_and_only_writable_ones_written() {
         if entry.is_writable() {
             assert!(rig.set(object, entry.name, "no such value").is_err(), "{}", entry.name);
         }
+    }
+}
+
+/// As `nvme disconnect` of nvme-cli, which writes to `delete_controller`, and scripts do.
+#[test]
+fn what_is_only_written_does_what_its_verb_does() {
+    let mut rig = Rig::connected(1);
+    let act = |rig: &mut Rig, name: &str, value: &str| {
+        let (object, attribute) = (String::from("nvme0"), name.to_string());
+        rig.verb(Verb::Set { object, attribute, value: value.to_string() })
+    };
+    let wanted = "reset_controller of nvme0 is only written";
+    assert_eq!(rig.get("nvme0", "reset_controller").expect_err("no text").to_string(), wanted);
+
+    let lists = |rig: &mut Rig| rig.fake(1).count(|command| command.is_identify(2));
+    let before = lists(&mut rig);
+    let id = act(&mut rig, "rescan_controller", "1\n");
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Done)));
+    assert_eq!(lists(&mut rig), before + 1, "the list of namespaces is read again");
+
+    let id = act(&mut rig, "reset_controller", "whatever");
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Done)));
+    assert_eq!(rig.fake(1).connections, 2);
+    assert_eq!(rig.get("nvme0", "reset_count"), Ok("1".to_string()));
+    assert_eq!(rig.get("nvme0", "reconnect_count"), Ok("0".to_string()), "nothing was lost");
+
+    let id = act(&mut rig, "delete_controller", "1");
+    rig.advance(Duration::from_millis(100));
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert!(rig.get("nvme0", "state").is_err(), "it has gone");
+}
+
+#[test]
+fn counters_of_a_controller_can_be_reset() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.advance_s(25);
+    rig.fake(1).refuse = false;
+    rig.advance_s(10);
+    let counts = [("reset_count", "1"), ("reconnect_count", "3"), ("command_error_count", "0")];
+    for (name, count) in counts {
+        assert_eq!(rig.get("nvme0", name), Ok(count.to_string()), "{name}");
+        assert!(rig.set("nvme0", name, "5").is_err(), "only 0");
+        rig.set("nvme0", name, "0").unwrap();
+        assert_eq!(rig.get("nvme0", name), Ok("0".to_string()), "{name}");
     }
 }
 
@@ -83,7 +132,8 @@ fn the_listing_names_every_object_with_what_it_shows_and_nothing_else() {
             panic!("another answer")
         };
         assert_eq!(object, shown.object);
-        let names = shows.iter().map(|entry| entry.name);
+        let read = shows.iter().filter(|entry| entry.is_readable());
+        let names = read.map(|entry| entry.name);
         assert!(names.eq(shown.attributes.iter().map(|listed| listed.name)), "{name}");
         let object = Some(name.clone());
         let Reply::Attributes(one) = rig.ask(Verb::Attributes { object }) else {
@@ -142,8 +192,8 @@ fn texts_are_the_kernels() {
         ("nvme0", "reconnect_delay", "10"),
         ("nvme0", "ctrl_loss_tmo", "600"),
         ("nvme0", "fast_io_fail_tmo", "off"),
-        ("nvme0", "io_timeout", "30"),
-        ("nvme0", "admin_timeout", "60"),
+        ("nvme0", "io_timeout", "30000"),
+        ("nvme0", "admin_timeout", "60000"),
         ("nvme0", "numa_node", "-1"),
         ("nvme0n1", "size", "2048"),
         ("nvme0n1", "uuid", "11111111-1111-1111-1111-111111111111"),
@@ -204,8 +254,8 @@ pub(crate) fn stats(head: anabranch_host::topology::HeadId, times: u64) -> Shard
         commands: [5 * times, 6, 7],
         bytes: [8, 9],
         latency_sums_ns: [0; 3],
-        errors: 1,
-        retries: 2,
+        errors: times,
+        retries: 2 * times,
         failovers: 3 * times,
         uncertain_writes_resent: 4,
         in_flight: 0,
@@ -243,10 +293,13 @@ fn m22_counters_are_summed_over_workers_and_can_be_reset() {
         ("nvme0c0n1", "multipath_failover_count", 6_u64),
         ("nvme0n1", "io_requeue_no_usable_path_count", 20),
         ("nvme0n1", "io_fail_no_available_path_count", 40),
+        ("nvme0c0n1", "command_error_count", 2),
+        ("nvme0c0n1", "command_retries_count", 4),
     ];
     rig.stats.insert(1, stats(head, 1));
     rig.stats.insert(2, stats(head, 1));
     assert_eq!(rig.get("nvme0n1", "io_affinity_map_misses"), Ok("8".to_string()));
+    assert_eq!(rig.get("nvme0c0n1", "command_retry_count"), Ok("4".to_string()), "nvme-cli's");
     for (object, name, value) in counters {
         assert_eq!(rig.get(object, name), Ok(value.to_string()));
         assert!(rig.set(object, name, "5").is_err(), "only 0");

@@ -348,7 +348,7 @@ fn times_that_make_no_sense_together_are_told_when_they_are_set_later_too() {
     };
     assert_eq!(set("fast_io_fail_tmo", "600"), (0, 0));
     assert_eq!(set("fast_io_fail_tmo", "601"), (1, 0));
-    assert_eq!(set("io_timeout", "20"), (1, 0), "told by what is concerned");
+    assert_eq!(set("io_timeout", "20000"), (1, 0), "told by what is concerned");
     assert_eq!(set("ctrl_loss_tmo", "601"), (1, 0));
     assert_eq!(set("ctrl_loss_tmo", "30"), (2, 0));
     assert_eq!(set("fast_io_fail_tmo", "off"), (2, 0));

@@ -245,7 +245,7 @@ fn a_new_io_timeout_holds_for_commands_in_flight() {
     let names = rig.submit(writes(4, 1));
     rig.run(2 * SECOND);
     assert_eq!(rig.answered(&names), 2, "30 s by default");
-    rig.set("nvme0", "io_timeout", "3");
+    rig.set("nvme0", "io_timeout", "3000");
     let begin = rig.now();
     let last = rig.succeed(&names).iter().map(|outcome| outcome.at).max().expect("some");
     assert!(last.since(begin) < 1100 * MS, "{:?}", last.since(begin));

@@ -1,14 +1,19 @@
 //! Attributes of controllers.
 
 use super::ObjectKind::Controller as C;
-use super::{Attribute, Refused, Target, duration, ro, rw};
+use super::head::reset;
+use super::{Act, Attribute, Dir, Refused, Target, duration, ro, rw, wo};
 use crate::config::{ControllerOptions, check_time};
 use crate::control::Control;
+use crate::control::controller::Controller;
 use crate::control::verbs::address;
 use alloc::format;
 use alloc::string::{String, ToString};
 
 pub(super) const TABLE: &[Attribute] = &[
+    wo(C, "reset_controller", "whatever is written resets it", Act::Reset),
+    wo(C, "rescan_controller", "whatever is written has its namespaces looked for", Act::Rescan),
+    wo(C, "delete_controller", "whatever is written disconnects it", Act::Delete),
     ro(C, "state", "new, live, resetting, connecting, deleting, dead", |v| {
         Some(v.controller?.state.to_string())
     }),
@@ -63,10 +68,32 @@ pub(super) const TABLE: &[Attribute] = &[
         Some(duration::print(v.controller?.request.options.keep_alive_tmo))
     }),
     ro(C, "numa_node", "always -1: not known for TCP", |_| Some(String::from("-1"))),
-    ro(C, "reset_count", "resets, asked for or forced", |v| Some(v.controller?.resets.to_string())),
-    ro(C, "reconnect_count", "times it came back to live", |v| {
-        Some(v.controller?.reconnects.to_string())
-    }),
+    rw(
+        C,
+        "reset_count",
+        "resets, asked for or forced; writing 0 resets it",
+        |v| Some(v.controller?.resets.to_string()),
+        |control, target, value, _| reset_count(control, target, value, |of| of.resets = 0),
+    )
+    .at(Dir::Diag),
+    rw(
+        C,
+        "reconnect_count",
+        "attempts to reconnect after it was lost; writing 0 resets it",
+        |v| Some(v.controller?.reconnect_attempts.to_string()),
+        |control, target, value, _| {
+            reset_count(control, target, value, |of| of.reconnect_attempts = 0)
+        },
+    )
+    .at(Dir::Diag),
+    rw(
+        C,
+        "command_error_count",
+        "admin commands that it answered with an error; writing 0 resets it",
+        |v| Some(v.controller?.admin_errors.to_string()),
+        |control, target, value, _| reset_count(control, target, value, |of| of.admin_errors = 0),
+    )
+    .at(Dir::Diag),
     ro(C, "last_error", "why it was last lost or could not connect", |v| {
         Some(v.controller?.last_error.clone().unwrap_or_default())
     }),
@@ -104,10 +131,10 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         C,
         "io_timeout",
-        "time limit of one I/O command, seconds, at least 1ms",
-        |v| Some(duration::print(v.controller?.request.options.io_timeout)),
+        "time limit of one I/O command, milliseconds, at least 1",
+        |v| Some(duration::print_ms(v.controller?.request.options.io_timeout)),
         |control, target, value, _| {
-            let time = duration::parse(value)?;
+            let time = duration::parse_ms(value)?;
             check_time(time)?;
             set(control, target, |options| options.io_timeout = time)
         },
@@ -115,27 +142,43 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         C,
         "admin_timeout",
-        "time limit of one admin command, of connecting and of ICResp, seconds, at least 1ms",
-        |v| Some(duration::print(v.controller?.request.options.admin_timeout)),
+        "time limit of one admin command, of connecting and of ICResp, milliseconds, at least 1",
+        |v| Some(duration::print_ms(v.controller?.request.options.admin_timeout)),
         |control, target, value, _| {
-            let time = duration::parse(value)?;
+            let time = duration::parse_ms(value)?;
             check_time(time)?;
             set(control, target, |options| options.admin_timeout = time)
         },
     ),
 ];
 
+fn controller_of<'a>(control: &'a mut Control, target: &Target) -> Option<&'a mut Controller> {
+    match target {
+        Target::Controller(id) => control.controllers.get_mut(id),
+        _ => None,
+    }
+}
+
 fn set(
     control: &mut Control,
     target: &Target,
     change: impl FnOnce(&mut ControllerOptions),
 ) -> Result<(), Refused> {
-    if let Target::Controller(id) = target
-        && let Some(controller) = control.controllers.get_mut(id)
-    {
+    if let Some(controller) = controller_of(control, target) {
         change(&mut controller.request.options);
         control.env.dirty = true;
     }
+    Ok(())
+}
+
+fn reset_count(
+    control: &mut Control,
+    target: &Target,
+    value: &str,
+    change: impl FnOnce(&mut Controller),
+) -> Result<(), Refused> {
+    reset(value)?;
+    controller_of(control, target).map(change);
     Ok(())
 }
 

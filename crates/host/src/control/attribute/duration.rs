@@ -1,5 +1,5 @@
-//! Times as attributes: seconds, as in the kernel; fractions and the units `us`, `ms`, `s` are
-//! ours.
+//! Times as attributes: seconds or, where the kernel has them so, milliseconds; fractions and the
+//! units `us`, `ms`, `s` are ours.
 
 use super::Refused;
 use alloc::format;
@@ -11,12 +11,21 @@ const MAX: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// `10`, `0.25`.
 pub(super) fn print(time: Duration) -> String {
-    let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
-    if nanos == 0 {
-        return seconds.to_string();
+    decimal(time.as_secs().into(), time.subsec_nanos(), 9)
+}
+
+/// `30000`, `0.25`.
+pub(super) fn print_ms(time: Duration) -> String {
+    decimal(time.as_millis(), time.subsec_nanos() % 1_000_000, 6)
+}
+
+/// So many, and a fraction of so many digits.
+fn decimal(whole: u128, fraction: u32, digits: usize) -> String {
+    if fraction == 0 {
+        return whole.to_string();
     }
-    let fraction = format!("{nanos:09}");
-    format!("{seconds}.{}", fraction.trim_end_matches('0'))
+    let fraction = format!("{fraction:0digits$}");
+    format!("{whole}.{}", fraction.trim_end_matches('0'))
 }
 
 /// A time or `off`.
@@ -30,26 +39,61 @@ enum Unread {
     TooLong,
 }
 
+/// What a number without a unit is in.
+#[derive(Clone, Copy)]
+enum Plain {
+    Seconds,
+    Milliseconds,
+}
+
+impl Plain {
+    const fn ns(self) -> u128 {
+        match self {
+            Plain::Seconds => 1_000_000_000,
+            Plain::Milliseconds => 1_000_000,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Plain::Seconds => "seconds",
+            Plain::Milliseconds => "milliseconds",
+        }
+    }
+}
+
 /// The reverse of [`print()`]; also `200ms`, `50us`, `3s`.
 pub(super) fn parse(text: &str) -> Result<Duration, Refused> {
-    read(text).map_err(|why| match why {
+    parse_as(text, Plain::Seconds)
+}
+
+/// The reverse of [`print_ms()`]; also `200ms`, `50us`, `3s`.
+pub(super) fn parse_ms(text: &str) -> Result<Duration, Refused> {
+    parse_as(text, Plain::Milliseconds)
+}
+
+fn parse_as(text: &str, plain: Plain) -> Result<Duration, Refused> {
+    let word = plain.word();
+    read(text, plain).map_err(|why| match why {
         Unread::NoTime => {
-            Refused::Invalid(format!("\"{text}\" is no time in seconds (or with us, ms, s)"))
+            Refused::Invalid(format!("\"{text}\" is no time in {word} (or with us, ms, s)"))
         }
         Unread::TooLong => {
-            let most = MAX.as_secs();
-            Refused::OutOfRange(format!("{text} is too long: at most {most} seconds"))
+            let most = MAX.as_nanos() / plain.ns();
+            Refused::OutOfRange(format!("{text} is too long: at most {most} {word}"))
         }
     })
 }
 
-fn read(text: &str) -> Result<Duration, Unread> {
+fn read(text: &str, plain: Plain) -> Result<Duration, Unread> {
     let (digits, unit_ns) = if let Some(digits) = text.strip_suffix("us") {
         (digits, 1_000)
     } else if let Some(digits) = text.strip_suffix("ms") {
-        (digits, 1_000_000)
+        (digits, Plain::Milliseconds.ns())
+    } else if let Some(digits) = text.strip_suffix('s') {
+        (digits, Plain::Seconds.ns())
     } else {
-        (text.strip_suffix('s').unwrap_or(text), 1_000_000_000)
+        (text, plain.ns())
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -71,7 +115,7 @@ pub(super) fn parse_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" || text.parse().is_ok_and(|number: i64| number < 0) {
         return Ok(None);
     }
-    read(text).map(Some).map_err(|why| match why {
+    read(text, Plain::Seconds).map(Some).map_err(|why| match why {
         Unread::NoTime => {
             format!("\"{text}\" is neither a time in seconds (or with us, ms, s) nor \"off\"")
         }
@@ -102,6 +146,21 @@ mod tests {
         assert_eq!(parse_or_off("off"), Ok(None));
         assert_eq!(parse_or_off("-1"), Ok(None));
         assert_eq!(parse_or_off("-600"), Ok(None));
+    }
+
+    #[test]
+    fn a_plain_number_may_be_milliseconds() {
+        for (text, ns) in [("30000", 30_000_000_000), ("1", 1_000_000), ("1.5", 1_500_000)] {
+            let time = Duration::from_nanos(ns);
+            assert_eq!(print_ms(time), text);
+            assert_eq!(parse_ms(text), Ok(time));
+        }
+        assert_eq!(parse_ms("7s"), Ok(Duration::from_secs(7)));
+        assert_eq!(parse_ms("50us"), Ok(Duration::from_micros(50)));
+        let why = "2147483647001 is too long: at most 2147483647000 milliseconds";
+        assert_eq!(parse_ms("2147483647001"), Err(Refused::OutOfRange(why.to_string())));
+        let why = "\"soon\" is no time in milliseconds (or with us, ms, s)";
+        assert_eq!(parse_ms("soon"), Err(Refused::Invalid(why.to_string())));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Control {
         let kind = target.kind();
         let view = self.view(target, figures);
         let attributes = all()
-            .filter(|entry| entry.object == kind)
+            .filter(|entry| entry.object == kind && entry.is_readable())
             .filter_map(|entry| {
                 Some(ShownAttribute {
                     name: entry.name,

@@ -87,6 +87,14 @@ pub enum Dir {
     Debug,
 }
 
+/// What is done when an attribute is written that only does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Reset,
+    Rescan,
+    Delete,
+}
+
 /// Why a value was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -140,18 +148,29 @@ pub struct Attribute {
     pub help: &'static str,
     read: Read,
     write: Option<Write>,
+    /// It only does this, whatever is written.
+    act: Option<Act>,
 }
 
 impl Attribute {
     /// Whether it can be written.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.write.is_some()
+        self.write.is_some() || self.act.is_some()
+    }
+
+    /// Whether it has a text.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.act.is_none()
     }
 
     /// Permission bits of its file: everyone reads sysfs, only the owner debugfs.
     #[must_use]
     pub fn mode(&self) -> u16 {
+        if !self.is_readable() {
+            return 0o200;
+        }
         match (self.dir == Dir::Debug, self.is_writable()) {
             (false, false) => 0o444,
             (false, true) => 0o644,
@@ -174,7 +193,13 @@ impl fmt::Debug for Attribute {
 }
 
 const fn ro(object: ObjectKind, name: &'static str, help: &'static str, read: Read) -> Attribute {
-    Attribute { name, object, dir: Dir::Device, help, read, write: None }
+    Attribute { name, object, dir: Dir::Device, help, read, write: None, act: None }
+}
+
+/// One that is only written.
+const fn wo(object: ObjectKind, name: &'static str, help: &'static str, act: Act) -> Attribute {
+    let read: Read = |_| Some(String::new());
+    Attribute { name, object, dir: Dir::Device, help, read, write: None, act: Some(act) }
 }
 
 const fn rw(
@@ -184,7 +209,7 @@ const fn rw(
     read: Read,
     write: Write,
 ) -> Attribute {
-    Attribute { name, object, dir: Dir::Device, help, read, write: Some(write) }
+    Attribute { name, object, dir: Dir::Device, help, read, write: Some(write), act: None }
 }
 
 /// Every attribute there is.
@@ -251,6 +276,9 @@ impl Control {
     ) -> Result<String, VerbError> {
         let target = self.target(object)?;
         let entry = find(&target, object, attribute)?;
+        if !entry.is_readable() {
+            return Err(VerbError::Invalid(format!("{attribute} of {object} is only written")));
+        }
         let hidden = || VerbError::Invalid(format!("{object} does not show {attribute}"));
         (entry.read)(&self.view(&target, figures)).ok_or_else(hidden)
     }
@@ -276,10 +304,17 @@ impl Control {
         write(self, &target, value, figures).map_err(|why| why.told(&of))
     }
 
+    /// What writing that attribute does instead of setting it.
+    pub(super) fn act_of(&self, object: &str, attribute: &str) -> Option<Act> {
+        let target = self.target(object).ok()?;
+        find(&target, object, attribute).ok()?.act
+    }
+
     /// The attributes of a controller that are options, as name and text.
     pub(super) fn option_texts(&self, id: ControllerId) -> Vec<(String, String)> {
         let view = self.view(&Target::Controller(id), &[]);
-        let options = controller::TABLE.iter().filter(|entry| entry.is_writable());
+        let is_option = |entry: &&Attribute| entry.dir == Dir::Device && entry.write.is_some();
+        let options = controller::TABLE.iter().filter(is_option);
         let constant = controller::TABLE.iter().filter(|entry| entry.name == "kato");
         options
             .chain(constant)

@@ -5,6 +5,8 @@ use super::head::reset;
 use super::{Attribute, Dir, Figures, Refused, Target, View, mask, number, ro, rw};
 use crate::control::Control;
 use crate::control::affinity::workers_of;
+use crate::control::subsystem::Path;
+use crate::mail::PathStats;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -71,11 +73,43 @@ pub(super) const TABLE: &[Attribute] = &[
         P,
         "multipath_failover_count",
         "commands that left it for another path; writing 0 resets it",
-        |v| Some(failovers(v).saturating_sub(v.path?.failovers_base).to_string()),
-        reset_failovers,
+        |v| Some(sum(v, FAILOVERS).saturating_sub(v.path?.failovers_base).to_string()),
+        |control, target, value, figures| {
+            reset_count(control, target, value, figures, FAILOVERS, |path| &mut path.failovers_base)
+        },
     )
     .at(Dir::Diag),
+    rw(
+        P,
+        "command_error_count",
+        "times that it answered a command with an error; writing 0 resets it",
+        |v| Some(sum(v, ERRORS).saturating_sub(v.path?.errors_base).to_string()),
+        |control, target, value, figures| {
+            reset_count(control, target, value, figures, ERRORS, |path| &mut path.errors_base)
+        },
+    )
+    .at(Dir::Diag),
+    // Linux 7.3 has the one name, nvme-cli asks for the other.
+    retries("command_retries_count"),
+    retries("command_retry_count"),
 ];
+
+const fn retries(name: &'static str) -> Attribute {
+    rw(
+        P,
+        name,
+        "times that a command was tried again on it; writing 0 resets it",
+        |v| Some(sum(v, RETRIES).saturating_sub(v.path?.retries_base).to_string()),
+        |control, target, value, figures| {
+            reset_count(control, target, value, figures, RETRIES, |path| &mut path.retries_base)
+        },
+    )
+    .at(Dir::Diag)
+}
+
+const FAILOVERS: fn(&PathStats) -> u64 = |path| path.failovers;
+const ERRORS: fn(&PathStats) -> u64 = |path| path.errors;
+const RETRIES: fn(&PathStats) -> u64 = |path| path.retries;
 
 /// What is shown under one policy and is an empty text under the others.
 fn under(view: &View<'_>, policy: Policy, text: impl FnOnce() -> Option<String>) -> Option<String> {
@@ -125,22 +159,25 @@ fn set_affinity(
     Ok(())
 }
 
-fn failovers(view: &View<'_>) -> u64 {
-    view.path_figures().map(|(_, path)| path.failovers).sum()
+fn sum(view: &View<'_>, of: fn(&PathStats) -> u64) -> u64 {
+    view.path_figures().map(|(_, path)| of(path)).sum()
 }
 
-fn reset_failovers(
+/// From now on a counter starts from what it is.
+fn reset_count(
     control: &mut Control,
     target: &Target,
     value: &str,
     figures: &Figures<'_>,
+    of: fn(&PathStats) -> u64,
+    base: fn(&mut Path) -> &mut u64,
 ) -> Result<(), Refused> {
     reset(value)?;
-    let base = failovers(&control.view(target, figures));
+    let from = sum(&control.view(target, figures), of);
     if let Target::Path(at, head, controller) = *target
         && let Some(path) = control.subsystems[at].heads[head].path_mut(controller)
     {
-        path.failovers_base = base;
+        *base(path) = from;
     }
     Ok(())
 }
