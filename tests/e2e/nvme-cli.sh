@@ -109,7 +109,7 @@ loss_and_return() {
   within 10 one_controller connecting
   ctl restore 2
   within 10 one_controller live
-  host disconnect -d nvme1
+  inside nvme disconnect -d nvme1
   equals "$(inside nvme list-subsys | grep -c -- '+- ')" 1 "controllers"
 }
 # As another user than root, who mounts through fusermount3.
