@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long matrices, some hours: every policy under cuts, policies changed 100 times a second, and
-# both roles, and the disk of a guest, with three kernels.
+# The long matrices, some hours: every policy under cuts, policies changed 100 times a second, and,
+# with three kernels, both roles, the disk of a guest, and Anabranch on a guest.
 # What test.sh runs is a part of this. Exit status: 0 when nothing failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
@@ -19,6 +19,7 @@ for kernel in 6.1 6.12 new; do
   run e2e/linux-target.sh --long
   run e2e/linux-host.sh
   run e2e/guest-disk.sh
+  run e2e/oldest-kernel.sh
 done
 
 printf '\n%s failed\n' ${#failed[@]}

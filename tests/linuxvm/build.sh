@@ -18,10 +18,13 @@ DEBS=$CACHE/debs
 USERLAND=$CACHE/userland
 
 # What the guests need besides the kernel, and which programs of it go into the initramfs.
-PACKAGES=(nvme-cli fio iproute2 busybox-static dash)
-PROGRAMS=(bin/dash usr/sbin/nvme usr/bin/fio sbin/tc bin/ip bin/ss)
+PACKAGES=(nvme-cli fio iproute2 nbd-client e2fsprogs busybox-static dash)
+PROGRAMS=(
+  bin/dash usr/sbin/nvme usr/bin/fio sbin/tc bin/ip bin/ss sbin/nbd-client sbin/mke2fs sbin/e2fsck
+)
 MODULES=(
   virtio_pci virtio_net virtio_console virtio_rng 9p 9pnet_virtio af_packet virtio_blk ext4
+  nbd fuse
   nvme-core nvme-fabrics nvme-tcp nvmet nvmet-tcp configfs null_blk
   crc32c-intel crc32c_generic crct10dif_generic crc-t10dif crc64-rocksoft
   sha256_generic hmac ffdhe dh_generic tls

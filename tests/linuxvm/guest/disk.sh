@@ -1,8 +1,8 @@
 #!/bin/sh
-# In the guest: a file system on the disk that qemu offers. `boot` finds the disk, the other verbs
-# use it (disk.sh lists them).
+# In the guest: a file system on the disk that qemu offers, or on $DISK. `boot` finds the disk, the
+# other verbs use it (disk.sh lists them).
 export PATH=/sbin:/usr/sbin:/bin:/usr/bin
-disk=/dev/vda
+disk=${DISK:-/dev/vda}
 die() { echo "disk.sh: $*" >&2; exit 1; }
 
 boot() {
