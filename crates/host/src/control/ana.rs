@@ -87,8 +87,8 @@ fn is_out(contradicted: &BTreeMap<u32, Contradicted>, nsid: u32) -> bool {
 enum Taken {
     /// More is to be read.
     More,
-    /// Processed.
-    Whole,
+    /// Processed. It may have said what was known.
+    Whole { news: bool },
 }
 
 /// See the module documentation.
@@ -238,7 +238,9 @@ impl AnaBook {
     /// Takes an answer to the reading in progress. Gives back, too, whether something came in
     /// meanwhile that asks for another one.
     fn take_answer(&mut self, now: Time, answer: &Answer) -> (Result<Taken, Trouble>, bool) {
-        let Some(mut reading) = self.reading.take() else { return (Ok(Taken::Whole), false) };
+        let Some(mut reading) = self.reading.take() else {
+            return (Ok(Taken::Whole { news: false }), false);
+        };
         let overtaken = reading.overtaken;
         match reading.log.take(answer) {
             Ok(None) => {
@@ -248,15 +250,17 @@ impl AnaBook {
             Ok(Some(bytes)) => {
                 let taken = self.take_log(now, &bytes, overtaken);
                 let trouble = |why| Trouble::nonsense(why, reading.log.in_parts());
-                (taken.map(|()| Taken::Whole).map_err(trouble), overtaken)
+                (taken.map(|news| Taken::Whole { news }).map_err(trouble), overtaken)
             }
             Err(trouble) => (Err(trouble), overtaken),
         }
     }
 
-    /// Processes a whole log. Nothing changes when it does not make sense (C61).
-    fn take_log(&mut self, now: Time, bytes: &[u8], overtaken: bool) -> Result<(), String> {
+    /// Processes a whole log. Nothing changes when it does not make sense (C61). Gives back whether
+    /// anybody has to hear of it.
+    fn take_log(&mut self, now: Time, bytes: &[u8], overtaken: bool) -> Result<bool, String> {
         let log = wire::parse_ana(bytes, self.limits)?;
+        let waited_for = !self.suspects.is_empty();
         let groups = core::mem::take(&mut self.groups);
         let members = core::mem::take(&mut self.members);
         let before = |nsid: &u32| members.get(nsid).and_then(|group| groups.get(group)).copied();
@@ -266,6 +270,7 @@ impl AnaBook {
             }
             self.groups.insert(group.id, group.state);
         }
+        let news = waited_for || self.groups != groups || self.members != members;
         self.failures = 0;
         self.retry_at = None;
         if !overtaken {
@@ -282,7 +287,7 @@ impl AnaBook {
             self.generation += 1;
         }
         self.check_transition(now);
-        Ok(())
+        Ok(news)
     }
 
     /// A path that was not out of use has met an ANA status.
@@ -364,7 +369,7 @@ impl Controller {
     ) {
         match self.ana.take_answer(env.now, answer).0 {
             Ok(Taken::More) => self.ask_ana_log(env, bufs),
-            Ok(Taken::Whole) => self.ask_queues(env, bufs),
+            Ok(Taken::Whole { .. }) => self.ask_queues(env, bufs),
             Err(trouble) if trouble.hopeless => {
                 self.ana.disable(trouble.why);
                 self.tell_ana_disabled(env);
@@ -417,8 +422,10 @@ impl Controller {
         let (result, again) = self.ana.take_answer(env.now, answer);
         match result {
             Ok(Taken::More) => return self.ask_live_log(env, bufs),
-            Ok(Taken::Whole) => {
-                env.dirty = true;
+            Ok(Taken::Whole { news }) => {
+                // A controller may tell of changes as often as it likes where there are none: that
+                // is no work for every worker.
+                env.dirty |= news;
                 env.notice(self, Notice::AnaRead);
             }
             Err(Trouble { why, .. }) => {

@@ -28,6 +28,15 @@ fn log_reads(rig: &Rig) -> usize {
     rig.fake(1).count(|command| command.is_log(0x0c))
 }
 
+/// A controller may tell of changes as often as it likes.
+#[test]
+fn f22_a_log_that_says_what_was_known_is_no_work_for_the_workers() {
+    let mut rig = Rig::connected(1);
+    let (reads, epoch) = (log_reads(&rig), rig.topology.epoch);
+    rig.raise(1, ANA_CHANGED);
+    assert_eq!((log_reads(&rig), rig.topology.epoch), (reads + 1, epoch));
+}
+
 #[test]
 fn m14_an_ana_status_takes_the_path_out_until_a_fresh_log_was_processed() {
     let mut rig = Rig::connected(1);
