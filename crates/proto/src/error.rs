@@ -90,6 +90,8 @@ pub enum Rule {
     MultipleOf,
     /// Something that one sentence says; the limit is of no interest.
     Plain(&'static str),
+    /// The same of a field of text: there is no number to show, either.
+    Text(&'static str),
 }
 
 /// Something that came off the wire, or that a caller asked for, cannot be accepted.
@@ -149,14 +151,18 @@ impl ProtocolError {
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} is {}: ", self.what, self.field, self.value)?;
+        write!(f, "{} {} ", self.what, self.field)?;
+        if let Rule::Text(sentence) = self.rule {
+            return write!(f, "{sentence} ({})", self.blame);
+        }
+        write!(f, "is {}: ", self.value)?;
         match self.rule {
             Rule::MustBe => write!(f, "must be {}", self.limit)?,
             Rule::AtMost => write!(f, "must be at most {}", self.limit)?,
             Rule::AtMostIts(field) => write!(f, "must be at most {} ({field})", self.limit)?,
             Rule::AtLeast => write!(f, "must be at least {}", self.limit)?,
             Rule::MultipleOf => write!(f, "must be a multiple of {}", self.limit)?,
-            Rule::Plain(sentence) => f.write_str(sentence)?,
+            Rule::Plain(sentence) | Rule::Text(sentence) => f.write_str(sentence)?,
         }
         write!(f, " ({})", self.blame)
     }

@@ -264,7 +264,9 @@ impl Controller {
                 self.step(env, bufs, step, wire::get_csts());
             }
             Step::Discovery => {
-                self.fail(env, String::from("the discovery log kept changing for too long"), false);
+                let seconds = discovery::TIME_LIMIT.as_secs();
+                let why = format!("the discovery log could not be read within {seconds} s");
+                self.fail(env, why, false);
             }
             _ => self.fail(env, format!("no answer to {step} in time"), false),
         }

@@ -151,6 +151,27 @@ fn c65_a_log_that_never_rests_is_given_up() {
 }
 
 #[test]
+fn c65_a_log_that_comes_too_slowly_is_not_said_to_change() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(DISCOVERY, 1);
+    fake.discovery = true;
+    fake.ana = None;
+    fake.hook = Some(Box::new(|c| c.is_log(0x70).then_some(Say::Nothing)));
+    rig.put(8009, fake);
+    let mut request = Rig::request(8009);
+    request.subsystem_nqn = DISCOVERY.parse().unwrap();
+    let id = rig.verb(Verb::Discover(Box::new(request)));
+    rig.advance_s(5);
+    let asked = *rig.fake(8009).seen.iter().rfind(|c| c.is_log(0x70)).expect("asked");
+    rig.fake(8009).say(&asked, Say::Data(DiscoveryEntry::log(1, &entries(3))));
+    rig.deliver(8009);
+    rig.run();
+    rig.advance_s(70);
+    let text = format!("{:?}", rig.reply(id));
+    assert!(text.contains("the discovery log could not be read within 60 s"), "{text}");
+}
+
+#[test]
 fn c65_lies_in_the_header_are_bounded() {
     for (records, format, why) in [(u64::MAX, 0, "NUMREC"), (10_001, 0, "NUMREC"), (1, 9, "RECFMT")]
     {
@@ -178,7 +199,11 @@ fn c65_entries_that_make_no_sense_are_skipped() {
         Some(Reply::Discovered { entries: found, .. }) => assert_eq!(found, entries(4)[3..]),
         other => panic!("{other:?}"),
     }
-    for told in ["entry 0 of the discovery log is skipped", "SUBTYPE is 77", "TRADDR", "SUBNQN"] {
+    for told in [
+        "entry 0 of the discovery log is skipped: Discovery log entry SUBTYPE is 77",
+        "Discovery log entry TRADDR is no IP address",
+        "Discovery log entry SUBNQN holds no NQN",
+    ] {
         assert_eq!(rig.event_count(told), 1, "{told}: {:?}", rig.events);
     }
 }

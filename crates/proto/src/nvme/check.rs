@@ -23,6 +23,15 @@ pub(super) const fn broken(
     ProtocolError::new(what, field, value, Rule::Plain(sentence), 0)
 }
 
+/// The peer breaks the protocol in a field of text.
+pub(super) const fn no_text(
+    what: &'static str,
+    field: &'static str,
+    sentence: &'static str,
+) -> ProtocolError {
+    ProtocolError::new(what, field, 0, Rule::Text(sentence), 0)
+}
+
 /// A value above what the peer has said in another field.
 pub(super) const fn above_its(
     what: &'static str,

@@ -1,6 +1,6 @@
 //! The discovery log (Base 5.16.1.23).
 
-use super::super::check::{self, broken, unusable};
+use super::super::check::{self, broken, no_text, unusable};
 use super::super::{Nqn, le};
 use crate::error::{Blame, ProtocolError, Rule};
 use alloc::string::{String, ToString};
@@ -210,7 +210,7 @@ impl DiscoveryEntry {
             other => return Err(broken(Self::WHAT, "SUBTYPE", other.into(), "must be 1 to 3")),
         };
         let subnqn = Nqn::from_field(&le::array(bytes, 256))
-            .map_err(|_| broken(Self::WHAT, "SUBNQN", 0, "holds no NQN"))?;
+            .map_err(|_| no_text(Self::WHAT, "SUBNQN", "holds no NQN"))?;
         Ok(DiscoveryEntry {
             kind,
             address: Self::parse_address(bytes)?,
@@ -244,8 +244,8 @@ impl DiscoveryEntry {
             (Some(_), Ok(port)) if port != 0 => {
                 Err(broken(Self::WHAT, "ADRFAM", adrfam.into(), "does not fit the address"))
             }
-            (Some(_), _) => Err(broken(Self::WHAT, "TRSVCID", 0, "is no TCP port")),
-            (None, _) => Err(broken(Self::WHAT, "TRADDR", 0, "is no IP address")),
+            (Some(_), _) => Err(no_text(Self::WHAT, "TRSVCID", "is no TCP port")),
+            (None, _) => Err(no_text(Self::WHAT, "TRADDR", "is no IP address")),
         }
     }
 
