@@ -3,9 +3,11 @@
 
 use anabranch::bench::report::Figures;
 use anabranch::cli::args::Cli;
+use anabranch::daemon::load::JobSpec;
 use clap::Parser;
 use clap::error::ErrorKind;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 fn parse(options: &[&str]) -> Result<(), ErrorKind> {
     let words = ["anabranch", "bench"].iter().chain(options);
@@ -47,6 +49,19 @@ fn a_job_file_stands_for_the_options_that_say_the_same() {
         let words = [file[0], file[1], option[0], option[1]];
         assert_eq!(parse(&words), Err(ErrorKind::ArgumentConflict), "{words:?}");
     }
+}
+
+/// Its client stops it before that, unless it was killed.
+#[test]
+fn a_load_on_a_running_host_is_stopped_by_itself_a_while_after_its_time() {
+    let mut spec = json!({
+        "device": "nvme0n1", "read_percent": 0, "random": true, "sizes": [[4096, 100]],
+        "iodepth": 1, "numjobs": 1, "offset": 0, "size": null, "verify": false, "seed": 1,
+    });
+    let limit = |spec: &Value| serde_json::from_value::<JobSpec>(spec.clone()).unwrap().limit();
+    assert_eq!(limit(&spec), None, "programs may stop it when they like");
+    spec["runtime_ns"] = json!(60_000_000_000_u64);
+    assert_eq!(limit(&spec), Some(Duration::from_secs(70)));
 }
 
 #[test]

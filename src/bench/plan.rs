@@ -60,6 +60,7 @@ impl Plan {
             size: bench.size,
             verify: bench.verify,
             seed: bench.randseed.wrapping_add(run),
+            runtime_ns: u64::try_from(self.runtime.as_nanos()).ok(),
         }
     }
 

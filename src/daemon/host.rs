@@ -579,10 +579,15 @@ impl Host {
                 let wrong = |why: String| RpcError::invalid(format!("params: {why}"));
                 spec.check().map_err(wrong)?;
                 let (head, data_workers) = self.await_head(&spec.device)?;
-                let (job, device) =
-                    (spec.job(), Device { block_bytes: head.block_bytes, blocks: head.blocks });
+                let device = Device { block_bytes: head.block_bytes, blocks: head.blocks };
+                let limit = spec.limit();
+                let job = Box::new(spec.job());
                 job.check(device, data_workers).map_err(|why| wrong(why.to_string()))?;
-                self.start_load(job)?;
+                let verb = match limit {
+                    Some(limit) => LoadVerb::StartFor(job, limit),
+                    None => LoadVerb::Start(job),
+                };
+                self.load(verb, LOOK)?;
                 Ok(json!({}))
             }
             "bench_report" | "bench_stop" => {

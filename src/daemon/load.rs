@@ -5,6 +5,11 @@ use crate::units;
 use anabranch_lab::load::{BlockSize, Job, LatencySummary, LoadReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a load may go on behind its time before it is stopped by itself: its client was killed,
+/// or stands still. What it writes would never end.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// A load on one device, as the control socket takes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +35,9 @@ pub struct JobSpec {
     pub verify: bool,
     /// Seed of the draws.
     pub seed: u64,
+    /// After how many nanoseconds its client will stop it; until then when nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_ns: Option<u64>,
 }
 
 impl JobSpec {
@@ -54,6 +62,12 @@ impl JobSpec {
         }
     }
 
+    /// When it is stopped by itself, after its start.
+    #[must_use]
+    pub fn limit(&self) -> Option<Duration> {
+        self.runtime_ns.map(|ns| Duration::from_nanos(ns).saturating_add(GRACE))
+    }
+
     /// As the load takes it.
     #[must_use]
     pub fn job(self) -> Job {
@@ -71,7 +85,7 @@ impl JobSpec {
             offset: self.offset,
             size: self.size,
             number_ios: None,
-            thinktime: std::time::Duration::ZERO,
+            thinktime: Duration::ZERO,
             verify: self.verify,
             seed: self.seed,
         }

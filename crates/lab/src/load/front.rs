@@ -7,12 +7,19 @@ use anabranch_host::user::{Done, Submit, User};
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Output, Time, VerbId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
+
+/// When a load that was not stopped in time is stopped, if that has to wait for a report.
+const SOON: Duration = Duration::from_millis(100);
 
 /// What can be asked of the load.
 #[derive(Clone, Debug)]
 pub enum LoadVerb {
     /// Begin. Answered `Started` at once; a worker begins as soon as it knows the device.
     Start(Box<Job>),
+    /// The same for somebody who may be gone when it is time to stop: after so long it is stopped
+    /// by itself, and nobody gets its figures.
+    StartFor(Box<Job>, Duration),
     /// Report the figures so far.
     Report,
     /// Submit nothing more, wait for what is in flight, report.
@@ -49,12 +56,15 @@ pub enum LoadMail {
 pub enum LoadEvent {
     /// A data worker cannot run the job.
     Rejected(JobError),
+    /// Nobody has stopped it in its time.
+    Abandoned,
 }
 
 impl fmt::Display for LoadEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadEvent::Rejected(error) => write!(f, "load: {error}"),
+            LoadEvent::Abandoned => f.write_str("load: nobody stops it, so it is stopped"),
         }
     }
 }
@@ -63,7 +73,8 @@ type LoadOutput = Output<LoadMail, LoadReply, LoadEvent>;
 
 /// A collection of reports under way on the control worker.
 struct Collecting {
-    verb: VerbId,
+    /// Who has asked; `None` when it was time.
+    verb: Option<VerbId>,
     missing: u16,
     sum: Box<LoadReport>,
 }
@@ -74,6 +85,8 @@ pub struct Load {
     outputs: VecDeque<LoadOutput>,
     /// Control: a job has been started and not stopped.
     started: bool,
+    /// Control: when it is stopped, if nobody has asked for that.
+    stop_at: Option<Time>,
     collecting: Option<Collecting>,
     /// Data: the job at work, or waiting for its device.
     runner: Option<Box<Runner>>,
@@ -103,7 +116,7 @@ impl Load {
         }
     }
 
-    fn verb(&mut self, id: VerbId, verb: LoadVerb, workers: u16) {
+    fn verb(&mut self, now: Time, id: VerbId, verb: LoadVerb, workers: u16) {
         let refuse = |text: &str| LoadReply::Refused(JobError(text.into()));
         if self.collecting.is_some() {
             let reply = refuse(match self.started {
@@ -112,31 +125,53 @@ impl Load {
             });
             return self.outputs.push_back(Output::Reply { id, reply });
         }
-        let mail = match verb {
-            LoadVerb::Start(_) if self.started => Err(refuse("a load runs already")),
-            LoadVerb::Start(job) => Ok(LoadMail::Start(job)),
-            _ if !self.started => Err(refuse("no load runs")),
-            LoadVerb::Report => Ok(LoadMail::Collect { stop: false }),
-            LoadVerb::Stop => Ok(LoadMail::Collect { stop: true }),
-        };
-        let mail = match mail {
-            Ok(mail) => mail,
-            Err(reply) => return self.outputs.push_back(Output::Reply { id, reply }),
-        };
-        match &mail {
-            LoadMail::Collect { stop } => {
-                self.started = !stop;
-                let (missing, sum) = (workers - 1, Box::default());
-                self.collecting = Some(Collecting { verb: id, missing, sum });
+        match verb {
+            LoadVerb::Start(_) | LoadVerb::StartFor(..) if self.started => {
+                let reply = refuse("a load runs already");
+                self.outputs.push_back(Output::Reply { id, reply });
             }
-            _ => {
-                self.started = true;
-                self.outputs.push_back(Output::Reply { id, reply: LoadReply::Started });
+            LoadVerb::Start(job) => self.start(id, job, None, workers),
+            LoadVerb::StartFor(job, limit) => self.start(id, job, Some(now.after(limit)), workers),
+            _ if !self.started => {
+                let reply = refuse("no load runs");
+                self.outputs.push_back(Output::Reply { id, reply });
             }
+            LoadVerb::Report => self.collect(Some(id), false, workers),
+            LoadVerb::Stop => self.collect(Some(id), true, workers),
         }
+    }
+
+    fn start(&mut self, id: VerbId, job: Box<Job>, stop_at: Option<Time>, workers: u16) {
+        (self.started, self.stop_at) = (true, stop_at);
+        self.outputs.push_back(Output::Reply { id, reply: LoadReply::Started });
+        self.tell_all(&LoadMail::Start(job), workers);
+    }
+
+    fn collect(&mut self, verb: Option<VerbId>, stop: bool, workers: u16) {
+        if stop {
+            (self.started, self.stop_at) = (false, None);
+        }
+        self.collecting = Some(Collecting { verb, missing: workers - 1, sum: Box::default() });
+        self.tell_all(&LoadMail::Collect { stop }, workers);
+    }
+
+    fn tell_all(&mut self, mail: &LoadMail, workers: u16) {
         for worker in 1..workers {
             self.outputs.push_back(Output::Mail { to: WorkerId(worker), mail: mail.clone() });
         }
+    }
+
+    /// Stops a load whose time is over: whoever started it has gone without a word.
+    fn stop_abandoned(&mut self, now: Time, workers: u16) {
+        if self.stop_at.is_none_or(|at| now < at) {
+            return;
+        }
+        if self.collecting.is_some() {
+            self.stop_at = Some(now.after(SOON));
+            return;
+        }
+        self.outputs.push_back(Output::Event(LoadEvent::Abandoned));
+        self.collect(None, true, workers);
     }
 
     fn mail(&mut self, now: Time, mail: LoadMail, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
@@ -169,7 +204,8 @@ impl Load {
             && let Some(collecting) = self.collecting.take()
         {
             let reply = LoadReply::Report(collecting.sum);
-            self.outputs.push_back(Output::Reply { id: collecting.verb, reply });
+            let reply = collecting.verb.map(|id| Output::Reply { id, reply });
+            self.outputs.extend(reply);
         }
     }
 
@@ -210,9 +246,12 @@ impl User for Load {
         bufs: &mut dyn Buffers,
     ) {
         match input {
-            Input::Verb { id, verb } => self.verb(id, verb, host.workers()),
+            Input::Verb { id, verb } => self.verb(now, id, verb, host.workers()),
             Input::Mail { mail, .. } => self.mail(now, mail, host, bufs),
-            Input::Timeout => self.advance(now, host, bufs),
+            Input::Timeout => {
+                self.stop_abandoned(now, host.workers());
+                self.advance(now, host, bufs);
+            }
             _ => {}
         }
     }
@@ -241,6 +280,7 @@ impl User for Load {
     }
 
     fn poll_timeout(&mut self) -> Option<Time> {
-        self.runner.as_ref().and_then(|runner| runner.wake())
+        let wake = self.runner.as_ref().and_then(|runner| runner.wake());
+        wake.into_iter().chain(self.stop_at).min()
     }
 }
