@@ -34,6 +34,9 @@ use std::time::{Duration, Instant};
 
 /// How long a verb may take.
 const VERB: Duration = Duration::from_secs(10);
+/// How long what was begun on a file may take to end when its namespace is removed. The file is
+/// let go later when it takes longer.
+const RELEASE: Duration = Duration::from_secs(1);
 /// How long all ports together may take until they listen.
 const LISTEN: Duration = Duration::from_secs(5);
 
@@ -45,7 +48,9 @@ pub struct RunningTarget {
     nqns: Vec<Nqn>,
 }
 
-/// Files behind namespaces: the same file is never behind two, and stays open for a later one.
+/// Files behind namespaces: the same file is never behind two. Without a namespace it stays open
+/// only as long as something is done to it: a namespace that takes it meanwhile is to come after
+/// that.
 #[derive(Debug)]
 pub(super) struct FileTable {
     files: Files,
@@ -160,11 +165,32 @@ impl FileTable {
         });
     }
 
+    /// A namespace is gone: its file is let go, so that another target can have it, and the file
+    /// system its room.
     fn release(&self, subsystem: &Nqn, nsid: u32) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for file in opened.iter_mut().filter(|file| file.is_behind(subsystem, nsid)) {
             file.user = None;
         }
+        drop(opened);
+        let until = Instant::now() + RELEASE;
+        while !self.close_idle() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Closes the files that are behind no namespace, as far as nothing is done to them any more:
+    /// the engine begins nothing there. Tells whether these are all.
+    fn close_idle(&self) -> bool {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|file| {
+            let idle = file.user.is_none() && !self.files.is_busy(file.id);
+            if idle {
+                self.files.forget(file.id);
+            }
+            !idle
+        });
+        opened.iter().all(|file| file.user.is_some())
     }
 
     /// Takes away the files that were made for a target that does not start: nobody has written to

@@ -4,7 +4,8 @@ use anabranch_proto::machine::FileId;
 use std::fs::File;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A table of open files. Clones share it. A file stays open as long as any clone lives.
+/// A table of open files. Clones share it. A file stays open as long as any clone lives, or until
+/// it is let go ([`Files::forget`]) and nothing is done to it any more.
 #[derive(Clone, Debug, Default)]
 pub struct Files(Arc<RwLock<Vec<Option<Arc<File>>>>>);
 
@@ -28,7 +29,15 @@ impl Files {
         FileId(id)
     }
 
-    /// Lets a file go that no engine was ever told of. Its number stays unused.
+    /// Whether something is being done to a file at this moment.
+    #[must_use]
+    pub fn is_busy(&self, id: FileId) -> bool {
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        files.get(id.0 as usize).and_then(Option::as_ref).is_some_and(|f| Arc::strong_count(f) > 1)
+    }
+
+    /// Lets a file go that no engine will name any more. It is closed when what is being done to it
+    /// has ended. Its number stays unused.
     pub fn forget(&self, id: FileId) {
         let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = files.get_mut(id.0 as usize) {

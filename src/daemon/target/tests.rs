@@ -25,9 +25,29 @@ fn a_file_that_is_still_open_is_checked_like_one_that_is_not() {
             (got, wrong) => panic!("{more}: {got:?}, not {wrong:?}"),
         }
         if nsid > 1 {
-            files.release(&nqn, 1);
+            // As when its namespace is removed, and something is still being done to it.
+            files.opened.lock().expect("nobody panics")[0].user = None;
         }
     }
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+/// Another target may take the namespace over.
+#[test]
+fn the_file_of_a_namespace_that_was_removed_is_free() {
+    let path = std::env::temp_dir().join(format!("anabranch-freed-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let (files, other) = (FileTable::new(), FileTable::new());
+    files.settle(&files.backend(&spec(&path, ""), &nqn, 1).expect("a back end"), None);
+    let told = other.backend(&spec(&path, ""), &nqn, 1).expect_err("it is in use");
+    assert!(told.contains("in use by another target"), "{told}");
+    files.release(&nqn, 1);
+    // Another test may just be starting a program, which has the file until it is another program.
+    assert!((0..100_000).any(|_| {
+        std::thread::yield_now();
+        other.backend(&spec(&path, ""), &nqn, 1).is_ok()
+    }));
     std::fs::remove_file(&path).expect("it goes");
 }
 

@@ -10,8 +10,8 @@ use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time
 use flushes::Flushes;
 use io_uring::{opcode, types};
 use std::fs::File;
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What a file system is given that cannot zero a range by itself.
@@ -30,7 +30,8 @@ const THREAD_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 struct Task {
     id: DiskId,
-    fd: RawFd,
+    /// Its file, which stays open until it has ended.
+    open: Arc<File>,
     file: FileId,
     op: DiskOp,
     /// Bytes that are through.
@@ -56,27 +57,26 @@ pub(super) struct Disk {
 
 #[derive(Debug)]
 struct Known {
-    file: Arc<File>,
+    file: Weak<File>,
     /// The file system cannot zero a range of it: keeping its space, and giving it back.
     refused: [bool; 2],
     flushes: Flushes,
 }
 
 impl Disk {
-    /// The descriptor of a registered file; it stays open as long as this value.
-    fn fd(&mut self, table: &crate::Files, id: FileId) -> Option<RawFd> {
+    /// A registered file that was not let go.
+    fn open(&mut self, table: &crate::Files, id: FileId) -> Option<Arc<File>> {
         let index = id.0 as usize;
         if let Some(Some(known)) = self.files.get(index) {
-            return Some(known.file.as_raw_fd());
+            return known.file.upgrade();
         }
         let file = table.get(id)?;
         if self.files.len() <= index {
             self.files.resize_with(index + 1, || None);
         }
-        let fd = file.as_raw_fd();
         let (refused, flushes) = ([false; 2], Flushes::default());
-        self.files[index] = Some(Known { file, refused, flushes });
-        Some(fd)
+        self.files[index] = Some(Known { file: Arc::downgrade(&file), refused, flushes });
+        Some(file)
     }
 
     /// When a pause ends.
@@ -103,7 +103,7 @@ fn rest(buf: BufRef, done: u64) -> BufRef {
 
 impl Uring {
     pub(super) fn start_disk(&mut self, id: DiskId, file: FileId, op: DiskOp) {
-        let Some(fd) = self.disk.fd(&self.files, file) else {
+        let Some(open) = self.disk.open(&self.files, file) else {
             let result = Err(SystemError(libc::EBADF));
             self.events.push_back(Event::DiskDone { id, result });
             return;
@@ -123,16 +123,16 @@ impl Uring {
         if op == DiskOp::Flush && self.disk.known(file).is_some_and(|it| it.flushes.waits(id)) {
             return;
         }
-        self.begin_disk(id, fd, file, op);
+        self.begin_disk(id, open, file, op);
     }
 
-    fn begin_disk(&mut self, id: DiskId, fd: RawFd, file: FileId, op: DiskOp) {
+    fn begin_disk(&mut self, id: DiskId, open: Arc<File>, file: FileId, op: DiskOp) {
         let by_hand = self.disk.refused(file, op).is_some_and(|refused| *refused);
         let flush = match op {
             DiskOp::Flush | DiskOp::Sync { .. } => self.disk.known(file).map(|k| k.flushes.begin()),
             DiskOp::Read { .. } | DiskOp::Write { .. } | DiskOp::Zero { .. } => None,
         };
-        let task = Task { id, fd, file, op, done: 0, by_hand, resting_since: None, flush };
+        let task = Task { id, open, file, op, done: 0, by_hand, resting_since: None, flush };
         let slot = self.disk.free.pop().unwrap_or_else(|| {
             self.disk.tasks.push(None);
             u32::try_from(self.disk.tasks.len() - 1).expect("fewer than 2^32 disk operations")
@@ -144,7 +144,7 @@ impl Uring {
     /// Submits what is left of an operation.
     fn step_disk(&mut self, slot: u32) {
         let Some(task) = self.disk.tasks[slot as usize].as_ref() else { return };
-        let fd = types::Fd(task.fd);
+        let fd = types::Fd(task.open.as_raw_fd());
         let done = task.done;
         let entry = match task.op {
             DiskOp::Read { offset, buf } => {
@@ -293,7 +293,7 @@ impl Uring {
             self.events.push_back(Event::DiskDone { id, result: Ok(0) });
         }
         if whole && let Some(id) = flushes.next() {
-            self.begin_disk(id, task.fd, task.file, task.op);
+            self.begin_disk(id, Arc::clone(&task.open), task.file, task.op);
         }
     }
 }

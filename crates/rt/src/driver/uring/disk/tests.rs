@@ -128,3 +128,27 @@ fn flushes_of_other_files_do_not_wait() {
     still.driver.disk_step_done(0, 0);
     assert_eq!(still.told(), Some((0, Ok(0))));
 }
+
+/// Somebody else may want it: another target, or the file system its room.
+#[test]
+fn a_file_that_was_let_go_is_closed_when_its_last_operation_has_ended() {
+    let mut still = still();
+    let files = still.driver.files.clone();
+    let open = files.get(still.file).as_ref().map(Arc::downgrade).expect("it is there");
+    still.driver.disk(DiskId(0), still.file, DiskOp::Flush);
+    still.driver.disk_step_done(0, 0);
+    assert!(!files.is_busy(still.file), "nothing is done to it");
+    for id in 1..=2 {
+        still.driver.disk(DiskId(id), still.file, DiskOp::Flush);
+    }
+    assert!(files.is_busy(still.file));
+    files.forget(still.file);
+    still.driver.disk_step_done(0, 0);
+    assert!(open.upgrade().is_some(), "the second flush, which waited for the first");
+    still.driver.disk_step_done(0, 0);
+    assert!(open.upgrade().is_none());
+    let told: Vec<_> = std::iter::from_fn(|| still.told()).collect();
+    assert_eq!(told, [(0, Ok(0)), (1, Ok(0)), (2, Ok(0))]);
+    still.driver.disk(DiskId(3), still.file, DiskOp::Flush);
+    assert_eq!(still.told(), Some((3, Err(SystemError(libc::EBADF)))), "it is gone");
+}
