@@ -58,6 +58,29 @@ fn every_port_is_listed_with_the_bound_address() {
     );
 }
 
+/// No more of the log is put together than a command asks for.
+#[test]
+fn every_part_of_the_log_is_as_in_the_whole() {
+    let mut rig = Rig::new(config());
+    let admin = discovery(&mut rig, 0);
+    let mut part = |offset: u64, len: u32| {
+        rig.run(admin, GetLogPage::new(lid::DISCOVERY, offset, len).sqe(), len)
+    };
+    let whole = part(0, 5120).data;
+    assert_eq!(DiscoveryHeader::parse(&whole, 9).unwrap().entries, 4);
+    for offset in (0..5120).step_by(508) {
+        for len in [4, 512, 1024, 1028, 3000, 5120] {
+            let mut wanted = whole[offset..].to_vec();
+            wanted.resize(len, 0);
+            assert!(part(offset as u64, len as u32).data == wanted, "{len} bytes from {offset}");
+        }
+    }
+    assert_eq!(part(5120, 64).data, [0; 64]);
+    for offset in [5124, u64::MAX - 1023] {
+        assert!(part(offset, 64).status.is(Status::INVALID_FIELD), "{offset}");
+    }
+}
+
 /// Hosts that are told so read the log at one port only (nvme-cli reads it at each otherwise, and
 /// connects to all subsystems again), and stay there for its events.
 #[test]

@@ -10,11 +10,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::log::{
-    Ana, AnaGroup, ChangedNamespaces, DiscoveryEntry, ErrorEntry, GetLogPage, Smart, SubsystemKind,
-    lid,
+    Ana, AnaGroup, ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, ErrorEntry, GetLogPage,
+    Smart, SubsystemKind, lid,
 };
 use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_proto::nvme::{Nqn, Sqe, Status};
+use core::net::SocketAddr;
 
 /// ANA log, return groups only.
 const RGO: u8 = 1;
@@ -37,6 +38,19 @@ const DATA_UNIT: u64 = 512_000;
 const TEMPERATURE_K: u16 = 300;
 const FULL_SPARE: u8 = 100;
 
+/// A log page, or the part of it that was asked for.
+struct Page {
+    bytes: Vec<u8>,
+    /// Where the part begins.
+    from: u64,
+}
+
+impl From<Vec<u8>> for Page {
+    fn from(bytes: Vec<u8>) -> Page {
+        Page { bytes, from: 0 }
+    }
+}
+
 impl Target {
     pub(super) fn get_log_page(&mut self, at: usize, sqe: &Sqe, bufs: &mut dyn Buffers) -> Step {
         let asked = match GetLogPage::parse(sqe) {
@@ -58,8 +72,8 @@ impl Target {
 
     fn fill_log(&mut self, at: usize, asked: GetLogPage, out: &mut [u8]) -> Result<(), Status> {
         let page = self.log_page(at, asked)?;
-        let offset = usize::try_from(asked.offset).map_err(|_| Status::INVALID_FIELD)?;
-        let rest = page.get(offset..).ok_or(Status::INVALID_FIELD)?;
+        let offset = asked.offset.checked_sub(page.from).and_then(|at| usize::try_from(at).ok());
+        let rest = offset.and_then(|at| page.bytes.get(at..)).ok_or(Status::INVALID_FIELD)?;
         let len = rest.len().min(out.len());
         out[..len].copy_from_slice(&rest[..len]);
         if let Some(controller) = self.controllers[at].as_mut()
@@ -73,18 +87,20 @@ impl Target {
         Ok(())
     }
 
-    fn log_page(&self, at: usize, asked: GetLogPage) -> Result<Vec<u8>, Status> {
+    fn log_page(&self, at: usize, asked: GetLogPage) -> Result<Page, Status> {
         let controller = self.controller(at)?;
         let Of::Subsystem(subsystem) = controller.of else {
             return match asked.lid {
-                lid::DISCOVERY => Ok(self.discovery_log(controller)),
-                lid::ERROR => Ok(ErrorEntry::default().to_bytes().to_vec()),
-                lid::SUPPORTED => Ok(supported(&[lid::SUPPORTED, lid::ERROR, lid::DISCOVERY])),
+                lid::DISCOVERY => Ok(self.discovery_log(controller, asked)),
+                lid::ERROR => Ok(ErrorEntry::default().to_bytes().to_vec().into()),
+                lid::SUPPORTED => {
+                    Ok(supported(&[lid::SUPPORTED, lid::ERROR, lid::DISCOVERY]).into())
+                }
                 _ => Err(Status::INVALID_LOG_PAGE),
             };
         };
         let subsystem = &self.subsystems[subsystem];
-        match asked.lid {
+        let page = match asked.lid {
             lid::SUPPORTED => Ok(supported(&[
                 lid::SUPPORTED,
                 lid::ERROR,
@@ -112,26 +128,46 @@ impl Target {
                 Ok(page)
             }
             _ => Err(Status::INVALID_LOG_PAGE),
-        }
+        };
+        page.map(Page::from)
     }
 
     /// Every visible port, for every subsystem that the host may use, and the discovery service
-    /// itself there.
-    fn discovery_log(&self, controller: &Controller) -> Vec<u8> {
-        let mut entries = Vec::new();
-        for (number, port) in (1..).zip(&self.ports) {
-            let Some(address) = port.reachable_at().filter(|_| port.visible) else { continue };
+    /// itself there. The log may be long, and hosts read it a few entries at a time: no more is put
+    /// together than they ask for.
+    fn discovery_log(&self, controller: &Controller, asked: GetLogPage) -> Page {
+        const RECORD: u64 = DiscoveryEntry::BYTES as u64;
+        let ports = (1..).zip(&self.ports).filter(|(_, port)| port.visible);
+        let ports = ports.filter_map(|(number, port)| Some((number, port.reachable_at()?)));
+        let ports: Vec<(u16, SocketAddr)> = ports.collect();
+        let allowed = self.subsystems.iter().filter(|s| s.allows(&controller.host));
+        let nqns: Vec<&Nqn> = allowed.map(|subsystem| &subsystem.nqn).collect();
+        let of_port = 1 + nqns.len();
+        let entry = |at: usize| {
+            let (number, address) = ports[at / of_port];
             let entry = |kind, nqn| DiscoveryEntry::tcp(kind, address, number, nqn);
-            entries.push(DiscoveryEntry {
-                // This log, whichever port it is read at; with keep-alive and events.
-                eflags: DiscoveryEntry::EFLAGS_DUPLICATE | DiscoveryEntry::EFLAGS_PERSISTENT,
-                ..entry(SubsystemKind::CurrentDiscovery, Nqn::discovery())
-            });
-            for subsystem in self.subsystems.iter().filter(|s| s.allows(&controller.host)) {
-                entries.push(entry(SubsystemKind::Nvm, subsystem.nqn.clone()));
+            match (at % of_port).checked_sub(1) {
+                Some(at) => entry(SubsystemKind::Nvm, nqns[at].clone()),
+                None => DiscoveryEntry {
+                    // This log, whichever port it is read at; with keep-alive and events.
+                    eflags: DiscoveryEntry::EFLAGS_DUPLICATE | DiscoveryEntry::EFLAGS_PERSISTENT,
+                    ..entry(SubsystemKind::CurrentDiscovery, Nqn::discovery())
+                },
             }
+        };
+        // The header has the size of an entry.
+        let entries = (ports.len() * of_port) as u64;
+        let first = (asked.offset / RECORD).min(entries + 1);
+        let end = (asked.offset + asked.bytes).div_ceil(RECORD).min(entries + 1);
+        let mut bytes = Vec::new();
+        if first == 0 {
+            let generation = self.discovery_generation;
+            bytes.extend_from_slice(&DiscoveryHeader { generation, entries }.to_bytes());
         }
-        DiscoveryEntry::log(self.discovery_generation, &entries)
+        for at in first.max(1)..end {
+            bytes.extend_from_slice(&entry(at as usize - 1).to_bytes());
+        }
+        Page { bytes, from: first * RECORD }
     }
 }
 
