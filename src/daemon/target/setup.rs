@@ -304,7 +304,9 @@ impl PortSpec {
             })?;
             let state: AnaState =
                 state.parse().map_err(|why| format!("ana of group {group}: {why}"))?;
-            port.ana.insert(group, state);
+            if port.ana.insert(group, state).is_some() {
+                return Err(format!("ana: group {group} stands here twice"));
+            }
         }
         Ok(port)
     }

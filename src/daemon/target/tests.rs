@@ -158,3 +158,14 @@ fn a_port_whose_address_was_taken_is_not_restored() {
     assert!(!shown().contains("not listening"), "{}", shown());
     target.stop().expect("it ends");
 }
+
+/// TOML takes two spellings of one number for two keys.
+#[test]
+fn an_ana_group_has_one_state() {
+    let text = "[[port]]\nlisten = \"127.0.0.1:0\"\n\
+                ana = { 1 = \"optimized\", 01 = \"change\" }\n[[subsystem]]\n";
+    let source = Source::new(Path::new("t.toml"), text.to_owned());
+    let setup = source.parse::<TargetSetup>().expect("a configuration");
+    let told = setup.config(&FileTable::new()).expect_err("which of them?").to_string();
+    assert_eq!(told, "ana: group 1 stands here twice");
+}
