@@ -108,6 +108,17 @@ fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
     all_leave(rig, hoarders);
 }
 
+/// What happens on one path of a host does not stop another one.
+#[test]
+fn a_path_on_which_nothing_moves_leaves_memory_to_the_other_paths_of_its_host() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..6).map(|_| hoarder(&mut rig, 0)).collect();
+    rig.advance(ms(100));
+    let (_, queue) = rig.controller(1);
+    works_undisturbed(&mut rig, queue);
+    all_leave(rig, hoarders);
+}
+
 /// Nobody is asked for data in capsules: what does not find room can only be refused.
 #[test]
 fn data_in_capsules_finds_room_when_many_hosts_hoard() {

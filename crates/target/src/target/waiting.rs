@@ -5,10 +5,12 @@
 //! host, on all its connections, more than is left to the others, so that the last of it stays with
 //! those that hold least. A peer can claim to be many hosts, but hardly to be elsewhere: when the
 //! pool is nearly empty the same holds for all hosts at one address together. (Not before: hosts
-//! that share an address would have to answer for each other.) What small data needs, a Connect's
-//! and that in capsules, is not given to larger: it comes unasked, so that a command whose data
-//! finds no room can only be refused. And a line that does not move holds up no other: connections
-//! wait in turn, each with its commands in order.
+//! that share an address would have to answer for each other.) While an eighth is left, a
+//! connection that holds nothing has memory for one command all the same: a path on which nothing
+//! moves must not stop the other paths of its host. What small data needs, a Connect's and that in
+//! capsules, is not given to larger: it comes unasked, so that a command whose data finds no room
+//! can only be refused. And a line that does not move holds up no other: connections wait in turn,
+//! each with its commands in order.
 //!
 //! A comparison with a file needs memory twice: for what the host sends, then for what the file
 //! has. It begins only while the pool is not low, and is first in its line for the second buffer,
@@ -26,7 +28,10 @@ const TRIED_AT_ONCE: usize = 64;
 /// The pool is low when less than one part in so many is left, and a connection may then hold
 /// memory for so many commands.
 const LOW: (u64, usize) = (4, 4);
-/// The same when it is nearly empty.
+/// A connection that holds nothing has memory for one command until less than one part in so many
+/// is left.
+const FIRST: u64 = 8;
+/// As [`LOW`] when the pool is nearly empty.
 const NEARLY_EMPTY: (u64, usize) = (16, 1);
 
 /// One part in so many of the pool is kept for buffers up to [`SMALL`] bytes.
@@ -55,8 +60,12 @@ impl Target {
             return false;
         }
         let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
-        if self.conns.get(place).is_some_and(|conn| conn.holding() > share) {
+        let holding = self.conns.get(place).map_or(0, Conn::holding);
+        if holding > share {
             return false;
+        }
+        if holding <= 1 && spare >= all / FIRST + bufs.cost(len) {
+            return true;
         }
         let most = (spare / u64::from(self.limits.max_transfer_bytes) / 2).max(1);
         let nearly_empty = spare < all / NEARLY_EMPTY.0;
