@@ -106,6 +106,10 @@ pub struct OpenQueue {
     pub connect: ConnectCommand,
     /// The data of the Connect command.
     pub connect_data: Box<[u8; 1024]>,
+    /// Time limit of the TCP connection.
+    pub tcp_limit: Duration,
+    /// Time limit of ICResp after that.
+    pub icresp_limit: Duration,
     /// Time limit of the whole opening.
     pub timeout: Duration,
 }

@@ -156,7 +156,7 @@ impl<U: User> Worker<U> {
         match (&mut self.plane, input) {
             (Plane::Control { control, .. }, input) => control.handle(now, input, bufs),
             (Plane::Shard(shard), input) => match input {
-                Input::Connected { conn, .. } => shard.connected(conn),
+                Input::Connected { conn, .. } => shard.connected(now, conn),
                 Input::Received { conn, bytes } => {
                     shard.received(now, conn, Received::Bytes(bytes), bufs);
                 }

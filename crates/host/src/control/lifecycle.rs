@@ -37,10 +37,10 @@ use core::time::Duration;
 /// How long a TCP connection may take. One whose first packets are lost is of little use: TCP sends
 /// them ever more seldom, so that a new attempt finds a path that is back sooner. Linux gives up
 /// after 3 s, for the same reason.
-const TCP_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const TCP_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long ICResp may take after that, as in Linux.
-const ICRESP_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const ICRESP_LIMIT: Duration = Duration::from_secs(10);
 
 /// How much longer than its own limit a shard may take to say that a queue could not be opened.
 pub(super) const SHARD_GRACE: Duration = Duration::from_secs(5);

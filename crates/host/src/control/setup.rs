@@ -4,7 +4,7 @@ use super::controller::Controller;
 use super::discovery;
 use super::env::{Env, Notice};
 use super::facts::Facts;
-use super::lifecycle::{Phase, SHARD_GRACE};
+use super::lifecycle::{ICRESP_LIMIT, Phase, SHARD_GRACE, TCP_LIMIT};
 use super::link::{Answer, Payload, Purpose};
 use super::wire;
 use crate::event::HostEvent;
@@ -330,6 +330,8 @@ impl Controller {
                 data_digest: options.data_digest,
                 connect,
                 connect_data: data,
+                tcp_limit: TCP_LIMIT,
+                icresp_limit: ICRESP_LIMIT,
                 timeout: options.admin_timeout,
             };
             env.mail(WorkerId(qid), ToShard::OpenQueue(Box::new(open)));

@@ -23,11 +23,13 @@ use core::time::Duration;
 const TERMINATION_GUARD: Duration = Duration::from_millis(50);
 
 impl Shard {
-    pub(crate) fn connected(&mut self, conn: ConnId) {
+    pub(crate) fn connected(&mut self, now: Time, conn: ConnId) {
         if let Some(queue) = self.queue_of(conn)
             && queue.phase == Phase::Opening
         {
-            queue.link.connected();
+            queue.is_connected(now);
+            let deadline = queue.deadline;
+            self.wake_at(deadline);
         }
     }
 

@@ -45,8 +45,10 @@ pub(super) struct Queue {
     pub(super) open: Box<OpenQueue>,
     pub(super) conn: ConnId,
     pub(super) phase: Phase,
-    /// When opening must have ended.
+    /// When the present step of opening must have ended.
     pub(super) deadline: Time,
+    /// When all of it must have.
+    opened_by: Time,
     pub(super) link: HostQueue,
     /// Commands without a tag, in order.
     pub(super) waiting: List,
@@ -85,7 +87,8 @@ impl Queue {
         Queue {
             conn,
             phase: Phase::Opening,
-            deadline: now.after(open.timeout),
+            deadline: now.after(open.tcp_limit.min(open.timeout)),
+            opened_by: now.after(open.timeout),
             link: HostQueue::new(config),
             waiting: List::default(),
             set_aside: List::default(),
@@ -103,6 +106,12 @@ impl Queue {
         }
     }
 
+    /// TCP is up.
+    pub(super) fn is_connected(&mut self, now: Time) {
+        self.link.connected();
+        self.deadline = now.after(self.open.icresp_limit).min(self.opened_by);
+    }
+
     /// Looks at what the bytes that came in have changed, apart from commands' completions.
     pub(super) fn progress(
         &mut self,
@@ -116,6 +125,7 @@ impl Queue {
             return Progress::GiveUp { why: fault.to_string(), do_not_retry: false };
         }
         if self.phase == Phase::Opening && self.connect.is_none() && self.link.is_ready() {
+            self.deadline = self.opened_by;
             return self.send_connect(memory, bufs);
         }
         Progress::Nothing

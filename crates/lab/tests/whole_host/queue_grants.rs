@@ -95,6 +95,30 @@ fn a_queue_that_does_not_open_is_given_up_in_time_and_tried_again() {
     rig.finish();
 }
 
+/// The same where not even ICResp comes: as on the admin connection, a new attempt is not put off
+/// for as long as a command may take.
+#[test]
+fn an_io_queue_that_is_not_even_answered_icreq_is_soon_given_up() {
+    let mut rig = Setup::new(2, 2).build();
+    rig.connect(0);
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        if pdu.kind == kind::IC_RESP && (pdu.worker, pdu.port) == (2, 1) && once.replace(false) {
+            pdu.bytes.clear();
+        }
+    });
+    let mut request = crate::setup::connect(1, &rig.options);
+    request.keep_trying = true;
+    let pause = request.options.reconnect_delay;
+    let begin = rig.now();
+    rig.ask(Verb::Connect(Box::new(request)));
+    rig.wait(11 * SECOND, "failed attempt", |rig| {
+        rig.event(begin, "connecting timed out").is_some()
+    });
+    rig.wait(pause + SECOND, "live controller", |rig| rig.is_live(1));
+    rig.finish();
+}
+
 /// A rig whose target says another controller number when I/O queues are connected.
 fn answering_connect_with(cntlid: u16) -> Rig {
     let rig = Setup::new(1, 2).build();

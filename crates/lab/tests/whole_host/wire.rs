@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 /// PDU types (NVMe/TCP transport, PDU-Type).
 pub(crate) mod kind {
+    pub(crate) const IC_RESP: u8 = 1;
     pub(crate) const H2C_TERM_REQ: u8 = 2;
     pub(crate) const CAPSULE_CMD: u8 = 4;
     pub(crate) const CAPSULE_RESP: u8 = 5;
