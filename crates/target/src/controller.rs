@@ -100,8 +100,9 @@ impl Controller {
         }
     }
 
-    /// Whether I/O commands and I/O queues are taken.
-    pub(crate) fn takes_io(&self) -> bool {
+    /// Whether commands other than Fabrics ones, and I/O queues, are taken: not after a shutdown
+    /// either (Base 3.6.2).
+    pub(crate) fn takes_commands(&self) -> bool {
         self.ready && !self.shut_down
     }
 

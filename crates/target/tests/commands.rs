@@ -208,6 +208,21 @@ fn c38_shutdown_ends_io() {
     assert_eq!(rig.run(queue, read(0, 1), 4096).status, Status::ABORTED_SQ_DELETION);
 }
 
+/// Fabrics commands are all that a controller takes after that (Base 3.6.2).
+#[test]
+fn c38_shutdown_ends_administration() {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller(0);
+    rig.set_cc(admin, Cc::ENABLE.with_shutdown());
+    for sqe in [Identify::CONTROLLER.sqe(), aer::keep_alive(), aer::request()] {
+        fails(&rig.run(admin, sqe, 4096), Status::COMMAND_SEQUENCE_ERROR);
+    }
+    assert_eq!(rig.csts(admin) >> 2 & 3, 2, "complete");
+    rig.set_cc(admin, Cc(0));
+    rig.set_cc(admin, Cc::ENABLE);
+    assert_eq!(rig.run(admin, Identify::CONTROLLER.sqe(), 4096).status, Status::SUCCESS);
+}
+
 /// Base, "Shutdown": once it is through, only a reset makes the controller work again. Its host has
 /// sent elsewhere what was not answered.
 #[test]

@@ -37,7 +37,7 @@ impl Target {
             };
         }
         controller.admin_commands += 1;
-        if !controller.ready {
+        if !controller.takes_commands() {
             return Step::refuse(Status::COMMAND_SEQUENCE_ERROR);
         }
         match sqe.opcode() {

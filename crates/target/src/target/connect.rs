@@ -191,7 +191,7 @@ impl Target {
         if !data.hostid.is_zero() && controller.host_id != data.hostid {
             return Err((ConnectRefusal::data(offset::HOSTID), "controller of another host"));
         }
-        if !controller.takes_io() {
+        if !controller.takes_commands() {
             // By the command, none of its parameters is better than another (Base 6.3).
             return Err((ConnectRefusal::command(offset::QID), "controller not enabled"));
         }

@@ -93,7 +93,7 @@ impl Target {
             // host's mistake: it may do it again, elsewhere.
             return Err(Status::ABORTED_SQ_DELETION);
         }
-        if !controller.takes_io() {
+        if !controller.takes_commands() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.with_dnr());
         }
         let Of::Subsystem(subsystem) = controller.of else {
