@@ -175,23 +175,22 @@ impl Controller {
 
     /// From live to resetting.
     fn lose(&mut self, env: &mut Env, why: String, delay: Duration) {
-        let then = self.lost(env, why, delay);
-        self.stop(env, then);
-    }
-
-    /// Notes that it is live no more; what is to follow.
-    fn lost(&mut self, env: &mut Env, why: String, delay: Duration) -> Then {
-        self.resets += 1;
         if !self.is_verified() {
             // A connection that never proved itself counts as a failed attempt.
             self.attempts = self.attempts.saturating_add(1);
         }
         let reachable = self.max_attempts().is_none_or(|limit| self.attempts < limit);
+        self.lost(env, why);
+        self.stop(env, if reachable { Then::Retry(delay) } else { Then::Remove });
+    }
+
+    /// Notes that it is live no more.
+    fn lost(&mut self, env: &mut Env, why: String) {
+        self.resets += 1;
         self.set_state(env, ControllerState::Resetting, Some(&why));
         env.notice(self, Notice::Lost);
         self.last_error = Some(why);
         self.answer_connect(env);
-        if reachable { Then::Retry(delay) } else { Then::Remove }
     }
 
     fn attempt_failed(&mut self, env: &mut Env, why: String, do_not_retry: bool) {
@@ -226,16 +225,18 @@ impl Controller {
         }
     }
 
-    /// Nothing is in flight any more.
+    /// Nothing is in flight any more. Whoever asks for a reset wants the controller back: that is
+    /// no loss, however often it is asked for.
     pub(super) fn quiet(&mut self, env: &mut Env) {
-        self.lose(env, String::from(ON_REQUEST), Duration::ZERO);
+        self.lost(env, String::from(ON_REQUEST));
+        self.stop(env, Then::Retry(Duration::ZERO));
     }
 
     /// That takes too long: what is in flight goes elsewhere, once the controller has said, if it
     /// does, that it works on nothing any more.
     fn not_quiet(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let then = self.lost(env, String::from(ON_REQUEST), Duration::ZERO);
-        self.begin_shutdown(env, bufs, QUIET_LIMIT, then);
+        self.lost(env, String::from(ON_REQUEST));
+        self.begin_shutdown(env, bufs, QUIET_LIMIT, Then::Retry(Duration::ZERO));
     }
 
     /// Removal in an orderly way; what is in flight has so much time to end.

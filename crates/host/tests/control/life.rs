@@ -483,6 +483,32 @@ fn a_reset_on_request_is_answered_when_it_is_live_again() {
     ));
 }
 
+/// Each is quicker than the look at the namespaces, so none of these connections proves itself.
+#[test]
+fn resets_on_request_use_up_no_attempts() {
+    for loss in [0, 10, 600] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        rig.connect_ok(1, |request| {
+            request.options.ctrl_loss_tmo = Some(Duration::from_secs(loss));
+            request.options.reconnect_delay = Duration::from_secs(10);
+        });
+        rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+        for round in 0..70 {
+            let id = rig.verb(Verb::Reset { controller: "nvme0".to_string() });
+            rig.advance(Duration::from_millis(100));
+            assert!(matches!(rig.reply(id), Some(Reply::Done)), "{loss} s, reset {round}");
+        }
+        assert_eq!(rig.state(0), LIVE);
+        assert_eq!(rig.heads().len(), 1);
+        // What is a loss still counts.
+        if loss == 0 {
+            rig.cut(1);
+            assert_eq!(rig.state(0), None);
+        }
+    }
+}
+
 #[test]
 fn mail_of_an_old_association_changes_nothing() {
     let mut rig = Rig::connected(1);
