@@ -12,6 +12,7 @@ use super::{Control, wire};
 use crate::config::{ConnectRequest, ControllerOptions, check_time};
 use crate::event::HostEvent;
 use crate::mail::Detail;
+use crate::topology::ControllerState;
 use crate::topology::{ControllerId, HeadId};
 use crate::verb::{Reply, Selection, Verb, VerbError};
 use alloc::boxed::Box;
@@ -371,7 +372,9 @@ impl Control {
 /// The same subsystem through the same addresses (DESIGN: such a second connect is refused).
 fn is_same(other: &Controller, request: &ConnectRequest) -> bool {
     let (mine, theirs) = (&request.options.socket, &other.request.options.socket);
+    // One that is being removed is none any more, as in Linux: whoever asks gets another one.
     !other.is_discovery()
+        && other.state != ControllerState::Deleting
         && other.request.subsystem_nqn == request.subsystem_nqn
         && other.request.to == request.to
         && mine.source == theirs.source

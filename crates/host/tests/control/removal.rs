@@ -64,6 +64,20 @@ fn a_removal_asks_shards_for_nothing_but_what_its_controller_has_in_flight() {
     assert!(!rig.details.is_empty() && rig.details.iter().all(|detail| *detail == of_it));
 }
 
+/// To whoever asks for it anew it must not seem to be there already.
+#[test]
+fn a_path_can_be_connected_again_while_its_controller_is_being_removed() {
+    let mut rig = Rig::connected(1);
+    let stats = path_in_flight(&rig, 3);
+    rig.stats.insert(1, stats);
+    disconnect(&mut rig, "nvme0");
+    rig.advance(Duration::from_millis(100));
+    rig.fake(1).cntlid = 2;
+    assert_eq!(rig.connect_ok(1, |_| ()), "nvme1");
+    let states = [0, 1].map(|id| rig.state(id));
+    assert_eq!(states, [ControllerState::Deleting, ControllerState::Live].map(Some));
+}
+
 #[test]
 fn a_disconnect_drains_stops_shuts_down_and_is_answered_at_the_end() {
     let mut rig = Rig::connected_twice(2);
