@@ -57,7 +57,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::ConnectAll(all) => host::connect_all(global, &all),
         Verb::Disconnect(disconnect) => host::disconnect(global, &disconnect),
         Verb::Discover(discover) => host::discover(global, &discover),
-        Verb::List => host::list(global),
+        Verb::List(args) => host::list(global, args),
         Verb::ListSubsys(args) => host::list_subsys(global, &args),
         Verb::ShowTopology(topology) => host::show_topology(global, &topology),
         Verb::AnaLog(one) => host::ana_log(global, &one.controller),

@@ -134,8 +134,9 @@ fn check(verb: &str, what: &str, bytes: &[u8]) -> String {
     text.to_owned()
 }
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "list",
+    "list -v",
     "list-subsys",
     "show-topology --ranking namespace",
     "show-topology --ranking ctrl",

@@ -3,7 +3,7 @@
 
 use anabranch::cli::args::Cli;
 use anabranch::cli::print::topology::Ranking;
-use anabranch::cli::print::{attributes, subsys, topology};
+use anabranch::cli::print::{attributes, list, subsys, topology};
 use anabranch::daemon::view::{
     AttributeView, ControllerView, HeadView, HostView, PathView, SubsystemView,
 };
@@ -94,6 +94,40 @@ fn states_stand_where_nvme_cli_has_them() {
   +- nvme1 tcp traddr=192.0.2.1,trsvcid=4420 live optimized
 ";
     assert_eq!(tree(Ranking::Namespace), by_namespace);
+}
+
+/// Usage is NUSE of NSZE; `-v` has subsystems and controllers, too.
+#[test]
+fn lists_say_what_is_in_use_and_with_v_who_leads_there() {
+    let mut host = two_paths();
+    host.subsystems[0].controllers[1].cntlid = Some(2);
+    let head = &mut host.subsystems[0].heads[0];
+    (head.blocks, head.used_blocks, head.block_bytes) = (1 << 16, 250, 4096);
+    let usage = "  1.02  MB / 268.44  MB    4 KiB +  0 B";
+    assert!(list::text(&host).contains(usage), "{}", list::text(&host));
+    assert_eq!(list::json(&host)["Devices"][0]["UsedBytes"], 1_024_000);
+    assert_eq!(list::json(&host)["Devices"][0]["PhysicalSize"], 268_435_456);
+    let table = "\
+Subsystem     Subsystem-NQN              Controllers
+------------  -------------------------  ------------
+nvme-subsys0  nqn.2026-01.org.example:a  nvme0, nvme1
+
+Device  Cntlid  SN  MN  FR  TxPort  Address                        Subsystem     Namespaces
+------  ------  --  --  --  ------  -----------------------------  ------------  ----------
+nvme0                       tcp     traddr=192.0.2.0,trsvcid=4420  nvme-subsys0  nvme0n1
+nvme1   2                   tcp     traddr=192.0.2.1,trsvcid=4420  nvme-subsys0  nvme0n1
+
+Device   NSID  Usage                    Format          Controllers
+-------  ----  -----------------------  --------------  ------------
+nvme0n1  0x7     1.02  MB / 268.44  MB    4 KiB +  0 B  nvme0, nvme1
+";
+    assert_eq!(list::detailed(&host), table);
+    let json = list::detailed_json(&host);
+    let subsystem = &json["Devices"][0]["Subsystems"][0];
+    assert_eq!(subsystem["SubsystemNQN"], "nqn.2026-01.org.example:a");
+    assert_eq!(subsystem["Controllers"][1]["Cntlid"], "2");
+    assert_eq!(subsystem["Controllers"][1]["Paths"][0]["Path"], "nvme0c1n1");
+    assert_eq!(subsystem["Namespaces"][0]["UsedBytes"], 1_024_000);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub enum Verb {
     /// Read the log of a discovery controller
     Discover(fabrics::Discover),
     /// List devices
-    List,
+    List(List),
     /// List subsystems and their controllers
     ListSubsys(Device),
     /// Show heads, paths and controllers
@@ -187,6 +187,14 @@ pub struct Serve {
     /// Serve metrics for Prometheus at this address, over HTTP; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::daemon::metrics::address)]
     pub metrics: Option<SocketAddr>,
+}
+
+/// Options of `list`.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct List {
+    /// Subsystems and controllers, too
+    #[arg(short = 'v', long, action = ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// A device to narrow a listing to.

@@ -3,7 +3,7 @@
 mod connect_all;
 
 use super::args::fabrics::{Connect, Disconnect, Discover, Fabrics};
-use super::args::{Device, Explain, ExportVerb, Get, Global, Set, ShowTopology};
+use super::args::{Device, Explain, ExportVerb, Get, Global, List, Set, ShowTopology};
 use super::client::Client;
 use super::print::{ana, attributes, discovery, explain, identify, list, subsys, topology};
 use super::shown;
@@ -179,8 +179,11 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
 }
 
 /// `list`.
-pub(super) fn list(global: &Global) -> Result<(), Failure> {
+pub(super) fn list(global: &Global, args: List) -> Result<(), Failure> {
     let view = view(global)?;
+    if args.verbose > 0 {
+        return super::print(global, || list::detailed(&view), || list::detailed_json(&view));
+    }
     super::print(global, || list::text(&view), || list::json(&view))
 }
 

@@ -183,6 +183,9 @@ views! {
         eui64: Option<String>,
         /// Blocks.
         blocks: u64,
+        /// Blocks in use.
+        #[serde(default)]
+        used_blocks: u64,
         /// Bytes per block.
         block_bytes: u32,
         /// It is write-protected on every path.

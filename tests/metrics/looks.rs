@@ -95,6 +95,7 @@ fn head(with: &With<'_>) -> HeadSnapshot {
         nguid: None,
         eui64: None,
         blocks: 2048,
+        used_blocks: 0,
         block_bytes: 512,
         read_only: false,
         requests: [2, 1, 0],

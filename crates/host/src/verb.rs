@@ -416,6 +416,8 @@ pub struct HeadSnapshot {
     pub eui64: Option<String>,
     /// Blocks.
     pub blocks: u64,
+    /// Blocks in use, as its first path said at the last scan (NUSE).
+    pub used_blocks: u64,
     /// Bytes per block.
     pub block_bytes: u32,
     /// It is write-protected on every path.

@@ -134,6 +134,7 @@ impl Control {
             nguid: text(head.ids.nguid.is_zero(), head.ids.nguid.to_string()),
             eui64: text(head.ids.eui64.is_zero(), head.ids.eui64.to_string()),
             blocks: head.blocks,
+            used_blocks: head.paths.first().map_or(0, |path| path.used_blocks),
             block_bytes: head.block_bytes,
             read_only: head.last_limits.is_some_and(|limits| limits.read_only),
             requests: [0; 3],

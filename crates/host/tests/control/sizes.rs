@@ -300,6 +300,7 @@ fn how_much_is_in_use_is_as_of_the_last_scan() {
     rig.fake(1).spaces.get_mut(&1).unwrap().used = 7;
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.get("nvme0n1", "nuse"), Ok("7".to_string()));
+    assert_eq!(rig.snapshot().subsystems[0].heads[0].used_blocks, 7);
 }
 
 /// At least one block goes with a command, whatever MDTS says.
