@@ -177,8 +177,9 @@ impl Queue {
         }
         let answer = ConnectResponse::from_result(done.result);
         if answer.authentication_required() {
+            // As on the admin queue: it may be asked for no more at the next attempt.
             let why = "the controller requires authentication".to_string();
-            return Progress::GiveUp { why, do_not_retry: true };
+            return Progress::GiveUp { why, do_not_retry: false };
         }
         // Linux's target before 5.15 says 0 here, whichever it is. Our data has named it, and hosts
         // of Linux and SPDK look at no number but that of the admin queue.

@@ -141,6 +141,23 @@ fn a_controller_that_does_not_say_its_number_again_for_an_io_queue_is_taken() {
 }
 
 #[test]
+fn c64_an_io_queue_that_wants_authentication_does_not_cost_the_controller() {
+    let mut rig = Setup::new(1, 2).connect();
+    rig.wire().rule(move |pdu| {
+        let of_connect = pdu.sqe.is_some_and(|sqe| sqe.is_fabrics());
+        if pdu.kind == kind::CAPSULE_RESP && pdu.worker > 0 && of_connect {
+            // ATR, bit 17 of dword 0.
+            pdu.bytes[10] |= 1 << 1;
+        }
+    });
+    let reply = rig.ask(Verb::Reset { controller: "nvme0".into() });
+    assert!(format!("{reply:?}").contains("requires authentication"), "{reply:?}");
+    rig.wire().clear_rules();
+    rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
 fn c64_an_io_queue_of_another_controller_is_refused() {
     let mut rig = answering_connect_with(77);
     let begin = rig.now();
