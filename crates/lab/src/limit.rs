@@ -8,21 +8,25 @@
 //! 2. **Target.** Its servers over the mean service time.
 //! 3. **Load.** What is offered by an open loop; in a closed loop, what the open requests can
 //!    bring: they fill the paths by base delay, the nearest first, each up to rate times delay.
-//!    This bound takes requests as the load's mean request: where sizes or classes differ widely, a
-//!    policy that sorts them by path may exceed it a little.
+//!    This bound takes requests as the load's mean request: where some are nearest on one path and
+//!    some on another, a policy that sorts them may exceed it, and results say so.
 //!
-//! Jobs count as one load, in the proportion of their open requests. Where one reads and another
-//! writes, each direction goes on at its own pace, and together they may do much more: results say
-//! so (`may_be_exceeded`).
+//! What asks for a number of requests a second (open loops, `rate`, `rate_iops`) comes first, as
+//! one load in the proportion of what its jobs ask for. The other jobs get what that leaves, as one
+//! load in the proportion of their open requests. Where one of them reads and another writes, each
+//! direction goes on at its own pace, and together they may do much more: results say so
+//! ([`beyond`]).
 //!
 //! Paths count that may be used: up, and optimized unless none is. Where a variant of the scenario
 //! lets others compete, or has paths of weight 0, non-optimized ones count as well, for all
 //! variants. A path that is silent counts as down from the start of its silence.
 
+pub(crate) mod beyond;
+
 use crate::cell::Cell;
 use crate::light::kinds;
 use crate::light::{bytes_in, bytes_out};
-use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState, Scenario};
+use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
 use anabranch_policy::{OpClass, Policy};
 use core::fmt;
 use core::time::Duration;
@@ -101,28 +105,33 @@ struct Load {
 }
 
 impl Load {
-    /// Jobs weigh by their open requests, open loops by their rate. With both in one cell only the
-    /// links and the target bind.
+    /// Of all jobs.
     fn of(cell: Cell<'_>) -> Load {
+        Load::of_jobs(cell, &cell.scenario.jobs.iter().collect::<Vec<_>>())
+    }
+
+    /// Jobs weigh by the requests that they ask for where each of them does, else by their open
+    /// requests, open loops by their rate.
+    fn of_jobs(cell: Cell<'_>, jobs: &[&Job]) -> Load {
         let scenario = cell.scenario;
         let hosts = u128::from(scenario.hosts.count);
         let queues = cell.variant.queues(&scenario.hosts);
-        let (mut poisson, mut rated, mut open, mut pairs) = (0, 0u128, 0, 0);
+        let asked = |job: &Job| (asks(job) * hosts).min(ENDLESS);
+        let all_ask = jobs.iter().all(|job| asked(job) < ENDLESS);
+        let (mut offered, mut open, mut pairs) = (0u128, 0u128, 0);
         let mut all: Vec<(OpClass, u32, u128)> = Vec::new();
         let mut total = 0;
-        for job in &scenario.jobs {
+        for job in jobs {
             let clones = u128::from(job.clones) * hosts;
             let weight = match job.arrival {
-                Arrival::Closed => {
-                    open += clones * u128::from(job.depth);
-                    rated = rated.saturating_add(clones.saturating_mul(rate_of_clone(job)));
-                    clones * u128::from(job.depth)
-                }
-                Arrival::Poisson { iops } => {
-                    poisson += u128::from(iops) * hosts;
-                    u128::from(iops) * hosts
-                }
+                Arrival::Closed if !all_ask => clones * u128::from(job.depth),
+                _ => asked(job),
             };
+            open = match job.arrival {
+                Arrival::Closed => open.saturating_add(clones * u128::from(job.depth)),
+                Arrival::Poisson { .. } => ENDLESS,
+            };
+            offered += asked(job);
             total += weight;
             all.extend(
                 kinds(job).into_iter().map(|(op, n, ppm)| (op, n, weight * u128::from(ppm))),
@@ -136,38 +145,45 @@ impl Load {
             let of = |&(op, n, share): &(OpClass, u32, u128)| u128::from(value(op, n)) * share;
             all.iter().map(of).sum::<u128>() / 1000
         };
-        let (closed_only, open_only) = (poisson == 0, open == 0);
         Load {
             payload_milli: mean(&|_, bytes| bytes.into()),
             in_milli: mean(&bytes_in),
             out_milli: mean(&bytes_out),
             service_ns: mean(&|op, _| cell.service_ns(op)) / 1000,
-            offered: match (closed_only, open_only) {
-                (true, _) => rated.min(ENDLESS),
-                (false, true) => poisson,
-                (false, false) => ENDLESS,
-            },
-            open: if closed_only { open } else { ENDLESS },
+            offered: offered.min(ENDLESS),
+            open: open.min(ENDLESS),
             tags: pairs.min(u128::from(queues) * hosts) * u128::from(scenario.hosts.queue_depth),
             kinds: all,
         }
     }
 }
-
-/// Whether the load may do more than its limit: closed loops that read and write in different
-/// proportions go on at a pace of their own each, not in the proportion of their open requests.
-pub(crate) fn may_be_exceeded(scenario: &Scenario) -> bool {
-    let mut closed = scenario.jobs.iter().filter(|job| job.arrival == Arrival::Closed);
-    let first = closed.next().map(|job| job.mix);
-    closed.any(|job| Some(job.mix) != first)
+/// What the jobs want of the paths.
+struct Demand {
+    /// Of the jobs that ask for a number of requests a second: they come first.
+    paced: Option<Load>,
+    /// Of those that take what is left.
+    rest: Option<Load>,
 }
 
-/// Whether what waited while the paths carried less than the load asks for is caught up when they
-/// carry more: then more ends in that time than its own limit.
-pub(crate) fn may_catch_up(cell: Cell<'_>) -> bool {
-    let asks = |limit: &Limit| limit.bound == Bound::Offered;
-    let all = limits(cell);
-    all.iter().any(|(_, limit)| asks(limit)) && all.iter().any(|(_, limit)| !asks(limit))
+impl Demand {
+    fn of(cell: Cell<'_>) -> Demand {
+        let (paced, rest): (Vec<&Job>, Vec<&Job>) = cell.scenario.jobs.iter().partition(is_paced);
+        let load = |jobs: Vec<&Job>| (!jobs.is_empty()).then(|| Load::of_jobs(cell, &jobs));
+        Demand { paced: load(paced), rest: load(rest) }
+    }
+}
+
+/// Whether a job asks for a number of requests a second, and catches up what it missed.
+fn is_paced(job: &&Job) -> bool {
+    job.arrival != Arrival::Closed || paced_at(job) < ENDLESS
+}
+
+/// Requests a second that a job asks for on each host.
+fn asks(job: &Job) -> u128 {
+    match job.arrival {
+        Arrival::Poisson { iops } => iops.into(),
+        Arrival::Closed => u128::from(job.clones).saturating_mul(rate_of_clone(job)),
+    }
 }
 
 /// How many of a host's queue pairs on a path the job's clones can use.
@@ -185,6 +201,12 @@ const MILLION: u128 = 1_000_000;
 
 /// Requests per second that a clone allows itself (`rate_iops`, `rate`, `thinktime`).
 fn rate_of_clone(job: &Job) -> u128 {
+    let thought = (u128::from(job.depth) * SECOND_NS).checked_div(u128::from(job.thinktime_ns));
+    paced_at(job).min(thought.unwrap_or(ENDLESS))
+}
+
+/// The same without its pauses.
+fn paced_at(job: &Job) -> u128 {
     let all = kinds(job);
     let mut each = ENDLESS;
     for op in OpClass::ALL {
@@ -201,8 +223,7 @@ fn rate_of_clone(job: &Job) -> u128 {
             }
         }
     }
-    let thought = (u128::from(job.depth) * SECOND_NS).checked_div(u128::from(job.thinktime_ns));
-    each.min(thought.unwrap_or(ENDLESS))
+    each
 }
 
 /// A path and its condition over a span of time.
@@ -263,6 +284,49 @@ fn carries(rate: u128, bytes_milli: u128) -> u128 {
     if rate >= ENDLESS { ENDLESS } else { rate * 1000 / (8 * bytes_milli).max(1) }
 }
 
+/// The part of links and target that is left, in millionths.
+struct Room {
+    links_in: u128,
+    links_out: u128,
+    target: u128,
+}
+
+impl Room {
+    const ALL: Room = Room { links_in: MILLION, links_out: MILLION, target: MILLION };
+
+    /// What is left beside a load.
+    fn beside(self, cell: Cell<'_>, load: &Load, iops: u128, paths: &[&Spell]) -> Room {
+        let (links_in, links_out) = links(paths);
+        let left = |room: u128, taken: u128, of: u128| match of {
+            ENDLESS.. => room,
+            _ => room.saturating_sub(taken.saturating_mul(MILLION).div_ceil(of.max(1))),
+        };
+        let bits = |bytes_milli: u128| iops.saturating_mul(bytes_milli) * 8 / 1000;
+        Room {
+            links_in: left(self.links_in, bits(load.in_milli), links_in),
+            links_out: left(self.links_out, bits(load.out_milli), links_out),
+            target: left(self.target, iops, target_iops(cell, load, paths.len())),
+        }
+    }
+}
+
+/// Bits a second of all paths, to the target and to the hosts.
+fn links(paths: &[&Spell]) -> (u128, u128) {
+    let sum = |rates: &dyn Fn(&Spell) -> u128| {
+        paths.iter().map(|path| rates(path)).fold(0u128, u128::saturating_add).min(ENDLESS)
+    };
+    let shape = |path: &Spell| path.path.shape.clone();
+    (
+        sum(&|path| path.rate_of(shape(path).rate_in)),
+        sum(&|path| path.rate_of(shape(path).rate_out)),
+    )
+}
+
+/// This part of something that may have no bound.
+fn part(of: u128, millionths: u128) -> u128 {
+    if of >= ENDLESS { ENDLESS } else { of * millionths / MILLION }
+}
+
 /// A path's part in the closed-loop bound.
 struct Reach {
     /// How long the mean request takes when nothing else is there.
@@ -271,9 +335,10 @@ struct Reach {
     iops: u128,
 }
 
-fn reach(spell: &Spell, load: &Load) -> Reach {
+fn reach(spell: &Spell, load: &Load, room: &Room) -> Reach {
     let (path, shape) = (&spell.path, &spell.path.shape);
-    let (rate_in, rate_out) = (spell.rate_of(shape.rate_in), spell.rate_of(shape.rate_out));
+    let rate_in = part(spell.rate_of(shape.rate_in), room.links_in);
+    let rate_out = part(spell.rate_of(shape.rate_out), room.links_out);
     let mut base_ns = shape.delay.as_nanos() + load.service_ns;
     for (rate, bytes_milli) in [(shape.rate_in, load.in_milli), (shape.rate_out, load.out_milli)] {
         if let Some(rate) = rate {
@@ -302,33 +367,56 @@ fn target_iops(cell: Cell<'_>, load: &Load, paths: usize) -> u128 {
 }
 
 /// The limit with these paths.
-fn limit(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Limit {
-    if paths.is_empty() {
-        return Limit { iops: 0, bytes_per_second: 0, bound: Bound::NoPath };
+fn limit(cell: Cell<'_>, demand: &Demand, paths: &[&Spell]) -> Limit {
+    let mut bound = Bound::NoPath;
+    let (mut iops, mut bytes) = (0u128, 0u128);
+    for part in parts(cell, demand, paths) {
+        if iops == 0 || part.iops > 0 {
+            bound = part.bound;
+        }
+        iops += part.iops;
+        bytes += part.iops.saturating_mul(part.load.payload_milli) / 1000;
     }
-    let sum = |rates: &dyn Fn(&Spell) -> u128| {
-        paths.iter().map(|path| rates(path)).fold(0u128, u128::saturating_add).min(ENDLESS)
-    };
-    let links_in = sum(&|path| path.rate_of(path.path.shape.rate_in));
-    let links_out = sum(&|path| path.rate_of(path.path.shape.rate_out));
-    let target = target_iops(cell, load, paths.len());
-    let mut reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load)).collect();
+    let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    Limit { iops: narrow(iops), bytes_per_second: narrow(bytes), bound }
+}
+
+/// What one of the loads of a cell gets at most.
+struct Part<'a> {
+    load: &'a Load,
+    paced: bool,
+    iops: u128,
+    bound: Bound,
+}
+
+/// The loads of a cell, one after the other; none where no path may be used.
+fn parts<'a>(cell: Cell<'_>, demand: &'a Demand, paths: &[&Spell]) -> Vec<Part<'a>> {
+    let mut room = Room::ALL;
+    let mut found = Vec::new();
+    for (load, paced) in [(&demand.paced, true), (&demand.rest, false)] {
+        let Some(load) = load.as_ref().filter(|_| !paths.is_empty()) else { continue };
+        let (iops, bound) = most(cell, load, paths, &room);
+        room = room.beside(cell, load, iops, paths);
+        found.push(Part { load, paced, iops, bound });
+    }
+    found
+}
+
+/// Requests a second of a load at most, and what sets that.
+fn most(cell: Cell<'_>, load: &Load, paths: &[&Spell], room: &Room) -> (u128, Bound) {
+    let (links_in, links_out) = links(paths);
+    let target = part(target_iops(cell, load, paths.len()), room.target);
+    let mut reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load, room)).collect();
     reaches.sort_by_key(|reach| reach.base_ns);
     let bounds = [
-        (carries(links_in, load.in_milli), Bound::LinksIn),
-        (carries(links_out, load.out_milli), Bound::LinksOut),
+        (carries(part(links_in, room.links_in), load.in_milli), Bound::LinksIn),
+        (carries(part(links_out, room.links_out), load.out_milli), Bound::LinksOut),
         (target, Bound::Target),
         (filled(&reaches, load.open, ENDLESS), Bound::OpenRequests),
         (filled(&reaches, ENDLESS, load.tags), Bound::Tags),
         (load.offered, Bound::Offered),
     ];
-    let (iops, bound) = bounds.into_iter().min_by_key(|(iops, _)| *iops).unwrap_or(bounds[0]);
-    let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
-    Limit {
-        iops: narrow(iops),
-        bytes_per_second: narrow(iops.saturating_mul(load.payload_milli) / 1000),
-        bound,
-    }
+    bounds.into_iter().min_by_key(|(iops, _)| *iops).unwrap_or(bounds[0])
 }
 
 /// Paths by base delay, nearest first, each filled up to rate times delay and at most `each`
@@ -354,7 +442,9 @@ fn filled(reaches: &[Reach], open: u128, each: u128) -> u128 {
 /// of time.
 #[must_use]
 pub fn limits(cell: Cell<'_>) -> Vec<(u64, Limit)> {
-    spans(cell, 0, limit).into_iter().map(|(from, _, limit)| (from, limit)).collect()
+    let demand = Demand::of(cell);
+    let spans = spans(cell, 0, |paths| limit(cell, &demand, paths));
+    spans.into_iter().map(|(from, _, limit)| (from, limit)).collect()
 }
 
 /// What it takes to fill the paths that can be used.
@@ -372,13 +462,15 @@ pub(crate) struct Filling {
 /// What it takes to fill the paths, whatever the load keeps open: of all spans of the window, the
 /// most.
 pub(crate) fn filling(cell: Cell<'_>) -> Filling {
-    let all = spans(cell, cell.scenario.run.ramp_ns, filling_of).into_iter();
+    let load = Load::of(cell);
+    let of = |paths: &[&Spell]| filling_of(cell, &load, paths);
+    let all = spans(cell, cell.scenario.run.ramp_ns, of).into_iter();
     all.map(|(_, _, filling)| filling).max_by_key(|one| one.held_milli).unwrap_or_default()
 }
 
 fn filling_of(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Filling {
     let target = target_iops(cell, load, paths.len());
-    let reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load)).collect();
+    let reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load, &Room::ALL)).collect();
     let sum = reaches.iter().map(|reach| reach.iops.min(target)).fold(0, u128::saturating_add);
     let held = |reach: &Reach| {
         let carries = reach.iops.min(target);
@@ -395,12 +487,7 @@ fn filling_of(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Filling {
 }
 
 /// What is true of the paths between changes, from `begin_ns` on: from when, until when, what.
-fn spans<T>(
-    cell: Cell<'_>,
-    begin_ns: u64,
-    of: fn(Cell<'_>, &Load, &[&Spell]) -> T,
-) -> Vec<(u64, u64, T)> {
-    let load = Load::of(cell);
+fn spans<T>(cell: Cell<'_>, begin_ns: u64, of: impl Fn(&[&Spell]) -> T) -> Vec<(u64, u64, T)> {
     let changes = &cell.scenario.changes;
     let mut paths: Vec<Spell> = cell.paths().iter().map(Spell::new).collect();
     let mut found = Vec::new();
@@ -417,7 +504,7 @@ fn spans<T>(
             let begin = from.max(begin_ns);
             let spells: Vec<Spell> =
                 paths.iter().map(|path| path.clone().over(begin, until)).collect();
-            found.push((begin, until, of(cell, &load, &usable(cell, &spells))));
+            found.push((begin, until, of(&usable(cell, &spells))));
         }
         if index == changes.len() {
             return found;
@@ -452,7 +539,9 @@ fn states_compete(cell: Cell<'_>) -> bool {
 pub fn limit_of_window(cell: Cell<'_>) -> Limit {
     let (mut iops, mut bytes) = (0u128, 0u128);
     let mut bounds: Vec<(Bound, u64)> = Vec::new();
-    for (from, until, limit) in spans(cell, cell.scenario.run.ramp_ns, limit) {
+    let demand = Demand::of(cell);
+    let of = |paths: &[&Spell]| limit(cell, &demand, paths);
+    for (from, until, limit) in spans(cell, cell.scenario.run.ramp_ns, of) {
         let time = until - from;
         iops += u128::from(limit.iops) * u128::from(time);
         bytes += u128::from(limit.bytes_per_second) * u128::from(time);
@@ -474,6 +563,6 @@ pub fn limit_of_window(cell: Cell<'_>) -> Limit {
 /// How long the mean request takes on a path that has nothing else to do.
 #[must_use]
 pub fn base_delay(cell: Cell<'_>, path: usize) -> Duration {
-    let ns = reach(&Spell::new(&cell.paths()[path]), &Load::of(cell)).base_ns;
+    let ns = reach(&Spell::new(&cell.paths()[path]), &Load::of(cell), &Room::ALL).base_ns;
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }

@@ -6,7 +6,7 @@
 use crate::adapt::{adaptations, jain_ppm};
 use crate::cell::Cell;
 use crate::figures::{Books, ClassFigures, Figures, SERIES_NS, per_second};
-use crate::limit::{limit_of_window, may_be_exceeded, may_catch_up};
+use crate::limit::{beyond, limit_of_window};
 use crate::scenario::{Alteration, Change, Scenario};
 use anabranch_policy::{Histogram, Policy};
 use serde::{Deserialize, Serialize};
@@ -414,17 +414,27 @@ impl BooksResult {
 /// What is said of the run, and of its limit; and of requests that failed, one.
 fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> {
     let mut notes = how.notes.clone();
-    if may_be_exceeded(cell.scenario) {
-        notes.push(String::from(
-            "the jobs read and write in different proportions, and the limit takes them as one \
-             load in the proportion of their open requests: more than 100 % of it is possible",
-        ));
-    }
-    if may_catch_up(cell) {
-        notes.push(String::from(
+    let beyond = [
+        (
+            beyond::where_jobs_differ(cell),
+            "the jobs ask for different requests, and the limit takes them as one load in the \
+             proportion of their open requests: more than 100 % of it is possible",
+        ),
+        (
+            beyond::where_requests_are_sorted(cell),
+            "some requests are nearest on one path and some on another, and the limit takes all as \
+             the mean one: more than 100 % of it is possible",
+        ),
+        (
+            beyond::where_a_load_catches_up(cell),
             "the load asks for a rate that the paths cannot carry all the time, and what waited is \
              caught up: more than 100 % of the limit is possible",
-        ));
+        ),
+    ];
+    for (is_possible, how) in beyond {
+        if is_possible {
+            notes.push(how.to_owned());
+        }
     }
     if let Some(first) = &figures.first_error {
         notes.push(format!(

@@ -1,7 +1,11 @@
 use super::{CellResult, Circumstances, Mode, SCHEMA};
 use crate::cell::Cell;
 use crate::light;
-use crate::scenario::{Alteration, AnaState, Arrival, Change, Mix, Scenario, file};
+use crate::scenario::{
+    Alteration, AnaState, Arrival, BlockSize, Change, Mix, PerOp, Scenario, Sizes, file,
+};
+use anabranch_target::link::Large;
+use std::time::Duration;
 
 pub(super) fn scenario() -> Scenario {
     let text = r#"
@@ -92,5 +96,26 @@ fn a_limit_that_jobs_of_different_mixes_may_exceed_is_told() {
     let both = result(&scenario, 1);
     assert!(both.total.bytes_s > both.limit.bytes_s, "each direction has its links");
     assert_eq!(both.notes.len(), 1);
-    assert!(both.notes[0].contains("the limit"), "{}", both.notes[0]);
+    assert!(both.notes[0].contains("the jobs"), "{}", both.notes[0]);
+    // Each has what it asks for, and there is no more.
+    scenario.jobs.iter_mut().for_each(|job| job.rate_iops = PerOp::all(Some(100)));
+    assert_eq!(result(&scenario, 1).notes, [""; 0]);
+}
+
+#[test]
+fn a_limit_that_requests_of_different_sizes_may_exceed_is_told() {
+    let mut scenario = scenario();
+    scenario.changes.clear();
+    let job = &mut scenario.jobs[0];
+    (job.depth, job.clones) = (2, 1);
+    let sizes = [4096, 65_536].map(|bytes| BlockSize { bytes, weight: 50 });
+    job.sizes = PerOp::all(Sizes::Split(sizes.to_vec()));
+    assert_eq!(result(&scenario, 1).notes, [""; 0], "all are nearest on one path");
+    scenario.paths[1].shape = scenario.paths[0].shape.clone();
+    scenario.paths[1].shape.delay = Duration::from_millis(1);
+    let delay = Duration::from_millis(5);
+    scenario.paths[0].shape.large = Some(Large { bytes: 65_536, delay });
+    let notes = result(&scenario, 1).notes;
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].contains("nearest on one path"), "{}", notes[0]);
 }

@@ -99,6 +99,45 @@ fn loads_that_ask_for_less_bind() {
 }
 
 #[test]
+fn jobs_with_rates_of_their_own_weigh_by_them() {
+    let mut scenario = base();
+    let (mut small, mut large) = (reads(4096, 64, 1), reads(1 << 20, 1, 1));
+    small.rate_iops = PerOp::all(Some(100));
+    large.rate_bytes = PerOp::all(Some(100 << 20));
+    scenario.jobs = vec![small, large];
+    let found = limit(&scenario);
+    assert_eq!((found.iops, found.bound), (200, Bound::Offered));
+    assert_eq!(found.bytes_per_second, 100 * (4096 + (1 << 20)));
+}
+
+#[test]
+fn what_jobs_with_a_rate_leave_is_there_for_the_others() {
+    let mut scenario = base();
+    scenario.target = Target { servers: Some(2), read_ns: 100_000, ..Target::default() };
+    let mut large = reads(65_536, 8, 1);
+    large.rate_iops = PerOp::all(Some(500));
+    let open = arrivals(1000);
+    let expected = 500 * 65_536 + 19_500 * 4096;
+    scenario.jobs = vec![large, reads(4096, 16, 1)];
+    let found = limit(&scenario);
+    assert_eq!((found.iops, found.bound), (20_000, Bound::Target));
+    assert_eq!(found.bytes_per_second, expected);
+    let reached = run_policy(&scenario, Policy::QueueDepth).bytes_per_second();
+    assert!(reached * 100 >= expected * 98 && reached <= expected + (8 << 16), "{reached}");
+    // Links: what is left of them, headers included.
+    scenario.target.servers = None;
+    scenario.jobs = vec![open, reads(65_536, 128, 1)];
+    let found = limit(&scenario);
+    let left = 2500 * MBIT / 8 - 1000 * (4096 + 48);
+    assert_eq!(found.bound, Bound::LinksOut);
+    assert!(found.iops.abs_diff(1000 + left / (65_536 + 48)) <= 1, "{found}");
+    // An open loop that takes all of them leaves nothing.
+    scenario.jobs[0] = arrivals(100_000);
+    let found = limit(&scenario);
+    assert_eq!((found.iops, found.bound), (2500 * MBIT / (8 * (4096 + 48)), Bound::LinksOut));
+}
+
+#[test]
 fn limits_follow_changes() {
     let mut scenario = base();
     let state = |at, to| change(at, 0, Alteration::State(to));

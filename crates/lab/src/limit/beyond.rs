@@ -1,0 +1,90 @@
+//! When more than the limit is possible: it takes the jobs, and the requests, of a load as one.
+
+use super::{Bound, Demand, Load, Part, SECOND_NS, Spell, is_paced, parts, spans};
+use crate::cell::Cell;
+use crate::light::kinds;
+use crate::light::{bytes_in, bytes_out};
+use crate::scenario::Job;
+use anabranch_policy::OpClass;
+
+/// More than this, in percent, is more than the noise of a run.
+const NOISE_PERCENT: u128 = 1;
+
+/// Jobs that ask for different requests go on at a pace of their own each, not in the proportion
+/// that the limit takes them in; but what a load asks for in a second is never exceeded.
+pub(crate) fn where_jobs_differ(cell: Cell<'_>) -> bool {
+    let of = |parts: Vec<Part<'_>>, _: &[&Spell]| {
+        let short = parts.iter().any(|part| part.paced && part.bound != Bound::Offered);
+        let jobs = cell.scenario.jobs.iter().filter(|job| short || !is_paced(job));
+        let jobs: Vec<&Job> = jobs.collect();
+        let bounds = parts.iter().filter(|part| part.bound != Bound::Offered);
+        bounds.into_iter().any(|part| differ(&jobs, part.bound))
+    };
+    in_window(cell, of)
+}
+
+/// Whether jobs share what binds in different ways: links count bytes, each way its own, all else
+/// requests.
+fn differ(jobs: &[&Job], bound: Bound) -> bool {
+    let links = matches!(bound, Bound::LinksIn | Bound::LinksOut);
+    let alike = |a: &Job, b: &Job| a.mix == b.mix && (links || kinds(a) == kinds(b));
+    jobs.windows(2).any(|pair| !alike(pair[0], pair[1]))
+}
+
+/// Where some requests are nearest on one path and some on another, a policy that sends each where
+/// it is nearest needs fewer open ones than the mean request.
+pub(crate) fn where_requests_are_sorted(cell: Cell<'_>) -> bool {
+    in_window(cell, |parts, paths| {
+        let open = |part: &&Part<'_>| matches!(part.bound, Bound::OpenRequests | Bound::Tags);
+        parts.iter().filter(open).any(|part| gains(cell, part.load, paths))
+    })
+}
+
+fn gains(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> bool {
+    let weighed = |path: &Spell, &(op, bytes, share): &(OpClass, u32, u128)| {
+        share * alone_ns(cell, path, op, bytes)
+    };
+    let of_path = |path: &&Spell| load.kinds.iter().map(|kind| weighed(path, kind)).sum::<u128>();
+    let of_kind = |kind| paths.iter().map(|path| weighed(path, kind)).min().unwrap_or(0);
+    let together = paths.iter().map(of_path).min().unwrap_or(0);
+    let sorted: u128 = load.kinds.iter().map(of_kind).sum();
+    together * 100 > sorted * (100 + NOISE_PERCENT)
+}
+
+/// How long a request takes on a path when nothing else is there.
+fn alone_ns(cell: Cell<'_>, spell: &Spell, op: OpClass, bytes: u32) -> u128 {
+    let shape = &spell.path.shape;
+    let link = |rate: Option<u64>, bytes: u64| {
+        rate.map_or(0, |rate| u128::from(bytes) * 8 * SECOND_NS / u128::from(rate.max(1)))
+    };
+    let late = spell
+        .path
+        .brownout
+        .map_or(0, |brownout| u128::from(brownout.percent) * u128::from(brownout.delay_ns()) / 100);
+    (shape.delay + shape.large_delay(bytes.into())).as_nanos()
+        + u128::from(cell.service_ns(op))
+        + link(shape.rate_in, bytes_in(op, bytes))
+        + link(shape.rate_out, bytes_out(op, bytes))
+        + late
+}
+
+/// What waited while the paths carried less than jobs with a rate ask for is caught up when they
+/// carry more: then more ends in that time than its own limit.
+pub(crate) fn where_a_load_catches_up(cell: Cell<'_>) -> bool {
+    let demand = Demand::of(cell);
+    let asks = |paths: &[&Spell]| {
+        let parts = parts(cell, &demand, paths);
+        parts.iter().any(|part| part.paced && part.bound == Bound::Offered)
+    };
+    let all = spans(cell, 0, asks);
+    demand.paced.is_some()
+        && all.iter().any(|(.., asks)| *asks)
+        && all.iter().any(|(.., asks)| !asks)
+}
+
+/// Whether something is true at any time of the window.
+fn in_window(cell: Cell<'_>, of: impl Fn(Vec<Part<'_>>, &[&Spell]) -> bool) -> bool {
+    let demand = Demand::of(cell);
+    let of = |paths: &[&Spell]| of(parts(cell, &demand, paths), paths);
+    spans(cell, cell.scenario.run.ramp_ns, of).into_iter().any(|(.., is)| is)
+}
