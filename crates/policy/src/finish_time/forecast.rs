@@ -101,6 +101,9 @@ pub(crate) struct Forecast {
     pub(super) window_ns: Moment,
     /// When [`Forecast::toll`] was looked at last, ns.
     pub(super) toll_ns: Moment,
+    /// When the last command went there that found it without anything to do for a mean base
+    /// latency, ns.
+    rested_ns: Moment,
     /// Units delivered, modulo 2^32.
     pub(super) delivered: AtomicU32,
     /// The least that a command took beyond the base latency of its kind, in the last and the
@@ -142,6 +145,7 @@ impl Forecast {
             busy_ns: Moment::new(),
             window_ns: Moment::new(),
             toll_ns: Moment::new(),
+            rested_ns: Moment::new(),
             delivered: AtomicU32::new(0),
             least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
             elasticity: Elasticity::new(),
@@ -241,13 +245,23 @@ impl Forecast {
         (2 * u64::from(self.base.get())).max(unit::SHORTEST_WINDOW_NS)
     }
 
+    /// Whether it had nothing to do for a mean base latency in the last two windows.
+    #[inline]
+    pub(super) fn rested(&self, now_ns: u64) -> bool {
+        self.rested_ns.age_ns(now_ns) <= 2 * self.window()
+    }
+
     /// A command of `units` was started; gives back the units in flight with it.
     #[inline]
     pub(crate) fn started(&self, lane: &Lane, units: u32, now_ns: u64) -> Flight {
         let before = lane.started(self, u64::from(units), now_ns);
         if before == 0 {
-            if self.busy_ns.age_ns(now_ns) > 2 * self.window() {
+            let idle_ns = self.busy_ns.age_ns(now_ns);
+            if idle_ns > 2 * self.window() {
                 self.forget_waits();
+            }
+            if idle_ns > self.window() / 2 {
+                self.rested_ns.set(now_ns);
             }
             self.busy_ns.set(now_ns);
         }
@@ -256,6 +270,8 @@ impl Forecast {
             self.window_ns.set(now_ns);
             self.least_wait[0].set(self.least_wait[1].get());
             self.least_wait[1].set(Word::MAX);
+            // A clock that went back must not keep it there.
+            self.rested_ns.set(self.rested_ns.get().min(now_ns));
         }
         let idle_ns = self.busy_ns.age_ns(now_ns).min(u64::from(u32::MAX));
         // Cut to what fits.

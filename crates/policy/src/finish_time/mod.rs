@@ -68,10 +68,12 @@
 //!    more like it are in flight, but with this one no more than the mean base latency holds and a
 //!    quarter, nothing is spilled: waits are those of commands that have ended. (So the least wait
 //!    counts only in the first half of a window, and the elasticity as 0 where nothing has ended
-//!    for two windows.) A path has room when a command at most is in flight, or no more than what
-//!    its base latency holds, and a sixteenth; and when its base latency is at most four times its
-//!    least latency (else the queue is that of others). A load is closed when the number of
-//!    commands of the worker in flight varies by less than half of what it would by chance.
+//!    for two windows.) Nor is anything spilled where the path had nothing to do for a mean base
+//!    latency in the last two windows: what comes in bursts waits, and leaves it time. A path has
+//!    room when a command at most is in flight, or no more than what its base latency holds, and a
+//!    sixteenth; and when its base latency is at most four times its least latency (else the queue
+//!    is that of others). A load is closed when the number of commands of the worker in flight
+//!    varies by less than half of what it would by chance.
 //! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
 //!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
 //!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by

@@ -43,6 +43,10 @@ pub(super) fn spill<P: AsCandidate>(
     let load = paths[best.index].candidate().load;
     let (forecast, work) = (load.shared.forecast(), load.work());
     let many = work >= MANY * incoming.units;
+    // What comes in bursts waits there, and leaves it time: elsewhere it would be done later.
+    if forecast.rested(incoming.now_ns) {
+        return None;
+    }
     let busy = how_busy(forecast, many, incoming)?;
     if many && is_drained(forecast, work, incoming) {
         return None;
