@@ -3,7 +3,7 @@
 use anabranch_lab::evaluate::{Baseline, Evaluation, Options, columns, evaluate, random, variants};
 
 /// The first of those that the evidence is made with; nothing was tuned with them.
-const SEEDS: std::ops::RangeInclusive<u64> = 57974..=57993;
+const SEEDS: std::ops::RangeInclusive<u64> = 56988..=57007;
 
 fn run(candidate: &str, policies: &[String], baseline: &mut Baseline) -> Evaluation {
     let scenarios = random(SEEDS).unwrap_or_else(|mistake| panic!("{mistake}"));
