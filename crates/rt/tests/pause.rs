@@ -2,7 +2,7 @@
 
 mod support;
 
-use anabranch_proto::machine::{CloseCause, CloseHow, Endpoint, Output};
+use anabranch_proto::machine::{CloseCause, CloseHow, ConnId, Endpoint, Output};
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -89,19 +89,24 @@ fn the_end_of_a_paused_unix_socket_that_is_watched_is_told() {
     rig.stop();
 }
 
-/// Who is not watched is read to the end.
-#[test]
-fn the_end_of_a_paused_connection_that_is_not_watched_waits_for_its_bytes() {
-    let mut rig = Rig::new(1);
+/// A paused connection that was watched once and is not any more. Its peer has gone after a
+/// thousand fives; the receive that is in flight may bring them, then nothing is read.
+fn gone_unwatched(rig: &mut Rig) -> ConnId {
     let at = rig.listen(0, loopback());
     let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
     let conn = rig.accepted(0);
-    // Watched once, and not any more.
     for watch in [true, false] {
         rig.ask(0, move |engine, _| engine.out(Output::Pause { conn, watch }));
     }
     peer.write_all(&[5; 1000]).expect("written");
-    drop(peer);
+    conn
+}
+
+/// Who is not watched is read to the end.
+#[test]
+fn the_end_of_a_paused_connection_that_is_not_watched_waits_for_its_bytes() {
+    let mut rig = Rig::new(1);
+    let conn = gone_unwatched(&mut rig);
     for _ in 0..3 {
         rig.ask(0, |_, _| ());
     }
@@ -115,15 +120,7 @@ fn the_end_of_a_paused_connection_that_is_not_watched_waits_for_its_bytes() {
 #[test]
 fn a_peer_that_was_gone_before_it_is_watched_again_is_told_as_well() {
     let mut rig = Rig::new(1);
-    let at = rig.listen(0, loopback());
-    let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
-    let conn = rig.accepted(0);
-    for watch in [true, false] {
-        rig.ask(0, move |engine, _| engine.out(Output::Pause { conn, watch }));
-    }
-    // The receive that is in flight may bring these; then nothing is read.
-    peer.write_all(&[5; 1000]).expect("written");
-    drop(peer);
+    let conn = gone_unwatched(&mut rig);
     rig.ask(0, |_, _| ());
     rig.ask(0, move |engine, _| engine.out(Output::Pause { conn, watch: true }));
     assert_eq!(rig.closed(0, conn), CloseCause::PeerClosed);
