@@ -118,6 +118,25 @@ impl Recency {
             *at -= u8::from(usize::from(*at) > index);
         }
     }
+
+    /// A path joined the list at `index`, and those from there on moved down: it gets in at the
+    /// tail. (One at the end of the list is found there.)
+    pub(crate) fn added(&mut self, index: usize) {
+        let len = usize::from(self.len);
+        if index >= len {
+            return;
+        }
+        for at in &mut self.order[..len] {
+            *at += u8::from(usize::from(*at) >= index);
+        }
+        // The last one that is kept in order may have become one of those that are not.
+        let place = self.order[..len].iter().position(|&at| usize::from(at) == ORDERED);
+        match place {
+            Some(place) => self.order[place..len].rotate_left(1),
+            None => self.len += 1,
+        }
+        self.order[usize::from(self.len) - 1] = index as u8;
+    }
 }
 
 impl Default for Recency {

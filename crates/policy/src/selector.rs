@@ -12,8 +12,8 @@ use crate::{
 /// `round-robin` alternates exactly only for a single submitter. Here it is per worker: nothing is
 /// shared, nothing races.
 ///
-/// Paths are named by their position in the head's list. New paths join at the end, so only a path
-/// that leaves needs [`Selector::path_removed`].
+/// Paths are named by their position in the head's list. A path that leaves needs
+/// [`Selector::path_removed`], one that joins before others [`Selector::path_added`].
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     /// The path that the kernel would have in `current_path`; dropped by failover, policy switch, …
@@ -126,6 +126,17 @@ impl Selector {
             other => other,
         };
         self.turns.path_removed(index);
+        self.recent.forget();
+    }
+
+    /// A path joined the list at `index` and those from there on moved down by one. At the end of
+    /// the list it need not be told.
+    pub fn path_added(&mut self, index: usize) {
+        let moved = |path: u32| if path as usize >= index { path + 1 } else { path };
+        self.cached = self.cached.map(moved);
+        self.recency.added(index);
+        self.last = self.last.map(moved);
+        self.turns.path_added(index);
         self.recent.forget();
     }
 

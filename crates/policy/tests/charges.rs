@@ -70,11 +70,11 @@ fn counters_return_to_zero_whatever_happens_between_start_and_end() {
                     selector.path_removed(index);
                 }
                 5 => {
-                    table.extend(random.paths(1).into_iter().map(|mut path| {
-                        path = Path::new(path.usable, path.rank);
-                        new(path)
-                    }));
-                    all.push(table[table.len() - 1].0.clone());
+                    let [drawn] = &random.paths(1)[..] else { unreachable!() };
+                    let index = random.below(table.len() + 1);
+                    table.insert(index, new(Path::new(drawn.usable, drawn.rank)));
+                    selector.path_added(index);
+                    all.push(table[index].0.clone());
                 }
                 6..9 if !in_flight.is_empty() => {
                     let ended = in_flight.swap_remove(random.below(in_flight.len()));

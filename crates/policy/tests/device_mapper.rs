@@ -64,7 +64,9 @@ fn disturb(random: &mut Random, table: &mut Vec<Path>, selector: &mut Selector, 
             let mut path = Path::new(true, AnaRank::Optimized);
             path.distance = *next;
             *next += 1;
-            table.push(path);
+            let place = random.below(table.len() + 1);
+            table.insert(place, path);
+            selector.path_added(place);
         }
         _ => {}
     }

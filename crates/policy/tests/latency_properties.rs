@@ -211,6 +211,24 @@ fn a_path_that_joins_or_leaves_does_not_change_what_is_known_of_the_others() {
 }
 
 #[test]
+fn a_path_that_joins_among_others_and_can_not_be_used_changes_nothing_for_them() {
+    for exact in [false, true] {
+        for place in 0..=3 {
+            let [mut head, mut joined] = [(); 2].map(|()| {
+                let mut head = Head::measured("ooo", mode(exact), &[MS; 3]);
+                // In the middle of a burst.
+                head.reads(42 + 10);
+                head
+            });
+            joined.paths.insert(place, Path::new(false, AnaRank::Optimized));
+            joined.selector.path_added(place);
+            let moved = head.reads(90).into_iter().map(|path| path + usize::from(path >= place));
+            assert_eq!(joined.reads(90), Vec::from_iter(moved), "{exact} {place}");
+        }
+    }
+}
+
+#[test]
 fn a_burst_goes_on_when_a_path_before_it_leaves() {
     let mut head = Head::measured("oooo", mode(false), &[MS; 4]);
     for path in 0..4 {

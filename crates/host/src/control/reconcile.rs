@@ -348,9 +348,12 @@ impl Control {
             self.rescan.extend(head.paths.iter().map(|path| path.controller));
         }
         head.remove_at = None;
+        // In the order in which they were configured, whichever answers first: the first one is what
+        // `numa` takes of equally near paths.
+        let place = head.paths.partition_point(|other| other.controller < controller);
         // Most have few: no room for more than there are.
         head.paths.reserve_exact(1);
-        head.paths.push(Path {
+        let joined = Path {
             id,
             controller,
             controller_instance: instance,
@@ -371,7 +374,8 @@ impl Control {
             failovers_base: 0,
             errors_base: 0,
             retries_base: 0,
-        });
+        };
+        head.paths.insert(place, joined);
         self.env.event(HostEvent::PathAdded { path, head: name });
         Ok(())
     }

@@ -283,6 +283,10 @@ impl HeadState {
                 });
                 continue;
             }
+            // It takes the place of one that was there, and still is: that moves down.
+            if !old.is_empty() {
+                self.selector.path_added(self.paths.len());
+            }
             self.paths.push(PathState {
                 carrier: Carrier::None,
                 controller: Arc::clone(&held.controller),

@@ -16,6 +16,26 @@ fn p16_two_controllers_show_one_device_when_the_identifiers_agree() {
     assert_eq!(paths, [0, 1], "in the order of addition");
 }
 
+#[test]
+fn paths_are_in_the_order_of_the_requests_whichever_answers_first() {
+    let mut rig = Rig::new(1);
+    let ports = [1, 2, 3, 4];
+    for port in ports {
+        let mut fake = Fake::new(NQN, port);
+        fake.refuse = true;
+        rig.put(port, fake);
+        rig.connect(port, |request| request.keep_trying = true);
+    }
+    let mut told: Vec<Vec<u32>> = Vec::new();
+    for port in [3, 1, 4, 2] {
+        rig.fake(port).refuse = false;
+        rig.advance_s(30);
+        let head = rig.head("nvme0n1").unwrap();
+        told.push(head.paths.iter().map(|path| path.controller.0).collect());
+    }
+    assert_eq!(told, [vec![2], vec![0, 2], vec![0, 2, 3], vec![0, 1, 2, 3]]);
+}
+
 /// Many a controller gives its namespaces no UUID.
 #[test]
 fn p16_one_identifier_of_any_kind_is_enough_to_recognise_a_namespace() {

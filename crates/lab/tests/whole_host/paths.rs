@@ -4,6 +4,7 @@ use crate::rig::{MS, SECOND, Setup, reads, writes};
 use crate::setup;
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::AnaState;
 use anabranch_target::TargetVerb;
@@ -79,4 +80,39 @@ fn m1_a_deleting_controller_finishes_what_it_has_and_takes_nothing_new() {
     let reply = rig.world.host_answer(gone, 10 * SECOND).expect("it goes in the end");
     assert!(matches!(reply, Reply::Disconnected(1)), "{reply:?}");
     rig.finish();
+}
+
+/// Whoever configures a path first asks for it first, also when it answers last.
+#[test]
+fn m3_numa_takes_the_path_that_was_configured_first_whenever_it_joins() {
+    for kernel_exact in [false, true] {
+        let mut setup = Setup::new(3, 1);
+        setup.host.default_policy = Policy::Numa;
+        setup.host.kernel_exact = kernel_exact;
+        let mut rig = setup.build();
+        rig.target(TargetVerb::Cut { port: 0 });
+        let request = setup::connect(0, &rig.options);
+        rig.start(Verb::Connect(Box::new(request)));
+        rig.connect(1);
+        rig.connect(2);
+        // Those under way are on the path that moves down.
+        let stream = rig.world.stream(WorkerId(1), &setup::port(1)).expect("open");
+        rig.world.slow_stream(stream, 12 * SECOND);
+        let before = rig.submit(writes(8, 1));
+        rig.run(10 * MS);
+        assert_eq!([0, 1, 2].map(|port| rig.sent(port)), [0, 8, 0]);
+        rig.target(TargetVerb::Restore { port: 0 });
+        rig.wait_live(0);
+        let paths = rig.head().paths;
+        assert_eq!(
+            Vec::from_iter(paths.iter().map(|path| path.controller.as_str())),
+            ["nvme0", "nvme1", "nvme2"]
+        );
+        assert_eq!((paths[0].in_flight, paths[1].in_flight), (0, 8));
+        rig.io(writes(8, 2));
+        assert_eq!([0, 1, 2].map(|port| rig.sent(port)), [8, 8, 0], "exact {kernel_exact}");
+        rig.succeed(&before);
+        assert_eq!(rig.path(1).failovers, 0);
+        rig.finish();
+    }
 }

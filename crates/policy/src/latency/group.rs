@@ -141,6 +141,13 @@ impl Turns {
         self.of_all = NOWHERE;
     }
 
+    /// A path joined the list at `index` and those from there on moved down by one.
+    pub(crate) fn path_added(&mut self, index: usize) {
+        for path in self.of_groups.iter_mut().chain([&mut self.of_all]) {
+            *path += u32::from(*path != NOWHERE && *path as usize >= index);
+        }
+    }
+
     /// The path at `index` left the list and those behind it moved up by one.
     pub(crate) fn path_removed(&mut self, index: usize) {
         self.forget(index);
