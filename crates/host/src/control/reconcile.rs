@@ -348,8 +348,8 @@ impl Control {
             self.rescan.extend(head.paths.iter().map(|path| path.controller));
         }
         head.remove_at = None;
-        // In the order in which they were configured, whichever answers first: the first one is what
-        // `numa` takes of equally near paths.
+        // In the order in which they were asked for, whichever answers first: of equally near paths
+        // `numa` takes the first.
         let place = head.paths.partition_point(|other| other.controller < controller);
         // Most have few: no room for more than there are.
         head.paths.reserve_exact(1);

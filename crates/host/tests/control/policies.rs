@@ -658,6 +658,18 @@ fn who_names_what_is_not_there_is_told_what_is() {
 }
 
 #[test]
+fn what_is_there_is_told_in_the_order_of_its_numbers() {
+    let mut rig = Rig::connected_twice(1);
+    rig.put(3, Fake::new(NQN, 3));
+    rig.connect_ok(3, |_| ());
+    rig.verb(Verb::Disconnect(Selection::Controller("nvme1".into())));
+    rig.advance_s(1);
+    assert_eq!(rig.connect_ok(2, |_| ()), "nvme1", "the number is free again");
+    let told = "there is no controller nvme9: there are nvme0, nvme1, nvme2";
+    assert_eq!(rig.get("nvme9", "state"), Err(VerbError::Invalid(told.into())));
+}
+
+#[test]
 fn who_names_a_subsystem_that_is_listed_but_has_not_answered_is_told_so() {
     let mut rig = Rig::new(1);
     rig.connect(1, |request| request.keep_trying = true);

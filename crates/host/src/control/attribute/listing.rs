@@ -70,7 +70,9 @@ impl Control {
             }
         }
         let controllers = self.controllers.values().filter(|c| !c.is_discovery());
-        targets.extend(controllers.map(|controller| Target::Controller(controller.id)));
+        let mut controllers: Vec<_> = controllers.map(|c| (c.instance, c.id)).collect();
+        controllers.sort_unstable();
+        targets.extend(controllers.into_iter().map(|(_, id)| Target::Controller(id)));
         targets
     }
 
