@@ -145,8 +145,8 @@ impl User for Front {
             Input::Mail { from, mail: FrontMail::Load(mail) } => {
                 self.load.handle(now, Input::Mail { from, mail }, &mut Marked(host), bufs);
             }
-            Input::Connected { conn, local } => {
-                self.nbd.handle(now, Input::Connected { conn, local }, host, bufs);
+            Input::Connected { conn, local, node } => {
+                self.nbd.handle(now, Input::Connected { conn, local, node }, host, bufs);
             }
             Input::Accepted { listener, conn, peer } => {
                 self.nbd.handle(now, Input::Accepted { listener, conn, peer }, host, bufs);

@@ -156,8 +156,9 @@ impl Host {
         };
         let refused = |error| Failure::failed(format!("cannot start the host: {error}"));
         // Worker 0 is the control worker.
-        let nodes = runtime.nodes(usize::from(setup.workers) + 1, &Topology::read(Path::new("/")));
-        let worker_nodes = nodes.map_err(refused)?.split_off(1);
+        let topology = Topology::read(Path::new("/"));
+        let nodes = runtime.nodes(usize::from(setup.workers) + 1, &topology);
+        let nodes = nodes.map_err(refused)?.split_off(1);
         let config = HostConfig {
             host_nqn: setup.identity.nqn.clone(),
             host_id: setup.identity.id,
@@ -167,7 +168,8 @@ impl Host {
             policies: setup.policies.clone(),
             kernel_exact: setup.kernel_exact,
             max_requests: DEFAULT_MAX_REQUESTS,
-            worker_nodes,
+            worker_nodes: nodes.iter().map(|node| node.unwrap_or(0)).collect(),
+            distances: nodes.iter().map(|node| topology.distances(*node)).collect(),
             shutdown_timeout: setup.shutdown_timeout,
             seed: setup.seed,
         };

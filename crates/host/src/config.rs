@@ -1,7 +1,8 @@
 //! Configuration of the host engine: plain values with the kernel's names, defaults and limits.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::Policy;
+use anabranch_policy::{LOCAL_DISTANCE, Policy};
 use anabranch_proto::machine::{Endpoint, SocketOptions, WorkerId};
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -32,6 +33,9 @@ pub struct HostConfig {
     /// NUMA node of each data worker, in order: 0 on a one-node machine, and for workers that are
     /// not bound to one node.
     pub worker_nodes: Vec<u32>,
+    /// NUMA distance from each data worker, in order, to each node by its number; 10 is local. Empty
+    /// for workers that are not bound to one node: to those all nodes are equally near.
+    pub distances: Vec<Vec<u32>>,
     /// How long an orderly shutdown of a controller may take (`shutdown_timeout`, 5 s).
     pub shutdown_timeout: Duration,
     /// Seed of everything that needs chance (jitter of reconnects).
@@ -44,6 +48,13 @@ impl HostConfig {
     pub fn node_of(&self, worker: WorkerId) -> u32 {
         let index = usize::from(worker.0.saturating_sub(1));
         self.worker_nodes.get(index).copied().unwrap_or(0)
+    }
+
+    /// The distance from each data worker to a node; local, where it is not known.
+    pub(crate) fn distances_to(&self, node: u32) -> Arc<[u32]> {
+        let known = |worker: usize| self.distances.get(worker)?.get(node as usize).copied();
+        let workers = 0..usize::from(self.data_workers);
+        workers.map(|worker| known(worker).unwrap_or(LOCAL_DISTANCE)).collect()
     }
 
     /// How many NUMA nodes to reckon with: numbers from 0 up to the highest of a worker.

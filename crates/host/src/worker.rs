@@ -213,8 +213,8 @@ impl<U: User> Machine for Worker<U> {
                     control.handle(now, Input::Verb { id, verb }, bufs);
                 }
             }
-            Input::Connected { conn, local } => {
-                self.host_input(now, Input::Connected { conn, local }, bufs);
+            Input::Connected { conn, local, node } => {
+                self.host_input(now, Input::Connected { conn, local, node }, bufs);
             }
             Input::Accepted { listener, conn, peer } => {
                 self.user_input(now, Input::Accepted { listener, conn, peer }, bufs);

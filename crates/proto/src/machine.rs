@@ -91,6 +91,9 @@ pub enum Input<'a, V, M> {
         conn: ConnId,
         /// Our own address on it, when the transport has one.
         local: Option<SocketAddr>,
+        /// The NUMA node of the network device that it goes through, where
+        /// [`SocketOptions::tell_node`] asked for it and the system knows.
+        node: Option<u32>,
     },
     /// A peer connected to one of our listeners. `conn.is_accepted()` holds. Also given to the
     /// worker that a connection was handed over to ([`Output::HandOver`]).
@@ -320,6 +323,9 @@ pub struct SocketOptions {
     pub source: Option<IpAddr>,
     /// Bind to this interface before connecting (`host_iface`).
     pub interface: Option<String>,
+    /// Say with [`Input::Connected`] which NUMA node it goes through: that takes a look at all of
+    /// the machine's interfaces.
+    pub tell_node: bool,
     /// Type of service.
     pub tos: Option<u8>,
     /// SO_SNDBUF and SO_RCVBUF in bytes; the system's own choice when `None`.

@@ -25,6 +25,7 @@ pub(crate) enum Event {
     Connected {
         conn: ConnId,
         local: Option<SocketAddr>,
+        node: Option<u32>,
     },
     Accepted {
         listener: ListenerId,

@@ -247,19 +247,25 @@ fn place<M: Machine>(config: &Config) -> Result<Place<M>, Error> {
 }
 
 impl Config {
-    /// The NUMA node of each of so many workers, where all of its CPUs lie in one. A worker that
-    /// may run on several nodes counts as one of node 0: where it is changes all the time.
+    /// The NUMA node of each of so many workers, where all of its CPUs lie in one; `None` for those
+    /// that may run on several: where they are changes all the time.
     ///
     /// # Errors
     /// A CPU is named that this process may not use.
-    pub fn nodes(&self, workers: usize, topology: &Topology) -> Result<Vec<u32>, Error> {
+    pub fn nodes(&self, workers: usize, topology: &Topology) -> Result<Vec<Option<u32>>, Error> {
+        let allowed = allowed()?;
         let node = |cpus: &Option<CpuSet>| {
-            let mut nodes = cpus.iter().flat_map(CpuSet::iter).map(|cpu| topology.node_of(cpu));
+            let cpus = cpus.as_ref().unwrap_or(&allowed);
+            let mut nodes = cpus.iter().map(|cpu| topology.node_of(cpu));
             let first = nodes.next().flatten()?;
             nodes.all(|other| other == Some(first)).then_some(first)
         };
-        Ok(cpus(self, workers)?.iter().map(|cpus| node(cpus).unwrap_or(0)).collect())
+        Ok(cpus(self, workers)?.iter().map(node).collect())
     }
+}
+
+fn allowed() -> Result<CpuSet, Error> {
+    CpuSet::allowed().map_err(|source| Error::System { what: "read the allowed CPUs", source })
 }
 
 /// The CPU set of each worker; `None` leaves the thread's set alone.
@@ -267,8 +273,7 @@ fn cpus(config: &Config, workers: usize) -> Result<Vec<Option<CpuSet>>, Error> {
     if config.cpus.is_none() && !config.pin {
         return Ok(vec![None; workers]);
     }
-    let allowed = CpuSet::allowed()
-        .map_err(|source| Error::System { what: "read the allowed CPUs", source })?;
+    let allowed = allowed()?;
     let wanted = match &config.cpus {
         Some(list) if !list.is_empty() => list.clone(),
         _ => allowed.iter().collect(),

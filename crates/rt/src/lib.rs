@@ -19,6 +19,7 @@ mod error;
 mod files;
 mod group;
 pub mod heap;
+pub mod interface;
 mod mailbox;
 mod memory;
 pub mod signal;

@@ -154,6 +154,14 @@ impl Topology {
         self.nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.id)
     }
 
+    /// The distances from a node to each by its number; none from a place that is no node.
+    #[must_use]
+    pub fn distances(&self, from: Option<u32>) -> Vec<u32> {
+        let nodes = self.nodes.iter().map(|node| node.id + 1).max().unwrap_or(0);
+        let to = |from| (0..nodes).map(|to| self.distance(from, to)).collect();
+        from.map_or_else(Vec::new, to)
+    }
+
     /// The distance between two nodes.
     #[must_use]
     pub fn distance(&self, from: u32, to: u32) -> u32 {

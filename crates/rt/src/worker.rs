@@ -188,8 +188,8 @@ impl<M: Machine, D: Driver> Worker<M, D> {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Connected { conn, local } => {
-                self.give(Input::Connected { conn, local });
+            Event::Connected { conn, local, node } => {
+                self.give(Input::Connected { conn, local, node });
                 self.driver.delivered(conn, None);
             }
             Event::Accepted { listener, conn, peer, early } => {

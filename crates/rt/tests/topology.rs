@@ -55,6 +55,9 @@ fn a_machine_with_three_nodes() {
     assert_eq!(topology.distance(0, 4), 31);
     assert_eq!(topology.distance(4, 0), REMOTE_DISTANCE, "not told");
     assert_eq!(topology.distance(4, 4), LOCAL_DISTANCE);
+    let [near, far] = [LOCAL_DISTANCE, REMOTE_DISTANCE];
+    assert_eq!(topology.distances(Some(1)), [21, near, far, far, 31], "by number");
+    assert_eq!(topology.distances(None), []);
 }
 
 #[test]
@@ -79,17 +82,18 @@ fn a_worker_has_a_node_when_all_its_cpus_lie_in_one() {
     };
     let topology = Topology { nodes: vec![node(3, &[*first]), node(5, others)] };
     let free = Config::default();
-    assert_eq!(free.nodes(2, &topology).expect("allowed"), [0, 0], "they may run anywhere");
+    let anywhere = others.is_empty().then_some(3);
+    assert_eq!(free.nodes(2, &topology).expect("allowed"), [anywhere; 2]);
+    let one = Topology { nodes: vec![node(6, &allowed)] };
+    assert_eq!(free.nodes(2, &one).expect("allowed"), [Some(6); 2], "nowhere else");
     let bound = Config { pin: true, ..Config::default() };
     let nodes = bound.nodes(allowed.len() + 1, &topology).expect("allowed");
-    let expected: Vec<u32> =
-        std::iter::once(3).chain(others.iter().map(|_| 5)).chain([3]).collect();
-    assert_eq!(nodes, expected, "one CPU each, in turn");
+    let expected = std::iter::once(3).chain(others.iter().map(|_| 5)).chain([3]).map(Some);
+    assert_eq!(nodes, expected.collect::<Vec<_>>(), "one CPU each, in turn");
     let named = Config { cpus: Some(vec![*first]), ..Config::default() };
-    assert_eq!(named.nodes(2, &topology).expect("allowed"), [3, 3]);
+    assert_eq!(named.nodes(2, &topology).expect("allowed"), [Some(3); 2]);
     let everywhere = Config { cpus: Some(allowed.clone()), ..Config::default() };
-    let expected = if others.is_empty() { 3 } else { 0 };
-    assert_eq!(everywhere.nodes(1, &topology).expect("allowed"), [expected]);
+    assert_eq!(everywhere.nodes(1, &topology).expect("allowed"), [anywhere]);
     let wrong = Config { cpus: Some(vec![99_999]), ..Config::default() };
     assert!(wrong.nodes(1, &topology).is_err());
 }

@@ -76,6 +76,10 @@ pub(super) struct Controller {
     pub(super) waiters: Vec<Waiter>,
     pub(super) load: Arc<ControllerLoad>,
     pub(super) local: Option<SocketAddr>,
+    /// The NUMA node of the network device that the admin connection goes through, if known.
+    pub(super) node: Option<u32>,
+    /// How far each data worker is from it; `None` while it is not known: all are equally near.
+    pub(super) distances: Option<Arc<[u32]>>,
     /// Times it came back to live.
     pub(super) reconnects: u64,
     /// Attempts to come back, of those that waited for `reconnect_delay`.
@@ -120,6 +124,8 @@ impl Controller {
             waiters: Vec::new(),
             load: Arc::new(ControllerLoad::new(data_workers)),
             local: None,
+            node: None,
+            distances: None,
             reconnects: 0,
             reconnect_attempts: 0,
             resets: 0,

@@ -112,6 +112,7 @@ impl Driver {
             kernel_exact: false,
             max_requests: 16,
             worker_nodes: vec![0, 0],
+            distances: Vec::new(),
             shutdown_timeout: Duration::from_secs(1),
             seed: 0,
         };
@@ -228,7 +229,7 @@ impl Driver {
         let conn = *conn;
         self.collect(conn);
         match op >> 1 & 0xf {
-            0 => self.input(Input::Connected { conn, local: None }),
+            0 => self.input(Input::Connected { conn, local: None, node: None }),
             1 => {
                 let mut response = [0; 128];
                 (response[0], response[2], response[4], response[13]) = (1, 128, 128, 0x10);

@@ -26,8 +26,8 @@ impl Control {
             Input::Timeout => self.timeout(bufs),
             Input::Verb { id, verb } => self.verb(id, verb, bufs),
             Input::Mail { from, mail } => self.mail(from, mail, bufs),
-            Input::Connected { conn, local } => {
-                self.with(conn, |controller, env| controller.connected(env, local));
+            Input::Connected { conn, local, node } => {
+                self.with(conn, |controller, env| controller.connected(env, local, node));
             }
             Input::Received { conn, bytes } => {
                 self.with(conn, |controller, env| {

@@ -119,8 +119,14 @@ impl Controller {
     }
 
     /// TCP is up.
-    pub(super) fn connected(&mut self, env: &mut Env, local: Option<SocketAddr>) {
-        self.local = local;
+    pub(super) fn connected(
+        &mut self,
+        env: &mut Env,
+        local: Option<SocketAddr>,
+        node: Option<u32>,
+    ) {
+        (self.local, self.node) = (local, node);
+        self.distances = node.map(|node| env.config.distances_to(node));
         if let (Phase::Opening { .. }, Some(link)) = (self.phase, &mut self.link) {
             link.connected(env);
             self.phase = Phase::Opening { until: self.opening_deadline(env.now, ICRESP_LIMIT) };

@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::host_queue::{HostData, HostQueue, HostQueueConfig};
 use anabranch_proto::machine::{
-    BufRef, Buffers, CloseHow, ConnId, Endpoint, Gather, Output, Time, VerbId,
+    BufRef, Buffers, CloseHow, ConnId, Endpoint, Gather, Output, SocketOptions, Time, VerbId,
 };
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
@@ -117,7 +117,8 @@ impl Link {
     /// Starts to connect.
     pub(super) fn open(env: &mut Env, to: &Endpoint, options: &ControllerOptions) -> Link {
         let conn = env.new_conn();
-        env.output(Output::Connect { conn, to: to.clone(), options: options.socket.clone() });
+        let socket = SocketOptions { tell_node: true, ..options.socket.clone() };
+        env.output(Output::Connect { conn, to: to.clone(), options: socket });
         let queue = HostQueue::new(HostQueueConfig {
             qid: 0,
             depth: ADMIN_DEPTH,

@@ -70,8 +70,8 @@ pub struct Control {
     epoch: u64,
     /// What paths share as long as no policy counts by path: two thirds of what is known of one.
     no_load: Arc<PathLoad>,
-    /// How far each data worker is from a path. The node of a TCP path's network device is not
-    /// known: all are equally near.
+    /// How far each data worker is from a path through a network device whose node is not known:
+    /// all are equally near.
     near: Arc<[u32]>,
     /// What pictures of devices and paths without any latency share: one is 2.6 KiB.
     no_latency: Arc<Histogram>,

@@ -146,6 +146,8 @@ impl Control {
         let affinity = affinity::of_paths(head, &self.env.config);
         let paths = head.paths.iter().zip(affinity).map(|(path, affinity)| {
             let condition = Condition::of(head, path, &self.controllers);
+            let controller = self.controllers.get(&path.controller);
+            let distances = controller.and_then(|controller| controller.distances.as_ref());
             PathView {
                 id: path.id,
                 controller: path.controller,
@@ -155,7 +157,7 @@ impl Control {
                 ready: condition.ready,
                 doubts: path.doubts,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,
-                distance: self.near.clone(),
+                distance: distances.unwrap_or(&self.near).clone(),
                 affinity,
                 load: path.load.clone(),
                 nodes: path.nodes.clone(),

@@ -369,6 +369,30 @@ fn l11_l14_variants_of_latency_are_switches_of_the_device_under_any_policy() {
     }
 }
 
+#[test]
+fn m3_a_path_is_as_far_as_the_network_device_that_it_goes_through() {
+    let mut config = config(3);
+    config.distances = vec![vec![10, 21], vec![21, 10], Vec::new()];
+    let mut rig = Rig::with(config);
+    rig.nodes = [(1, 0), (2, 1), (4, 7)].into();
+    for port in 1..=4 {
+        rig.put(port, Fake::new(NQN, port));
+        rig.connect_ok(port, |_| ());
+    }
+    let distances = |rig: &Rig, controller| rig.path(HEAD, controller).unwrap().distance.to_vec();
+    assert_eq!(distances(&rig, 0), [10, 21, 10], "the last worker may run anywhere");
+    assert_eq!(distances(&rig, 1), [21, 10, 10]);
+    assert_eq!(distances(&rig, 2), [10; 3], "not known");
+    assert_eq!(distances(&rig, 3), [10; 3], "a node of which nothing is known");
+    let nodes = [0, 1, 2, 3].map(|id| rig.get(&format!("nvme{id}"), "numa_node").unwrap());
+    assert_eq!(nodes, ["0", "1", "-1", "7"]);
+    // The address has moved to another card meanwhile.
+    rig.nodes.insert(1, 1);
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(distances(&rig, 0), [21, 10, 10]);
+}
+
 /// It is a kilobyte per path and node: there is none where nothing is measured so.
 #[test]
 fn paths_have_room_for_what_nodes_measure_while_latency_averages_per_node() {

@@ -52,6 +52,8 @@ pub(crate) struct Rig {
     pub(crate) bufs: MemoryBuffers,
     pub(crate) now: Time,
     fakes: BTreeMap<u16, Rc<RefCell<Fake>>>,
+    /// NUMA nodes of the network devices that lead to ports, where known.
+    pub(crate) nodes: BTreeMap<u16, u32>,
     /// Open connections: the port they lead to.
     conns: BTreeMap<ConnId, u16>,
     /// Where control wants the next bytes of a connection.
@@ -86,6 +88,7 @@ impl Rig {
     pub(crate) fn with(config: HostConfig) -> Rig {
         let mut rig = Rig {
             control: Control::new(config),
+            nodes: BTreeMap::new(),
             bufs: MemoryBuffers::new(),
             now: Time::from_ns(1_000_000_000),
             fakes: BTreeMap::new(),
@@ -291,7 +294,8 @@ impl Rig {
                 let Some(&port) = self.conns.get(&conn) else { return };
                 self.fake(port).connected();
                 let local = Some("127.0.0.1:40000".parse().unwrap());
-                self.input(Input::Connected { conn, local });
+                let node = self.nodes.get(&port).copied();
+                self.input(Input::Connected { conn, local, node });
             }
             Happening::Received(conn, bytes) => {
                 if self.conns.contains_key(&conn) {
@@ -520,6 +524,7 @@ pub(crate) fn config(data_workers: u16) -> HostConfig {
         kernel_exact: false,
         max_requests: 64,
         worker_nodes: vec![0; data_workers.into()],
+        distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
         seed: 1,
     }

@@ -120,6 +120,7 @@ fn host(policy: Policy) -> HostConfig {
         kernel_exact: false,
         max_requests: 256,
         worker_nodes: vec![0],
+        distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
         seed: 1,
     }

@@ -105,6 +105,8 @@ pub(super) struct Core<M> {
     pub(super) free: Vec<u32>,
     pub(super) serial: u32,
     pub(super) listeners: Vec<(ListenerId, Endpoint)>,
+    /// The NUMA nodes of the hosts' network devices, by the ports that they lead to.
+    pub(super) near: Vec<(Endpoint, u32)>,
     /// The target: behind all workers.
     pub(super) target: u32,
     /// Workers of one host, the control worker included.

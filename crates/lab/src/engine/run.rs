@@ -64,7 +64,8 @@ impl<'a> Engine<'a> {
         let store = Store::new(target.block_bytes, target.size_bytes);
         let target = Target::new(setup::target(cell), cell.seed)
             .map_err(|error| failed(error.to_string()))?;
-        let world = World::new(workers, cell.workers() + 1, target, store);
+        let mut world = World::new(workers, cell.workers() + 1, target, store);
+        world.near(setup::nodes(cell));
         let mut engine = Engine { cell, world, ledger, live: Vec::new() };
         for path in 0..cell.scenario.paths.len() {
             engine.connect(path)?;

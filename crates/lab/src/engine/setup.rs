@@ -1,9 +1,9 @@
 //! From a cell to configurations: the target, the hosts, and how a policy is set.
 
 use crate::cell::Cell;
-use crate::light::{COMMAND_BYTES, RESPONSE_BYTES};
+use crate::light::{COMMAND_BYTES, RESPONSE_BYTES, node_distance};
 use crate::scenario::{
-    Alteration, AnaState, Arrival, Distribution, Part, PathState, Problem, Scenario,
+    Alteration, AnaState, Arrival, Distribution, MAX_NODES, Part, PathState, Problem, Scenario,
 };
 use anabranch_host::config::{ConnectRequest, ControllerOptions, HostConfig};
 use anabranch_policy::Parameters;
@@ -186,9 +186,22 @@ pub(super) fn host(cell: Cell<'_>, number: u32) -> HostConfig {
         kernel_exact: cell.variant.parameters.kernel_exact,
         max_requests: requests(cell),
         worker_nodes: cell.scenario.hosts.nodes.clone(),
+        distances: distances(cell),
         shutdown_timeout: Duration::from_secs(5),
         seed: cell.seed ^ u64::from(number),
     }
+}
+
+/// From each worker of a host to each node.
+fn distances(cell: Cell<'_>) -> Vec<Vec<u32>> {
+    let to = |from: &u32| (0..MAX_NODES).map(|node| node_distance(*from, node)).collect();
+    cell.scenario.hosts.nodes.iter().map(to).collect()
+}
+
+/// The node of the network device that leads to each path's port.
+pub(super) fn nodes(cell: Cell<'_>) -> Vec<(Endpoint, u32)> {
+    let paths = cell.scenario.paths.iter().enumerate();
+    paths.map(|(index, path)| (endpoint(index), path.node)).collect()
 }
 
 /// What one worker holds at once at most: all closed loops could be on it.

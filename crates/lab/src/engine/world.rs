@@ -68,6 +68,7 @@ impl<H: Machine, T: Machine> World<H, T> {
                 free: Vec::new(),
                 serial: 0,
                 listeners: Vec::new(),
+                near: Vec::new(),
                 target: workers,
                 group: group as u32,
             },
@@ -90,6 +91,11 @@ impl<H: Machine, T: Machine> World<H, T> {
             world.give_host(node, Input::Start);
         }
         world
+    }
+
+    /// Through network devices of which NUMA nodes hosts reach which ports.
+    pub(super) fn near(&mut self, nodes: Vec<(Endpoint, u32)>) {
+        self.core.near = nodes;
     }
 
     pub(super) fn now(&self) -> Time {
@@ -381,7 +387,8 @@ impl<H: Machine, T: Machine> World<H, T> {
         s.ends.iter_mut().for_each(|end| end.state = EndState::Open);
         let (node, conn, peer) = (s.ends[0].node, s.ends[0].conn, s.ends[1].conn);
         self.give(target, Input::Accepted { listener, conn: peer, peer: None });
-        self.give(node, Input::Connected { conn, local: None });
+        let near = self.core.near.iter().find(|(at, _)| *at == to).map(|(_, node)| *node);
+        self.give(node, Input::Connected { conn, local: None, node: near });
     }
 
     fn over(&mut self, stream: u32, serial: u32, end: usize, cause: CloseCause) {

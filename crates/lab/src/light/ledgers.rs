@@ -7,7 +7,12 @@ use anabranch_policy::{
     Shared, WorkerLedger,
 };
 
-/// The distance between two nodes, where scenarios tell nodes apart but no distances.
+/// The distance between two nodes: scenarios tell nodes apart but no distances.
+pub(crate) fn node_distance(from: u32, to: u32) -> u32 {
+    if from == to { LOCAL_DISTANCE } else { REMOTE_DISTANCE }
+}
+
+/// Between any two nodes.
 const REMOTE_DISTANCE: u32 = 20;
 
 /// One host's controller behind one path, and the one namespace through it.
@@ -74,7 +79,7 @@ impl Ledgers {
                 Candidate {
                     usable: path.ana != AnaState::Inaccessible,
                     rank: rank(path.ana),
-                    numa_distance: if path.node == node { LOCAL_DISTANCE } else { REMOTE_DISTANCE },
+                    numa_distance: node_distance(node, path.node),
                     affinity: affinity(cell, worker, index),
                     load: Load {
                         controller: &controller.ledger,

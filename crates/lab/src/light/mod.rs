@@ -53,6 +53,7 @@ pub use crate::limit::{Bound, Limit, base_delay, limit_of_window, limits};
 pub use crate::pace::{FRACTION, exponential, exponential_ns};
 use crate::scenario::Problem;
 pub(crate) use draw::kinds;
+pub(crate) use ledgers::node_distance;
 pub use port::{COMMAND_BYTES, DATA_HEADER_BYTES, RESPONSE_BYTES, bytes_in, bytes_out};
 
 /// Runs one cell.

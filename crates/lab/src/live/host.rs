@@ -344,6 +344,8 @@ fn config(scenario: &Scenario, index: u32) -> Result<HostConfig, String> {
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS.max(open_requests(scenario)),
         worker_nodes: hosts.nodes.clone(),
+        // All links are loopback.
+        distances: Vec::new(),
         shutdown_timeout: SHUTDOWN,
         seed: u64::from(index) + 1,
     })

@@ -89,7 +89,7 @@ impl Stage {
         let id = self.verb(NbdLoadVerb::Open { to, export: export.to_owned(), connections });
         for conn in self.conns() {
             self.stream(conn).connected = true;
-            self.input(Input::Connected { conn, local: None });
+            self.input(Input::Connected { conn, local: None, node: None });
         }
         id
     }

@@ -10,7 +10,7 @@ pub(crate) fn cast<'a, V, M>(input: Input<'a, Never, Never>) -> Input<'a, V, M> 
     match input {
         Input::Start => Input::Start,
         Input::Timeout => Input::Timeout,
-        Input::Connected { conn, local } => Input::Connected { conn, local },
+        Input::Connected { conn, local, node } => Input::Connected { conn, local, node },
         Input::Accepted { listener, conn, peer } => Input::Accepted { listener, conn, peer },
         Input::Listening { listener, at } => Input::Listening { listener, at },
         Input::Unlistened { listener, error } => Input::Unlistened { listener, error },

@@ -486,7 +486,7 @@ impl<H: Machine, T: Machine> World<H, T> {
         self.core.conns.insert((peer, peer_conn), (stream, 1));
         self.core.note(&[2, node.0 as u64, u64::from(conn.index())]);
         self.give(peer, Input::Accepted { listener, conn: peer_conn, peer: None });
-        self.give(node, Input::Connected { conn, local: None });
+        self.give(node, Input::Connected { conn, local: None, node: None });
     }
 
     fn over(&mut self, stream: usize, end: usize, cause: CloseCause) {

@@ -1,6 +1,8 @@
 //! Paths that fail, fall silent, return and change, without an error to the load.
 
 use super::rig::*;
+use anabranch_lab::cell::Cell;
+use anabranch_lab::light;
 
 fn text(changes: &str) -> String {
     format!(
@@ -102,4 +104,35 @@ fn a_path_that_is_congested_for_longer_than_silence_may_last_is_not_given_up() {
     let none: Vec<usize> = windows.filter(|(_, ended)| **ended == 0).map(|(at, _)| at).collect();
     // Off from 300 to 900 ms; soon everything waits there.
     assert_eq!(none, (7..18).collect::<Vec<_>>(), "{:?}", figures.series.requests);
+}
+
+#[test]
+fn numa_keeps_each_worker_on_the_path_of_its_node() {
+    let text = r#"
+[run]
+window = "200ms"
+[host]
+workers = 3
+nodes = [0, 1, 1]
+[[path]]
+name = "a"
+rate = "400MiB/s"
+delay = "1ms"
+node = 1
+[[path]]
+name = "b"
+rate = "400MiB/s"
+delay = "1ms"
+[[job]]
+rw = "randread"
+bs = "4k"
+numjobs = 3
+size = "32m"
+"#;
+    let scenario = scenario(text);
+    let cell = Cell { scenario: &scenario, variant: variant(&scenario, "numa"), seed: 1 };
+    for figures in [run(&scenario, "numa", 1), light::run(cell).expect("it runs")] {
+        let [far, near] = [0, 1].map(|path| figures.paths[path].commands);
+        assert!(far.abs_diff(2 * near) * 20 < far, "{far} of two workers, {near} of one");
+    }
 }

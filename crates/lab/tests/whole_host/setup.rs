@@ -55,6 +55,7 @@ pub(crate) fn host(data_workers: u16, policy: Policy, seed: u64) -> HostConfig {
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS.min(64),
         worker_nodes: vec![0; usize::from(data_workers)],
+        distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
         seed,
     }

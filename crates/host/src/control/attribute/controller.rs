@@ -67,7 +67,9 @@ pub(super) const TABLE: &[Attribute] = &[
     ro(C, "kato", "keep-alive time-out, seconds", |v| {
         Some(duration::print(v.controller?.request.options.keep_alive_tmo))
     }),
-    ro(C, "numa_node", "always -1: not known for TCP", |_| Some(String::from("-1"))),
+    ro(C, "numa_node", "NUMA node of the network device in use; -1 is not known", |v| {
+        Some(v.controller?.node.map_or(String::from("-1"), |node| node.to_string()))
+    }),
     rw(
         C,
         "reset_count",

@@ -35,6 +35,7 @@ fn shard() -> Shard {
         kernel_exact: false,
         max_requests: 64,
         worker_nodes: vec![0; 2],
+        distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
         seed: 1,
     };

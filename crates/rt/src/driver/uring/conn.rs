@@ -26,6 +26,8 @@ pub(super) struct Conn {
     pub(super) phase: Phase,
     /// The connect operation in flight holds this address.
     pub(super) connecting: Option<Box<SockAddr>>,
+    /// The engine wants to know the NUMA node that it goes through.
+    pub(super) tell_node: bool,
     pub(super) receiving: Option<Receiving>,
     pub(super) sending: Option<Box<Batch>>,
     /// A cancel operation is in flight. Until it is reaped the descriptor stays open: it names the
@@ -88,6 +90,7 @@ impl Conn {
             fd: Some(fd),
             phase,
             connecting: None,
+            tell_node: false,
             receiving: None,
             sending: None,
             cancelling: false,

@@ -5,6 +5,7 @@ use super::conn::{Conn, Phase, Receiving};
 use super::{CLOSE, KEPT_BATCHES, Kind, Uring};
 use crate::driver::batch::Pieces;
 use crate::driver::{Batch, Event, Handed, Received, socket};
+use crate::interface::node_of_connection;
 use anabranch_proto::machine::{
     BufRef, CloseCause, CloseHow, ConnId, Endpoint, ListenerId, SocketOptions, SystemError,
 };
@@ -40,6 +41,7 @@ impl Uring {
         let slot = self.conns.insert(|_| {
             let mut conn = Conn::new(id, fd, Phase::Connecting);
             conn.connecting = Some(addr);
+            conn.tell_node = options.tell_node;
             conn
         });
         self.push(entry, Kind::Connect, slot);
@@ -59,9 +61,11 @@ impl Uring {
         }
         conn.phase = Phase::Open;
         let id = conn.id;
-        let local = conn.fd.as_ref().and_then(|fd| socket::local_addr(fd.as_fd()));
+        let fd = conn.fd.as_ref().map(AsFd::as_fd);
+        let local = fd.and_then(socket::local_addr);
+        let node = fd.filter(|_| conn.tell_node).and_then(|fd| node_of_connection(fd, local));
         self.counters.system_calls.add(1);
-        self.events.push_back(Event::Connected { conn: id, local });
+        self.events.push_back(Event::Connected { conn: id, local, node });
     }
 
     // ---- receiving ----
