@@ -3,6 +3,7 @@
 #
 #   machine.sh start PROGRAM         boots it, with that build of Anabranch
 #   machine.sh demo                  runs the demo
+#   machine.sh nodes                 numa: each NUMA node's worker keeps to the card of its node
 #   machine.sh serve                 runs the host, connected to both ports of the guest's kernel
 #   machine.sh attach                attaches the kernel's NBD client, and makes a file system
 #   machine.sh work SECONDS          writes and verifies files while ports go and come
@@ -40,7 +41,20 @@ NAMESPACES="1:1:256"
 ANA="1:1=optimized 2:1=optimized"
 BLOCK_BYTES="4096"
 END
-  guest_start "$NAME" "$LINUXVM/guest/machine.sh" 1536
+  # Two NUMA nodes with half of the CPUs each, and a network card.
+  local nodes=(-smp "$LINUXVM_CPUS,sockets=2") half=$((LINUXVM_CPUS / 2)) node cpus
+  for node in 0 1; do
+    cpus=$((half * node))-$((half * (node + 1) - 1))
+    nodes+=(
+      -object "memory-backend-ram,id=memory$node,size=768M"
+      -numa "node,nodeid=$node,cpus=$cpus,memdev=memory$node"
+      -device "pxb,bus=pci.0,id=bus$node,bus_nr=$((64 + 64 * node)),numa_node=$node"
+      -netdev "user,id=net$node,restrict=on"
+      -device "virtio-net-pci,netdev=net$node,bus=bus$node,addr=1,romfile="
+    )
+  done
+  nodes+=(-numa "dist,src=0,dst=1,val=21")
+  guest_start "$NAME" "$LINUXVM/guest/machine.sh" 1536 "" "${nodes[@]}"
 }
 
 [ $# -gt 0 ] || usage
@@ -53,7 +67,7 @@ case $verb in
     ;;
   stop) guest_stop "$NAME" ;;
   exec) guest_exec "$NAME" "$@" ;;
-  demo | serve | attach | work | detach | compare | finish)
+  demo | nodes | serve | attach | work | detach | compare | finish)
     guest_exec "$NAME" -t "${LIMIT:-300}" "sh /share/role.sh $verb $*"
     ;;
   *) usage ;;

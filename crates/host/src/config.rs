@@ -33,8 +33,8 @@ pub struct HostConfig {
     /// NUMA node of each data worker, in order: 0 on a one-node machine, and for workers that are
     /// not bound to one node.
     pub worker_nodes: Vec<u32>,
-    /// NUMA distance from each data worker, in order, to each node by its number; 10 is local. Empty
-    /// for workers that are not bound to one node: to those all nodes are equally near.
+    /// NUMA distance from each data worker, in order, to each node by its number; 10 is local.
+    /// Empty for workers that are not bound to one node: to those all nodes are equally near.
     pub distances: Vec<Vec<u32>>,
     /// How long an orderly shutdown of a controller may take (`shutdown_timeout`, 5 s).
     pub shutdown_timeout: Duration,

@@ -22,6 +22,52 @@ boot() {
   target boot
 }
 demo() { anabranch demo; }
+# A host of its own: a path through the card of each node, that of node 1 first, and a worker on each
+# node. Under numa each keeps to its own.
+nodes() {
+  for card in /sys/class/net/eth[12]; do
+    node=$(cat "$(readlink -f "$card/device")/../numa_node")
+    ip addr add "10.9.$node.1/24" dev "${card##*/}" && ip link set "${card##*/}" up || die "no $card"
+  done
+  cat >/tmp/nodes.toml <<END
+pin = true
+cpus = [0, $(($(nproc) - 1))]
+workers = 2
+iopolicy = "numa"
+[[subsystem]]
+nqn = "nqn.2026-01.org.anabranch:target"
+path = [
+  { traddr = "10.9.1.1", trsvcid = 4430 },
+  { traddr = "10.9.0.1", trsvcid = 4430 },
+]
+END
+  $program target --socket /tmp/nodes-target.sock --listen 10.9.0.1:4430 --listen 10.9.1.1:4430 \
+    </dev/null >/tmp/nodes-target.log 2>&1 &
+  target=$!
+  await grep -q '^control socket' /tmp/nodes-target.log
+  $program serve --socket /tmp/nodes.sock --config /tmp/nodes.toml </dev/null >/tmp/nodes.log 2>&1 &
+  serve=$!
+  await grep -q '2 of 2 controllers live' /tmp/nodes.log
+  anabranch bench --socket /tmp/nodes.sock nvme0n1 --rw randread --bs 4k --numjobs 2 --runs 1 \
+    --runtime 1s || die "bench failed"
+  right=0
+  for controller in 0 1; do
+    node=$(anabranch get --socket /tmp/nodes.sock nvme$controller numa_node)
+    used=$(anabranch get --socket /tmp/nodes.sock nvme0c${controller}n1 numa_nodes)
+    echo "nvme$controller is on node $node and used by the worker of $used"
+    [ "$node" = $((1 - controller)) ] && [ "$used" = "$node" ] && right=$((right + 1))
+  done
+  kill $serve $target
+  wait $serve && wait $target && [ $right = 2 ]
+}
+await() { # COMMAND...: until it says yes
+  n=0
+  until "$@"; do
+    n=$((n + 1))
+    [ $n -lt 600 ] || die "not in a minute: $*"
+    sleep 0.1
+  done
+}
 serve() {
   mkdir -p $tree
   cat >/tmp/anabranch.toml <<END
@@ -142,6 +188,6 @@ finish() {
 verb=$1
 shift
 case $verb in
-  boot | demo | serve | attach | work | detach | compare | finish) $verb "$@" ;;
+  boot | demo | nodes | serve | attach | work | detach | compare | finish) $verb "$@" ;;
   *) die "no verb '$verb'" ;;
 esac
