@@ -421,6 +421,35 @@ fn a_client_that_does_not_finish_negotiating_is_cut_off() {
     assert!(harness.is_connected(good));
 }
 
+/// nbdinfo asks about each export on one connection, and over TCP needs a fifth of a second for
+/// each: its last send says that more would follow.
+#[test]
+fn a_client_that_goes_on_negotiating_is_not_cut_off() {
+    let mut harness = server();
+    let conn = harness.connect();
+    harness.send(conn, &client::flags());
+    for _ in 0..8 {
+        harness.pass(HANDSHAKE_TIMEOUT * 3 / 4);
+        harness.send(conn, &client::option(option::INFO, &client::info("disk", &[])));
+    }
+    assert!(harness.is_connected(conn));
+    let (replies, _) = client::negotiation(&harness.take(conn));
+    assert_eq!(replies.iter().filter(|reply| reply.kind == option_reply::ACK).count(), 8);
+}
+
+#[test]
+fn a_client_that_stops_negotiating_is_cut_off_and_told_of() {
+    let mut harness = server();
+    let conn = harness.connect();
+    harness.send(conn, &client::flags());
+    harness.send(conn, &client::option(option::INFO, &client::info("disk", &[])));
+    harness.pass(HANDSHAKE_TIMEOUT);
+    harness.pass(HANDSHAKE_TIMEOUT);
+    assert!(!harness.is_connected(conn));
+    let told = harness.events.iter().any(|it| it.to_string().contains("negotiate"));
+    assert!(told, "{:?}", harness.events);
+}
+
 /// Who comes after one that has left while it negotiated has a time of its own.
 #[test]
 fn the_time_of_a_client_that_left_is_not_that_of_the_next() {

@@ -112,6 +112,11 @@ impl Connection {
         self.transfer.is_none()
     }
 
+    /// How many options it has sent.
+    pub(super) fn options(&self) -> u32 {
+        self.handshake.as_ref().map_or(0, |it| it.options())
+    }
+
     /// What it waits for and shares with others.
     pub(super) fn wants(&self) -> Option<Want> {
         let waits = self.wait.filter(|_| matches!(self.life, Life::Open | Life::Ending));

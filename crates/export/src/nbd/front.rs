@@ -39,7 +39,7 @@ pub struct Nbd {
     waiting: Waiting,
     /// When to look for memory again.
     retry_at: Option<Time>,
-    /// When to look whether a client still negotiates, or still closes.
+    /// When to look whether a client goes on negotiating, or still closes.
     handshakes: VecDeque<Deadline>,
     /// When to tell a client that its device has not come.
     absences: VecDeque<Deadline>,
@@ -57,6 +57,8 @@ struct Entry {
     connection: Option<Box<Connection>>,
     /// Counts the clients that had this key.
     serial: u32,
+    /// How many options it had sent when we looked last.
+    options: u32,
     /// In which line of `waiting` it is.
     waits: Option<Want>,
     /// Was put into `absences`: nobody waits for a device twice.
@@ -308,9 +310,7 @@ impl Nbd {
         let now = place.now;
         let due = |deadline: &mut Deadline| deadline.at <= now;
         while let Some(deadline) = self.handshakes.pop_front_if(due) {
-            if self.is_negotiating(deadline) {
-                self.cut_off(deadline.key, place);
-            }
+            self.look_at_negotiation(deadline, place);
         }
         while let Some(deadline) = self.absences.pop_front_if(due) {
             if self.awaits_device(deadline) {
@@ -325,6 +325,24 @@ impl Nbd {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry(place);
         }
+    }
+
+    /// Who has sent another option since we looked last may go on: one that asks about hundreds of
+    /// exports takes its time. How many options there may be is bounded, too.
+    fn look_at_negotiation(&mut self, deadline: Deadline, place: &mut Place<'_>) {
+        if !self.is_negotiating(deadline) {
+            return;
+        }
+        let entry = &mut self.connections[deadline.key as usize];
+        let options = entry.connection.as_ref().map_or(0, |it| it.options());
+        if std::mem::replace(&mut entry.options, options) != options {
+            let at = place.now.after(HANDSHAKE_TIMEOUT);
+            self.handshakes.push_back(Deadline { at, ..deadline });
+            return;
+        }
+        let what = "it did not go on to negotiate";
+        self.outputs.push_back(Output::Event(NbdEvent::Violation { what }));
+        self.cut_off(deadline.key, place);
     }
 
     fn cut_off(&mut self, key: u32, place: &mut Place<'_>) {

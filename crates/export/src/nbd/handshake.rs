@@ -73,6 +73,11 @@ impl Handshake {
         }
     }
 
+    /// How many options have begun.
+    pub(super) fn options(&self) -> u32 {
+        self.options
+    }
+
     /// From now on it is told at once that a device is not there.
     pub(super) fn lose_patience(&mut self) {
         self.patient = false;

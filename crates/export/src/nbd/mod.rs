@@ -108,7 +108,8 @@ pub const MAX_HANDSHAKE_BACKLOG_BYTES: usize = 64 << 10;
 pub const MAX_NAME_BYTES: usize = 256;
 /// Exports offered at once.
 pub const MAX_EXPORTS: usize = 256;
-/// How long a client may negotiate.
+/// How long a client that negotiates may take for another option; it is looked at no more often, so
+/// it may have twice as long.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client that wants to take an export whose device is not there waits for it, once: so
 /// that what starts beside us does not fail because a path needs a second attempt to connect, which
