@@ -1,5 +1,5 @@
 //! `connect-all`: what a discovery service lists is connected, and what those list to which it
-//! refers, each once. And what is printed of it.
+//! refers, each once. And what is printed of it. `disconnect` of several at once.
 
 use anabranch::daemon::view::{DiscoveryLog, DiscoveryRecord};
 use serde_json::{Value, json};
@@ -28,6 +28,12 @@ fn refers_to(trsvcid: u16) -> DiscoveryRecord {
 }
 
 fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Value {
+    if request["method"] == "disconnect" {
+        return match request["params"]["device"].as_str() {
+            Some("nvme9") => json!({ "error": { "code": -32000, "message": "there is no nvme9" } }),
+            _ => json!({ "result": { "disconnected": 1 } }),
+        };
+    }
     let port = &request["params"]["path"]["trsvcid"];
     let port = port.as_u64().or_else(|| port.as_str()?.parse().ok()).expect("a port");
     match request["method"].as_str() {
@@ -164,4 +170,33 @@ fn referrals_without_end_are_left_alone() {
     assert_eq!(asked.len(), 17);
     let notes = String::from_utf8(output.stderr).expect("UTF-8");
     assert!(notes.contains("too many referrals"), "{notes}");
+}
+
+#[test]
+fn disconnect_takes_several_and_goes_on_when_one_is_not_there() {
+    let disconnect = |name: &str, words: &[&str]| {
+        let words = [&["disconnect"], words].concat();
+        let (output, asked) = run(&words, name, |_| None);
+        let asked = asked.iter().map(|request| request["params"].to_string());
+        let told = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        let (stdout, stderr) = (told(output.stdout), told(output.stderr));
+        (output.status.code(), asked.collect::<Vec<_>>(), stdout, stderr)
+    };
+    let (status, asked, told, _) =
+        disconnect("d-nqns", &["-n", "nqn.2026-01.org.test:a,nqn.2026-01.org.test:b"]);
+    let nqns = ["a", "b"].map(|of| format!("nqn.2026-01.org.test:{of}"));
+    assert_eq!(
+        (status, asked),
+        (Some(0), nqns.clone().map(|nqn| format!("{{\"nqn\":\"{nqn}\"}}")).to_vec())
+    );
+    assert_eq!(told, nqns.map(|nqn| format!("NQN:{nqn} disconnected 1 controller(s)\n")).concat());
+    let (status, asked, told, why) = disconnect("d-devices", &["-d", "nvme9,/dev/nvme2,nvme4"]);
+    assert_eq!((status, asked.len()), (Some(1), 3));
+    assert_eq!(told, "nvme2 disconnected 1 controller(s)\nnvme4 disconnected 1 controller(s)\n");
+    assert!(why.contains("there is no nvme9"), "{why}");
+    let (status, _, told, _) = disconnect("d-json", &["-d", "nvme2,nvme4", "-o", "json"]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((status, told), (Some(0), json!({ "disconnected": 2 })));
+    let (status, asked, ..) = disconnect("d-mistake", &["-n", "nqn.2026-01.org.test:a,x"]);
+    assert_eq!((status, asked.len()), (Some(2), 0), "nothing is done of what makes no sense");
 }

@@ -115,24 +115,39 @@ fn note(what: &str) {
     let _ = writeln!(std::io::stderr(), "anabranch: {}", Shown(what));
 }
 
-/// `disconnect`.
+/// `disconnect`: each that is named, also when another one can not be.
 pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(), Failure> {
-    if let Some(Err(why)) = disconnect.nqn.as_deref().map(str::parse::<Nqn>) {
-        let given = disconnect.nqn.as_deref().unwrap_or_default().escape_debug();
-        return Err(Failure::usage(format!("nqn '{given}': {why}")));
+    for nqn in &disconnect.nqn {
+        nqn.parse::<Nqn>()
+            .map_err(|why| Failure::usage(format!("nqn '{}': {why}", nqn.escape_debug())))?;
     }
-    let (request, what) = match (&disconnect.nqn, &disconnect.device) {
-        (Some(nqn), _) => (json!({ "nqn": nqn }), format!("NQN:{nqn}")),
-        (None, Some(device)) => (json!({ "device": device }), device.clone()),
-        (None, None) => (json!({ "all": true }), "all subsystems".to_owned()),
-    };
-    let answer = client(global)?.call("disconnect", request)?;
-    let count = answer["disconnected"].as_u64().unwrap_or(0);
-    super::print(
-        global,
-        || format!("{what} disconnected {count} controller(s)\n"),
-        || json!({ "disconnected": count }),
-    )
+    let subsystem = |nqn: &String| (json!({ "nqn": nqn }), format!("NQN:{nqn}"));
+    let controller = |device: &String| (json!({ "device": device }), device.clone());
+    let named = disconnect.nqn.iter().map(subsystem);
+    let mut wanted: Vec<_> = named.chain(disconnect.device.iter().map(controller)).collect();
+    if disconnect.all {
+        wanted.push((json!({ "all": true }), "all subsystems".to_owned()));
+    }
+    let (mut text, mut total, mut failed) = (String::new(), 0, Vec::new());
+    for (request, what) in wanted {
+        match client(global)?.call("disconnect", request) {
+            Ok(answer) => {
+                let count = answer["disconnected"].as_u64().unwrap_or(0);
+                text += &format!("{what} disconnected {count} controller(s)\n");
+                total += count;
+            }
+            Err(failure) => failed.push(failure),
+        }
+    }
+    if failed.is_empty() || !text.is_empty() {
+        super::print(global, || text, || json!({ "disconnected": total }))?;
+    }
+    let texts = failed.iter().map(ToString::to_string);
+    match failed.len() {
+        0 => Ok(()),
+        1 => Err(failed.remove(0)),
+        _ => Err(Failure::failed(texts.collect::<Vec<_>>().join("; "))),
+    }
 }
 
 /// `discover`: by the running host, else by one of our own.

@@ -172,12 +172,13 @@ pub struct Discover {
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub struct Disconnect {
-    /// All controllers of a subsystem
-    #[arg(short = 'n', long, value_name = "NQN")]
-    pub nqn: Option<String>,
-    /// One controller
-    #[arg(short = 'd', long, value_name = "nvmeN", value_parser = super::device)]
-    pub device: Option<String>,
+    /// All controllers of a subsystem, or of several: NQN,NQN
+    #[arg(short = 'n', long, value_name = "NQN", value_delimiter = ',')]
+    pub nqn: Vec<String>,
+    /// One controller, or several: nvme0,nvme2
+    #[arg(short = 'd', long, value_name = "nvmeN", value_delimiter = ',',
+        value_parser = super::device)]
+    pub device: Vec<String>,
     /// All controllers
     #[arg(long)]
     pub all: bool,
