@@ -68,6 +68,7 @@ fn host(policy: Policy) -> Group<Worker<Load>> {
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS,
         worker_nodes: vec![0],
+        distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
         seed: 1,
     };
