@@ -24,7 +24,7 @@ tools=(
 )
 e2e=(
   demo mistakes shutdown nbd-clients nvme-cli fio-nbd-cuts fio-against-bench wire-tshark idle
-  metrics report-browser lab-signal guest-disk linux-host linux-target
+  metrics report-browser lab-signal guest-disk guest-moves linux-host linux-target
   oldest-kernel
 )
 parts=(packages format lints build tests instructions "${e2e[@]}")

@@ -19,6 +19,7 @@ for kernel in 6.1 6.12 new; do
   run e2e/linux-target.sh --long
   run e2e/linux-host.sh
   run e2e/guest-disk.sh
+  run e2e/guest-moves.sh
   run e2e/oldest-kernel.sh
 done
 

@@ -7,6 +7,8 @@
 #   disk.sh work SECONDS             writes and verifies files; makes, renames and removes others
 #   disk.sh same                     the last of those are what was written
 #   disk.sh exec COMMAND...          a shell command in the guest
+#   disk.sh qmp COMMAND [ARGUMENTS]  a command for its qemu, and what that returns
+#   disk.sh move SOCKET EXPORT NAME  moves the running guest to another qemu, whose disk is that export
 #   disk.sh stop
 #
 # Environment: NAME (several guests at once), LIMIT (seconds a verb may take), LINUXVM_CACHE,
@@ -16,16 +18,34 @@ set -euo pipefail
 NAME=${NAME:-disk}
 usage() { sed -n '2,/^set /{/^#/s/^# \?//p}' "$0" >&2; exit 2; }
 
-start() { # SOCKET EXPORT
+qemu_with() { # guest_start|guest_launch NAME SOCKET EXPORT [qemu option]...
   local file
   printf -v file '{"driver": "nbd", "server": {"type": "unix", "path": "%s"}, "export": "%s",
-    "reconnect-delay": 60}' "$1" "$2"
-  mkdir -p "$(guest_dir "$NAME")/share"
+    "reconnect-delay": 60}' "$3" "$4"
+  mkdir -p "$(guest_dir "$2")/share"
   # No cache in between: what the guest's kernel sends is what we get.
-  guest_start "$NAME" "$LINUXVM/guest/disk.sh" 512 "" \
+  "$1" "$2" "$LINUXVM/guest/disk.sh" 512 "" \
     -blockdev '{"driver": "raw", "node-name": "disk", "discard": "unmap",
       "cache": {"direct": true}, "file": '"$file"'}' \
-    -device virtio-blk-pci,drive=disk,num-queues=2
+    -device virtio-blk-pci,drive=disk,num-queues=2 "${@:5}"
+}
+start() { qemu_with guest_start "$NAME" "$@"; } # SOCKET EXPORT
+# What the guest has mounted of this machine would keep it here; it has its script itself.
+move() { # SOCKET EXPORT NAME
+  local way limit=$((SECONDS + ${LIMIT:-300})) state=none
+  way=unix:$(guest_dir "$3")/incoming
+  guest_exec "$NAME" "! grep -q ' /share ' /proc/mounts || umount /share"
+  qemu_with guest_launch "$3" "$1" "$2" -incoming "$way"
+  guest_qmp "$NAME" migrate '{"uri": "'"$way"'"}'
+  until [ "$state" = completed ]; do
+    state=$(guest_qmp "$NAME" query-migrate | jq -r .status)
+    if [ "$state" = failed ] || [ $SECONDS -gt $limit ]; then
+      echo "it did not move: $state" >&2
+      return 1
+    fi
+    sleep 0.2
+  done
+  guest_stop "$NAME"
 }
 
 [ $# -gt 0 ] || usage
@@ -38,8 +58,13 @@ case $verb in
     ;;
   stop) guest_stop "$NAME" ;;
   exec) guest_exec "$NAME" "$@" ;;
+  qmp) guest_qmp "$NAME" "$@" ;;
+  move)
+    [ $# = 3 ] || usage
+    move "$@"
+    ;;
   up | down | work | same)
-    guest_exec "$NAME" -t "${LIMIT:-300}" "sh /share/role.sh $verb $*"
+    guest_exec "$NAME" -t "${LIMIT:-300}" "sh /role.sh $verb $*"
     ;;
   *) usage ;;
 esac

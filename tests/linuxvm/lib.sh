@@ -12,9 +12,9 @@ guest_alive() { # NAME
   pid=$(cat "$(guest_dir "$1")/qemu.pid" 2>/dev/null) || return 1
   [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = qemu-system-x86 ]
 }
-# Boots a guest and waits until its role is ready. The caller has written share/settings.
-guest_start() { # NAME ROLE_SCRIPT MEMORY_MIB [user network option [qemu option]...]
-  local dir images=$LINUXVM_CACHE/$LINUXVM_KERNEL start=$SECONDS i
+# Starts qemu with a guest. The caller has written share/settings.
+guest_launch() { # NAME ROLE_SCRIPT MEMORY_MIB [user network option [qemu option]...]
+  local dir images=$LINUXVM_CACHE/$LINUXVM_KERNEL i
   dir=$(guest_dir "$1")
   if guest_alive "$1"; then
     echo "guest $1 runs already" >&2
@@ -36,13 +36,20 @@ guest_start() { # NAME ROLE_SCRIPT MEMORY_MIB [user network option [qemu option]
     -serial "file:$dir/console.log"
     -netdev "user,id=net,ipv6=off${4:-}" -device virtio-net-pci,netdev=net,romfile=
     -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap"
-    -device virtio-serial-pci -device virtio-rng-pci "${@:5}"
+    -device virtio-serial-pci -device virtio-rng-pci -qmp "unix:$dir/qmp.sock,server=on,wait=off"
+    "${@:5}"
   )
   for i in 0 1 2 3; do
     args+=(-chardev "socket,id=c$i,path=$dir/ctl$i.sock,server=on,wait=off")
     args+=(-device "virtserialport,chardev=c$i,name=ctl$i")
   done
-  nice -n "${LINUXVM_NICE:-0}" qemu-system-x86_64 "${args[@]}" || return 1
+  nice -n "${LINUXVM_NICE:-0}" qemu-system-x86_64 "${args[@]}"
+}
+# Boots a guest and waits until its role is ready.
+guest_start() { # as guest_launch
+  local dir images=$LINUXVM_CACHE/$LINUXVM_KERNEL start=$SECONDS
+  dir=$(guest_dir "$1")
+  guest_launch "$@" || return 1
   until [ -e "$dir/share/ready" ]; do
     if ! guest_alive "$1"; then
       echo "guest $1 ended while it booted:" >&2
@@ -64,6 +71,9 @@ guest_exec() { # NAME [-t SECONDS] COMMAND...
   dir=$(guest_dir "$1")
   shift
   python3 "$LINUXVM/vmctl.py" "$dir" "$@"
+}
+guest_qmp() { # NAME COMMAND [ARGUMENTS]: asks its qemu
+  python3 "$LINUXVM/qmp.py" "$(guest_dir "$1")/qmp.sock" "${@:2}"
 }
 guest_stop() { # NAME: ends the very process that guest_start made
   local pid i
