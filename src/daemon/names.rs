@@ -1,9 +1,9 @@
-//! Paths of the configuration whose names lead nowhere yet.
+//! Names of the configuration's paths, and where they lead.
 //!
-//! A name service that is away when the host starts is no reason to do without the other paths, nor
-//! to give this one up: its name is looked up again as often as a controller that does not answer
-//! would be tried. Looking up blocks, so each such path has a thread of its own until it has its
-//! address; from then on the host does the rest.
+//! A name service that is away when the host starts, or takes its time, is no reason to do without
+//! the other paths, nor to give this one up: its answer is waited for, and its name looked up again
+//! as often as a controller that does not answer would be tried. Looking up blocks, so each such
+//! path has a thread of its own until it has its address; from then on the host does the rest.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,81 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Where a path's name leads.
+#[derive(Debug)]
+pub enum Found {
+    /// There.
+    At(SocketAddr),
+    /// To no address now: one sentence.
+    Nowhere(String),
+    /// Nobody has said so far.
+    NotYet(LookUp),
+}
+
+/// A look-up that is under way: the system's resolver may take minutes to give one up.
+#[derive(Debug)]
+pub struct LookUp(Receiver<Result<SocketAddr, String>>);
+
+impl LookUp {
+    fn start(
+        look_up: impl FnOnce() -> Result<SocketAddr, String> + Send + 'static,
+    ) -> Result<LookUp, String> {
+        let (told, answer) = channel();
+        // Nobody may want to know any more.
+        spawn(move || drop(told.send(look_up())))?;
+        Ok(LookUp(answer))
+    }
+
+    fn by(self, until: Instant) -> Found {
+        match self.0.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Ok(address)) => Found::At(address),
+            Ok(Err(why)) => Found::Nowhere(why),
+            Err(_) => Found::NotYet(self),
+        }
+    }
+
+    fn answer(self) -> Result<SocketAddr, String> {
+        self.0.recv().unwrap_or_else(|_| Err("a name was not looked up".to_owned()))
+    }
+}
+
+/// Looks all names up at once. What is not known after `limit` goes on being looked up.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn look_up_all(
+    paths: &[NamedPath],
+    look_up: impl Fn(&NamedPath) -> Result<SocketAddr, String> + Clone + Send + 'static,
+    limit: Duration,
+) -> Result<Vec<Found>, String> {
+    let mut found = Vec::with_capacity(paths.len());
+    for path in paths {
+        found.push(if path.has_name() {
+            let (path, look_up) = (path.clone(), look_up.clone());
+            Found::NotYet(LookUp::start(move || look_up(&path))?)
+        } else {
+            look_up(path).map_or_else(Found::Nowhere, Found::At)
+        });
+    }
+    let until = Instant::now() + limit;
+    Ok(found
+        .into_iter()
+        .map(|found| match found {
+            Found::NotYet(look_up) => look_up.by(until),
+            known => known,
+        })
+        .collect())
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    thread::Builder::new()
+        .name("names".to_owned())
+        .spawn(work)
+        .map(drop)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
 
 /// Paths whose names are looked up again. With it that ends; a look-up that is under way is not
 /// waited for.
@@ -33,22 +107,24 @@ impl Names {
         self.stops.len()
     }
 
-    /// Goes on looking for a path's address, and connects when there is one. The number that it
-    /// would have now is kept for it: what an export calls `nvme1n1` must not become another
-    /// subsystem's device because a name service was away.
+    /// Goes on looking for a path's address, at once where a look-up is under way, and connects
+    /// when there is one. The number that it would have now is kept for it: what an export calls
+    /// `nvme1n1` must not become another subsystem's device because a name service was away.
     ///
     /// # Errors
     /// There are too many paths, or the system gives no thread.
-    pub fn await_address(&mut self, path: NamedPath, host: &Arc<Host>) -> Result<(), String> {
+    pub fn await_address(
+        &mut self,
+        path: NamedPath,
+        under_way: Option<LookUp>,
+        host: &Arc<Host>,
+    ) -> Result<(), String> {
         let number = host.set_aside(&path.subsystem_nqn).map_err(|error| error.message)?;
         let (stop, stopped) = channel();
         let host = Arc::clone(host);
         let connect =
             move |request| host.connect_as(number, request).map_err(|error| error.message);
-        thread::Builder::new()
-            .name("names".to_owned())
-            .spawn(move || keep_looking(&path, NamedPath::look_up, connect, &stopped))
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        spawn(move || keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped))?;
         self.stops.push(stop);
         Ok(())
     }
@@ -57,14 +133,17 @@ impl Names {
 /// Looks up and connects, until that is done, its time is over, or nobody wants it any more.
 fn keep_looking(
     path: &NamedPath,
+    mut under_way: Option<LookUp>,
     mut look_up: impl FnMut(&NamedPath) -> Result<SocketAddr, String>,
     connect: impl FnOnce(ConnectRequest) -> Result<String, String>,
     stopped: &Receiver<()>,
 ) {
     let since = Instant::now();
-    let (pause, limit) = (path.options.reconnect_delay, path.options.ctrl_loss_tmo);
+    let limit = path.options.ctrl_loss_tmo;
+    let mut pause = if under_way.is_some() { Duration::ZERO } else { path.options.reconnect_delay };
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        match look_up(path) {
+        pause = path.options.reconnect_delay;
+        match under_way.take().map_or_else(|| look_up(path), LookUp::answer) {
             Ok(address) => {
                 let (traddr, to) = (&path.traddr, address.ip());
                 match connect(path.request(address)) {

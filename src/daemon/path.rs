@@ -135,6 +135,12 @@ impl NamedPath {
         }
     }
 
+    /// Whether a name service has to say where it leads.
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        literal(&self.traddr).is_none()
+    }
+
     /// Looks the name up, which may take seconds.
     ///
     /// # Errors
@@ -202,8 +208,7 @@ impl PathSpec {
     fn check_addresses(&self) -> Result<(), String> {
         let text = &self.traddr;
         let shown = text.escape_debug();
-        // Of IPv6, also with the interface that it is on: fe80::1%eth0.
-        let literal = bare(text).split('%').next().and_then(address);
+        let literal = literal(text);
         if literal.is_none() {
             if text.is_empty() {
                 return Err("traddr is empty: it takes an address or a name".to_owned());
@@ -341,6 +346,11 @@ fn bare(traddr: &str) -> &str {
 /// to it is one to `192.0.2.1`, and must not be had twice.
 fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
+/// An address in numbers; of IPv6, also with the interface that it is on: `fe80::1%eth0`.
+fn literal(traddr: &str) -> Option<IpAddr> {
+    bare(traddr).split('%').next().and_then(address)
 }
 
 /// Whether an address says nothing without an interface.

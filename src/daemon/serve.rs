@@ -10,7 +10,7 @@ use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::metrics::{self, BoundMetrics, MetricsServer};
-use super::names::Names;
+use super::names::{Found, Names, look_up_all};
 use super::path::NamedPath;
 use super::service;
 use super::socket::{BoundSocket, Role, default_path};
@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toml::Spanned;
+
+/// How long `serve` waits for name services before it connects to what is known by then.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// How long `serve` waits for the first attempts before it says that it is ready.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(2);
@@ -85,8 +88,8 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
         None => (ServeConfig::default(), Source::new(Path::new("defaults"), String::new())),
     };
     config.check_machine(&source)?;
-    let paths = look_up(&config, &source)?;
     let termination = ending::prepare()?;
+    let paths = look_up(&config, &source)?;
     super::files::raise();
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path)?;
@@ -163,7 +166,7 @@ struct LookedUp {
     /// Where it stands in the file.
     at: usize,
     named: NamedPath,
-    to: Result<SocketAddr, String>,
+    found: Found,
 }
 
 /// Looks every path's name up, which may take seconds: while there is nothing of ours yet that
@@ -172,22 +175,26 @@ struct LookedUp {
 /// # Errors
 /// Two names lead to one path.
 fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failure> {
-    let (mut paths, mut seen) = (Vec::new(), HashSet::new());
+    let (mut places, mut named, mut specs) = (Vec::new(), Vec::new(), Vec::new());
     for subsystem in &config.subsystems {
         for path in &subsystem.paths {
             let (at, spec, nqn) = (path.span().start, path.get_ref(), subsystem.nqn.get_ref());
-            let named = spec.named(nqn, true).map_err(|why| source.wrong_in(at, &why))?;
-            let to = named.look_up();
-            if let Ok(to) = to
-                && !seen.insert((nqn, to, spec.host_traddr, &spec.host_iface))
-            {
-                let name = spec.traddr.escape_debug();
-                let message =
-                    format!("traddr: '{name}' is {}: this path stands here twice", to.ip());
-                return Err(source.wrong_in(at, &message));
-            }
-            paths.push(LookedUp { at, named, to });
+            places.push(at);
+            named.push(spec.named(nqn, true).map_err(|why| source.wrong_in(at, &why))?);
+            specs.push((nqn, spec));
         }
+    }
+    let all = look_up_all(&named, NamedPath::look_up, FIRST_LOOK).map_err(Failure::Failed)?;
+    let (mut paths, mut seen) = (Vec::new(), HashSet::new());
+    for (((at, named), (nqn, spec)), found) in places.into_iter().zip(named).zip(specs).zip(all) {
+        if let Found::At(to) = found
+            && !seen.insert((nqn, to, spec.host_traddr, &spec.host_iface))
+        {
+            let name = spec.traddr.escape_debug();
+            let message = format!("traddr: '{name}' is {}: this path stands here twice", to.ip());
+            return Err(source.wrong_in(at, &message));
+        }
+        paths.push(LookedUp { at, named, found });
     }
     Ok(paths)
 }
@@ -196,18 +203,24 @@ fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failu
 /// and what has no address yet is looked for.
 fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Result<Names, Failure> {
     let mut names = Names::default();
-    for LookedUp { at, named, to } in paths {
-        match to {
-            Ok(to) => {
+    for LookedUp { at, named, found } in paths {
+        let pause = named.options.reconnect_delay.as_secs_f64();
+        let (why, under_way) = match found {
+            Found::At(to) => {
                 let connected = host.connect(named.request(to));
                 connected.map_err(|error| source.wrong(Some(at), &error.message))?;
+                continue;
             }
-            Err(why) => {
-                let pause = named.options.reconnect_delay.as_secs_f64();
-                log(format_args!("{why}; it is tried again every {pause} s"));
-                names.await_address(named, host).map_err(Failure::Failed)?;
+            Found::Nowhere(why) => (format!("{why}; it is tried again every {pause} s"), None),
+            Found::NotYet(look_up) => {
+                let name = &named.traddr;
+                let why =
+                    format!("traddr '{name}': no name service has answered, it is waited for");
+                (why, Some(look_up))
             }
-        }
+        };
+        log(why);
+        names.await_address(named, under_way, host).map_err(Failure::Failed)?;
     }
     Ok(names)
 }

@@ -108,6 +108,39 @@ EOT
   kill "$pid"
   wait "$pid"
 }
+a_name_service_that_says_nothing() { # the path that needs none serves
+  unshare -mn true 2>/dev/null || { echo "not run: may not make namespaces"; return; }
+  printf 'nameserver 127.0.0.1\noptions timeout:30 attempts:5\n' >"$work/resolv.conf"
+  cat >"$work/silent.toml" <<EOT
+[[subsystem]]
+nqn = "$nqn"
+[[subsystem.path]]
+traddr = "array.test"
+[[subsystem.path]]
+traddr = "127.0.0.1"
+EOT
+  # shellcheck disable=SC2016  # the inner shell expands
+  unshare -mn bash -c 'set -euo pipefail
+    trap "kill \$(jobs -p)" EXIT
+    ip link set lo up
+    mount --bind "$2/resolv.conf" /etc/resolv.conf
+    mkfifo "$2/bound"
+    python3 -c "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((\"127.0.0.1\", 53))
+open(sys.argv[1], \"w\").close()
+while s.recv(4096): pass
+" "$2/bound" &
+    cat "$2/bound"
+    "$1" target --socket "$2/silent-target.sock" --listen 127.0.0.1:4420 \
+      --namespace mem:1MiB >"$2/silent-target.out" &
+    "$1" target ctl status --socket "$2/silent-target.sock" >/dev/null
+    "$1" serve --socket "$2/silent.sock" --config "$2/silent.toml" >"$2/silent.out" &
+    timeout 20 sh -c "until grep -q live \"\$1\"; do sleep 0.1; done" sh "$2/silent.out"
+    "$1" list-subsys --socket "$2/silent.sock" | grep "nvme1 .*live"
+  ' bash "$ANABRANCH" "$work"
+}
 looked_up_again() { [ "$(grep -c "'array..invalid' cannot be looked up" "$work/names.err")" -gt 2 ]; }
 bad_attributes() {
   fails 1 'queue-depth' host set nvme-subsys0 iopolicy no-such-policy
@@ -204,6 +237,7 @@ step "a second instance is refused, the first unharmed" second_instance
 step "connects that cannot be" bad_connects
 step "an interface is looked for in the network namespace of the process" interfaces_of_this_network
 step "a name without an address leaves the other paths alone" a_name_without_an_address
+step "a silent name service keeps no other path waiting" a_name_service_that_says_nothing
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket

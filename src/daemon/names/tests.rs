@@ -2,6 +2,7 @@ use super::super::path::PathSpec;
 use super::*;
 use anabranch_proto::machine::Endpoint;
 use std::cell::Cell;
+use std::sync::Mutex;
 use std::time::Duration;
 
 fn path(reconnect_delay: Duration, ctrl_loss_tmo: Option<Duration>) -> NamedPath {
@@ -23,6 +24,7 @@ fn a_name_that_leads_somewhere_at_last_is_connected_once() {
     let connected = Cell::new(None);
     keep_looking(
         &path(SOON, None),
+        None,
         |path| {
             looks.set(looks.get() + 1);
             let found = SocketAddr::from(([192, 0, 2, 1], path.port));
@@ -49,7 +51,7 @@ fn a_name_that_leads_nowhere_is_given_up_after_ctrl_loss_tmo() {
         Err("nobody knows it".to_owned())
     };
     let connect = |_| panic!("there is no address");
-    keep_looking(&path(SOON, Some(Duration::ZERO)), look_up, connect, &stopped);
+    keep_looking(&path(SOON, Some(Duration::ZERO)), None, look_up, connect, &stopped);
     assert_eq!(looks.get(), 1);
 }
 
@@ -58,5 +60,60 @@ fn with_the_daemon_the_looking_ends() {
     let (stop, stopped) = channel();
     drop(stop);
     let look_up = |_: &NamedPath| panic!("nobody wants to know");
-    keep_looking(&path(NEVER, None), look_up, |_| Ok(String::new()), &stopped);
+    keep_looking(&path(NEVER, None), None, look_up, |_| Ok(String::new()), &stopped);
+}
+
+/// Its look-up, and the end that answers it.
+fn a_look_up() -> (Sender<Result<SocketAddr, String>>, LookUp) {
+    let (answer, answered) = channel();
+    let look_up = move || answered.recv().expect("answered");
+    (answer, LookUp::start(look_up).expect("a thread"))
+}
+
+#[test]
+fn a_name_service_that_says_nothing_keeps_no_other_path_waiting() {
+    let named = |traddr: &str| {
+        let spec = PathSpec { traddr: traddr.to_owned(), ..PathSpec::default() };
+        spec.named("nqn.2026-01.org.example:a", true).expect("a path")
+    };
+    let paths = ["silent.example", "array.example", "absent.example", "192.0.2.2"].map(named);
+    let (_never, silence) = channel::<()>();
+    let silence = Arc::new(Mutex::new(silence));
+    let look_up = move |path: &NamedPath| match path.traddr.as_str() {
+        "silent.example" => {
+            let _ = silence.lock().expect("nobody failed").recv();
+            Err("it was given up".to_owned())
+        }
+        "absent.example" => Err("nobody knows it".to_owned()),
+        _ => Ok(SocketAddr::from(([192, 0, 2, 1], path.port))),
+    };
+    let found = look_up_all(&paths, look_up, Duration::ZERO).expect("threads");
+    let [silent, array, absent, plain] = found.try_into().expect("one for each");
+    assert!(matches!(silent, Found::NotYet(_)), "{silent:?}");
+    assert!(matches!(plain, Found::At(_)), "{plain:?}");
+    // Whether these had a processor by then is not for a test to say.
+    let told = |found| match found {
+        Found::At(at) => Ok(at),
+        Found::Nowhere(why) => Err(why),
+        Found::NotYet(look_up) => look_up.answer(),
+    };
+    assert_eq!(told(array).map(|at| at.to_string()), Ok("192.0.2.1:4420".to_owned()));
+    assert_eq!(told(absent), Err("nobody knows it".to_owned()));
+}
+
+#[test]
+fn a_look_up_that_is_under_way_is_waited_for_and_not_begun_again() {
+    let (_stop, stopped) = channel();
+    let (answer, under_way) = a_look_up();
+    let Found::NotYet(under_way) = under_way.by(Instant::now()) else { panic!("who said so?") };
+    let at = SocketAddr::from(([192, 0, 2, 1], 4420));
+    answer.send(Ok(at)).expect("it is waited for");
+    let connected = Cell::new(None);
+    let look_up = |_: &NamedPath| panic!("it is looked up already");
+    let connect = |request: ConnectRequest| {
+        connected.set(Some(request.to));
+        Ok("nvme0".to_owned())
+    };
+    keep_looking(&path(NEVER, None), Some(under_way), look_up, connect, &stopped);
+    assert_eq!(connected.into_inner(), Some(Endpoint::Tcp(at)));
 }
