@@ -622,15 +622,30 @@ fn an_address_of_ipv4_in_the_words_of_ipv6_is_that_address() {
 fn an_address_of_a_link_needs_its_interface() {
     let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
     let nqn = "nqn.2026-01.org.example:a";
-    for text in [r#"{"traddr":"fe80::1%lo"}"#, r#"{"traddr":"[fe80::1%1]"}"#] {
-        let found = path(text).request(nqn, false).expect(text);
-        assert_eq!(found.to.to_string(), "[fe80::1%1]:4420");
-    }
+    let found = path(r#"{"traddr":"[fe80::1%1]"}"#).request(nqn, false).expect("by number");
+    assert_eq!(found.to.to_string(), "[fe80::1%1]:4420");
     let told = path(r#"{"traddr":"fe80::1"}"#).request(nqn, false).expect_err("which link?");
     assert!(told.contains("traddr fe80::1") && told.contains("host-iface"), "{told}");
     let own = path(r#"{"traddr":"fe80::1","host_iface":"lo","host_traddr":"fe80::2"}"#);
     own.request(nqn, false).expect("its interface is named");
     own.check_own_side().expect("only connecting shows whether it is ours there");
+}
+
+/// One that is taken away and made again has its name again, and another number.
+#[test]
+fn an_interface_in_an_address_is_known_by_its_name() {
+    let path = |text: &str| -> PathSpec { serde_json::from_str(text).expect(text) };
+    let nqn = "nqn.2026-01.org.example:a";
+    // Not there yet, perhaps.
+    let found = path(r#"{"traddr":"[fe80::1%later0]"}"#).request(nqn, false).expect("a path");
+    let apart = path(r#"{"traddr":"fe80::1","host_iface":"later0"}"#);
+    assert_eq!(found, apart.request(nqn, false).expect("the same path"));
+    assert_eq!(found.options.socket.interface.as_deref(), Some("later0"));
+    let same = path(r#"{"traddr":"fe80::1%later0","host_iface":"later0"}"#);
+    assert_eq!(found, same.request(nqn, false).expect("said twice"));
+    let other = path(r#"{"traddr":"fe80::1%later0","host_iface":"lo"}"#);
+    let told = other.request(nqn, false).expect_err("which one?");
+    assert_eq!(told, "traddr fe80::1%later0 is on later0, and host-iface is lo");
 }
 
 #[test]
@@ -639,6 +654,7 @@ fn what_this_machine_does_not_have_is_named() {
     for (text, why) in [
         (r#"{"traddr":"::1","host_iface":"nosuch0"}"#, "host-iface 'nosuch0'"),
         (r#"{"traddr":"::1","host_iface":".."}"#, "host-iface '..'"),
+        (r#"{"traddr":"fe80::1%nosuch0"}"#, "traddr: interface 'nosuch0'"),
         (r#"{"traddr":"::1","host_iface":"a-name-that-is-long"}"#, "1 to 15 bytes"),
         (r#"{"traddr":"::1","host_iface":""}"#, "1 to 15 bytes"),
         (r#"{"traddr":"::1","host_traddr":"192.0.2.1"}"#, "host-traddr 192.0.2.1"),

@@ -188,6 +188,13 @@ impl PathSpec {
         address.parse::<Ipv6Addr>().is_ok().then_some(zone)
     }
 
+    /// The interface that its connections are bound to. One that stands in the address is, too, by
+    /// its name: whoever comes back under it, after it was taken away and made again, has another
+    /// number.
+    fn interface(&self) -> Option<&str> {
+        self.host_iface.as_deref().or_else(|| link(bare(&self.traddr)).map(|(_, name)| name))
+    }
+
     /// Our own address.
     #[must_use]
     pub fn own_address(&self) -> Option<IpAddr> {
@@ -231,7 +238,18 @@ impl PathSpec {
                  in fe80::1%eth0"
             ));
         }
-        self.host_iface.as_deref().map_or(Ok(()), check_interface_name)
+        if let (Some((_, named)), Some(other)) = (link(bare(text)), &self.host_iface)
+            && named != other
+        {
+            let other = other.escape_debug();
+            return Err(format!("traddr {shown} is on {named}, and host-iface is {other}"));
+        }
+        self.interface().map_or(Ok(()), |name| check_interface_name(self.interface_option(), name))
+    }
+
+    /// Where its interface stands.
+    fn interface_option(&self) -> &'static str {
+        if self.host_iface.is_some() { "host-iface" } else { "traddr: interface" }
     }
 
     /// Whether this machine has the address and the interface that are asked for. To be asked
@@ -240,8 +258,8 @@ impl PathSpec {
     /// # Errors
     /// One sentence that names the option.
     pub fn check_own_side(&self) -> Result<(), String> {
-        if let Some(name) = self.host_iface.as_deref() {
-            check_interface(name)?;
+        if let Some(name) = self.interface() {
+            check_interface(self.interface_option(), name)?;
         }
         // One of a link is an address of some interface; whether of that one is seen on connecting.
         if let Some(address) = self.own_address().filter(|address| !is_link_local(*address)) {
@@ -309,7 +327,7 @@ impl PathSpec {
         options.data_digest = self.data_digest;
         options.disable_sqflow = self.disable_sqflow;
         options.socket.source = self.own_address();
-        options.socket.interface.clone_from(&self.host_iface);
+        options.socket.interface = self.interface().map(str::to_owned);
         options.socket.tos = self.tos;
         Ok(options)
     }
@@ -319,21 +337,21 @@ fn seconds(span: Duration) -> String {
     format!("{} s", span.as_secs_f64())
 }
 
-fn check_interface_name(name: &str) -> Result<(), String> {
+fn check_interface_name(option: &str, name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > MAX_INTERFACE || name.contains(['/', '\0']) {
         let shown = name.escape_debug();
-        return Err(format!("host-iface '{shown}' is no name of 1 to {MAX_INTERFACE} bytes"));
+        return Err(format!("{option} '{shown}' is no name of 1 to {MAX_INTERFACE} bytes"));
     }
     Ok(())
 }
 
-fn check_interface(name: &str) -> Result<(), String> {
-    check_interface_name(name)?;
+fn check_interface(option: &str, name: &str) -> Result<(), String> {
+    check_interface_name(option, name)?;
     // Not by /sys/class/net: that may show another network namespace than ours.
     let Ok(asked) = socket(AddressFamily::UNIX, SocketType::DGRAM, None) else { return Ok(()) };
     name_to_index(asked, name).map(drop).map_err(|_| {
         let shown = name.escape_debug();
-        format!("host-iface '{shown}': this machine has no such interface")
+        format!("{option} '{shown}': this machine has no such interface")
     })
 }
 
@@ -358,8 +376,20 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
+/// An address of a link and the name of its interface: `fe80::1%eth0`. A number is none: it is
+/// meant as it is.
+fn link(traddr: &str) -> Option<(Ipv6Addr, &str)> {
+    let (address, zone) = traddr.split_once('%')?;
+    let address: Ipv6Addr = address.parse().ok()?;
+    let name = address.is_unicast_link_local() && zone.parse::<u32>().is_err();
+    name.then_some((address, zone))
+}
+
 fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
     let traddr = bare(traddr);
+    if let Some((address, _)) = link(traddr) {
+        return Ok(SocketAddr::new(address.into(), port));
+    }
     if let Some(address) = address(traddr) {
         return Ok(SocketAddr::new(address, port));
     }

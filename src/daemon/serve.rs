@@ -175,22 +175,22 @@ struct LookedUp {
 /// # Errors
 /// Two names lead to one path.
 fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failure> {
-    let (mut places, mut named, mut specs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut places, mut named) = (Vec::new(), Vec::new());
     for subsystem in &config.subsystems {
         for path in &subsystem.paths {
             let (at, spec, nqn) = (path.span().start, path.get_ref(), subsystem.nqn.get_ref());
             places.push(at);
             named.push(spec.named(nqn, true).map_err(|why| source.wrong_in(at, &why))?);
-            specs.push((nqn, spec));
         }
     }
     let all = look_up_all(&named, NamedPath::look_up, FIRST_LOOK).map_err(Failure::Failed)?;
     let (mut paths, mut seen) = (Vec::new(), HashSet::new());
-    for (((at, named), (nqn, spec)), found) in places.into_iter().zip(named).zip(specs).zip(all) {
+    for ((at, named), found) in places.into_iter().zip(named).zip(all) {
+        let own = &named.options.socket;
         if let Found::At(to) = found
-            && !seen.insert((nqn, to, spec.host_traddr, &spec.host_iface))
+            && !seen.insert((named.subsystem_nqn.clone(), to, own.source, own.interface.clone()))
         {
-            let name = spec.traddr.escape_debug();
+            let name = named.traddr.escape_debug();
             let message = format!("traddr: '{name}' is {}: this path stands here twice", to.ip());
             return Err(source.wrong_in(at, &message));
         }
