@@ -3,7 +3,6 @@
 use anabranch::daemon::backing::NamespaceSpec;
 use anabranch::daemon::config::{ExportConfig, ServeConfig, Source, SubsystemConfig};
 use anabranch::daemon::export::listen_endpoint;
-use anabranch::daemon::identity::{Identity, Places};
 use anabranch::daemon::path::PathSpec;
 use anabranch::daemon::target::{PortSpec, SubsystemSpec, TargetSetup};
 use anabranch::failure::Failure;
@@ -15,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::net::ToSocketAddrs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -714,66 +713,6 @@ fn export_addresses() {
     assert!(relative.starts_with("unix:/") && relative.ends_with("/x.sock"), "{relative}");
     assert!(listen_endpoint("").is_err());
     assert!(listen_endpoint(&format!("/{}", "x".repeat(107))).is_err(), "longer than sun_path");
-}
-
-struct Home(PathBuf);
-
-impl Home {
-    fn new(name: &str) -> (Home, Places) {
-        let path = std::env::temp_dir().join(format!("anabranch-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("etc")).expect("a directory");
-        let places = Places { system: path.join("etc"), state: path.join("state") };
-        (Home(path), places)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-#[test]
-fn the_host_is_generated_once_and_kept() {
-    let (_home, places) = Home::new("kept");
-    let first = Identity::find(None, None, &places).expect("generated");
-    assert_eq!(Identity::find(None, None, &places).expect("kept"), first);
-    assert_ne!(Identity::fresh().expect("another"), first);
-}
-
-#[test]
-fn a_full_disk_is_left_as_it_was() {
-    let (_home, places) = Home::new("full");
-    fs::create_dir_all(&places.state).expect("a directory");
-    let half = places.state.join(format!("hostid.new{}", std::process::id()));
-    std::os::unix::fs::symlink("/dev/full", &half).expect("a file that takes nothing");
-    let Err(Failure::Failed(told)) = Identity::find(None, None, &places) else {
-        panic!("nothing can be kept");
-    };
-    assert!(told.contains("No space left") && told.contains("--hostid"), "{told}");
-    assert_eq!(fs::read_dir(&places.state).expect("the directory").count(), 0);
-    Identity::find(None, None, &places).expect("there is room again");
-}
-
-#[test]
-fn options_precede_files_and_files_precede_generation() {
-    let (_home, places) = Home::new("order");
-    let (a, b) = ("12345678-9abc-def0-1234-56789abcdef0", "22345678-9abc-def0-1234-56789abcdef0");
-    let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{a}");
-    fs::write(places.system.join("hostnqn"), format!("{nqn}\n")).expect("hostnqn");
-    let found = Identity::find(None, None, &places).expect("of the system");
-    assert_eq!((found.nqn.as_str(), found.id.to_string().as_str()), (nqn.as_str(), a));
-    fs::write(places.system.join("hostid"), format!("{b}\n")).expect("hostid");
-    let found = Identity::find(None, None, &places).expect("of the system");
-    assert_eq!(found.id.to_string(), b);
-    let found = Identity::find(Some("nqn.2026-01.org.example:me"), Some(a), &places);
-    let found = found.expect("of the options");
-    assert_eq!(found.nqn.as_str(), "nqn.2026-01.org.example:me");
-    assert_eq!(found.id.to_string(), a);
-    assert!(matches!(Identity::find(Some("me"), None, &places), Err(Failure::Usage(_))));
-    fs::write(places.system.join("hostnqn"), "not an NQN\n").expect("hostnqn");
-    assert!(matches!(Identity::find(None, None, &places), Err(Failure::Failed(_))));
 }
 
 /// The keys of a structure, as its refusal of an unknown one lists them; hyphens are only taken.

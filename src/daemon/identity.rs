@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
+use std::env;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -22,27 +23,33 @@ pub struct Identity {
 pub struct Places {
     /// The system's own, `/etc/nvme`.
     pub system: PathBuf,
-    /// Where a generated pair is kept.
-    pub state: PathBuf,
+    /// Where a generated pair is kept, if there is a place that is the user's own.
+    pub state: Option<PathBuf>,
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Places { system: PathBuf::from("/etc/nvme"), state: state_directory() }
+        // Without HOME, the system's list of users says where a user is at home.
+        let (state, home) = (env::var_os("XDG_STATE_HOME"), env::home_dir());
+        Places::of(super::socket::own_uid(), state.map(PathBuf::from), home)
     }
 }
 
-/// `/var/lib/anabranch` for root, else `$XDG_STATE_HOME/anabranch`, else
-/// `~/.local/state/anabranch`.
-fn state_directory() -> PathBuf {
-    if super::socket::own_uid() == 0 {
-        return PathBuf::from("/var/lib/anabranch");
+impl Places {
+    /// Those of a user: `/var/lib/anabranch` for root, else `$XDG_STATE_HOME/anabranch`, else
+    /// `~/.local/state/anabranch`. Never a directory in which others may put a file first: who we
+    /// are would then be for them to say.
+    #[must_use]
+    pub fn of(uid: u32, state: Option<PathBuf>, home: Option<PathBuf>) -> Places {
+        let absolute = |path: Option<PathBuf>| path.filter(|path| path.is_absolute());
+        let state = if uid == 0 {
+            Some(PathBuf::from("/var/lib"))
+        } else {
+            absolute(state).or_else(|| absolute(home).map(|home| home.join(".local/state")))
+        };
+        let state = state.map(|place| place.join("anabranch"));
+        Places { system: PathBuf::from("/etc/nvme"), state }
     }
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .unwrap_or_else(|| PathBuf::from("/tmp"))
-        .join("anabranch")
 }
 
 impl Identity {
@@ -123,7 +130,12 @@ fn stored<T>(
 
 /// The pair that was generated once; generated now if it is the first time.
 fn kept(places: &Places) -> Result<Identity, Failure> {
-    let directory = &places.state;
+    let directory = places.state.as_ref().ok_or_else(|| {
+        Failure::failed(
+            "there is no place to keep the host NQN in, as neither XDG_STATE_HOME nor HOME is the \
+             path of a directory: set one, or give --hostnqn and --hostid",
+        )
+    })?;
     let (nqn_file, id_file) = (directory.join("hostnqn"), directory.join("hostid"));
     if let (Some(nqn), Some(id)) = (stored(&nqn_file, parse_nqn)?, stored(&id_file, parse_id)?) {
         return Ok(Identity { nqn, id });

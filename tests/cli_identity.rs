@@ -1,0 +1,84 @@
+//! Who the host is: what is given, what the system says, and what is made once and kept.
+
+use anabranch::daemon::identity::{Identity, Places};
+use anabranch::failure::Failure;
+use std::fs;
+use std::path::PathBuf;
+
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> (Home, Places) {
+        let path = std::env::temp_dir().join(format!("anabranch-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("etc")).expect("a directory");
+        let places = Places { system: path.join("etc"), state: Some(path.join("state")) };
+        (Home(path), places)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_host_is_generated_once_and_kept() {
+    let (_home, places) = Home::new("kept");
+    let first = Identity::find(None, None, &places).expect("generated");
+    assert_eq!(Identity::find(None, None, &places).expect("kept"), first);
+    assert_ne!(Identity::fresh().expect("another"), first);
+}
+
+/// In a place that is everybody's, somebody else could say who we are.
+#[test]
+fn the_host_is_kept_in_a_place_of_the_users_own_or_not_at_all() {
+    let kept = |uid, state: Option<&str>, home: Option<&str>| {
+        let place = Places::of(uid, state.map(PathBuf::from), home.map(PathBuf::from)).state;
+        place.map(|path| path.display().to_string())
+    };
+    assert_eq!(kept(0, Some("/s"), Some("/h")).as_deref(), Some("/var/lib/anabranch"));
+    assert_eq!(kept(1, Some("/s"), Some("/h")).as_deref(), Some("/s/anabranch"));
+    assert_eq!(kept(1, None, Some("/h")).as_deref(), Some("/h/.local/state/anabranch"));
+    assert_eq!(kept(1, Some("s"), Some("h")), None);
+    let (_home, mut places) = Home::new("homeless");
+    places.state = None;
+    let told = Identity::find(None, None, &places).expect_err("nowhere to keep it").to_string();
+    assert!(told.contains("HOME") && told.contains("--hostnqn"), "{told}");
+}
+
+#[test]
+fn a_full_disk_is_left_as_it_was() {
+    let (_home, places) = Home::new("full");
+    let state = places.state.clone().expect("a place");
+    fs::create_dir_all(&state).expect("a directory");
+    let half = state.join(format!("hostid.new{}", std::process::id()));
+    std::os::unix::fs::symlink("/dev/full", &half).expect("a file that takes nothing");
+    let Err(Failure::Failed(told)) = Identity::find(None, None, &places) else {
+        panic!("nothing can be kept");
+    };
+    assert!(told.contains("No space left") && told.contains("--hostid"), "{told}");
+    assert_eq!(fs::read_dir(&state).expect("the directory").count(), 0);
+    Identity::find(None, None, &places).expect("there is room again");
+}
+
+#[test]
+fn options_precede_files_and_files_precede_generation() {
+    let (_home, places) = Home::new("order");
+    let (a, b) = ("12345678-9abc-def0-1234-56789abcdef0", "22345678-9abc-def0-1234-56789abcdef0");
+    let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{a}");
+    fs::write(places.system.join("hostnqn"), format!("{nqn}\n")).expect("hostnqn");
+    let found = Identity::find(None, None, &places).expect("of the system");
+    assert_eq!((found.nqn.as_str(), found.id.to_string().as_str()), (nqn.as_str(), a));
+    fs::write(places.system.join("hostid"), format!("{b}\n")).expect("hostid");
+    let found = Identity::find(None, None, &places).expect("of the system");
+    assert_eq!(found.id.to_string(), b);
+    let found = Identity::find(Some("nqn.2026-01.org.example:me"), Some(a), &places);
+    let found = found.expect("of the options");
+    assert_eq!(found.nqn.as_str(), "nqn.2026-01.org.example:me");
+    assert_eq!(found.id.to_string(), a);
+    assert!(matches!(Identity::find(Some("me"), None, &places), Err(Failure::Usage(_))));
+    fs::write(places.system.join("hostnqn"), "not an NQN\n").expect("hostnqn");
+    assert!(matches!(Identity::find(None, None, &places), Err(Failure::Failed(_))));
+}
