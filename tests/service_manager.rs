@@ -21,6 +21,10 @@ struct Daemon {
 
 impl Daemon {
     fn start(name: &str, notify: &str, args: &[&str]) -> Daemon {
+        Daemon::told_to(Stdio::piped(), name, notify, args)
+    }
+
+    fn told_to(stdout: Stdio, name: &str, notify: &str, args: &[&str]) -> Daemon {
         let name = format!("anabranch-service-{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).expect("a directory");
@@ -30,7 +34,7 @@ impl Daemon {
             .args(args)
             .env("NOTIFY_SOCKET", notify)
             .env("XDG_STATE_HOME", &directory)
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .spawn()
             .expect("the binary runs");
         Daemon { child, directory }
@@ -69,6 +73,24 @@ fn serve_and_target_say_that_they_are_ready_and_that_they_end() {
         assert!(daemon.directory.join("run/control.sock").exists(), "it can be asked");
         daemon.terminate();
         assert_eq!(heard(&manager), "STOPPING=1");
+        assert!(daemon.child.wait().expect("an end").success());
+    }
+}
+
+/// A log on a full disk, a pipe that nobody reads any more.
+#[test]
+fn a_daemon_serves_whether_or_not_standard_output_takes_what_it_says() {
+    for args in [&["serve"][..], &["target", "--listen", "127.0.0.1:0", "--namespace", "mem:1MiB"]]
+    {
+        let name = format!("anabranch-full-{}-{}", args[0], std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("an address");
+        let manager = UnixDatagram::bind_addr(&address).expect("a socket");
+        manager.set_read_timeout(Some(LIMIT)).expect("a time-out");
+        let full = fs::File::options().write(true).open("/dev/full").expect("it takes nothing");
+        let full_name = format!("full-{}", args[0]);
+        let mut daemon = Daemon::told_to(full.into(), &full_name, &format!("@{name}"), args);
+        assert_eq!(heard(&manager), "READY=1");
+        daemon.terminate();
         assert!(daemon.child.wait().expect("an end").success());
     }
 }
