@@ -12,6 +12,7 @@ use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
+use super::names::Names;
 use super::path::PathSpec;
 use super::rpc::{Params, RpcError};
 use super::top::TopView;
@@ -131,6 +132,7 @@ pub struct Host {
     instance: String,
     /// NBD clients.
     clients: Arc<AtomicUsize>,
+    names: Names,
 }
 
 /// A verb to our kind of host.
@@ -190,6 +192,7 @@ impl Host {
             start_time: SystemTime::now(),
             instance: format!("{:016x}", super::identity::random_seed()?),
             clients,
+            names: Names::default(),
         })
     }
 
@@ -253,6 +256,11 @@ impl Host {
         }
     }
 
+    /// Paths of which only the names are known.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// Adds a path with a number that was set aside; as [`Host::connect`].
     ///
     /// # Errors
@@ -273,8 +281,12 @@ impl Host {
     /// # Errors
     /// There are none, or it took too long.
     pub fn disconnect(&self, which: Selection) -> Result<u32, RpcError> {
-        match self.ask(Verb::Disconnect(which), TALK)? {
-            Reply::Disconnected(count) => Ok(count),
+        match self.ask(Verb::Disconnect(which.clone()), TALK)? {
+            Reply::Disconnected(count) => {
+                // What is still to come is not wanted any more, either.
+                self.names.forget(&which);
+                Ok(count)
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -12,9 +12,11 @@ use super::host::Host;
 use super::log;
 use super::path::NamedPath;
 use anabranch_host::config::ConnectRequest;
+use anabranch_host::verb::Selection;
+use anabranch_proto::nvme::nqn::Nqn;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -96,15 +98,29 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
 /// waited for.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The other end notices that it goes.
-    stops: Vec<Sender<()>>,
+    /// Of which subsystem each is. The other end notices that it goes.
+    stops: Mutex<Vec<(Nqn, Sender<()>)>>,
 }
 
 impl Names {
-    /// How many there were at the start.
+    /// How many are looked for, or were.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.stops.len()
+        self.stops().len()
+    }
+
+    /// Nobody wants what is chosen any more.
+    pub fn forget(&self, which: &Selection) {
+        match which {
+            Selection::Subsystem(nqn) => self.stops().retain(|(of, _)| of != nqn),
+            Selection::All => self.stops().clear(),
+            // It has its address.
+            Selection::Controller(_) => {}
+        }
+    }
+
+    fn stops(&self) -> MutexGuard<'_, Vec<(Nqn, Sender<()>)>> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Goes on looking for a path's address, at once where a look-up is under way, and connects
@@ -114,18 +130,19 @@ impl Names {
     /// # Errors
     /// There are too many paths, or the system gives no thread.
     pub fn await_address(
-        &mut self,
+        &self,
         path: NamedPath,
         under_way: Option<LookUp>,
         host: &Arc<Host>,
     ) -> Result<(), String> {
         let number = host.set_aside(&path.subsystem_nqn).map_err(|error| error.message)?;
         let (stop, stopped) = channel();
+        let of = path.subsystem_nqn.clone();
         let host = Arc::clone(host);
         let connect =
             move |request| host.connect_as(number, request).map_err(|error| error.message);
         spawn(move || keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped))?;
-        self.stops.push(stop);
+        self.stops().push((of, stop));
         Ok(())
     }
 }

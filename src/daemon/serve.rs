@@ -10,12 +10,13 @@ use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::metrics::{self, BoundMetrics, MetricsServer};
-use super::names::{Found, Names, look_up_all};
+use super::names::{Found, look_up_all};
 use super::path::NamedPath;
 use super::service;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_host::Event;
+use anabranch_host::verb::Selection;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -100,11 +101,11 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
     let asked = paths.len();
-    let names = connect_all(&host, paths, &source)?;
+    connect_all(&host, paths, &source)?;
     let exports = export_all(&host, &config.exports)?;
     let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
     let metrics = metrics.map(|at| at.serve(Arc::downgrade(&host), metrics::Limits::default()));
-    let live = await_first_attempts(&host, asked - names.count());
+    let live = await_first_attempts(&host, asked - host.names().count());
     log::flush();
     ready(&Ready {
         hostnqn: host.identity().nqn.to_string(),
@@ -121,7 +122,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     host.wait(&termination)?;
     service::stopping();
     log("ending: no new I/O is taken");
-    drop(names);
+    host.names().forget(&Selection::All);
     drop(server);
     drop(metrics);
     drop(attr_fs);
@@ -201,8 +202,7 @@ fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failu
 
 /// Asks for every path of the configuration; whatever does not answer is tried again by the host,
 /// and what has no address yet is looked for.
-fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Result<Names, Failure> {
-    let mut names = Names::default();
+fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Result<(), Failure> {
     for LookedUp { at, named, found } in paths {
         let pause = named.options.reconnect_delay.as_secs_f64();
         let (why, under_way) = match found {
@@ -220,9 +220,9 @@ fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Resul
             }
         };
         log(why);
-        names.await_address(named, under_way, host).map_err(Failure::Failed)?;
+        host.names().await_address(named, under_way, host).map_err(Failure::Failed)?;
     }
-    Ok(names)
+    Ok(())
 }
 
 fn export_all(host: &Host, exports: &[Spanned<ExportConfig>]) -> Result<Vec<String>, Failure> {

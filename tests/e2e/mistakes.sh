@@ -105,6 +105,8 @@ EOT
   "$ANABRANCH" list-subsys --socket "$work/names.sock" | grep -q 'nvme1 .*live'
   "$ANABRANCH" list --socket "$work/names.sock" | grep -q nvme0n1
   within 20 looked_up_again
+  "$ANABRANCH" disconnect --socket "$work/names.sock" -n "$nqn"
+  within 20 nobody_looks "$pid"
   kill "$pid"
   wait "$pid"
 }
@@ -141,6 +143,7 @@ while s.recv(4096): pass
     "$1" list-subsys --socket "$2/silent.sock" | grep "nvme1 .*live"
   ' bash "$ANABRANCH" "$work"
 }
+nobody_looks() { ! grep -qx names "/proc/$1/task/"*/comm; } # PID
 looked_up_again() { [ "$(grep -c "'array..invalid' cannot be looked up" "$work/names.err")" -gt 2 ]; }
 bad_attributes() {
   fails 1 'queue-depth' host set nvme-subsys0 iopolicy no-such-policy

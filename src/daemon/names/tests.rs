@@ -2,7 +2,7 @@ use super::super::path::PathSpec;
 use super::*;
 use anabranch_proto::machine::Endpoint;
 use std::cell::Cell;
-use std::sync::Mutex;
+use std::sync::mpsc::TryRecvError::Disconnected;
 use std::time::Duration;
 
 fn path(reconnect_delay: Duration, ctrl_loss_tmo: Option<Duration>) -> NamedPath {
@@ -116,4 +116,23 @@ fn a_look_up_that_is_under_way_is_waited_for_and_not_begun_again() {
     };
     keep_looking(&path(NEVER, None), Some(under_way), look_up, connect, &stopped);
     assert_eq!(connected.into_inner(), Some(Endpoint::Tcp(at)));
+}
+
+#[test]
+fn what_is_disconnected_is_no_longer_looked_for() {
+    let nqn =
+        |name: &str| -> Nqn { format!("nqn.2026-01.org.example:{name}").parse().expect(name) };
+    let names = Names::default();
+    let watched = ["a", "b", "a"].map(|name| {
+        let (stop, stopped) = channel();
+        names.stops().push((nqn(name), stop));
+        stopped
+    });
+    let ended = || watched.each_ref().map(|stopped| stopped.try_recv() == Err(Disconnected));
+    names.forget(&Selection::Controller("nvme0".to_owned()));
+    assert_eq!(ended(), [false; 3]);
+    names.forget(&Selection::Subsystem(nqn("a")));
+    assert_eq!(ended(), [true, false, true]);
+    names.forget(&Selection::All);
+    assert_eq!(ended(), [true; 3]);
 }
