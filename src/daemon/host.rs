@@ -152,6 +152,7 @@ impl Host {
         let runtime = Config {
             cpus: setup.cpus.clone(),
             pin: setup.pin,
+            by_node: true,
             spin: setup.spin,
             starved: Some(super::ending::starved),
             ..Config::named(setup.name)

@@ -14,6 +14,10 @@ pub struct Config {
     pub cpus: Option<Vec<usize>>,
     /// Bind each worker to its one CPU; otherwise workers may run on any of `cpus`.
     pub pin: bool,
+    /// Without `pin`, where `cpus` are of several NUMA nodes: spread workers over them, and bind
+    /// each to those of one node, if there are more workers than nodes (the first one of a group
+    /// often has less to do than the others).
+    pub by_node: bool,
     /// Spin this long for the next event before sleeping. Zero (the default) never spins.
     pub spin: Duration,
     /// Payload memory per worker in bytes, touched only as far as it is used. At least 4 MiB,
@@ -76,6 +80,7 @@ impl Default for Config {
             name: "worker".to_owned(),
             cpus: None,
             pin: false,
+            by_node: false,
             spin: Duration::ZERO,
             pool_bytes: 256 << 20,
             receive_buffers: 64,

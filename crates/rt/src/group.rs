@@ -10,10 +10,12 @@ use crate::{Config, Error, Stats, clock};
 use anabranch_proto::machine::{FileId, Machine, WorkerId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,7 +83,7 @@ where
         events: EventSink<M::Event>,
     ) -> Result<Group<M>, Error> {
         config.check(engines.len())?;
-        let cpus = cpus(&config, engines.len())?;
+        let cpus = cpus(&config, engines.len(), &Topology::read(Path::new("/")))?;
         let regions = Regions::new(engines.len(), config.pool_bytes)
             .map_err(|source| Error::System { what: "map the buffer pools", source })?;
         let regions = Arc::new(regions);
@@ -260,7 +262,7 @@ impl Config {
             let first = nodes.next().flatten()?;
             nodes.all(|other| other == Some(first)).then_some(first)
         };
-        Ok(cpus(self, workers)?.iter().map(node).collect())
+        Ok(cpus(self, workers, topology)?.iter().map(node).collect())
     }
 }
 
@@ -269,8 +271,13 @@ fn allowed() -> Result<CpuSet, Error> {
 }
 
 /// The CPU set of each worker; `None` leaves the thread's set alone.
-fn cpus(config: &Config, workers: usize) -> Result<Vec<Option<CpuSet>>, Error> {
-    if config.cpus.is_none() && !config.pin {
+fn cpus(
+    config: &Config,
+    workers: usize,
+    topology: &Topology,
+) -> Result<Vec<Option<CpuSet>>, Error> {
+    let by_node = config.by_node && !config.pin && topology.nodes.len() > 1;
+    if config.cpus.is_none() && !config.pin && !by_node {
         return Ok(vec![None; workers]);
     }
     let allowed = allowed()?;
@@ -281,11 +288,14 @@ fn cpus(config: &Config, workers: usize) -> Result<Vec<Option<CpuSet>>, Error> {
     if let Some(&cpu) = wanted.iter().find(|cpu| !allowed.contains(**cpu)) {
         return Err(Error::Cpu { cpu, allowed: allowed.to_string() });
     }
+    let nodes: BTreeSet<_> = wanted.iter().map(|cpu| topology.node_of(*cpu)).collect();
     let set = |worker: usize| {
-        if config.pin {
-            CpuSet::of([wanted[worker % wanted.len()]])
-        } else {
-            CpuSet::of(wanted.iter().copied())
+        let node = topology.node_of(wanted[worker * wanted.len() / workers]);
+        let of_node = wanted.iter().filter(|cpu| topology.node_of(**cpu) == node);
+        match () {
+            () if config.pin => CpuSet::of([wanted[worker % wanted.len()]]),
+            () if by_node && nodes.len() < workers => CpuSet::of(of_node.copied()),
+            () => CpuSet::of(wanted.iter().copied()),
         }
     };
     Ok((0..workers).map(|worker| Some(set(worker))).collect())

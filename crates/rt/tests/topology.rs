@@ -97,3 +97,32 @@ fn a_worker_has_a_node_when_all_its_cpus_lie_in_one() {
     let wrong = Config { cpus: Some(vec![99_999]), ..Config::default() };
     assert!(wrong.nodes(1, &topology).is_err());
 }
+
+/// A machine that has been told so: what is allowed to this process, in two nodes.
+#[test]
+fn workers_are_spread_over_the_nodes_and_each_keeps_to_its_own() {
+    let allowed: Vec<usize> = CpuSet::allowed().expect("readable").iter().collect();
+    let (left, right) = allowed.split_at(allowed.len() / 2);
+    let node = |id, cpus: &[usize]| Node {
+        id,
+        cpus: CpuSet::of(cpus.iter().copied()),
+        distances: Vec::new(),
+    };
+    let topology = Topology { nodes: vec![node(0, left), node(1, right)] };
+    let config = Config { by_node: true, ..Config::default() };
+    let nodes = |config: &Config, workers| config.nodes(workers, &topology).expect("allowed");
+    let halves = |each: usize| [vec![Some(0); each], vec![Some(1); each]].concat();
+    if left.is_empty() {
+        assert_eq!(nodes(&config, 4), [Some(1); 4], "one CPU is of one node");
+        return;
+    }
+    if left.len() == right.len() {
+        assert_eq!(nodes(&config, 4), halves(2));
+        assert_eq!(nodes(&config, 40), halves(20), "more than there are CPUs");
+    }
+    assert_eq!(nodes(&config, 2), [None; 2], "not so many that there is one for each node");
+    let named = Config { cpus: Some(right.to_vec()), ..config.clone() };
+    assert_eq!(nodes(&named, 3), [Some(1); 3]);
+    let pinned = Config { pin: true, cpus: Some(vec![right[0], left[0]]), ..config };
+    assert_eq!(nodes(&pinned, 3), [Some(1), Some(0), Some(1)], "in turn");
+}

@@ -30,8 +30,6 @@ nodes() {
     ip addr add "10.9.$node.1/24" dev "${card##*/}" && ip link set "${card##*/}" up || die "no $card"
   done
   cat >/tmp/nodes.toml <<END
-pin = true
-cpus = [0, $(($(nproc) - 1))]
 workers = 2
 iopolicy = "numa"
 [[subsystem]]
