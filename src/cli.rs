@@ -9,6 +9,7 @@ mod lab;
 pub(crate) mod shown;
 mod target;
 
+use crate::daemon::log::log;
 use crate::daemon::serve::{Ready, ServeOptions};
 use crate::failure::Failure;
 use anabranch_lab::shown::Shown;
@@ -17,6 +18,12 @@ use clap::Parser;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+/// How long a daemon waits until what it says when it is ready was taken.
+const HEARD: Duration = Duration::from_millis(500);
 
 /// Runs the program: exit status 0 done, 1 failed, 2 usage.
 #[must_use]
@@ -82,12 +89,11 @@ pub fn print(
     text: impl FnOnce() -> String,
     json: impl FnOnce() -> Value,
 ) -> Result<(), Failure> {
-    let output = if global.json() { shown::json(&format!("{:#}\n", json())) } else { text() };
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(output.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+    write(&output(global, text, json))
+}
+
+fn output(global: &Global, text: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> String {
+    if global.json() { shown::json(&format!("{:#}\n", json())) } else { text() }
 }
 
 /// A line beside the result, on standard error. Whether anybody reads it does not matter: the exit
@@ -133,7 +139,28 @@ fn say_ready(json: bool, ready: &Ready) {
         }
         text
     };
+    announce(text);
+}
+
+/// Says that a daemon is ready. Whoever started it may not want to hear that, or not read it now:
+/// it serves all the same, and ends when it is asked to.
+fn announce(text: String) {
+    let (told, heard) = sync_channel(1);
+    let say = move || {
+        if let Err(failure) = write(&text) {
+            log(failure);
+        }
+        let _ = told.try_send(());
+    };
+    if thread::Builder::new().name("ready".to_owned()).spawn(say).is_ok() {
+        let _ = heard.recv_timeout(HEARD);
+    }
+}
+
+fn write(output: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    // Whoever started us may not want to hear it; we serve all the same.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    stdout
+        .write_all(output.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
 }

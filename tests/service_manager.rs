@@ -1,9 +1,11 @@
 //! A service manager is told when a daemon is ready, and when it ends: what is ordered after it
 //! finds it there.
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, PipeReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
@@ -77,22 +79,36 @@ fn serve_and_target_say_that_they_are_ready_and_that_they_end() {
     }
 }
 
-/// A log on a full disk, a pipe that nobody reads any more.
+/// A log on a full disk, or a pipe that is full and that nobody reads.
 #[test]
 fn a_daemon_serves_whether_or_not_standard_output_takes_what_it_says() {
-    for args in [&["serve"][..], &["target", "--listen", "127.0.0.1:0", "--namespace", "mem:1MiB"]]
-    {
-        let name = format!("anabranch-full-{}-{}", args[0], std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).expect("an address");
-        let manager = UnixDatagram::bind_addr(&address).expect("a socket");
-        manager.set_read_timeout(Some(LIMIT)).expect("a time-out");
-        let full = fs::File::options().write(true).open("/dev/full").expect("it takes nothing");
-        let full_name = format!("full-{}", args[0]);
-        let mut daemon = Daemon::told_to(full.into(), &full_name, &format!("@{name}"), args);
-        assert_eq!(heard(&manager), "READY=1");
-        daemon.terminate();
-        assert!(daemon.child.wait().expect("an end").success());
+    let full = fs::File::options().write(true).open("/dev/full").expect("it takes nothing");
+    let (_unread, pipe) = full_pipe();
+    for (at, stdout) in [full, pipe].into_iter().enumerate() {
+        let target = ["target", "--listen", "127.0.0.1:0", "--namespace", "mem:1MiB"];
+        for args in [&["serve"][..], &target] {
+            let name = format!("anabranch-full-{}-{at}-{}", args[0], std::process::id());
+            let address = SocketAddr::from_abstract_name(&name).expect("an address");
+            let manager = UnixDatagram::bind_addr(&address).expect("a socket");
+            manager.set_read_timeout(Some(LIMIT)).expect("a time-out");
+            let stdout = stdout.try_clone().expect("another descriptor").into();
+            let mut daemon = Daemon::told_to(stdout, &name, &format!("@{name}"), args);
+            assert_eq!(heard(&manager), "READY=1");
+            daemon.terminate();
+            assert!(daemon.child.wait().expect("an end").success());
+        }
     }
+}
+
+/// Its end to read from, and the one that takes nothing more, and waits.
+fn full_pipe() -> (PipeReader, fs::File) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut writer = fs::File::from(OwnedFd::from(writer));
+    let flags = fcntl_getfl(&writer).expect("flags");
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("a moment without waiting");
+    while writer.write(&[0; 4096]).is_ok() {}
+    fcntl_setfl(&writer, flags).expect("as it was");
+    (reader, writer)
 }
 
 #[test]

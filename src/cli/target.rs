@@ -41,7 +41,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
     unreachable_ports(&target)?;
     let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     let nqns: Vec<String> = target.nqns().iter().map(ToString::to_string).collect();
-    let told = super::print(
+    super::announce(super::output(
         global,
         || {
             let mut text: String = nqns.iter().map(|nqn| format!("nqn {nqn}\n")).collect();
@@ -52,11 +52,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
             text
         },
         || json!({ "nqn": nqns.first(), "listeners": listeners, "socket": server.path() }),
-    );
-    // Whoever started us may not want to hear it; we serve all the same.
-    if let Err(failure) = told {
-        log(failure);
-    }
+    ));
     service::ready();
     target.wait(&termination)?;
     service::stopping();
