@@ -3,10 +3,7 @@
 # the host is restarted. It sees no error, what it wrote is there, and the file system is in order.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$E2E/guest.sh"
-PATH=$PATH:/sbin:/usr/sbin
-need mkfs.ext4 e2fsprogs
-need nbdcopy libnbd-bin
-linux() { "$ROOT/tests/linuxvm/disk.sh" "$@"; }
+. "$E2E/guest-ext4.sh"
 
 start_host() {
   start_serve
@@ -18,9 +15,7 @@ disk() {
   start_target --listen 127.0.0.1:0 --listen 127.0.0.1:0 --namespace mem:128MiB,bs=4096
   start_host
   uri="nbd+unix:///$(head_of 1)?socket=$work/nbd.sock"
-  truncate -s 128M "$work/image"
-  mkfs.ext4 -q "$work/image"
-  nbdcopy "$work/image" "$uri"
+  make_file_system
 }
 boot() {
   at_exit+=(end_guest)
@@ -61,21 +56,6 @@ survives_restart() {
   start_host
   within 60 has_written_since 0
   wait $job
-}
-is_there() {
-  linux down
-  linux up
-  linux same
-  linux down
-}
-complains_of_nothing() {
-  linux exec dmesg >"$work/dmesg"
-  grep -E 'EXT4-fs \(vda\): (mounted|unmounting)' "$work/dmesg"
-  ! grep -iE 'I/O error|EXT4-fs (error|warning)|blocked for more|BUG:|WARNING:' "$work/dmesg"
-}
-in_order() {
-  nbdcopy "$uri" "$work/after"
-  e2fsck -fn "$work/after"
 }
 
 must "guest image" prepare_guest

@@ -4,10 +4,7 @@
 # A guest whose paths stay away waits instead of seeing errors.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$E2E/guest.sh"
-PATH=$PATH:/sbin:/usr/sbin
-need mkfs.ext4 e2fsprogs
-need nbdcopy libnbd-bin
-linux() { "$ROOT/tests/linuxvm/disk.sh" "$@"; }
+. "$E2E/guest-ext4.sh"
 first=$NAME
 second=$NAME-moved
 
@@ -26,9 +23,7 @@ start_hosts() {
   export_nbd 1 "$work/nbd.sock"
   export_nbd 2 "$work/plugged.sock"
   uri="nbd+unix:///$(head_of 1)?socket=$work/nbd.sock"
-  truncate -s 128M "$work/image"
-  mkfs.ext4 -q "$work/image"
-  nbdcopy "$work/image" "$uri"
+  make_file_system
 }
 host() { # VERB ARGUMENT...: of the host that $daemon names
   local verb=$1
@@ -124,21 +119,6 @@ moves_there_and_back() {
 }
 asks_of_all() { # NAME: it runs there
   NAME=$1 within 10 asks running
-}
-is_there() {
-  linux down
-  linux up
-  linux same
-  linux down
-}
-complains_of_nothing() {
-  linux exec dmesg >"$work/dmesg"
-  grep -E 'EXT4-fs \(vda\): (mounted|unmounting)' "$work/dmesg"
-  ! grep -iE 'I/O error|EXT4-fs (error|warning)|blocked for more|BUG:|WARNING:' "$work/dmesg"
-}
-in_order() {
-  nbdcopy "$uri" "$work/after"
-  e2fsck -fn "$work/after"
 }
 
 must "guest image" prepare_guest
