@@ -2,6 +2,7 @@
 
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
+use rustix::net::netdevice::name_to_index;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -23,13 +24,23 @@ pub fn node_of_interface(root: &Path, name: &str) -> Option<u32> {
 
 /// The node of what a connected socket is bound to, else of whose address it has.
 pub(crate) fn node_of_connection(fd: BorrowedFd<'_>, local: Option<SocketAddr>) -> Option<u32> {
+    let root = Path::new("/");
     let bound = socket2::SockRef::from(&fd).device().ok().flatten();
-    if let Some(name) = bound.and_then(|name| String::from_utf8(name).ok()) {
-        return node_of_interface(Path::new("/"), name.trim_end_matches('\0'));
-    }
-    let names = interfaces_of(&local?);
-    let nodes = names.iter().filter_map(|name| node_of_interface(Path::new("/"), name));
-    only(&nodes.collect())
+    let bound = bound.and_then(|name| String::from_utf8(name).ok());
+    let names = match bound {
+        Some(name) => BTreeSet::from([name.trim_end_matches('\0').to_owned()]),
+        None => interfaces_of(&local?),
+    };
+    let ours = names.iter().filter(|name| is_shown(root, name, fd));
+    only(&ours.filter_map(|name| node_of_interface(root, name)).collect())
+}
+
+/// Whether the tree shows the devices of our network namespace: it may be that of another one,
+/// where the name is somebody else's.
+fn is_shown(root: &Path, name: &str, fd: BorrowedFd<'_>) -> bool {
+    let shown = fs::read_to_string(root.join("sys/class/net").join(name).join("ifindex"));
+    let shown = shown.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    shown.is_some() && shown == name_to_index(fd, name).ok()
 }
 
 /// The devices that have an address: one, but for mistakes.
@@ -72,4 +83,27 @@ fn collect(net: &Path, name: &str, layers: u32, nodes: &mut BTreeSet<u32>) {
 
 fn only(nodes: &BTreeSet<u32>) -> Option<u32> {
     nodes.first().copied().filter(|_| nodes.len() == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_tree_of_another_network_namespace_says_nothing_of_ours() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let ours = name_to_index(socket.as_fd(), "lo").expect("there is one everywhere");
+        let root = std::env::temp_dir().join(format!("anabranch-ifindex-{}", std::process::id()));
+        let lo = root.join("sys/class/net/lo");
+        fs::create_dir_all(&lo).expect("made");
+        let shown = [ours, ours + 1].map(|index| {
+            fs::write(lo.join("ifindex"), format!("{index}\n")).expect("written");
+            is_shown(&root, "lo", socket.as_fd())
+        });
+        let gone = is_shown(&root, "nosuch0", socket.as_fd());
+        fs::remove_dir_all(&root).expect("removed");
+        assert_eq!((shown, gone), ([true, false], false));
+    }
 }
