@@ -255,7 +255,8 @@ impl Config {
     /// # Errors
     /// A CPU is named that this process may not use.
     pub fn nodes(&self, workers: usize, topology: &Topology) -> Result<Vec<Option<u32>>, Error> {
-        let allowed = allowed()?;
+        // Not readable on a machine with more CPUs than the set type holds: then they have none.
+        let allowed = CpuSet::allowed().unwrap_or_default();
         let node = |cpus: &Option<CpuSet>| {
             let cpus = cpus.as_ref().unwrap_or(&allowed);
             let mut nodes = cpus.iter().map(|cpu| topology.node_of(cpu));
@@ -264,10 +265,6 @@ impl Config {
         };
         Ok(cpus(self, workers, topology)?.iter().map(node).collect())
     }
-}
-
-fn allowed() -> Result<CpuSet, Error> {
-    CpuSet::allowed().map_err(|source| Error::System { what: "read the allowed CPUs", source })
 }
 
 /// The CPU set of each worker; `None` leaves the thread's set alone.
@@ -280,7 +277,12 @@ fn cpus(
     if config.cpus.is_none() && !config.pin && !by_node {
         return Ok(vec![None; workers]);
     }
-    let allowed = allowed()?;
+    let allowed = match CpuSet::allowed() {
+        Ok(allowed) => allowed,
+        // Nobody has asked for certain ones.
+        Err(_) if config.cpus.is_none() && !config.pin => return Ok(vec![None; workers]),
+        Err(source) => return Err(Error::System { what: "read the allowed CPUs", source }),
+    };
     let wanted = match &config.cpus {
         Some(list) if !list.is_empty() => list.clone(),
         _ => allowed.iter().collect(),
