@@ -36,6 +36,8 @@ enum Counted {
     Bytes,
     Work,
     Probe,
+    /// Of `finish-time`: a flush.
+    Flush,
 }
 
 impl Counted {
@@ -142,7 +144,7 @@ impl Charge {
     /// What the path had done when it was started under `finish-time`.
     #[inline]
     pub(crate) const fn flight(self) -> Option<Flight> {
-        if matches!(self.counted, Counted::Work | Counted::Probe) {
+        if matches!(self.counted, Counted::Work | Counted::Probe | Counted::Flush) {
             Some(self.flight)
         } else {
             None
@@ -186,12 +188,26 @@ pub fn start(
         Counted::QueuePair => load.workers[usize::from(load.queue)].queue().started(),
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
-        Counted::Work | Counted::Probe => {
+        Counted::Work | Counted::Probe | Counted::Flush => {
             let worker = &load.workers[usize::from(load.worker)];
             flight = work_started(worker, load.shared, load.lane, bytes, now_ns);
         }
     }
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
+}
+
+/// Charges a flush. It moves nothing, and how long it takes is the disk's affair: under
+/// `finish-time` it is a command of the worker, but no work of the path. As work it would be waited
+/// for, and a path that has nothing else in flight taken for silent until the disk is done.
+#[must_use = "the charge must be returned when the command ends"]
+pub fn start_flush(parameters: &Parameters, load: Load<'_>, now_ns: u64) -> Charge {
+    let op = OpClass::Other;
+    if parameters.policy != Policy::FinishTime {
+        return start(parameters, load, op, 0, now_ns);
+    }
+    load.workers[usize::from(load.worker)].worker().started_alone();
+    let (flight, counted) = (Flight::NONE, Counted::Flush);
+    Charge { start_ns: now_ns, flight, bytes: 0, epoch: 0, queue: load.queue, op, counted }
 }
 
 /// What `finish-time` counts. Not inlined: every other policy would carry it.
@@ -232,6 +248,7 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
             let worker = &load.workers[usize::from(load.worker)];
             work_ended(worker, load.shared, load.lane, charge.bytes);
         }
+        Counted::Flush => load.workers[usize::from(load.worker)].worker().ended_alone(),
     }
 }
 

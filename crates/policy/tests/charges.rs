@@ -4,7 +4,7 @@ mod support;
 
 use anabranch_policy::{
     Charge, ControllerLedger, Lane, Ledgers, Load, OpClass, Parameters, Policy, Scope, Selector,
-    Shared, WorkerLedger, finish, sample, start,
+    Shared, WorkerLedger, finish, sample, start, start_flush,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -95,7 +95,10 @@ fn counters_return_to_zero_whatever_happens_between_start_and_end() {
                         continue;
                     };
                     let load = view[choice.index].load();
-                    let charge = start(&parameters, load, op, bytes, now_ns);
+                    let charge = match random.below(8) {
+                        0 => start_flush(&parameters, load, now_ns),
+                        _ => start(&parameters, load, op, bytes, now_ns),
+                    };
                     in_flight.push(InFlight { path: table[choice.index].0.clone(), charge });
                 }
             }
@@ -143,6 +146,24 @@ fn q2_a_policy_writes_only_the_counter_that_it_reads() {
         let charge = start(&parameters, path.load(), OpClass::Write, 512, 0);
         assert_eq!(used(path), expected, "{parameters:?}");
         assert_eq!(charge.counts(), !expected.is_empty());
+        finish(charge, path.load());
+        assert!(path.is_idle());
+    }
+}
+
+#[test]
+fn a_flush_is_a_command_but_no_work_of_finish_time_and_of_others_what_any_command_is() {
+    for policy in Policy::ALL {
+        let path = &paths("o")[0];
+        let parameters = Parameters::of(policy);
+        let charge = start(&parameters, path.load(), OpClass::Other, 0, 0);
+        let counted = used(path);
+        finish(charge, path.load());
+        let charge = start_flush(&parameters, path.load(), 0);
+        match policy {
+            Policy::FinishTime => assert_eq!(used(path), ["worker"]),
+            _ => assert_eq!(used(path), counted, "{policy:?}"),
+        }
         finish(charge, path.load());
         assert!(path.is_idle());
     }

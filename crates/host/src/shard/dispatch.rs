@@ -11,7 +11,7 @@ use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
 use crate::user::IoError;
-use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge};
+use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge, start_flush};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -235,8 +235,11 @@ pub(super) fn start(command: &mut Command, heads: &ById<HeadState>, now: Time) -
 #[inline]
 fn charge(command: &mut Command, (head, path): (&HeadState, &PathState), now: Time) {
     let Origin::Own { work, .. } = &command.origin else { return };
-    let (class, bytes) = (work.class(), work.bytes());
-    let charge = start_charge(&head.view.parameters, path.load(), class, bytes, now.ns());
+    let (parameters, load, now_ns) = (&head.view.parameters, path.load(), now.ns());
+    let charge = match work {
+        Work::Flush { .. } => start_flush(parameters, load, now_ns),
+        _ => start_charge(parameters, load, work.class(), work.bytes(), now_ns),
+    };
     command.charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
 }
 

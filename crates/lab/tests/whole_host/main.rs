@@ -39,6 +39,7 @@ mod rescue;
 mod rescue_ends;
 mod shared_queue;
 mod shrinking_limits;
+mod slow_flush;
 mod stale_completion;
 mod statuses;
 mod steering;

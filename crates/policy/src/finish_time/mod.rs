@@ -6,7 +6,8 @@
 //!
 //! # State, per path, shared by all workers ([`Forecast`])
 //!
-//! A command counts as many *units* as its payload has 512-byte blocks, and 8 more for itself.
+//! A command counts as many *units* as its payload has 512-byte blocks, and 8 more for itself; a
+//! flush has none ([`start_flush`](crate::start_flush)).
 //!
 //! 1. *Work*: units in flight. *Pace*: time per unit, the reciprocal of the delivery rate; a sample
 //!    is the time from the completion before the command's start to its own completion, by all
