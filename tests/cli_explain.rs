@@ -398,6 +398,21 @@ fn an_interval_is_the_exact_difference_of_two_looks() {
 }
 
 #[test]
+fn an_interval_has_its_own_probes_and_what_is_known_at_its_end() {
+    let known = |rate_bytes_per_s, probes, probe_bytes| {
+        let estimates = Estimates { rate_bytes_per_s, probes, probe_bytes, ..Estimates::default() };
+        device(vec![PathExplain {
+            estimates: Some(estimates),
+            ..path("nvme0c0n1", "optimized", &[])
+        }])
+    };
+    let view = known(200 << 20, 43, 228 << 10).since(&known(100 << 20, 40, 216 << 10));
+    let found = view.paths[0].estimates.as_ref().expect("it is in force");
+    assert_eq!((found.probes, found.probe_bytes), (3, 12 << 10));
+    assert_eq!(found.rate_bytes_per_s, 200 << 20);
+}
+
+#[test]
 fn an_interval_copes_with_paths_that_leave_join_and_come_back() {
     let before = busy();
     let mut after = later(&before);

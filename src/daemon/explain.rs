@@ -146,6 +146,15 @@ impl Estimates {
                 .collect(),
         }
     }
+
+    /// What is known is known now; probes are counts.
+    fn since(self, before: &Estimates) -> Estimates {
+        Estimates {
+            probes: self.probes.saturating_sub(before.probes),
+            probe_bytes: self.probe_bytes.saturating_sub(before.probe_bytes),
+            ..self
+        }
+    }
 }
 
 /// How often a path was chosen for one reason by commands of one size.
@@ -361,6 +370,10 @@ impl PathExplain {
             read_bytes: less(self.read_bytes, before.read_bytes),
             written_bytes: less(self.written_bytes, before.written_bytes),
             seen: self.seen.since(&before.seen),
+            estimates: self.estimates.map(|now| match &before.estimates {
+                Some(then) => now.since(then),
+                None => now,
+            }),
             ..self
         }
     }
