@@ -231,6 +231,34 @@ fn a_rate_is_the_least_until_there_was_a_queue() {
 }
 
 #[test]
+fn a_path_is_shown_as_silent_only_when_all_that_it_has_should_have_been_done() {
+    const MS: u64 = 1_000_000;
+    let parameters = Parameters::of(Policy::FinishTime);
+    let path = Path::new(true, AnaRank::Optimized);
+    let begin = |now_ns| start(&parameters, path.load(), OpClass::Read, 4096, now_ns);
+    for round in 1..10 {
+        done(&parameters, &path, OpClass::Read, round * 10 * MS, MS);
+    }
+    // Eight are always in flight, and one ends every 10 ms.
+    let mut now_ns = 100 * MS;
+    let mut flying: std::collections::VecDeque<_> = (0..8).map(|_| begin(now_ns)).collect();
+    for _ in 0..100 {
+        now_ns += 10 * MS;
+        let charge = flying.pop_front().expect("eight are in flight");
+        finish(charge, path.load());
+        let _: anabranch_policy::Sampled = sample(&parameters, charge, path.load(), 1, now_ns);
+        flying.push_back(begin(now_ns));
+    }
+    let seen = finish_time_report(path.load(), now_ns + 30 * MS);
+    assert!(seen.finish_ns > 50 * MS, "a queue: {seen:?}");
+    assert_eq!(seen.silent_ns, 0, "it is the queue that takes so long");
+    let seen = finish_time_report(path.load(), now_ns + 400 * MS);
+    assert_eq!((seen.silent_ns, seen.finish_ns), (400 * MS, 400 * MS));
+    flying.into_iter().for_each(|charge| finish(charge, path.load()));
+    assert_eq!(finish_time_report(path.load(), now_ns + 400 * MS).silent_ns, 0, "it owes nothing");
+}
+
+#[test]
 fn what_is_too_much_for_the_near_path_is_an_overflow_and_its_toll_is_shown() {
     const FAR_NS: u64 = 1_000_000;
     let parameters = Parameters::of(Policy::FinishTime);

@@ -37,7 +37,8 @@ pub struct FinishTimeReport {
     /// By how many per cent latencies grow when one hundred per cent more is in flight, 0 to 100;
     /// none while about the same is always in flight.
     pub elasticity_percent: Option<u8>,
-    /// For how long the path has not answered although it should have, ns; 0: it answers.
+    /// For how long the path has not answered although all that is in flight should have been done
+    /// by now, ns; 0: it answers, or there is just as much in flight.
     pub silent_ns: u64,
     /// Probes that were sent.
     pub probes: u64,
@@ -73,7 +74,7 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         toll_ns: toll_ns(forecast, load.work(), Incoming::new(OpClass::Read, SMALL_BYTES, now_ns)),
         // At most 100.
         elasticity_percent: elasticity.map(|of| (of * 100 / INELASTIC) as u8),
-        silent_ns: if load.work() == 0 { 0 } else { silence_ns(forecast, now_ns) },
+        silent_ns: prediction.silent_ns,
         probes: forecast.probes.load(Relaxed),
         probe_bytes: forecast.probe_bytes.load(Relaxed),
     }
@@ -88,6 +89,8 @@ pub(crate) struct Prediction {
     pub(crate) base_ns: u64,
     /// Bytes per second; 0 when it is not known.
     pub(crate) rate_bytes_per_s: u64,
+    /// For how long the path has been silent, ns, when that is what is predicted; 0 when it is not.
+    pub(crate) silent_ns: u64,
     /// For how long nothing has ended there, ns, when a write therefore goes anywhere else that it
     /// can; 0 when it does not.
     pub(crate) unheard_ns: u64,
@@ -105,18 +108,21 @@ pub(crate) fn predict(
     let incoming = Incoming::new(op, bytes, now_ns);
     let pace = u64::from(forecast.pace.get());
     let per_second = (u64::from(UNIT_BYTES) * 1_000_000_000) << RATE_SHIFT;
-    let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
-        return Prediction { finish_ns: 0, base_ns: 0, rate_bytes_per_s: 0, unheard_ns: 0 };
-    };
     let work = ahead(load, incoming.units);
+    let silent_ns = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
+    let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
+        let (finish_ns, base_ns, unheard_ns) = (0, 0, 0);
+        return Prediction { finish_ns, base_ns, rate_bytes_per_s: 0, silent_ns, unheard_ns };
+    };
     let finish = finish_ns(forecast, work, incoming);
-    let silent = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
     let unheard_ms = unheard_ms(forecast, now_ns);
     let kept_away = op == OpClass::Write && parameters.probes && unheard_ms > STALE_MS;
     Prediction {
-        finish_ns: finish.max(silent),
+        finish_ns: finish.max(silent_ns),
         base_ns: forecast.base_ns(op, incoming.class).into(),
         rate_bytes_per_s,
+        // Quiet for less than its queue takes: that is no silence to anybody who looks.
+        silent_ns: if silent_ns > finish { silent_ns } else { 0 },
         unheard_ns: if kept_away { ns(unheard_ms) } else { 0 },
     }
 }
