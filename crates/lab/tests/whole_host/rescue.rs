@@ -222,6 +222,21 @@ fn what_is_lost_for_good_ends_with_its_connection() {
     }
 }
 
+#[test]
+fn reads_do_not_wait_on_a_path_that_has_never_answered_one() {
+    let mut rig = two_ports(|_| ());
+    silence(&rig, 1);
+    let names = rig.submit(places(16, read));
+    rig.run(2 * SECOND);
+    assert_eq!(rig.answered(&names), 16, "nothing is known of the path, but that it is silent");
+    assert!(rig.path(1).rescued > 0, "some were stuck");
+    rig.wire().clear_rules();
+    rig.run(31 * SECOND);
+    rig.wait_live(1);
+    assert_eq!(rig.head().errors, 0);
+    rig.finish();
+}
+
 /// Requests side by side, of four blocks each.
 pub(crate) fn places(count: u64, op: impl Fn(u64) -> Op) -> Vec<Op> {
     (0..count).map(|place| op(4 * place)).collect()

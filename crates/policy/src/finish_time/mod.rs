@@ -103,8 +103,9 @@
 //!
 //! # Rescue
 //!
-//! 14. What is on a path that has been silent for as long as in 11 is overdue ([`overdue_at_ns`]):
-//!     the caller may place reads that are stuck there once more, and whatever it has not sent.
+//! 14. What is on a path that has been silent for as long as in 11, or for a second when nothing is
+//!     known of it, is overdue ([`overdue_at_ns`]): the caller may place reads that are stuck there
+//!     once more, and whatever it has not sent.
 //!
 //! # Default and kernel-exact
 //!

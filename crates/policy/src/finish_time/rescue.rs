@@ -8,19 +8,23 @@ use crate::Load;
 pub(super) const SILENCE_NS: u64 = 50_000_000;
 /// … and for so many times what was predicted of all that is in flight.
 const SILENCE_FACTOR: u64 = 8;
+/// The same for a path of which nothing is known, as far as it may be: ns.
+const UNKNOWN_NS: u64 = 1_000_000_000;
 
 /// When what is in flight on this path is overdue, unless something ends there before: the caller's
 /// time, ns. Reads that are still there then may be sent again on another path. Nothing while the
-/// path is idle, or while nothing is known of it.
+/// path is idle.
 #[cold]
 #[must_use]
 pub fn overdue_at_ns(load: Load<'_>) -> Option<u64> {
     let forecast = load.shared.forecast();
     let work = load.work();
-    if work == 0 || forecast.pace.get() == 0 {
+    if work == 0 {
         return None;
     }
-    Some(forecast.busy_ns.get().saturating_add(patience_ns(forecast, work)))
+    let known = forecast.pace.get() != 0;
+    let patience_ns = if known { patience_ns(forecast, work) } else { UNKNOWN_NS };
+    Some(forecast.busy_ns.get().saturating_add(patience_ns))
 }
 
 /// How long a path with so much in flight may be silent until it is given up, ns.
