@@ -131,7 +131,13 @@ fn ring() -> Result<IoUring, Error> {
             .build(SUBMISSIONS),
         made => made,
     };
-    made.map_err(|error| refused(error, "the ring's modes"))
+    let made = made.map_err(|error| refused(error, "the ring's modes"))?;
+    // There is nothing to submit yet. A filter that lets rings be made and not used would end a
+    // worker later, when the process has said that it is ready.
+    match made.submit() {
+        Err(error) if !wait::passing(&error) => Err(refused(error, "io_uring_enter")),
+        _ => Ok(made),
+    }
 }
 
 /// Why there is no ring, or not all of it: `what` is what an older system lacks.
