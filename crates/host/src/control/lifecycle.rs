@@ -30,7 +30,7 @@ use crate::topology::{Association, ControllerState};
 use crate::verb::{Reply, VerbError};
 use alloc::format;
 use alloc::string::String;
-use anabranch_proto::machine::{Buffers, CloseCause, Time};
+use anabranch_proto::machine::{Buffers, CloseCause, SystemError, Time};
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -55,6 +55,20 @@ const QUIET_LIMIT: Duration = Duration::from_secs(1);
 
 /// Why a controller that somebody wants reset goes down.
 const ON_REQUEST: &str = "reset on request";
+
+/// What keeps a connection from being begun, where the system's own words say nothing of it:
+/// `blackhole` and `prohibit` of `ip route`, a packet filter.
+fn in_the_way(cause: CloseCause) -> &'static str {
+    match cause {
+        CloseCause::Failed(SystemError(22)) => {
+            ": a blackhole route leads there, or our own address cannot reach it"
+        }
+        CloseCause::Failed(SystemError(1 | 13)) => {
+            ": a route or a firewall of this machine forbids it"
+        }
+        _ => "",
+    }
+}
 
 /// What follows when everything is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +165,10 @@ impl Controller {
                 let text = format!("{cause} before ICResp{hint}");
                 self.fail(env, text, false);
             }
-            Phase::Opening { .. } => self.fail(env, format!("{cause}{}", self.own_side()), false),
+            Phase::Opening { .. } => {
+                let text = format!("{cause}{}{}", in_the_way(cause), self.own_side());
+                self.fail(env, text, false);
+            }
             _ => self.fail(env, format!("admin queue: {cause}"), false),
         }
     }

@@ -312,6 +312,24 @@ fn a_connect_that_fails_names_our_own_side_where_it_was_asked_for() {
     }
 }
 
+/// `blackhole` and `prohibit` of `ip route` are "invalid argument" and "permission denied".
+#[test]
+fn what_this_machine_does_not_let_through_is_told_as_such() {
+    for (errno, told) in [
+        (22, "invalid argument (errno 22): a blackhole route leads there, or our own address"),
+        (13, "permission denied (errno 13): a route or a firewall of this machine forbids it"),
+        (1, "operation not permitted (errno 1): a route or a firewall of this machine forbids it"),
+        (113, "no route to host (errno 113) (attempt 1"),
+    ] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        (rig.fake(1).refuse, rig.fake(1).refuse_with) = (true, errno);
+        rig.connect(1, |_| ());
+        rig.advance_s(1);
+        assert_eq!(rig.event_count(told), 1, "{told}: {:?}", rig.events);
+    }
+}
+
 #[test]
 fn times_that_make_no_sense_together_are_told() {
     let told = |loss: Option<u64>, fast: Option<u64>, delay: u64| {

@@ -136,6 +136,8 @@ pub(crate) struct Fake {
     pub(crate) spaces: BTreeMap<u32, Space>,
     /// TCP connects fail.
     pub(crate) refuse: bool,
+    /// With this error number.
+    pub(crate) refuse_with: i32,
     /// TCP connects are never answered.
     pub(crate) black_hole: bool,
     /// Resets a connection that begins with anything, as a port does that takes TLS only.
@@ -178,6 +180,7 @@ impl Fake {
             anatt: 10,
             spaces: BTreeMap::from([(1, Space::new(0x11, 2048))]),
             refuse: false,
+            refuse_with: 111,
             black_hole: false,
             wants_tls: false,
             never_closes: false,

@@ -155,8 +155,9 @@ impl Rig {
                 };
                 let fake = fake.borrow();
                 if fake.refuse {
+                    let why = SystemError(fake.refuse_with);
                     drop(fake);
-                    self.close(conn, CloseCause::Failed(SystemError::REFUSED));
+                    self.close(conn, CloseCause::Failed(why));
                 } else if !fake.black_hole {
                     self.queue.push_back(Happening::Connected(conn));
                 }
