@@ -80,7 +80,7 @@ fn check(nqn: &str, path: &Fabrics) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `connect` and `discover` ask for. Names are looked up here, not in the host. Only the host
+/// What `connect` and `discover` ask for. Names are looked up here, too. Only the host
 /// can say which interface is meant by `fe80::1%eth0`.
 fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failure> {
     let mut spec = path.path();
@@ -104,7 +104,9 @@ fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failur
 /// `connect`.
 pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
     check(&connect.nqn, &connect.path)?;
-    let request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
+    let mut request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
+    // Where its name leads is looked up again when it is lost.
+    request["path"]["traddr"] = json!(connect.path.path().traddr);
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
     super::print(global, || format!("connecting to device: {name}\n"), || json!({ "device": name }))

@@ -13,7 +13,7 @@ use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::names::Names;
-use super::path::PathSpec;
+use super::path::{NamedPath, PathSpec};
 use super::rpc::{Params, RpcError};
 use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
@@ -25,13 +25,14 @@ use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
-use anabranch_proto::machine::WorkerId;
+use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_rt::signal::Termination;
 use anabranch_rt::topology::{CpuSet, Topology};
 use anabranch_rt::{Config, Group};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -240,9 +241,48 @@ impl Host {
     /// Refused, or the first attempt failed.
     pub fn connect(&self, request: ConnectRequest) -> Result<String, RpcError> {
         let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
-        match self.ask(Verb::Connect(Box::new(request)), limit)? {
-            Reply::Connected(name) => Ok(name),
-            other => Err(unexpected(&other)),
+        self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, None)
+    }
+
+    /// The same where the name of a path has led; it goes with it when it leads elsewhere.
+    ///
+    /// # Errors
+    /// As [`Host::connect`].
+    pub(super) fn connect_path(
+        &self,
+        path: &NamedPath,
+        at: SocketAddr,
+    ) -> Result<String, RpcError> {
+        let request = path.request(at);
+        let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
+        self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, Some((path, at)))
+    }
+
+    fn connected(
+        &self,
+        reply: HostReply,
+        at: Option<(&NamedPath, SocketAddr)>,
+    ) -> Result<String, RpcError> {
+        let Reply::Connected(name) = reply else { return Err(unexpected(&reply)) };
+        self.names.connected(&name, at);
+        Ok(name)
+    }
+
+    /// Tries a path that is not connected at another address from now on.
+    ///
+    /// # Errors
+    /// It is not there, is being connected, or that would be another one's.
+    pub(super) fn move_path(
+        &self,
+        path: &NamedPath,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Result<(), String> {
+        let request = Box::new(path.request(from));
+        match self.ask(Verb::Move { request, to: Endpoint::Tcp(to) }, LOOK) {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => Err(unexpected(&other).message),
+            Err(error) => Err(error.message),
         }
     }
 
@@ -262,19 +302,18 @@ impl Host {
         &self.names
     }
 
-    /// Adds a path with a number that was set aside; as [`Host::connect`].
+    /// Adds a path with a number that was set aside; as [`Host::connect_path`].
     ///
     /// # Errors
     /// Refused.
     pub(super) fn connect_as(
         &self,
         number: u32,
-        request: ConnectRequest,
+        path: &NamedPath,
+        at: SocketAddr,
     ) -> Result<String, RpcError> {
-        match self.ask(Verb::ConnectAs(number, Box::new(request)), TALK)? {
-            Reply::Connected(name) => Ok(name),
-            other => Err(unexpected(&other)),
-        }
+        let request = Box::new(path.request(at));
+        self.connected(self.ask(Verb::ConnectAs(number, request), TALK)?, Some((path, at)))
     }
 
     /// Removes controllers. The answer is how many.
@@ -531,7 +570,8 @@ struct ExplainParams {
 }
 
 impl Host {
-    fn request(&self, params: Params<'_>) -> Result<ConnectRequest, RpcError> {
+    /// Whom `connect` and `discover` mean, and where that is. A name is looked up.
+    fn asked(&self, params: Params<'_>) -> Result<(NamedPath, SocketAddr), RpcError> {
         let params: ConnectParams = params.read()?;
         let ours = [
             ("hostnqn", params.hostnqn, self.identity.nqn.to_string()),
@@ -548,7 +588,9 @@ impl Host {
         if !params.keep_trying {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
-        params.path.request(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
+        let path = params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)?;
+        let at = path.look_up().map_err(RpcError::invalid)?;
+        Ok((path, at))
     }
 
     fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -627,11 +669,13 @@ impl Handler for Host {
                 serde_json::to_value(self.top()?).map_err(|e| RpcError::failed(e.to_string()))
             }
             "connect" => {
-                let name = self.connect(self.request(params)?)?;
+                let (path, at) = self.asked(params)?;
+                let name = self.connect_path(&path, at)?;
                 Ok(json!({ "controller": name }))
             }
             "discover" => {
-                let log = self.discover(self.request(params)?)?;
+                let (path, at) = self.asked(params)?;
+                let log = self.discover(path.request(at))?;
                 serde_json::to_value(log).map_err(|error| RpcError::failed(error.to_string()))
             }
             "disconnect" => {

@@ -3,15 +3,18 @@
 //! A name service that is away when the host starts, or takes its time, is no reason to do without
 //! the other paths, nor to give this one up: its answer is waited for, and its name looked up again
 //! as often as a controller that does not answer would be tried. Looking up blocks, so each such
-//! path has a thread of its own until it has its address; from then on the host does the rest.
+//! path has a thread of its own until it has its address; from then on the host does the rest, and
+//! `moves` sees to names that lead elsewhere later.
 
+mod moves;
 #[cfg(test)]
 mod tests;
+
+pub use moves::{failures, follow};
 
 use super::host::Host;
 use super::log;
 use super::path::NamedPath;
-use anabranch_host::config::ConnectRequest;
 use anabranch_host::verb::Selection;
 use anabranch_proto::nvme::nqn::Nqn;
 use std::net::SocketAddr;
@@ -87,19 +90,24 @@ pub fn look_up_all(
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    spawn_as("names", work)
+}
+
+fn spawn_as(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
     thread::Builder::new()
-        .name("names".to_owned())
+        .name(name.to_owned())
         .spawn(work)
         .map(drop)
         .map_err(|error| format!("cannot start a thread: {error}"))
 }
 
-/// Paths whose names are looked up again. With it that ends; a look-up that is under way is not
-/// waited for.
+/// Paths that are known by name. With it the looking for those that have no address ends; a look-up
+/// that is under way is not waited for.
 #[derive(Debug, Default)]
 pub struct Names {
     /// Of which subsystem each is. The other end notices that it goes.
     stops: Mutex<Vec<(Nqn, Sender<()>)>>,
+    moves: moves::Moves,
 }
 
 impl Names {
@@ -139,8 +147,9 @@ impl Names {
         let (stop, stopped) = channel();
         let of = path.subsystem_nqn.clone();
         let host = Arc::clone(host);
-        let connect =
-            move |request| host.connect_as(number, request).map_err(|error| error.message);
+        let connect = move |path: &NamedPath, at| {
+            host.connect_as(number, path, at).map_err(|error| error.message)
+        };
         spawn(move || keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped))?;
         self.stops().push((of, stop));
         Ok(())
@@ -152,7 +161,7 @@ fn keep_looking(
     path: &NamedPath,
     mut under_way: Option<LookUp>,
     mut look_up: impl FnMut(&NamedPath) -> Result<SocketAddr, String>,
-    connect: impl FnOnce(ConnectRequest) -> Result<String, String>,
+    connect: impl FnOnce(&NamedPath, SocketAddr) -> Result<String, String>,
     stopped: &Receiver<()>,
 ) {
     let since = Instant::now();
@@ -163,7 +172,7 @@ fn keep_looking(
         match under_way.take().map_or_else(|| look_up(path), LookUp::answer) {
             Ok(address) => {
                 let (traddr, to) = (&path.traddr, address.ip());
-                match connect(path.request(address)) {
+                match connect(path, address) {
                     Ok(controller) => log(format_args!("{controller}: '{traddr}' is {to}")),
                     Err(why) => log(format_args!("'{traddr}' is {to}, but: {why}")),
                 }

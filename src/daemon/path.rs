@@ -146,7 +146,16 @@ impl NamedPath {
     /// # Errors
     /// There is no address: one sentence.
     pub fn look_up(&self) -> Result<SocketAddr, String> {
-        look_up(&self.traddr, self.port)
+        look_up(&self.traddr, self.port, self.options.socket.source, None)
+    }
+
+    /// Looks up again the name of a path that is at an address: that one, while the name still
+    /// leads there, whatever else it leads to.
+    ///
+    /// # Errors
+    /// As [`NamedPath::look_up`].
+    pub fn look_up_again(&self, at: SocketAddr) -> Result<SocketAddr, String> {
+        look_up(&self.traddr, self.port, self.options.socket.source, Some(at))
     }
 }
 
@@ -385,7 +394,12 @@ fn link(traddr: &str) -> Option<(Ipv6Addr, &str)> {
     name.then_some((address, zone))
 }
 
-fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
+fn look_up(
+    traddr: &str,
+    port: u16,
+    own: Option<IpAddr>,
+    present: Option<SocketAddr>,
+) -> Result<SocketAddr, String> {
     let traddr = bare(traddr);
     if let Some((address, _)) = link(traddr) {
         return Ok(SocketAddr::new(address.into(), port));
@@ -395,5 +409,46 @@ fn look_up(traddr: &str, port: u16) -> Result<SocketAddr, String> {
     }
     let found = (traddr, port).to_socket_addrs();
     let found = found.map_err(|why| format!("traddr '{traddr}' cannot be looked up: {why}"))?;
-    found.into_iter().next().ok_or_else(|| format!("traddr '{traddr}' has no address"))
+    choose(&found.collect::<Vec<_>>(), own, present)
+        .map_err(|why| format!("traddr '{traddr}' {why}"))
+}
+
+/// Of the addresses of a name, in the system's order of preference, the first that our own can
+/// lead to; or the present one, if it is still among them.
+fn choose(
+    found: &[SocketAddr],
+    own: Option<IpAddr>,
+    present: Option<SocketAddr>,
+) -> Result<SocketAddr, String> {
+    let leads = |to: &&SocketAddr| own.is_none_or(|own| own.is_ipv4() == to.is_ipv4());
+    let present = present.filter(|at| found.contains(at));
+    match (present.or_else(|| found.iter().find(leads).copied()), own) {
+        (Some(at), _) => Ok(at),
+        (None, Some(own)) if !found.is_empty() => {
+            Err(format!("has no address that host-traddr {own} can lead to"))
+        }
+        (None, _) => Err("has no address".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+    use std::net::{IpAddr, SocketAddr};
+
+    #[test]
+    fn of_several_addresses_the_first_that_fits_or_the_one_that_is_in_use() {
+        let at = |text: &str| -> SocketAddr { text.parse().expect(text) };
+        let all = ["[2001:db8::1]:4420", "192.0.2.1:4420", "192.0.2.2:4420"].map(at);
+        let four: IpAddr = "192.0.2.9".parse().expect("an address");
+        let six: IpAddr = "2001:db8::9".parse().expect("an address");
+        assert_eq!(choose(&all, None, None), Ok(all[0]));
+        assert_eq!(choose(&all, Some(four), None), Ok(all[1]));
+        assert_eq!(choose(&all, None, Some(all[2])), Ok(all[2]), "it still leads there");
+        let elsewhere = Some(at("192.0.2.7:4420"));
+        assert_eq!(choose(&all, Some(four), elsewhere), Ok(all[1]), "it leads there no more");
+        let told = "has no address that host-traddr 2001:db8::9 can lead to".to_owned();
+        assert_eq!(choose(&all[1..], Some(six), None), Err(told));
+        assert_eq!(choose(&[], Some(six), None), Err("has no address".to_owned()));
+    }
 }

@@ -10,7 +10,7 @@ use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::metrics::{self, BoundMetrics, MetricsServer};
-use super::names::{Found, look_up_all};
+use super::names::{Found, failures, follow, look_up_all};
 use super::path::NamedPath;
 use super::service;
 use super::socket::{BoundSocket, Role, default_path};
@@ -96,7 +96,13 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let socket = BoundSocket::bind(&path)?;
     let metrics = metrics_at(options, &config).map(BoundMetrics::bind).transpose()?;
     let setup = setup(options, &config)?;
-    let host = Arc::new(Host::start(&setup, |event| log_of(kind(&event), event))?);
+    let (failed, failures) = failures();
+    let told = move |event| {
+        failed.see(&event);
+        log_of(kind(&event), event);
+    };
+    let host = Arc::new(Host::start(&setup, told)?);
+    follow(&host, failures).map_err(Failure::Failed)?;
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
     let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
@@ -207,7 +213,7 @@ fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Resul
         let pause = named.options.reconnect_delay.as_secs_f64();
         let (why, under_way) = match found {
             Found::At(to) => {
-                let connected = host.connect(named.request(to));
+                let connected = host.connect_path(&named, to);
                 connected.map_err(|error| source.wrong(Some(at), &error.message))?;
                 continue;
             }

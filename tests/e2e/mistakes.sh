@@ -143,6 +143,46 @@ while s.recv(4096): pass
     "$1" list-subsys --socket "$2/silent.sock" | grep "nvme1 .*live"
   ' bash "$ANABRANCH" "$work"
 }
+a_name_that_leads_elsewhere() { # its path goes there, whether of the file or of connect
+  unshare -mn true 2>/dev/null || { echo "not run: may not make namespaces"; return; }
+  printf '127.0.0.2 file.test\n127.0.0.3 verb.test\n' >"$work/hosts"
+  cat >"$work/moves.toml" <<EOT
+[[subsystem]]
+nqn = "$nqn"
+[[subsystem.path]]
+traddr = "file.test"
+reconnect_delay = "100ms"
+EOT
+  # shellcheck disable=SC2016  # the inner shell expands
+  unshare -mn bash -c 'set -euo pipefail
+    trap "kill \$(jobs -p)" EXIT
+    ip link set lo up
+    mount --bind "$2/hosts" /etc/hosts
+    target() { # ADDR ADDR
+      "$ANABRANCH" target --socket "$work/moves-target.sock" --listen "$1:4420" \
+        --listen "$2:4420" --namespace "file:$work/moves.img,size=1MiB" >/dev/null &
+      "$ANABRANCH" target ctl status --socket "$work/moves-target.sock" >/dev/null
+    }
+    host() { "$ANABRANCH" "$@" --socket "$work/moves.sock"; }
+    live() { # ADDR ADDR
+      timeout 20 sh -c "until [ \"\$(\"\$0\" list-subsys --socket \"\$1\" |
+        grep -cE \"traddr=(\$2|\$3),.* live\")\" = 2 ]; do sleep 0.1; done" \
+        "$ANABRANCH" "$work/moves.sock" "$@" || { host list-subsys; return 1; }
+    }
+    ANABRANCH=$1 work=$2
+    target 127.0.0.2 127.0.0.3
+    first=$!
+    "$ANABRANCH" serve --socket "$work/moves.sock" --config "$work/moves.toml" >/dev/null &
+    host connect -a verb.test -n "$3" -c 100ms
+    live 127.0.0.2 127.0.0.3
+    kill "$first"
+    wait "$first"
+    target 127.0.0.4 127.0.0.5
+    printf "127.0.0.4 file.test\n127.0.0.5 verb.test\n" >"$work/hosts"
+    live 127.0.0.4 127.0.0.5
+    host list | grep nvme0n1
+  ' bash "$ANABRANCH" "$work" "$nqn"
+}
 nobody_looks() { ! grep -qx names "/proc/$1/task/"*/comm; } # PID
 looked_up_again() { [ "$(grep -c "'array..invalid' cannot be looked up" "$work/names.err")" -gt 2 ]; }
 bad_attributes() {
@@ -241,6 +281,7 @@ step "connects that cannot be" bad_connects
 step "an interface is looked for in the network namespace of the process" interfaces_of_this_network
 step "a name without an address leaves the other paths alone" a_name_without_an_address
 step "a silent name service keeps no other path waiting" a_name_service_that_says_nothing
+step "a path follows its name to another address" a_name_that_leads_elsewhere
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{FinishTimeReport, Histogram};
-use anabranch_proto::machine::Time;
+use anabranch_proto::machine::{Endpoint, Time};
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::log::DiscoveryEntry;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -29,6 +29,14 @@ pub enum Verb<U> {
     SetAside(Nqn),
     /// As `Connect`, with a number that was set aside.
     ConnectAs(u32, Box<ConnectRequest>),
+    /// The controller that this request made is at another address now: attempts to connect from
+    /// now on go there. Answered `Done`; an error while it is connected, or being so.
+    Move {
+        /// What it was asked for with, and where it is tried now.
+        request: Box<ConnectRequest>,
+        /// Where it is.
+        to: Endpoint,
+    },
     /// Remove controllers in an orderly way. Answered `Disconnected` when they are gone.
     Disconnect(Selection),
     /// Read the discovery log of a discovery controller (its NQN is in the request), then leave.
@@ -123,6 +131,7 @@ impl<U> Verb<U> {
             Verb::Connect(request) => Verb::Connect(request),
             Verb::SetAside(nqn) => Verb::SetAside(nqn),
             Verb::ConnectAs(number, request) => Verb::ConnectAs(number, request),
+            Verb::Move { request, to } => Verb::Move { request, to },
             Verb::Disconnect(selection) => Verb::Disconnect(selection),
             Verb::Discover(request) => Verb::Discover(request),
             Verb::Snapshot => Verb::Snapshot,

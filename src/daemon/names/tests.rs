@@ -30,7 +30,8 @@ fn a_name_that_leads_somewhere_at_last_is_connected_once() {
             let found = SocketAddr::from(([192, 0, 2, 1], path.port));
             if looks.get() < 4 { Err("nobody knows it".to_owned()) } else { Ok(found) }
         },
-        |request| {
+        |path, at| {
+            let request = path.request(at);
             assert!(request.keep_trying);
             connected.set(Some(request.to));
             Ok("nvme0".to_owned())
@@ -50,7 +51,7 @@ fn a_name_that_leads_nowhere_is_given_up_after_ctrl_loss_tmo() {
         looks.set(looks.get() + 1);
         Err("nobody knows it".to_owned())
     };
-    let connect = |_| panic!("there is no address");
+    let connect = |_: &NamedPath, _| panic!("there is no address");
     keep_looking(&path(SOON, Some(Duration::ZERO)), None, look_up, connect, &stopped);
     assert_eq!(looks.get(), 1);
 }
@@ -60,7 +61,7 @@ fn with_the_daemon_the_looking_ends() {
     let (stop, stopped) = channel();
     drop(stop);
     let look_up = |_: &NamedPath| panic!("nobody wants to know");
-    keep_looking(&path(NEVER, None), None, look_up, |_| Ok(String::new()), &stopped);
+    keep_looking(&path(NEVER, None), None, look_up, |_, _| Ok(String::new()), &stopped);
 }
 
 /// Its look-up, and the end that answers it.
@@ -110,8 +111,8 @@ fn a_look_up_that_is_under_way_is_waited_for_and_not_begun_again() {
     answer.send(Ok(at)).expect("it is waited for");
     let connected = Cell::new(None);
     let look_up = |_: &NamedPath| panic!("it is looked up already");
-    let connect = |request: ConnectRequest| {
-        connected.set(Some(request.to));
+    let connect = |path: &NamedPath, at| {
+        connected.set(Some(path.request(at).to));
         Ok("nvme0".to_owned())
     };
     keep_looking(&path(NEVER, None), Some(under_way), look_up, connect, &stopped);

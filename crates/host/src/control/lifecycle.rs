@@ -30,7 +30,7 @@ use crate::topology::{Association, ControllerState};
 use crate::verb::{Reply, VerbError};
 use alloc::format;
 use alloc::string::String;
-use anabranch_proto::machine::{Buffers, CloseCause, SystemError, Time};
+use anabranch_proto::machine::{Buffers, CloseCause, Endpoint, SystemError, Time};
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -115,6 +115,23 @@ impl Controller {
             let why = why.map(String::from);
             env.event(HostEvent::State { controller: self.name(), from, to, why });
         }
+    }
+
+    /// Where the next attempt to connect goes. One that has begun goes on where it is: its queues
+    /// must not end up at different controllers.
+    pub(super) fn move_to(&mut self, env: &mut Env, to: Endpoint) -> bool {
+        let between = match self.phase {
+            Phase::Waiting { .. } => true,
+            Phase::Stopping { then, .. } => then != Then::Remove,
+            _ => false,
+        };
+        if between {
+            let text = format!("it moves from {} to {to}", self.address());
+            env.event(HostEvent::Note { controller: self.name(), text });
+            self.request.to = to;
+            env.dirty = true;
+        }
+        between
     }
 
     fn open(&mut self, env: &mut Env) {

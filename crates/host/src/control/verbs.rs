@@ -37,6 +37,7 @@ impl Control {
             Verb::Connect(request) => self.connect(id, request, None),
             Verb::SetAside(nqn) => self.set_aside(id, nqn),
             Verb::ConnectAs(number, request) => self.connect(id, request, Some(number)),
+            Verb::Move { request, to } => self.move_to(id, *request, to),
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
             Verb::Discover(request) => self.discover(id, request),
             Verb::Snapshot => {
@@ -138,14 +139,7 @@ impl Control {
             let text = "the discovery subsystem carries no namespaces: use discover or connect-all";
             return Err(VerbError::Invalid(text.to_string()));
         }
-        if let Some(other) = self.controllers.values().find(|other| is_same(other, &request)) {
-            return Err(VerbError::Connected(format!(
-                "already connected: {} is {} at {}",
-                other.name(),
-                request.subsystem_nqn,
-                request.to
-            )));
-        }
+        self.check_free(&request)?;
         let instance = self.take_number(aside, &request.subsystem_nqn)?;
         let number = ControllerId(self.next_controller);
         self.next_controller += 1;
@@ -160,6 +154,36 @@ impl Control {
         Self::warn(&mut self.env, &controller);
         controller.start(&mut self.env);
         self.controllers.insert(number, controller);
+        Ok(())
+    }
+
+    fn check_free(&self, request: &ConnectRequest) -> Answer {
+        match self.controllers.values().find(|other| is_same(other, request)) {
+            Some(other) => Err(VerbError::Connected(format!(
+                "already connected: {} is {} at {}",
+                other.name(),
+                request.subsystem_nqn,
+                request.to
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Linux takes only addresses, and stays with the one that it was given.
+    fn move_to(&mut self, id: VerbId, mut request: ConnectRequest, to: Endpoint) -> Answer {
+        let mut known = self.controllers.values();
+        let found = known.find(|controller| is_same(controller, &request)).map(|found| found.id);
+        request.to = to;
+        self.check_free(&request)?;
+        let Some(controller) = found.and_then(|id| self.controllers.get_mut(&id)) else {
+            return Err(VerbError::Invalid(String::from("there is no such controller")));
+        };
+        if !controller.move_to(&mut self.env, request.to) {
+            let (name, state) = (controller.name(), controller.state);
+            let text = format!("{name} is {state}: it moves between two attempts to connect only");
+            return Err(VerbError::Conflict(text));
+        }
+        self.env.reply(id, Reply::Done);
         Ok(())
     }
 

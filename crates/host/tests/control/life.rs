@@ -5,7 +5,7 @@ use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Verb};
-use anabranch_proto::machine::WorkerId;
+use anabranch_proto::machine::{Endpoint, WorkerId};
 use std::time::Duration;
 
 const LIVE: Option<ControllerState> = Some(ControllerState::Live);
@@ -563,4 +563,51 @@ fn a_scan_that_never_works_counts_as_a_failed_attempt() {
     });
     rig.advance_s(120);
     assert_eq!(rig.state(0), None, "it does not go round for ever");
+}
+
+fn at(port: u16) -> Endpoint {
+    Rig::request(port).to
+}
+
+/// A target that has another address under the same name comes back, with what was there of it.
+#[test]
+fn a_lost_controller_comes_back_where_it_has_moved_to() {
+    let mut rig = Rig::connected(1);
+    rig.put(2, Fake::new(NQN, 1));
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    let moved = rig.ask(Verb::Move { request: Box::new(Rig::request(1)), to: at(2) });
+    assert!(matches!(moved, Reply::Done), "{moved:?}");
+    assert_eq!(rig.event_count("nvme0: it moves from 127.0.0.1:1 to 127.0.0.1:2"), 1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+    assert_eq!((rig.fake(1).connections, rig.fake(2).connections), (1, 1));
+    let address = rig.get("nvme0", "address").unwrap();
+    assert!(address.contains("trsvcid=2"), "{address}");
+}
+
+#[test]
+fn a_controller_moves_between_two_attempts_only_and_to_no_place_that_is_taken() {
+    let mut rig = Rig::connected_twice(1);
+    rig.put(3, Fake::new(NQN, 3));
+    let go = |rig: &mut Rig, from: u16, to: u16| match rig
+        .ask(Verb::Move { request: Box::new(Rig::request(from)), to: at(to) })
+    {
+        Reply::Error(error) => error.to_string(),
+        other => format!("{other:?}"),
+    };
+    assert!(go(&mut rig, 1, 3).contains("nvme0 is live"), "its queues are where they are");
+    rig.fake(1).black_hole = true;
+    rig.cut(1);
+    assert!(go(&mut rig, 1, 2).contains("already connected: nvme1"), "that would be it twice");
+    assert!(go(&mut rig, 1, 1).contains("already connected: nvme0"), "it is there");
+    assert!(go(&mut rig, 4, 3).contains("no such controller"), "nobody is there");
+    rig.advance_s(11);
+    assert!(go(&mut rig, 1, 3).contains("nvme0 is connecting"), "an attempt is under way");
+    assert_eq!(rig.state(0), CONNECTING);
+    rig.advance_s(5);
+    assert_eq!(go(&mut rig, 1, 3), "Done");
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE);
 }
