@@ -3,6 +3,7 @@
 pub mod attr_fs;
 mod audit;
 pub mod backing;
+pub mod clients;
 pub mod config;
 pub mod control;
 pub mod ending;

@@ -394,8 +394,9 @@ fn export_text(answer: &Value) -> String {
             let absent = if export["present"] == false { " (not there)" } else { "" };
             let mode = if export["read_only"] == true { "ro" } else { "rw" };
             let device = text(&export["device"]) + absent;
-            vec![text(&export["name"]), device, mode.to_owned(), uris.join(" ")]
+            let clients = export["clients"].as_u64().unwrap_or(0).to_string();
+            vec![text(&export["name"]), device, mode.to_owned(), clients, uris.join(" ")]
         })
         .collect();
-    columns(&["Export", "Device", "Mode", "URI"], &rows)
+    columns(&["Export", "Device", "Mode", "Clients", "URI"], &rows)
 }

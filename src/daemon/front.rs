@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::clients::Clients;
 use anabranch_export::nbd::{Nbd, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_host::topology::HeadView;
 use anabranch_host::user::{Done, Refused, Request, Submit, User};
@@ -10,14 +11,13 @@ use anabranch_lab::load::{Load, LoadEvent, LoadMail, LoadReply, LoadVerb};
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Output, Time, WorkerId};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Two users on one worker. Accepted connections are the NBD server's; the load has none.
 pub struct Front {
     nbd: Nbd,
     load: Load,
     /// NBD clients of all workers, for those who watch.
-    clients: Arc<AtomicUsize>,
+    clients: Arc<Clients>,
     /// How many of them are this worker's.
     own_clients: usize,
 }
@@ -70,7 +70,7 @@ impl fmt::Display for FrontEvent {
 impl Front {
     /// Joins the two. Every worker adds its NBD clients to `clients`.
     #[must_use]
-    pub fn new(nbd: Nbd, load: Load, clients: Arc<AtomicUsize>) -> Front {
+    pub fn new(nbd: Nbd, load: Load, clients: Arc<Clients>) -> Front {
         Front { nbd, load, clients, own_clients: 0 }
     }
 
@@ -79,8 +79,7 @@ impl Front {
     fn count_clients(&mut self) {
         let now = self.nbd.clients();
         if now != self.own_clients {
-            // Adding the difference, wrapping, is right in both directions.
-            self.clients.fetch_add(now.wrapping_sub(self.own_clients), Ordering::Relaxed);
+            self.clients.count(self.own_clients, now);
             self.own_clients = now;
         }
     }
@@ -199,6 +198,9 @@ impl User for Front {
 
     fn poll_output(&mut self) -> Option<Output<FrontMail, FrontReply, FrontEvent>> {
         if let Some(output) = self.nbd.poll_output() {
+            if let Output::Event(event) = &output {
+                self.clients.see(event);
+            }
             return Some(wrap(output, FrontMail::Nbd, FrontReply::Nbd, FrontEvent::Nbd));
         }
         let output = self.load.poll_output()?;

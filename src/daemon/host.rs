@@ -6,6 +6,7 @@ mod exports;
 use discovery::record;
 pub use exports::nbd_uri;
 
+use super::clients::Clients;
 use super::config::may_be_a_head;
 use super::control::Handler;
 use super::explain::{DEFAULT_SAMPLES, ExplainView};
@@ -35,7 +36,6 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Verbs that only look at what is there.
@@ -132,7 +132,7 @@ pub struct Host {
     /// Tells this run from those before and after it.
     instance: String,
     /// NBD clients.
-    clients: Arc<AtomicUsize>,
+    clients: Arc<Clients>,
     names: Names,
 }
 
@@ -177,7 +177,7 @@ impl Host {
             shutdown_timeout: setup.shutdown_timeout,
             seed: setup.seed,
         };
-        let clients = Arc::new(AtomicUsize::new(0));
+        let clients = Arc::<Clients>::default();
         let at_once = super::files::nbd_clients(setup.workers);
         let front = |_| {
             let nbd = Nbd::new(NbdConfig::default()).with_at_most(at_once);
@@ -385,7 +385,7 @@ impl Host {
     /// NBD clients now.
     #[must_use]
     pub fn nbd_clients(&self) -> usize {
-        self.clients.load(Ordering::Relaxed)
+        self.clients.connected()
     }
 
     /// When it was started.

@@ -65,6 +65,27 @@ for_readers_only() {
   fi
   host export rm ro
 }
+who_uses_what() { # `export list` says how many connections each export has
+  clients_are() { # NUMBER OF-THE-OTHER
+    host export list -o json |
+      json "[.exports[].clients] == [$1, $2]" >/dev/null
+  }
+  host export add "$(head_of 1)" --name other --nbd "$work/other.sock"
+  within 10 clients_are 0 0
+  python3 -c '
+import socket, struct, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.recv(18)
+s.sendall(struct.pack(">I8sII", 1, b"IHAVEOPT", 1, 5) + b"other")
+while s.recv(4096): pass
+' "$work/other.sock" &
+  within 10 clients_are 0 1
+  host export list | grep '^other .* rw  *1  *nbd'
+  kill $!
+  within 10 clients_are 0 0
+  host export rm other
+}
 for_another_group() {
   local group
   group=$(id -gn)
@@ -86,6 +107,7 @@ step "nbdinfo shows size, flags and block sizes" flags
 step "nbdcopy in and out" copy_in_and_out
 step "qemu-img convert and compare" qemu_in_and_out
 step "a read-only export" for_readers_only
+step "who uses which export" who_uses_what
 step "a socket for a group, and one for all" for_another_group
 rm -f "$work/image" "$work/copy"
 step "both paths carried it" both_paths_carried_it

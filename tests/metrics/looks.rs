@@ -134,7 +134,12 @@ pub(crate) fn look(with: &With<'_>) -> Look {
         host_id: text(),
         subsystems: vec![subsystem],
     };
-    Look { snapshot: Box::new(snapshot), start_time: SystemTime::UNIX_EPOCH, nbd_clients: 1 }
+    Look {
+        snapshot: Box::new(snapshot),
+        start_time: SystemTime::UNIX_EPOCH,
+        nbd_clients: 1,
+        export_clients: vec![("disk".to_owned(), 1)],
+    }
 }
 
 /// Always answers the same.

@@ -9,6 +9,7 @@ use anabranch_lab::nbd::{NbdUri, Server};
 use anabranch_proto::machine::Endpoint;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What is offered and at which address, and where we listen.
 type Exports = (Vec<(Export, Endpoint)>, Vec<Endpoint>);
@@ -50,11 +51,24 @@ impl Host {
         }
     }
 
-    fn exports(&self) -> Result<Exports, RpcError> {
-        match self.nbd(NbdVerb::List, LOOK)? {
+    fn exports(&self, limit: Duration) -> Result<Exports, RpcError> {
+        match self.nbd(NbdVerb::List, limit)? {
             NbdReply::Exports { exports, listening } => Ok((exports, listening)),
             _ => Err(RpcError::failed("the NBD server gave another answer than a list")),
         }
+    }
+
+    /// The name of each export, and how many clients have opened it.
+    ///
+    /// # Errors
+    /// The engine does not answer within `limit`.
+    pub fn export_clients(&self, limit: Duration) -> Result<Vec<(String, usize)>, RpcError> {
+        let (exports, _) = self.exports(limit)?;
+        let counted = |(export, _): (Export, Endpoint)| {
+            let clients = self.clients.of(&export.name);
+            (export.name, clients)
+        };
+        Ok(exports.into_iter().map(counted).collect())
     }
 
     pub(super) fn call_export(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -77,11 +91,11 @@ impl Host {
             }
             "export_list" => {
                 params.none()?;
-                let (exports, listening) = self.exports()?;
+                let (exports, listening) = self.exports(LOOK)?;
                 let view = self.view()?;
                 let shown = |(export, at): &(Export, Endpoint)| {
                     let uri = listening.contains(at).then(|| nbd_uri(at, &export.name));
-                    listed(export, uri, &view)
+                    listed(export, uri, &view, self.clients.of(&export.name))
                 };
                 let exports: Vec<Value> = exports.iter().map(shown).collect();
                 let listening: Vec<String> = listening.iter().map(Endpoint::to_string).collect();
@@ -89,7 +103,7 @@ impl Host {
             }
             "export_rm" => {
                 let OneName { name } = params.read()?;
-                let (exports, _) = self.exports()?;
+                let (exports, _) = self.exports(LOOK)?;
                 let exports = || exports.iter().map(|(export, _)| export);
                 let of_device: Vec<&Export> =
                     exports().filter(|export| export.device == name).collect();
@@ -107,7 +121,7 @@ impl Host {
 }
 
 /// An export as it stands in the list: what its clients get.
-fn listed(export: &Export, uri: Option<String>, host: &HostView) -> Value {
+fn listed(export: &Export, uri: Option<String>, host: &HostView, clients: usize) -> Value {
     let heads = host.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
     let mut called = heads.filter(|head| head.is_called(&export.device));
     // Of two with the same identifier none is offered.
@@ -119,6 +133,7 @@ fn listed(export: &Export, uri: Option<String>, host: &HostView) -> Value {
         "read_only": export.read_only || head.is_some_and(|head| head.read_only),
         "description": export.description,
         "kind": "nbd",
+        "clients": clients,
         "uris": Vec::from_iter(uri),
     })
 }

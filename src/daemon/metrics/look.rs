@@ -1,9 +1,10 @@
 //! What one scrape is made from, and where it comes from.
 
 use super::super::host::Host;
+use super::super::rpc::RpcError;
 use anabranch_host::verb::HostSnapshot;
 use std::sync::Weak;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long the host may take to answer: well below the 10 s after which Prometheus gives a scrape
 /// up, so that it is told why.
@@ -18,6 +19,8 @@ pub struct Look {
     pub start_time: SystemTime,
     /// NBD clients.
     pub nbd_clients: usize,
+    /// Each export, and how many of them have opened it.
+    pub export_clients: Vec<(String, usize)>,
 }
 
 /// Why there is no look now: one sentence.
@@ -37,8 +40,12 @@ pub trait Source: Send + Sync + 'static {
 impl Source for Weak<Host> {
     fn look(&self) -> Result<Look, Unavailable> {
         let host = self.upgrade().ok_or_else(|| Unavailable("the host has ended".to_owned()))?;
-        let snapshot = host.watch(PATIENCE).map_err(|error| Unavailable(error.message))?;
+        let unavailable = |error: RpcError| Unavailable(error.message);
+        let until = Instant::now() + PATIENCE;
+        let snapshot = host.watch(PATIENCE).map_err(unavailable)?;
+        let left = until.saturating_duration_since(Instant::now());
+        let export_clients = host.export_clients(left).map_err(unavailable)?;
         let (start_time, nbd_clients) = (host.start_time(), host.nbd_clients());
-        Ok(Look { snapshot, start_time, nbd_clients })
+        Ok(Look { snapshot, start_time, nbd_clients, export_clients })
     }
 }

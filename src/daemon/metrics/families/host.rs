@@ -17,5 +17,8 @@ pub(super) fn write(look: &Look, page: &mut Page<'_>) -> fmt::Result {
     let workers = of("data_workers", "Threads that carry I/O.");
     page.gauges(workers, [(none.clone(), u64::from(snapshot.data_workers))])?;
     let clients = of("nbd_clients", "NBD clients that are connected.");
-    page.gauges(clients, [(none, look.nbd_clients as u64)])
+    page.gauges(clients, [(none.clone(), look.nbd_clients as u64)])?;
+    let opened = of("nbd_export_clients", "NBD clients that have opened an export.");
+    let opens = look.export_clients.iter();
+    page.gauges(opened, opens.map(|(name, clients)| (none.with("export", name), *clients as u64)))
 }
