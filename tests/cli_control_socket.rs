@@ -350,6 +350,34 @@ fn a_second_instance_is_refused_and_a_stale_socket_replaced() {
     BoundSocket::bind(&path).expect("free again");
 }
 
+/// What cleans `/tmp` takes files that nobody has touched for days, and leaves sockets.
+#[test]
+fn a_second_instance_is_refused_also_when_the_lock_was_cleaned_away() {
+    let place = Place::new("cleaned");
+    let path = place.file("control.sock");
+    let first = BoundSocket::bind(&path).expect("bound");
+    fs::remove_file(place.file("control.sock.lock")).expect("the lock");
+    // Also when it has no time for whoever connects.
+    for clients in [0, 100] {
+        let socket = |_| {
+            let family = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
+            let flags = rustix::net::SocketFlags::NONBLOCK;
+            let socket = rustix::net::socket_with(family.0, family.1, flags, None).expect("one");
+            let at = rustix::net::SocketAddrUnix::new(&path).expect("an address");
+            let _ = rustix::net::connect(&socket, &at);
+            socket
+        };
+        let _held: Vec<_> = (0..clients).map(socket).collect();
+        match BoundSocket::bind(&path) {
+            Err(SocketError::InUse(at)) => assert_eq!(at, path),
+            other => panic!("a second instance got {other:?}"),
+        }
+    }
+    assert!(path.exists(), "it is the first one's");
+    drop(first);
+    BoundSocket::bind(&path).expect("free again");
+}
+
 #[test]
 fn the_socket_and_its_directory_are_ours_alone() {
     let place = Place::new("mode");

@@ -185,7 +185,8 @@ fn prepare_directory(directory: &Path) -> Result<(), SocketError> {
     Ok(())
 }
 
-/// We hold the lock, so whatever socket is there belongs to nobody.
+/// We hold the lock, so whatever socket is there belongs to nobody, unless somebody listens: the
+/// lock of one that runs may have been cleaned away.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let found = match rustix::fs::lstat(path) {
         Ok(found) => found,
@@ -195,7 +196,18 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
         return Err(SocketError::NotASocket(path.to_owned()));
     }
+    if is_listened_on(path) {
+        return Err(SocketError::InUse(path.to_owned()));
+    }
     std::fs::remove_file(path).map_err(system("remove", path))
+}
+
+fn is_listened_on(path: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connected = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));
+    // "Again": it has no time for us.
+    matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN))
 }
 
 /// The mode is set on the socket before it has a name: there is no moment in which others could
