@@ -15,6 +15,7 @@ pub use moves::{failures, follow};
 use super::host::Host;
 use super::log;
 use super::path::NamedPath;
+use anabranch_host::event::is_news;
 use anabranch_host::verb::Selection;
 use anabranch_proto::nvme::nqn::Nqn;
 use std::net::SocketAddr;
@@ -166,6 +167,7 @@ fn keep_looking(
 ) {
     let since = Instant::now();
     let limit = path.options.ctrl_loss_tmo;
+    let mut misses = 0_u32;
     let mut pause = if under_way.is_some() { Duration::ZERO } else { path.options.reconnect_delay };
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         pause = path.options.reconnect_delay;
@@ -181,7 +183,12 @@ fn keep_looking(
             Err(why) if limit.is_some_and(|limit| since.elapsed() >= limit) => {
                 return log(format_args!("{why}; given up after ctrl-loss-tmo"));
             }
-            Err(why) => log(why),
+            Err(why) => {
+                if is_news(misses) {
+                    log(why);
+                }
+                misses = misses.saturating_add(1);
+            }
         }
     }
 }

@@ -99,7 +99,9 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let (failed, failures) = failures();
     let told = move |event| {
         failed.see(&event);
-        log_of(kind(&event), event);
+        if !matches!(&event, Event::Host(event) if !event.is_news()) {
+            log_of(kind(&event), event);
+        }
     };
     let host = Arc::new(Host::start(&setup, told)?);
     follow(&host, failures).map_err(Failure::Failed)?;

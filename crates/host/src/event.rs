@@ -36,6 +36,8 @@ pub enum HostEvent {
         retry: bool,
         /// It would be, had the controller not said "do not retry".
         forbidden: bool,
+        /// How many have failed in a row for this reason before it.
+        alike: u32,
     },
     /// A controller was removed although nobody asked for it.
     Removed {
@@ -208,7 +210,27 @@ pub enum HostEvent {
     },
 }
 
+/// So many attempts to connect that fail alike are told one by one, and of those that follow each
+/// of so many: a path may be away for months.
+const ALIKE_FIRST: u32 = 10;
+const ALIKE_EVERY: u32 = 60;
+
+/// Whether one of many attempts that fail alike is to be told, after so many.
+#[must_use]
+pub fn is_news(alike: u32) -> bool {
+    alike < ALIKE_FIRST || alike.is_multiple_of(ALIKE_EVERY)
+}
+
 impl HostEvent {
+    /// Whether a log that has all of the events before should have it, too.
+    #[must_use]
+    pub fn is_news(&self) -> bool {
+        match self {
+            HostEvent::ConnectFailed { retry: true, alike, .. } => is_news(*alike),
+            _ => true,
+        }
+    }
+
     /// What it is one of, when a controller can make it happen as often as it likes: a log should
     /// not write all of them.
     #[must_use]
@@ -252,6 +274,26 @@ impl HostEvent {
 }
 
 impl HostEvent {
+    fn connect_failed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostEvent::ConnectFailed { controller, to, why, attempts, retry, forbidden, alike } =
+            self
+        else {
+            return Ok(());
+        };
+        let next = match (retry, forbidden) {
+            (true, _) if alike + 1 == ALIKE_FIRST => {
+                "will try again; of more such attempts one in 60 is told"
+            }
+            (true, _) => "will try again",
+            (false, false) => "giving up",
+            (false, true) => {
+                "giving up: the controller says \"do not retry\"; connect again when it takes this \
+                 host, or name the path in a configuration file, which is tried all the same"
+            }
+        };
+        write!(f, "{controller}: connect to {to} failed: {why} (attempt {attempts}, {next})")
+    }
+
     fn request_failed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HostEvent::RequestFailed { head, op, error, controller, untold } = self else {
             return Ok(());
@@ -283,21 +325,7 @@ impl fmt::Display for HostEvent {
                 write!(f, "{controller}: {from} -> {to}")?;
                 why.iter().try_for_each(|why| write!(f, " ({why})"))
             }
-            HostEvent::ConnectFailed { controller, to, why, attempts, retry, forbidden } => {
-                let next = match (retry, forbidden) {
-                    (true, _) => "will try again",
-                    (false, false) => "giving up",
-                    (false, true) => {
-                        "giving up: the controller says \"do not retry\"; connect again when it \
-                         takes this host, or name the path in a configuration file, which is tried \
-                         all the same"
-                    }
-                };
-                write!(
-                    f,
-                    "{controller}: connect to {to} failed: {why} (attempt {attempts}, {next})"
-                )
-            }
+            HostEvent::ConnectFailed { .. } => self.connect_failed(f),
             HostEvent::Removed { controller, why } => write!(f, "{controller}: removed: {why}"),
             HostEvent::FastIoFail { controller } => {
                 write!(f, "{controller}: fast_io_fail_tmo has passed")

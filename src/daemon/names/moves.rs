@@ -22,11 +22,19 @@ const QUEUE: usize = 1024;
 
 /// Where it is told whose attempts to connect fail.
 #[derive(Clone, Debug)]
-pub struct Failed(SyncSender<String>);
+pub struct Failed(SyncSender<Miss>);
 
 /// Whose attempts have failed.
 #[derive(Debug)]
-pub struct Failures(Receiver<String>);
+pub struct Failures(Receiver<Miss>);
+
+/// An attempt that failed.
+#[derive(Debug)]
+struct Miss {
+    controller: String,
+    /// A log has it: one that the name service does not answer then is no news, either.
+    told: bool,
+}
 
 /// Both ends.
 #[must_use]
@@ -38,8 +46,10 @@ pub fn failures() -> (Failed, Failures) {
 impl Failed {
     /// Never waits: workers tell.
     pub fn see(&self, event: &Event<FrontEvent>) {
-        if let Event::Host(HostEvent::ConnectFailed { controller, retry: true, .. }) = event {
-            let _ = self.0.try_send(controller.clone());
+        let Event::Host(event) = event else { return };
+        if let HostEvent::ConnectFailed { controller, retry: true, .. } = event {
+            let told = event.is_news();
+            let _ = self.0.try_send(Miss { controller: controller.clone(), told });
         }
     }
 }
@@ -51,22 +61,25 @@ impl Failed {
 pub fn follow(host: &Arc<Host>, failures: Failures) -> Result<(), String> {
     let host = Arc::downgrade(host);
     spawn_as("moves", move || {
-        for controller in failures.0 {
+        for miss in failures.0 {
             let Some(host) = host.upgrade() else { return };
-            look_again(&host, controller);
+            look_again(&host, miss);
         }
     })
 }
 
 /// The system's resolver may take minutes: a thread of its own waits for it, one per path.
-fn look_again(host: &Arc<Host>, controller: String) {
+fn look_again(host: &Arc<Host>, Miss { controller, told }: Miss) {
     let Some(place) = host.names().moves.begin(&controller) else { return };
     let (of, at) = (controller.clone(), place.at);
     let looking = Arc::clone(host);
     let started = spawn(move || {
         let found = place.path.look_up_again(at);
-        let went = place.settle(&of, found, |to| looking.move_path(&place.path, at, to));
-        looking.names().moves.end(&of, at, went);
+        let went = place.settle(found, |to| looking.move_path(&place.path, at, to));
+        if let (Err(why), true) = (&went, told) {
+            log_of(Some(format!("{of} name")), format!("{of}: {why}"));
+        }
+        looking.names().moves.end(&of, at, went.ok());
     });
     if let Err(why) = started {
         host.names().moves.end(&controller, at, None);
@@ -84,30 +97,18 @@ struct Place {
 }
 
 impl Place {
-    /// What follows from a look-up. Where it went.
+    /// What follows from a look-up: where it is now, or one sentence.
     fn settle(
         &self,
-        controller: &str,
         found: Result<SocketAddr, String>,
         go: impl FnOnce(SocketAddr) -> Result<(), String>,
-    ) -> Option<SocketAddr> {
-        let name = &self.path.traddr;
-        let told = |what: String| log_of(Some(format!("{controller} name")), what);
-        match found {
-            Ok(to) if to == self.at => None,
-            Ok(to) => match go(to) {
-                // The host tells where it goes.
-                Ok(()) => Some(to),
-                Err(why) => {
-                    told(format!("{controller}: '{name}' is {} now, but: {why}", to.ip()));
-                    None
-                }
-            },
-            Err(why) => {
-                told(format!("{controller}: {why}; it stays at {}", self.at.ip()));
-                None
-            }
+    ) -> Result<SocketAddr, String> {
+        let to = found.map_err(|why| format!("{why}; it stays at {}", self.at.ip()))?;
+        if to != self.at {
+            let name = &self.path.traddr;
+            go(to).map_err(|why| format!("'{name}' is {} now, but: {why}", to.ip()))?;
         }
+        Ok(to)
     }
 }
 
@@ -186,11 +187,11 @@ mod tests {
             let place = names.moves.begin("nvme0").expect("a name");
             assert!(names.moves.begin("nvme0").is_none(), "it is being looked up");
             let gone = Cell::new(None);
-            let went = place.settle("nvme0", found, |to| {
+            let went = place.settle(found, |to| {
                 gone.set(Some(to));
                 if taken { Ok(()) } else { Err("an attempt is under way".to_owned()) }
             });
-            names.moves.end("nvme0", place.at, went);
+            names.moves.end("nvme0", place.at, went.ok());
             assert_eq!(gone.get(), goes);
             assert_eq!(names.moves.places()["nvme0"].at, then);
         }

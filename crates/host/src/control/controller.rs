@@ -90,6 +90,8 @@ pub(super) struct Controller {
     pub(super) admin_errors: u64,
     /// Why it was last lost or could not connect.
     pub(super) last_error: Option<String>,
+    /// Attempts that failed for the same reason, one after the other, before the last one.
+    pub(super) alike: u32,
 }
 
 impl Controller {
@@ -131,6 +133,7 @@ impl Controller {
             resets: 0,
             admin_errors: 0,
             last_error: None,
+            alike: 0,
         }
     }
 

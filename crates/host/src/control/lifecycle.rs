@@ -240,6 +240,8 @@ impl Controller {
         let retry = allowed && wanted && !self.is_discovery();
         // As Linux does: a target sets DNR on purpose, on a subsystem that it took off a port, too.
         let forbidden = allowed && self.was_live && !retry;
+        let again = self.attempts > 1 && self.last_error.as_ref() == Some(&why);
+        self.alike = if again { self.alike.saturating_add(1) } else { 0 };
         if !self.is_discovery() {
             env.event(HostEvent::ConnectFailed {
                 controller: self.name(),
@@ -248,6 +250,7 @@ impl Controller {
                 attempts: self.attempts,
                 retry,
                 forbidden,
+                alike: self.alike,
             });
         }
         self.answer_reset(env, Err(&why));

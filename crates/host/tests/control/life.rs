@@ -611,3 +611,34 @@ fn a_controller_moves_between_two_attempts_only_and_to_no_place_that_is_taken() 
     rig.advance_s(11);
     assert_eq!(rig.state(0), LIVE);
 }
+
+/// A path may be away for months, and is tried every ten seconds.
+#[test]
+fn of_attempts_that_fail_alike_without_end_few_are_told() {
+    let mut rig = Rig::connected(1);
+    rig.set("nvme0", "ctrl_loss_tmo", "-1").expect("it is tried for ever");
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.events.clear();
+    rig.advance_s(3005);
+    let told = |rig: &Rig| {
+        let failed = rig.event_count("connect to 127.0.0.1:1 failed");
+        (failed, failed - rig.no_news)
+    };
+    assert_eq!(told(&rig), (300, 10 + 4), "the first ten, and one in sixty");
+    assert_eq!(rig.event_count("one in 60 is told"), 1);
+    // Another reason is news.
+    rig.fake(1).refuse_with = 113;
+    rig.advance_s(200);
+    assert_eq!(told(&rig), (320, 10 + 4 + 10));
+    // And so is the next time.
+    rig.fake(1).refuse = false;
+    rig.advance_s(10);
+    assert_eq!(rig.state(0), LIVE);
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.events.clear();
+    rig.no_news = 0;
+    rig.advance_s(25);
+    assert_eq!(told(&rig), (2, 2));
+}

@@ -74,6 +74,8 @@ pub(crate) struct Rig {
     pub(crate) mailed: Vec<(WorkerId, String)>,
     pub(crate) opened: Vec<OpenQueue>,
     pub(crate) events: Vec<String>,
+    /// How many of them a log need not have.
+    pub(crate) no_news: usize,
     replies: BTreeMap<u64, HostReply>,
     /// Verbs whose answer a test has taken.
     taken: BTreeSet<u64>,
@@ -105,6 +107,7 @@ impl Rig {
             mailed: Vec::new(),
             opened: Vec::new(),
             events: Vec::new(),
+            no_news: 0,
             replies: BTreeMap::new(),
             taken: BTreeSet::new(),
             next_verb: 0,
@@ -178,7 +181,10 @@ impl Rig {
                 let twice = self.replies.insert(id.0, reply);
                 assert!(twice.is_none(), "verb {} is answered once", id.0);
             }
-            Output::Event(event) => self.events.push(event.to_string()),
+            Output::Event(event) => {
+                self.no_news += usize::from(!event.is_news());
+                self.events.push(event.to_string());
+            }
             Output::ReceiveInto { conn, buf } => {
                 self.aimed.insert(conn, buf);
             }
