@@ -141,6 +141,12 @@ impl Charge {
         matches!(self.counted, Counted::Probe)
     }
 
+    /// Whether it was work of the path under `finish-time`: what is not, is not delivered either.
+    #[inline]
+    pub(crate) const fn is_work(self) -> bool {
+        matches!(self.counted, Counted::Work | Counted::Probe)
+    }
+
     /// What the path had done when it was started under `finish-time`.
     #[inline]
     pub(crate) const fn flight(self) -> Option<Flight> {

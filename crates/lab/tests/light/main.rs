@@ -4,6 +4,7 @@ mod books;
 mod burners;
 mod library;
 mod limits;
+mod longer_way;
 mod overflow;
 mod paths;
 mod policies;

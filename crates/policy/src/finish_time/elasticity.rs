@@ -86,19 +86,32 @@ impl Elasticity {
     /// By how much the latency grows with the work, of [`INELASTIC`], for commands of so many units
     /// that take `base_ns` alone. Not known when about the same was always in flight.
     pub(super) fn of(&self, units: u64, base_ns: u32) -> Option<u64> {
+        let (grows, of) = self.either_way(units, base_ns)?;
+        Some(if grows { of } else { 0 })
+    }
+
+    /// Waits do not hang together with the work, neither way. (Where a path has just become slower,
+    /// they seem to shrink with it: those who found the most had left before.)
+    pub(super) fn is_flat(&self, units: u64, base_ns: u32) -> bool {
+        self.either_way(units, base_ns).is_some_and(|(_, of)| of < INELASTIC / 4)
+    }
+
+    /// Whether the latency grows with the work or shrinks, and by how much, of [`INELASTIC`].
+    fn either_way(&self, units: u64, base_ns: u32) -> Option<(bool, u64)> {
         let variance = self.variance.load(Relaxed).max(0).unsigned_abs();
         let least = units.saturating_mul(units).saturating_mul(1 << MOMENT_BITS) / LEAST_VARIANCE;
         if variance == 0 || variance < least {
             return None;
         }
-        let covariance = self.covariance.load(Relaxed).max(0).unsigned_abs();
+        let covariance = self.covariance.load(Relaxed);
         // Nanoseconds per unit, in 256ths.
         let shift = 32_u32.saturating_sub(variance.leading_zeros());
-        let slope = ((covariance >> shift).min(u64::MAX >> 8) << 8) / (variance >> shift).max(1);
+        let part = (covariance.unsigned_abs() >> shift).min(u64::MAX >> 8) << 8;
+        let slope = part / (variance >> shift).max(1);
         let work = (self.work.load(Relaxed) >> WORK_BITS).max(0).unsigned_abs();
         let longer = slope.saturating_mul(work.saturating_add(units));
         let latency_ns = self.wait_ns().saturating_add(base_ns.into()).max(1);
-        Some((longer / latency_ns).min(INELASTIC))
+        Some((covariance > 0, (longer / latency_ns).min(INELASTIC)))
     }
 }
 
@@ -128,6 +141,16 @@ mod tests {
         // As long a way as the queue: half.
         let both = taught(|found| i64::from(found) * 10_000).of(16, 165_000).expect("it varies");
         assert!((110..=146).contains(&both), "{both}");
+    }
+
+    #[test]
+    fn only_what_does_not_hang_together_is_flat() {
+        assert!(taught(|_| 2_000_000).is_flat(16, 100_000), "as long for all");
+        assert!(!taught(|found| i64::from(found) * 10_000).is_flat(16, 100_000), "a queue");
+        let shrinks = taught(|found| (31 - i64::from(found)) * 10_000);
+        assert_eq!(shrinks.of(16, 100_000), Some(0), "it does not grow");
+        assert!(!shrinks.is_flat(16, 100_000), "a path that has just become slower");
+        assert!(!Elasticity::new().is_flat(16, 100_000), "nothing is known");
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let forecast = load.shared.forecast();
     let units = units(charge.bytes());
     let latency_ns = charge.elapsed_ns(now_ns);
-    let Some(delivered) = load.lane.done(forecast, units, charge.is_probe(), now_ns) else {
+    let work = if charge.is_work() { units } else { 0 };
+    let Some(delivered) = load.lane.done(forecast, work, charge.is_probe(), now_ns) else {
         return Sampled::Taken;
     };
     let left = load.work();

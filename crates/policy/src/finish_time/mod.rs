@@ -73,7 +73,9 @@
 //!    latency in the last two windows: what comes in bursts waits, and leaves it time. A path has
 //!    room when a command at most is in flight, or no more than what its base latency holds, and a
 //!    sixteenth; and when its base latency is at most four times its least latency (else the queue
-//!    is that of others). A load is closed when the number of commands of the worker in flight
+//!    is that of others). Where the least latency is more than four times the base latency, and
+//!    waits do not hang together with the work (by less than a quarter, neither way), the way has
+//!    become longer, and the least latency counts instead. A load is closed when the number of commands of the worker in flight
 //!    varies by less than half of what it would by chance.
 //! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
 //!    twice what its mean base latency holds, its elasticity is not known or a half at least, and

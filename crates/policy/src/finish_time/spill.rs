@@ -22,6 +22,8 @@ const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
 const SCATTER: u64 = 4;
 /// So many commands show how much there is of what binds; of fewer each one makes a difference.
 const MANY: u64 = 8;
+/// Latencies that differ by this factor are of another queue than ours, or of another way.
+const ANOTHER_WAY: u32 = 4;
 /// As good as all.
 const NEARLY_ALL: u64 = INELASTIC - INELASTIC / 32;
 
@@ -157,14 +159,28 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
 fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
-    if least != 0 && latency > least.saturating_mul(4) {
+    if least != 0 && latency > least.saturating_mul(ANOTHER_WAY) {
         return false;
     }
     // One more than it was ever seen to use is a way to see more.
     let ahead_ns = queued_ns(forecast, work).saturating_mul(16);
     let holds = |unqueued_ns: u64| ahead_ns <= unqueued_ns.saturating_mul(17);
     let base_ns = u64::from(forecast.base.get());
-    work <= incoming.units || holds(base_ns) || holds(base_ns + scatter_ns(forecast, incoming))
+    work <= incoming.units
+        || holds(base_ns)
+        || holds(base_ns + scatter_ns(forecast, incoming))
+        || has_become_longer(forecast, latency, least, incoming) && holds(least.into())
+}
+
+/// Even the shortest command of late took far longer than the base latency, and not because of what
+/// was in flight: the way is longer than it was. No command finds it almost idle, so that its base
+/// latency would be learned anew; and where it is held to be full with what the shorter way held,
+/// it is left with so little that it looks slow, for good.
+fn has_become_longer(forecast: &Forecast, latency: u32, least: u32, incoming: Incoming) -> bool {
+    let unqueued = latency.max(forecast.base.get());
+    latency != 0
+        && least > unqueued.saturating_mul(ANOTHER_WAY)
+        && forecast.elasticity.is_flat(incoming.units, forecast.base.get())
 }
 
 /// What the way or the device makes commands longer by on average, ns: what they wait while nothing
