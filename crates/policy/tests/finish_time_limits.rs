@@ -4,7 +4,8 @@ mod support;
 
 use anabranch_policy::{
     Charge, FinishTimeReport, OpClass, Parameters, Policy, Sampled, Selector, finish,
-    finish_time_report, overdue_at_ns, rejoined, reset_statistics, sample, start, start_probe,
+    finish_time_report, overdue_at_ns, rejoined, reset_statistics, sample, start, start_flush,
+    start_probe,
 };
 use support::{Path, Random, paths};
 
@@ -182,6 +183,30 @@ fn a_flush_that_takes_long_makes_no_path_forgotten() {
 }
 
 /// 50 ms, or eight times what was predicted, after the path's last word.
+#[test]
+fn flushes_beside_writes_make_no_path_look_faster() {
+    let rate = |flushes: bool| {
+        let table = paths("o");
+        let path = &table[0];
+        let mut flying = std::collections::VecDeque::new();
+        for turn in 0..400 {
+            let now_ns = turn * 100_000;
+            flying.push_back(start(&parameters(), path.load(), OpClass::Write, 4096, now_ns));
+            if flushes {
+                let flush = start_flush(&parameters(), path.load(), now_ns);
+                end(path, flush, now_ns + 50_000);
+            }
+            // Four are in flight, and one ends each 100 us.
+            if flying.len() > 4 {
+                end(path, flying.pop_front().expect("five"), now_ns + 50_000);
+            }
+        }
+        report(path, 400 * 100_000).rate_bytes_per_s
+    };
+    let (without, with) = (rate(false), rate(true));
+    assert!(without > 0 && with <= without + without / 10, "{with} beside {without}");
+}
+
 #[test]
 fn what_is_in_flight_on_a_silent_path_is_overdue() {
     const MS: u64 = 1_000_000;
