@@ -75,8 +75,8 @@
 //!    sixteenth; and when its base latency is at most four times its least latency (else the queue
 //!    is that of others). Where the least latency is more than four times the base latency, and
 //!    waits do not hang together with the work (by less than a quarter, neither way), the way has
-//!    become longer, and the least latency counts instead. A load is closed when the number of commands of the worker in flight
-//!    varies by less than half of what it would by chance.
+//!    become longer, and the least latency counts instead. A load is closed when the number of
+//!    commands of the worker in flight varies by less than half of what it would by chance.
 //! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
 //!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
 //!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by
