@@ -6,6 +6,7 @@ use crate::user::{IoError, RequestOp};
 use anabranch_policy::{Charge, OpClass};
 use anabranch_proto::host_queue::{Cid, HostData};
 use anabranch_proto::machine::{BufRef, Time, WorkerId};
+use anabranch_proto::nvme::opcode::io::FLUSH;
 use anabranch_proto::nvme::sqe::Sqe;
 
 /// A user's request on its way.
@@ -192,6 +193,16 @@ impl Command {
             retries: 0,
             doubts: 0,
             failovers: 0,
+        }
+    }
+
+    /// Whether it makes durable what the controller that it is with has acknowledged. What another
+    /// worker sends may be a flush for any.
+    pub(super) fn flushes_here(&self) -> bool {
+        match self.origin {
+            Origin::Own { work, .. } => matches!(work, Work::Flush { only: Some(_), .. }),
+            Origin::Peer { sqe, .. } => sqe.opcode() == FLUSH,
+            Origin::Probe { .. } | Origin::LeftBehind => false,
         }
     }
 

@@ -153,7 +153,14 @@ impl Shard {
         let Some(head) = self.heads.get(head_id.0) else {
             return self.end_command(key, Err(IoError::Gone), now, bufs);
         };
-        if status.is(Status::INVALID_NAMESPACE) {
+        let absent = status.is(Status::INVALID_NAMESPACE);
+        let absent_now = absent || status.is(Status::NAMESPACE_NOT_READY);
+        if absent_now && command.flushes_here() && head.usable_through(controller).is_none() {
+            // It was asked although the path is out of use for everything else: as expected.
+            command.flush_anywhere();
+            return self.dispatch_again(key, None, None, now, bufs);
+        }
+        if absent {
             // The namespace has left this controller; another path may still have it.
             self.suspect_namespace(controller, head_id);
             return self.fail_over_avoiding(key, controller, status, now, bufs);
@@ -313,6 +320,7 @@ impl Shard {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         self.commands[key].doubts += u8::from(waits || !goes_on);
+        self.commands[key].flush_anywhere();
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.dispatch_again(key, None, Some(avoid), now, bufs);
     }
@@ -328,7 +336,7 @@ impl Shard {
             return;
         }
         path.ana_suspect = Some(generation);
-        path.usable = false;
+        (path.usable, path.flushes) = (false, false);
         self.tell_control(ToControl::AnaError { controller, association, head, status });
     }
 

@@ -200,7 +200,7 @@ fn decide(
     now: Time,
 ) -> Option<Choice> {
     if let Work::Flush { only: Some(only), .. } = *work {
-        if let Some(index) = head.usable_through(only) {
+        if let Some(index) = head.flushes_through(only) {
             return Some(Choice { index, reason: Reason::Flush });
         }
         // Its controller is out of reach: whichever now serves the namespace answers for it.

@@ -115,6 +115,9 @@ pub(super) struct PathState {
     node: Option<Arc<NodeLatency>>,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
+    /// May be asked to flush. What keeps data from a path, such as another size, keeps nothing in
+    /// its controller from becoming durable.
+    pub(super) flushes: bool,
     /// An ANA status came back when the controller's log had this generation: out until it grows.
     pub(super) ana_suspect: Option<u64>,
     /// There was no such namespace: out until a picture says what control has made of that.
@@ -297,6 +300,7 @@ impl HeadState {
                 queue: worker,
                 node,
                 usable: false,
+                flushes: false,
                 ana_suspect: None,
                 namespace_suspect: None,
                 distance,
@@ -390,12 +394,14 @@ impl HeadState {
                     path.ana_suspect = None;
                 }
             }
-            path.usable = path.carrier != Carrier::None
-                && path.view.ready
+            let entry = entry(controllers, path.view.controller);
+            let accessible = path.carrier != Carrier::None
                 && !path.view.ana_pending
                 && path.ana_suspect.is_none()
-                && path.namespace_suspect.is_none()
                 && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);
+            path.usable = accessible && path.view.ready && path.namespace_suspect.is_none();
+            path.flushes =
+                accessible && entry.is_some_and(|it| it.view.state == ControllerState::Live);
             if was && !path.usable {
                 self.selector.forget_path(index);
             }
@@ -403,7 +409,7 @@ impl HeadState {
             if !was && path.usable && path.view.ana_state == AnaState::Optimized {
                 self.selector.clear_cache();
             }
-            if let (true, Some(entry)) = (path.usable, entry(controllers, path.view.controller)) {
+            if let (true, Some(entry)) = (path.usable, entry) {
                 path.joined(&self.view.parameters, entry.view.association);
             }
         }
@@ -432,6 +438,11 @@ impl HeadState {
     /// The index of the usable path through `controller`.
     pub(super) fn usable_through(&self, controller: ControllerId) -> Option<usize> {
         self.paths.iter().position(|path| path.view.controller == controller && path.usable)
+    }
+
+    /// The index of the path through `controller`, if that may be asked to flush.
+    pub(super) fn flushes_through(&self, controller: ControllerId) -> Option<usize> {
+        self.paths.iter().position(|path| path.view.controller == controller && path.flushes)
     }
 }
 

@@ -610,6 +610,10 @@ fn has_lost_its_path(
         }
     };
     let Some(path) = path.filter(|_| !head.gone) else { return true };
+    // Whatever is there by now, to flush it does no harm.
+    if command.flushes_here() {
+        return false;
+    }
     let lives = || {
         let controller = entry(controllers, path.view.controller);
         controller.is_some_and(|it| it.view.state == ControllerState::Live)

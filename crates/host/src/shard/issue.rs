@@ -127,8 +127,8 @@ impl Shard {
         }
     }
 
-    /// A flush goes to each usable controller that has acknowledged writes of this head since its
-    /// last flush, or to the one that the policy chooses when there is none such.
+    /// A flush goes to each controller that can be asked and has acknowledged writes of this head
+    /// since its last flush, or to the one that the policy chooses when there is none such.
     #[inline(never)]
     fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
@@ -159,7 +159,7 @@ impl Shard {
     }
 
     fn flush_at(&self, head: HeadId, path: usize) -> Option<(ControllerId, u64)> {
-        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.usable)?;
+        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.flushes)?;
         Some((path.view.controller, path.view.writes.pending()?))
     }
 

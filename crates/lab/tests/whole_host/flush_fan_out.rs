@@ -114,6 +114,63 @@ fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
     rig.finish();
 }
 
+/// Out of use for data is not out of reach: it may be so for a moment only, as when a device grows
+/// and not every controller has said so yet.
+#[test]
+fn a_path_that_is_out_of_use_while_its_controller_can_be_asked_is_flushed() {
+    for worker in [1, 2] {
+        let mut setup = Setup::new(2, 2);
+        setup.options.nr_io_queues = Some(1);
+        let mut rig = setup.connect();
+        rig.io(writes(4, 1));
+        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+        rig.world.stall_stream(admin, 500 * MS);
+        let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
+        rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
+        rig.run(10 * MS);
+        let before = rig.sent(0);
+        rig.io(writes(4, 2));
+        assert_eq!(rig.sent(0), before, "it does not agree about the size");
+        let before = flushes(&rig);
+        let names = rig.submit_to(worker, "nvme0n1", [Op::Flush]);
+        rig.succeed(&names);
+        let [first, second] = flushes(&rig);
+        assert_eq!([first - before[0], second - before[1]], [1, 1], "worker {worker}");
+        rig.finish();
+    }
+}
+
+/// And when it says that it does not have the namespace, it is like one that has left.
+#[test]
+fn a_path_that_is_out_of_use_and_has_no_such_namespace_costs_no_flush() {
+    for status in [Status::INVALID_NAMESPACE.with_dnr(), Status::NAMESPACE_NOT_READY] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.io(writes(4, 1));
+        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+        rig.world.stall_stream(admin, 500 * MS);
+        let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
+        rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
+        rig.run(10 * MS);
+        rig.wire().rule(move |pdu| {
+            if pdu.port == 0 && pdu.answers(io::FLUSH) {
+                pdu.answer(status);
+            }
+        });
+        assert_eq!(flush(&mut rig), [1, 2], "{status}");
+        rig.ana(1, AnaState::Inaccessible);
+        rig.run(10 * MS);
+        let names = rig.submit([Op::Flush]);
+        rig.run(10 * MS);
+        assert_eq!(rig.answered(&names), 0, "{status}: it waits for a path like everything else");
+        rig.ana(1, AnaState::Optimized);
+        rig.succeed(&names);
+        rig.wire().clear_rules();
+        rig.run(SECOND);
+        assert_eq!(flush(&mut rig), [1, 0], "{status}: it is still owed one");
+        rig.finish();
+    }
+}
+
 /// Nor is what the other one is owed itself settled by that: it has flushed for somebody else.
 #[test]
 fn a_flush_that_is_carried_out_elsewhere_settles_nothing_of_what_comes_after_it_there() {
