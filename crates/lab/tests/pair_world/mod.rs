@@ -141,6 +141,7 @@ impl Plan {
                 flips: rng.below(8),
                 hdr_digest: options.hdr_digest,
                 data_digest: options.data_digest,
+                echoes: 0,
                 everywhere: kind == Faults::Garbage,
             }),
             quiet: Rc::default(),

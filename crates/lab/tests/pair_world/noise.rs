@@ -1,10 +1,11 @@
-//! A bad line: controllers answer with errors although they have done the work, and bytes change on
-//! the way, where a digest protects them or everywhere.
+//! A bad line: controllers answer with errors although they have done the work, or twice, and bytes
+//! change on the way, where a digest protects them or everywhere.
 
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::{Passing, Tap};
 use anabranch_proto::nvme::{Cqe, Status};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// PDU types (NVMe/TCP transport, PDU-Type).
@@ -32,6 +33,8 @@ pub(crate) struct Noise {
     pub(crate) errors: u64,
     /// Of a thousand PDUs so many lose a bit.
     pub(crate) flips: u64,
+    /// Of a thousand answers on I/O queues so many come once more, before those that come next.
+    pub(crate) echoes: u64,
     pub(crate) hdr_digest: bool,
     pub(crate) data_digest: bool,
     /// Bits flip also where no digest protects them.
@@ -41,11 +44,31 @@ pub(crate) struct Noise {
 impl Noise {
     /// Goes on until `over` is set.
     pub(crate) fn tap(self, mut rng: Rng, over: Rc<Cell<bool>>) -> Tap {
+        let mut echoes = BTreeMap::new();
         Box::new(move |passing| {
             if !over.get() {
+                self.echo(&mut rng, passing, &mut echoes);
                 self.batch(&mut rng, passing);
             }
         })
+    }
+
+    /// An answer that has come on a stream comes again there.
+    fn echo(self, rng: &mut Rng, passing: &mut Passing<'_>, echoes: &mut BTreeMap<u32, Vec<u8>>) {
+        if passing.to_target || passing.worker.0 == 0 || self.echoes == 0 {
+            return;
+        }
+        let earlier = echoes.remove(&passing.serial);
+        let mut left = &passing.bytes[..];
+        while !left.is_empty() {
+            let len = u32::from_le_bytes(left[4..8].try_into().expect("four bytes")) as usize;
+            let (pdu, rest) = left.split_at(len);
+            left = rest;
+            if pdu[0] == CAPSULE_RESP && rng.below(1000) < self.echoes {
+                echoes.insert(passing.serial, pdu.to_vec());
+            }
+        }
+        passing.bytes.splice(0..0, earlier.into_iter().flatten());
     }
 
     fn batch(self, rng: &mut Rng, passing: &mut Passing<'_>) {

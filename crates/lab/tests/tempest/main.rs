@@ -4,7 +4,8 @@
 //! workers that do not run for a while.
 //! Each request ends exactly once, no acknowledged byte is lost, nothing hangs, nothing is left. In
 //! every other run the target has a volatile write cache and loses its power: what was flushed, or
-//! written so that it is durable, is still there.
+//! written so that it is durable, is still there, although its controllers may take less at once
+//! when they are back.
 //!
 //! `ANABRANCH_SEEDS=N` runs N seeds (from `ANABRANCH_FIRST_SEED` on), `ANABRANCH_SEED=S` runs one
 //! and prints what it did.
@@ -89,7 +90,7 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
         let blocks = plan.used_bytes() * LARGEST / u64::from(plan.block_bytes);
         world.give_file(0, file, blocks as usize, plan.block_bytes as usize);
     }
-    let line = Rc::new(RefCell::new(Line::new(plan.entries)));
+    let line = Rc::new(RefCell::new(Line::new(Rc::clone(&plan.entries), plan.options.queue_size)));
     world.tap(Line::listen(&line, None));
     for port in 0..plan.ports {
         let id = world.host_verb(plan.connect(port));
@@ -145,8 +146,6 @@ fn paths(world: &mut Pair) -> usize {
 
 fn check_line(line: &Line, plan: &Plan, seen: &Seen) {
     assert!(line.wrong.is_empty(), "{:?}", line.wrong);
-    let entries = usize::from(plan.entries.unwrap_or(plan.options.queue_size));
-    assert!(line.most < entries, "{} commands on a queue of {entries}", line.most);
     if plan.fair {
         let missed = seen.settled.iter().find(|settled| !line.is_durable(settled));
         assert!(missed.is_none(), "{missed:?} is in the cache of a controller");

@@ -10,7 +10,7 @@ use anabranch_lab::sim::LinkTimes;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{FileId, VerbId};
 use anabranch_target::config::{BackendConfig, Limits, NamespaceConfig, PortConfig};
-use anabranch_target::{Shape, TargetConfig};
+use anabranch_target::{Shape, Target, TargetConfig};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     slow: u64,
     pub(crate) times: LinkTimes,
     /// Entries of an I/O queue, if the controllers take fewer than the host asks for.
-    pub(crate) entries: Option<u16>,
+    pub(crate) entries: Rc<Cell<Option<u16>>>,
     pub(crate) requests: u64,
     pub(crate) depth: usize,
     pub(crate) most_blocks: u32,
@@ -73,6 +73,10 @@ fn limits(rng: &mut Rng) -> Limits {
         ana_transition_s: 1,
         ..Limits::default()
     }
+}
+
+fn entries(rng: &mut Rng) -> Option<u16> {
+    rng.percent(60).then(|| 2 + rng.below(6) as u16)
 }
 
 impl Plan {
@@ -108,6 +112,7 @@ impl Plan {
         let noise = (!fair && rng.percent(50)).then(|| Noise {
             errors: rng.below(30),
             flips: rng.below(8),
+            echoes: rng.below(4),
             hdr_digest: options.hdr_digest,
             data_digest: options.data_digest,
             everywhere: false,
@@ -126,7 +131,7 @@ impl Plan {
             policy: if finish_time { Policy::FinishTime } else { any },
             slow: rng.below(4),
             times,
-            entries: rng.percent(60).then(|| 2 + rng.below(6) as u16),
+            entries: Rc::new(Cell::new(entries(&mut rng))),
             requests: if finish_time { 300 } else { 120 },
             depth: 1 + rng.below(12) as usize,
             most_blocks: [1, 8, 48][rng.below(3) as usize],
@@ -184,6 +189,16 @@ impl Plan {
         });
         let namespaces = (1..=DEVICES).map(|nsid| self.namespace(nsid)).collect();
         TargetConfig { limits: self.limits.clone(), ..setup::target(ports.collect(), namespaces) }
+    }
+
+    /// The target starts anew. What its controllers take at once may be less by then, or more.
+    pub(crate) fn fresh_target(&mut self) -> Target {
+        if self.rng.percent(50) {
+            self.limits = limits(&mut self.rng);
+            self.limits.io_queues = 1 + self.rng.below(u64::from(WORKERS_MAX)) as u16;
+            self.entries.set(entries(&mut self.rng));
+        }
+        Target::new(self.target(), self.rng.below(1000)).expect("a valid configuration")
     }
 
     pub(crate) fn connect(&self, port: u16) -> Verb<Job> {

@@ -7,7 +7,7 @@ use anabranch_host::verb::{Selection, Verb};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::{AnaState, Uuid};
-use anabranch_target::{Target, TargetVerb};
+use anabranch_target::TargetVerb;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const GROUPS: u32 = DEVICES + 1;
 /// One thing that happens.
 pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     let port = plan.rng.below(u64::from(plan.ports)) as u16;
-    // Slow streams, devices at rest, no memory, another policy.
-    const FAIR: [u64; 5] = [7, 22, 23, 24, 25];
+    // Slow streams, devices that grow or shrink, devices at rest, no memory, another policy.
+    const FAIR: [u64; 6] = [7, 17, 22, 23, 24, 25];
     let draw = match plan.fair {
         true => FAIR[plan.rng.below(FAIR.len() as u64) as usize],
         false => plan.rng.below(if plan.caches { 30 } else { 28 }),
@@ -75,9 +75,9 @@ fn suspend(world: &mut Pair, plan: &mut Plan) {
     plan.linger = stretch;
 }
 
-/// The target loses its power, and is back as it was configured.
+/// The target loses its power, and is back; its limits may be others.
 pub(crate) fn cut_power(world: &mut Pair, plan: &mut Plan) {
-    let fresh = Target::new(plan.target(), plan.rng.below(1000)).expect("a valid configuration");
+    let fresh = plan.fresh_target();
     world.cut_power(0, fresh);
     plan.power_cuts.fetch_add(1, Ordering::Relaxed);
 }

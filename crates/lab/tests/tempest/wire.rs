@@ -6,7 +6,7 @@
 use anabranch_lab::sim::{Passing, Tap};
 use anabranch_proto::machine::{Endpoint, Time};
 use anabranch_proto::nvme::Sqe;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -71,19 +71,23 @@ pub(crate) struct Line {
     /// Those of them that ask for the capabilities.
     asks: BTreeSet<(u32, u16)>,
     /// Entries of an I/O queue, if the controllers are to take fewer than ours does.
-    entries: Option<u16>,
+    entries: Rc<Cell<Option<u16>>>,
+    /// How many the host asks for at most.
+    asked_for: u16,
+    /// What the controller behind each port has said last, and what holds for each I/O queue.
+    said: BTreeMap<u16, u16>,
+    granted: BTreeMap<u32, u16>,
     /// Writes and flushes that are not answered.
     under_way: BTreeMap<(u32, u16), (What, Deed)>,
     /// Writes by block, flushes by namespace.
     writes: BTreeMap<(u32, u64), Vec<Deed>>,
     flushes: BTreeMap<u32, Vec<Deed>>,
-    pub(crate) most: usize,
     pub(crate) wrong: Vec<String>,
 }
 
 impl Line {
-    pub(crate) fn new(entries: Option<u16>) -> Line {
-        Line { entries, ..Line::default() }
+    pub(crate) fn new(entries: Rc<Cell<Option<u16>>>, asked_for: u16) -> Line {
+        Line { entries, asked_for, ..Line::default() }
     }
 
     /// Listens before `then` does whatever it does.
@@ -116,10 +120,8 @@ impl Line {
                     let writes = (io && WRITES.contains(&pdu[8])).then(|| blocks(pdu));
                     self.sent(passing.serial, cid, writes);
                     if let (true, Endpoint::Tcp(to)) = (io, passing.to) {
+                        self.counted(passing.serial, to.port());
                         self.asked((passing.serial, cid), to.port(), passing.now, pdu);
-                    }
-                    if io {
-                        self.most = self.most.max(self.taken[&passing.serial].len());
                     }
                     let asks = pdu[8] == FABRICS && pdu[12] == PROPERTY_GET;
                     if asks && u32::from(number(8 + 44)) == CAP {
@@ -134,15 +136,34 @@ impl Line {
                     {
                         self.done(what, Deed { answered: passing.now, ..deed });
                     }
-                    if let (true, Some(entries)) =
-                        (self.asks.remove(&(passing.serial, cid)), self.entries)
+                    if let (true, Endpoint::Tcp(to)) =
+                        (self.asks.remove(&(passing.serial, cid)), passing.to)
                     {
-                        answer(pdu, entries - 1);
+                        self.says(to.port(), pdu);
                     }
                 }
                 C2H_DATA if pdu[1] & SUCCESS != 0 => self.ended(passing.serial, number(8)),
                 _ => {}
             }
+        }
+    }
+
+    /// The controller behind a port says how long queues may be.
+    fn says(&mut self, port: u16, pdu: &mut [u8]) {
+        let entries = self.entries.get();
+        if let Some(entries) = entries {
+            answer(pdu, entries - 1);
+        }
+        self.said.insert(port, entries.unwrap_or(self.asked_for));
+    }
+
+    /// A command was sent on an I/O queue, which has one entry that is never used.
+    fn counted(&mut self, serial: u32, port: u16) {
+        let said = self.said.get(&port).copied().unwrap_or(self.asked_for);
+        let entries = *self.granted.entry(serial).or_insert(said);
+        let commands = self.taken[&serial].len();
+        if commands >= usize::from(entries) {
+            self.wrong.push(format!("stream {serial}: {commands} on a queue of {entries}"));
         }
     }
 
