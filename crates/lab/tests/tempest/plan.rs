@@ -33,6 +33,7 @@ pub(crate) struct Plan {
     pub(crate) ports: u16,
     pub(crate) workers: u16,
     shared_queue: bool,
+    kernel_exact: bool,
     max_requests: u32,
     pub(crate) block_bytes: u32,
     limits: Limits,
@@ -125,6 +126,7 @@ impl Plan {
             ports,
             workers,
             shared_queue: rng.percent(20),
+            kernel_exact: rng.percent(15),
             max_requests: [4, 16, 64][rng.below(3) as usize],
             block_bytes: [512, 4096][rng.below(2) as usize],
             limits,
@@ -154,6 +156,7 @@ impl Plan {
     pub(crate) fn host(&self, seed: u64) -> HostConfig {
         HostConfig {
             shared_queue: self.shared_queue,
+            kernel_exact: self.kernel_exact,
             max_requests: self.max_requests,
             ..setup::host(self.workers, self.policy, seed)
         }

@@ -8,6 +8,7 @@ use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::{AnaState, Uuid};
 use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const GROUPS: u32 = DEVICES + 1;
 /// One thing that happens.
 pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     let port = plan.rng.below(u64::from(plan.ports)) as u16;
-    // Slow streams, devices that grow or shrink, devices at rest, no memory, another policy.
+    // Slow streams, devices that grow or shrink, devices at rest, no memory, other settings.
     const FAIR: [u64; 6] = [7, 17, 22, 23, 24, 25];
     let draw = match plan.fair {
         true => FAIR[plan.rng.below(FAIR.len() as u64) as usize],
@@ -53,13 +54,25 @@ pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
         }
         26 | 27 => suspend(world, plan),
         28 | 29 => cut_power(world, plan),
+        _ => set(world, plan),
+    }
+}
+
+/// Another policy, or something else that may be set at any time.
+fn set(world: &mut Pair, plan: &mut Plan) {
+    let [subsystem, may_go] = ["nvme-subsys0", "nvme0n3"];
+    let draw = plan.rng.below(8);
+    let (object, attribute, value) = match draw {
+        0 => (subsystem, "kernel_exact", plan.rng.below(2).to_string()),
+        1 => (subsystem, "finish_time_probes", plan.rng.below(2).to_string()),
+        2 => (may_go, "delayed_removal_secs", plan.rng.below(2).to_string()),
         _ => {
             let policy = Policy::ALL[plan.rng.below(Policy::ALL.len() as u64) as usize];
-            let (object, attribute) = ("nvme-subsys0".into(), "iopolicy".into());
-            let value = policy.to_string();
-            plan.asked.push(world.host_verb(Verb::Set { object, attribute, value }));
+            (subsystem, "iopolicy", policy.to_string())
         }
-    }
+    };
+    let (object, attribute) = (object.into(), attribute.into());
+    plan.asked.push(world.host_verb(Verb::Set { object, attribute, value }));
 }
 
 /// One worker of the host, control too, or all of them do not run for a while, which may be longer
@@ -87,7 +100,12 @@ fn connection(world: &mut Pair, plan: &mut Plan, draw: u64) {
     let stretch = MS * (1 + plan.rng.below(100) as u32);
     match draw {
         0 | 1 => world.break_stream(stream),
-        2 => world.stall_stream(stream, stretch),
+        2 => {
+            // Long enough for what is stuck there to be rescued, and answered there later.
+            let stretch = stretch * (1 + plan.rng.below(4) as u32);
+            plan.linger = if plan.rng.percent(50) { stretch + MS * 5 } else { Duration::ZERO };
+            world.stall_stream(stream, stretch);
+        }
         3 | 4 => {
             world.silence_stream(stream);
             // Long enough for what is stuck there to be rescued.
@@ -113,10 +131,16 @@ fn namespace(world: &mut Pair, plan: &mut Plan, draw: u64) {
         }
         18 => TargetVerb::NamespaceRemove { subsystem, nsid: may_go },
         _ => {
-            // The same one again, or another one under its NSID.
+            // The same one again, in other blocks perhaps, or another one under its NSID.
             let uuid = plan.rng.percent(50).then(|| Uuid([2 + plan.rng.below(200) as u8; 16]));
-            let config =
-                anabranch_target::config::NamespaceConfig { uuid, ..plan.namespace(may_go) };
+            let namespace = plan.namespace(may_go);
+            let formatted = !plan.caches && plan.rng.percent(30);
+            let block_bytes = match namespace.block_bytes {
+                512 if formatted => 4096,
+                4096 if formatted => 512,
+                same => same,
+            };
+            let config = NamespaceConfig { uuid, block_bytes, ..namespace };
             TargetVerb::NamespaceAdd { subsystem, config }
         }
     };
