@@ -32,4 +32,4 @@ mod write_marks;
 
 pub use control::attribute;
 pub use worker::{Event, Worker};
-pub use write_marks::WriteMarks;
+pub use write_marks::{WriteMarks, WrittenUnder};

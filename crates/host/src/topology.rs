@@ -2,7 +2,7 @@
 //! and paths. Each change is a new picture with a higher epoch; shards replace theirs as a whole.
 
 use crate::load::{ControllerLoad, PathLoad};
-use crate::write_marks::WriteMarks;
+use crate::write_marks::{WriteMarks, WrittenUnder};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -134,6 +134,9 @@ pub struct HeadView {
     /// A worker was refused a Write Zeroes as a command that the namespace does not have: no more
     /// are taken, whatever the limits say.
     pub zeroes_refused: bool,
+    /// Under which picture a write was acknowledged last, on any worker: whoever has an older one
+    /// waits before it flushes. Made once per head, kept in every picture.
+    pub written: Arc<WrittenUnder>,
 }
 
 impl HeadView {

@@ -45,9 +45,40 @@ impl WriteMarks {
     }
 }
 
+/// The newest picture under which a write of a head was acknowledged that a flush has to cover.
+///
+/// Pictures do not reach all workers at once. One that works from an older picture may not know the
+/// path that another has written through, nor that it can be asked: its flush would pass it over.
+#[derive(Debug, Default)]
+pub struct WrittenUnder(AtomicU64);
+
+impl WrittenUnder {
+    /// A write was acknowledged by a worker whose picture has this epoch.
+    pub(crate) fn note(&self, epoch: u64) {
+        // With most writes there is no news, and nothing that others have to hear of.
+        if self.0.load(Ordering::Relaxed) < epoch {
+            self.0.fetch_max(epoch, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether somebody has written under a newer picture than that of this epoch.
+    pub(crate) fn is_after(&self, epoch: u64) -> bool {
+        self.0.load(Ordering::Acquire) > epoch
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_picture_counts() {
+        let written = WrittenUnder::default();
+        assert!(!written.is_after(0));
+        written.note(3);
+        written.note(2);
+        assert_eq!([2, 3, 4].map(|epoch| written.is_after(epoch)), [true, false, false]);
+    }
 
     #[test]
     fn a_flush_covers_only_what_was_acknowledged_before_it_started() {

@@ -64,6 +64,7 @@ impl MemoryHost {
             frozen: 0,
             explain_sample: 0,
             zeroes_refused: false,
+            written: Arc::default(),
             max_retries: 5,
         }));
         // A period that no block size divides.

@@ -182,6 +182,7 @@ impl Control {
             max_retries: MAX_RETRIES,
             explain_sample: head.explain_sample,
             zeroes_refused: head.zeroes_refused,
+            written: head.written.clone(),
         }
     }
 

@@ -247,6 +247,7 @@ impl Control {
             policy_epoch: 0,
             explain_sample: DEFAULT_SAMPLE,
             zeroes_refused: false,
+            written: Arc::default(),
             requeues_base: 0,
             no_path_base: 0,
             last_limits: None,

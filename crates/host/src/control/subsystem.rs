@@ -8,10 +8,10 @@
 
 use super::facts::Identity;
 use super::scan::Ids;
-use crate::WriteMarks;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};
 use crate::verb::PolicySource;
+use crate::{WriteMarks, WrittenUnder};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -96,6 +96,8 @@ pub(super) struct Head {
     pub(super) no_path_base: u64,
     /// It has refused to make zeroes: it is not asked to again.
     pub(super) zeroes_refused: bool,
+    /// Under which picture a write was acknowledged last.
+    pub(super) written: Arc<WrittenUnder>,
     /// What held when it last had a path: that goes for requests that come without one.
     pub(super) last_limits: Option<Limits>,
 }

@@ -108,7 +108,7 @@ impl Shard {
         let path = &mut self.stats.paths[command.stats as usize];
         path.left(command.charge.as_ref(), self.me);
         let ended = Ended::command(work, head.view.block_bytes, command.started, now);
-        head.durable(command, work);
+        head.durable(command, work, self.topology.epoch);
         let weights_due = match command.charge {
             Some(charge) if head.view.parameters.policy.measures() => {
                 head.measure(command, charge, now)

@@ -355,9 +355,10 @@ impl HeadState {
     }
 
     /// Notes what a command that ended well means for flushes: what a controller has not made
-    /// durable is owed to it, also when its path is another one by now.
+    /// durable is owed to it, also when its path is another one by now. `epoch` is that of our
+    /// picture.
     #[inline]
-    pub(super) fn durable(&self, command: &Command, work: &Work) {
+    pub(super) fn durable(&self, command: &Command, work: &Work, epoch: u64) {
         let owed = match *work {
             Work::Read { .. } => return,
             Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => !fua,
@@ -371,6 +372,7 @@ impl HeadState {
             view.writes.flushed(mark);
         } else if owed && self.view.limits.volatile_write_cache {
             view.writes.acknowledge();
+            self.view.written.note(epoch);
         }
     }
 

@@ -29,6 +29,8 @@ enum Outcome {
     Issued,
     /// Its head has its share of the command table.
     NoRoom,
+    /// It waits for a newer picture.
+    OldPicture,
     /// It waits for a pool buffer.
     NoBuffer,
 }
@@ -75,7 +77,7 @@ impl Shard {
             }
             match self.issue_request(key, now, bufs) {
                 Outcome::Issued => {}
-                Outcome::NoRoom => break,
+                Outcome::NoRoom | Outcome::OldPicture => break,
                 Outcome::NoBuffer => {
                     let Some(head) = self.heads.get_mut(id.0) else { break };
                     // Those behind it may be what holds the pool's buffers: they go first.
@@ -128,13 +130,17 @@ impl Shard {
     }
 
     /// A flush goes to each controller that can be asked and has acknowledged writes of this head
-    /// since its last flush, or to the one that the policy chooses when there is none such.
+    /// since its last flush, or to the one that the policy chooses when there is none such. If
+    /// others have written under a newer picture, that is on its way to us, too.
     #[inline(never)]
     fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
         let Some(head) = self.heads.get(id.0) else {
             unreachable!("a head stays while it has requests");
         };
+        if head.view.written.is_after(self.topology.epoch) {
+            return Outcome::OldPicture;
+        }
         if head.view.limits.volatile_write_cache {
             let paths = head.paths.len();
             let most = u32::try_from(paths.max(1)).unwrap_or(u32::MAX);
@@ -278,3 +284,6 @@ fn next_piece(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) ->
     request.issued_blocks += u64::from(blocks);
     Next::Made(work)
 }
+
+#[cfg(test)]
+mod tests;

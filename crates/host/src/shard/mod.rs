@@ -6,6 +6,8 @@ mod connect_data;
 mod cut;
 mod dispatch;
 mod explain;
+#[cfg(test)]
+mod fixture;
 mod head;
 mod inputs;
 mod issue;

@@ -70,6 +70,7 @@ fn head() -> HeadView {
         max_retries: 0,
         explain_sample: 0,
         zeroes_refused: false,
+        written: Arc::default(),
     }
 }
 

@@ -78,6 +78,7 @@ impl Device {
             max_retries: 0,
             explain_sample: 0,
             zeroes_refused: false,
+            written: Arc::default(),
         }
     }
 
