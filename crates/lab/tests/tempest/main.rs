@@ -16,6 +16,7 @@ mod plan;
 mod register;
 #[path = "../whole_host/setup.rs"]
 mod setup;
+mod spans;
 mod user;
 mod weather;
 mod wire;
@@ -92,13 +93,14 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
     }
     let line = Rc::new(RefCell::new(Line::new(Rc::clone(&plan.entries), plan.options.queue_size)));
     world.tap(Line::listen(&line, None));
-    for port in 0..plan.ports {
+    let at_first = plan.ports - u16::from(plan.late);
+    for port in 0..at_first {
         let id = world.host_verb(plan.connect(port));
         let reply = world.host_answer(id, PATIENCE).expect("connect is answered");
         assert!(matches!(reply, Reply::Connected(_)), "{reply:?}");
     }
     // A path that was never there is none to come back.
-    while paths(&mut world) < usize::from(plan.ports) * DEVICES as usize {
+    while paths(&mut world) < usize::from(at_first) * DEVICES as usize {
         world.run(MS);
     }
     let job = Job {
@@ -112,6 +114,9 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
         seed,
     };
     world.host_verb(Verb::User(job.clone()));
+    for port in at_first..plan.ports {
+        plan.asked.push(world.host_verb(plan.connect(port)));
+    }
     let noise = plan.noise.map(|it| it.tap(Rng::new(seed), Rc::clone(&plan.quiet)));
     world.tap(Line::listen(&line, noise));
     for _ in 0..plan.faults {
@@ -147,7 +152,8 @@ fn paths(world: &mut Pair) -> usize {
 fn check_line(line: &Line, plan: &Plan, seen: &Seen) {
     assert!(line.wrong.is_empty(), "{:?}", line.wrong);
     if plan.fair {
-        let missed = seen.settled.iter().find(|settled| !line.is_durable(settled));
+        let settled = seen.settled.iter().copied().chain(seen.spans.settled());
+        let missed = settled.into_iter().find(|settled| !line.is_durable(settled));
         assert!(missed.is_none(), "{missed:?} is in the cache of a controller");
     }
 }
@@ -162,14 +168,7 @@ fn let_users_end(world: &mut Pair, plan: &Plan) -> Seen {
     }
     let mut sum = Seen::default();
     for worker in workers() {
-        let seen = &world.host(worker).user().seen;
-        sum.answered += seen.answered;
-        sum.failed += seen.failed;
-        sum.withdrawn += seen.withdrawn;
-        sum.verified += seen.verified;
-        sum.lost += seen.lost;
-        sum.settled.extend(&seen.settled);
-        sum.wrong.extend(seen.wrong.iter().cloned());
+        sum.add(&world.host(worker).user().seen);
     }
     sum
 }

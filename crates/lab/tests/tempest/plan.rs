@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) stopped: Vec<(u32, u32)>,
     /// Nothing happens to paths: all can be used all the time.
     pub(crate) fair: bool,
+    /// One of them joins when the users have begun.
+    pub(crate) late: bool,
     /// The devices are files behind write caches, and the target loses its power.
     pub(crate) caches: bool,
     pub(crate) power_cuts: Arc<AtomicU64>,
@@ -80,21 +82,26 @@ fn entries(rng: &mut Rng) -> Option<u16> {
     rng.percent(60).then(|| 2 + rng.below(6) as u16)
 }
 
+fn times(rng: &mut Rng) -> LinkTimes {
+    let mut times = LinkTimes::default();
+    if rng.percent(30) {
+        times.mail.1 = MS * 3;
+    }
+    if rng.percent(20) {
+        times.closing.1 = MS;
+    }
+    if rng.percent(40) {
+        times.telling.1 = Duration::from_micros(300);
+    }
+    times
+}
+
 impl Plan {
     pub(crate) fn draw(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         let workers = 1 + rng.below(u64::from(WORKERS_MAX)) as u16;
         let ports = 2 + rng.below(2) as u16;
-        let mut times = LinkTimes::default();
-        if rng.percent(30) {
-            times.mail.1 = MS * 3;
-        }
-        if rng.percent(20) {
-            times.closing.1 = MS;
-        }
-        if rng.percent(40) {
-            times.telling.1 = Duration::from_micros(300);
-        }
+        let mut times = times(&mut rng);
         let fewer = rng.percent(50);
         let options = ControllerOptions {
             queue_size: 16,
@@ -110,6 +117,10 @@ impl Plan {
             ..ControllerOptions::default()
         };
         let fair = rng.percent(20);
+        let late = fair && rng.percent(50);
+        if late {
+            times.mail.1 = MS * 3;
+        }
         let noise = (!fair && rng.percent(50)).then(|| Noise {
             errors: rng.below(30),
             flips: rng.below(8),
@@ -145,6 +156,7 @@ impl Plan {
             removed: vec![false; ports.into()],
             stopped: vec![(0, 0); DEVICES as usize],
             fair,
+            late,
             caches: rng.percent(50),
             power_cuts: Arc::default(),
             asked: Vec::new(),

@@ -3,6 +3,8 @@
 //! the target loses its power, what was acknowledged may be gone, unless it was durable: written
 //! so, or acknowledged before a flush was asked for that was acknowledged, too.
 
+use std::ops::Range;
+
 /// Every word of a block, by what was written there.
 pub(crate) fn fill(device: usize, lba: u64, write: u64, block: &mut [u8]) {
     let key = write.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (lba << 20) ^ ((device as u64) << 60);
@@ -113,6 +115,12 @@ pub(crate) struct Register {
 pub(crate) struct Extent {
     pub(crate) lba: u64,
     pub(crate) blocks: u32,
+}
+
+impl Extent {
+    pub(crate) fn lbas(self) -> Range<u64> {
+        self.lba..self.lba + u64::from(self.blocks)
+    }
 }
 
 impl Register {

@@ -1,6 +1,7 @@
 //! A user that does everything a user can do, on several devices, drawn from a seed.
 
 use crate::register::{Ended, Extent, Moment, Register, fill};
+use crate::spans::{Span, Spans};
 use crate::wire::Settled;
 use anabranch_host::topology::HeadView;
 use anabranch_host::user::{Done, IoError, Refused, Request, RequestOp, Submit, User};
@@ -51,8 +52,23 @@ pub(crate) struct Seen {
     pub(crate) lost: u64,
     /// What flushes have made durable.
     pub(crate) settled: Vec<Settled>,
+    pub(crate) spans: Spans,
     /// What must not be.
     pub(crate) wrong: Vec<String>,
+}
+
+impl Seen {
+    /// Takes in what another worker has seen.
+    pub(crate) fn add(&mut self, other: &Seen) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.withdrawn += other.withdrawn;
+        self.verified += other.verified;
+        self.lost += other.lost;
+        self.settled.extend(&other.settled);
+        self.spans.add(&other.spans);
+        self.wrong.extend(other.wrong.iter().cloned());
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,6 +347,11 @@ impl Work {
         self.registers_release(device, extent);
         let (well, at) = (done.result.is_ok(), self.answers);
         let ended = Ended { well, durable, power_lost, at };
+        let nsid = device as u32 + 1;
+        let span = Span { asked: since, ended: now, nsid, extent, owed: well && !durable };
+        if matches!(what, What::Write | What::Zero) {
+            seen.spans.writes.push(span);
+        }
         let register = &mut self.registers[device];
         match what {
             What::Write => register.written(extent, done.tag, ended),
@@ -346,10 +367,10 @@ impl Work {
                 }
             }
             What::Flush if well && !power_lost => {
-                let (nsid, ended) = (device as u32 + 1, now);
                 let settled = register.flushed(asked).into_iter();
-                let settled = settled.map(|lba| Settled { asked: since, ended, nsid, lba });
+                let settled = settled.map(|lba| Settled { asked: since, ended: now, nsid, lba });
                 seen.settled.extend(settled);
+                seen.spans.flushes.push(span);
             }
             What::Read | What::Compare | What::Flush => {}
         }
