@@ -1,5 +1,6 @@
 //! What went wrong with bytes from a peer, and who is to blame.
 
+use crate::pdu::COMMON_HEADER_BYTES;
 use core::fmt;
 
 /// Who has to change something so that an error goes away.
@@ -92,6 +93,8 @@ pub enum Rule {
     Plain(&'static str),
     /// The same of a field of text: there is no number to show, either.
     Text(&'static str),
+    /// Must be a PDU type, where a connection begins: these are the first bytes of something else.
+    FirstBytes([u8; COMMON_HEADER_BYTES]),
 }
 
 /// Something that came off the wire, or that a caller asked for, cannot be accepted.
@@ -151,6 +154,11 @@ impl ProtocolError {
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Rule::FirstBytes(bytes) = self.rule {
+            let bytes = bytes.escape_ascii();
+            write!(f, "the peer does not speak NVMe/TCP: it began with \"{bytes}\" (")?;
+            return write!(f, "{} {} is {}: no such type)", self.what, self.field, self.value);
+        }
         write!(f, "{} {} ", self.what, self.field)?;
         if let Rule::Text(sentence) = self.rule {
             return write!(f, "{sentence} ({})", self.blame);
@@ -163,6 +171,7 @@ impl fmt::Display for ProtocolError {
             Rule::AtLeast => write!(f, "must be at least {}", self.limit)?,
             Rule::MultipleOf => write!(f, "must be a multiple of {}", self.limit)?,
             Rule::Plain(sentence) | Rule::Text(sentence) => f.write_str(sentence)?,
+            Rule::FirstBytes(_) => {}
         }
         write!(f, " ({})", self.blame)
     }

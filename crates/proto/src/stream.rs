@@ -335,7 +335,8 @@ impl Stream {
     fn start(&mut self, first: &[u8; COMMON_HEADER_BYTES]) -> Result<CommonHeader, ProtocolError> {
         self.head[..COMMON_HEADER_BYTES].copy_from_slice(first);
         self.header_bytes = COMMON_HEADER_BYTES as u8;
-        let common = CommonHeader::parse(first, self.receiver, self.format)?;
+        let common = CommonHeader::parse(first, self.receiver, self.format)
+            .map_err(|error| self.at_the_beginning(first, error))?;
         let kind = common.kind();
         let sets_up = matches!(kind, PduType::IcReq | PduType::IcResp);
         let sequence = |sentence| {
@@ -359,6 +360,19 @@ impl Stream {
             self.accepted.keep(*first, common);
         }
         Ok(common)
+    }
+
+    /// Whoever begins with no PDU type at all is no NVMe/TCP port, or no host: a web server, say.
+    #[cold]
+    fn at_the_beginning(
+        &self,
+        first: &[u8; COMMON_HEADER_BYTES],
+        error: ProtocolError,
+    ) -> ProtocolError {
+        if self.set_up || PduType::from_code(first[0]).is_some() {
+            return error;
+        }
+        ProtocolError { rule: Rule::FirstBytes(*first), ..error }
     }
 
     #[inline]

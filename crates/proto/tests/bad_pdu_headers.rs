@@ -378,6 +378,37 @@ fn c22_terminate_requests_are_bounded_and_never_answered() {
 }
 
 #[test]
+fn c12_whoever_speaks_something_else_is_told_apart_and_quoted() {
+    let said = |receiver, bytes: &[u8], at_once: bool| {
+        let mut stream = Stream::new(receiver);
+        if !at_once {
+            feed(&mut stream, &set_up(receiver), 128).expect("it is initialized");
+        }
+        stream.next(&mut &bytes[..]).expect_err("no PDU").to_string()
+    };
+    for (receiver, bytes, code, shown) in [
+        (Role::Host, &b"HTTP/1.1 400 Bad Request\r\n"[..], 72, "HTTP/1.1"),
+        (Role::Host, b"SSH-2.0-OpenSSH_9.2p1\r\n", 83, "SSH-2.0-"),
+        (Role::Host, b"\x15\x03\x03\0\x02\x02\"\x1b", 21, r#"\x15\x03\x03\x00\x02\x02\"\x1b"#),
+        (Role::Controller, b"GET / HTTP/1.1\r\n", 71, "GET / HT"),
+    ] {
+        let wanted = format!(
+            "the peer does not speak NVMe/TCP: it began with \"{shown}\" (PDU type is {code}: no \
+             such type)"
+        );
+        assert_eq!(said(receiver, bytes, true), wanted);
+        let later = format!("PDU type is {code}: no such type (the bytes do not parse)");
+        assert_eq!(said(receiver, bytes, false), later, "it did speak it");
+    }
+    let wrong_way = said(Role::Host, &set_up(Role::Controller), true);
+    assert_eq!(
+        wrong_way,
+        "ICReq type is 0: wrong direction for this type (the peer breaks the \
+         protocol)"
+    );
+}
+
+#[test]
 fn c22_what_we_send_is_bounded() {
     let error = ProtocolError::new("R2T", "PLEN", 0, anabranch_proto::error::Rule::MustBe, 24);
     for len in [0, 8, 24, 72, 128, 129, 256] {
