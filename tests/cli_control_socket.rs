@@ -410,6 +410,22 @@ fn unsafe_places_are_refused() {
 }
 
 #[test]
+fn a_place_that_will_not_do_names_the_option_that_takes_another() {
+    let place = Place::new("remedy");
+    fs::write(place.file("file"), "").expect("a file");
+    let (below_a_file, long) = (place.file("file/run/control.sock"), "x".repeat(200));
+    for (path, why) in [
+        (below_a_file, "cannot make the directory"),
+        (place.file("none/\0/control.sock"), "cannot make the directory"),
+        (place.file(&long), "at most 107 fit"),
+        (PathBuf::from("/proc/control.sock"), "cannot lock"),
+    ] {
+        let told = BoundSocket::bind(&path).expect_err("no place").to_string();
+        assert!(told.contains(why) && told.contains("with --socket"), "{told}");
+    }
+}
+
+#[test]
 fn only_the_owner_and_root_control() {
     for (peer, own, may) in
         [(1000, 1000, true), (0, 1000, true), (1001, 1000, false), (1000, 0, false), (0, 0, true)]

@@ -50,7 +50,8 @@ pub enum SocketError {
     InUse(PathBuf),
     /// The directory lets others replace files.
     #[error(
-        "{directory} is no safe place for a control socket ({why}): use a directory of mode 0700"
+        "{directory} is no safe place for a control socket ({why}): use a directory of mode 0700, \
+         or choose another with --socket"
     )]
     Directory {
         /// The directory.
@@ -62,10 +63,13 @@ pub enum SocketError {
     #[error("{0} exists and is not a socket: remove it, or choose another place with --socket")]
     NotASocket(PathBuf),
     /// The name does not fit into an address.
-    #[error("the path of the control socket, {0}, has {1} bytes, at most {MAX_SOCKET_PATH} fit")]
+    #[error(
+        "the path of the control socket, {0}, has {1} bytes, at most {MAX_SOCKET_PATH} fit: choose \
+         another with --socket"
+    )]
     TooLong(PathBuf, usize),
     /// The system refuses.
-    #[error("cannot {what} {path}: {source}")]
+    #[error("control socket: cannot {what} {path}: {source}; choose another place with --socket")]
     System {
         /// What was tried.
         what: &'static str,
