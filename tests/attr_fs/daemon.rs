@@ -2,7 +2,7 @@
 
 use crate::stand::{Place, errno, has_fuse};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -41,12 +41,20 @@ fn config(dir: &Path) -> String {
 
 /// A daemon that has said that it is ready.
 fn ready(place: &Path, config: &str) -> (Daemon, Value) {
-    let mut child = serve(place, config).spawn().expect("it starts");
+    said_ready(serve(place, config).spawn().expect("it starts"))
+}
+
+fn said_ready(mut child: Child) -> (Daemon, Value) {
     let stdout = child.stdout.take().expect("a pipe");
     let daemon = Daemon(child);
     let mut values = serde_json::Deserializer::from_reader(stdout).into_iter();
     let said = values.next().expect("it says that it is ready").expect("JSON");
     (daemon, said)
+}
+
+/// The function of the kernel that the main thread of a process waits in.
+fn waits_in(pid: Pid) -> String {
+    fs::read_to_string(format!("/proc/{}/wchan", pid.as_raw_nonzero())).expect("it is there")
 }
 
 fn refused(place: &Path, dir: &Path) -> String {
@@ -96,6 +104,35 @@ fn the_tree_goes_with_the_daemon_even_if_files_are_open() {
     assert_eq!(daemon.0.wait().expect("it ends").code(), Some(0));
     assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 0, "unmounted");
     assert!(open.read_at(&mut [0; 8], 0).is_err(), "nobody answers");
+}
+
+/// As when a supervisor's next one is there before all of the last one has gone.
+#[test]
+fn one_that_dies_while_the_next_asks_it_is_replaced_too() {
+    if !has_fuse() {
+        return;
+    }
+    let (place, dir) = place();
+    let (mut last, _) = ready(place.path(), &config(&dir));
+    let pid = Pid::from_child(&last.0);
+    kill_process(pid, Signal::STOP).expect("it runs");
+    waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is ours").expect("it has stopped");
+    let known = waits_in(pid) != "0";
+    if !known {
+        eprintln!("this kernel does not say what a process waits for: it may die too early here");
+    }
+    let other = place.dir("other");
+    let next = serve(&other, &config(&dir)).spawn().expect("it starts");
+    while known && waits_in(Pid::from_child(&next)) != "request_wait_answer" {
+        std::thread::yield_now();
+    }
+    last.0.kill().expect("it runs");
+    last.0.wait().expect("it ends");
+    let (mut daemon, _) = said_ready(next);
+    assert!(dir.join("class/nvme").is_dir());
+    kill_process(Pid::from_child(&daemon.0), Signal::TERM).expect("it runs");
+    assert_eq!(daemon.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 0, "nothing is left below");
 }
 
 #[test]

@@ -110,9 +110,10 @@ fn is_unmount(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error())
 }
 
-/// Nobody answers there.
+/// Nobody answers there: any more, when the daemon died while it was asked.
 fn is_stale(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+    let stale = [Errno::NOTCONN, Errno::CONNABORTED].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|error| stale.contains(&error))
 }
 
 /// Where exactly a daemon that was killed has left its tree, if it has. Whoever starts the next one
