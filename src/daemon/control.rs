@@ -128,8 +128,8 @@ fn accept(socket: &BoundSocket, stopping: &AtomicBool, shared: &Arc<Shared>) {
 
 /// Checks who it is and how many there are, and gives the client a thread of its own.
 fn admit(stream: UnixStream, shared: &Arc<Shared>) {
-    let uid = match rustix::net::sockopt::socket_peercred(&stream) {
-        Ok(peer) => peer.uid.as_raw(),
+    let uid = match anabranch_rt::credentials(&stream) {
+        Ok(peer) => peer.uid,
         Err(error) => {
             shared.audit.note(&format!("control socket: a client without credentials: {error}"));
             return;

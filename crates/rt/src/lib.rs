@@ -14,6 +14,7 @@
 mod accounts;
 mod clock;
 mod config;
+mod credentials;
 mod driver;
 mod error;
 mod files;
@@ -31,6 +32,7 @@ mod worker;
 pub use accounts::group_id;
 pub use clock::now;
 pub use config::Config;
+pub use credentials::{Credentials, credentials};
 pub use error::Error;
 pub use files::Files;
 pub use group::Group;
