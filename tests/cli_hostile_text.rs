@@ -70,7 +70,8 @@ fn answer(method: &str, whole: bool) -> Value {
         "connect" => json!({ "controller": "" }),
         "export_add" => json!({ "uri": "" }),
         "export_list" => {
-            json!({ "exports": [{ "name": "", "device": "", "uris": [""] }] })
+            let used_by = json!([{ "address": "" }, { "pid": 1, "command": "" }]);
+            json!({ "exports": [{ "name": "", "device": "", "uris": [""], "used_by": used_by }] })
         }
         "status" => json!({
             "ports": [{ "port": 1, "listen": "", "state": "", "shape": "", "ana": { "1": "" } }],

@@ -5,9 +5,10 @@ mod connect_all;
 use super::args::fabrics::{Connect, Disconnect, Discover, Fabrics};
 use super::args::{Device, Explain, ExportVerb, Get, Global, List, Set, ShowTopology};
 use super::client::Client;
-use super::print::{ana, attributes, discovery, explain, identify, list, subsys, topology};
+use super::print::{
+    ana, attributes, discovery, explain, exports, identify, list, subsys, topology,
+};
 use super::shown;
-use crate::columns::columns;
 use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
@@ -373,30 +374,11 @@ pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
         }
         ExportVerb::List => {
             let answer = ask(global, "export_list", json!({}))?;
-            super::print(global, || export_text(&answer), || answer.clone())
+            super::print(global, || exports::text(&answer), || answer.clone())
         }
         ExportVerb::Rm { name } => {
             client(global)?.call("export_rm", json!({ "name": name }))?;
             super::print(global, String::new, || json!({ "removed": name }))
         }
     }
-}
-
-fn export_text(answer: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let rows: Vec<Vec<String>> = answer["exports"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|export| {
-            let uris: Vec<String> =
-                export["uris"].as_array().into_iter().flatten().map(text).collect();
-            let absent = if export["present"] == false { " (not there)" } else { "" };
-            let mode = if export["read_only"] == true { "ro" } else { "rw" };
-            let device = text(&export["device"]) + absent;
-            let clients = export["clients"].as_u64().unwrap_or(0).to_string();
-            vec![text(&export["name"]), device, mode.to_owned(), clients, uris.join(" ")]
-        })
-        .collect();
-    columns(&["Export", "Device", "Mode", "Clients", "URI"], &rows)
 }

@@ -4,6 +4,7 @@ pub mod ana;
 pub mod attributes;
 pub mod discovery;
 pub mod explain;
+pub mod exports;
 pub mod identify;
 pub mod list;
 pub mod subsys;

@@ -1,16 +1,21 @@
-//! Who uses what is exported: how many NBD clients there are, and of which export.
+//! Who uses what is exported: the NBD clients of each export.
 
 use anabranch_export::nbd::NbdEvent;
+use anabranch_proto::machine::Peer;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Who they are, as far as the system says.
+type Peers = Vec<Option<Peer>>;
 
 /// NBD clients of all workers.
 #[derive(Debug, Default)]
 pub struct Clients {
     connected: AtomicUsize,
-    /// Of them, those that have opened an export, by its name. Only names that have some.
-    opened: Mutex<BTreeMap<String, usize>>,
+    /// Of them, those that have opened an export, by its name, in the order in which they have.
+    /// Only names that have some.
+    opened: Mutex<BTreeMap<String, Peers>>,
 }
 
 impl Clients {
@@ -22,8 +27,8 @@ impl Clients {
 
     /// Those that have opened this export, or one of its name that was withdrawn just before.
     #[must_use]
-    pub fn of(&self, export: &str) -> usize {
-        self.opened().get(export).copied().unwrap_or(0)
+    pub fn of(&self, export: &str) -> Peers {
+        self.opened().get(export).cloned().unwrap_or_default()
     }
 
     /// A worker had so many clients, and has so many now.
@@ -35,14 +40,16 @@ impl Clients {
     /// A client may have opened an export, or left it. Both are rare, and nobody keeps the lock.
     pub(super) fn see(&self, event: &NbdEvent) {
         match event {
-            NbdEvent::Opened { export, .. } => {
-                *self.opened().entry(export.clone()).or_default() += 1;
+            NbdEvent::Opened { export, peer, .. } => {
+                self.opened().entry(export.clone()).or_default().push(*peer);
             }
-            NbdEvent::Left { export, .. } => {
+            NbdEvent::Left { export, peer, .. } => {
                 let mut opened = self.opened();
-                let Some(count) = opened.get_mut(export) else { return };
-                *count -= 1;
-                if *count == 0 {
+                let Some(peers) = opened.get_mut(export) else { return };
+                if let Some(place) = peers.iter().position(|other| other == peer) {
+                    peers.remove(place);
+                }
+                if peers.is_empty() {
                     opened.remove(export);
                 }
             }
@@ -50,7 +57,7 @@ impl Clients {
         }
     }
 
-    fn opened(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+    fn opened(&self) -> MutexGuard<'_, BTreeMap<String, Peers>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -81,7 +81,9 @@ s.sendall(struct.pack(">I8sII", 1, b"IHAVEOPT", 1, 5) + b"other")
 while s.recv(4096): pass
 ' "$work/other.sock" &
   within 10 clients_are 0 1
-  host export list | grep '^other .* rw  *1  *nbd'
+  host export list | grep "^other .* rw  *1  *python3.*\[$!\]  *nbd"
+  host export list -o json |
+    json --argjson pid $! '.exports[1].used_by | length == 1 and .[0].pid == $pid' >/dev/null
   kill $!
   within 10 clients_are 0 0
   host export rm other

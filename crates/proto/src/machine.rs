@@ -102,8 +102,8 @@ pub enum Input<'a, V, M> {
         listener: ListenerId,
         /// The connection.
         conn: ConnId,
-        /// The peer's address, when the transport has one.
-        peer: Option<SocketAddr>,
+        /// Who that is, as far as the system says.
+        peer: Option<Peer>,
     },
     /// A [`Output::Listen`] succeeded.
     Listening {
@@ -312,6 +312,24 @@ impl core::fmt::Display for Endpoint {
         match self {
             Endpoint::Tcp(addr) => write!(f, "{addr}"),
             Endpoint::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+/// Who is at the other end of an accepted connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Somebody at this address.
+    Address(SocketAddr),
+    /// The process of this machine that has connected to a Unix socket.
+    Process(u32),
+}
+
+impl core::fmt::Display for Peer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Peer::Address(address) => address.fmt(f),
+            Peer::Process(pid) => write!(f, "process {pid}"),
         }
     }
 }

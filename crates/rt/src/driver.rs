@@ -12,7 +12,7 @@ pub(crate) use batch::Batch;
 pub(crate) use uring::Uring;
 
 use anabranch_proto::machine::{
-    BufRef, CloseCause, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, ListenerId,
+    BufRef, CloseCause, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, ListenerId, Peer,
     SocketOptions, SystemError, Time,
 };
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) enum Event {
     Accepted {
         listener: ListenerId,
         conn: ConnId,
-        peer: Option<SocketAddr>,
+        peer: Option<Peer>,
         early: Early,
     },
     Listening {
@@ -82,7 +82,7 @@ pub(crate) type Early = Option<Vec<u8>>;
 #[derive(Debug)]
 pub(crate) struct Handed {
     pub(crate) listener: ListenerId,
-    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) peer: Option<Peer>,
     pub(crate) fd: OwnedFd,
     pub(crate) early: Early,
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use anabranch_proto::machine::{
-    Endpoint, ListenerId, Output, SocketAccess, SocketOptions, SystemError,
+    Endpoint, ListenerId, Output, Peer, SocketAccess, SocketOptions, SystemError,
 };
 use anabranch_rt::SocketLock;
 use rustix::fs::Mode;
@@ -33,7 +33,8 @@ fn the_file_is_private_and_goes_away() {
     let mode = std::fs::metadata(&path).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let _peer = UnixStream::connect(&path).expect("connected");
-    rig.accepted(0);
+    let ours = Some(Peer::Process(std::process::id()));
+    assert_eq!(rig.accepted_of(0).1, ours, "who has connected");
     rig.ask(0, |engine, _| engine.out(Output::Unlisten { listener: ListenerId(7) }));
     rig.expect(0, &Seen::Unlistened(ListenerId(7), None));
     assert!(!Path::new(&path).exists(), "unlinked");

@@ -6,9 +6,10 @@ use crate::daemon::rpc::{Params, RpcError};
 use crate::daemon::view::HostView;
 use anabranch_export::nbd::{Access, Export, NbdReply, NbdVerb};
 use anabranch_lab::nbd::{NbdUri, Server};
-use anabranch_proto::machine::Endpoint;
+use anabranch_proto::machine::{Endpoint, Peer};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What is offered and at which address, and where we listen.
@@ -66,7 +67,7 @@ impl Host {
         let (exports, _) = self.exports(limit)?;
         let counted = |(export, _): (Export, Endpoint)| {
             let clients = self.clients.of(&export.name);
-            (export.name, clients)
+            (export.name, clients.len())
         };
         Ok(exports.into_iter().map(counted).collect())
     }
@@ -95,7 +96,7 @@ impl Host {
                 let view = self.view()?;
                 let shown = |(export, at): &(Export, Endpoint)| {
                     let uri = listening.contains(at).then(|| nbd_uri(at, &export.name));
-                    listed(export, uri, &view, self.clients.of(&export.name))
+                    listed(export, uri, &view, &self.clients.of(&export.name))
                 };
                 let exports: Vec<Value> = exports.iter().map(shown).collect();
                 let listening: Vec<String> = listening.iter().map(Endpoint::to_string).collect();
@@ -121,7 +122,12 @@ impl Host {
 }
 
 /// An export as it stands in the list: what its clients get.
-fn listed(export: &Export, uri: Option<String>, host: &HostView, clients: usize) -> Value {
+fn listed(
+    export: &Export,
+    uri: Option<String>,
+    host: &HostView,
+    clients: &[Option<Peer>],
+) -> Value {
     let heads = host.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
     let mut called = heads.filter(|head| head.is_called(&export.device));
     // Of two with the same identifier none is offered.
@@ -133,9 +139,22 @@ fn listed(export: &Export, uri: Option<String>, host: &HostView, clients: usize)
         "read_only": export.read_only || head.is_some_and(|head| head.read_only),
         "description": export.description,
         "kind": "nbd",
-        "clients": clients,
+        "clients": clients.len(),
+        "used_by": clients.iter().flatten().copied().map(user).collect::<Vec<_>>(),
         "uris": Vec::from_iter(uri),
     })
+}
+
+/// A client: where it is, or which program of this machine it is.
+fn user(client: Peer) -> Value {
+    match client {
+        Peer::Address(address) => json!({ "address": address.to_string() }),
+        Peer::Process(pid) => {
+            // It may be gone, or not be ours to see.
+            let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+            json!({ "pid": pid, "command": command.as_deref().map(str::trim_end) })
+        }
+    }
 }
 
 /// How an NBD client names an export.
@@ -143,6 +162,9 @@ fn listed(export: &Export, uri: Option<String>, host: &HostView, clients: usize)
 pub fn nbd_uri(at: &Endpoint, name: &str) -> String {
     let server = match at {
         Endpoint::Unix(path) => Server::Unix(path.clone()),
+        Endpoint::Tcp(SocketAddr::V6(at)) if at.scope_id() != 0 => {
+            Server::Tcp { host: format!("{}%{}", at.ip(), at.scope_id()), port: at.port() }
+        }
         Endpoint::Tcp(at) => Server::Tcp { host: at.ip().to_string(), port: at.port() },
     };
     NbdUri::new(server, name).to_string()

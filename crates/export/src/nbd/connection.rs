@@ -7,9 +7,8 @@ use super::transfer::{Seat, Transfer, Wait};
 use super::waiting::Want;
 use super::{NbdEvent, NbdMail, NbdReply, RECEIVE_INTO_BYTES, wire};
 use anabranch_host::user::IoError;
-use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, ListenerId, Output};
+use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, ListenerId, Output, Peer};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 /// What an NBD server wants done.
 pub(super) type Out = Output<NbdMail, NbdReply, NbdEvent>;
@@ -48,7 +47,7 @@ pub(super) struct Connection {
     /// Where it came in: that decides what it may open.
     listener: ListenerId,
     key: u32,
-    peer: Option<SocketAddr>,
+    peer: Option<Peer>,
     life: Life,
     handshake: Option<Box<Handshake>>,
     transfer: Option<Box<Transfer>>,
@@ -82,7 +81,7 @@ impl Connection {
         conn: ConnId,
         listener: ListenerId,
         key: u32,
-        peer: Option<SocketAddr>,
+        peer: Option<Peer>,
     ) -> Connection {
         Connection {
             conn,
@@ -548,7 +547,7 @@ impl Connection {
                 transfer.withdraw(seat.host);
             }
             let export = self.export.clone();
-            out.push_back(Output::Event(NbdEvent::Left { export, unanswered }));
+            out.push_back(Output::Event(NbdEvent::Left { export, peer: self.peer, unanswered }));
         }
     }
 

@@ -3,10 +3,9 @@
 use super::wire::export_flag;
 use super::{MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
 use anabranch_host::topology::{HeadId, HeadView};
-use anabranch_proto::machine::{Endpoint, ListenerId, SocketAccess, SystemError, WorkerId};
+use anabranch_proto::machine::{Endpoint, ListenerId, Peer, SocketAccess, SystemError, WorkerId};
 use core::time::Duration;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A head under a name.
@@ -218,13 +217,15 @@ pub enum NbdEvent {
         export: String,
         /// Where the client's connection is served.
         worker: WorkerId,
-        /// The client, when the transport names it.
-        peer: Option<SocketAddr>,
+        /// The client, when the system names it.
+        peer: Option<Peer>,
     },
     /// A client that had opened an export is gone.
     Left {
         /// The export's name.
         export: String,
+        /// The client, as when it opened it.
+        peer: Option<Peer>,
         /// Requests that it will not be answered.
         unanswered: usize,
     },
@@ -272,10 +273,10 @@ impl fmt::Display for NbdEvent {
                 write!(f, "nbd: export \"{export}\" opened on worker {}", worker.0)?;
                 peer.map_or(Ok(()), |peer| write!(f, " by {peer}"))
             }
-            NbdEvent::Left { export, unanswered: 0 } => {
+            NbdEvent::Left { export, unanswered: 0, .. } => {
                 write!(f, "nbd: a client of export \"{export}\" left")
             }
-            NbdEvent::Left { export, unanswered } => {
+            NbdEvent::Left { export, unanswered, .. } => {
                 let plural = if *unanswered == 1 { "" } else { "s" };
                 write!(f, "nbd: a client of export \"{export}\" left with ")?;
                 write!(f, "{unanswered} request{plural} unanswered")

@@ -12,12 +12,11 @@ use super::{
 };
 use anabranch_host::user::{Done, Submit, User};
 use anabranch_proto::machine::{
-    Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, SocketAccess, Time, VerbId,
+    Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, Peer, SocketAccess, Time, VerbId,
     WorkerId,
 };
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The NBD server of one worker. See the [module](super) documentation.
@@ -142,7 +141,7 @@ impl Nbd {
         now: Time,
         listener: ListenerId,
         conn: ConnId,
-        peer: Option<SocketAddr>,
+        peer: Option<Peer>,
         worker: WorkerId,
     ) {
         if let Some(control) = &mut self.control {

@@ -1,7 +1,7 @@
 //! Making sockets: options, addresses, and socket files that are private from their first moment.
 
 use crate::SocketLock;
-use anabranch_proto::machine::{Endpoint, SocketAccess, SocketOptions, SystemError};
+use anabranch_proto::machine::{Endpoint, Peer, SocketAccess, SocketOptions, SystemError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
@@ -275,9 +275,13 @@ pub(crate) fn local_addr(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
     socket2::SockRef::from(&fd).local_addr().ok()?.as_socket()
 }
 
-/// The peer's address, when it has one.
-pub(crate) fn peer_addr(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
-    socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()
+/// Who has connected, if the system says so.
+pub(crate) fn peer(fd: BorrowedFd<'_>, tcp: bool) -> Option<Peer> {
+    if tcp {
+        let at = socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()?;
+        return Some(Peer::Address(at));
+    }
+    crate::credentials(fd).ok()?.pid.map(Peer::Process)
 }
 
 /// Turns the result of an accept operation into its owner.

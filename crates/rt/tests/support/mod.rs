@@ -4,7 +4,7 @@
 
 use anabranch_proto::machine::{
     BufRef, Buffers, CloseCause, CloseHow, ConnId, DiskId, Endpoint, Gather, Input, ListenerId,
-    Machine, Output, SocketOptions, SystemError, Time, WorkerId,
+    Machine, Output, Peer, SocketOptions, SystemError, Time, WorkerId,
 };
 use anabranch_rt::{Config, Group};
 use std::any::Any;
@@ -25,7 +25,7 @@ pub type Verb = Box<dyn FnOnce(&mut Engine, &mut dyn Buffers) -> Box<dyn Any + S
 pub enum Seen {
     Timeout,
     Connected(ConnId),
-    Accepted(ListenerId, ConnId),
+    Accepted(ListenerId, ConnId, Option<Peer>),
     Listening(ListenerId, Endpoint),
     Unlistened(ListenerId, Option<SystemError>),
     Received(ConnId, Vec<u8>),
@@ -152,12 +152,12 @@ impl Machine for Engine {
                 self.aim(conn);
                 Seen::Connected(conn)
             }
-            Input::Accepted { listener, conn, .. } => {
+            Input::Accepted { listener, conn, peer } => {
                 if let Some(to) = self.rules.hand_to {
                     return self.out(Output::HandOver { conn, listener, to });
                 }
                 self.aim(conn);
-                Seen::Accepted(listener, conn)
+                Seen::Accepted(listener, conn, peer)
             }
             Input::Listening { listener, at } => Seen::Listening(listener, at),
             Input::Unlistened { listener, error } => Seen::Unlistened(listener, error),
@@ -287,8 +287,12 @@ impl Rig {
 
     /// Whether this event has come already (it is not waited for).
     pub fn has(&mut self, worker: u16, event: &Seen) -> bool {
+        self.any(worker, |seen| seen == event)
+    }
+
+    pub fn any(&mut self, worker: u16, is_it: impl Fn(&Seen) -> bool) -> bool {
         self.kept.extend(self.seen.try_iter());
-        self.kept.iter().any(|(at, seen)| *at == WorkerId(worker) && seen == event)
+        self.kept.iter().any(|(at, seen)| *at == WorkerId(worker) && is_it(seen))
     }
 
     pub fn listen(&mut self, worker: u16, at: Endpoint) -> Endpoint {
@@ -306,8 +310,13 @@ impl Rig {
     }
 
     pub fn accepted(&mut self, worker: u16) -> ConnId {
+        self.accepted_of(worker).0
+    }
+
+    /// And who that is.
+    pub fn accepted_of(&mut self, worker: u16) -> (ConnId, Option<Peer>) {
         self.wait(worker, |seen| match seen {
-            Seen::Accepted(_, conn) => Some(*conn),
+            Seen::Accepted(_, conn, peer) => Some((*conn, *peer)),
             _ => None,
         })
     }

@@ -8,11 +8,11 @@ use crate::verb::TargetEvent;
 use alloc::format;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{
-    Buffers, CloseHow, ConnId, Endpoint, Gather, ListenerId, Output, SocketOptions, SystemError,
-    Time,
+    Buffers, CloseHow, ConnId, Endpoint, Gather, ListenerId, Output, Peer, SocketOptions,
+    SystemError, Time,
 };
 use anabranch_proto::target_queue::{TargetQueue, TargetQueueConfig};
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use core::time::Duration;
 
 /// From accept to a successful Connect (reliability C10).
@@ -98,11 +98,14 @@ impl Target {
         now: Time,
         listener: ListenerId,
         conn: ConnId,
-        peer: Option<SocketAddr>,
+        peer: Option<Peer>,
     ) {
         let at = self.port_of(listener);
         let is_cut = at.is_none_or(|at| self.ports[at].fault == PortFault::Cut);
-        let from = peer.map(|peer| network(peer.ip()));
+        let from = match peer {
+            Some(Peer::Address(address)) => Some(network(address.ip())),
+            _ => None,
+        };
         let full = self.conns.len() >= self.limits.connections as usize;
         let hoards = from.is_some_and(|from| self.hoards_connections(from));
         let (full, hoards) =

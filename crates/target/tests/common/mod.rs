@@ -6,7 +6,7 @@
 
 use anabranch_proto::machine::{
     CloseCause, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, Input, ListenerId, Machine,
-    Output, SystemError, Time, VerbId,
+    Output, Peer, SystemError, Time, VerbId,
 };
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData, PropertyGet, PropertySet};
 use anabranch_proto::nvme::property::Cc;
@@ -392,7 +392,7 @@ impl Rig {
         let conn = ConnId::accepted(self.next_conn);
         self.next_conn += 1;
         self.wires.insert(conn, Wire::default());
-        self.input(Input::Accepted { listener, conn, peer: self.peer });
+        self.input(Input::Accepted { listener, conn, peer: self.peer.map(Peer::Address) });
         conn
     }
 

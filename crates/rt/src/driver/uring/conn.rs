@@ -11,11 +11,10 @@
 //! | `Over` | | | its last event was taken: the slot is free |
 
 use crate::driver::{Batch, Early};
-use anabranch_proto::machine::{BufRef, CloseCause, ConnId, ListenerId};
+use anabranch_proto::machine::{BufRef, CloseCause, ConnId, ListenerId, Peer};
 use socket2::SockAddr;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// One connection.
@@ -59,7 +58,7 @@ pub(super) struct Conn {
     pub(super) peer_done: bool,
     /// Bytes that came after the engine had closed.
     pub(super) discarded: u64,
-    pub(super) peer: Option<SocketAddr>,
+    pub(super) peer: Option<Peer>,
     pub(super) early: Early,
 }
 

@@ -107,7 +107,7 @@ impl Uring {
                 self.finish_listener(slot);
                 return;
             }
-            let peer = socket::peer_addr(fd.as_fd());
+            let peer = socket::peer(fd.as_fd(), tcp);
             self.counters.system_calls.add(2);
             // Fails only on a connection that is over already; reading it will tell.
             let _ = socket::set_accepted(fd.as_fd(), tcp);
