@@ -13,6 +13,7 @@ pub mod files;
 pub mod front;
 pub mod host;
 pub mod identity;
+pub mod listen;
 pub mod load;
 pub mod log;
 pub mod metrics;

@@ -287,6 +287,11 @@ fn mistakes_in_a_targets_file_name_line_and_key_too() {
     let space = "[[subsystem]]\n[[subsystem.namespace]]\nbackend = \"mem:1MiB\"\n";
     for (text, place, why) in [
         (format!("[[port]]\nlisten = \"x\"\n{space}"), "line 2 (listen)", "not ADDR:PORT"),
+        (
+            format!("[[port]]\nlisten = \"[fe80::1%nosuch0]:1\"\n{space}"),
+            "line 2 (listen)",
+            "is on an interface that this machine does not have",
+        ),
         (format!("{port}shape = \"rate=1\"\n{space}"), "line 3 (shape)", "rate"),
         (format!("{port}shape = \"\"\n{space}"), "line 3 (shape)", "or none"),
         (format!("{port}ana = {{ 1 = \"best\" }}\n{space}"), "line 3 (ana)", "optimized"),
@@ -711,6 +716,10 @@ fn export_addresses() {
     assert_eq!(listen_endpoint("/run/x.sock").expect("Unix").to_string(), "unix:/run/x.sock");
     let relative = listen_endpoint("x.sock").expect("relative").to_string();
     assert!(relative.starts_with("unix:/") && relative.ends_with("/x.sock"), "{relative}");
+    let scoped = listen_endpoint("[fe80::1%lo]:10809").expect("TCP").to_string();
+    assert_eq!(scoped, "[fe80::1%1]:10809", "an interface by its name");
+    let told = listen_endpoint("[fe80::1]:10809").expect_err("which link?");
+    assert!(told.starts_with("nbd '[fe80::1]:10809' is there on every link"), "{told}");
     assert!(listen_endpoint("").is_err());
     assert!(listen_endpoint(&format!("/{}", "x".repeat(107))).is_err(), "longer than sun_path");
 }

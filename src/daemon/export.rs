@@ -1,11 +1,12 @@
 //! Where exports listen, as text.
 
+use super::listen::socket_address;
 use super::rpc::RpcError;
 use super::socket::MAX_SOCKET_PATH;
 use anabranch_export::nbd::{Access, NbdError};
 use anabranch_proto::machine::Endpoint;
 use rustix::io::Errno;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt;
 
@@ -14,8 +15,10 @@ use std::os::unix::fs::FileTypeExt;
 /// # Errors
 /// One sentence that says what would be right.
 pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(Endpoint::Tcp(address));
+    match socket_address(text) {
+        Ok(Some(address)) => return Ok(Endpoint::Tcp(address)),
+        Err(why) => return Err(format!("nbd '{}' {why}", text.escape_debug())),
+        Ok(None) => {}
     }
     if resembles_address(text) {
         return Err(format!(

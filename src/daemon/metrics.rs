@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 /// # Errors
 /// One sentence that says what would be right.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "ADDR:PORT is expected, in numbers, such as 127.0.0.1:9899 or [::1]:9899".to_owned()
-    })
+    super::listen::socket_address(text).map_err(|why| format!("the address {why}"))?.ok_or_else(
+        || "ADDR:PORT is expected, in numbers, such as 127.0.0.1:9899 or [::1]:9899".to_owned(),
+    )
 }

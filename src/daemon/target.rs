@@ -10,6 +10,7 @@ pub use status::{json as status_json, text as status_text};
 
 use super::backing::{Backend, NamespaceSpec, Opened, check_length, open_file};
 use super::control::Handler;
+use super::listen::socket_address;
 use super::rpc::{Params, RpcError};
 use crate::failure::Failure;
 use crate::units::Bytes;
@@ -492,7 +493,10 @@ pub fn find_port(text: &str, listeners: &[Endpoint]) -> Result<u16, String> {
         .and_then(|number| {
             listeners.iter().position(|at| tcp(at).is_some_and(|tcp| tcp.port() == number))
         })
-        .or_else(|| listeners.iter().position(|at| at.to_string() == text))
+        .or_else(|| {
+            let named = socket_address(text).ok().flatten()?;
+            listeners.iter().position(|at| tcp(at) == Some(named))
+        })
         .or_else(|| {
             number.and_then(|n| usize::from(n).checked_sub(1)).filter(|n| *n < listeners.len())
         });

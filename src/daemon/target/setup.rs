@@ -3,6 +3,7 @@
 use super::{FileTable, find_port, namespace};
 use crate::daemon::backing::{Backend, NamespaceSpec, check_file};
 use crate::daemon::config::Source;
+use crate::daemon::listen::socket_address;
 use crate::failure::Failure;
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::{AnaState, Nqn};
@@ -281,9 +282,12 @@ fn advertised(text: &str) -> Result<SocketAddr, String> {
 
 impl PortSpec {
     fn endpoint(&self) -> Result<Endpoint, String> {
-        self.listen.parse().map(Endpoint::Tcp).map_err(|_| {
+        let at = socket_address(&self.listen).and_then(|at| {
+            at.ok_or("is not ADDR:PORT, such as 127.0.0.1:4420 or [::1]:4420".to_owned())
+        });
+        at.map(Endpoint::Tcp).map_err(|why| {
             let text = self.listen.escape_debug();
-            format!("listen '{text}' is not ADDR:PORT, such as 127.0.0.1:4420 or [::1]:4420")
+            format!("listen '{text}' {why}")
         })
     }
 

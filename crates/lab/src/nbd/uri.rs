@@ -39,7 +39,8 @@ impl NbdUri {
         let name = encoded(export);
         let text = match &server {
             Server::Tcp { host, port } if host.contains(':') => {
-                format!("nbd://[{host}]:{port}/{name}")
+                // An interface stands behind '%' (RFC 6874).
+                format!("nbd://[{}]:{port}/{name}", host.replace('%', "%25"))
             }
             Server::Tcp { host, port } => format!("nbd://{host}:{port}/{name}"),
             Server::Unix(path) => format!("nbd+unix:///{name}?socket={}", encoded(path)),
@@ -129,7 +130,7 @@ fn tcp(authority: &str) -> Result<Server, String> {
             _ => return Err(format!("'{port}' is no port, 1 to 65535")),
         },
     };
-    Ok(Server::Tcp { host: host.to_owned(), port })
+    Ok(Server::Tcp { host: decoded(host)?, port })
 }
 
 /// With percent-encoding of all that is not sure to stand for itself (RFC 3986, section 2.3).
@@ -196,7 +197,14 @@ mod tests {
     fn what_is_made_is_read_as_what_it_was_made_of() {
         let tcp = |host: &str| Server::Tcp { host: host.to_owned(), port: 9 };
         let unix = |path: &str| Server::Unix(path.to_owned());
-        let servers = [tcp("192.0.2.1"), tcp("::1"), unix("/run/a b?c#d&e%20.sock"), unix("/s")];
+        let scoped = tcp("fe80::1%eth0");
+        let servers = [
+            tcp("192.0.2.1"),
+            tcp("::1"),
+            scoped.clone(),
+            unix("/run/a b?c#d&e%20.sock"),
+            unix("/s"),
+        ];
         for server in servers {
             for export in ["", "nvme0n1", "ünï cödé", "100%/a b?c#d", "a+b&c=d", "x/y"] {
                 let made = NbdUri::new(server.clone(), export);
@@ -205,6 +213,7 @@ mod tests {
                 assert_eq!((&made.server, &*made.export), (&server, export));
             }
         }
+        assert_eq!(NbdUri::new(scoped, "a").text, "nbd://[fe80::1%25eth0]:9/a");
         let plain = NbdUri::new(unix("/run/anabranch/nvme0n1.sock"), "nvme0n1");
         assert_eq!(plain.text, "nbd+unix:///nvme0n1?socket=/run/anabranch/nvme0n1.sock");
     }
