@@ -6,7 +6,7 @@ mod keep;
 mod progress;
 
 use crate::cli::args::{Demo, Global};
-use crate::daemon::host::{Host, HostSetup, allowed_cpus};
+use crate::daemon::host::{Host, HostSetup, usual_workers};
 use crate::daemon::identity::{Identity, random_seed};
 use crate::daemon::path::{PathSpec, Service};
 use crate::daemon::rpc::RpcError;
@@ -79,7 +79,7 @@ impl Stage {
     fn set_up(demo: &Demo, termination: Termination) -> Result<Stage, Failure> {
         let target = RunningTarget::start(&target_setup()?, |_| {})?;
         let mut setup = HostSetup::new(Identity::fresh()?)?;
-        setup.workers = allowed_cpus().min(2);
+        setup.workers = usual_workers(None).min(2);
         setup.policy = demo.policy;
         let host = Host::start(&setup, |_| {})?;
         for listener in target.listeners().map_err(failed)? {

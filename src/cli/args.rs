@@ -175,7 +175,7 @@ pub struct Serve {
     /// Host identifier [default: configuration, /etc/nvme/hostid, else generated once]
     #[arg(short = 'I', long, value_name = "UUID")]
     pub hostid: Option<String>,
-    /// Data workers [default: one per allowed CPU]
+    /// Data workers [default: one per CPU that they may use]
     #[arg(
         long, value_name = "N",
         value_parser = whole::<u16>(1, 128), allow_negative_numbers = true

@@ -27,7 +27,7 @@ pub struct ServeConfig {
     pub hostnqn: Option<String>,
     /// Host identifier.
     pub hostid: Option<String>,
-    /// Data workers; one per allowed CPU when not given.
+    /// Data workers; one per CPU that they may use when not given.
     pub workers: Option<i64>,
     /// CPUs that workers run on.
     pub cpus: Option<Vec<usize>>,

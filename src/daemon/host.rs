@@ -99,11 +99,13 @@ impl HostSetup {
     }
 }
 
-/// CPUs that this process may use: the default number of data workers.
+/// The default number of data workers: one per CPU that this process may use, by its set and by the
+/// quota of its control group, but not more than there are in a list of CPUs.
 #[must_use]
-pub fn allowed_cpus() -> u16 {
-    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    u16::try_from(count.clamp(1, 128)).unwrap_or(1)
+pub fn usual_workers(cpus: Option<&[usize]>) -> u16 {
+    let usable = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let listed = cpus.map_or(usable, <[usize]>::len);
+    u16::try_from(usable.min(listed).clamp(1, 128)).unwrap_or(1)
 }
 
 /// Whether this process may use these CPUs.

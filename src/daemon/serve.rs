@@ -6,7 +6,7 @@ use super::control::{ControlServer, Limits};
 use super::ending;
 use super::export::listen_endpoint;
 use super::front::FrontEvent;
-use super::host::{Host, HostSetup, allowed_cpus, nbd_uri};
+use super::host::{Host, HostSetup, nbd_uri, usual_workers};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::metrics::{self, BoundMetrics, MetricsServer};
@@ -152,7 +152,8 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     let mut setup = HostSetup::new(identity)?;
     // That it fits was checked with the file.
     let workers = config.workers.and_then(|workers| u16::try_from(workers).ok());
-    setup.workers = options.workers.or(workers).unwrap_or_else(allowed_cpus);
+    let cpus = config.cpus.as_deref();
+    setup.workers = options.workers.or(workers).unwrap_or_else(|| usual_workers(cpus));
     setup.cpus.clone_from(&config.cpus);
     setup.pin = config.pin;
     setup.shared_queue = config.shared_queue;
