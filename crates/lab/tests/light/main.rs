@@ -2,6 +2,7 @@
 
 mod books;
 mod burners;
+mod few_requests;
 mod library;
 mod limits;
 mod longer_way;

@@ -124,9 +124,11 @@ pub(crate) struct Forecast {
     pub(super) base: Word,
     /// The longest of late, ns.
     pub(super) longest: Word,
+    /// By how much latencies of late were off what is predicted, on average, ns.
+    pub(super) off: Word,
     /// When the present window of the least latencies began, ms.
     pub(super) least_ms: Word,
-    /// When a probe was answered last, ms.
+    /// When a probe, or a user's read, was answered last, ms.
     pub(super) answered_ms: Word,
     /// Completions of commands that were started before say nothing, ns.
     pub(super) reset_ns: Moment,
@@ -155,6 +157,7 @@ impl Forecast {
             toll: Word::new(),
             base: Word::new(),
             longest: Word::new(),
+            off: Word::new(),
             least_ms: Word::new(),
             answered_ms: Word::new(),
             reset_ns: Moment::new(),
@@ -221,7 +224,7 @@ impl Forecast {
 
     /// Forgets everything but what is in flight and the counters.
     pub(crate) fn reset(&self) {
-        let measured = [&self.pace, &self.proven, &self.base, &self.longest];
+        let measured = [&self.pace, &self.proven, &self.base, &self.longest, &self.off];
         let words = measured.into_iter().chain([&self.answered_ms, &self.toll]);
         words.for_each(|word| word.set(0));
         self.forget_waits();

@@ -1,6 +1,7 @@
 //! What completions teach.
 
 use super::forecast::{Base, Flight, Forecast};
+use super::regular;
 use super::rescue::{SILENCE_NS, patience_ns};
 use super::spill::QUARTER;
 use super::unit::{RATE_SHIFT, ms, since_ms, units, word};
@@ -29,7 +30,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let quiet_ns = forecast.busy_ns.age_ns(now_ns);
     forecast.busy_ns.set(now_ns);
     forecast.heard_ms.set(ms(now_ns));
-    if charge.is_probe() {
+    if charge.is_probe() || charge.op() == OpClass::Read {
         forecast.answered_ms.set(ms(now_ns));
     }
     // How long a flush takes nobody has predicted.
@@ -59,6 +60,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
         depth(found, units),
         i64::from(word(latency_ns)) - i64::from(unqueued),
     );
+    regular::learn(forecast, flight.work, latency_ns, unqueued);
     learn_pace(forecast, rate, queued(forecast, units, latency_ns, unqueued));
     Sampled::Taken
 }

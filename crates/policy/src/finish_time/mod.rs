@@ -58,7 +58,13 @@
 //!    has as many; turn by turn, when none is earlier.
 //! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
 //!    the earliest of the other paths that has room and takes less than 16 times as long (4 times,
-//!    when nothing is in flight on the nearest). Busy: every command of late has waited there for
+//!    when nothing is in flight on the nearest; twice, when it is regular, and seen to be elastic).
+//!    On a *regular* path what is in flight tells it alone: with more than one command there, and
+//!    more than its mean base latency holds and a sixteenth, the command goes elsewhere if it takes
+//!    less than 3 times as long. A path is regular for a command while latencies are off what is
+//!    predicted by less than an eighth of the mean base latency, on average of 32 or so, the base
+//!    latency of the command is within a quarter of that mean, and the elasticity is not known or a
+//!    half at least. Busy: every command of late has waited there for
 //!    more than half of its mean base latency, and its elasticity is not known or nearly 1 (31/32
 //!    or more); or it is not known, eight commands like this one are in flight, and they wait for a
 //!    quarter on average. Or it is not that certain, and the command must add half more on the
@@ -99,7 +105,7 @@
 //!     probes deep. When five probes in a row could not be sent, the command itself goes there;
 //!     where they are answered with errors it does not.
 //! 13. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
-//!     probe was answered in the last 50 ms, the write itself is sent when no write of its size
+//!     probe or a read was answered in the last 50 ms, the write itself is sent when no write of its size
 //!     class has ended there for the gap, for eight times its bytes of what was earned, apart from
 //!     what is earned for reads.
 //!
@@ -121,6 +127,7 @@ mod overflow;
 mod parameters;
 mod probe;
 mod recent;
+mod regular;
 mod report;
 mod rescue;
 mod select;

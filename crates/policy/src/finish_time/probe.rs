@@ -17,8 +17,8 @@ const ON_CREDIT: i64 = 8;
 pub(super) const EVERY: u8 = 8;
 
 /// Every now and then, when there is something to spend: has a path that was not chosen and that
-/// has gone unseen for too long looked at, by a read beside this command; or, when such a read has
-/// just been answered there, by this very write.
+/// has gone unseen for too long looked at, by a read beside this command; or, when a read has just
+/// been answered there, by this very write.
 #[inline]
 pub(super) fn look<P: AsCandidate>(
     selector: &mut Selector,
@@ -106,7 +106,7 @@ fn is_due(forecast: &Forecast, op: OpClass, class: SizeClass, now_ms: u32) -> bo
     since_ms(now_ms, base.seen_ms.get()) > base.gap_ms.get().max(FIRST_GAP_MS)
 }
 
-/// Whether a write is due there, and a read probe has just been answered.
+/// Whether a write is due there, and a read, of a user or a probe, has just been answered.
 fn write_is_due(forecast: &Forecast, class: SizeClass, now_ms: u32) -> bool {
     let answered_ms = since_ms(now_ms, forecast.answered_ms.get());
     forecast.pace.get() != 0

@@ -3,6 +3,7 @@
 use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
+use super::regular::regular;
 use super::select::{Best, Incoming, UNHEARD, ahead, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
@@ -12,6 +13,10 @@ const FACTOR: u64 = 16;
 /// … or this many times, when nothing is in flight on the best one: commands have waited there of
 /// late, but the next one would not.
 const FACTOR_OF_IDLE: u64 = 4;
+/// … or this many, when it was seen there that waits are due to what is in flight: nothing is.
+const FACTOR_OF_REGULAR: u64 = 2;
+/// … or this many times, when it is only what is in flight there that tells that it is full.
+const FACTOR_OF_FULL: u64 = 3;
 /// From this elasticity on a wait is one for other commands of the path …
 pub(super) const QUARTER: u64 = INELASTIC / 4;
 /// … and that all commands wait is due to what is in flight.
@@ -49,17 +54,29 @@ pub(super) fn spill<P: AsCandidate>(
     if forecast.rested(incoming.now_ns) {
         return None;
     }
+    // Never to a path of which nothing is known, nor, for a write, was heard of lately.
+    let below = |factor: u64| best.cost.saturating_mul(factor).min(UNHEARD);
+    let regular = regular(forecast, work, incoming);
+    if regular.is_some_and(|it| it.full) {
+        let any = |_: &Forecast, _, _| true;
+        let nearer = below(FACTOR_OF_FULL);
+        if let Some((index, _)) = with_room(parameters, paths, best, incoming, nearer, any) {
+            return Some(index);
+        }
+    }
     let busy = how_busy(forecast, many, incoming)?;
     if many && is_drained(forecast, work, incoming) {
         return None;
     }
-    let factor = if work == 0 { FACTOR_OF_IDLE } else { FACTOR };
-    // Never to a path of which nothing is known, nor, for a write, was heard of lately.
-    let below = best.cost.saturating_mul(factor).min(UNHEARD);
+    let factor = match regular {
+        _ if work != 0 => FACTOR,
+        Some(it) if it.seen => FACTOR_OF_REGULAR,
+        _ => FACTOR_OF_IDLE,
+    };
     let gains = |other: &Forecast, work: u64, cost: u64| {
         gains(&busy, best.cost, other, work, cost, incoming)
     };
-    with_room(parameters, paths, best, incoming, below, gains).map(|(index, _)| index)
+    with_room(parameters, paths, best, incoming, below(factor), gains).map(|(index, _)| index)
 }
 
 /// The earliest of the other paths that have room, may be used as the best one may, are `fit` (by

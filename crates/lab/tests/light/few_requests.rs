@@ -1,0 +1,57 @@
+//! Two to twelve requests, where each of them makes a difference.
+
+use super::rig::*;
+use anabranch_lab::scenario::{Job, Mix, Path, PerOp, Scenario, Sizes, Target};
+use anabranch_policy::Policy;
+use std::time::Duration;
+
+const MIB: u64 = 8 << 20;
+
+fn link(name: &str, mib_s: u64, delay_us: u64) -> Path {
+    path(name, mib_s * MIB, Duration::from_micros(delay_us))
+}
+
+fn on(paths: &[Path], job: Job, read_us: u64, write_us: u64) -> Scenario {
+    let mut scenario = scenario(paths.to_vec(), vec![job]);
+    scenario.target =
+        Target { read_ns: read_us * 1000, write_ns: write_us * 1000, ..Target::default() };
+    scenario.run.window_ns = 2000 * MS;
+    scenario
+}
+
+fn is_as_good_as_queue_depth(scenario: &Scenario) {
+    let [ours, theirs] =
+        [Policy::FinishTime, Policy::QueueDepth].map(|policy| run_policy(scenario, policy).bytes);
+    println!("{ours} bytes, {theirs} with queue-depth");
+    assert!(ours * 100 >= theirs * 98, "{ours} against {theirs}");
+}
+
+#[test]
+fn what_a_near_path_cannot_hold_goes_on_at_once() {
+    // Half of them fit on the near path. Told by waits, all went there in turn, then none.
+    let paths = &[link("near", 145, 20), link("far", 145, 200)];
+    is_as_good_as_queue_depth(&on(paths, reads(4096, 3, 4), 100, 20));
+    let paths = &[link("near", 1459, 20), link("far", 1459, 200)];
+    is_as_good_as_queue_depth(&on(paths, reads(65_536, 4, 1), 10, 10));
+}
+
+#[test]
+fn a_near_path_that_is_idle_is_not_passed_over() {
+    for far_us in [2700, 3000] {
+        let paths = &[link("near", 21, 20), link("far", 110, far_us)];
+        is_as_good_as_queue_depth(&on(paths, reads(16_384, 2, 2), 100, 16));
+    }
+}
+
+#[test]
+fn writes_are_tried_where_only_reads_go() {
+    // Writes take less there than anywhere else, reads more than writes.
+    let paths = &[link("slower", 458, 50), link("faster", 916, 20)];
+    let sizes = PerOp::all(Sizes::fixed(16_384));
+    let mix = Mix { read: 50, write: 50, trim: 0 };
+    let job = Job { mix, sizes, ..reads(16_384, 2, 1) };
+    let done = |paths| run_policy(&on(paths, job.clone(), 100, 10), Policy::FinishTime).bytes;
+    let (ours, alone) = (done(&paths[..]), done(&paths[1..]));
+    println!("{ours} bytes, {alone} on the faster path alone");
+    assert!(ours * 100 >= alone * 98, "{ours} against {alone}");
+}

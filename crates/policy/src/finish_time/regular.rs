@@ -1,0 +1,62 @@
+//! Paths that do what is predicted of them: there what is in flight now tells when one is full. That
+//! commands have waited tells it a round trip later, and of few commands hardly at all.
+
+use super::forecast::Forecast;
+use super::select::Incoming;
+use super::spill::HALF;
+use super::unit::{time_ns, word};
+
+/// Predictions are right when they are off by less than this part of the base latency on average.
+const EXACT: u64 = 8;
+/// A mean over so many commands, as a shift.
+const MEMORY_SHIFT: u32 = 5;
+/// One counts as off by so many base latencies at most.
+const MOST: u32 = 16;
+/// Commands are alike when the base latency of each kind is within this part of the mean. (Of a
+/// mixture the mean says when the path is full of none of them.)
+const ALIKE: u64 = 4;
+/// A path is full with a sixteenth more than its base latency holds: of a rate that is too low, as
+/// nobody has asked for more, it is seen there.
+const FULL: u64 = 17;
+
+/// By how much a command was off, of which the path had done `found` units with it in flight.
+#[inline]
+pub(super) fn learn(forecast: &Forecast, found: u32, latency_ns: u64, unqueued_ns: u32) {
+    let queued_ns = time_ns(found.into(), forecast.pace.get());
+    let off_ns = word(latency_ns.abs_diff(queued_ns.max(unqueued_ns.into())));
+    let off_ns = off_ns.min(unqueued_ns.saturating_mul(MOST));
+    let known = forecast.off.get();
+    forecast.off.set(if off_ns < known {
+        known - ((known - off_ns) >> MEMORY_SHIFT)
+    } else {
+        known + ((off_ns - known) >> MEMORY_SHIFT)
+    });
+}
+
+/// What is known of a regular path, for one kind of command.
+#[derive(Clone, Copy)]
+pub(super) struct Regular {
+    /// Latencies were seen to hang together with what is in flight.
+    pub(super) seen: bool,
+    /// More is in flight than the way holds, and more than one command.
+    pub(super) full: bool,
+}
+
+/// Whether commands like this one take as long there as is predicted, and not for other reasons than
+/// what is in flight: what they wait for may be the queue of other hosts.
+#[inline]
+pub(super) fn regular(forecast: &Forecast, work: u64, incoming: Incoming) -> Option<Regular> {
+    let mean_ns = u64::from(forecast.base.get());
+    let base_ns = u64::from(forecast.base_ns(incoming.op, incoming.class));
+    let exact = EXACT * u64::from(forecast.off.get()) <= mean_ns;
+    if !exact || ALIKE * base_ns.abs_diff(mean_ns) > mean_ns {
+        return None;
+    }
+    let elasticity = forecast.elasticity.of(incoming.units, forecast.base.get());
+    if elasticity.is_some_and(|e| e < HALF) {
+        return None;
+    }
+    let ahead_ns = time_ns(work, forecast.pace.get());
+    let full = work > incoming.units && ahead_ns.saturating_mul(16) > mean_ns.saturating_mul(FULL);
+    Some(Regular { seen: elasticity.is_some(), full })
+}
