@@ -1,5 +1,5 @@
-//! Paths that do what is predicted of them: there what is in flight now tells when one is full. That
-//! commands have waited tells it a round trip later, and of few commands hardly at all.
+//! Paths that do what is predicted of them: there what is in flight now tells when one is full.
+//! That commands have waited tells it a round trip later, and of few commands hardly at all.
 
 use super::forecast::Forecast;
 use super::select::Incoming;
