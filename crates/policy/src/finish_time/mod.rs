@@ -105,9 +105,9 @@
 //!     probes deep. When five probes in a row could not be sent, the command itself goes there;
 //!     where they are answered with errors it does not.
 //! 13. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
-//!     probe or a read was answered in the last 50 ms, the write itself is sent when no write of its
-//!     size class has ended there for the gap, for eight times its bytes of what was earned, apart
-//!     from what is earned for reads.
+//!     probe or a read was answered in the last 50 ms, the write itself is sent when no write of
+//!     its size class has ended there for the gap, for eight times its bytes of what was earned,
+//!     apart from what is earned for reads.
 //!
 //! # Rescue
 //!

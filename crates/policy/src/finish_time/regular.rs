@@ -42,8 +42,8 @@ pub(super) struct Regular {
     pub(super) full: bool,
 }
 
-/// Whether commands like this one take as long there as is predicted, and not for other reasons than
-/// what is in flight: what they wait for may be the queue of other hosts.
+/// Whether commands like this one take as long there as is predicted, and not for other reasons
+/// than what is in flight: what they wait for may be the queue of other hosts.
 #[inline]
 pub(super) fn regular(forecast: &Forecast, work: u64, incoming: Incoming) -> Option<Regular> {
     let mean_ns = u64::from(forecast.base.get());
