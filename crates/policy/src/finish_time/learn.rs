@@ -188,7 +188,7 @@ fn learn_pace(forecast: &Forecast, pace: u64, queued: Queued) {
 
 /// `old` goes the 2^shift-th part of the way.
 #[inline]
-fn step(old: u32, new: u32, shift: u32) -> u32 {
+pub(super) fn step(old: u32, new: u32, shift: u32) -> u32 {
     if new < old { old - ((old - new) >> shift) } else { old + ((new - old) >> shift) }
 }
 

@@ -2,6 +2,7 @@
 //! That commands have waited tells it a round trip later, and of few commands hardly at all.
 
 use super::forecast::Forecast;
+use super::learn::step;
 use super::select::Incoming;
 use super::spill::HALF;
 use super::unit::{time_ns, word};
@@ -25,12 +26,7 @@ pub(super) fn learn(forecast: &Forecast, found: u32, latency_ns: u64, unqueued_n
     let queued_ns = time_ns(found.into(), forecast.pace.get());
     let off_ns = word(latency_ns.abs_diff(queued_ns.max(unqueued_ns.into())));
     let off_ns = off_ns.min(unqueued_ns.saturating_mul(MOST));
-    let known = forecast.off.get();
-    forecast.off.set(if off_ns < known {
-        known - ((known - off_ns) >> MEMORY_SHIFT)
-    } else {
-        known + ((off_ns - known) >> MEMORY_SHIFT)
-    });
+    forecast.off.set(step(forecast.off.get(), off_ns, MEMORY_SHIFT));
 }
 
 /// What is known of a regular path, for one kind of command.
