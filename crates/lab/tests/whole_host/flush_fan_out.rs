@@ -114,6 +114,16 @@ fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
     rig.finish();
 }
 
+/// The device grows, and the first controller does not get to say so: until it does, no data goes
+/// there.
+fn grows_but_at_the_first(rig: &mut Rig) {
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    rig.world.stall_stream(admin, 500 * MS);
+    let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
+    rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
+    rig.run(10 * MS);
+}
+
 /// Out of use for data is not out of reach: it may be so for a moment only, as when a device grows
 /// and not every controller has said so yet.
 #[test]
@@ -123,11 +133,7 @@ fn a_path_that_is_out_of_use_while_its_controller_can_be_asked_is_flushed() {
         setup.options.nr_io_queues = Some(1);
         let mut rig = setup.connect();
         rig.io(writes(4, 1));
-        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
-        rig.world.stall_stream(admin, 500 * MS);
-        let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
-        rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
-        rig.run(10 * MS);
+        grows_but_at_the_first(&mut rig);
         let before = rig.sent(0);
         rig.io(writes(4, 2));
         assert_eq!(rig.sent(0), before, "it does not agree about the size");
@@ -146,11 +152,7 @@ fn a_path_that_is_out_of_use_and_has_no_such_namespace_costs_no_flush() {
     for status in [Status::INVALID_NAMESPACE.with_dnr(), Status::NAMESPACE_NOT_READY] {
         let mut rig = Setup::new(2, 1).connect();
         rig.io(writes(4, 1));
-        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
-        rig.world.stall_stream(admin, 500 * MS);
-        let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
-        rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
-        rig.run(10 * MS);
+        grows_but_at_the_first(&mut rig);
         rig.wire().rule(move |pdu| {
             if pdu.port == 0 && pdu.answers(io::FLUSH) {
                 pdu.answer(status);
