@@ -1,6 +1,7 @@
 //! When descriptors run out, accepting rests; it does not spin, and goes on when there are some.
 //! Alone in its process: the limit is the process's.
 
+#[path = "suite/support/mod.rs"]
 mod support;
 
 use anabranch_proto::machine::{CloseCause, CloseHow, SystemError, WorkerId};

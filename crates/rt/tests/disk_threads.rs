@@ -1,6 +1,7 @@
 //! What the kernel does on files it often does in threads that it starts for that. Where it may
 //! start none, work on files waits. Alone in its process: the limit is the process's.
 
+#[path = "suite/support/mod.rs"]
 mod support;
 
 use anabranch_proto::machine::{DiskId, DiskOp, Output, WorkerId};

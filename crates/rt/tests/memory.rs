@@ -1,6 +1,7 @@
 //! A worker with nothing to do takes little memory, and a group gives back all of it. Alone in its
 //! process: the figures are the process's.
 
+#[path = "suite/support/mod.rs"]
 mod support;
 
 use support::Rig;

@@ -4,7 +4,8 @@
 //! A figure is the same in each run. A test compares it with its page.
 
 mod figures;
-#[path = "../../tests/support/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../../tests/suite/support/mod.rs"]
 mod support;
 
 use std::process::ExitCode;

@@ -1,0 +1,10 @@
+//! Tests of the NBD server, in one program: each further one would have to be built and linked.
+
+mod absent_device;
+mod bounds;
+mod control;
+mod fuzz;
+mod negotiation;
+mod sharing;
+mod support;
+mod transmission;

@@ -1,0 +1,299 @@
+//! All hosts share the payload memory: one that hoards it does not take it from the others.
+
+use crate::common::*;
+use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
+use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
+use anabranch_proto::nvme::identify::Identify;
+use anabranch_proto::nvme::io::compare;
+use anabranch_proto::nvme::property::Cc;
+use anabranch_proto::nvme::{Status, Uuid};
+use anabranch_proto::testing::MemoryBuffers;
+
+const BLOCKS: u32 = 32;
+const BYTES: u32 = BLOCKS * 4096;
+/// So many buffers of that size are all there are.
+const BUFFERS: u64 = 128;
+
+fn rig() -> Rig {
+    Rig::with_buffers(config(), MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES)))
+}
+
+/// A queue pair that has announced as many writes as it may, and sends data for none.
+fn hoarder(rig: &mut Rig, port: u16) -> ConnId {
+    let (_, queue) = rig.controller(port);
+    for _ in 0..127 {
+        rig.start(queue, write(0, BLOCKS), BYTES);
+    }
+    queue
+}
+
+/// A queue pair of another host.
+fn queue_of(rig: &mut Rig, host: u8) -> ConnId {
+    let (hostid, hostnqn) = (Uuid([host; 16]), nqn(&format!("{OTHER_HOST}-{host}")));
+    let data = |cntlid| ConnectData { hostid, hostnqn, ..connect_data(cntlid, SUBSYSTEM) };
+    let admin = rig.open(0);
+    let command = ConnectCommand { qid: 0, sqsize: 31, disable_sq_flow: true, kato_ms: 0 };
+    let connect = data.clone()(0xffff).to_bytes();
+    let done = rig.connect_with(admin, command, &connect);
+    assert_eq!(done.status, Status::SUCCESS);
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let io = rig.open(0);
+    let command = ConnectCommand { qid: 1, sqsize: 127, ..command };
+    let connect = data((done.result & 0xffff) as u16).to_bytes();
+    assert_eq!(rig.connect_with(io, command, &connect).status, Status::SUCCESS);
+    io
+}
+
+/// Writes and reads as if nobody else were there.
+fn works_undisturbed(rig: &mut Rig, queue: ConnId) {
+    for round in 0..20 {
+        let data = vec![round; BYTES as usize];
+        assert_eq!(rig.run_out(queue, write(32, BLOCKS), &data).status, Status::SUCCESS);
+        let read = rig.run(queue, read(32, BLOCKS), BYTES);
+        assert_eq!((read.status, read.data == data), (Status::SUCCESS, true));
+    }
+}
+
+#[test]
+fn announced_writes_without_data_leave_memory_to_other_hosts() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    assert!(rig.status().waiting_for_buffer > 0, "they would like more");
+    // A newcomer connects, which takes memory, too.
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    // What was waiting goes on when the others leave.
+    let last = hoarders[5];
+    let before = rig.wires[&last].r2t.len();
+    hoarders[..5].iter().for_each(|&queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    assert!(rig.wires[&last].r2t.len() > before);
+    rig.hang_up(last);
+    rig.advance(ms(10));
+    assert_eq!(rig.status().waiting_for_buffer, 0);
+    rig.assert_no_leak();
+}
+
+/// So many hosts, each with a queue full of large writes.
+fn hoarding_hosts(rig: &mut Rig, hosts: core::ops::Range<u8>) -> Vec<ConnId> {
+    let hoards = |host| {
+        let queue = queue_of(rig, host);
+        for _ in 0..127 {
+            rig.start(queue, write(0, BLOCKS), BYTES);
+        }
+        queue
+    };
+    let hoarders = hosts.map(hoards).collect();
+    rig.advance(ms(100));
+    hoarders
+}
+
+fn all_leave(mut rig: Rig, hoarders: Vec<ConnId>) {
+    hoarders.into_iter().for_each(|queue| rig.hang_up(queue));
+    rig.advance(ms(10));
+    rig.assert_no_leak();
+}
+
+/// However many connections it has.
+#[test]
+fn a_host_that_hoards_on_many_connections_leaves_memory_to_other_hosts() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..60).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    all_leave(rig, hoarders);
+}
+
+/// What happens on one path of a host does not stop another one.
+#[test]
+fn a_path_on_which_nothing_moves_leaves_memory_to_the_other_paths_of_its_host() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..6).map(|_| hoarder(&mut rig, 0)).collect();
+    rig.advance(ms(100));
+    let (_, queue) = rig.controller(1);
+    works_undisturbed(&mut rig, queue);
+    all_leave(rig, hoarders);
+}
+
+/// Nobody is asked for data in capsules: what does not find room can only be refused.
+#[test]
+fn data_in_capsules_finds_room_when_many_hosts_hoard() {
+    let mut rig = rig();
+    let early = queue_of(&mut rig, 200);
+    let hoarders = hoarding_hosts(&mut rig, 10..40);
+    let late = queue_of(&mut rig, 201);
+    for queue in [early, late] {
+        for round in 0..20 {
+            let data = vec![round; 8192];
+            assert_eq!(rig.run_out(queue, write(64, 2), &data).status, Status::SUCCESS);
+        }
+    }
+    // And short answers, of which a host that connects needs some.
+    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let done = rig.run(admin, Identify::CONTROLLER.sqe(), 4096);
+    assert_eq!(done.status, Status::SUCCESS);
+    all_leave(rig, hoarders);
+}
+
+/// A peer may claim to be any number of hosts.
+#[test]
+fn hosts_without_number_at_one_address_leave_memory_to_other_addresses() {
+    let mut rig = rig();
+    rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+    let hoarders = hoarding_hosts(&mut rig, 10..60);
+    rig.peer = Some("192.0.2.2:1000".parse().unwrap());
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    all_leave(rig, hoarders);
+}
+
+/// Hosts behind one address do not answer for each other as long as there is memory.
+#[test]
+fn a_host_that_hoards_leaves_memory_to_others_at_its_address() {
+    let mut rig = rig();
+    rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    all_leave(rig, hoarders);
+}
+
+#[test]
+fn with_the_memory_to_itself_a_host_gets_all_that_it_asks_for() {
+    let mut rig = rig();
+    let (_, queue) = rig.controller(0);
+    for _ in 0..64 {
+        rig.start(queue, write(0, BLOCKS), BYTES);
+    }
+    assert_eq!(rig.wires[&queue].r2t.len(), 64, "half of the memory, at once");
+    rig.hang_up(queue);
+    rig.assert_no_leak();
+}
+
+/// A connection that waits, be it first in line, holds up no other.
+#[test]
+fn a_line_that_does_not_move_holds_up_no_other() {
+    let mut rig = rig();
+    let (_, first) = rig.controller(0);
+    let second = queue_of(&mut rig, 8);
+    let hostage: Vec<_> =
+        (0..BUFFERS).map(|_| rig.bufs.alloc(BYTES).expect("below the limit")).collect();
+    for _ in 0..3 {
+        rig.start(first, write(0, BLOCKS), BYTES);
+    }
+    let waits = rig.start(second, read(0, BLOCKS), BYTES);
+    rig.advance(ms(5));
+    assert!(rig.poll(second, waits).is_none(), "there is no memory at all");
+    let mut hostage = hostage.into_iter();
+    // A part is kept for data in capsules.
+    let kept = BUFFERS / 32;
+    (0..kept + 2).for_each(|_| rig.bufs.free(hostage.next().unwrap()));
+    rig.advance(ms(5));
+    let done = rig.poll(second, waits).expect("its turn came");
+    assert_eq!(done.status, Status::SUCCESS);
+    assert_eq!(rig.wires[&first].r2t.len(), 1, "one share each");
+    hostage.for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(5));
+    assert_eq!(rig.wires[&first].r2t.len(), 3);
+    rig.hang_up(first);
+    rig.assert_no_leak();
+}
+
+/// A host that keeps many more large writes in flight than there is memory for has all of them
+/// carried out, with most of the memory in use until the last.
+#[test]
+fn large_writes_on_many_queues_use_the_memory_and_all_end() {
+    let mut rig = rig();
+    let queues: Vec<ConnId> = (0..8).map(|_| rig.controller(0).1).collect();
+    let data = vec![7; BYTES as usize];
+    let (mut left, mut rounds) = (Vec::new(), 0);
+    rig.answer_r2t = false;
+    for _ in 0..127 {
+        left.extend(
+            queues.iter().map(|&queue| (queue, rig.start_out(queue, write(0, BLOCKS), &data))),
+        );
+    }
+    while !left.is_empty() {
+        if left.len() as u64 >= BUFFERS {
+            let used = rig.bufs.in_use_bytes() / u64::from(BYTES);
+            assert!(used >= BUFFERS * 3 / 4, "{used} of {BUFFERS} with {} to do", left.len());
+        }
+        for &queue in &queues {
+            rig.send_asked(queue);
+        }
+        rig.input(Input::Timeout);
+        left.retain(|&(queue, cid)| {
+            rig.poll(queue, cid).is_none_or(|done| {
+                assert_eq!(done.status, Status::SUCCESS);
+                false
+            })
+        });
+        rounds += 1;
+        assert!(rounds < 100, "{} are left", left.len());
+    }
+    rig.assert_no_leak();
+}
+
+/// Such a command needs memory twice: none must wait for the second while all hold the first.
+#[test]
+fn comparisons_with_a_file_do_not_wait_for_each_other() {
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, 16 << 20)];
+    let bufs = MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES));
+    let mut rig = Rig::with_buffers(config, bufs);
+    let queues: Vec<ConnId> = (0..16).map(|_| rig.controller(0).1).collect();
+    let data = vec![7; BYTES as usize];
+    let mut left = Vec::new();
+    rig.answer_r2t = false;
+    for _ in 0..127 {
+        for &queue in &queues {
+            left.push((queue, rig.start_out(queue, compare(1, 0, BLOCKS), &data)));
+        }
+    }
+    while !left.is_empty() {
+        while rig.disk.is_empty() {
+            let asked: usize = queues.iter().map(|queue| rig.wires[queue].r2t.len()).sum();
+            assert!(asked > 0, "{} wait for each other", left.len());
+            queues.iter().for_each(|&queue| rig.send_asked(queue));
+            rig.input(Input::Timeout);
+        }
+        let DiskOp::Read { buf, .. } = rig.disk[0].2 else { panic!() };
+        rig.bufs.bytes_mut(buf).fill(7);
+        rig.finish_disk(Ok(BYTES));
+        left.retain(|&(queue, cid)| {
+            rig.poll(queue, cid).is_none_or(|done| {
+                assert_eq!(done.status, Status::SUCCESS);
+                false
+            })
+        });
+    }
+    rig.assert_no_leak();
+}
+
+/// What holds some memory already goes before what would begin to.
+#[test]
+fn a_comparison_is_before_new_commands_in_the_line_for_its_second_buffer() {
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, 16 << 20)];
+    let bufs = MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES));
+    let mut rig = Rig::with_buffers(config, bufs);
+    let (_, queue) = rig.controller(0);
+    rig.answer_r2t = false;
+    for _ in 0..8 {
+        rig.start_out(queue, compare(1, 0, BLOCKS), &vec![7; BYTES as usize]);
+    }
+    assert_eq!(rig.wires[&queue].r2t.len(), 8);
+    let mut hostage: Vec<_> = std::iter::from_fn(|| rig.bufs.alloc(BYTES)).collect();
+    rig.start(queue, write(0, BLOCKS), BYTES);
+    rig.send_asked(queue);
+    rig.advance(ms(5));
+    assert!(rig.disk.is_empty() && rig.wires[&queue].r2t.is_empty(), "all wait");
+    hostage.drain(..BUFFERS as usize / 32 + 2).for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(5));
+    assert!(matches!(rig.disk[0].2, DiskOp::Read { .. }), "{:?}", rig.disk);
+    assert!(rig.wires[&queue].r2t.is_empty(), "the write is the last");
+}
