@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Acknowledged and flushed writes of one path. Both only grow.
 #[derive(Debug)]
 pub struct WriteMarks {
+    /// What was acknowledged when the path joined: whatever an earlier life may have written.
+    joined: u64,
     acknowledged: AtomicU64,
     flushed: AtomicU64,
 }
@@ -22,8 +24,8 @@ impl WriteMarks {
     /// path before it may come, or go through, here, and its mark is to change nothing. Nobody
     /// writes more than once per nanosecond, so that mark is lower.
     pub(crate) fn new(joined_ns: u64) -> WriteMarks {
-        let flushed = AtomicU64::new(joined_ns);
-        WriteMarks { acknowledged: AtomicU64::new(joined_ns.saturating_add(1)), flushed }
+        let (joined, flushed) = (joined_ns.saturating_add(1), AtomicU64::new(joined_ns));
+        WriteMarks { joined, acknowledged: AtomicU64::new(joined), flushed }
     }
 
     /// A write through this path was acknowledged and may sit in a volatile cache.
@@ -37,6 +39,12 @@ impl WriteMarks {
         let flushed = self.flushed.load(Ordering::Acquire);
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         (acknowledged > flushed).then_some(acknowledged)
+    }
+
+    /// Whether something that was acknowledged here since it joined is not flushed: owed whatever
+    /// controllers say of their caches by now.
+    pub(crate) fn owes(&self) -> bool {
+        self.pending().is_some_and(|acknowledged| acknowledged > self.joined)
     }
 
     /// A flush that started at `mark` has succeeded.
@@ -83,15 +91,17 @@ mod tests {
     #[test]
     fn a_flush_covers_only_what_was_acknowledged_before_it_started() {
         let marks = WriteMarks::new(0);
+        assert!(!marks.owes(), "nothing was written by us");
         marks.flushed(marks.pending().expect("what was before"));
         assert_eq!(marks.pending(), None);
         marks.acknowledge();
+        assert!(marks.owes());
         let mark = marks.pending().expect("one write is pending");
         marks.acknowledge();
         marks.flushed(mark);
         assert!(marks.pending().is_some(), "the second write came after the flush had started");
         marks.flushed(marks.pending().unwrap());
-        assert_eq!(marks.pending(), None);
+        assert_eq!((marks.pending(), marks.owes()), (None, false));
     }
 
     #[test]

@@ -141,7 +141,9 @@ impl Shard {
         if head.view.written.is_after(self.topology.epoch) {
             return Outcome::OldPicture;
         }
-        if head.view.limits.volatile_write_cache {
+        // A cache that there was, and that nobody tells of any more, is flushed all the same.
+        let owed = || head.paths.iter().any(|path| path.view.writes.owes());
+        if head.view.limits.volatile_write_cache || owed() {
             let paths = head.paths.len();
             let most = u32::try_from(paths.max(1)).unwrap_or(u32::MAX);
             if !self.command_shares.has_room(head.commands, most) {

@@ -3,10 +3,12 @@
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::script::Op;
 use crate::setup;
+use crate::wire::kind;
+use anabranch_host::verb::Verb;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::Status;
-use anabranch_proto::nvme::opcode::io;
+use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_target::TargetVerb;
 
 /// Flushes that were sent to each port so far.
@@ -82,6 +84,28 @@ fn what_is_written_while_other_paths_go_is_flushed_where_it_was_written() {
     rig.io([Op::Flush]);
     let flushed = rig.seen(|pdu| pdu.is_io()).split_off(before);
     assert_eq!(flushed.iter().map(|pdu| pdu.port).collect::<Vec<_>>(), [1]);
+    rig.finish();
+}
+
+/// It has been connected to anew since, and does not tell of a cache any more.
+#[test]
+fn what_is_owed_stays_so_when_a_controller_tells_of_no_cache_any_more() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        let controller = |sqe: anabranch_proto::nvme::Sqe| {
+            sqe.opcode() == admin::IDENTIFY && sqe.cdw(10) & 0xff == 1
+        };
+        if pdu.kind == kind::C2H_DATA && pdu.worker == 0 && pdu.sqe.is_some_and(controller) {
+            // VWC.
+            pdu.bytes[24 + 525] = 0;
+        }
+    });
+    rig.done(Verb::Reset { controller: "nvme0".into() });
+    rig.wait_live(0);
+    assert_eq!(flush(&mut rig), [1, 0], "what it has acknowledged is made durable");
+    rig.io(writes(4, 2));
+    assert_eq!(flush(&mut rig), [0, 0], "and nothing more is owed");
     rig.finish();
 }
 
