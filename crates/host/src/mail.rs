@@ -229,6 +229,9 @@ pub enum PeerMail {
         association: Association,
         /// The head that it is for.
         head: HeadId,
+        /// The picture that the sender works from. Who has that, or a newer one, and does not know
+        /// the head, knows that it is gone.
+        epoch: u64,
         /// The command, without CID and SGL.
         sqe: Sqe,
         /// Its payload.

@@ -125,11 +125,23 @@ pub(super) enum Origin {
     /// A request of this shard.
     Own { request: Key, work: Work },
     /// Another shard, which submits through our queue pair.
-    Peer { worker: WorkerId, token: u64, association: Association, sqe: Sqe, data: HostData },
+    Peer(Carried),
     /// Nobody: a probe, which only looks how long its path takes.
     Probe { lba: u64, blocks: u32 },
     /// Nobody any more: a read whose request has gone on elsewhere.
     LeftBehind,
+}
+
+/// A command of another shard.
+#[derive(Clone, Copy)]
+pub(super) struct Carried {
+    pub(super) worker: WorkerId,
+    pub(super) token: u64,
+    pub(super) association: Association,
+    /// The picture that it was made from.
+    pub(super) epoch: u64,
+    pub(super) sqe: Sqe,
+    pub(super) data: HostData,
 }
 
 /// Where a command is.
@@ -201,7 +213,7 @@ impl Command {
     pub(super) fn flushes_here(&self) -> bool {
         match self.origin {
             Origin::Own { work, .. } => matches!(work, Work::Flush { only: Some(_), .. }),
-            Origin::Peer { sqe, .. } => sqe.opcode() == FLUSH,
+            Origin::Peer(Carried { sqe, .. }) => sqe.opcode() == FLUSH,
             Origin::Probe { .. } | Origin::LeftBehind => false,
         }
     }

@@ -1,7 +1,7 @@
 //! What becomes of a command that has ended: success, retry, failover or an error to the user.
 
 use super::Shard;
-use super::command::{Origin, Place, Request, Work};
+use super::command::{Carried, Origin, Place, Request, Work};
 use super::head::{Carrier, ControllerEntry, PathState};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
@@ -44,7 +44,7 @@ impl Shard {
     ) {
         match self.commands[key].origin {
             Origin::Own { .. } => {}
-            Origin::Peer { worker, token, .. } => {
+            Origin::Peer(Carried { worker, token, .. }) => {
                 let outcome = CommandOutcome::Answered { status, result };
                 return self.answer_peer(key, worker, token, outcome);
             }
@@ -75,8 +75,7 @@ impl Shard {
     pub(super) fn lost(&mut self, key: Key, attempt: Attempt, now: Time, bufs: &mut dyn Buffers) {
         let command = &self.commands[key];
         let work = match &command.origin {
-            Origin::Peer { worker, token, association, .. } => {
-                let (worker, token, association) = (*worker, *token, *association);
+            &Origin::Peer(Carried { worker, token, association, .. }) => {
                 let outcome = CommandOutcome::Lost { attempt, gone: Some(association) };
                 return self.answer_peer(key, worker, token, outcome);
             }

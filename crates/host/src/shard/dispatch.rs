@@ -1,7 +1,7 @@
 //! Choosing a path for a command and giving it to that path.
 
 use super::Shard;
-use super::command::{Command, Origin, Place, Work};
+use super::command::{Carried, Command, Origin, Place, Work};
 use super::explain::About;
 use super::head::{Carrier, HeadState, PathState};
 use super::stats::StatsTable;
@@ -120,8 +120,8 @@ impl Shard {
             .get(controller.0)
             .map(|entry| entry.view.association)
             .unwrap_or_else(|| unreachable!("a path has a controller"));
-        let (head, token) = (command.head, key.token());
-        let mail = PeerMail::Carry { controller, association, head, sqe, data, token };
+        let (head, token, epoch) = (command.head, key.token(), self.topology.epoch);
+        let mail = PeerMail::Carry { controller, association, head, epoch, sqe, data, token };
         self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
     }
 
@@ -215,8 +215,8 @@ fn decide(
 
 /// A command gets its tag: the moment at which Linux charges it.
 pub(super) fn start(command: &mut Command, heads: &ById<HeadState>, now: Time) -> (Sqe, HostData) {
-    if let Origin::Peer { sqe, data, .. } = &command.origin {
-        return (*sqe, *data);
+    if let Origin::Peer(Carried { sqe, data, .. }) = command.origin {
+        return (sqe, data);
     }
     let Some(head) = heads.get(command.head.0) else {
         unreachable!("a head stays while it has commands");

@@ -1,20 +1,20 @@
 //! Inputs: connections, mail, timers.
 
-use super::command::{Command, Origin, Place};
+use super::command::{Carried, Command, Origin, Place};
 use super::head::{ControllerEntry, HeadState, entry};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
 use super::{Shard, all_commands};
 use crate::by_id::ById;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
-use crate::table::{Key, List};
+use crate::table::Key;
 use crate::topology::{Association, ControllerId, ControllerState, HeadId, Topology};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Buffers, CloseCause, CloseHow, ConnId, Output, Time, WorkerId};
-use anabranch_proto::nvme::sqe::Sqe;
 use core::cmp::Reverse;
 use core::time::Duration;
 
@@ -257,11 +257,13 @@ impl Shard {
                 controller,
                 association,
                 head,
+                epoch,
                 sqe,
                 data,
                 token,
             }) => {
-                self.carry(from, (controller, association), (head, sqe, data), token, now);
+                let carried = Carried { worker: from, token, association, epoch, sqe, data };
+                self.carry(controller, head, carried, now);
             }
             ShardMail::Peer(PeerMail::Recall { tokens }) => self.give_back(from, &tokens),
             ShardMail::Peer(PeerMail::Done { token, outcome }) => {
@@ -340,14 +342,8 @@ impl Shard {
     }
 
     /// Another worker submits through our queue pair.
-    fn carry(
-        &mut self,
-        from: WorkerId,
-        (controller, association): (ControllerId, Association),
-        (head, sqe, data): (HeadId, Sqe, HostData),
-        token: u64,
-        now: Time,
-    ) {
+    fn carry(&mut self, controller: ControllerId, head: HeadId, carried: Carried, now: Time) {
+        let Carried { worker: from, token, association, data, .. } = carried;
         let slot = self.queues.iter().position(|queue| {
             queue.as_ref().is_some_and(|queue| {
                 queue.open.controller == controller
@@ -355,10 +351,10 @@ impl Shard {
                     && queue.phase == Phase::Open
             })
         });
-        let origin = Origin::Peer { worker: from, token, association, sqe, data };
+        let origin = Origin::Peer(carried);
         let command = Command { controller, ..Command::new(origin, head, now) };
         let queue_is_gone = slot.is_none();
-        let slot = slot.filter(|_| !has_lost_its_path(&command, &self.heads, &self.controllers));
+        let slot = slot.filter(|_| !has_lost_its_path(&command, self.known()));
         let is_probe = matches!(data, HostData::Sink(_));
         let taken = slot.and_then(|slot| {
             let queue = self.queues[slot].as_mut()?;
@@ -465,38 +461,56 @@ impl Shard {
         }
     }
 
-    /// Commands without a tag leave a path that their head no longer has, or that is to be looked
-    /// at first: behind the same NSID may be another namespace by now.
+    /// Commands that were not sent leave a path that their head no longer has, or that is to be
+    /// looked at first: behind the same NSID may be another namespace by now.
     pub(super) fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
+        let mut lost = Vec::new();
         for slot in 0..self.queues.len() {
+            let known = Known {
+                epoch: self.topology.epoch,
+                heads: &self.heads,
+                controllers: &self.controllers,
+            };
             let Some(queue) = self.queues[slot].as_mut() else { continue };
+            let has_lost = |command: &Command| has_lost_its_path(command, known);
             // What was set aside came first; whatever belongs there is set aside again.
             let lists =
                 [core::mem::take(&mut queue.set_aside), core::mem::take(&mut queue.waiting)];
-            let mut lost = List::default();
             for mut list in lists {
                 while let Some(key) = list.pop_front(&mut self.commands) {
-                    let command = &self.commands[key];
-                    let to = match has_lost_its_path(command, &self.heads, &self.controllers) {
-                        true => &mut lost,
-                        false => &mut queue.waiting,
-                    };
-                    to.push_back(&mut self.commands, key);
+                    if has_lost(&self.commands[key]) {
+                        lost.push(key);
+                    } else {
+                        queue.waiting.push_back(&mut self.commands, key);
+                    }
                 }
             }
-            while let Some(key) = lost.pop_front(&mut self.commands) {
+            for key in lost.drain(..) {
                 self.recall(key, now, bufs);
             }
         }
     }
 
     fn recall(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
-        if let Origin::Peer { worker, token, .. } = self.commands[key].origin {
-            let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
-            return self.answer_peer(key, worker, token, outcome);
+        match self.commands[key].origin {
+            Origin::Own { .. } => {
+                self.leave_path(key);
+                self.dispatch_again(key, None, None, now, bufs);
+            }
+            Origin::Peer(Carried { worker, token, .. }) => {
+                let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
+                self.answer_peer(key, worker, token, outcome);
+            }
+            Origin::Probe { .. } => self.probe_lost(key, Attempt::NeverSent),
+            Origin::LeftBehind => {
+                self.end_left_behind(key);
+            }
         }
-        self.leave_path(key);
-        self.dispatch_again(key, None, None, now, bufs);
+    }
+
+    fn known(&self) -> Known<'_> {
+        let Shard { topology, heads, controllers, .. } = self;
+        Known { epoch: topology.epoch, heads, controllers }
     }
 
     fn forget_controllers(&mut self) {
@@ -591,21 +605,27 @@ impl Shard {
     }
 }
 
+/// What a shard knows of paths.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    epoch: u64,
+    heads: &'a ById<HeadState>,
+    controllers: &'a ById<ControllerEntry>,
+}
+
 /// Whether the path that was chosen for a command is no longer one of its head, or is to be looked
 /// at first while its controller lives. A head that this worker does not know may be newer than its
-/// picture.
-fn has_lost_its_path(
-    command: &Command,
-    heads: &ById<HeadState>,
-    controllers: &ById<ControllerEntry>,
-) -> bool {
+/// picture; if whoever sent the command works from no newer one, the head is gone, and its NSID may
+/// be another one's.
+fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
+    let Known { epoch, heads, controllers } = known;
     let Some(head) = heads.get(command.head.0) else {
-        return false;
+        return !matches!(command.origin, Origin::Peer(carried) if carried.epoch > epoch);
     };
     let path = match command.origin {
         Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => head.path_of(command),
         // A device may have followed its namespace to another NSID.
-        Origin::Peer { sqe, .. } => {
+        Origin::Peer(Carried { sqe, .. }) => {
             head.through(command.controller).filter(|path| path.view.nsid == sqe.nsid())
         }
     };

@@ -135,8 +135,9 @@ impl Shard {
                 let entry = self.controllers.get(controller.0);
                 entry.is_some_and(|entry| {
                     let (association, token) = (entry.view.association, key.token());
-                    let head = wanted.head;
-                    let mail = PeerMail::Carry { controller, association, head, sqe, data, token };
+                    let (head, epoch) = (wanted.head, self.topology.epoch);
+                    let mail =
+                        PeerMail::Carry { controller, association, head, epoch, sqe, data, token };
                     self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
                     true
                 })

@@ -3,12 +3,13 @@
 //! A user may lose whom it has submitted for, such as a client whose connection broke. That one may
 //! be back at once, on another worker, and ask again for what it was not answered. What waits here
 //! on its behalf must not be sent after that: a write could undo what the same client is answered
-//! meanwhile. So nothing of a withdrawn request is sent, nor sent again; what a controller has is
-//! waited for, as for any other. (A read that is stuck on a silent path ends as soon as it would be
+//! meanwhile. So nothing of a withdrawn request is sent, nor sent again, also if it has its tag
+//! and stands behind a batch that does not leave; what a controller has is waited for, as for any
+//! other. (A read that is stuck on a silent path ends as soon as it would be
 //! rescued: its buffer is free then.)
 
 use super::Shard;
-use super::command::{Command, Origin, Place, Request};
+use super::command::{Carried, Command, Origin, Place, Request};
 use crate::mail::{CommandOutcome, Mail, PeerMail};
 use crate::table::{Key, List, Table};
 use crate::topology::HeadId;
@@ -49,7 +50,7 @@ impl Shard {
         let commands = commands.filter(|(_, it)| delayed(it) && withdrawn(it));
         ended.extend(commands.map(|(key, _)| key));
         for key in ended {
-            if matches!(self.commands[key].place, Place::Waiting { .. }) {
+            if matches!(self.commands[key].place, Place::Waiting { .. } | Place::Flying { .. }) {
                 self.leave_path(key);
             }
             self.end_command(key, Err(IoError::Withdrawn), now, bufs);
@@ -81,7 +82,7 @@ impl Shard {
     /// Another worker does not want those commands sent any more.
     pub(super) fn give_back(&mut self, to: WorkerId, tokens: &[u64]) {
         let theirs = |command: &Command| match command.origin {
-            Origin::Peer { worker, token, .. } => {
+            Origin::Peer(Carried { worker, token, .. }) => {
                 worker == to && tokens.binary_search(&token).is_ok()
             }
             Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => false,
@@ -92,7 +93,7 @@ impl Shard {
             take(&mut queue.set_aside, &mut self.commands, theirs, &mut unsent);
         }
         for key in unsent {
-            let Origin::Peer { token, .. } = self.commands[key].origin else { continue };
+            let Origin::Peer(Carried { token, .. }) = self.commands[key].origin else { continue };
             let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
             self.answer_peer(key, to, token, outcome);
         }

@@ -149,6 +149,28 @@ fn what_is_carried_is_not_sent_on_a_path_that_its_carrier_has_put_in_doubt() {
     rig.finish();
 }
 
+/// Another namespace has taken the NSID: what a worker has sent on its way before it could know is
+/// not for that one, though its carrier does not know the device any more.
+#[test]
+fn what_is_carried_for_a_device_that_has_gone_is_not_sent_to_the_next_one() {
+    let mut setup = Setup::new(1, 2);
+    setup.host.shared_queue = true;
+    setup.times.mail = (50 * MS, 50 * MS);
+    let mut rig = setup.build();
+    rig.connect(0);
+    rig.run(SECOND);
+    // They arrive at their worker just before the news does, and at its carrier long after.
+    let names = rig.submit_to(2, "nvme0n1", writes(10, 1));
+    let subsystem = setup::subsystem();
+    rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem.clone(), nsid: 1 });
+    let config = NamespaceConfig { uuid: Some(Uuid([9; 16])), ..setup::namespace(1, 512) };
+    rig.target(TargetVerb::NamespaceAdd { subsystem, config });
+    assert!(rig.answers(&names).iter().all(|outcome| outcome.result.is_err()));
+    assert_eq!(rig.sent(0), 0, "no command to somebody else's blocks");
+    rig.run(5 * SECOND);
+    rig.finish();
+}
+
 /// Two namespaces have changed places: what one worker has made for the NSID that a device had
 /// until then, and another one has not sent yet, would be for the other device.
 #[test]
