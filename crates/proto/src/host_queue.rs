@@ -319,6 +319,22 @@ impl HostQueue {
         true
     }
 
+    /// Whether not one byte of a command was put into a batch yet. When the peer does not read, the
+    /// batch before it may not leave for long.
+    #[must_use]
+    pub fn is_unsent(&self, cid: Cid) -> bool {
+        self.tags.get(cid).is_some_and(|entry| entry.stage == Stage::Queued)
+    }
+
+    /// Takes such a command back: whether it is over here. The controller never hears of it.
+    pub fn recall(&mut self, cid: Cid) -> bool {
+        let recalled = self.is_unsent(cid) && self.outbox.recall(cid);
+        if recalled {
+            self.tags.release(cid);
+        }
+        recalled
+    }
+
     /// The next command that has ended.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {

@@ -473,6 +473,7 @@ impl Shard {
             };
             let Some(queue) = self.queues[slot].as_mut() else { continue };
             let has_lost = |command: &Command| has_lost_its_path(command, known);
+            queue.take_unsent(&mut self.commands, has_lost, &mut lost);
             // What was set aside came first; whatever belongs there is set aside again.
             let lists =
                 [core::mem::take(&mut queue.set_aside), core::mem::take(&mut queue.waiting)];

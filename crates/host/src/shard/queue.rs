@@ -8,6 +8,7 @@ use crate::table::{Key, List, Table};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use anabranch_proto::host_queue::{Cid, Completion, HostData, HostQueue, HostQueueConfig};
 use anabranch_proto::machine::{Buffers, CloseCause, ConnId, Time};
 use anabranch_proto::nvme::fabrics::ConnectResponse;
@@ -253,6 +254,29 @@ impl Queue {
             let form = make(&mut commands[key]);
             if !self.submit((key, slot), form, now, commands) {
                 return;
+            }
+        }
+    }
+
+    /// Takes those commands back that fit and of which nothing was sent, though they have a tag: a
+    /// batch may not leave for long, when the controller does not read.
+    pub(super) fn take_unsent(
+        &mut self,
+        commands: &mut Table<Command>,
+        fits: impl Fn(&Command) -> bool,
+        taken: &mut Vec<Key>,
+    ) {
+        // What was given up waits for its connection to be closed.
+        let mut next = self.flying.front(commands).filter(|_| self.phase == Phase::Open);
+        while let Some(key) = next {
+            next = self.flying.after(commands, key);
+            let command = &commands[key];
+            if let Place::Flying { cid, .. } = command.place
+                && fits(command)
+                && self.link.recall(cid)
+            {
+                self.flying.unlink(commands, key);
+                taken.push(key);
             }
         }
     }

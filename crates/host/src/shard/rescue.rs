@@ -2,9 +2,9 @@
 //!
 //! `finish-time` leaves a silent path with new commands at once; those that are on it would wait
 //! until the controller answers, or its keep-alive or their time limit has passed. Instead, a path
-//! on which everything is overdue ([`overdue_at_ns`]) is looked through: commands that never got a
-//! tag leave it, whatever they do, as they were never sent; and each read is sent again on another
-//! path, if the policy would choose one for it now.
+//! on which everything is overdue ([`overdue_at_ns`]) is looked through: commands that were never
+//! sent leave it, whatever they do, those that have a tag already, too; and each read is sent again
+//! on another path, if the policy would choose one for it now.
 //!
 //! The command that such a read leaves behind has no request and, before anything else happens, no
 //! buffer any more: its queue pair checks what comes for it and keeps nothing of that. It keeps its
@@ -23,6 +23,7 @@ use crate::mail::{Mail, Rescued, ToControl};
 use crate::table::Key;
 use alloc::boxed::Box;
 use anabranch_policy::{Policy, finish, finish_time_report, overdue_at_ns};
+use anabranch_proto::host_queue::Cid;
 use anabranch_proto::machine::{Buffers, Output, Time, WorkerId};
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
@@ -150,18 +151,33 @@ impl Shard {
         (next, some_stuck)
     }
 
-    /// Sends the reads again that are stuck with the controller of a queue pair.
+    /// Sends the reads again that are stuck with the controller of a queue pair, and elsewhere what
+    /// stands behind a batch that does not leave.
     fn rescue_flying(&mut self, slot: usize, now: Time, bufs: &mut dyn Buffers) {
         let queue = self.queues[slot].as_deref().filter(|queue| queue.phase == Phase::Open);
         let mut next = queue.and_then(|queue| queue.flying.front(&self.commands));
-        while let (Some(key), Some(queue)) = (next, self.queues[slot].as_deref()) {
+        while let (Some(key), Some(queue)) = (next, self.queues[slot].as_deref_mut()) {
             next = queue.flying.after(&self.commands, key);
-            if !self.may_leave_behind() {
-                return;
-            }
-            if self.is_stuck_read(key) && self.goes_elsewhere(key, now) {
+            let Place::Flying { cid, .. } = self.commands[key].place else { continue };
+            if queue.link.is_unsent(cid) {
+                if self.is_stuck_unsent(key) && self.goes_elsewhere(key, now) {
+                    self.take_off(slot, (key, cid), now, bufs);
+                }
+            } else if self.may_leave_behind()
+                && self.is_stuck_read(key)
+                && self.goes_elsewhere(key, now)
+            {
                 self.leave_behind(key, now, bufs);
             }
+        }
+    }
+
+    /// A command that has a tag and was never sent goes elsewhere.
+    fn take_off(&mut self, slot: usize, (key, cid): (Key, Cid), now: Time, bufs: &mut dyn Buffers) {
+        let Some(queue) = self.queues[slot].as_deref_mut() else { return };
+        if queue.link.recall(cid) {
+            queue.flying.unlink(&mut self.commands, key);
+            self.move_unsent(key, now, bufs);
         }
     }
 
@@ -172,14 +188,19 @@ impl Shard {
             let Some(queue) = self.queues[slot].as_deref_mut() else { return };
             let Some(key) = queue.waiting.pop_front(&mut self.commands) else { return };
             if self.is_stuck_unsent(key) && self.goes_elsewhere(key, now) {
-                let Command { controller, stats, .. } = self.commands[key];
-                self.stats.paths[stats as usize].untold.unsent += 1;
-                self.leave_path(key);
-                self.dispatch_again(key, None, Some(controller), now, bufs);
+                self.move_unsent(key, now, bufs);
             } else if let Some(queue) = self.queues[slot].as_deref_mut() {
                 queue.waiting.push_back(&mut self.commands, key);
             }
         }
+    }
+
+    /// A command that was never sent goes on elsewhere.
+    fn move_unsent(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let Command { controller, stats, .. } = self.commands[key];
+        self.stats.paths[stats as usize].untold.unsent += 1;
+        self.leave_path(key);
+        self.dispatch_again(key, None, Some(controller), now, bufs);
     }
 
     fn is_stuck_read(&self, key: Key) -> bool {

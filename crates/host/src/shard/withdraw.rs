@@ -39,6 +39,7 @@ impl Shard {
         let mut ended = Vec::new();
         let withdrawn = |command: &Command| is_withdrawn(command, &self.requests);
         for queue in self.queues.iter_mut().flatten() {
+            queue.take_unsent(&mut self.commands, withdrawn, &mut ended);
             take(&mut queue.waiting, &mut self.commands, withdrawn, &mut ended);
             take(&mut queue.set_aside, &mut self.commands, withdrawn, &mut ended);
         }
@@ -89,6 +90,7 @@ impl Shard {
         };
         let mut unsent = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
+            queue.take_unsent(&mut self.commands, theirs, &mut unsent);
             take(&mut queue.waiting, &mut self.commands, theirs, &mut unsent);
             take(&mut queue.set_aside, &mut self.commands, theirs, &mut unsent);
         }

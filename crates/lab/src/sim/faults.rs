@@ -67,6 +67,15 @@ impl<H: Machine, T: Machine> World<H, T> {
         }
     }
 
+    /// Fills the socket of the host's end of a stream: what it sends from now on leaves it after
+    /// `stretch` at the earliest, and a batch at a time is on its way.
+    pub fn block_stream(&mut self, stream: StreamId, stretch: Duration) {
+        let until = self.core.now.after(stretch);
+        if let Some(stream) = self.core.streams[stream.0].as_mut() {
+            stream.blocked_until = until;
+        }
+    }
+
     /// Holds a stream up in the middle of what the target sends next, at whatever byte.
     pub fn tear_stream(&mut self, stream: StreamId, stretch: Duration) {
         if let Some(stream) = self.core.streams[stream.0].as_mut() {

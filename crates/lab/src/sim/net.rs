@@ -163,6 +163,8 @@ pub(super) struct Stream {
     pub(super) serial: u32,
     /// Bytes on the way in both directions wait until then (a stall of the network).
     pub(super) stalled_until: Time,
+    /// What end 0 sends leaves it then at the earliest (its socket is full).
+    pub(super) blocked_until: Time,
     /// Nothing gets through any more, in either direction, without anybody being told.
     pub(super) silent: bool,
     /// Extra travel time.

@@ -612,6 +612,7 @@ impl<HM> Core<HM> {
             to: to.clone(),
             serial: self.accepted,
             stalled_until: Time::ZERO,
+            blocked_until: Time::ZERO,
             silent: false,
             slow: Duration::ZERO,
             torn: None,
@@ -655,7 +656,10 @@ impl<HM> Core<HM> {
             return self.fin_if_done(stream, end);
         }
         s.ends[end].in_flight = Some(batch);
-        let at = self.now.after(Duration::from_nanos(500 + self.rng.below(5_000)));
+        let mut at = self.now.after(Duration::from_nanos(500 + self.rng.below(5_000)));
+        if end == 0 {
+            at = at.max(s.blocked_until);
+        }
         self.schedule(at, Due::Sent { stream, end });
     }
 

@@ -111,7 +111,12 @@ fn connection(world: &mut Pair, plan: &mut Plan, draw: u64) {
             // Long enough for what is stuck there to be rescued.
             plan.linger = MS * plan.rng.below(120) as u32;
         }
-        5 | 6 => world.tear_stream(stream, stretch),
+        5 => world.tear_stream(stream, stretch),
+        6 => {
+            // What stands behind a batch that does not leave was never sent.
+            plan.linger = MS * plan.rng.below(120) as u32;
+            world.block_stream(stream, stretch * (1 + plan.rng.below(4) as u32));
+        }
         _ => world.slow_stream(stream, MS * (1 + plan.rng.below(5) as u32)),
     }
 }

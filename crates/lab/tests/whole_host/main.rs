@@ -22,6 +22,7 @@ mod fair_shares;
 mod figures;
 mod flush_fan_out;
 mod freeze_quiesce;
+mod full_socket;
 mod io_affinity;
 mod kernel_exact;
 mod late_telling;

@@ -57,6 +57,14 @@ impl Outbox {
         self.units.push_back(Unit::Capsule(cid));
     }
 
+    /// Takes a capsule back that is not in a batch yet, if it is still to be sent.
+    pub(super) fn recall(&mut self, cid: Cid) -> bool {
+        let its = |unit: &Unit| matches!(unit, Unit::Capsule(other) if *other == cid);
+        // Who takes several back begins with the oldest.
+        let place = self.units.iter().position(its);
+        place.is_some_and(|place| self.units.remove(place).is_some())
+    }
+
     pub(super) fn data(&mut self, cid: Cid) {
         self.units.push_back(Unit::Data(cid));
     }
