@@ -146,6 +146,7 @@ impl Shard {
         if status.is_unknown_io() {
             self.lacks(key, status);
         }
+        let too_small = self.is_too_small(key, status);
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
         let (controller, head_id) = (command.controller, command.head);
@@ -159,8 +160,9 @@ impl Shard {
             command.flush_anywhere();
             return self.dispatch_again(key, None, None, now, bufs);
         }
-        if absent {
-            // The namespace has left this controller; another path may still have it.
+        if absent || too_small {
+            // The namespace has left this controller, or is not what it was; another path may still
+            // have it.
             self.suspect_namespace(controller, head_id);
             return self.fail_over_avoiding(key, controller, status, now, bufs);
         }
@@ -190,6 +192,27 @@ impl Shard {
         } else {
             self.delay(key, now.after(pause), Some(controller), now, bufs);
         }
+    }
+
+    /// The controller says that blocks of the device are none, and another path can be asked: what
+    /// the device is was not changed yet, or this one is mistaken.
+    #[cold]
+    fn is_too_small(&self, key: Key, status: Status) -> bool {
+        if !status.is(Status::LBA_OUT_OF_RANGE) {
+            return false;
+        }
+        let command = &self.commands[key];
+        let Origin::Own { work, .. } = command.origin else { return false };
+        let end = match work {
+            Work::Read { lba, blocks, .. }
+            | Work::Write { lba, blocks, .. }
+            | Work::Compare { lba, blocks, .. }
+            | Work::WriteZeroes { lba, blocks, .. }
+            | Work::Discard { lba, blocks, .. } => lba + u64::from(blocks),
+            Work::Flush { .. } => return false,
+        };
+        let within = self.head(command.head).is_some_and(|head| end <= head.view.blocks);
+        within && self.has_other_path(command.head, command.controller)
     }
 
     /// The namespace does not have the command. Without Write Zeroes a user can write zeroes: so

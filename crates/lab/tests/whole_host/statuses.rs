@@ -147,6 +147,31 @@ fn a_transport_error_that_stays_is_a_matter_of_the_path() {
     rig.finish();
 }
 
+/// A controller for which the device has become smaller, and nobody has looked yet: another one
+/// serves. When all of them say so it is the user's.
+#[test]
+fn blocks_that_one_path_does_not_have_are_asked_of_another() {
+    for (mistaken, answers) in [(1, true), (2, false)] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.run(2 * SECOND);
+        rig.wire().rule(move |pdu| {
+            if pdu.port < mistaken && pdu.answers(io::WRITE) {
+                pdu.answer(Status::LBA_OUT_OF_RANGE.with_dnr());
+            }
+        });
+        let names = rig.submit(writes(20, 1));
+        let outcomes = rig.answers(&names);
+        let well = outcomes.iter().filter(|outcome| outcome.result.is_ok()).count();
+        assert_eq!(well, if answers { 20 } else { 0 });
+        assert!(rig.sent(0) + rig.sent(1) <= 40, "each at most once on each path");
+        rig.wire().clear_rules();
+        rig.run(2 * SECOND);
+        rig.io(writes(20, 2));
+        assert!(rig.path(0).usable && rig.path(1).usable, "both have been looked at");
+        rig.finish();
+    }
+}
+
 #[test]
 fn m13_an_error_with_dnr_is_not_retried() {
     let mut rig = Setup::new(2, 1).connect();
