@@ -226,7 +226,11 @@ impl Control {
         let instance = numbers.give(namespace.ids, (namespace.nsid, &origin), taken);
         let orphan = heads.iter().find(|head| head.nsid == namespace.nsid && head.paths.is_empty());
         let orphan = orphan.filter(|head| head.visible).map(|head| head.instance);
-        let former = numbers.former(namespace.nsid, instance).or(orphan);
+        // A namespace that is back under another NSID has its device: nothing waits for it.
+        let present = |head: &Head| !head.paths.is_empty();
+        let is_gone =
+            |number: &u32| !heads.iter().any(|head| head.instance == *number && present(head));
+        let former = numbers.former(namespace.nsid, instance).filter(is_gone).or(orphan);
         subsystem.heads.push(Head {
             id,
             instance,

@@ -393,6 +393,20 @@ fn another_namespace_under_the_nsid_of_a_device_that_waits_is_a_new_device() {
     assert_eq!(rig.event_count(told), 1, "{:?}", rig.events);
 }
 
+/// A namespace that went and is back under another NSID has its device again: nobody waits for it.
+#[test]
+fn a_device_that_is_back_under_another_nsid_is_not_told_to_be_waited_for() {
+    let mut rig = Rig::connected(1);
+    for spaces in [vec![], vec![(2, 0x11)], vec![(1, 0x22), (2, 0x11)]] {
+        let spaces = spaces.into_iter().map(|(nsid, uuid)| (nsid, Space::new(uuid, 2048)));
+        rig.fake(1).spaces = spaces.collect();
+        rig.raise(1, NAMESPACES_CHANGED);
+    }
+    assert_eq!(rig.path("nvme0n1", 0).map(|path| path.nsid), Some(2), "{:?}", rig.events);
+    assert_eq!(rig.path("nvme0n2", 0).map(|path| path.nsid), Some(1), "{:?}", rig.events);
+    assert_eq!(rig.event_count("another namespace than"), 0, "{:?}", rig.events);
+}
+
 /// Of private namespaces each controller has its own, under whatever NSID.
 #[test]
 fn private_namespaces_with_one_nsid_cast_no_doubt_on_each_other() {
