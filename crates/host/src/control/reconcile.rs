@@ -185,6 +185,20 @@ impl Control {
         }
     }
 
+    /// A controller says that namespaces have changed: each may be another one by now. Nothing is
+    /// sent to them there before the scan that goes on has looked at them.
+    pub(super) fn doubt_named(&mut self, controller: ControllerId) {
+        let Some(index) = self.subsystem_of(controller) else { return };
+        let Some(found) = self.controllers.get_mut(&controller) else { return };
+        let Some(named) = found.scan.take_named() else { return };
+        let before = found.scan.begun().saturating_sub(1);
+        let heads = self.subsystems[index].heads.iter_mut().filter(|head| named.has(head.nsid));
+        for path in heads.filter_map(|head| head.path_mut(controller)) {
+            path.doubted = path.doubted.max(Some(before));
+            self.env.dirty = true;
+        }
+    }
+
     /// A controller shows another namespace than a head that has the same NSID through others:
     /// they are looked at again, and nothing is sent there before. Private namespaces may differ.
     fn doubt_others(&mut self, index: usize, from: ControllerId, namespace: &Namespace) {

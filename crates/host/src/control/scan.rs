@@ -4,6 +4,10 @@
 //! One namespace that cannot be read does not keep the others from their users, as in Linux: when
 //! it stays so, the scan is complete without it. Its path is out of use until it can be read: what
 //! is under its NSID may be something else by now.
+//!
+//! After an event the controller is asked first which namespaces have changed. Nothing is sent to
+//! those before the scan is complete: each may be another one by now, and commands name no more of
+//! it than its NSID.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};
@@ -46,6 +50,24 @@ const CHANGE_PACE: Duration = Duration::from_millis(500);
 /// So many new devices at once count like one more such scan: what was known about one that is gone
 /// is not all forgotten, as its number and name stay its own.
 const DEVICES_LIKE_A_CHANGE: u32 = 64;
+
+/// Namespaces that have changed, as a controller says after an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// Those with these NSIDs.
+    Some(Vec<u32>),
+    /// More than the list has room for, or the controller does not say which.
+    All,
+}
+
+impl Named {
+    pub(super) fn has(&self, nsid: u32) -> bool {
+        match self {
+            Named::Some(nsids) => nsids.contains(&nsid),
+            Named::All => true,
+        }
+    }
+}
 
 /// The identifiers of a namespace; zero = none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,6 +172,8 @@ pub(super) struct Scan {
     /// Scans that were begun, and the number among them of the last complete one.
     begun: u64,
     complete: u64,
+    /// What the controller has named as changed and nobody has heard of yet.
+    named: Option<Named>,
     /// If nothing changed any more: when [`CHANGES`] would be allowed again.
     changes_by: Time,
 }
@@ -204,6 +228,11 @@ impl Scan {
     /// New devices came of it.
     pub(super) fn has_made(&mut self, devices: u32, now: Time) {
         self.has_changed(devices / DEVICES_LIKE_A_CHANGE, now);
+    }
+
+    /// Which namespaces are to be looked at before they are used again.
+    pub(super) fn take_named(&mut self) -> Option<Named> {
+        self.named.take()
     }
 
     fn has_changed(&mut self, times: u32, now: Time) {
@@ -311,12 +340,19 @@ impl Controller {
             return;
         }
         match read {
-            // What it said does not matter: the whole list is read anyway.
-            ScanRead::Clear => self.read_list(env, bufs, 0),
+            ScanRead::Clear => self.named_answered(env, bufs, answer),
             ScanRead::List => self.list_answered(env, bufs, answer),
             ScanRead::Ids(nsid) => self.ids_answered(env, bufs, nsid, answer),
             ScanRead::Namespace(nsid) => self.namespace_answered(env, bufs, nsid, answer),
         }
+    }
+
+    /// Which namespaces have changed. The whole list is read all the same: events may be lost.
+    fn named_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
+        let named = answer.status.is_success().then(|| wire::parse_changed(&answer.data));
+        self.scan.named = Some(named.unwrap_or(Named::All));
+        env.notice(self, Notice::Named);
+        self.read_list(env, bufs, 0);
     }
 
     fn list_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {

@@ -3,7 +3,7 @@
 use super::controller::Controller;
 use super::env::Env;
 use super::link::{ADMIN_DEPTH, Answer, Payload};
-use super::scan::{Ids, Namespace};
+use super::scan::{Ids, Named, Namespace};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -180,6 +180,17 @@ pub(super) fn ana_log_part(offset: u64, bytes: u32, retain_event: bool) -> Comma
 /// The list of changed namespaces; reading it clears the event.
 pub(super) fn changed_namespaces() -> Command {
     log(lid::CHANGED_NAMESPACES, ALL_NAMESPACES, 0, IDENTIFY_BYTES)
+}
+
+/// The list of changed namespaces: NSIDs up to the first zero; FFFFFFFFh first stands for more than
+/// it has room for (Base, "Changed Attached Namespace List").
+pub(super) fn parse_changed(bytes: &[u8]) -> Named {
+    let entries = bytes.chunks_exact(4).map(|entry| {
+        let entry = entry.try_into().unwrap_or_default();
+        u32::from_le_bytes(entry)
+    });
+    let nsids: Vec<u32> = entries.take_while(|&nsid| nsid != 0).collect();
+    if nsids.first() == Some(&ALL_NAMESPACES) { Named::All } else { Named::Some(nsids) }
 }
 
 /// Reads the page that an event names, so that the next event of its kind can come.

@@ -82,6 +82,43 @@ fn a_namespace_event_is_cleared_and_leads_to_a_scan() {
     );
 }
 
+/// A namespace that has changed may be another one by now: what a user writes must not get there.
+#[test]
+fn what_a_controller_names_as_changed_is_not_used_before_it_was_looked_at() {
+    let list = |nsids: &[u32]| nsids.iter().flat_map(|nsid| nsid.to_le_bytes()).collect();
+    let refused = Say::Status(0x109 | 1 << 14);
+    let cases = [
+        (Say::Data(list(&[2, 7])), [true, false]),
+        (Say::Data(list(&[])), [true, true]),
+        (Say::Data(list(&[u32::MAX])), [false, false]),
+        (refused, [false, false]),
+    ];
+    for (named, during) in cases {
+        let mut rig = Rig::connected_twice(1);
+        for port in [1, 2] {
+            rig.fake(port).spaces.insert(2, crate::fake::Space::new(0x22, 4096));
+            rig.raise(port, NAMESPACES_CHANGED);
+        }
+        let ready = |rig: &Rig, path| {
+            ["nvme0n1", "nvme0n2"].map(|head| rig.path(head, path).is_some_and(|path| path.ready))
+        };
+        let said = named.clone();
+        rig.fake(1).hook = Some(Box::new(move |c| match c {
+            c if c.is_log(4) => Some(said.clone()),
+            c => c.is_identify(2).then_some(Say::Nothing),
+        }));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(ready(&rig, 0), during, "{named:?}");
+        assert_eq!(ready(&rig, 1), [true, true], "the other controller has said nothing");
+        rig.fake(1).hook = None;
+        let asked = *rig.fake(1).seen.iter().rfind(|command| command.is_identify(2)).unwrap();
+        rig.fake(1).say(&asked, Say::Data(list(&[1, 2])));
+        rig.deliver(1);
+        rig.run();
+        assert_eq!(ready(&rig, 0), [true, true], "it was looked at: {named:?}");
+    }
+}
+
 /// A controller may see the log read, notice the next change and tell it before it has answered.
 #[test]
 fn a_namespace_event_that_overtakes_the_log_it_was_cleared_by_is_cleared_too() {
