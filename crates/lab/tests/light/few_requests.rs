@@ -36,6 +36,26 @@ fn what_a_near_path_cannot_hold_goes_on_at_once() {
 }
 
 #[test]
+fn what_two_workers_have_too_much_goes_on_too() {
+    // They take turns at the port: who found three commands there is not the fourth to be served.
+    let paths = &[link("far", 37, 200), link("near", 60, 20)];
+    let mut scenario = on(paths, reads(8192, 1, 4), 10, 60);
+    (scenario.hosts.workers, scenario.hosts.nodes) = (2, vec![0; 2]);
+    is_as_good_as_queue_depth(&scenario);
+}
+
+#[test]
+fn a_path_that_is_just_full_is_full() {
+    // Three of four commands are what it holds, to a hundredth; the fourth is worth an eighth.
+    let paths = &[link("near", 129, 50), link("beside", 32, 50)];
+    let job = Job { mix: Mix { read: 0, write: 100, trim: 0 }, ..reads(4096, 4, 1) };
+    let done = |paths| run_policy(&on(paths, job.clone(), 30, 10), Policy::FinishTime).bytes;
+    let (ours, alone) = (done(&paths[..]), done(&paths[..1]));
+    println!("{ours} bytes, {alone} on the near path alone");
+    assert!(ours * 100 >= alone * 112, "{ours} against {alone}");
+}
+
+#[test]
 fn a_near_path_that_is_idle_is_not_passed_over() {
     for far_us in [2700, 3000] {
         let paths = &[link("near", 21, 20), link("far", 110, far_us)];

@@ -60,7 +60,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
         depth(found, units),
         i64::from(word(latency_ns)) - i64::from(unqueued),
     );
-    regular::learn(forecast, flight.work, latency_ns, unqueued);
+    regular::learn(forecast, done, latency_ns, unqueued);
     learn_pace(forecast, rate, queued(forecast, units, latency_ns, unqueued));
     Sampled::Taken
 }

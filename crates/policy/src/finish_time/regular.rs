@@ -4,7 +4,7 @@
 use super::forecast::Forecast;
 use super::learn::step;
 use super::select::Incoming;
-use super::spill::HALF;
+use super::spill::{HALF, MANY};
 use super::unit::{time_ns, word};
 
 /// Predictions are right when they are off by less than this part of the base latency on average.
@@ -19,11 +19,17 @@ const ALIKE: u64 = 4;
 /// A path is full with a sixteenth more than its base latency holds: of a rate that is too low, as
 /// nobody has asked for more, it is seen there.
 const FULL: u64 = 17;
+/// Of few commands each one makes a difference: then it is full with seven eighths of that already,
+/// when commands wait there, so that the rate is not just what was asked for …
+const NEARLY_FULL: u64 = 14;
+/// … for this part of the base latency on average.
+const WAITS: u64 = 32;
 
-/// By how much a command was off, of which the path had done `found` units with it in flight.
+/// By how much a command was off, in whose time the path has done `done` units, its own with them.
+/// (What it found there is not what is done before it where queue pairs take turns.)
 #[inline]
-pub(super) fn learn(forecast: &Forecast, found: u32, latency_ns: u64, unqueued_ns: u32) {
-    let queued_ns = time_ns(found.into(), forecast.pace.get());
+pub(super) fn learn(forecast: &Forecast, done: u32, latency_ns: u64, unqueued_ns: u32) {
+    let queued_ns = time_ns(done.into(), forecast.pace.get());
     let off_ns = word(latency_ns.abs_diff(queued_ns.max(unqueued_ns.into())));
     let off_ns = off_ns.min(unqueued_ns.saturating_mul(MOST));
     forecast.off.set(step(forecast.off.get(), off_ns, MEMORY_SHIFT));
@@ -52,7 +58,16 @@ pub(super) fn regular(forecast: &Forecast, work: u64, incoming: Incoming) -> Opt
     if elasticity.is_some_and(|e| e < HALF) {
         return None;
     }
-    let ahead_ns = time_ns(work, forecast.pace.get());
-    let full = work > incoming.units && ahead_ns.saturating_mul(16) > mean_ns.saturating_mul(FULL);
+    let full = work > incoming.units && is_full(forecast, work, incoming, mean_ns);
     Some(Regular { seen: elasticity.is_some(), full })
+}
+
+#[inline]
+fn is_full(forecast: &Forecast, work: u64, incoming: Incoming, mean_ns: u64) -> bool {
+    let sixteenths = 16 * time_ns(work, forecast.pace.get());
+    let few = || {
+        let waits = WAITS.saturating_mul(forecast.elasticity.wait_ns()) >= mean_ns;
+        work < MANY * incoming.units && waits
+    };
+    sixteenths > FULL * mean_ns || sixteenths >= NEARLY_FULL * mean_ns && few()
 }

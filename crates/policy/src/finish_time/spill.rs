@@ -3,7 +3,7 @@
 use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
-use super::regular::regular;
+use super::regular::{Regular, regular};
 use super::select::{Best, Incoming, UNHEARD, ahead, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
@@ -26,7 +26,7 @@ const BELIEVED: u64 = INELASTIC - INELASTIC / 8;
 /// Nothing stands where some command waited for less than this part of the base latency.
 const SCATTER: u64 = 4;
 /// So many commands show how much there is of what binds; of fewer each one makes a difference.
-const MANY: u64 = 8;
+pub(super) const MANY: u64 = 8;
 /// Latencies that differ by this factor are of another queue than ours, or of another way.
 const ANOTHER_WAY: u32 = 4;
 /// As good as all.
@@ -56,11 +56,13 @@ pub(super) fn spill<P: AsCandidate>(
     }
     // Never to a path of which nothing is known, nor, for a write, was heard of lately.
     let below = |factor: u64| best.cost.saturating_mul(factor).min(UNHEARD);
-    let regular = regular(forecast, work, incoming);
-    if regular.is_some_and(|it| it.full) {
-        let any = |_: &Forecast, _, _| true;
+    let full = |regular: Option<Regular>| regular.is_some_and(|it| it.full);
+    let known = regular(forecast, work, incoming);
+    if full(known) {
+        // From one that is just full to another one nothing is won.
+        let fit = |other: &Forecast, work, _| !full(regular(other, work, incoming));
         let nearer = below(FACTOR_OF_FULL);
-        if let Some((index, _)) = with_room(parameters, paths, best, incoming, nearer, any) {
+        if let Some((index, _)) = with_room(parameters, paths, best, incoming, nearer, fit) {
             return Some(index);
         }
     }
@@ -68,7 +70,7 @@ pub(super) fn spill<P: AsCandidate>(
     if many && is_drained(forecast, work, incoming) {
         return None;
     }
-    let factor = match regular {
+    let factor = match known {
         _ if work != 0 => FACTOR,
         Some(it) if it.seen => FACTOR_OF_REGULAR,
         _ => FACTOR_OF_IDLE,
