@@ -61,30 +61,31 @@
 //!    when nothing is in flight on the nearest; twice, when it is regular, and seen to be elastic).
 //!    On a *regular* path what is in flight tells it alone: with more than one command there, and
 //!    more than its mean base latency holds and a sixteenth (of fewer than eight, which wait for a
-//!    32nd of it on average, seven eighths), it is full, and the command goes to one that is not,
-//!    if it takes less than 3 times as long there. A path is regular for a command while latencies
-//!    are off what the path needs for all that it does meanwhile, or the base latency, by less than
-//!    an eighth of the mean base latency, on average of 32 or so, the base latency of the command
-//!    is within a quarter of that mean, and the elasticity is not known or a half at least. Busy:
-//!    every command of late has waited there for more than half of its mean base latency, and its
-//!    elasticity is not known or nearly 1 (31/32 or more); or it is not known, eight commands like
-//!    this one are in flight, and they wait for a quarter on average. Or it is not that certain,
-//!    and the command must add half more on the other path than here (where nothing is in flight
-//!    nobody is made to wait): when every command has waited so, and the elasticity is a half at
-//!    least (then half of what it lacks to 1 is held to be noise); or when commands wait for a
-//!    quarter of the mean base latency on average, and the elasticity is a quarter at least (of
-//!    which no more than 7/8 are believed). Where eight or more like it are in flight, but with
-//!    this one no more than the mean base latency holds and a quarter, nothing is spilled: waits
-//!    are those of commands that have ended. (So the least wait counts only in the first half of a
-//!    window, and the elasticity as 0 where nothing has ended for two windows.) Nor is anything
-//!    spilled where the path had nothing to do for a mean base latency in the last two windows:
-//!    what comes in bursts waits, and leaves it time. A path has room when a command at most is in
-//!    flight, or no more than what its base latency holds, and a sixteenth; and when its base
-//!    latency is at most four times its least latency (else the queue is that of others). Where the
-//!    least latency is more than four times the base latency, and waits do not hang together with
-//!    the work (by less than a quarter, neither way), the way has become longer, and the least
-//!    latency counts instead. A load is closed when the number of commands of the worker in flight
-//!    varies by less than half of what it would by chance.
+//!    32nd of it on average, seven eighths), it is full, and the command goes to one that has a
+//!    command at most, or less than seven eighths of what it holds, if it takes less than 3 times
+//!    as long there. A path is regular for a command while latencies are off what the path needs
+//!    for all that it does meanwhile, or the base latency, by less than an eighth of the mean base
+//!    latency, on average of 32 or so, the base latency of the command is within a quarter of that
+//!    mean, and the elasticity is not known or a half at least. Busy: every command of late has
+//!    waited there for more than half of its mean base latency, and its elasticity is not known or
+//!    nearly 1 (31/32 or more); or it is not known, eight commands like this one are in flight, and
+//!    they wait for a quarter on average. Or it is not that certain, and the command must add half
+//!    more on the other path than here (where nothing is in flight nobody is made to wait): when
+//!    every command has waited so, and the elasticity is a half at least (then half of what it
+//!    lacks to 1 is held to be noise); or when commands wait for a quarter of the mean base latency
+//!    on average, and the elasticity is a quarter at least (of which no more than 7/8 are
+//!    believed). Where eight or more like it are in flight, but with this one no more than the mean
+//!    base latency holds and a quarter, nothing is spilled: waits are those of commands that have
+//!    ended. (So the least wait counts only in the first half of a window, and the elasticity as 0
+//!    where nothing has ended for two windows.) Nor is anything spilled where the path had nothing
+//!    to do for a mean base latency in the last two windows: what comes in bursts waits, and leaves
+//!    it time. A path has room when a command at most is in flight, or no more than what its base
+//!    latency holds, and a sixteenth; and when its base latency is at most four times its least
+//!    latency (else the queue is that of others). Where the least latency is more than four times
+//!    the base latency, and waits do not hang together with the work (by less than a quarter,
+//!    neither way), the way has become longer, and the least latency counts instead. A load is
+//!    closed when the number of commands of the worker in flight varies by less than half of what
+//!    it would by chance.
 //! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
 //!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
 //!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by

@@ -32,8 +32,9 @@ pub(super) fn overflow<P: AsCandidate>(
         fall(forecast, incoming.now_ns);
         return None;
     }
-    let answers = |other: &Forecast, work: u64, _: u64| !is_silent(other, work, incoming.now_ns);
-    let (index, cost) = with_room(parameters, paths, best, incoming, UNHEARD, answers)?;
+    let answers = |other: &Forecast, work| !is_silent(other, work, incoming.now_ns);
+    let any = |_: &Forecast, _, _| true;
+    let (index, cost) = with_room(parameters, paths, best, incoming, UNHEARD, answers, any)?;
     let toll = forecast.toll.get();
     if cost < best.cost.saturating_add(toll.into()) {
         forecast.toll_ns.set(incoming.now_ns);

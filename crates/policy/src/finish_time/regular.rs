@@ -58,16 +58,22 @@ pub(super) fn regular(forecast: &Forecast, work: u64, incoming: Incoming) -> Opt
     if elasticity.is_some_and(|e| e < HALF) {
         return None;
     }
-    let full = work > incoming.units && is_full(forecast, work, incoming, mean_ns);
+    let full = is_nearly_full(forecast, work, incoming) && {
+        let waits = WAITS.saturating_mul(forecast.elasticity.wait_ns()) >= mean_ns;
+        work < MANY * incoming.units && waits || sixteenths_ns(forecast, work) > FULL * mean_ns
+    };
     Some(Regular { seen: elasticity.is_some(), full })
 }
 
+/// More than one command is there, and seven eighths of what its base latency holds.
 #[inline]
-fn is_full(forecast: &Forecast, work: u64, incoming: Incoming, mean_ns: u64) -> bool {
-    let sixteenths = 16 * time_ns(work, forecast.pace.get());
-    let few = || {
-        let waits = WAITS.saturating_mul(forecast.elasticity.wait_ns()) >= mean_ns;
-        work < MANY * incoming.units && waits
-    };
-    sixteenths > FULL * mean_ns || sixteenths >= NEARLY_FULL * mean_ns && few()
+pub(super) fn is_nearly_full(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
+    let mean_ns = u64::from(forecast.base.get());
+    work > incoming.units && sixteenths_ns(forecast, work) >= NEARLY_FULL * mean_ns
+}
+
+/// Sixteen times what so much work takes, ns.
+#[inline]
+fn sixteenths_ns(forecast: &Forecast, work: u64) -> u64 {
+    16 * time_ns(work, forecast.pace.get())
 }

@@ -3,7 +3,7 @@
 use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
-use super::regular::{Regular, regular};
+use super::regular::{is_nearly_full, regular};
 use super::select::{Best, Incoming, UNHEARD, ahead, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
@@ -56,13 +56,14 @@ pub(super) fn spill<P: AsCandidate>(
     }
     // Never to a path of which nothing is known, nor, for a write, was heard of lately.
     let below = |factor: u64| best.cost.saturating_mul(factor).min(UNHEARD);
-    let full = |regular: Option<Regular>| regular.is_some_and(|it| it.full);
-    let known = regular(forecast, work, incoming);
-    if full(known) {
-        // From one that is just full to another one nothing is won.
-        let fit = |other: &Forecast, work, _| !full(regular(other, work, incoming));
+    let regular = regular(forecast, work, incoming);
+    if regular.is_some_and(|it| it.full) {
+        // From one that is full to another one nothing is won.
+        let holds_more = |other: &Forecast, work| !is_nearly_full(other, work, incoming);
         let nearer = below(FACTOR_OF_FULL);
-        if let Some((index, _)) = with_room(parameters, paths, best, incoming, nearer, fit) {
+        let found =
+            with_room(parameters, paths, best, incoming, nearer, holds_more, |_, _, _| true);
+        if let Some((index, _)) = found {
             return Some(index);
         }
     }
@@ -70,7 +71,7 @@ pub(super) fn spill<P: AsCandidate>(
     if many && is_drained(forecast, work, incoming) {
         return None;
     }
-    let factor = match known {
+    let factor = match regular {
         _ if work != 0 => FACTOR,
         Some(it) if it.seen => FACTOR_OF_REGULAR,
         _ => FACTOR_OF_IDLE,
@@ -78,12 +79,14 @@ pub(super) fn spill<P: AsCandidate>(
     let gains = |other: &Forecast, work: u64, cost: u64| {
         gains(&busy, best.cost, other, work, cost, incoming)
     };
-    with_room(parameters, paths, best, incoming, below(factor), gains).map(|(index, _)| index)
+    let any = |_: &Forecast, _| true;
+    let found = with_room(parameters, paths, best, incoming, below(factor), any, gains);
+    found.map(|(index, _)| index)
 }
 
 /// The earliest of the other paths that have room, may be used as the best one may, are `fit` (by
-/// what is known of them, what is in flight, and when the command would be done), and would be done
-/// in less than `below_ns`; and when that is.
+/// what is known of them, and what is in flight), and `worth` it (also by when the command would be
+/// done), and would be done in less than `below_ns`; and when that is.
 #[inline]
 pub(super) fn with_room<P: AsCandidate>(
     parameters: FinishTimeParameters,
@@ -91,7 +94,8 @@ pub(super) fn with_room<P: AsCandidate>(
     best: Best,
     incoming: Incoming,
     below_ns: u64,
-    fit: impl Fn(&Forecast, u64, u64) -> bool,
+    fit: impl Fn(&Forecast, u64) -> bool,
+    worth: impl Fn(&Forecast, u64, u64) -> bool,
 ) -> Option<(usize, u64)> {
     let mut least = below_ns;
     let mut found = None;
@@ -103,8 +107,11 @@ pub(super) fn with_room<P: AsCandidate>(
         }
         let forecast = path.load.shared.forecast();
         let work = path.load.work();
+        if !fit(forecast, work) {
+            continue;
+        }
         let cost = cost(parameters, forecast, ahead(path.load, incoming.units), incoming);
-        if cost < least && has_room(forecast, work, incoming) && fit(forecast, work, cost) {
+        if cost < least && has_room(forecast, work, incoming) && worth(forecast, work, cost) {
             (least, found) = (cost, Some((index, cost)));
         }
     }
