@@ -6,6 +6,7 @@ use anabranch_lab::scenario::{
 };
 use anabranch_policy::Policy;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Milliseconds in nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;
@@ -65,4 +66,15 @@ pub(crate) fn threads() -> Vec<String> {
         rest.starts_with(|c: char| c.is_ascii_digit())
     };
     names.filter(ours).collect()
+}
+
+/// Waits until there are no such threads: the kernel tells who joins one of its end a moment before
+/// it takes it from the list.
+#[track_caller]
+pub(crate) fn no_threads() {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !threads().is_empty() && Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!(threads(), Vec::<String>::new(), "threads of a session that has ended");
 }

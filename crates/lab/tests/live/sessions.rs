@@ -1,6 +1,6 @@
 //! Sessions: what they refuse, what they measure first, what they leave behind.
 
-use super::rig::{MS, scenario, session, threads, turn};
+use super::rig::{MS, no_threads, scenario, session, threads, turn};
 use anabranch_lab::live::{LiveError, LiveOptions, Session};
 use anabranch_lab::scenario::{AnaState, Run};
 
@@ -52,9 +52,9 @@ fn nothing_is_left_of_a_session_however_it_ends() {
     let ended = session(&scenario);
     assert!(threads().len() >= 4, "target, control and data workers: {:?}", threads());
     ended.end().unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(threads(), Vec::<String>::new(), "after an orderly end");
+    no_threads();
     drop(session(&scenario));
-    assert_eq!(threads(), Vec::<String>::new(), "after a drop");
+    no_threads();
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_is_out_of_bounds_is_refused_before_anything_starts() {
     closed.paths.iter_mut().for_each(|path| path.ana = AnaState::Inaccessible);
     let error = Session::new(&closed, &LiveOptions::default()).err().expect("no device");
     assert!(error.to_string().starts_with("ana: every path begins inaccessible"), "{error}");
-    assert_eq!(threads(), Vec::<String>::new());
+    no_threads();
 }
 
 /// Network namespaces of this process.
@@ -115,5 +115,5 @@ fn the_kernel_can_shape_the_links() {
     assert!(figures.bytes_per_second() < 40_000_000, "{}", figures.bytes_per_second());
     session.end().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(namespaces(), Vec::<String>::new());
-    assert_eq!(threads(), Vec::<String>::new());
+    no_threads();
 }
