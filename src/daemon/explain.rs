@@ -92,6 +92,10 @@ pub struct Estimates {
     pub in_flight_bytes: u64,
     /// How long a read of 4 KiB would take now; 0: not known.
     pub finish_ns: u64,
+    /// What commands that took far longer than was predicted cost on average of all: a part of
+    /// every prediction.
+    #[serde(default)]
+    pub outliers_ns: u64,
     /// How long the work takes that was always in flight of late.
     pub standing_ns: u64,
     /// What a queue costs there on top in an open load.
@@ -131,6 +135,7 @@ impl Estimates {
             rate_is_least: from.rate_is_least,
             in_flight_bytes: from.in_flight_bytes,
             finish_ns: if from.measured { from.finish_ns } else { 0 },
+            outliers_ns: from.outliers_ns,
             standing_ns: from.standing_ns,
             toll_ns: from.toll_ns,
             elasticity_percent: from.elasticity_percent,

@@ -219,6 +219,7 @@ fn what_finish_time_believes_stands_in_tables() {
         rate_is_least: false,
         in_flight_bytes: 24 << 10,
         finish_ns: 640_120,
+        outliers_ns: 7_300,
         standing_ns: 97_000,
         toll_ns: 8_000,
         elasticity_percent: Some(83),
@@ -236,10 +237,14 @@ fn what_finish_time_believes_stands_in_tables() {
     let mut view = device(vec![near, far]);
     view.iopolicy = "finish-time".into();
     let tables = "
-Path       Rate          In flight  4 KiB read  Standing queue  Toll    Elasticity  Silent  Probes
----------  ------------  ---------  ----------  --------------  ------  ----------  ------  --------
-nvme0c0n1   231.3 MiB/s  24 KiB     640.1 us    97.0 us         8.0 us  83 %        -       0, 0 B
-nvme0c1n1  not measured     0 B            -          -              -     -        -       2, 8 KiB
+Path       Rate          In flight  4 KiB read  Outliers  Standing queue  Toll    Elasticity  \
+Silent  Probes
+---------  ------------  ---------  ----------  --------  --------------  ------  ----------  \
+------  --------
+nvme0c0n1   231.3 MiB/s  24 KiB     640.1 us    7.3 us    97.0 us         8.0 us  83 %        \
+-       0, 0 B
+nvme0c1n1  not measured     0 B            -         -          -              -     -        \
+-       2, 8 KiB
 
 Path       Op     Latency without a queue, by size
 ---------  -----  --------------------------------

@@ -48,6 +48,7 @@ fn path(with: &With<'_>) -> PathSnapshot {
         in_flight_bytes: 8192,
         base_ns: [[0, 250_000, 0, 0, 0, 0, 0, 0], [0; 8]],
         finish_ns: 1_500_000,
+        outliers_ns: 0,
         standing_ns: 0,
         toll_ns: 0,
         elasticity_percent: None,

@@ -126,6 +126,10 @@ pub(crate) struct Forecast {
     pub(super) longest: Word,
     /// By how much latencies of late were off what is predicted, on average, ns.
     pub(super) off: Word,
+    /// What commands cost that took far longer than was predicted, on the average of all, ns.
+    pub(super) outliers: Word,
+    /// The last one was such a command.
+    pub(super) far: Word,
     /// When the present window of the least latencies began, ms.
     pub(super) least_ms: Word,
     /// When a probe, or a user's read, was answered last, ms.
@@ -158,6 +162,8 @@ impl Forecast {
             base: Word::new(),
             longest: Word::new(),
             off: Word::new(),
+            outliers: Word::new(),
+            far: Word::new(),
             least_ms: Word::new(),
             answered_ms: Word::new(),
             reset_ns: Moment::new(),
@@ -225,7 +231,8 @@ impl Forecast {
     /// Forgets everything but what is in flight and the counters.
     pub(crate) fn reset(&self) {
         let measured = [&self.pace, &self.proven, &self.base, &self.longest, &self.off];
-        let words = measured.into_iter().chain([&self.answered_ms, &self.toll]);
+        let outliers = [&self.outliers, &self.far];
+        let words = measured.into_iter().chain(outliers).chain([&self.answered_ms, &self.toll]);
         words.for_each(|word| word.set(0));
         self.forget_waits();
         self.elasticity.reset();

@@ -1,11 +1,11 @@
 //! What completions teach.
 
 use super::forecast::{Base, Flight, Forecast};
-use super::regular;
 use super::rescue::{SILENCE_NS, patience_ns};
 use super::spill::QUARTER;
 use super::unit::{RATE_SHIFT, ms, since_ms, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
+use super::{outlier, regular};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
 
 /// A command that finds the path unused for so long looks at it anew, ms.
@@ -49,19 +49,21 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let span_ns = latency_ns.saturating_add(u64::from(flight.idle_ns));
     let done = delivered.wrapping_sub(flight.delivered).max(1);
     let rate = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done);
-    let unqueued = learn_latency(forecast, charge, flight, units, word(latency_ns), now_ns);
-    let wait = word(latency_ns).saturating_sub(unqueued);
+    let outlier = outlier::learn(forecast, charge, done, latency_ns);
+    let latency = word(latency_ns);
+    let unqueued = learn_latency(forecast, charge, flight, units, latency, outlier, now_ns);
+    let wait = latency.saturating_sub(unqueued);
     if wait < forecast.least_wait[1].get() {
         forecast.least_wait[1].set(wait);
     }
     let found = flight.work.saturating_sub(units);
-    forecast.elasticity.learn(
-        found,
-        depth(found, units),
-        i64::from(word(latency_ns)) - i64::from(unqueued),
-    );
+    forecast.elasticity.learn(found, depth(found, units), i64::from(latency) - i64::from(unqueued));
     regular::learn(forecast, done, latency_ns, unqueued);
-    learn_pace(forecast, rate, queued(forecast, units, latency_ns, unqueued));
+    let queued = match queued(forecast, units, latency_ns, unqueued) {
+        Queued::Yes if outlier => Queued::Perhaps,
+        other => other,
+    };
+    learn_pace(forecast, rate, queued);
     Sampled::Taken
 }
 
@@ -84,7 +86,8 @@ fn depth(found: u32, units: u32) -> u32 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Queued {
     No,
-    /// It was long, but latencies there do not hang together with what is in flight.
+    /// It was long, but latencies there do not hang together with what is in flight, or it is an
+    /// outlier.
     Perhaps,
     Yes,
 }
@@ -103,7 +106,7 @@ fn queued(forecast: &Forecast, units: u32, latency_ns: u64, unqueued: u32) -> Qu
 }
 
 /// The base latency and the least latency of the kind, and the path's mean and longest base
-/// latency. Gives back the base latency of the kind.
+/// latency. Gives back the base latency of the kind. (An outlier says nothing of the way.)
 #[inline]
 fn learn_latency(
     forecast: &Forecast,
@@ -111,13 +114,15 @@ fn learn_latency(
     flight: Flight,
     units: u32,
     latency: u32,
+    outlier: bool,
     now_ns: u64,
 ) -> u32 {
     let now_ms = ms(now_ns);
     if since_ms(now_ms, forecast.least_ms.get()) > LEAST_WINDOW_MS {
         next_least(forecast, now_ms);
     }
-    let base = forecast.of(charge.op(), SizeClass::of(charge.bytes()));
+    let class = SizeClass::of(charge.bytes());
+    let base = forecast.of(charge.op(), class);
     let near_alone = 2 * u64::from(flight.work) <= 3 * u64::from(units);
     let unused_ms = since_ms(now_ms, base.seen_ms.get());
     let look = flight.work <= units && (charge.is_probe() || unused_ms > LOOK_MS);
@@ -132,6 +137,7 @@ fn learn_latency(
         0 => latency,
         known if charge.is_probe() && latency < known => known - (known - latency).div_ceil(2),
         known if latency < known => known - (known - latency).div_ceil(4),
+        known if outlier => known,
         known if look => known + (latency - known) / 2,
         known if near_alone => known + (latency - known) / 8,
         known => known,
@@ -140,10 +146,13 @@ fn learn_latency(
     if unqueued != known {
         base.latency.set(unqueued);
     }
+    if charge.is_probe() {
+        outlier::doubt_writes(forecast, class, latency, now_ms);
+    }
     let path = forecast.base.get();
     forecast.base.set(match path {
         0 => unqueued,
-        path if look => path / 2 + unqueued / 2,
+        path if look && !outlier => path / 2 + unqueued / 2,
         path => step(path, unqueued, 5),
     });
     let longest = forecast.longest.get();

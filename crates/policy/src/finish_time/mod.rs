@@ -20,7 +20,11 @@
 //! 2. *Base latency*, per op and size class: what a command takes without a queue. It follows
 //!    shorter latencies by a quarter (of probes by a half); longer ones by an eighth when hardly
 //!    anything else was in flight, by a half when nothing was and none of its kind had ended there
-//!    for 5 ms.
+//!    for 5 ms. A command that takes more than four times as long as was predicted is an *outlier*;
+//!    one that comes alone moves neither the base latency up nor the pace down (one after another
+//!    is a longer way), and what it took too long is averaged over 512 commands or so. Where a
+//!    probe takes less than a third of the base latency of writes of its size, of which none has
+//!    ended for 40 ms, that goes half of the way down to it.
 //! 3. *Least latency*, of the last 100 to 200 ms, per op and size class.
 //! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
 //!    base latency, at least 250 µs. After two windows in which the path had nothing to do there is
@@ -45,13 +49,14 @@
 //! # Selection
 //!
 //! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
-//!    path's pace, whichever is longer. Queue pairs may take turns: then as much is done for each
-//!    worker that has something there as for this one, and the path has that to do before; of the
-//!    difference a quarter counts, and of no more than twice what is in flight. With at most one
-//!    command like it in flight, it matters how far the path is with that one: half a command
-//!    longer, less the time since its last completion (or since it was idle), of which no more
-//!    counts than a command takes. A path that has work and has been silent for more than twice its
-//!    longest base latency and 200 µs: at least as long as the silence.
+//!    path's pace, whichever is longer, and what outliers cost on average. Queue pairs may take
+//!    turns: then as much is done for each worker that has something there as for this one, and the
+//!    path has that to do before; of the difference a quarter counts, and of no more than twice
+//!    what is in flight. With at most one command like it in flight, it matters how far the path is
+//!    with that one: half a command longer, less the time since its last completion (or since it
+//!    was idle), of which no more counts than a command takes. A path that has work and has been
+//!    silent for more than twice its longest base latency and 200 µs: at least as long as the
+//!    silence.
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates do)
 //!    are equal: then the path on which this worker has fewer commands; the earlier one, when it
@@ -126,6 +131,7 @@ mod elasticity;
 mod forecast;
 mod lane;
 mod learn;
+mod outlier;
 mod overflow;
 mod parameters;
 mod probe;

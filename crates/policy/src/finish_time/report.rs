@@ -29,6 +29,9 @@ pub struct FinishTimeReport {
     pub base_ns: [[u64; SizeClass::COUNT]; 2],
     /// When a read of 4 KiB would be done if it were sent now, ns; 0 when it is not known.
     pub finish_ns: u64,
+    /// What commands that took far longer than was predicted cost, on the average of all, ns; it
+    /// is a part of every prediction.
+    pub outliers_ns: u64,
     /// The least that a command of late waited beyond its base latency, ns.
     pub standing_ns: u64,
     /// What a queue that stands there costs on top in an open load, so that commands that would be
@@ -70,6 +73,7 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         in_flight_bytes: load.in_flight_work(),
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
+        outliers_ns: forecast.outliers.get().into(),
         standing_ns: standing_ns(forecast),
         toll_ns: toll_ns(forecast, load.work(), Incoming::new(OpClass::Read, SMALL_BYTES, now_ns)),
         // At most 100.

@@ -210,10 +210,8 @@ pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u
         return UNKNOWN;
     }
     let base = u64::from(forecast.base_ns(incoming.op, incoming.class));
-    if work == 0 {
-        return base;
-    }
-    base.max(until_done_ns(forecast, work, incoming))
+    let queued = if work == 0 { 0 } else { until_done_ns(forecast, work, incoming) };
+    base.max(queued) + u64::from(forecast.outliers.get())
 }
 
 /// When all that is in flight and the command itself will be done, ns from now. Behind one command

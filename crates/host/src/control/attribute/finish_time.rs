@@ -75,6 +75,7 @@ const NOTHING: FinishTimeReport = FinishTimeReport {
     in_flight_bytes: 0,
     base_ns: [[0; SizeClass::COUNT]; 2],
     finish_ns: 0,
+    outliers_ns: 0,
     standing_ns: 0,
     toll_ns: 0,
     elasticity_percent: None,
@@ -99,6 +100,7 @@ fn text(report: &FinishTimeReport, rescued: u64) -> String {
         format!("write latency without a queue: {}", bases(writes)),
         format!("in flight: {} (4 KiB more for each command)", kib(report.in_flight_bytes)),
         format!("a read of 4 KiB would take: {}", known(report.finish_ns)),
+        format!("outliers: {} on average of all commands", known(report.outliers_ns)),
         format!("standing queue: {}", known(report.standing_ns)),
         format!("toll: {}", known(report.toll_ns)),
         format!("elasticity: {}", elasticity(report)),
@@ -163,6 +165,7 @@ mod tests {
         report.base_ns[0][4] = 310_000;
         report.in_flight_bytes = 24 << 10;
         report.finish_ns = 640_120;
+        report.outliers_ns = 62_340;
         report.standing_ns = 90;
         report.toll_ns = 1_250_000;
         report.elasticity_percent = Some(83);
@@ -173,6 +176,7 @@ mod tests {
                     write latency without a queue: not known\n\
                     in flight: 24 KiB (4 KiB more for each command)\n\
                     a read of 4 KiB would take: 640.1 us\n\
+                    outliers: 62.3 us on average of all commands\n\
                     standing queue: 0.0 us\n\
                     toll: 1250.0 us\n\
                     elasticity: 83 % (100 %: more in flight only waits longer)\n\

@@ -1,0 +1,49 @@
+//! Commands that take far longer than others, one now and then: a brownout of the way, a pause of
+//! the device. One alone says little of the next command, all of them what each one costs.
+
+use super::forecast::Forecast;
+use super::learn::step;
+use super::unit::{since_ms, time_ns, word};
+use crate::{Charge, OpClass, SizeClass};
+
+/// An outlier takes more than this many times as long as was predicted.
+const FAR: u64 = 4;
+/// What they cost is a mean of 2^9 commands or so. (Of fewer, a single one keeps others away for
+/// long where hardly anything goes meanwhile.)
+const MEMORY_SHIFT: u32 = 9;
+/// A write was an outlier when a read of its size takes less than one in this many of its time …
+const WRITE_FAR: u32 = 3;
+/// … and none has ended there since, for so long, ms.
+const WRITE_UNSEEN_MS: u32 = 40;
+
+/// Whether the command was an outlier, and came alone: the one before was none. (When there is one
+/// after another the way has become longer.) In its time the path has done `done` units, its own
+/// with them.
+#[inline]
+pub(super) fn learn(forecast: &Forecast, charge: Charge, done: u32, latency_ns: u64) -> bool {
+    let base_ns = u64::from(forecast.base_ns(charge.op(), SizeClass::of(charge.bytes())));
+    if base_ns == 0 {
+        return false;
+    }
+    let predicted_ns = base_ns.max(time_ns(done.into(), forecast.pace.get()));
+    let far = latency_ns > FAR.saturating_mul(predicted_ns);
+    let alone = far && forecast.far.get() == 0;
+    forecast.far.set(far.into());
+    if alone || !far {
+        let excess_ns = if far { word(latency_ns - predicted_ns) } else { 0 };
+        forecast.outliers.set(step(forecast.outliers.get(), excess_ns, MEMORY_SHIFT));
+    }
+    alone
+}
+
+/// A read that was sent as a probe took so long: what is known of writes of its size may come of
+/// outliers. Another write would tell, but none goes there before much else was written.
+#[inline]
+pub(super) fn doubt_writes(forecast: &Forecast, class: SizeClass, latency: u32, now_ms: u32) {
+    let write = forecast.of(OpClass::Write, class);
+    let known = write.latency.get();
+    let far = known > latency.saturating_mul(WRITE_FAR);
+    if far && since_ms(now_ms, write.seen_ms.get()) > WRITE_UNSEEN_MS {
+        write.latency.set(known - (known - latency) / 2);
+    }
+}
