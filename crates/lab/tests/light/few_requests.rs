@@ -1,7 +1,9 @@
 //! Two to twelve requests, where each of them makes a difference.
 
 use super::rig::*;
-use anabranch_lab::scenario::{Brownout, Job, Mix, Path, PerOp, Scenario, Sizes, Target};
+use anabranch_lab::scenario::{
+    Alteration, Brownout, Change, Job, Mix, Path, PerOp, Scenario, Sizes, Target,
+};
 use anabranch_policy::Policy;
 use std::time::Duration;
 
@@ -76,8 +78,23 @@ fn a_near_path_with_brownouts_is_the_nearest_all_the_same() {
         let done = |paths| run_policy(&on(paths, job.clone(), 30, 30), Policy::FinishTime).bytes;
         let (ours, alone) = (done(&paths[..]), done(&paths[..1]));
         println!("{requests} requests: {ours} bytes, {alone} on the near path alone");
-        assert!(ours * 100 >= alone * 85, "{ours} against {alone}");
+        assert!(ours * 100 >= alone * 80, "{ours} against {alone}");
     }
+}
+
+#[test]
+fn a_near_path_is_the_nearest_again_when_brownouts_end() {
+    // One of twenty takes 30 ms more, 1.5 ms on average: so long the other path is better.
+    let mut near = link("near", 400, 20);
+    near.brownout = Some(Brownout { percent: 5, delay: Duration::from_millis(30) });
+    let paths = [near, link("far", 100, 600)];
+    let mut scenario = on(&paths, reads(32_768, 1, 2), 30, 30);
+    (scenario.run.ramp_ns, scenario.run.window_ns) = (3000 * MS, 6000 * MS);
+    scenario.changes = vec![Change { at_ns: MS, path: 0, what: Alteration::Brownout(None) }];
+    let [ours, alone] =
+        [Policy::FinishTime, Policy::Numa].map(|policy| run_policy(&scenario, policy).bytes);
+    println!("{ours} bytes, {alone} on the near path alone");
+    assert!(ours * 100 >= alone * 90, "soon again: {ours} against {alone}");
 }
 
 #[test]

@@ -11,6 +11,9 @@ const FAR: u64 = 4;
 /// What they cost is a mean of 2^9 commands or so. (Of fewer, a single one keeps others away for
 /// long where hardly anything goes meanwhile.)
 const MEMORY_SHIFT: u32 = 9;
+/// … of probes that are none, 2^4: of a path that is left for its outliers they alone tell when
+/// there are none any more, a few in a second.
+const PROBE_SHIFT: u32 = 4;
 /// A write was an outlier when a read of its size takes less than one in this many of its time …
 const WRITE_FAR: u32 = 3;
 /// … and none has ended there since, for so long, ms.
@@ -31,7 +34,10 @@ pub(super) fn learn(forecast: &Forecast, charge: Charge, done: u32, latency_ns: 
     forecast.far.set(far.into());
     if alone || !far {
         let excess_ns = if far { word(latency_ns - predicted_ns) } else { 0 };
-        forecast.outliers.set(step(forecast.outliers.get(), excess_ns, MEMORY_SHIFT));
+        let known_ns = forecast.outliers.get();
+        let falls = charge.is_probe() && excess_ns < known_ns;
+        let shift = if falls { PROBE_SHIFT } else { MEMORY_SHIFT };
+        forecast.outliers.set(step(known_ns, excess_ns, shift));
     }
     alone
 }

@@ -82,7 +82,16 @@ fn a_prediction_contains_what_outliers_cost_on_average() {
     assert!(known.outliers_ns.abs_diff(cost_ns) < cost_ns / 10, "{known:?}");
     assert_eq!(base_ns(path, OpClass::Write), USUAL_NS);
     assert!(known.finish_ns >= USUAL_NS + known.outliers_ns, "{known:?}");
-    // It passes when there are none any more.
+    // It passes when there are none any more, and on a path that only probes look at as well.
+    let probed = &paths("o")[0];
+    let mut at_ns = one_by_one(probed, OpClass::Read, &latencies, 10 * US, MS);
+    let before = report(probed, at_ns).outliers_ns;
+    for _ in 0..11 {
+        at_ns += 160 * MS;
+        probe(probed, USUAL_NS, at_ns);
+    }
+    let after = report(probed, at_ns).outliers_ns;
+    assert!((1..=before / 2).contains(&after), "{before} ns, {after} ns after 1.8 s");
     one_by_one(path, OpClass::Write, &[USUAL_NS; 4000], 10 * US, now_ns);
     assert!(report(path, now_ns).outliers_ns < cost_ns / 100);
     reset_statistics(path.load());
