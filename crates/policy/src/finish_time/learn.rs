@@ -3,7 +3,7 @@
 use super::forecast::{Base, Flight, Forecast};
 use super::rescue::{SILENCE_NS, patience_ns};
 use super::spill::QUARTER;
-use super::unit::{RATE_SHIFT, ms, since_ms, units, word};
+use super::unit::{RATE_SHIFT, ms, since_ms, time_ns, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
 use super::{outlier, regular};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
@@ -49,7 +49,9 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let span_ns = latency_ns.saturating_add(u64::from(flight.idle_ns));
     let done = delivered.wrapping_sub(flight.delivered).max(1);
     let rate = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done);
-    let outlier = outlier::learn(forecast, charge, done, latency_ns);
+    // What the path has done in the command's time, the command itself with it.
+    let queued_ns = time_ns(done.into(), forecast.pace.get());
+    let outlier = outlier::learn(forecast, charge, queued_ns, latency_ns);
     let latency = word(latency_ns);
     let unqueued = learn_latency(forecast, charge, flight, units, latency, outlier, now_ns);
     let wait = latency.saturating_sub(unqueued);
@@ -58,7 +60,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     }
     let found = flight.work.saturating_sub(units);
     forecast.elasticity.learn(found, depth(found, units), i64::from(latency) - i64::from(unqueued));
-    regular::learn(forecast, done, latency_ns, unqueued);
+    regular::learn(forecast, queued_ns, latency_ns, unqueued);
     let queued = match queued(forecast, units, latency_ns, unqueued) {
         Queued::Yes if outlier => Queued::Perhaps,
         other => other,

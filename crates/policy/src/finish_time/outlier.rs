@@ -3,7 +3,7 @@
 
 use super::forecast::Forecast;
 use super::learn::step;
-use super::unit::{since_ms, time_ns, word};
+use super::unit::{since_ms, word};
 use crate::{Charge, OpClass, SizeClass};
 
 /// An outlier takes more than this many times as long as was predicted.
@@ -20,15 +20,14 @@ const WRITE_FAR: u32 = 3;
 const WRITE_UNSEEN_MS: u32 = 40;
 
 /// Whether the command was an outlier, and came alone: the one before was none. (When there is one
-/// after another the way has become longer.) In its time the path has done `done` units, its own
-/// with them.
+/// after another the way has become longer.) What the path did meanwhile takes `queued_ns`.
 #[inline]
-pub(super) fn learn(forecast: &Forecast, charge: Charge, done: u32, latency_ns: u64) -> bool {
+pub(super) fn learn(forecast: &Forecast, charge: Charge, queued_ns: u64, latency_ns: u64) -> bool {
     let base_ns = u64::from(forecast.base_ns(charge.op(), SizeClass::of(charge.bytes())));
     if base_ns == 0 {
         return false;
     }
-    let predicted_ns = base_ns.max(time_ns(done.into(), forecast.pace.get()));
+    let predicted_ns = base_ns.max(queued_ns);
     let far = latency_ns > FAR.saturating_mul(predicted_ns);
     let alone = far && forecast.far.get() == 0;
     forecast.far.set(far.into());

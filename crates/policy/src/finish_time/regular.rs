@@ -25,11 +25,10 @@ const NEARLY_FULL: u64 = 14;
 /// … for this part of the base latency on average.
 const WAITS: u64 = 32;
 
-/// By how much a command was off, in whose time the path has done `done` units, its own with them.
-/// (What it found there is not what is done before it where queue pairs take turns.)
+/// By how much a command was off, where what the path did meanwhile takes `queued_ns`. (What it
+/// found there is not what is done before it where queue pairs take turns.)
 #[inline]
-pub(super) fn learn(forecast: &Forecast, done: u32, latency_ns: u64, unqueued_ns: u32) {
-    let queued_ns = time_ns(done.into(), forecast.pace.get());
+pub(super) fn learn(forecast: &Forecast, queued_ns: u64, latency_ns: u64, unqueued_ns: u32) {
     let off_ns = word(latency_ns.abs_diff(queued_ns.max(unqueued_ns.into())));
     let off_ns = off_ns.min(unqueued_ns.saturating_mul(MOST));
     forecast.off.set(step(forecast.off.get(), off_ns, MEMORY_SHIFT));
