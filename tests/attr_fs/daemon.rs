@@ -121,8 +121,8 @@ fn one_that_dies_while_the_next_asks_it_is_replaced_too() {
     if !known {
         eprintln!("this kernel does not say what a process waits for: it may die too early here");
     }
-    let other = place.dir("other");
-    let next = serve(&other, &config(&dir)).spawn().expect("it starts");
+    let other = Place::new();
+    let next = serve(other.path(), &config(&dir)).spawn().expect("it starts");
     while known && waits_in(Pid::from_child(&next)) != "request_wait_answer" {
         std::thread::yield_now();
     }
