@@ -51,12 +51,27 @@ impl Shard {
             Origin::Probe { .. } => return self.probe_answered(key, status, now),
             Origin::LeftBehind => return self.left_behind_answered(key, status, now),
         }
-        if status.is_success() {
-            self.succeeded(key, now, bufs);
-        } else {
+        if !status.is_success() {
             self.leave_path(key);
             self.failed(key, status, now, bufs);
+        } else if self.is_of_its_namespace(key) {
+            self.succeeded(key, now, bufs);
+        } else {
+            self.commands[key].doubts += 1;
+            self.lost(key, Attempt::Uncertain, now, bufs);
         }
+    }
+
+    /// Whether a success says anything of the namespace that the command was for: not when another
+    /// one may have had the NSID by then. (On a path that was silent meanwhile, for example.)
+    /// Whoever has been in doubt so often is believed: a controller that names all that it has as
+    /// changed, all the time, must not keep everything from ending.
+    #[inline]
+    fn is_of_its_namespace(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let Some(head) = self.head(command.head) else { return true };
+        let usable = head.path_of(command).is_some_and(|path| path.usable);
+        usable || command.doubts >= MAX_DOUBTS || head.gone || !self.has_lost_its_path(key)
     }
 
     pub(super) fn answer_peer(

@@ -1,6 +1,6 @@
 //! Inputs: connections, mail, timers.
 
-use super::command::{Carried, Command, Origin, Place};
+use super::command::{Carried, Command, Origin, Place, Work};
 use super::head::{ControllerEntry, HeadState, entry};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
@@ -507,6 +507,14 @@ impl Shard {
                 self.end_left_behind(key);
             }
         }
+    }
+
+    /// Whether the path of a command that has ended may lead to another namespace by now.
+    #[cold]
+    pub(super) fn has_lost_its_path(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
+        !flush && has_lost_its_path(command, self.known())
     }
 
     fn known(&self) -> Known<'_> {

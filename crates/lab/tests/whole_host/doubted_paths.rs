@@ -1,6 +1,6 @@
 //! A worker meets a status that puts a path in doubt: who keeps off that path, and until when.
 
-use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_proto::machine::WorkerId;
@@ -201,9 +201,35 @@ fn what_is_carried_is_not_sent_to_an_nsid_that_its_device_has_left() {
     }
     rig.succeed(&names);
     let nsids: Vec<u32> = rig.seen(|pdu| pdu.is_io()).iter().map(nsid_of).collect();
-    assert_eq!((nsids.len(), &nsids[..15]), (40, &[1; 15][..]));
-    assert_eq!(nsids[15..], [2; 25], "where the device is now");
+    assert_eq!((nsids.len(), &nsids[..15]), (55, &[1; 15][..]));
+    assert_eq!(nsids[15..], [2; 40], "where the device is now, those that met the other one, too");
     rig.finish();
+}
+
+/// A path is silent while its NSID becomes another namespace's, and answers what it had then, well.
+#[test]
+fn a_success_of_a_path_that_may_lead_to_another_namespace_is_none() {
+    for load in [reads(20).collect::<Vec<_>>(), writes(20, 1).collect()] {
+        let mut rig = Setup::new(2, 1).connect();
+        rig.run(2 * SECOND);
+        for worker in [0, 1] {
+            let stream = rig.world.stream(WorkerId(worker), &setup::port(1)).expect("open");
+            rig.world.stall_stream(stream, 800 * MS);
+        }
+        let names = rig.submit(load);
+        rig.run(100 * MS);
+        let silent = rig.seen(|pdu| pdu.is_io() && pdu.port == 1).len();
+        assert!(silent > 0 && rig.answered(&names) == 20 - silent, "{silent} on the silent path");
+        let (subsystem, uuid) = (setup::subsystem(), Some(Uuid([9; 16])));
+        rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem.clone(), nsid: 1 });
+        let config = NamespaceConfig { uuid, ..setup::namespace(1, 512) };
+        rig.target(TargetVerb::NamespaceAdd { subsystem, config });
+        let ended = rig.answers(&names);
+        let well = ended.iter().filter(|outcome| outcome.result.is_ok()).count();
+        assert_eq!(well, 20 - silent, "what the other namespace has answered is no success");
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
 }
 
 fn nsid_of(pdu: &Pdu) -> u32 {
