@@ -115,6 +115,7 @@ impl ExportConfig {
             description: self.description.clone(),
             device: self.device.clone(),
             read_only: self.read_only,
+            ..Export::default()
         }
     }
 

@@ -36,7 +36,7 @@ impl Keeper {
             name: HEAD.to_owned(),
             description: "the demo's device".to_owned(),
             device: HEAD.to_owned(),
-            read_only: false,
+            ..Export::default()
         };
         let at = host.export(export, &at, Access::default()).map_err(failed)?;
         let (host, target) = (Arc::new(host), Arc::new(target));

@@ -86,6 +86,7 @@ impl Host {
                     description: params.description,
                     device: params.device,
                     read_only: params.read_only,
+                    ..Export::default()
                 };
                 let at = self.export(export, &at, access)?;
                 Ok(json!({ "name": name, "listening": at.to_string(), "uri": nbd_uri(&at, &name) }))
@@ -129,7 +130,7 @@ fn listed(
     clients: &[Option<Peer>],
 ) -> Value {
     let heads = host.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-    let mut called = heads.filter(|head| head.is_called(&export.device));
+    let mut called = heads.filter(|head| export.leads_to(&head.name, &head.wwid));
     // Of two with the same identifier none is offered.
     let head = called.next().filter(|_| called.next().is_none());
     json!({

@@ -26,7 +26,7 @@ pub fn nbd(bytes: &[u8]) {
         name: name.into(),
         description: "a disk".into(),
         device: "nvme0n1".into(),
-        read_only: false,
+        ..Export::default()
     });
     let config = NbdConfig { listen: None, exports: exports.to_vec() };
     let mut harness = Harness::new(config, 64 << 10 << (memory % 10));

@@ -1,8 +1,8 @@
 //! What is offered under which name, and how that is changed.
 
 use super::wire::export_flag;
-use super::{MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
-use anabranch_host::topology::{HeadId, HeadView};
+use super::{Bound, MAX_NAME_BYTES, PREFERRED_BLOCK_BYTES};
+use anabranch_host::topology::{HeadId, HeadView, is_called};
 use anabranch_proto::machine::{Endpoint, ListenerId, Peer, SocketAccess, SystemError, WorkerId};
 use core::time::Duration;
 use std::fmt;
@@ -18,10 +18,12 @@ pub struct Export {
     /// A sentence for humans; may be empty.
     pub description: String,
     /// The head's name, `nvme0n1`, or its world wide identifier. It may come later and it may go:
-    /// without it the export is unknown to clients.
+    /// without it the export is unknown to clients, also while another device has that name.
     pub device: String,
     /// Clients may not change it, whatever the device would take.
     pub read_only: bool,
+    /// What the device says of itself.
+    pub bound: Bound,
 }
 
 impl Export {
@@ -39,6 +41,12 @@ impl Export {
             }
         }
         Ok(())
+    }
+
+    /// Whether it leads to this head: the device that it names, and has named from the start.
+    #[must_use]
+    pub fn leads_to(&self, name: &str, wwid: &str) -> bool {
+        is_called(name, wwid, &self.device) && self.bound.is(wwid)
     }
 }
 
@@ -365,7 +373,8 @@ impl Missing {
         match self {
             Missing::Export => "no such export",
             Missing::Device => {
-                "the export's device is not there: no path to it has been live, or it is gone"
+                "the export's device is not there: no path to it has been live, it is gone, or \
+                 another one has its name"
             }
         }
     }
@@ -409,11 +418,24 @@ impl<'a> Catalog<'a> {
         exports.map(|(_, export)| export)
     }
 
+    /// What each export leads to is settled when its device is seen first.
+    pub(super) fn bind(&self) {
+        for (_, export) in self.exports.iter().filter(|(_, export)| !export.bound.is_known()) {
+            if let Some(head) = self.head(export) {
+                export.bound.see(&head.wwid);
+            }
+        }
+    }
+
     fn device(&self, export: &Export) -> Option<Device> {
-        let mut called = self.heads.iter().filter(|head| head.is_called(&export.device));
+        Some(Device::of(self.head(export)?).for_clients_of(export))
+    }
+
+    fn head(&self, export: &Export) -> Option<&HeadView> {
+        let mut called = self.heads.iter().filter(|head| export.leads_to(&head.name, &head.wwid));
         // Of two with the same identifier none is the one that was meant.
         match (called.find(|head| !head.gone), called.find(|head| !head.gone)) {
-            (Some(only), None) => Some(Device::of(only).for_clients_of(export)),
+            (Some(only), None) => Some(only),
             _ => None,
         }
     }

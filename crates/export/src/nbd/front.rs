@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Life, Out, Outputs};
 use super::control::Control;
-use super::exports::FIRST_LISTENER;
+use super::exports::{Catalog, FIRST_LISTENER};
 use super::memory::{Memory, Shares};
 use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
@@ -284,6 +284,8 @@ impl Nbd {
 
     /// Lets every client see what has changed of the exports and heads.
     fn follow(&mut self, place: &mut Place<'_>) {
+        let (exports, heads) = (self.exports.as_slice(), place.host.heads());
+        Catalog { listener: FIRST_LISTENER, exports, heads }.bind();
         self.each(place, |connection, seat, out| connection.follow(seat, out));
     }
 

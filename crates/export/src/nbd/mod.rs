@@ -16,6 +16,7 @@
 //! | --- | --- |
 //! | `wire` | the numbers of the protocol |
 //! | `errno` | error numbers and what leads to them |
+//! | `bound` | which namespace the device of an export is |
 //! | `exports` | what is offered under which name; verbs, replies, mail, events |
 //! | `handshake` | option haggling of one connection |
 //! | `request` | a request header, checked against the device |
@@ -55,6 +56,7 @@
 //! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block
 //!   size is announced. A trim is rounded to the whole blocks in its range.
 
+mod bound;
 mod connection;
 mod control;
 mod errno;
@@ -69,6 +71,7 @@ mod transfer;
 mod waiting;
 pub mod wire;
 
+pub use bound::Bound;
 pub use exports::{Access, Export, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
 pub use front::Nbd;
 

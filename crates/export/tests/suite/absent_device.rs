@@ -97,6 +97,33 @@ fn a_client_whose_device_does_not_come_is_told_so_and_may_ask_for_another() {
     assert_eq!(kinds(&mut harness, conn).last(), Some(&option_reply::ACK));
 }
 
+/// Names of devices are given anew when a subsystem comes again: its clients must not find the
+/// blocks of another namespace.
+#[test]
+fn an_export_never_leads_to_another_device_that_has_its_name() {
+    let mut harness = without_disk();
+    add_disk(&mut harness);
+    let rename = |harness: &mut Harness, index, name: &str| {
+        harness.host.change_head(index, |head| head.name = name.into());
+    };
+    // Nobody has opened it until then.
+    rename(&mut harness, 0, "nvme0n2");
+    harness.host.add_disk("nvme0n1", DISK_BYTES as usize, 512);
+    harness.host.change_head(1, |head| head.wwid = "uuid.another".into());
+    harness.heads_changed();
+    let conn = client_with(&mut harness, &[go("disk")]);
+    assert_eq!(kinds(&mut harness, conn), [], "it waits for the device that it was");
+    rename(&mut harness, 1, "nvme0n3");
+    rename(&mut harness, 0, "nvme0n1");
+    harness.heads_changed();
+    assert_eq!(kinds(&mut harness, conn).last(), Some(&option_reply::ACK));
+    rename(&mut harness, 0, "nvme0n2");
+    rename(&mut harness, 1, "nvme0n1");
+    harness.heads_changed();
+    harness.release_transmissions();
+    assert!(!harness.is_connected(conn), "whoever has it open is not moved either");
+}
+
 #[test]
 fn who_only_asks_about_an_export_or_for_one_that_is_not_offered_is_told_at_once() {
     let mut harness = without_disk();

@@ -468,7 +468,7 @@ fn the_time_of_a_client_that_left_is_not_that_of_the_next() {
 fn a_client_that_does_not_read_replies_is_not_read_either() {
     let (name, description) = ("n".repeat(256), "d".repeat(256));
     let device = "nvme0n1".to_owned();
-    let exports = vec![Export { name: name.clone(), description, device, read_only: false }];
+    let exports = vec![Export { name: name.clone(), description, device, ..Export::default() }];
     let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
     harness.host.add_disk("nvme0n1", 1 << 20, 512);
     harness.hold_transmissions = true;

@@ -13,7 +13,7 @@ pub(crate) fn export(name: &str, device: &str) -> Export {
         name: name.into(),
         description: format!("the disk {device}"),
         device: device.into(),
-        read_only: false,
+        ..Export::default()
     }
 }
 
