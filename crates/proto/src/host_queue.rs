@@ -278,11 +278,10 @@ impl HostQueue {
             HostData::Out(buf) if entry.in_capsule => buf.len(),
             HostData::Out(_) => entry.asked,
         };
-        if status.is_success() && entry.damaged {
+        // Success without all the data, in either direction, is none. Like damage on the way it is
+        // of this controller: another one may have the data.
+        if status.is_success() && (entry.damaged || bytes < entry.data.bytes()) {
             status = Status::TRANSIENT_TRANSPORT_ERROR;
-        } else if status.is_success() && bytes < entry.data.bytes() {
-            // Success without all the data, in either direction, is none.
-            status = Status::DATA_TRANSFER_ERROR;
         }
         let completion = Completion { user: entry.user, cid, status, result, bytes };
         self.tags.release(cid);

@@ -86,6 +86,23 @@ fn c56_success_without_the_data_never_reaches_the_user() {
     rig.finish();
 }
 
+/// However often it is asked: the other path has what it lacks.
+#[test]
+fn a_path_whose_answers_never_have_their_data_costs_the_user_nothing() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io((0..20).map(|lba| Op::Write { lba, blocks: 1, fill: 9 }));
+    rig.wire().rule(move |pdu| {
+        if pdu.kind == kind::C2H_DATA && pdu.worker > 0 && pdu.port == 0 {
+            pdu.bytes.clear();
+        }
+    });
+    let reads = rig.io((0..20).map(|lba| Op::Read { lba, blocks: 1 }));
+    assert!(reads.iter().all(|read| read.result.is_ok() && read.data.iter().all(|&it| it == 9)));
+    assert!(rig.sent(0) > 20, "it was asked, and more than once");
+    rig.wire().clear_rules();
+    rig.finish();
+}
+
 #[test]
 fn a_write_whose_data_is_never_asked_for_moves_after_io_timeout() {
     let mut setup = Setup::new(2, 1);

@@ -415,13 +415,13 @@ fn c56_success_with_too_little_data_is_an_error() {
     let (cid, _) = rig.read(4 * KIB);
     rig.give(C2hData { last: true, success: true, ..data(cid, 0, 512) });
     let done = rig.done();
-    assert_eq!((done.status, done.bytes), (Status::DATA_TRANSFER_ERROR, 512));
+    assert_eq!((done.status, done.bytes), (Status::TRANSIENT_TRANSPORT_ERROR, 512));
     let (cid, _) = rig.read(4 * KIB);
     rig.give(response(cid));
-    assert_eq!(rig.done().status, Status::DATA_TRANSFER_ERROR);
+    assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR);
     let (cid, _) = rig.write(16 * KIB);
     rig.give(response(cid));
-    assert_eq!(rig.done().status, Status::DATA_TRANSFER_ERROR, "a write that took no data");
+    assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR, "a write that took no data");
 }
 
 #[test]

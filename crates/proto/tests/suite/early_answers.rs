@@ -119,7 +119,7 @@ fn success_before_all_data_was_sent_is_an_error() {
     assert!(rig.send() > DATA_PDU_BYTES as usize);
     rig.answer(cid, Status::SUCCESS);
     let done = rig.done().expect("it was answered");
-    assert_eq!((done.status, done.bytes), (Status::DATA_TRANSFER_ERROR, DATA_PDU_BYTES));
+    assert_eq!((done.status, done.bytes), (Status::TRANSIENT_TRANSPORT_ERROR, DATA_PDU_BYTES));
     assert_eq!(rig.send(), 0, "and nothing more of it is sent");
     assert!(rig.queue.fault().is_none());
 }
