@@ -102,7 +102,7 @@
 //! 10. A path of which nothing is known comes last (without probes: first, when it is idle), by
 //!     what this worker has there, then by what is in flight. None is spilled to.
 //! 11. A path that answers a read or a write after a silence of more than 50 ms and eight times
-//!     what was predicted is forgotten and measured anew.
+//!     what was predicted, or than a second more than that, is forgotten and measured anew.
 //!
 //! # Probes
 //!

@@ -208,7 +208,8 @@ fn flushes_beside_writes_make_no_path_look_faster() {
 #[test]
 fn what_is_in_flight_on_a_silent_path_is_overdue() {
     const MS: u64 = 1_000_000;
-    for (base_ns, patience_ns) in [(MS / 10, 50 * MS), (20 * MS, 160 * MS)] {
+    let cases = [(MS / 10, 50 * MS), (20 * MS, 160 * MS), (500 * MS, 1_500 * MS)];
+    for (base_ns, patience_ns) in cases {
         let table = paths("o");
         let path = &table[0];
         let begin = |now_ns| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
@@ -226,4 +227,21 @@ fn what_is_in_flight_on_a_silent_path_is_overdue() {
         // What comes later than that is from another path than the one that was known.
         assert_eq!(end(path, last, answer_ns + patience_ns + MS), Sampled::TooLong);
     }
+}
+
+/// The first answer of a path that stood still says that it is a far one; those that follow do not,
+/// but how long its answers take at most is forgotten slowly.
+#[test]
+fn an_answer_that_was_late_makes_patience_a_second_longer_at_most() {
+    const MS: u64 = 1_000_000;
+    let table = paths("o");
+    let path = &table[0];
+    let begin = |now_ns| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
+    end(path, begin(0), 900 * MS);
+    for n in 1..=8 {
+        end(path, begin(HOUR + n * MS), HOUR + n * MS + MS / 10);
+    }
+    begin(HOUR + 9 * MS);
+    let due_ns = overdue_at_ns(path.load()).expect("one is in flight") - (HOUR + 9 * MS);
+    assert!((900 * MS..=1_900 * MS).contains(&due_ns), "{due_ns}");
 }
