@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Lines that wait to be written: a thousand namespaces and more may come at once, and each is told.
+/// Lines that wait to be written: a thousand namespaces may come at once, and each is told.
 const QUEUE_LINES: usize = 4096;
 
 /// Places behind them, which no ordinary line takes: why the program ends is said there, and that
