@@ -9,6 +9,7 @@ mod command;
 mod connect;
 mod data;
 mod disk;
+mod held;
 mod lifecycle;
 mod serve;
 mod timer;
@@ -28,6 +29,7 @@ use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Machine, Output, Time};
 use core::convert::Infallible;
 use disk::DiskTable;
+use held::Held;
 
 /// What the engine wants done.
 pub type TargetOutput = Output<Infallible, Result<TargetReply, TargetError>, TargetEvent>;
@@ -54,6 +56,7 @@ pub struct Target {
     disk: DiskTable,
     /// Connections with commands that wait for a buffer, by place and generation.
     waiting: VecDeque<(u32, u32)>,
+    held: Held,
     /// Where commands take their time, if they do.
     stations: Option<Stations<Ticket>>,
     outputs: VecDeque<TargetOutput>,
@@ -88,6 +91,7 @@ impl Target {
             conns: Conns::default(),
             disk: DiskTable::default(),
             waiting: VecDeque::new(),
+            held: Held::default(),
             stations: None,
             outputs: VecDeque::with_capacity(OUTPUTS),
             rng: Rng::new(seed),

@@ -1,6 +1,8 @@
 //! Blocks in memory: two levels of tables, and only chunks that were written exist.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 /// What is allocated, and given back, at once.
@@ -21,7 +23,8 @@ pub(crate) struct OutOfMemory;
 #[derive(Debug)]
 pub(crate) struct Memory {
     bytes: u64,
-    tables: Vec<Option<Table>>,
+    /// By number; none that nothing was written to.
+    tables: BTreeMap<u64, Table>,
     chunks: u64,
 }
 
@@ -53,15 +56,9 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
     })
 }
 
-fn tables_for(bytes: u64) -> usize {
-    usize::try_from(bytes.div_ceil((CHUNK * FAN_OUT) as u64)).unwrap_or(usize::MAX)
-}
-
 impl Memory {
     pub(crate) fn new(bytes: u64) -> Memory {
-        let mut tables = Vec::new();
-        tables.resize_with(tables_for(bytes), || None);
-        Memory { bytes, tables, chunks: 0 }
+        Memory { bytes, tables: BTreeMap::new(), chunks: 0 }
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
@@ -72,20 +69,19 @@ impl Memory {
         if bytes < self.bytes {
             self.zero(bytes, self.bytes - bytes);
         }
-        self.tables.resize_with(tables_for(bytes), || None);
         self.bytes = bytes;
     }
 
     fn chunk(&self, number: u64) -> Option<&Chunk> {
         let (table, entry) = split(number);
-        self.tables[table].as_ref()?[entry].as_ref()
+        self.tables.get(&table)?[entry].as_ref()
     }
 
     fn make_chunk(&mut self, number: u64) -> Result<&mut Chunk, OutOfMemory> {
         let (table, entry) = split(number);
-        let table = match &mut self.tables[table] {
-            Some(table) => table,
-            empty => empty.insert(boxed(FAN_OUT, || None)?),
+        let table = match self.tables.entry(table) {
+            Entry::Occupied(table) => table.into_mut(),
+            Entry::Vacant(empty) => empty.insert(boxed(FAN_OUT, || None)?),
         };
         match &mut table[entry] {
             Some(chunk) => Ok(chunk),
@@ -130,33 +126,30 @@ impl Memory {
         })
     }
 
-    /// Turns a range into zeroes; whole chunks are given back. The effort follows what exists, not
-    /// the length: a host may name a whole empty namespace 256 times in one command.
+    /// Turns a range into zeroes; what is zeroed whole is given back. The effort follows what
+    /// exists, not the length: a host may name a whole namespace of terabytes 256 times in one
+    /// command.
     pub(crate) fn zero(&mut self, offset: u64, len: u64) {
         const TABLE: u64 = (CHUNK * FAN_OUT) as u64;
         assert!(offset + len <= self.bytes, "range lies in the namespace");
-        let (mut at, end) = (offset, offset + len);
-        while at < end {
-            let stop = end.min((at / TABLE + 1) * TABLE);
-            let (table, _) = split(at / CHUNK as u64);
-            if self.tables[table].is_some() {
-                self.zero_in_table(at, stop - at);
-            }
-            at = stop;
+        if len == 0 {
+            return;
         }
-    }
-
-    fn zero_in_table(&mut self, offset: u64, len: u64) {
-        for piece in pieces(offset, len) {
-            let (table, entry) = split(piece.chunk);
-            let Some(table) = &mut self.tables[table] else { return };
-            if piece.len == CHUNK {
-                if table[entry].take().is_some() {
-                    self.chunks -= 1;
-                }
-            } else if let Some(chunk) = &mut table[entry] {
-                chunk[piece.at..piece.at + piece.len].fill(0);
+        let end = offset + len;
+        let (mut first, last) = (offset / TABLE, (end - 1) / TABLE);
+        while let Some((&number, table)) = self.tables.range_mut(first..=last).next() {
+            let (begin, all) = (number * TABLE, self.bytes.min((number + 1) * TABLE));
+            let (from, to) = (offset.max(begin), end.min(all));
+            if (from, to) == (begin, all) {
+                self.chunks -= table.iter().flatten().count() as u64;
+                self.tables.remove(&number);
+            } else {
+                self.chunks -= zero_in_table(table, from, to - from);
             }
+            if number == last {
+                return;
+            }
+            first = number + 1;
         }
     }
 
@@ -173,9 +166,23 @@ impl Memory {
     }
 }
 
-fn split(number: u64) -> (usize, usize) {
-    let number = usize::try_from(number).unwrap_or(usize::MAX);
-    (number / FAN_OUT, number % FAN_OUT)
+/// Turns a range that lies in one table into zeroes. How many chunks were given back.
+fn zero_in_table(table: &mut Table, offset: u64, len: u64) -> u64 {
+    let mut given_back = 0;
+    for piece in pieces(offset, len) {
+        let (_, entry) = split(piece.chunk);
+        if piece.len == CHUNK {
+            given_back += u64::from(table[entry].take().is_some());
+        } else if let Some(chunk) = &mut table[entry] {
+            chunk[piece.at..piece.at + piece.len].fill(0);
+        }
+    }
+    given_back
+}
+
+/// The table of a chunk, and its place there.
+fn split(number: u64) -> (u64, usize) {
+    (number / FAN_OUT as u64, (number % FAN_OUT as u64) as usize)
 }
 
 fn boxed<T>(len: usize, fill: impl FnMut() -> T) -> Result<Box<[T]>, OutOfMemory> {
@@ -246,6 +253,27 @@ mod tests {
         assert_eq!(out, [0; 4096]);
         memory.read(0, &mut out);
         assert_eq!(out, [6; 4096]);
+    }
+
+    /// What was written to once and zeroed whole costs the next who names it nothing.
+    #[test]
+    fn what_is_zeroed_whole_leaves_no_table() {
+        const BYTES: u64 = 16 << 40;
+        let mut memory = Memory::new(BYTES - 4096);
+        for at in [0, 5 << 40, 6 << 40, BYTES - 8192] {
+            memory.write(at, &[5; 4096]).unwrap();
+        }
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (4, 4 * CHUNK as u64));
+        memory.zero(4096, (6 << 40) - 4096);
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (3, 3 * CHUNK as u64));
+        memory.zero(0, 0);
+        let mut out = [0; 4096];
+        memory.read(0, &mut out);
+        assert_eq!(out, [5; 4096], "it lies before what was zeroed");
+        memory.zero(0, BYTES - 4096);
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (0, 0));
+        memory.read(BYTES - 8192, &mut out);
+        assert_eq!(out, [0; 4096]);
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub(super) struct DiskTable {
     places: Vec<Option<Task>>,
     free: Vec<u32>,
     order: Order,
+    /// Commands among them, by the identifier of their controller.
+    commands: Vec<u32>,
 }
 
 impl DiskTable {
@@ -94,6 +96,13 @@ impl DiskTable {
             (self.places.len() - 1) as u32
         });
         self.places[place as usize] = Some(task);
+        if let Work::Command(job) = &task.work {
+            let at = usize::from(job.cntlid);
+            if self.commands.len() <= at {
+                self.commands.resize(at + 1, 0);
+            }
+            self.commands[at] += 1;
+        }
         let begins = task.range().is_none_or(|range| self.order.enter(place, range));
         begins.then_some(DiskId(place.into()))
     }
@@ -101,6 +110,9 @@ impl DiskTable {
     fn remove(&mut self, id: DiskId) -> Option<Task> {
         let place = u32::try_from(id.0).ok()?;
         let task = self.places.get_mut(place as usize)?.take()?;
+        if let Work::Command(job) = &task.work {
+            self.commands[usize::from(job.cntlid)] -= 1;
+        }
         self.order.leave(place);
         self.free.push(place);
         Some(task)
@@ -114,8 +126,7 @@ impl DiskTable {
 
     /// Whether something that a controller was asked for is still on its way to a file.
     pub(super) fn works_for(&self, cntlid: u16) -> bool {
-        let mut tasks = self.places.iter().flatten();
-        tasks.any(|task| matches!(task.work, Work::Command(job) if job.cntlid == cntlid))
+        self.commands.get(usize::from(cntlid)).is_some_and(|commands| *commands != 0)
     }
 
     /// Makes room for this many more operations.

@@ -17,7 +17,7 @@
 //! so that comparisons never hold all there is while each waits for more.
 
 use super::{Target, Ticket};
-use crate::conn::{Conn, Role, Stage};
+use crate::conn::{Conn, Stage};
 use anabranch_proto::machine::{BufRef, Buffers, Time};
 use core::time::Duration;
 
@@ -45,16 +45,30 @@ pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
 
 impl Target {
     /// Memory for the payload of one command of a connection, if it may have some now.
-    pub(super) fn payload(&self, place: u32, len: u32, bufs: &mut dyn Buffers) -> Option<BufRef> {
+    pub(super) fn payload(
+        &mut self,
+        place: u32,
+        len: u32,
+        bufs: &mut dyn Buffers,
+    ) -> Option<BufRef> {
         if self.may_take(place, len, bufs) { bufs.alloc(len) } else { None }
     }
 
     /// Whether a connection may take memory for the command that it is asked about, which is in
     /// progress and does not wait.
-    pub(super) fn may_take(&self, place: u32, len: u32, bufs: &dyn Buffers) -> bool {
+    pub(super) fn may_take(&mut self, place: u32, len: u32, bufs: &dyn Buffers) -> bool {
         if !is_low(bufs) {
+            self.held.forget();
             return true;
         }
+        let may = self.may_take_of_little(place, len, bufs);
+        if may {
+            self.granted(place);
+        }
+        may
+    }
+
+    fn may_take_of_little(&mut self, place: u32, len: u32, bufs: &dyn Buffers) -> bool {
         let (spare, all) = (bufs.spare(), bufs.capacity());
         if len > SMALL && spare < all / KEPT_FOR_SMALL + bufs.cost(len) {
             return false;
@@ -68,37 +82,14 @@ impl Target {
             return true;
         }
         let most = (spare / u64::from(self.limits.max_transfer_bytes) / 2).max(1);
-        let nearly_empty = spare < all / NEARLY_EMPTY.0;
-        self.held_by_host_of(place) as u64 <= most
-            && (!nearly_empty || self.held_at_address_of(place) as u64 <= most)
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.holds_at_most(place, most, spare < all / NEARLY_EMPTY.0)
     }
 
     /// Memory for the answer to an admin command. Those are few and short, of a host that means
     /// well.
     pub(super) fn may_answer(&self, len: u32, bufs: &dyn Buffers) -> bool {
         len <= SMALL || !is_low(bufs)
-    }
-
-    /// As [`Conn::holding`], on all I/O queues of the host that a connection belongs to.
-    fn held_by_host_of(&self, place: u32) -> usize {
-        let host_of = |conn: &Conn| {
-            let controller = self.controllers.get(conn.controller()?)?.as_ref()?;
-            Some(controller.host_id)
-        };
-        let Some(host) = self.conns.get(place).and_then(host_of) else { return 0 };
-        self.held_where(|conn| host_of(conn) == Some(host))
-    }
-
-    /// The same on all I/O queues from the network address that a connection comes from.
-    fn held_at_address_of(&self, place: u32) -> usize {
-        let Some(from) = self.conns.get(place).and_then(|conn| conn.from) else { return 0 };
-        self.held_where(|conn| conn.from == Some(from))
-    }
-
-    fn held_where(&self, theirs: impl Fn(&Conn) -> bool) -> usize {
-        let queues = self.conns.iter().map(|(_, conn)| conn);
-        let queues = queues.filter(|conn| matches!(conn.role, Role::Io(_)) && theirs(conn));
-        queues.map(Conn::holding).sum()
     }
 
     /// Puts a command behind those of its connection that wait for a buffer; one that holds some
