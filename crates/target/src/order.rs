@@ -7,7 +7,13 @@
 //! have gone, and another have come in its file, while its last operations still run.
 //!
 //! Each operation is noted in the stripes of the file that it touches, so one that comes looks at
-//! its neighbours only. What is too long for that is noted in one place, where all look.
+//! its neighbours only. What is too long for that is noted in one place, where all look, and looks
+//! at everybody.
+//!
+//! Whoever could wait for one of very many does not look at them all at once, nor at anybody twice
+//! in a line: it waits for the one where it stopped, whatever that is about, and looks on behind it
+//! when that one has left. (A host may ask for thousands of operations on one block, and all other
+//! hosts would wait until each had looked at each.)
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,6 +27,10 @@ const LONG: u64 = 32;
 const LINES: usize = 4096;
 /// Where the long ones are noted.
 const LONG_LINE: usize = LINES;
+/// Where all are noted, the long ones, too.
+const ALL_LINE: usize = LINES + 1;
+/// Notes that an operation looks at before others have their turn.
+const LOOKS: usize = 256;
 const NONE: u32 = u32::MAX;
 
 /// Blocks of a file that an operation is about: bytes from `start` up to `end`.
@@ -54,10 +64,12 @@ impl Range {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     range: Range,
-    /// Whoever came earlier has less.
-    number: u64,
-    /// Its first note; `NONE` when nobody is at this place.
+    /// Its first note; `NONE` when nobody is at this place. The last one is that in `ALL_LINE`.
     notes: u32,
+    /// The note where it has stopped looking: of the member that it waits for.
+    looked: u32,
+    /// Its own note in the line that it looks at after this one; `NONE` when this is the last.
+    line_after: u32,
     /// Members that wait for this one, in the order in which they began to.
     first_waiter: u32,
     last_waiter: u32,
@@ -86,14 +98,15 @@ pub(crate) struct Order {
     lines: Vec<u32>,
     /// Members that write: while there are none nobody needs to look.
     writers: usize,
-    next_number: u64,
     /// Whose turn has come.
     ready: VecDeque<u32>,
 }
 
-/// Where a stripe is noted.
+/// Two to the 64th by the golden ratio: stripes near each other lie far apart.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Where a stripe is noted: no two of one operation in the same line.
 fn line(file: FileId, stripe: u64) -> usize {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (stripe ^ u64::from(file.0) << 40).wrapping_mul(ODD);
     (mixed >> (u64::BITS - LINES.ilog2())) as usize
 }
@@ -107,18 +120,22 @@ impl Order {
             self.members.resize(at + 1, Member::NOBODY);
         }
         if self.lines.is_empty() {
-            self.lines.resize(LINES + 1, NONE);
+            self.lines.resize(ALL_LINE + 1, NONE);
         }
-        let number = self.next_number;
-        self.next_number += 1;
-        self.members[at] = Member { range, number, ..Member::NOBODY };
-        if range.is_long() {
+        self.members[at] = Member { range, ..Member::NOBODY };
+        self.note(place, ALL_LINE);
+        let first = if range.is_long() {
+            let all = self.members[at].notes;
             self.note(place, LONG_LINE);
+            self.notes[all as usize].earlier
         } else {
             range.stripes().for_each(|stripe| self.note(place, line(range.file, stripe)));
-        }
+            self.members[at].line_after = self.members[at].notes;
+            self.lines[LONG_LINE]
+        };
+        let nobody_writes = !range.writes && self.writers == 0;
         self.writers += usize::from(range.writes);
-        self.queue(place)
+        nobody_writes || self.queue(place, first)
     }
 
     /// The operation at `place` is over, or will not begin.
@@ -141,8 +158,11 @@ impl Order {
         self.writers -= usize::from(gone.notes != NONE && gone.range.writes);
         let mut waiter = gone.first_waiter;
         while waiter != NONE {
-            let next = core::mem::replace(&mut self.members[waiter as usize].next_waiter, NONE);
-            if self.queue(waiter) {
+            let member = &mut self.members[waiter as usize];
+            let next = core::mem::replace(&mut member.next_waiter, NONE);
+            // Its place was given back, and nobody has taken it yet.
+            let behind = self.notes[member.looked as usize].earlier;
+            if self.queue(waiter, behind) {
                 self.ready.push_back(waiter);
             }
             waiter = next;
@@ -160,8 +180,8 @@ impl Order {
             list.reserve(all.saturating_sub(list.len()));
         }
         room(&mut self.members, all);
-        room(&mut self.notes, 2 * all);
-        room(&mut self.free, 2 * all);
+        room(&mut self.notes, 3 * all);
+        room(&mut self.free, 3 * all);
         self.ready.reserve(all.saturating_sub(self.ready.len()));
     }
 
@@ -186,9 +206,9 @@ impl Order {
         }
     }
 
-    /// Lets a member wait for one that is in its way; true when nobody is.
-    fn queue(&mut self, place: u32) -> bool {
-        let Some(before) = self.in_the_way(place) else { return true };
+    /// Lets a member look on from a note, and wait for one that is in its way; true when nobody is.
+    fn queue(&mut self, place: u32, from: u32) -> bool {
+        let Some(before) = self.look(place, from) else { return true };
         let before = &mut self.members[before as usize];
         match core::mem::replace(&mut before.last_waiter, place) {
             NONE => before.first_waiter = place,
@@ -198,52 +218,36 @@ impl Order {
     }
 
     /// One that came earlier and shares blocks, the latest of a line: that one is likely to be the
-    /// last to end, and whoever waits for it looks seldom.
-    fn in_the_way(&self, place: u32) -> Option<u32> {
-        let me = &self.members[place as usize];
-        if !me.range.writes && self.writers == 0 {
-            return None;
-        }
-        let blocks = |other: &Member| {
-            other.notes != NONE && other.number < me.number && other.range.collides(&me.range)
-        };
-        if me.range.is_long() {
-            return self.members.iter().rposition(blocks).map(|at| at as u32);
-        }
-        let long = self.lines[LONG_LINE];
-        let found = self.walk(long).find(|other| blocks(&self.members[*other as usize]));
-        if found.is_some() {
-            return found;
-        }
-        let mut at = me.notes;
-        while at != NONE {
-            let note = self.notes[at as usize];
-            let mut earlier = self.walk(note.earlier);
-            let found = earlier.find(|other| blocks(&self.members[*other as usize]));
-            if found.is_some() {
-                return found;
+    /// last to end, and whoever waits for it looks seldom. Or the one that is next to be looked at,
+    /// after so many looks.
+    fn look(&mut self, place: u32, from: u32) -> Option<u32> {
+        let Member { range, mut line_after, .. } = self.members[place as usize];
+        let (mut at, mut looks) = (from, 0);
+        loop {
+            while let Some(note) = self.notes.get(at as usize) {
+                looks += 1;
+                if looks > LOOKS || self.members[note.member as usize].range.collides(&range) {
+                    let member = &mut self.members[place as usize];
+                    (member.looked, member.line_after) = (at, line_after);
+                    return Some(note.member);
+                }
+                at = note.earlier;
             }
-            at = note.next;
+            let own = self.notes.get(line_after as usize)?;
+            if own.line as usize == ALL_LINE {
+                return None;
+            }
+            (at, line_after) = (own.earlier, own.next);
         }
-        None
-    }
-
-    /// The members of a line, from this note to the earliest.
-    fn walk(&self, from: u32) -> impl Iterator<Item = u32> {
-        let mut at = from;
-        core::iter::from_fn(move || {
-            let note = self.notes.get(at as usize)?;
-            at = note.earlier;
-            Some(note.member)
-        })
     }
 }
 
 impl Member {
     const NOBODY: Member = Member {
         range: Range { file: FileId(0), start: 0, end: 0, writes: false },
-        number: 0,
         notes: NONE,
+        looked: NONE,
+        line_after: NONE,
         first_waiter: NONE,
         last_waiter: NONE,
         next_waiter: NONE,

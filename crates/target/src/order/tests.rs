@@ -93,6 +93,51 @@ fn who_runs_is_who_nobody_is_in_the_way_of() {
     }
 }
 
+/// Else an operation could wait for itself.
+#[test]
+fn the_stripes_of_one_operation_share_no_line() {
+    let places = u64::MAX / LINES as u64 + 1;
+    for apart in 1..=LONG {
+        let distance = apart.wrapping_mul(ODD);
+        assert!(distance.min(distance.wrapping_neg()) > places, "{apart} stripes apart");
+    }
+}
+
+/// More than anybody looks at in one go: some wait for one that is not in their way, but nobody
+/// runs too early, and none is forgotten.
+#[test]
+fn thousands_in_one_place_begin_in_order_and_all_begin() {
+    for seed in 0..6 {
+        let mut rng = Rng::new(seed);
+        let mut order = Order::default();
+        let mut here: BTreeMap<u32, Range> = BTreeMap::new();
+        let (mut running, mut waiting) = (Vec::new(), 0);
+        for place in 0..3000 {
+            let long = rng.below(20) == 0;
+            let (start, len) = if long { (0, 4 << 20) } else { (rng.below(128) * 512, 512) };
+            // Few or many write.
+            let range = range(1, start, len, rng.below(100) < [1, 10, 60][seed as usize % 3]);
+            match order.enter(place, range) {
+                true => running.push(place),
+                false => waiting += 1,
+            }
+            here.insert(place, range);
+        }
+        assert!(waiting > 1000, "seed {seed}: {waiting}");
+        while !running.is_empty() {
+            let over = running.swap_remove(rng.below(running.len() as u64) as usize);
+            here.remove(&over);
+            order.leave(over);
+            for turn in ready(&mut order) {
+                let early = here.range(..turn).find(|(_, other)| other.collides(&here[&turn]));
+                assert_eq!(early, None, "seed {seed}: {turn}");
+                running.push(turn);
+            }
+        }
+        assert!(here.is_empty(), "seed {seed}: {} wait for each other", here.len());
+    }
+}
+
 #[test]
 fn places_and_notes_are_used_again() {
     let mut order = Order::default();
@@ -102,7 +147,7 @@ fn places_and_notes_are_used_again() {
         }
         (0..16).for_each(|place| order.leave(place));
     }
-    assert_eq!((order.members.len(), order.notes.len()), (16, 32));
+    assert_eq!((order.members.len(), order.notes.len()), (16, 16 * 3));
     assert_eq!(order.writers, 0);
     assert!(order.lines.iter().all(|newest| *newest == NONE));
 }

@@ -414,6 +414,9 @@ fn c42_identify_and_features() {
     }
     fails(&rig.run(admin, HostIdentifier::get().with_cdw(11, 0), 16), Status::INVALID_FIELD);
     assert_eq!(rig.run(admin, HostIdentifier::get(), 16).data, HOST_ID.as_bytes());
+    let reserved = HostIdentifier::get();
+    let reserved = reserved.with_cdw(10, reserved.cdw(10) | 4 << 8);
+    fails(&rig.run(admin, reserved, 16), Status::INVALID_FIELD);
     let set_id = feature::set(fid::HOST_IDENTIFIER, 1);
     fails(&rig.run_out(admin, set_id, &[1; 16]), Status::COMMAND_SEQUENCE_ERROR);
     let config = feature::set(fid::ASYNC_EVENT_CONFIG, 1 << 20);

@@ -18,6 +18,9 @@ impl Target {
     pub(super) fn get_features(&mut self, at: usize, sqe: &Sqe, bufs: &mut dyn Buffers) -> Step {
         let id = feature::fid_of(sqe);
         let select = feature::select_of(sqe);
+        if matches!(select, Select::Reserved(_)) {
+            return Step::refuse(Status::INVALID_FIELD);
+        }
         if id == fid::HOST_IDENTIFIER && select != Select::Capabilities {
             if !HostIdentifier::is_extended(sqe) {
                 return Step::refuse(Status::INVALID_FIELD);
