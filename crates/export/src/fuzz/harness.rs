@@ -5,7 +5,7 @@ use super::MemoryHost;
 use crate::nbd::{MAX_BUFFER_BYTES, Nbd, NbdConfig, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_host::user::User;
 use anabranch_proto::machine::{
-    BufRef, Buffers, CloseCause, CloseHow, ConnId, Input, ListenerId, Output, Time, VerbId,
+    BufRef, Buffers, CloseCause, CloseHow, ConnId, Input, ListenerId, Output, Peer, Time, VerbId,
     WorkerId,
 };
 use anabranch_proto::testing::{MemoryBuffers, VecGather};
@@ -106,10 +106,15 @@ impl Harness {
 
     /// A client connects to a listener.
     pub fn connect_at(&mut self, listener: ListenerId) -> ConnId {
+        self.connect_as(listener, None)
+    }
+
+    /// A certain client connects to a listener.
+    pub fn connect_as(&mut self, listener: ListenerId, peer: Option<Peer>) -> ConnId {
         let conn = ConnId::accepted(self.next_conn);
         self.next_conn += 1;
         self.clients.insert(conn, Client::default());
-        self.input(Input::Accepted { listener, conn, peer: None });
+        self.input(Input::Accepted { listener, conn, peer });
         conn
     }
 

@@ -107,6 +107,11 @@ impl Connection {
         self.life
     }
 
+    /// Who it is, when the system names it.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.peer
+    }
+
     pub(super) fn is_negotiating(&self) -> bool {
         self.transfer.is_none()
     }
@@ -130,6 +135,11 @@ impl Connection {
     /// The device that it asks for is not there.
     pub(super) fn awaits_device(&self) -> bool {
         self.life == Life::Open && self.wait == Some(Wait::Device)
+    }
+
+    /// What it calls the export whose device is not there.
+    pub(super) fn awaited(&self) -> Option<&[u8]> {
+        self.handshake.as_ref()?.awaited()
     }
 
     /// It has waited for its device long enough.

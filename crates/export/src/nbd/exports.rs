@@ -6,6 +6,7 @@ use anabranch_host::topology::{HeadId, HeadView, is_called};
 use anabranch_proto::machine::{Endpoint, ListenerId, Peer, SocketAccess, SystemError, WorkerId};
 use core::time::Duration;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A head under a name.
@@ -228,6 +229,11 @@ pub enum NbdEvent {
         /// The client, when the system names it.
         peer: Option<Peer>,
     },
+    /// A client waits for an export whose device is not there.
+    Waits {
+        /// What it calls the export; empty: the only one.
+        export: String,
+    },
     /// A client that had opened an export is gone.
     Left {
         /// The export's name.
@@ -247,12 +253,14 @@ pub enum NbdEvent {
         /// The export's name.
         export: String,
     },
-    /// No more clients fit on a worker.
+    /// No more clients fit on a worker, or none from this address.
     Crowded {
         /// The worker.
         worker: WorkerId,
-        /// How many clients it has.
+        /// How many clients it has, from there.
         clients: usize,
+        /// The address that has its share, unless all places are taken.
+        address: Option<IpAddr>,
     },
 }
 
@@ -264,6 +272,7 @@ impl NbdEvent {
         match self {
             NbdEvent::Listening(_) | NbdEvent::ListenFailed(..) => None,
             NbdEvent::Opened { export, .. } => Some(format!("opened {export}")),
+            NbdEvent::Waits { export } => Some(format!("waits {export}")),
             NbdEvent::Left { export, .. } => Some(format!("left {export}")),
             NbdEvent::Violation { what } => Some(format!("violation {what}")),
             NbdEvent::BrokenReply { export } => Some(format!("broken {export}")),
@@ -281,6 +290,11 @@ impl fmt::Display for NbdEvent {
                 write!(f, "nbd: export \"{export}\" opened on worker {}", worker.0)?;
                 peer.map_or(Ok(()), |peer| write!(f, " by {peer}"))
             }
+            NbdEvent::Waits { export } => write!(
+                f,
+                "nbd: a client waits for the device of export \"{export}\", which is not there \
+                 (or is another namespace now)"
+            ),
             NbdEvent::Left { export, unanswered: 0, .. } => {
                 write!(f, "nbd: a client of export \"{export}\" left")
             }
@@ -295,11 +309,11 @@ impl fmt::Display for NbdEvent {
                 "nbd: a read of export \"{export}\" failed after its reply had begun; \
                  the client was disconnected"
             ),
-            NbdEvent::Crowded { worker, clients } => write!(
-                f,
-                "nbd: worker {} has {clients} clients, another one was turned away",
-                worker.0
-            ),
+            NbdEvent::Crowded { worker, clients, address } => {
+                write!(f, "nbd: worker {} has {clients} clients", worker.0)?;
+                address.map_or(Ok(()), |address| write!(f, " from {address}"))?;
+                f.write_str(", another one was turned away")
+            }
         }
     }
 }

@@ -7,8 +7,8 @@ use super::memory::{Memory, Shares};
 use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
 use super::{
-    CLOSE_TIMEOUT, DEVICE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS, NbdConfig, NbdError,
-    NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
+    ADDRESS_SHARE, CLOSE_TIMEOUT, DEVICE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS,
+    NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
 };
 use anabranch_host::user::{Done, Submit, User};
 use anabranch_proto::machine::{
@@ -138,21 +138,18 @@ impl Nbd {
 
     fn accepted(
         &mut self,
-        now: Time,
         listener: ListenerId,
         conn: ConnId,
         peer: Option<Peer>,
-        worker: WorkerId,
+        place: &mut Place<'_>,
     ) {
         if let Some(control) = &mut self.control {
             return control.accepted(listener, conn, &mut self.outputs);
         }
-        let clients = self.keys.len();
-        let crowded = clients >= self.at_most;
-        if crowded {
-            self.outputs.push_back(Output::Event(NbdEvent::Crowded { worker, clients }));
-        }
-        if crowded || self.draining {
+        let crowded = self.crowded(peer, place);
+        let turned_away = crowded.is_some() || self.draining;
+        self.outputs.extend(crowded.map(Output::Event));
+        if turned_away {
             // Not in `keys`: what still comes of it is ignored.
             self.outputs.push_back(Output::Close { conn, how: CloseHow::Abort });
             return;
@@ -165,9 +162,40 @@ impl Nbd {
         let entry = &mut self.connections[key as usize];
         entry.serial = entry.serial.wrapping_add(1);
         entry.connection = Some(Box::new(Connection::new(conn, listener, key, peer)));
-        let deadline = Deadline { at: now.after(HANDSHAKE_TIMEOUT), key, serial: entry.serial };
+        let deadline =
+            Deadline { at: place.now.after(HANDSHAKE_TIMEOUT), key, serial: entry.serial };
         self.handshakes.push_back(deadline);
         self.keys.insert(conn, key);
+    }
+
+    /// Why one more client cannot come in. One address does not take all the places, and whoever
+    /// does not go on to negotiate makes room, the oldest first: nobody keeps the others out.
+    fn crowded(&mut self, peer: Option<Peer>, place: &mut Place<'_>) -> Option<NbdEvent> {
+        let worker = place.host.worker();
+        if let Some(Peer::Address(from)) = peer {
+            let is_theirs = |entry: &&Entry| {
+                let peer = entry.connection.as_ref().and_then(|connection| connection.peer());
+                matches!(peer, Some(Peer::Address(other)) if other.ip() == from.ip())
+            };
+            let clients = self.connections.iter().filter(is_theirs).count();
+            let (parts, of) = ADDRESS_SHARE;
+            if clients >= self.at_most.div_ceil(of) * parts {
+                return Some(NbdEvent::Crowded { worker, clients, address: Some(from.ip()) });
+            }
+        }
+        let clients = self.keys.len();
+        if clients < self.at_most {
+            return None;
+        }
+        while let Some(oldest) = self.handshakes.pop_front() {
+            if self.is_negotiating(oldest) {
+                let what = "it was still negotiating, and another one wanted its place";
+                self.outputs.push_back(Output::Event(NbdEvent::Violation { what }));
+                self.cut_off(oldest.key, place);
+                return None;
+            }
+        }
+        Some(NbdEvent::Crowded { worker, clients, address: None })
     }
 
     /// Does something with a client, and keeps the lists of clients in order.
@@ -196,6 +224,8 @@ impl Nbd {
         }
         if connection.awaits_device() && !entry.awaited {
             entry.awaited = true;
+            let export = connection.awaited().map(|name| String::from_utf8_lossy(name).into());
+            self.outputs.extend(export.map(|export| Output::Event(NbdEvent::Waits { export })));
             let at = now.after(DEVICE_TIMEOUT);
             self.absences.push_back(Deadline { at, key, serial: entry.serial });
         }
@@ -425,8 +455,7 @@ impl User for Nbd {
             Input::Start => self.start(place.host, place.bufs),
             Input::Timeout => self.timeout(&mut place),
             Input::Accepted { listener, conn, peer } => {
-                let worker = place.host.worker();
-                self.accepted(now, listener, conn, peer, worker);
+                self.accepted(listener, conn, peer, &mut place);
                 self.connection_input(conn, &mut place, Connection::settle);
             }
             Input::Listening { listener, at } => {

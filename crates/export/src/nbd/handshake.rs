@@ -78,6 +78,14 @@ impl Handshake {
         self.options
     }
 
+    /// The name of the export whose device it waits for; empty when it has asked for no name.
+    pub(super) fn awaited(&self) -> Option<&[u8]> {
+        match self.state {
+            State::Waiting { option } => wanted(option, &self.input),
+            _ => None,
+        }
+    }
+
     /// From now on it is told at once that a device is not there.
     pub(super) fn lose_patience(&mut self) {
         self.patient = false;
@@ -335,12 +343,16 @@ impl Handshake {
 /// Whether a client wants to take an export whose device is not there. Who only asks about one is
 /// told that.
 fn wants_absent(option: u32, payload: &[u8], catalog: &Catalog<'_>) -> bool {
-    let name = match option {
+    wanted(option, payload).is_some_and(|name| catalog.find(name) == Err(Missing::Device))
+}
+
+/// The name of the export that a client wants to take.
+fn wanted(option: u32, payload: &[u8]) -> Option<&[u8]> {
+    match option {
         option::EXPORT_NAME => Some(payload),
         option::GO => split_info(payload).map(|(name, _)| name),
         _ => None,
-    };
-    name.is_some_and(|name| catalog.find(name) == Err(Missing::Device))
+    }
 }
 
 /// The name and the list of wishes in the payload of `NBD_OPT_INFO`; `None` when it is malformed.

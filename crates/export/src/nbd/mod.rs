@@ -77,8 +77,12 @@ pub use front::Nbd;
 
 use core::time::Duration;
 
-/// Connections per worker; further ones are closed at once.
+/// Connections per worker; further ones are closed at once, or take the place of the one that has
+/// been negotiating for longest.
 pub const MAX_CONNECTIONS: usize = 256;
+/// So many parts, of so many, of a worker's connections may come from one network address. (A
+/// process of this machine may open a Unix socket only if its mode says so.)
+pub const ADDRESS_SHARE: (usize, usize) = (3, 4);
 /// Requests of one connection in progress, answered ones included until the answer has left.
 pub const MAX_REQUESTS: usize = 128;
 /// Pieces of one connection in progress. More than requests, so that each can have one.

@@ -6,12 +6,12 @@ use crate::support::{ask, export, large_server, open, server};
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, command_flag, errno};
 use anabranch_export::nbd::{
-    CLOSE_TIMEOUT, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_REQUESTS, NbdConfig, NbdEvent,
-    RETRY_DELAY,
+    ADDRESS_SHARE, CLOSE_TIMEOUT, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_REQUESTS, NbdConfig,
+    NbdEvent, RETRY_DELAY,
 };
 use anabranch_host::topology::HeadId;
 use anabranch_host::user::{IoError, User};
-use anabranch_proto::machine::ConnId;
+use anabranch_proto::machine::{ConnId, ListenerId, Peer};
 use anabranch_proto::nvme::status::Status;
 use std::collections::BTreeMap;
 
@@ -554,6 +554,42 @@ fn an_orderly_end_that_takes_too_long_is_cut_off() {
     assert_eq!(harness.nbd.clients(), 1, "its write is still in flight");
     harness.complete_all();
     harness.check_empty();
+}
+
+/// Clients that connect and say nothing keep nobody out; who is served is not put out.
+#[test]
+fn who_does_not_negotiate_makes_room() {
+    let mut harness = server();
+    let served: Vec<_> = (0..MAX_CONNECTIONS / 2).map(|_| open(&mut harness, true)).collect();
+    let silent: Vec<_> = (served.len()..MAX_CONNECTIONS).map(|_| harness.connect()).collect();
+    for oldest in &silent[..10] {
+        assert!(harness.is_connected(*oldest));
+        let conn = open(&mut harness, true);
+        assert!(!harness.is_connected(*oldest));
+        assert_eq!(ask(&mut harness, conn, command::READ, 0, 0, 512).errno, 0);
+    }
+    assert!(served.iter().chain(&silent[10..]).all(|conn| harness.is_connected(*conn)));
+    assert!(!harness.events.iter().any(|event| matches!(event, NbdEvent::Crowded { .. })));
+}
+
+#[test]
+fn one_address_does_not_take_all_places() {
+    let mut harness = server();
+    let share = MAX_CONNECTIONS * ADDRESS_SHARE.0 / ADDRESS_SHARE.1;
+    let mut connect = |address: [u8; 4], port| {
+        let peer = Peer::Address((address, port).into());
+        let conn = harness.connect_as(ListenerId(0), Some(peer));
+        harness.send(conn, &client::negotiate("disk", true));
+        harness.is_connected(conn)
+    };
+    let greedy = (0..MAX_CONNECTIONS as u16).filter(|port| connect([10, 0, 0, 1], *port)).count();
+    assert_eq!(greedy, share);
+    let others = (0..MAX_CONNECTIONS as u16).filter(|port| connect([10, 0, 0, 2], *port)).count();
+    assert_eq!(others, MAX_CONNECTIONS - share);
+    let text = harness.events.iter().map(|event| event.to_string());
+    let told = |what: &str| text.clone().any(|text| text.contains(what));
+    assert!(told(&format!("has {share} clients from 10.0.0.1, another one was turned away")));
+    assert!(told(&format!("has {MAX_CONNECTIONS} clients, another one was turned away")));
 }
 
 #[test]
