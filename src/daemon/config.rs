@@ -485,8 +485,7 @@ impl ServeConfig {
             offered.check().map_err(|why| source.wrong_in(at, &why.to_string()))?;
             if !names.insert(offered.name.clone()) {
                 let error = NbdError::Exists(offered.name);
-                let message = format!("{error}: give this one another name");
-                return Err(source.wrong_in(at, &message));
+                return Err(source.wrong_in(at, &error.to_string()));
             }
         }
         Ok(())

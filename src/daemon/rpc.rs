@@ -125,7 +125,9 @@ impl<'a> Params<'a> {
         serde_json::from_str(text).map_err(|error| {
             let message = without_place(&error);
             // Of a value that is none of its field's, only the place is told.
-            let field = if message.starts_with("invalid ") { field_at(text, &error) } else { None };
+            let named = ["unknown field", "missing field", "duplicate field"];
+            let is_named = named.iter().any(|named| message.starts_with(named));
+            let field = if is_named { None } else { field_at(text, &error) };
             let field = field.map_or(String::new(), |field| format!("{}: ", field.escape_debug()));
             RpcError::invalid(format!("params: {field}{message}"))
         })

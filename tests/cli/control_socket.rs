@@ -159,6 +159,20 @@ fn several_requests_share_a_connection() {
     }
 }
 
+/// Whatever is wrong with a value.
+#[test]
+fn a_value_that_is_wrong_is_told_with_its_field() {
+    let place = Place::new("field");
+    let server = start(&place, Limits::default());
+    for value in ["-1", "\"21\"", "1.5", "[]"] {
+        let request =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"depth","params":{{"depth":{value}}}}}"#);
+        let answer = ask(server.path(), request.as_bytes());
+        let message = answer["error"]["message"].as_str().expect("an error");
+        assert!(message.starts_with("params: depth: "), "{message}");
+    }
+}
+
 /// What is asked, as what, and the error code that must come back.
 fn bad_requests() -> Vec<(&'static str, Vec<u8>, i32)> {
     let request = |params: &str| {

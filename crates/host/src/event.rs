@@ -176,6 +176,15 @@ pub enum HostEvent {
         /// The size of that, in bytes.
         head_bytes: u64,
     },
+    /// Such a path may be used again: its controller says what the device has.
+    PathAgrees {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// Its size, in bytes.
+        bytes: u64,
+        /// `nvmeXnY`.
+        head: String,
+    },
     /// A namespace cannot be used through a controller.
     NamespaceRefused {
         /// `nvmeN`.
@@ -250,6 +259,9 @@ impl HostEvent {
             }
             HostEvent::PathDisagrees { path, .. } => {
                 Some(format!("{} of another size", without_head(path)))
+            }
+            HostEvent::PathAgrees { path, .. } => {
+                Some(format!("{} of the same size", without_head(path)))
             }
             HostEvent::HeadAdded { head, .. } => Some(format!("{} added", without_head(head))),
             HostEvent::HeadReplaced { head, .. } => {
@@ -365,6 +377,9 @@ impl fmt::Display for HostEvent {
             HostEvent::PathDisagrees { path, bytes, head, head_bytes } => {
                 write!(f, "{path}: not used while it has {bytes} bytes: {head} has {head_bytes}")
             }
+            HostEvent::PathAgrees { path, bytes, head } => {
+                write!(f, "{path}: of use again: it has {bytes} bytes, as {head}")
+            }
             HostEvent::NamespaceRefused { controller, nsid, why } => {
                 write!(f, "{controller}: ignoring nsid {nsid}: {why}")
             }
@@ -419,6 +434,7 @@ mod tests {
             HostEvent::PathAdded { path: path(), head: head() },
             HostEvent::PathRemoved { path: path(), head: head() },
             HostEvent::PathDisagrees { path: path(), bytes: 1, head: head(), head_bytes: 2 },
+            HostEvent::PathAgrees { path: path(), bytes: 1, head: head() },
             HostEvent::HeadAdded { head: head(), bytes: 1 },
             HostEvent::HeadReplaced { head: head(), former: head(), nsid: 1 },
             HostEvent::HeadResized { head: head(), from_bytes: 1, to_bytes: 2 },

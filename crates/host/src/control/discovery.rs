@@ -16,6 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::log::DiscoveryEntry;
+use core::convert::Infallible;
 use core::time::Duration;
 
 /// Entries of one log; a log that says to have more is refused.
@@ -55,18 +56,20 @@ pub(super) struct DiscoveryRead {
     /// Entries that make no sense: how many, and what is wrong with the first ones.
     skipped: usize,
     skipped_why: Vec<String>,
-    answered: bool,
+    /// Everything was read.
+    whole: bool,
 }
 
 impl DiscoveryRead {
-    /// Whether the caller has no answer yet; from now on it has.
-    pub(super) fn take_unanswered(&mut self) -> bool {
-        !core::mem::replace(&mut self.answered, true)
+    /// What was read, if that is all.
+    pub(super) fn take_log(&mut self) -> Option<Reply<Infallible>> {
+        let entries = core::mem::take(&mut self.entries);
+        self.whole.then_some(Reply::Discovered { generation: self.generation, entries })
     }
 
     fn restart(&mut self) {
-        let DiscoveryRead { restarts, answered, .. } = *self;
-        *self = DiscoveryRead { restarts: restarts + 1, answered, ..DiscoveryRead::default() };
+        let restarts = self.restarts + 1;
+        *self = DiscoveryRead { restarts, ..DiscoveryRead::default() };
     }
 
     /// Takes in what was read; the next command may read `most` entries. `true` when the log is
@@ -159,15 +162,13 @@ impl Controller {
         }
         let transfer = u64::from(self.facts.max_transfer_bytes.unwrap_or(u32::MAX));
         let most = (transfer / DiscoveryEntry::BYTES as u64).min(ENTRIES_PER_READ);
-        let Kind::Discovery(id, read) = &mut self.kind else { return };
+        let Kind::Discovery(_, read) = &mut self.kind else { return };
         match read.take(&answer.data, most) {
             Ok(false) => self.read_discovery(env, bufs),
             Ok(true) => {
-                let entries = core::mem::take(&mut read.entries);
+                // It is told when the controller is gone: whoever connects next has its number.
+                read.whole = true;
                 let skipped = read.take_skipped();
-                if read.take_unanswered() {
-                    env.reply(*id, Reply::Discovered { generation: read.generation, entries });
-                }
                 for text in skipped {
                     env.event(HostEvent::Note { controller: self.name(), text });
                 }

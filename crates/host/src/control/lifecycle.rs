@@ -376,10 +376,11 @@ impl Controller {
             let (Waiter::Connect(id) | Waiter::Reset(id)) = waiter;
             env.refuse(id, VerbError::Failed(text.clone()));
         }
-        if let Kind::Discovery(id, read) = &mut self.kind
-            && read.take_unanswered()
-        {
-            env.refuse(*id, VerbError::Failed(text));
+        if let Kind::Discovery(id, read) = &mut self.kind {
+            match read.take_log() {
+                Some(log) => env.reply(*id, log),
+                None => env.refuse(*id, VerbError::Failed(text)),
+            }
         }
         env.notice(self, Notice::Gone);
     }

@@ -246,7 +246,7 @@ impl Control {
     }
 }
 
-/// Tells which paths stand idle because their controllers say another size.
+/// Tells which paths stand idle because their controllers say another size, and which no longer.
 fn tell_sizes(env: &mut Env, subsystem: u32, head: &mut Head, controllers: &Controllers) {
     let (blocks, block_bytes) = (head.blocks, u64::from(head.block_bytes));
     let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
@@ -256,14 +256,16 @@ fn tell_sizes(env: &mut Env, subsystem: u32, head: &mut Head, controllers: &Cont
             continue;
         }
         let disagrees = path.blocks != blocks;
-        if core::mem::replace(&mut path.disagrees, disagrees) || !disagrees {
+        if core::mem::replace(&mut path.disagrees, disagrees) == disagrees {
             continue;
         }
-        env.event(HostEvent::PathDisagrees {
-            path: alloc::format!("nvme{subsystem}c{}n{}", path.controller_instance, head.instance),
-            bytes: bytes(path.blocks),
-            head: alloc::format!("nvme{subsystem}n{}", head.instance),
-            head_bytes: bytes(blocks),
+        let (instance, controller) = (head.instance, path.controller_instance);
+        let name = alloc::format!("nvme{subsystem}c{controller}n{instance}");
+        let head = alloc::format!("nvme{subsystem}n{instance}");
+        let (path_bytes, head_bytes) = (bytes(path.blocks), bytes(blocks));
+        env.event(match disagrees {
+            true => HostEvent::PathDisagrees { path: name, bytes: path_bytes, head, head_bytes },
+            false => HostEvent::PathAgrees { path: name, bytes: path_bytes, head },
         });
     }
 }

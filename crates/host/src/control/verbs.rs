@@ -307,11 +307,13 @@ impl Control {
         change: impl FnOnce(&mut Head) -> Option<()>,
     ) -> Answer {
         let head = self.find_head_named(device)?;
+        let before = self.rests(head);
         let changed = self.head_mut(head).and_then(change);
         if changed.is_none() {
             let text = format!("{device} is not quiesced or frozen that often");
             return Err(VerbError::Invalid(text));
         }
+        self.tell_rest(head, before);
         self.env.dirty = true;
         self.env.reply(id, Reply::Done);
         Ok(())
@@ -325,13 +327,44 @@ impl Control {
                 "too many callers wait for a device to rest",
             )));
         }
+        let before = self.rests(head);
         if let Some(head) = self.head_mut(head) {
             let count = stop.count(head);
             *count = count.saturating_add(1);
         }
+        self.tell_rest(head, before);
         self.env.dirty = true;
         self.await_stop(id, head, stop);
         Ok(())
+    }
+
+    /// Whether a head is quiesced, and whether it is frozen.
+    pub(super) fn rests(&mut self, head: HeadId) -> (bool, bool) {
+        self.head_mut(head).map_or((false, false), |head| (head.quiesced > 0, head.frozen > 0))
+    }
+
+    /// I/O stands still without any fault, for as long as somebody wants: the log says so.
+    pub(super) fn tell_rest(&mut self, head: HeadId, before: (bool, bool)) {
+        let after = self.rests(head);
+        let name = self.subsystems.iter().find_map(|subsystem| {
+            let head = subsystem.heads.iter().find(|found| found.id == head)?;
+            Some(subsystem.head_name(head))
+        });
+        let Some(name) = name else { return };
+        let mut tell = |text: &str| {
+            let (controller, text) = (name.clone(), String::from(text));
+            self.env.event(HostEvent::Note { controller, text });
+        };
+        match (before.0, after.0) {
+            (false, true) => tell("quiesced: I/O waits until it is unquiesced"),
+            (true, false) => tell("unquiesced"),
+            _ => {}
+        }
+        match (before.1, after.1) {
+            (false, true) => tell("frozen: no I/O is taken in until it is unfrozen"),
+            (true, false) => tell("unfrozen"),
+            _ => {}
+        }
     }
 
     fn raw_ana_log(&mut self, id: VerbId, name: &str, bufs: &mut dyn Buffers) -> Answer {

@@ -307,11 +307,13 @@ impl Control {
         }
         while let Some(at) = self.waits.stops.iter().position(|wait| wait.by <= now) {
             let wait = self.waits.stops.swap_remove(at);
+            let before = self.rests(wait.head);
             if let Some(head) = self.head_mut(wait.head) {
                 // A stop that failed leaves nothing behind.
                 let count = wait.stop.count(head);
                 *count = count.saturating_sub(1);
             }
+            self.tell_rest(wait.head, before);
             self.env.dirty = true;
             let seconds = STOP_LIMIT.as_secs();
             let text = match wait.stop {

@@ -1,7 +1,7 @@
 //! Reading a discovery log.
 
 use crate::fake::{Command, Fake, Hook, Say};
-use crate::rig::Rig;
+use crate::rig::{NQN, Rig};
 use anabranch_host::verb::{Reply, Verb};
 use anabranch_proto::nvme::log::{DiscoveryEntry, SubsystemKind};
 use std::convert::Infallible;
@@ -148,6 +148,38 @@ fn c65_a_log_that_never_rests_is_given_up() {
     }));
     let text = format!("{reply:?}");
     assert!(text.contains("changes faster than it is read"), "{text}");
+}
+
+/// Whoever connects next has the number that the discovery controller had. One that does not let
+/// us go is left all the same, and what it has said is told.
+#[test]
+fn the_log_is_told_when_the_controller_is_gone() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(DISCOVERY, 1);
+    fake.discovery = true;
+    fake.ana = None;
+    let log = DiscoveryEntry::log(7, &entries(1));
+    fake.hook = Some(Box::new(move |c| match c.is_property_set() {
+        true => (c.cdw12 >> 14 & 3 != 0).then_some(Say::Nothing),
+        false => c.is_log(0x70).then(|| Say::Data(log[c.log_offset()..].to_vec())),
+    }));
+    rig.put(8009, fake);
+    let mut request = Rig::request(8009);
+    request.subsystem_nqn = DISCOVERY.parse().unwrap();
+    let id = rig.verb(Verb::Discover(Box::new(request)));
+    rig.advance_s(1);
+    let shut_down =
+        rig.fake(8009).seen.iter().any(|c| c.is_property_set() && c.cdw12 >> 14 & 3 != 0);
+    assert!(shut_down, "the log was read");
+    assert!(rig.reply(id).is_none(), "it is still there");
+    rig.advance_s(30);
+    match rig.reply(id) {
+        Some(Reply::Discovered { generation: 7, entries: found }) => assert_eq!(found, entries(1)),
+        other => panic!("{other:?}"),
+    }
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |_| ());
+    assert!(rig.head("nvme0n1").is_some());
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn m20_a_path_with_another_capacity_is_taken_out() {
     rig.raise(2, NAMESPACES_CHANGED);
     assert!(rig.path("nvme0n1", 1).unwrap().ready);
     assert_eq!(rig.event_count("not used while"), 1);
+    assert_eq!(rig.event_count("nvme0c1n1: of use again: it has 1048576 bytes, as nvme0n1"), 1);
 }
 
 #[test]

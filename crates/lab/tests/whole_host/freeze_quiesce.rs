@@ -44,6 +44,10 @@ fn b15_quiesce_leaves_alone_what_is_in_flight_and_nests() {
     rig.succeed(&first);
     rig.succeed(&second);
     assert_eq!(rig.head().errors, 0);
+    let told = rig.events().into_iter().filter(|(_, text)| text.contains("quiesced"));
+    let told: Vec<String> = told.map(|(_, text)| text).collect();
+    let expected = ["nvme0n1: quiesced: I/O waits until it is unquiesced", "nvme0n1: unquiesced"];
+    assert_eq!(told, expected, "each once, however often");
     rig.finish();
 }
 
