@@ -146,7 +146,8 @@ impl Nbd {
         if let Some(control) = &mut self.control {
             return control.accepted(listener, conn, &mut self.outputs);
         }
-        let crowded = self.crowded(peer, place);
+        // At the end nobody makes room for one who cannot come in.
+        let crowded = if self.draining { None } else { self.crowded(peer, place) };
         let turned_away = crowded.is_some() || self.draining;
         self.outputs.extend(crowded.map(Output::Event));
         if turned_away {
