@@ -68,10 +68,22 @@ fn is_greeted(mut client: &UnixStream) -> bool {
     }
 }
 
+/// Whether a client that was greeted is still let in: who does not negotiate makes room in time.
+fn is_still_in(mut client: &UnixStream) -> bool {
+    client.set_nonblocking(true).expect("a socket");
+    match client.read(&mut [0]) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => true,
+        Ok(0) => false,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+        other => panic!("nothing comes that was not asked for: {other:?}"),
+    }
+}
+
 /// How many of many clients at once are let in. The control socket has to answer all the while.
 fn let_in(daemon: &Daemon) -> usize {
     let clients: Vec<UnixStream> = (0..CLIENTS).map(|_| daemon.client()).collect();
-    let count = clients.iter().filter(|client| is_greeted(client)).count();
+    let greeted: Vec<_> = clients.iter().filter(|client| is_greeted(client)).collect();
+    let count = greeted.into_iter().filter(|client| is_still_in(client)).count();
     let mut list = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     let list = list.args(["list", "--socket"]).arg(control(&daemon.directory));
     let output = list.output().expect("the binary runs");

@@ -8,7 +8,7 @@ use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
 use super::{
     ADDRESS_SHARE, CLOSE_TIMEOUT, DEVICE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS,
-    NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
+    NEGOTIATION_TIME, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
 };
 use anabranch_host::user::{Done, Submit, User};
 use anabranch_proto::machine::{
@@ -170,7 +170,8 @@ impl Nbd {
     }
 
     /// Why one more client cannot come in. One address does not take all the places, and whoever
-    /// does not go on to negotiate makes room, the oldest first: nobody keeps the others out.
+    /// does not go on to negotiate makes room, the oldest first: nobody keeps the others out for
+    /// long.
     fn crowded(&mut self, peer: Option<Peer>, place: &mut Place<'_>) -> Option<NbdEvent> {
         let worker = place.host.worker();
         if let Some(Peer::Address(from)) = peer {
@@ -188,7 +189,10 @@ impl Nbd {
         if clients < self.at_most {
             return None;
         }
-        while let Some(oldest) = self.handshakes.pop_front() {
+        // Many who come at once have time to negotiate.
+        let until = place.now.after(HANDSHAKE_TIMEOUT - NEGOTIATION_TIME);
+        let is_slow = |deadline: &mut Deadline| deadline.at <= until;
+        while let Some(oldest) = self.handshakes.pop_front_if(is_slow) {
             if self.is_negotiating(oldest) {
                 let what = "it was still negotiating, and another one wanted its place";
                 self.outputs.push_back(Output::Event(NbdEvent::Violation { what }));

@@ -78,7 +78,7 @@ pub use front::Nbd;
 use core::time::Duration;
 
 /// Connections per worker; further ones are closed at once, or take the place of the one that has
-/// been negotiating for longest.
+/// been negotiating for longest, if for more than [`NEGOTIATION_TIME`].
 pub const MAX_CONNECTIONS: usize = 256;
 /// So many parts, of so many, of a worker's connections may come from one network address. (A
 /// process of this machine may open a Unix socket only if its mode says so.)
@@ -118,6 +118,8 @@ pub const MAX_EXPORTS: usize = 256;
 /// How long a client that negotiates may take for another option; it is looked at no more often, so
 /// it may have twice as long.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// For how long a client negotiates in any case before it makes room for another one.
+pub const NEGOTIATION_TIME: Duration = Duration::from_secs(1);
 /// How long a client that wants to take an export whose device is not there waits for it, once: so
 /// that what starts beside us does not fail because a path needs a second attempt to connect, which
 /// comes after 10 s by default.

@@ -6,8 +6,8 @@ use crate::support::{ask, export, large_server, open, server};
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, command_flag, errno};
 use anabranch_export::nbd::{
-    ADDRESS_SHARE, CLOSE_TIMEOUT, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_REQUESTS, NbdConfig,
-    NbdEvent, RETRY_DELAY,
+    ADDRESS_SHARE, CLOSE_TIMEOUT, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_REQUESTS,
+    NEGOTIATION_TIME, NbdConfig, NbdEvent, RETRY_DELAY,
 };
 use anabranch_host::topology::HeadId;
 use anabranch_host::user::{IoError, User};
@@ -562,6 +562,11 @@ fn who_does_not_negotiate_makes_room() {
     let mut harness = server();
     let served: Vec<_> = (0..MAX_CONNECTIONS / 2).map(|_| open(&mut harness, true)).collect();
     let silent: Vec<_> = (served.len()..MAX_CONNECTIONS).map(|_| harness.connect()).collect();
+    let one_more = harness.connect();
+    assert!(!harness.is_connected(one_more), "they may just be about to negotiate");
+    assert!(harness.events.iter().any(|event| matches!(event, NbdEvent::Crowded { .. })));
+    harness.events.clear();
+    harness.pass(NEGOTIATION_TIME);
     for oldest in &silent[..10] {
         assert!(harness.is_connected(*oldest));
         let conn = open(&mut harness, true);
