@@ -30,12 +30,8 @@ fn discover(mut log: Log) -> (Rig, Option<Reply<Infallible>>) {
     }))
 }
 
-/// From a discovery controller that answers so.
-fn discover_as(hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
-    discover_from(|_| (), hook)
-}
-
-fn discover_from(change: impl FnOnce(&mut Fake), hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
+/// A discovery controller is asked, and answers so.
+fn ask(change: impl FnOnce(&mut Fake), hook: Hook) -> (Rig, u64) {
     let mut rig = Rig::new(1);
     let mut fake = Fake::new(DISCOVERY, 1);
     fake.discovery = true;
@@ -46,6 +42,16 @@ fn discover_from(change: impl FnOnce(&mut Fake), hook: Hook) -> (Rig, Option<Rep
     let mut request = Rig::request(8009);
     request.subsystem_nqn = DISCOVERY.parse().unwrap();
     let id = rig.verb(Verb::Discover(Box::new(request)));
+    (rig, id)
+}
+
+/// From a discovery controller that answers so.
+fn discover_as(hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
+    discover_from(|_| (), hook)
+}
+
+fn discover_from(change: impl FnOnce(&mut Fake), hook: Hook) -> (Rig, Option<Reply<Infallible>>) {
+    let (mut rig, id) = ask(change, hook);
     rig.advance_s(70);
     let reply = rig.reply(id);
     assert_eq!(rig.open_connections(), 0, "it leaves");
@@ -154,19 +160,12 @@ fn c65_a_log_that_never_rests_is_given_up() {
 /// us go is left all the same, and what it has said is told.
 #[test]
 fn the_log_is_told_when_the_controller_is_gone() {
-    let mut rig = Rig::new(1);
-    let mut fake = Fake::new(DISCOVERY, 1);
-    fake.discovery = true;
-    fake.ana = None;
     let log = DiscoveryEntry::log(7, &entries(1));
-    fake.hook = Some(Box::new(move |c| match c.is_property_set() {
+    let hook: Hook = Box::new(move |c| match c.is_property_set() {
         true => (c.cdw12 >> 14 & 3 != 0).then_some(Say::Nothing),
         false => c.is_log(0x70).then(|| Say::Data(log[c.log_offset()..].to_vec())),
-    }));
-    rig.put(8009, fake);
-    let mut request = Rig::request(8009);
-    request.subsystem_nqn = DISCOVERY.parse().unwrap();
-    let id = rig.verb(Verb::Discover(Box::new(request)));
+    });
+    let (mut rig, id) = ask(|_| (), hook);
     rig.advance_s(1);
     let shut_down =
         rig.fake(8009).seen.iter().any(|c| c.is_property_set() && c.cdw12 >> 14 & 3 != 0);
@@ -184,15 +183,7 @@ fn the_log_is_told_when_the_controller_is_gone() {
 
 #[test]
 fn c65_a_log_that_comes_too_slowly_is_not_said_to_change() {
-    let mut rig = Rig::new(1);
-    let mut fake = Fake::new(DISCOVERY, 1);
-    fake.discovery = true;
-    fake.ana = None;
-    fake.hook = Some(Box::new(|c| c.is_log(0x70).then_some(Say::Nothing)));
-    rig.put(8009, fake);
-    let mut request = Rig::request(8009);
-    request.subsystem_nqn = DISCOVERY.parse().unwrap();
-    let id = rig.verb(Verb::Discover(Box::new(request)));
+    let (mut rig, id) = ask(|_| (), Box::new(|c| c.is_log(0x70).then_some(Say::Nothing)));
     rig.advance_s(5);
     let asked = *rig.fake(8009).seen.iter().rfind(|c| c.is_log(0x70)).expect("asked");
     rig.fake(8009).say(&asked, Say::Data(DiscoveryEntry::log(1, &entries(3))));
