@@ -6,7 +6,8 @@ use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::rpc::{MAX_DEPTH, MAX_REQUEST_BYTES, Params, RpcError};
 use anabranch::daemon::socket::{BoundSocket, Role, SocketError, may_control};
 use anabranch::failure::Failure;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -171,6 +172,29 @@ fn a_value_that_is_wrong_is_told_with_its_field() {
         let message = answer["error"]["message"].as_str().expect("an error");
         assert!(message.starts_with("params: depth: "), "{message}");
     }
+    // Also where the words are those of the field's type.
+    for (params, told) in [
+        (r#"{"depth":1,"even":3}"#, "params: even: an even number is wanted"),
+        (r#"{"inner":{"even":3}}"#, "params: even: an even number is wanted"),
+        (r#"{"odd":3}"#, "params: unknown field `odd`, expected one of `depth`, `even`, `inner`"),
+    ] {
+        let wrong = Params::from_text(params).read::<Even>().expect_err(params);
+        assert_eq!(wrong.message, told);
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Even {
+    depth: u16,
+    #[serde(deserialize_with = "even")]
+    even: u16,
+    inner: Option<Box<Even>>,
+}
+
+fn even<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    let number = u16::deserialize(from)?;
+    if number % 2 == 0 { Ok(number) } else { Err(D::Error::custom("an even number is wanted")) }
 }
 
 /// What is asked, as what, and the error code that must come back.
