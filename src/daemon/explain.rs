@@ -32,6 +32,12 @@ pub struct ExplainView {
     pub iopolicy_set_by: String,
     /// Whether it behaves kernel-exact.
     pub kernel_exact: bool,
+    /// How often the device is quiesced: while not 0, its I/O waits.
+    #[serde(default)]
+    pub quiesced: u32,
+    /// How often it is frozen: while not 0, no I/O is taken in.
+    #[serde(default)]
+    pub frozen: u32,
     /// One in so many choices of each worker is noted; 0 = none.
     pub explain_sample: u32,
     /// When this was true, by the host's clock.
@@ -59,6 +65,9 @@ pub struct PathExplain {
     pub id: u64,
     /// It may be chosen now.
     pub usable: bool,
+    /// What keeps it from being chosen, a word.
+    #[serde(default)]
+    pub hindrance: Option<String>,
     /// ANA state, the kernel's word.
     pub ana_state: String,
     /// The state of its controller.
@@ -266,6 +275,7 @@ impl ExplainView {
         let newest = report.decisions.len().saturating_sub(samples);
         let at = report.at.ns();
         let subsystem = found.map(|(subsystem, _)| subsystem);
+        let head = found.map(|(_, head)| head);
         ExplainView {
             schema: SCHEMA,
             subsystem: subsystem.map(|s| s.name.clone()).unwrap_or_default(),
@@ -273,6 +283,8 @@ impl ExplainView {
             iopolicy_default: subsystem.map(|s| s.iopolicy_default.clone()).unwrap_or_default(),
             iopolicy_set_by: subsystem.map(|s| s.iopolicy_set_by.clone()).unwrap_or_default(),
             kernel_exact: report.kernel_exact,
+            quiesced: head.map_or(0, |head| head.quiesced),
+            frozen: head.map_or(0, |head| head.frozen),
             explain_sample: report.explain_sample,
             at_ns: at,
             interval_ns: None,
@@ -337,6 +349,7 @@ impl PathExplain {
             path: from.name.to_string(),
             id: from.id.0,
             usable: from.usable,
+            hindrance: view.and_then(|view| view.hindrance.clone()),
             ana_state: view.map(|view| view.ana_state.clone()).unwrap_or_default(),
             controller_state,
             left: false,

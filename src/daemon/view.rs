@@ -31,6 +31,12 @@ impl Show<String> for ControllerState {
     }
 }
 
+impl Show<Option<String>> for Option<host::Hindrance> {
+    fn show(self) -> Option<String> {
+        self.map(|hindrance| hindrance.to_string())
+    }
+}
+
 impl Show<String> for AnaState {
     fn show(self) -> String {
         self.to_string()
@@ -198,6 +204,12 @@ views! {
         errors: u64,
         /// Requests in flight or waiting.
         in_flight: u64,
+        /// How often it is quiesced: while not 0, its I/O waits.
+        #[serde(default)]
+        quiesced: u32,
+        /// How often it is frozen: while not 0, no I/O is taken in.
+        #[serde(default)]
+        frozen: u32,
         /// Commands that waited for a usable path.
         requeued_no_usable_path: u64,
         /// Commands that failed for want of an available path.
@@ -223,6 +235,9 @@ views! {
         ana_group: u32,
         /// May be chosen now.
         usable: bool,
+        /// What keeps it from being chosen, a word.
+        #[serde(default)]
+        hindrance: Option<String>,
         /// Commands in flight on its controller.
         queue_depth: u32,
         /// Payload bytes in flight on its controller, under `service-time`.
@@ -334,6 +349,28 @@ impl HeadView {
     #[must_use]
     pub fn is_called(&self, device: &str) -> bool {
         is_called(&self.name, &self.wwid, device)
+    }
+}
+
+/// The one word that says most of a path that may not be chosen: the controller's state unless it
+/// is live, the ANA state unless there could be I/O in it, else the hindrance.
+#[must_use]
+pub fn out_of_use(controller_state: &str, ana_state: &str, hindrance: Option<&str>) -> String {
+    match (controller_state, ana_state) {
+        ("live" | "", "optimized" | "non-optimized" | "") => {
+            hindrance.map_or_else(|| "not usable".to_owned(), |word| word.replace('-', " "))
+        }
+        ("live" | "", state) | (state, _) => state.to_owned(),
+    }
+}
+
+/// `quiesced` or `frozen`, the stronger one, of a device that is.
+#[must_use]
+pub fn stopped(quiesced: u32, frozen: u32) -> Option<&'static str> {
+    match (quiesced, frozen) {
+        (0, 0) => None,
+        (_, 0) => Some("quiesced"),
+        _ => Some("frozen"),
     }
 }
 

@@ -86,6 +86,10 @@ pub struct HeadFrame {
     pub iopolicy: String,
     /// Where it was set: default, configuration or attribute.
     pub iopolicy_set_by: String,
+    /// How often it is quiesced: while not 0, its I/O waits.
+    pub quiesced: u32,
+    /// How often it is frozen: while not 0, no I/O is taken in.
+    pub frozen: u32,
     /// Its requests.
     #[serde(flatten)]
     pub flow: Flow,
@@ -112,6 +116,8 @@ pub struct PathFrame {
     pub ana_group: u32,
     /// It may be chosen now.
     pub usable: bool,
+    /// What keeps it from being chosen, a word.
+    pub hindrance: Option<String>,
     /// It has left since the look before: nothing else is known.
     pub left: bool,
     /// NUMA nodes that use it, under `numa`.
@@ -294,6 +300,8 @@ impl Looks<'_> {
             size_bytes: head.blocks.saturating_mul(head.block_bytes.into()),
             iopolicy: subsystem.iopolicy.clone(),
             iopolicy_set_by: subsystem.iopolicy_set_by.clone(),
+            quiesced: head.quiesced,
+            frozen: head.frozen,
             flow,
             paths,
         }
@@ -325,6 +333,7 @@ impl Looks<'_> {
             ana_state: path.ana_state.clone(),
             ana_group: path.ana_group,
             usable: path.usable,
+            hindrance: path.hindrance.clone(),
             left: false,
             numa_nodes: path.numa_nodes.clone(),
             flow,

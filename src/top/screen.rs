@@ -4,6 +4,7 @@ use super::frame::{Flow, Frame, HeadFrame, PathFrame};
 use super::state::{Sort, State};
 use super::table;
 use super::text::{self, Bars, Line, Look, tame};
+use crate::daemon::view::stopped;
 use anabranch_policy::SizeClass;
 
 /// Where things are drawn.
@@ -201,8 +202,10 @@ fn title(head: &HeadFrame) -> String {
         "default" | "" => String::new(),
         by => format!(" (set by {by})"),
     };
+    let stopped = stopped(head.quiesced, head.frozen);
+    let stopped = stopped.map_or_else(String::new, |word| format!(", {word}"));
     format!(
-        "{}  {}, {}{set_by}, nsid {}, {}",
+        "{}  {}, {}{set_by}, nsid {}, {}{stopped}",
         tame(&head.device),
         tame(&head.subsystem),
         tame(&head.iopolicy),

@@ -4,6 +4,7 @@ use super::frame::{Count, Flow, HeadFrame, PathFrame};
 use super::state::Sort;
 use super::text::{self, Bars, Line, Look, NOTHING, Piece};
 use crate::daemon::top::Estimates;
+use crate::daemon::view::out_of_use;
 
 /// Narrower than this the columns stand one blank apart, else two.
 const ROOMY: usize = 100;
@@ -249,13 +250,12 @@ fn state(path: &PathFrame) -> Piece {
     if path.left {
         return alarm("left".to_owned());
     }
-    if path.controller_state != "live" {
-        return alarm(text::tame(&path.controller_state));
+    if !path.usable || path.controller_state != "live" {
+        let word = out_of_use(&path.controller_state, &path.ana_state, path.hindrance.as_deref());
+        return alarm(text::tame(&word));
     }
-    match path.ana_state.as_str() {
-        "optimized" | "non-optimized" if !path.usable => alarm("not usable".to_owned()),
-        _ if silent > 0 => alarm(format!("silent {}", text::time(silent))),
-        state if path.usable => piece(state),
-        state => alarm(text::tame(state)),
+    match silent {
+        0 => piece(path.ana_state.as_str()),
+        _ => alarm(format!("silent {}", text::time(silent))),
     }
 }

@@ -317,17 +317,32 @@ fn what_the_policy_does_not_count_is_not_called_0() {
 
 #[test]
 fn a_path_that_cannot_be_used_says_why() {
-    for (controller, ana, state) in [
-        ("connecting", "optimized", "connecting"),
-        ("resetting", "inaccessible", "resetting"),
-        ("live", "inaccessible", "inaccessible"),
-        ("live", "optimized", "not usable"),
+    for (controller, ana, hindrance, state) in [
+        ("connecting", "optimized", "controller", "connecting"),
+        ("resetting", "inaccessible", "controller", "resetting"),
+        ("live", "inaccessible", "ana-state", "inaccessible"),
+        ("live", "optimized", "size-differs", "size differs"),
+        ("live", "non-optimized", "scanning", "scanning"),
+        ("live", "optimized", "", "not usable"),
     ] {
         let mut one = path("nvme0c0n1", ana, &[]);
         (one.usable, one.controller_state) = (false, controller.into());
+        one.hindrance = Some(hindrance.to_owned()).filter(|word| !word.is_empty());
         let printed = explain::text(&device(vec![one]), 0);
         let row = format!("\nnvme0c0n1  {state}  ");
         assert!(printed.contains(&row), "{controller}, {ana}: {printed}");
+    }
+}
+
+#[test]
+fn a_device_that_rests_says_so() {
+    let mut view = device(vec![path("nvme0c0n1", "optimized", &[])]);
+    for (quiesced, frozen, said) in
+        [(0, 0, "1 usable\n"), (2, 0, "1 usable, quiesced\n"), (1, 1, "1 usable, frozen\n")]
+    {
+        (view.quiesced, view.frozen) = (quiesced, frozen);
+        let printed = explain::text(&view, 0);
+        assert!(printed.contains(said), "{said} in {printed}");
     }
 }
 
@@ -454,7 +469,7 @@ fn the_json_is_read_back_as_it_was_written_and_its_integers_are_exact() {
     assert_eq!(serde_json::from_str::<ExplainView>(&text).expect("the same shape"), view);
     let names: Vec<String> = json!(view).as_object().expect("an object").keys().cloned().collect();
     let wanted = "schema device subsystem iopolicy iopolicy_default iopolicy_set_by kernel_exact \
-                  explain_sample at_ns interval_ns commands paths noted samples";
+                  quiesced frozen explain_sample at_ns interval_ns commands paths noted samples";
     assert_eq!(names.join(" "), wanted, "docs/EXPLAIN.md describes these");
 }
 

@@ -9,6 +9,7 @@ use anabranch::daemon::view::{
 };
 use anabranch_policy::Policy;
 use clap::{CommandFactory, Parser};
+use serde_json::json;
 
 fn host() -> HostView {
     HostView {
@@ -63,6 +64,7 @@ fn two_paths() -> HostView {
         name: format!("nvme0c{number}n1"),
         controller: format!("nvme{number}"),
         ana_state: "optimized".into(),
+        usable: true,
         ..PathView::default()
     };
     let paths = vec![path(0), path(1)];
@@ -94,6 +96,37 @@ fn states_stand_where_nvme_cli_has_them() {
   +- nvme1 tcp traddr=192.0.2.1,trsvcid=4420 live optimized
 ";
     assert_eq!(tree(Ranking::Namespace), by_namespace);
+}
+
+#[test]
+fn what_keeps_a_path_or_a_device_from_its_work_stands_in_brackets() {
+    let mut host = two_paths();
+    let subsystem = &mut host.subsystems[0];
+    subsystem.heads[0].quiesced = 2;
+    let [small, away] = &mut subsystem.heads[0].paths[..] else { panic!("two paths") };
+    (small.usable, small.hindrance) = (false, Some("size-differs".into()));
+    (away.usable, away.hindrance) = (false, Some("controller".into()));
+    subsystem.controllers[1].state = "connecting".into();
+    let text = |ranking| topology::text(&host, None, ranking, false);
+    let tree = text(Ranking::Namespace);
+    for line in [
+        " +- ns 7 (quiesced)",
+        "  +- nvme0 tcp traddr=192.0.2.0,trsvcid=4420 live optimized (size differs)",
+        "  +- nvme1 tcp traddr=192.0.2.1,trsvcid=4420 connecting optimized",
+    ] {
+        assert!(tree.lines().any(|it| it == line), "{line} in:\n{tree}");
+    }
+    let tree = text(Ranking::Ctrl);
+    assert!(tree.contains("  +- ns 7 (quiesced) live optimized (size differs)\n"), "{tree}");
+    let table = text(Ranking::Multipath);
+    for end in ["  live (size differs)", "  connecting (quiesced)"] {
+        assert!(table.lines().any(|row| row.trim_end().ends_with(end)), "{end} in:\n{table}");
+    }
+    let json = topology::json(&host, None, Ranking::Namespace);
+    let path = &json[0]["Subsystems"][0]["Namespaces"][0]["Paths"][0];
+    assert_eq!(path["Diag"]["hindrance"], "size-differs");
+    let device = &list::json(&host)["Devices"][0]["Diag"];
+    assert_eq!((&device["quiesced"], &device["frozen"]), (&json!(2), &json!(0)));
 }
 
 /// Usage is NUSE of NSZE; `-v` has subsystems and controllers, too.
@@ -145,6 +178,7 @@ fn every_ranking_has_the_namespaces_of_nvme_clis_json() {
 #[test]
 fn a_device_is_asked_about_its_controller_through_a_path_that_works() {
     let mut host = two_paths();
+    host.subsystems[0].heads[0].paths.iter_mut().for_each(|path| path.usable = false);
     assert_eq!(host.controller_of("nvme0n1"), Some("nvme0"), "when none works");
     host.subsystems[0].heads[0].paths[1].usable = true;
     assert_eq!(host.controller_of("nvme0n1"), Some("nvme1"));

@@ -260,17 +260,19 @@ fn states_say_what_is_wrong() {
     (down.usable, down.ana_state) = (false, "optimized".into());
     let mut inaccessible = path(2, 0, 0);
     (inaccessible.usable, inaccessible.ana_state) = (false, "inaccessible".into());
-    let mut waiting = path(3, 0, 0);
-    waiting.usable = false;
-    let mut now = look(11, "numa", vec![path(0, 0, 0), down, inaccessible, waiting]);
+    let mut small = path(3, 0, 0);
+    (small.usable, small.hindrance) = (false, Some("size-differs".into()));
+    let mut now = look(11, "numa", vec![path(0, 0, 0), down, inaccessible, small]);
     now.host.subsystems[0].controllers[1].state = "connecting".into();
+    now.host.subsystems[0].heads[0].frozen = 1;
     let frame = Frame::new(&now, None);
     let text = plain(&frame, None, 80, Bars::Ascii);
     for words in [
         "nvme0c0n1 optimized ",
         "nvme0c1n1 connecting ",
         "nvme0c2n1 inaccessible ",
-        "nvme0c3n1 not usable ",
+        "nvme0c3n1 size differs ",
+        " GiB, frozen",
         "4 paths (3 not usable)",
     ] {
         assert!(text.contains(words), "{words} in\n{text}");

@@ -24,6 +24,14 @@ fn read(path: &str) -> String {
 }
 
 #[test]
+fn a_device_that_rests_is_seen_to() {
+    let look = look(&With { policy: "numa", text: "x" });
+    let found = parse(&exposition(&look.into(), Format::Plain).expect("text"), Format::Plain);
+    let of = ["quiesced", "frozen"].map(|word| format!("anabranch_device_{word}"));
+    assert_eq!(of.map(|name| found.value(&name, &[])), [2.0, 1.0]);
+}
+
+#[test]
 fn the_tables_have_every_family_with_its_type() {
     let text = read("docs/METRICS.md");
     let rows = text.lines().filter_map(|line| {

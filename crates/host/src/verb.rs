@@ -441,6 +441,10 @@ pub struct HeadSnapshot {
     pub errors: u64,
     /// Requests in flight or waiting.
     pub in_flight: u64,
+    /// How often it is quiesced: while not 0, its I/O waits.
+    pub quiesced: u32,
+    /// How often it is frozen: while not 0, no I/O is taken in.
+    pub frozen: u32,
     /// Commands that waited for a usable path.
     pub requeued_no_usable_path: u64,
     /// Commands that failed for want of an available path.
@@ -449,6 +453,33 @@ pub struct HeadSnapshot {
     pub latency_ns: Arc<Histogram>,
     /// Its paths in order.
     pub paths: Vec<PathSnapshot>,
+}
+
+/// What keeps a path from being chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// Its controller is not live, or is being removed.
+    Controller,
+    /// Its ANA state.
+    AnaState,
+    /// An ANA log that says more has yet to be read.
+    AnaLog,
+    /// Its controller says that the namespace has another size than the device.
+    Size,
+    /// Its controller or its namespace is still being looked at.
+    Scan,
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Hindrance::Controller => "controller",
+            Hindrance::AnaState => "ana-state",
+            Hindrance::AnaLog => "reading-ana-log",
+            Hindrance::Size => "size-differs",
+            Hindrance::Scan => "scanning",
+        })
+    }
 }
 
 /// A path.
@@ -464,8 +495,10 @@ pub struct PathSnapshot {
     pub ana_state: AnaState,
     /// ANA group, 0 when the controller has no ANA.
     pub ana_group: u32,
-    /// May be chosen now.
+    /// May be chosen now: nothing hinders.
     pub usable: bool,
+    /// What keeps it from being chosen.
+    pub hindrance: Option<Hindrance>,
     /// Commands in flight in the ledger of `queue_depth_scope` (`queue_depth` under that policy).
     pub queue_depth: u32,
     /// Weight of its controller under `service-time`.

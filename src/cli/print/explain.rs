@@ -2,6 +2,7 @@
 
 use crate::columns::columns;
 use crate::daemon::explain::{Candidate, ExplainView, PathExplain, Sample, Seen};
+use crate::daemon::view::{out_of_use, stopped};
 use crate::units::latency_text;
 use anabranch_policy::{Reason, SizeClass};
 use serde_json::Value;
@@ -41,6 +42,8 @@ fn head(view: &ExplainView) -> String {
     let paths = view.paths.iter().filter(|path| !path.left);
     let (count, usable) = (paths.clone().count(), paths.filter(|path| path.usable).count());
     let s = if count == 1 { "" } else { "s" };
+    let stopped = stopped(view.quiesced, view.frozen);
+    let stopped = stopped.map_or_else(String::new, |word| format!(", {word}"));
     let commands = view.commands;
     let what = match view.interval_ns {
         _ if commands == 0 && view.interval_ns.is_none() => {
@@ -53,7 +56,7 @@ fn head(view: &ExplainView) -> String {
         }
     };
     format!(
-        "{} of {}: iopolicy {} ({set}){exact}, {count} path{s}, {usable} usable\n{what}\n",
+        "{} of {}: iopolicy {} ({set}){exact}, {count} path{s}, {usable} usable{stopped}\n{what}\n",
         view.device, view.subsystem, view.iopolicy
     )
 }
@@ -84,10 +87,7 @@ fn state(path: &PathExplain) -> String {
     if path.usable {
         return path.ana_state.clone();
     }
-    match (path.controller_state.as_str(), path.ana_state.as_str()) {
-        ("live" | "", "optimized" | "non-optimized" | "") => "not usable".to_owned(),
-        ("live" | "", state) | (state, _) => state.to_owned(),
-    }
+    out_of_use(&path.controller_state, &path.ana_state, path.hindrance.as_deref())
 }
 
 /// The mean over samples, in what the policies counted that were in force then.

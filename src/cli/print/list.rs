@@ -179,6 +179,8 @@ pub fn json(host: &HostView) -> Value {
                     "written_bytes": head.bytes[1],
                     "errors": head.errors,
                     "in_flight": head.in_flight,
+                    "quiesced": head.quiesced,
+                    "frozen": head.frozen,
                     "io_requeue_no_usable_path_count": head.requeued_no_usable_path,
                     "io_fail_no_available_path_count": head.failed_no_available_path,
                     "lat_ns": head.lat_ns,

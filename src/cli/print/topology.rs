@@ -2,7 +2,9 @@
 
 use super::{address_details, details, heading, paths_of, subsystem_diag};
 use crate::columns::columns;
-use crate::daemon::view::{ControllerView, HeadView, HostView, PathView, SubsystemView};
+use crate::daemon::view::{
+    ControllerView, HeadView, HostView, PathView, SubsystemView, out_of_use, stopped,
+};
 use serde_json::{Map, Value, json};
 
 /// What stands first.
@@ -44,14 +46,41 @@ fn controller_line(controller: &ControllerView) -> String {
     format!("{} {} {}", controller.name, controller.transport, controller.address())
 }
 
+/// The controller's state and the ANA state, and what else keeps the path from being chosen.
+fn states(controller: &ControllerView, path: &PathView) -> String {
+    let states = format!("{} {}", controller.state, path.ana_state);
+    match hindrance(&controller.state, path) {
+        Some(word) => format!("{states} ({word})"),
+        None => states,
+    }
+}
+
+/// What keeps a path from being chosen that might be by its states.
+fn hindrance(controller_state: &str, path: &PathView) -> Option<String> {
+    let word = out_of_use(controller_state, &path.ana_state, path.hindrance.as_deref());
+    (!path.usable && word != controller_state && word != path.ana_state).then_some(word)
+}
+
+/// The controller's state and what else keeps the path or its device from their work.
+fn state(controller: &ControllerView, head: &HeadView, path: &PathView) -> String {
+    match hindrance(&controller.state, path) {
+        Some(word) => format!("{} ({word})", controller.state),
+        None => controller.state.clone() + &stop(head),
+    }
+}
+
+fn stop(head: &HeadView) -> String {
+    stopped(head.quiesced, head.frozen).map_or_else(String::new, |word| format!(" ({word})"))
+}
+
 fn by_namespace(subsystem: &SubsystemView) -> String {
     let mut text = "\\\n".to_owned();
     for head in &subsystem.heads {
-        text.push_str(&format!(" +- ns {}\n \\\n", head.nsid));
+        text.push_str(&format!(" +- ns {}{}\n \\\n", head.nsid, stop(head)));
         for path in &head.paths {
             if let Some(controller) = controller_of(subsystem, path) {
                 let line = controller_line(controller);
-                text.push_str(&format!("  +- {line} {} {}\n", controller.state, path.ana_state));
+                text.push_str(&format!("  +- {line} {}\n", states(controller, path)));
             }
         }
     }
@@ -64,8 +93,8 @@ fn by_controller(subsystem: &SubsystemView) -> String {
         text.push_str(&format!(" +- {}\n \\\n", controller_line(controller)));
         for head in &subsystem.heads {
             for path in head.paths.iter().filter(|path| path.controller == controller.name) {
-                let states = format!("{} {}", controller.state, path.ana_state);
-                text.push_str(&format!("  +- ns {} {states}\n", head.nsid));
+                let states = states(controller, path);
+                text.push_str(&format!("  +- ns {}{} {states}\n", head.nsid, stop(head)));
             }
         }
     }
@@ -89,7 +118,7 @@ fn by_path(subsystem: &SubsystemView) -> String {
                 path.controller.clone(),
                 of(|c| c.transport.clone()).unwrap_or_default(),
                 of(ControllerView::address).unwrap_or_default(),
-                of(|c| c.state.clone()).unwrap_or_default(),
+                controller.map(|c| state(c, head, path)).unwrap_or_default(),
             ]);
         }
     }
@@ -196,6 +225,7 @@ fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
         json!({
             "schema": super::SCHEMA,
             "usable": path.usable,
+            "hindrance": path.hindrance,
             "ana_group": path.ana_group,
             "reads": path.commands[0],
             "writes": path.commands[1],

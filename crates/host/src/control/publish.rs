@@ -12,6 +12,7 @@ use crate::mail::ToShard;
 use crate::topology::{
     ControllerId, ControllerState, ControllerView, HeadView, Limits, PathView, Topology,
 };
+use crate::verb::Hindrance;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -35,7 +36,8 @@ pub(super) struct Condition {
     pub(super) ana_state: AnaState,
     pub(super) ana_group: u32,
     pub(super) ana_pending: bool,
-    pub(super) ready: bool,
+    /// What stands between it and being ready.
+    unready: Option<Hindrance>,
     pub(super) live: bool,
 }
 
@@ -44,27 +46,52 @@ impl Condition {
         let Some(controller) = controllers.get(&path.controller) else {
             let ana_state = AnaState::Inaccessible;
             let (ana_group, ana_pending) = (path.ana_group, false);
-            return Condition { ana_state, ana_group, ana_pending, ready: false, live: false };
+            let unready = Some(Hindrance::Controller);
+            return Condition { ana_state, ana_group, ana_pending, unready, live: false };
         };
         let (group, state) = controller.ana.state_of(head.nsid, path.ana_group);
         Condition {
             ana_state: state.unwrap_or(AnaState::Inaccessible),
             ana_group: group,
             ana_pending: controller.ana.is_pending(head.nsid, path.ana_group),
-            // After a reconnect the namespace may be another one until it was looked at; and a
-            // controller that is being removed only finishes what it has.
-            ready: head.agrees(path)
-                && controller.is_verified()
-                && !path.unread
-                && path.doubted.is_none_or(|scan| controller.scan.is_newer_than(scan))
-                && controller.state != ControllerState::Deleting,
+            unready: unready(head, path, controller),
             live: controller.is_live(),
         }
     }
 
-    pub(super) fn usable(&self) -> bool {
-        self.live && self.ready && !self.ana_pending && self.ana_state.is_accessible()
+    pub(super) fn ready(&self) -> bool {
+        self.unready.is_none()
     }
+
+    pub(super) fn usable(&self) -> bool {
+        self.hindrance().is_none()
+    }
+
+    /// What keeps the path from being chosen; of several things the one that says most.
+    pub(super) fn hindrance(&self) -> Option<Hindrance> {
+        match self {
+            Condition { live: false, .. } => Some(Hindrance::Controller),
+            Condition { unready: Some(unready), .. } => Some(*unready),
+            Condition { ana_pending: true, .. } => Some(Hindrance::AnaLog),
+            Condition { ana_state, .. } if !ana_state.is_accessible() => Some(Hindrance::AnaState),
+            _ => None,
+        }
+    }
+}
+
+fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindrance> {
+    // A controller that is being removed only finishes what it has.
+    if controller.state == ControllerState::Deleting {
+        return Some(Hindrance::Controller);
+    }
+    // After a reconnect the namespace may be another one until it was looked at.
+    if !controller.is_verified()
+        || path.unread
+        || path.doubted.is_some_and(|scan| !controller.scan.is_newer_than(scan))
+    {
+        return Some(Hindrance::Scan);
+    }
+    (!head.agrees(path)).then_some(Hindrance::Size)
 }
 
 impl Control {
@@ -154,7 +181,7 @@ impl Control {
                 nsid: head.nsid,
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
-                ready: condition.ready,
+                ready: condition.ready(),
                 doubts: path.doubts,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,
                 distance: distances.unwrap_or(&self.near).clone(),

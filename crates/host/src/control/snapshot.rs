@@ -142,6 +142,8 @@ impl Control {
             latency_sums_ns: [0; 3],
             errors: 0,
             in_flight: 0,
+            quiesced: head.quiesced,
+            frozen: head.frozen,
             requeued_no_usable_path: 0,
             failed_no_available_path: 0,
             latency_ns: Arc::clone(&self.no_latency),
@@ -175,6 +177,7 @@ impl Control {
             ana_state: condition.ana_state,
             ana_group: condition.ana_group,
             usable: condition.usable(),
+            hindrance: condition.hindrance(),
             queue_depth: load
                 .map_or(0, |load| load.queue_depth(subsystem.parameters.scope, &path.load)),
             relative_throughput: load.map_or(0, |load| load.ledger.relative_throughput()),

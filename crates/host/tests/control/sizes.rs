@@ -2,7 +2,7 @@
 
 use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
-use anabranch_host::verb::{Selection, Verb};
+use anabranch_host::verb::{Hindrance, Selection, Verb};
 
 #[test]
 fn m20_a_path_with_another_capacity_is_taken_out() {
@@ -14,12 +14,19 @@ fn m20_a_path_with_another_capacity_is_taken_out() {
     let head = rig.head("nvme0n1").unwrap();
     assert_eq!(head.blocks, 2048, "the newcomer does not shrink the device");
     assert!(head.paths[0].ready && !head.paths[1].ready);
+    let hindrances = |rig: &mut Rig| {
+        let snapshot = rig.snapshot();
+        let head = &snapshot.subsystems[0].heads[0];
+        head.paths.iter().map(|path| path.hindrance).collect::<Vec<_>>()
+    };
+    assert_eq!(hindrances(&mut rig), [None, Some(Hindrance::Size)]);
     let idle = "nvme0c1n1: not used while it has 524288 bytes: nvme0n1 has 1048576";
     rig.raise(2, NAMESPACES_CHANGED);
     assert_eq!(rig.event_count(idle), 1, "a path that stands idle says why, once");
     rig.fake(2).spaces = [(1, Space::new(0x11, 2048))].into();
     rig.raise(2, NAMESPACES_CHANGED);
     assert!(rig.path("nvme0n1", 1).unwrap().ready);
+    assert_eq!(hindrances(&mut rig), [None; 2]);
     assert_eq!(rig.event_count("not used while"), 1);
     assert_eq!(rig.event_count("nvme0c1n1: of use again: it has 1048576 bytes, as nvme0n1"), 1);
 }

@@ -36,6 +36,17 @@ pub(super) fn write(subsystems: &[SubsystemSnapshot], page: &mut Page<'_>) -> fm
     let usable = |head: &HeadSnapshot| head.paths.iter().filter(|path| path.usable).count();
     let family = of("device_paths_usable", "Of these, those that may be chosen now.");
     page.gauges(family, all().map(|(labels, head)| (labels, usable(head) as u64)))?;
+    let stops: [Count<HeadSnapshot>; 2] = [
+        (of("device_quiesced", "How often it is quiesced: while not 0, its I/O waits."), |head| {
+            head.quiesced.into()
+        }),
+        (of("device_frozen", "How often it is frozen: while not 0, it takes in no I/O."), |head| {
+            head.frozen.into()
+        }),
+    ];
+    for (family, count) in stops {
+        page.gauges(family, all().map(|(labels, head)| (labels, count(head))))?;
+    }
     requests(subsystems, page)
 }
 
