@@ -8,6 +8,7 @@ use crate::cli::client::Client;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
 use crate::daemon::load::JobSpec;
+use crate::daemon::names::at_one_of;
 use crate::daemon::path::{NamedPath, PathSpec, Service};
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
@@ -85,8 +86,8 @@ impl Stand {
             }
         })?;
         for path in &named {
-            let address = path.look_up().map_err(Failure::Failed)?;
-            host.connect(path.request(address)).map_err(failed)?;
+            let addresses = path.addresses().map_err(Failure::Failed)?;
+            at_one_of(&addresses, |at| host.connect(path.request(at))).map_err(failed)?;
         }
         if host.await_head(HEAD).is_err() {
             let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -12,7 +12,7 @@ use super::shown;
 use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
-use crate::daemon::path::{NamedPath, PathSpec, Service};
+use crate::daemon::names::at_one_of;
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
@@ -26,7 +26,6 @@ pub(super) use connect_all::connect_all;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::net::SocketAddr;
 
 fn client(global: &Global) -> Result<Client, Failure> {
     Client::connect(Role::Host, global.socket.as_deref())
@@ -53,20 +52,6 @@ fn view(global: &Global) -> Result<HostView, Failure> {
     read(ask(global, "snapshot", json!({}))?)
 }
 
-/// The path with its options checked, and its address. That a name has none now is nobody's mistake
-/// on the command line.
-fn look_up(
-    spec: &PathSpec,
-    nqn: &str,
-    keep_trying: bool,
-) -> Result<(NamedPath, SocketAddr), Failure> {
-    let named = spec.named(nqn, keep_trying).map_err(Failure::Usage)?;
-    let address = named.look_up().map_err(|why| {
-        Failure::failed(format!("{why}: check the name, or give the controller's address"))
-    })?;
-    Ok((named, address))
-}
-
 /// What is wrong whoever answers.
 fn check(nqn: &str, path: &Fabrics) -> Result<(), Failure> {
     path.path().named(nqn, false).map_err(Failure::Usage)?;
@@ -81,33 +66,22 @@ fn check(nqn: &str, path: &Fabrics) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `connect` and `discover` ask for. Names are looked up here, too. Only the host
-/// can say which interface is meant by `fe80::1%eth0`.
-fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Result<Value, Failure> {
-    let mut spec = path.path();
-    if spec.zone().is_some() {
-        let named = spec.named(nqn, keep_trying).map_err(Failure::Usage)?;
-        spec.trsvcid = Some(Service(named.port));
-    } else {
-        let (_, address) = look_up(&spec, nqn, keep_trying)?;
-        spec.traddr = address.ip().to_string();
-        spec.trsvcid = Some(Service(address.port()));
-    }
-    Ok(json!({
+/// What `connect` and `discover` ask for. Only the host can say where a name leads from where it
+/// is, and which interface is meant by `fe80::1%eth0`.
+fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Value {
+    json!({
         "nqn": nqn,
-        "path": spec,
+        "path": path.path(),
         "keep_trying": keep_trying,
         "hostnqn": path.hostnqn,
         "hostid": path.hostid,
-    }))
+    })
 }
 
 /// `connect`.
 pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
     check(&connect.nqn, &connect.path)?;
-    let mut request = request(&connect.nqn, &connect.path, connect.keep_trying)?;
-    // Where its name leads is looked up again when it is lost.
-    request["path"]["traddr"] = json!(connect.path.path().traddr);
+    let request = request(&connect.nqn, &connect.path, connect.keep_trying);
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
     super::print(global, || format!("connecting to device: {name}\n"), || json!({ "device": name }))
@@ -158,7 +132,7 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
     check(&discover.nqn, &discover.path)?;
     let log: DiscoveryLog = match client(global) {
         Ok(client) => {
-            let request = request(&discover.nqn, &discover.path, false)?;
+            let request = request(&discover.nqn, &discover.path, false);
             let mut answer = client.call("discover", request)?;
             if !global.json() {
                 shown::tame(&mut answer);
@@ -174,8 +148,10 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
 fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
     let path = discover.path.path();
     path.check_own_side().map_err(Failure::Failed)?;
-    let (named, address) = look_up(&path, &discover.nqn, false)?;
-    let request = named.request(address);
+    let named = path.named(&discover.nqn, false).map_err(Failure::Usage)?;
+    let addresses = named.addresses().map_err(|why| {
+        Failure::failed(format!("{why}: check the name, or give the controller's address"))
+    })?;
     let (nqn, id) = (discover.path.hostnqn.as_deref(), discover.path.hostid.as_deref());
     let identity = match Identity::find(nqn, id, &Places::default()) {
         Ok(identity) => identity,
@@ -190,7 +166,7 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
         }
     };
     let host = Host::start(&HostSetup::new(identity)?, told)?;
-    let log = host.discover(request);
+    let log = at_one_of(&addresses, |at| host.discover(named.request(at)));
     let log = log.map_err(|error| Failure::failed(Shown(&error.message).to_string()));
     host.stop()?;
     log

@@ -13,7 +13,7 @@ use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
-use super::names::Names;
+use super::names::{Names, at_one_of};
 use super::path::{NamedPath, PathSpec};
 use super::rpc::{Params, RpcError};
 use super::top::TopView;
@@ -573,7 +573,7 @@ struct ExplainParams {
 
 impl Host {
     /// Whom `connect` and `discover` mean, and where that is. A name is looked up.
-    fn asked(&self, params: Params<'_>) -> Result<(NamedPath, SocketAddr), RpcError> {
+    fn asked(&self, params: Params<'_>) -> Result<(NamedPath, Vec<SocketAddr>), RpcError> {
         let params: ConnectParams = params.read()?;
         let ours = [
             ("hostnqn", params.hostnqn, self.identity.nqn.to_string()),
@@ -591,8 +591,11 @@ impl Host {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
         let path = params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)?;
-        let at = path.look_up().map_err(RpcError::invalid)?;
-        Ok((path, at))
+        // That a name has no address now is nobody's mistake.
+        let addresses = path.addresses().map_err(|why| {
+            RpcError::failed(format!("{why}: check the name, or give the controller's address"))
+        })?;
+        Ok((path, addresses))
     }
 
     fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -671,13 +674,13 @@ impl Handler for Host {
                 serde_json::to_value(self.top()?).map_err(|e| RpcError::failed(e.to_string()))
             }
             "connect" => {
-                let (path, at) = self.asked(params)?;
-                let name = self.connect_path(&path, at)?;
+                let (path, addresses) = self.asked(params)?;
+                let name = at_one_of(&addresses, |at| self.connect_path(&path, at))?;
                 Ok(json!({ "controller": name }))
             }
             "discover" => {
-                let (path, at) = self.asked(params)?;
-                let log = self.discover(path.request(at))?;
+                let (path, addresses) = self.asked(params)?;
+                let log = at_one_of(&addresses, |at| self.discover(path.request(at)))?;
                 serde_json::to_value(log).map_err(|error| RpcError::failed(error.to_string()))
             }
             "disconnect" => {

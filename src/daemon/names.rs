@@ -15,6 +15,7 @@ pub use moves::{failures, follow};
 use super::host::Host;
 use super::log;
 use super::path::NamedPath;
+use super::rpc::RpcError;
 use anabranch_host::event::is_news;
 use anabranch_host::verb::Selection;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -33,6 +34,25 @@ pub enum Found {
     Nowhere(String),
     /// Nobody has said so far.
     NotYet(LookUp),
+}
+
+/// Does something at each address of a name until it goes well. An address that fails leaves it to
+/// the next one; any other error is the answer.
+///
+/// # Errors
+/// That, or why each address failed.
+pub fn at_one_of<T>(
+    addresses: &[SocketAddr],
+    mut at: impl FnMut(SocketAddr) -> Result<T, RpcError>,
+) -> Result<T, RpcError> {
+    let mut failed = Vec::new();
+    for to in addresses {
+        match at(*to) {
+            Err(error) if error.code == RpcError::FAILED => failed.push(error.message),
+            answer => return answer,
+        }
+    }
+    Err(RpcError::failed(failed.join("; ")))
 }
 
 /// A look-up that is under way: the system's resolver may take minutes to give one up.

@@ -146,16 +146,16 @@ impl NamedPath {
     /// # Errors
     /// There is no address: one sentence.
     pub fn look_up(&self) -> Result<SocketAddr, String> {
-        look_up(&self.traddr, self.port, self.options.socket.source, None)
+        self.addresses().map(|all| all[0])
     }
 
-    /// Looks up again the name of a path that is at an address: that one, while the name still
-    /// leads there, whatever else it leads to.
+    /// Looks the name up: all its addresses that our own can lead to, in the system's order of
+    /// preference. There is one at least.
     ///
     /// # Errors
     /// As [`NamedPath::look_up`].
-    pub fn look_up_again(&self, at: SocketAddr) -> Result<SocketAddr, String> {
-        look_up(&self.traddr, self.port, self.options.socket.source, Some(at))
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        addresses(&self.traddr, self.port, self.options.socket.source)
     }
 }
 
@@ -394,61 +394,55 @@ fn link(traddr: &str) -> Option<(Ipv6Addr, &str)> {
     name.then_some((address, zone))
 }
 
-fn look_up(
-    traddr: &str,
-    port: u16,
-    own: Option<IpAddr>,
-    present: Option<SocketAddr>,
-) -> Result<SocketAddr, String> {
+fn addresses(traddr: &str, port: u16, own: Option<IpAddr>) -> Result<Vec<SocketAddr>, String> {
     let traddr = bare(traddr);
     if let Some((address, _)) = link(traddr) {
-        return Ok(SocketAddr::new(address.into(), port));
+        return Ok(vec![SocketAddr::new(address.into(), port)]);
     }
     if let Some(address) = address(traddr) {
-        return Ok(SocketAddr::new(address, port));
+        return Ok(vec![SocketAddr::new(address, port)]);
     }
     let found = (traddr, port).to_socket_addrs();
     let found = found.map_err(|why| format!("traddr '{traddr}' cannot be looked up: {why}"))?;
-    choose(&found.collect::<Vec<_>>(), own, present)
-        .map_err(|why| format!("traddr '{traddr}' {why}"))
+    reachable(found, own).map_err(|why| format!("traddr '{traddr}' {why}"))
 }
 
-/// Of the addresses of a name, in the system's order of preference, the first that our own can
-/// lead to; or the present one, if it is still among them.
-fn choose(
-    found: &[SocketAddr],
+/// Of the addresses of a name those that our own can lead to, each once.
+fn reachable(
+    found: impl IntoIterator<Item = SocketAddr>,
     own: Option<IpAddr>,
-    present: Option<SocketAddr>,
-) -> Result<SocketAddr, String> {
-    let leads = |to: &&SocketAddr| own.is_none_or(|own| own.is_ipv4() == to.is_ipv4());
-    let present = present.filter(|at| found.contains(at));
-    match (present.or_else(|| found.iter().find(leads).copied()), own) {
-        (Some(at), _) => Ok(at),
-        (None, Some(own)) if !found.is_empty() => {
-            Err(format!("has no address that host-traddr {own} can lead to"))
+) -> Result<Vec<SocketAddr>, String> {
+    let (mut all, mut others) = (Vec::new(), false);
+    for to in found {
+        let leads = own.is_none_or(|own| own.is_ipv4() == to.is_ipv4());
+        others |= !leads;
+        if leads && !all.contains(&to) {
+            all.push(to);
         }
-        (None, _) => Err("has no address".to_owned()),
+    }
+    match own {
+        _ if !all.is_empty() => Ok(all),
+        Some(own) if others => Err(format!("has no address that host-traddr {own} can lead to")),
+        _ => Err("has no address".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::choose;
+    use super::reachable;
     use std::net::{IpAddr, SocketAddr};
 
     #[test]
-    fn of_several_addresses_the_first_that_fits_or_the_one_that_is_in_use() {
+    fn of_several_addresses_those_that_our_own_can_lead_to() {
         let at = |text: &str| -> SocketAddr { text.parse().expect(text) };
         let all = ["[2001:db8::1]:4420", "192.0.2.1:4420", "192.0.2.2:4420"].map(at);
         let four: IpAddr = "192.0.2.9".parse().expect("an address");
         let six: IpAddr = "2001:db8::9".parse().expect("an address");
-        assert_eq!(choose(&all, None, None), Ok(all[0]));
-        assert_eq!(choose(&all, Some(four), None), Ok(all[1]));
-        assert_eq!(choose(&all, None, Some(all[2])), Ok(all[2]), "it still leads there");
-        let elsewhere = Some(at("192.0.2.7:4420"));
-        assert_eq!(choose(&all, Some(four), elsewhere), Ok(all[1]), "it leads there no more");
+        assert_eq!(reachable(all, None), Ok(all.to_vec()));
+        assert_eq!(reachable(all, Some(four)), Ok(all[1..].to_vec()));
+        assert_eq!(reachable([all[1], all[1]], None), Ok(vec![all[1]]), "each once");
         let told = "has no address that host-traddr 2001:db8::9 can lead to".to_owned();
-        assert_eq!(choose(&all[1..], Some(six), None), Err(told));
-        assert_eq!(choose(&[], Some(six), None), Err("has no address".to_owned()));
+        assert_eq!(reachable(all[1..].to_vec(), Some(six)), Err(told));
+        assert_eq!(reachable([], Some(six)), Err("has no address".to_owned()));
     }
 }

@@ -91,14 +91,15 @@ fn run(
     (output, told.try_iter().collect())
 }
 
-/// An interface has one number here and another where the host is, in a network namespace.
+/// An interface has one number here and another where the host is, in a network namespace; a name
+/// service may know other names there.
 #[test]
-fn which_interface_is_meant_is_for_the_host_to_say() {
-    for (given, expected) in [("fe80::1%eth7", "fe80::1%eth7"), ("[::1]", "::1")] {
+fn what_an_address_means_is_for_the_host_to_say() {
+    for given in ["fe80::1%eth7", "[::1]", "array..invalid"] {
         let arguments = ["connect-all", "-a", given, "-s", "4001"];
         let (output, asked) = run(&arguments, "interface", |_| Some(Vec::new()));
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(asked[0]["params"]["path"]["traddr"], expected);
+        assert_eq!(asked[0]["params"]["path"]["traddr"], given);
         assert_eq!(asked[0]["params"]["path"]["trsvcid"], 4001);
     }
 }

@@ -183,6 +183,39 @@ EOT
     host list | grep nvme0n1
   ' bash "$ANABRANCH" "$work" "$nqn"
 }
+a_name_with_two_addresses() { # that one of them does not answer keeps nobody out
+  unshare -mn true 2>/dev/null || { echo "not run: may not make namespaces"; return; }
+  printf '127.0.0.2 both.test\n127.0.0.3 both.test\n' >"$work/hosts"
+  printf '[[subsystem]]\nnqn = "%s"\n[[subsystem.path]]\n' "$nqn" >"$work/both.toml"
+  printf 'traddr = "both.test"\nreconnect_delay = "100ms"\n' >>"$work/both.toml"
+  # shellcheck disable=SC2016  # the inner shell expands
+  unshare -mn bash -c 'set -euo pipefail
+    trap "kill \$(jobs -p)" EXIT
+    ANABRANCH=$1 work=$2
+    ip link set lo up
+    mount --bind "$work/hosts" /etc/hosts
+    [ "$(getent hosts both.test | wc -l)" = 2 ]
+    on="--socket $work/both.sock"
+    # shellcheck disable=SC2086  # two words
+    "$ANABRANCH" serve $on --config "$work/both.toml" >/dev/null &
+    for address in 127.0.0.2 127.0.0.3 127.0.0.2; do
+      "$ANABRANCH" target --socket "$work/both-target.sock" --listen "$address:4420" \
+        --namespace "file:$work/both.img,size=1MiB" >/dev/null &
+      target=$!
+      "$ANABRANCH" target ctl status --socket "$work/both-target.sock" >/dev/null
+      timeout 20 sh -c "until $ANABRANCH list-subsys $on | grep -q \"traddr=$address,.* live\"
+        do sleep 0.1; done" || { $ANABRANCH list-subsys $on; exit 1; }
+      "$ANABRANCH" serve --socket "$work/one.sock" >/dev/null &
+      serve=$!
+      "$ANABRANCH" connect --socket "$work/one.sock" -a both.test -n "$3" >/dev/null
+      "$ANABRANCH" list-subsys --socket "$work/one.sock" | grep -q "traddr=$address,"
+      kill "$serve"
+      wait "$serve"
+      kill "$target"
+      wait "$target"
+    done
+  ' bash "$ANABRANCH" "$work" "$nqn"
+}
 nobody_looks() { ! grep -qx names "/proc/$1/task/"*/comm; } # PID
 looked_up_again() { [ "$(grep -c "'array..invalid' cannot be looked up" "$work/names.err")" -gt 2 ]; }
 bad_attributes() {
@@ -282,6 +315,7 @@ step "an interface is looked for in the network namespace of the process" interf
 step "a name without an address leaves the other paths alone" a_name_without_an_address
 step "a silent name service keeps no other path waiting" a_name_service_that_says_nothing
 step "a path follows its name to another address" a_name_that_leads_elsewhere
+step "a name with two addresses leads to the one that answers" a_name_with_two_addresses
 step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket

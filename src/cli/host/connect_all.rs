@@ -17,21 +17,21 @@ const REFERRALS_MAX: usize = 16;
 pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
     check(&all.nqn, &all.path)?;
     let client = client(global)?;
-    let start = request(&all.nqn, &all.path, false)?;
-    let address = |key: &str| match &start["path"][key] {
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let asked = [(all.nqn.clone(), address("traddr"), address("trsvcid"))];
+    let named = all.path.path().named(&all.nqn, false).map_err(Failure::Usage)?;
+    // Where its name leads from here is enough to know it when another one refers to it.
+    let addresses = named.addresses().unwrap_or_default();
+    let place = |ip: std::net::IpAddr| (all.nqn.clone(), ip.to_string(), named.port.to_string());
+    let asked: Vec<_> = addresses.iter().map(|to| place(to.ip())).collect();
+    let mut at = asked.len();
     let mut round = Round {
         client: &client,
         options: &all.path,
-        services: asked.into(),
+        services: asked,
         names: Vec::new(),
         failures: Vec::new(),
     };
+    let start = request(&all.nqn, &all.path, false);
     round.connect(&read(client.call("discover", start)?)?);
-    let mut at = 1;
     while let Some((nqn, traddr, trsvcid)) = round.services.get(at).cloned() {
         round.follow(&nqn, &traddr, &trsvcid);
         at += 1;
@@ -94,9 +94,7 @@ impl Round<'_> {
 
     fn path(&mut self, record: &DiscoveryRecord) {
         let path = self.options_to(&record.traddr, &record.trsvcid);
-        let answer = request(&record.subnqn, &path, false)
-            .and_then(|request| self.client.ask("connect", request));
-        match answer {
+        match self.client.ask("connect", request(&record.subnqn, &path, false)) {
             Ok(Ok(answer)) => {
                 self.names.push(answer["controller"].as_str().unwrap_or_default().to_owned());
             }
@@ -109,10 +107,8 @@ impl Round<'_> {
 
     fn follow(&mut self, nqn: &str, traddr: &str, trsvcid: &str) {
         let path = self.options_to(traddr, trsvcid);
-        let log = request(nqn, &path, false)
-            .and_then(|request| self.client.call("discover", request))
-            .and_then(read::<DiscoveryLog>);
-        match log {
+        let log = self.client.call("discover", request(nqn, &path, false));
+        match log.and_then(read::<DiscoveryLog>) {
             Ok(log) => self.connect(&log),
             Err(failure) => {
                 self.failed(&format!("{nqn} at {traddr}:{trsvcid}"), &failure.to_string());

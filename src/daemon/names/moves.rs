@@ -1,8 +1,8 @@
 //! Paths that were given by name, and move with it.
 //!
 //! A target that has another address under its name is to be found again, so a name is looked up
-//! anew whenever an attempt to connect there has failed, while the host waits for the next one. As
-//! long as its present address is one of those that the name leads to, a path stays where it is.
+//! anew whenever an attempt to connect there has failed, while the host waits for the next one.
+//! That one is made at the next of its addresses, in turn, that no other path has.
 
 use super::{Names, spawn, spawn_as};
 use crate::daemon::front::FrontEvent;
@@ -74,7 +74,7 @@ fn look_again(host: &Arc<Host>, Miss { controller, told }: Miss) {
     let (of, at) = (controller.clone(), place.at);
     let looking = Arc::clone(host);
     let started = spawn(move || {
-        let found = place.path.look_up_again(at);
+        let found = place.path.addresses();
         let went = place.settle(found, |to| looking.move_path(&place.path, at, to));
         if let (Err(why), true) = (&went, told) {
             log_of(Some(format!("{of} name")), format!("{of}: {why}"));
@@ -100,15 +100,27 @@ impl Place {
     /// What follows from a look-up: where it is now, or one sentence.
     fn settle(
         &self,
-        found: Result<SocketAddr, String>,
-        go: impl FnOnce(SocketAddr) -> Result<(), String>,
+        found: Result<Vec<SocketAddr>, String>,
+        mut go: impl FnMut(SocketAddr) -> Result<(), String>,
     ) -> Result<SocketAddr, String> {
-        let to = found.map_err(|why| format!("{why}; it stays at {}", self.at.ip()))?;
-        if to != self.at {
-            let name = &self.path.traddr;
-            go(to).map_err(|why| format!("'{name}' is {} now, but: {why}", to.ip()))?;
+        let all = found.map_err(|why| format!("{why}; it stays at {}", self.at.ip()))?;
+        let present = all.iter().position(|to| *to == self.at);
+        let (before, others) = match present {
+            Some(present) => (&all[..present], &all[present + 1..]),
+            None => (&[][..], &all[..]),
+        };
+        let mut refused = None;
+        for to in others.iter().chain(before) {
+            match go(*to) {
+                Ok(()) => return Ok(*to),
+                Err(why) => {
+                    let name = &self.path.traddr;
+                    refused.get_or_insert(format!("'{name}' is {} now, but: {why}", to.ip()));
+                }
+            }
         }
-        Ok(to)
+        // While its own address is one of its name's, others that are not free are no news.
+        refused.filter(|_| present.is_none()).map_or(Ok(self.at), Err)
     }
 }
 
@@ -162,8 +174,6 @@ impl Names {
 mod tests {
     use super::*;
     use crate::daemon::path::PathSpec;
-    use std::cell::Cell;
-
     fn path(traddr: &str) -> NamedPath {
         let spec = PathSpec { traddr: traddr.to_owned(), ..PathSpec::default() };
         spec.named("nqn.2026-01.org.example:a", true).expect("a path")
@@ -177,23 +187,33 @@ mod tests {
     fn a_path_goes_where_its_name_leads_and_stays_where_it_does_not_say() {
         let names = Names::default();
         names.connected("nvme0", Some((&path("array.example"), at(1))));
-        for (found, taken, goes, then) in [
-            (Ok(at(1)), true, None, at(1)),
-            (Err("nobody knows it".to_owned()), true, None, at(1)),
-            (Ok(at(2)), false, Some(at(2)), at(1)),
-            (Ok(at(2)), true, Some(at(2)), at(2)),
-            (Ok(at(2)), true, None, at(2)),
+        let found = |all: &[u8]| Ok(all.iter().copied().map(at).collect());
+        for (found, free, tried, then, told) in [
+            (found(&[1]), &[][..], &[][..], 1, None),
+            (Err("nobody knows it".to_owned()), &[], &[], 1, Some("nobody knows it; it stays")),
+            (found(&[2]), &[], &[2], 1, Some("'array.example' is 192.0.2.2 now, but: another's")),
+            (found(&[2]), &[2], &[2], 2, None),
+            (found(&[2]), &[], &[], 2, None),
+            // In turn, from its own on.
+            (found(&[1, 2, 3]), &[1, 3], &[3], 3, None),
+            (found(&[1, 2, 3]), &[1, 2], &[1], 1, None),
+            (found(&[1, 2, 3]), &[3], &[2, 3], 3, None),
+            (found(&[1, 2, 3]), &[], &[1, 2], 3, None),
         ] {
             let place = names.moves.begin("nvme0").expect("a name");
             assert!(names.moves.begin("nvme0").is_none(), "it is being looked up");
-            let gone = Cell::new(None);
+            let mut gone = Vec::new();
+            let free: Vec<SocketAddr> = free.iter().copied().map(at).collect();
             let went = place.settle(found, |to| {
-                gone.set(Some(to));
-                if taken { Ok(()) } else { Err("an attempt is under way".to_owned()) }
+                gone.push(to);
+                if free.contains(&to) { Ok(()) } else { Err("another's".to_owned()) }
             });
+            let said = went.as_ref().err().cloned().unwrap_or_default();
+            assert!(said.starts_with(told.unwrap_or_default()), "{said}");
+            assert_eq!(went.is_err(), told.is_some(), "{said}");
             names.moves.end("nvme0", place.at, went.ok());
-            assert_eq!(gone.get(), goes);
-            assert_eq!(names.moves.places()["nvme0"].at, then);
+            assert_eq!(gone, tried.iter().copied().map(at).collect::<Vec<_>>());
+            assert_eq!(names.moves.places()["nvme0"].at, at(then));
         }
     }
 

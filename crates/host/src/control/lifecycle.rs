@@ -24,7 +24,7 @@ use super::env::{Env, Notice};
 use super::link::{Link, Purpose};
 use super::setup::Step;
 use super::shutdown::POLL;
-use crate::event::HostEvent;
+use crate::event::{HostEvent, is_news};
 use crate::mail::ToShard;
 use crate::topology::{Association, ControllerState};
 use crate::verb::{Reply, VerbError};
@@ -126,8 +126,11 @@ impl Controller {
             _ => false,
         };
         if between {
-            let text = format!("it moves from {} to {to}", self.address());
-            env.event(HostEvent::Note { controller: self.name(), text });
+            // One whose name has several addresses goes from one to the next while none answers.
+            if is_news(self.alike) {
+                let text = format!("it moves from {} to {to}", self.address());
+                env.event(HostEvent::Note { controller: self.name(), text });
+            }
             self.request.to = to;
             env.dirty = true;
         }
