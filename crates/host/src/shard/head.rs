@@ -62,11 +62,17 @@ impl ControllerEntry {
         ControllerEntry { view, present: true, slot: None, carrier_lost: None }
     }
 
+    /// What is in flight still ends there.
+    fn takes_data(&self) -> bool {
+        matches!(self.view.state, ControllerState::Live | ControllerState::Deleting)
+    }
+
     fn carrier(&self, me: WorkerId) -> Carrier {
         if !self.present {
             return Carrier::None;
         }
-        let usable = matches!(self.view.state, ControllerState::Live | ControllerState::Deleting);
+        // A reset on request leaves the queues open until what is in flight has ended.
+        let usable = self.takes_data() || self.view.state == ControllerState::Resetting;
         let index = usize::from(me.0.saturating_sub(1));
         match self.view.queue_of_worker.get(index) {
             Some(&owner) if owner == me => match self.slot {
@@ -401,9 +407,11 @@ impl HeadState {
                 && !path.view.ana_pending
                 && path.ana_suspect.is_none()
                 && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);
-            path.usable = accessible && path.view.ready && path.namespace_suspect.is_none();
-            path.flushes =
-                accessible && entry.is_some_and(|it| it.view.state == ControllerState::Live);
+            path.usable = accessible
+                && entry.is_some_and(ControllerEntry::takes_data)
+                && path.view.ready
+                && path.namespace_suspect.is_none();
+            path.flushes = accessible;
             if was && !path.usable {
                 self.selector.forget_path(index);
             }

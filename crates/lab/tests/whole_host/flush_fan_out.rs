@@ -1,10 +1,12 @@
 //! A flush reaches every controller that has acknowledged writes.
 
-use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
+use crate::script::Batch;
 use crate::script::Op;
 use crate::setup;
 use crate::wire::kind;
-use anabranch_host::verb::Verb;
+use anabranch_host::topology::ControllerState;
+use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::Status;
@@ -167,6 +169,41 @@ fn a_path_that_is_out_of_use_while_its_controller_can_be_asked_is_flushed() {
         let [first, second] = flushes(&rig);
         assert_eq!([first - before[0], second - before[1]], [1, 1], "worker {worker}");
         rig.finish();
+    }
+}
+
+/// One that is being reset or removed takes nothing new, and finishes what it has: while it does,
+/// it can be asked, and need not be there any more when it is done.
+#[test]
+fn a_controller_that_finishes_what_it_has_is_flushed() {
+    let device = || String::from("nvme0");
+    let ways: [fn(String) -> Verb<Batch>; 2] = [
+        |controller| Verb::Reset { controller },
+        |controller| Verb::Disconnect(Selection::Controller(controller)),
+    ];
+    for way in ways {
+        for shared_queue in [false, true] {
+            let mut setup = Setup::new(2, 2);
+            setup.host.shared_queue = shared_queue;
+            let mut rig = setup.connect();
+            rig.io([Op::Flush]);
+            rig.io(writes(4, 1));
+            rig.wire().rule(|pdu| {
+                let read = pdu.answers(io::READ) || pdu.worker != 0 && pdu.kind == kind::C2H_DATA;
+                if pdu.port == 0 && read {
+                    pdu.bytes.clear();
+                }
+            });
+            let stuck = rig.submit(reads(2));
+            rig.run(MS);
+            rig.start(way(device()));
+            rig.run(MS);
+            assert_eq!(rig.controller(0).map(|it| it.state == ControllerState::Live), Some(false));
+            assert_eq!(flush(&mut rig), [1, 1]);
+            rig.wire().clear_rules();
+            rig.succeed(&stuck);
+            rig.finish();
+        }
     }
 }
 
