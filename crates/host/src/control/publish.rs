@@ -268,6 +268,7 @@ impl Control {
             limits.read_only &= path.write_protected;
         }
         let whole = limits.max_transfer_bytes / head.block_bytes * head.block_bytes;
+        // None is less than a block for longer than it takes to find that out: see the scan.
         limits.max_transfer_bytes = whole.max(head.block_bytes);
         limits
     }

@@ -451,7 +451,16 @@ impl Controller {
         }
         let Some(progress) = &mut self.scan.running else { return };
         let Some(Some(ids)) = progress.doing.get(&nsid).copied() else { return };
+        let max_transfer_bytes = self.facts.max_transfer_bytes.unwrap_or(u32::MAX);
         match wire::parse_namespace(nsid, ids, &answer.data) {
+            Ok(Some(namespace)) if namespace.block_bytes > max_transfer_bytes => {
+                let why = format!(
+                    "its blocks have {} bytes, and the controller transfers {max_transfer_bytes} \
+                     at once (MDTS)",
+                    namespace.block_bytes
+                );
+                self.namespace_refused(env, bufs, nsid, why);
+            }
             Ok(Some(namespace)) => {
                 progress.doing.remove(&nsid);
                 progress.found.push(namespace);

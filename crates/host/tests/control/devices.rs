@@ -196,6 +196,34 @@ fn a_path_whose_block_size_changes_is_none_any_more() {
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2);
 }
 
+/// Whatever is sent there would be more than the controller takes, and cost its connections.
+#[test]
+fn a_path_whose_controller_cannot_transfer_a_block_is_none() {
+    let wide = Space { lbads: 14, ..Space::new(0x22, 2048) };
+    let mut rig = Rig::new(1);
+    for (port, mdts) in [(1, 1), (2, 2)] {
+        let mut fake = Fake::new(NQN, port);
+        fake.mdts = mdts;
+        fake.spaces.insert(2, wide.clone());
+        rig.put(port, fake);
+        rig.connect_ok(port, |_| ());
+    }
+    let paths = |rig: &Rig, head: &str| rig.head(head).map_or(0, |head| head.paths.len());
+    assert_eq!((paths(&rig, "nvme0n1"), paths(&rig, "nvme0n2")), (2, 1));
+    let why = "nvme0: ignoring nsid 2: its blocks have 16384 bytes, and the controller transfers \
+               8192 at once (MDTS)";
+    assert_eq!(rig.event_count(why), 1);
+    assert_eq!(rig.head("nvme0n2").unwrap().limits.max_transfer_bytes, 16384);
+
+    // It comes back with another limit, each time.
+    for (mdts, there) in [(2, 2), (1, 1), (0, 2)] {
+        rig.fake(1).mdts = mdts;
+        rig.cut(1);
+        rig.advance_s(11);
+        assert_eq!(paths(&rig, "nvme0n2"), there, "MDTS {mdts}");
+    }
+}
+
 #[test]
 fn a_refusal_is_forgotten_with_the_namespace() {
     let mut rig = Rig::connected(1);

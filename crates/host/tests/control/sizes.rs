@@ -311,12 +311,11 @@ fn how_much_is_in_use_is_as_of_the_last_scan() {
     assert_eq!(rig.snapshot().subsystems[0].heads[0].used_blocks, 7);
 }
 
-/// At least one block goes with a command, whatever MDTS says.
 #[test]
-fn blocks_that_are_longer_than_a_transfer_may_be_are_sent_one_by_one() {
+fn blocks_that_are_as_long_as_a_transfer_may_be_are_sent_one_by_one() {
     let mut rig = Rig::new(1);
     rig.put(1, Fake::new(NQN, 1));
-    rig.fake(1).mdts = 1;
+    rig.fake(1).mdts = 4;
     rig.fake(1).vwc = 0;
     rig.fake(1).spaces.get_mut(&1).unwrap().lbads = 16;
     rig.connect_ok(1, |_| ());
