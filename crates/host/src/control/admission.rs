@@ -75,8 +75,9 @@ impl Control {
         Ok(())
     }
 
-    /// What may not be in one subsystem with the controllers that are live there. Those alone
-    /// count: after a restart of the target, old numbers may be given out again.
+    /// What may not be in one subsystem with the controllers that are live there, or about to be:
+    /// two that connect at the same time would not see each other. Those alone count: after a
+    /// restart of the target, old numbers may be given out again.
     fn check_others(
         &self,
         index: usize,
@@ -88,7 +89,7 @@ impl Control {
         let cntlid = controller.facts.cntlid;
         let others = subsystem.controllers.iter().filter(|&&other| other != id);
         let others = others.filter_map(|other| self.controllers.get(other));
-        for other in others.filter(|other| other.is_live()) {
+        for other in others.filter(|other| other.is_live() || other.was_admitted()) {
             let differs = other.identity.as_ref().filter(|&other| **other != *identity);
             let another = differs.map_or(String::new(), |differs| {
                 format!(
@@ -96,7 +97,7 @@ impl Control {
                     identity.changes_from(differs)
                 )
             });
-            if other.proven.cntlid == cntlid {
+            if other.facts.cntlid == cntlid {
                 return Err(format!(
                     "duplicate controller id {cntlid} with {}, subsystem {}{another}",
                     other.name(),

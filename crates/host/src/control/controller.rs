@@ -61,6 +61,8 @@ pub(super) struct Controller {
     pub(super) was_live: bool,
     /// Who it said it was when it was first admitted.
     pub(super) identity: Option<Arc<Identity>>,
+    /// The association in which it was admitted last.
+    pub(super) admitted: Option<Association>,
     /// It has another identity than when it was admitted last.
     pub(super) renamed: bool,
     /// What the peer has said so far in this association.
@@ -115,6 +117,7 @@ impl Controller {
             fast_io_failed: false,
             was_live: false,
             identity: None,
+            admitted: None,
             renamed: false,
             facts: Facts::default(),
             proven: Facts::default(),
@@ -166,6 +169,12 @@ impl Controller {
 
     pub(super) fn is_live(&self) -> bool {
         self.state == ControllerState::Live
+    }
+
+    /// It was admitted, and is still on its way to be live.
+    pub(super) fn was_admitted(&self) -> bool {
+        matches!(self.phase, Phase::Setup { .. } | Phase::Queues { .. })
+            && self.admitted == Some(self.association)
     }
 
     /// A deadline for one admin command that starts now.

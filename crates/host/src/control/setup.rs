@@ -293,7 +293,10 @@ impl Controller {
             return;
         }
         match verdict {
-            Ok(()) => self.next_step(env, bufs, Step::Admission, 0),
+            Ok(()) => {
+                self.admitted = Some(self.association);
+                self.next_step(env, bufs, Step::Admission, 0);
+            }
             Err(why) => self.fail(env, why, false),
         }
     }

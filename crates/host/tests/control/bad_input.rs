@@ -317,6 +317,26 @@ fn c64_two_live_controllers_with_one_number_are_refused() {
     assert_eq!(rig.state(0), Some(ControllerState::Live));
 }
 
+/// Neither is live when the other one asks.
+#[test]
+fn c64_two_controllers_with_one_number_that_connect_at_once_are_refused() {
+    const SET_FEATURES: u8 = 0x09;
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.put(2, Fake::new(NQN, 1));
+    rig.fake(1).hook = Some(Box::new(|c| (c.opcode == SET_FEATURES).then_some(Say::Nothing)));
+    let first = rig.connect(1, |request| request.keep_trying = true);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    let why = rig.connect_fails(2, |_| ());
+    assert!(why.contains("duplicate controller id 1 with nvme0"), "{why}");
+    assert!(rig.reply(first).is_some());
+
+    // An attempt that has failed is nobody's number.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_connect().then_some(Say::Nothing)));
+    rig.cut(1);
+    rig.connect_ok(2, |_| ());
+}
+
 /// The second answer comes in with the first: what is told is that, not that the next step finds
 /// no connection.
 #[test]
