@@ -8,7 +8,9 @@ use anabranch_target::{derived_ids, derived_nguid};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// A namespace: `mem:SIZE` or `file:PATH`, with `bs`, `uuid`, `anagrp`, `nsid` and, for a file that
 /// may be made, `size`.
@@ -125,9 +127,10 @@ impl std::str::FromStr for NamespaceSpec {
 }
 
 impl NamespaceSpec {
-    /// Its identifiers. What was not chosen follows from where its blocks are: memory is empty with
-    /// each start, and a host that took it for what was there before would go on without what it
-    /// had written. Nor must a host merge two targets that happen to bear the same name.
+    /// Its identifiers. What was not chosen follows from which blocks they are: memory is empty
+    /// with each start, a file that was lost may be made again, and a host that took either for
+    /// what was there before would go on without what it had written. Nor must a host merge two
+    /// targets that happen to bear the same name, as two machines do that have one configuration.
     ///
     /// # Errors
     /// The file is not there.
@@ -141,9 +144,7 @@ impl NamespaceSpec {
                 random.map_err(|why| format!("no random numbers: {why}"))?.0.to_vec()
             }
             Backend::File(path) => {
-                let whole = std::fs::canonicalize(path);
-                let whole = whole.map_err(|why| format!("{}: {why}", path.display()))?;
-                whole.into_os_string().into_encoded_bytes()
+                which_file(path).map_err(|why| format!("{}: {why}", path.display()))?
             }
         };
         Ok(derived_ids(subsystem, nsid, &origin))
@@ -290,7 +291,7 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Ope
     let file = File::from(opened);
     let bytes = match (kind, size) {
         (None, Some(size)) => {
-            file.set_len(size).map_err(|why| {
+            settle(&file, path, size).map_err(|why| {
                 // Of no use, and in the way of the next attempt.
                 let _ = std::fs::remove_file(path);
                 format!("cannot make {name} that long: {why}")
@@ -301,6 +302,29 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Ope
     };
     check_length(path, bytes, size, block_bytes)?;
     Ok(Opened { file, bytes, made: kind.is_none() })
+}
+
+/// Gives a new file its length, and keeps its name from going with the system's power: what is
+/// flushed to a file must be found again.
+fn settle(file: &File, path: &Path, size: u64) -> std::io::Result<()> {
+    file.set_len(size)?;
+    file.sync_all()?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// What no other file has, here or elsewhere: its number and when it was made, on which every file
+/// system agrees with itself that can tell. Of one that cannot, there is only its place.
+fn which_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    Ok(match born.filter(|born| !born.is_zero()) {
+        Some(born) => {
+            let number = found.ino().to_le_bytes();
+            [&b"born"[..], &number, &born.as_nanos().to_le_bytes()].concat()
+        }
+        None => std::fs::canonicalize(path)?.into_os_string().into_encoded_bytes(),
+    })
 }
 
 /// Whether the file is there, and one that can be taken.

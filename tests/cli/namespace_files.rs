@@ -134,7 +134,36 @@ fn other_blocks_have_other_identifiers() {
     assert_eq!(of(chosen), of(chosen), "who chooses answers for it");
 }
 
-/// A file that moves keeps its UUID because somebody wrote it down. Hosts compare the NGUID, too.
+/// One that was lost has lost what was written; one that has another name has not. Where the file
+/// system does not know when a file was made, its place is all that there is.
+#[test]
+fn a_file_that_is_made_again_is_another_namespace() {
+    let place = Place::new("made-again");
+    let path = place.file("a", 1 << 20);
+    let of = |path: &Path| {
+        let spec: NamespaceSpec = format!("file:{}", path.display()).parse().expect("a namespace");
+        let nqn = "nqn.2026-01.org.anabranch:target".parse().expect("an NQN");
+        spec.identifiers(&nqn, 1).expect("identifiers")
+    };
+    let born = |path: &Path| std::fs::metadata(path).expect("it is there").created().ok();
+    let (first, before) = (born(&path), of(&path));
+    let moved = path.with_extension("moved");
+    std::fs::rename(&path, &moved).expect("renamed");
+    assert_eq!(of(&moved) == before, first.is_some());
+    std::fs::remove_file(&moved).expect("it goes");
+    place.file("a", 1 << 20);
+    // Until the clock of the file system has moved on.
+    while first.is_some() && born(&path) == first {
+        std::fs::remove_file(&path).expect("it goes");
+        std::thread::yield_now();
+        place.file("a", 1 << 20);
+    }
+    let after = of(&path);
+    assert_eq!(after.0 != before.0 && after.1 != before.1, first.is_some(), "{after:?}");
+}
+
+/// A file that is copied keeps its UUID because somebody wrote it down. Hosts compare the NGUID,
+/// too.
 #[test]
 fn a_namespace_whose_uuid_is_given_is_the_same_wherever_it_stands() {
     let place = Place::new("pinned");
