@@ -25,11 +25,13 @@ pub mod user;
 pub mod verb;
 
 mod by_id;
+mod leftovers;
 mod shard;
 mod table;
 mod worker;
 mod write_marks;
 
 pub use control::attribute;
+pub use leftovers::Leftovers;
 pub use worker::{Event, Worker};
 pub use write_marks::{WriteMarks, WrittenUnder};

@@ -1,6 +1,7 @@
 //! What control publishes and every shard works from: an immutable picture of controllers, heads
 //! and paths. Each change is a new picture with a higher epoch; shards replace theirs as a whole.
 
+use crate::leftovers::Leftovers;
 use crate::load::{ControllerLoad, PathLoad};
 use crate::write_marks::{WriteMarks, WrittenUnder};
 use alloc::string::String;
@@ -137,6 +138,9 @@ pub struct HeadView {
     /// Under which picture a write was acknowledged last, on any worker: whoever has an older one
     /// waits before it flushes. Made once per head, kept in every picture.
     pub written: Arc<WrittenUnder>,
+    /// What users have withdrawn and a controller may still carry out, on any worker. Made and kept
+    /// as that.
+    pub leftovers: Arc<Leftovers>,
 }
 
 impl HeadView {

@@ -143,6 +143,19 @@ pub enum RequestOp {
     },
 }
 
+impl RequestOp {
+    /// Whether blocks may be others afterwards.
+    #[must_use]
+    pub fn changes_blocks(&self) -> bool {
+        match self {
+            RequestOp::Write { .. } | RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. } => {
+                true
+            }
+            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Flush => false,
+        }
+    }
+}
+
 /// A request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {

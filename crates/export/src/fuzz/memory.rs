@@ -24,6 +24,8 @@ pub struct MemoryHost {
     pub log: Vec<RequestOp>,
     /// Tags of pending requests that were withdrawn; they stay pending.
     pub withdrawn: Vec<u64>,
+    /// Of these, those that are pending and change blocks.
+    left: Vec<u64>,
     /// Which worker this is.
     pub worker: u16,
     /// How many workers there are.
@@ -65,6 +67,7 @@ impl MemoryHost {
             explain_sample: 0,
             zeroes_refused: false,
             written: Arc::default(),
+            leftovers: Arc::default(),
             max_retries: 5,
         }));
         // A period that no block size divides.
@@ -112,6 +115,10 @@ impl MemoryHost {
     pub fn complete(&mut self, index: usize, bufs: &mut dyn Buffers) -> Option<Done> {
         let index = index.min(self.pending.len().checked_sub(1)?);
         let request = self.pending.remove(index)?;
+        if let Some(at) = self.left.iter().position(|tag| *tag == request.tag) {
+            self.left.swap_remove(at);
+            self.heads[request.head.0 as usize].leftovers.end();
+        }
         let result = self.carry_out(&request, bufs);
         Some(Done { head: request.head, tag: request.tag, result })
     }
@@ -193,9 +200,14 @@ impl Submit for MemoryHost {
     }
 
     fn withdraw(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
-        let tags = self.pending.iter().filter(|request| request.head == head);
-        let tags = tags.map(|request| request.tag).filter(|&tag| theirs(tag));
-        self.withdrawn.extend(tags);
+        let requests = self.pending.iter().filter(|it| it.head == head && theirs(it.tag));
+        for request in requests {
+            self.withdrawn.push(request.tag);
+            if request.op.changes_blocks() && !self.left.contains(&request.tag) {
+                self.left.push(request.tag);
+                self.heads[head.0 as usize].leftovers.begin();
+            }
+        }
     }
 
     fn heads(&self) -> &[Arc<HeadView>] {

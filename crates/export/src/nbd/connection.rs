@@ -1,5 +1,6 @@
 //! One client: the stream in, back-pressure, ending.
 
+use super::exports::Missing;
 use super::handshake::{Handshake, Outcome};
 use super::memory::Memory;
 use super::request::Header;
@@ -128,13 +129,18 @@ impl Connection {
             (Wait::Memory, _) => Some(Want::Memory),
             (Wait::Share, Some(transfer)) => Some(Want::Share(transfer.device.head)),
             (Wait::Room, Some(transfer)) => Some(Want::Room(transfer.device.head)),
-            (Wait::Share | Wait::Room, None) | (Wait::Own | Wait::Device, _) => None,
+            (Wait::Share | Wait::Room, None) | (Wait::Own | Wait::Device | Wait::Rest, _) => None,
         }
     }
 
-    /// The device that it asks for is not there.
+    /// The device that it asks for is not there, or not to be had yet.
     pub(super) fn awaits_device(&self) -> bool {
-        self.life == Life::Open && self.wait == Some(Wait::Device)
+        self.life == Life::Open && self.wait == Some(Wait::Device) || self.awaits_rest()
+    }
+
+    /// What one that has left was not answered has not ended.
+    pub(super) fn awaits_rest(&self) -> bool {
+        self.life == Life::Open && self.wait == Some(Wait::Rest)
     }
 
     /// What it calls the export whose device is not there.
@@ -282,7 +288,8 @@ impl Connection {
             // What was not taken waits until something was sent.
             Outcome::More if !bytes.is_empty() => Step::Blocked(Wait::Own),
             Outcome::More => Step::NeedBytes,
-            Outcome::Await => Step::Blocked(Wait::Device),
+            Outcome::Await(Missing::Rest) => Step::Blocked(Wait::Rest),
+            Outcome::Await(_) => Step::Blocked(Wait::Device),
             Outcome::Leave => Step::Leave,
             Outcome::Violation(what) => Step::Violation(what),
             Outcome::Open { name, device, structured } => {

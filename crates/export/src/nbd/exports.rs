@@ -234,6 +234,11 @@ pub enum NbdEvent {
         /// What it calls the export; empty: the only one.
         export: String,
     },
+    /// A client waits for what one that has left was not answered.
+    WaitsForRest {
+        /// What it calls the export; empty: the only one.
+        export: String,
+    },
     /// A client that had opened an export is gone.
     Left {
         /// The export's name.
@@ -273,6 +278,7 @@ impl NbdEvent {
             NbdEvent::Listening(_) | NbdEvent::ListenFailed(..) => None,
             NbdEvent::Opened { export, .. } => Some(format!("opened {export}")),
             NbdEvent::Waits { export } => Some(format!("waits {export}")),
+            NbdEvent::WaitsForRest { export } => Some(format!("waits for the rest {export}")),
             NbdEvent::Left { export, .. } => Some(format!("left {export}")),
             NbdEvent::Violation { what } => Some(format!("violation {what}")),
             NbdEvent::BrokenReply { export } => Some(format!("broken {export}")),
@@ -294,6 +300,11 @@ impl fmt::Display for NbdEvent {
                 f,
                 "nbd: a client waits for the device of export \"{export}\", which is not there \
                  (or is another namespace now)"
+            ),
+            NbdEvent::WaitsForRest { export } => write!(
+                f,
+                "nbd: a client of export \"{export}\" waits until a controller has ended what one \
+                 that has left was not answered"
             ),
             NbdEvent::Left { export, unanswered: 0, .. } => {
                 write!(f, "nbd: a client of export \"{export}\" left")
@@ -380,6 +391,8 @@ pub(super) enum Missing {
     Export,
     /// It is offered, but its device is not there.
     Device,
+    /// Nothing, but what an earlier client has left behind may still be carried out.
+    Rest,
 }
 
 impl Missing {
@@ -389,6 +402,9 @@ impl Missing {
             Missing::Device => {
                 "the export's device is not there: no path to it has been live, it is gone, or \
                  another one has its name"
+            }
+            Missing::Rest => {
+                "a controller still has writes of a client that has left: they could undo yours"
             }
         }
     }
@@ -414,6 +430,17 @@ impl<'a> Catalog<'a> {
         };
         let export = export.ok_or(Missing::Export)?;
         Ok((export, self.device(export).ok_or(Missing::Device)?))
+    }
+
+    /// The same for a client that takes it. What another one is not answered any more, as its
+    /// connection broke, and a controller still has must end before: the client may be the same
+    /// one, and ask again.
+    pub(super) fn take(&self, name: &[u8]) -> Result<(&'a Export, Device), Missing> {
+        let (export, device) = self.find(name)?;
+        match self.head(export).is_some_and(|head| head.leftovers.any()) {
+            true => Err(Missing::Rest),
+            false => Ok((export, device)),
+        }
     }
 
     /// The device of the export of exactly this name.

@@ -38,6 +38,8 @@ pub struct Nbd {
     waiting: Waiting,
     /// When to look for memory again.
     retry_at: Option<Time>,
+    /// When to look again whether what others have left behind has ended: other workers have it.
+    rest_at: Option<Time>,
     /// When to look whether a client goes on negotiating, or still closes.
     handshakes: VecDeque<Deadline>,
     /// When to tell a client that its device has not come.
@@ -92,6 +94,7 @@ impl Nbd {
             shares: Shares::default(),
             waiting: Waiting::default(),
             retry_at: None,
+            rest_at: None,
             handshakes: VecDeque::new(),
             absences: VecDeque::new(),
             endings: VecDeque::new(),
@@ -230,9 +233,16 @@ impl Nbd {
         if connection.awaits_device() && !entry.awaited {
             entry.awaited = true;
             let export = connection.awaited().map(|name| String::from_utf8_lossy(name).into());
-            self.outputs.extend(export.map(|export| Output::Event(NbdEvent::Waits { export })));
+            let event = export.map(|export| match connection.awaits_rest() {
+                true => NbdEvent::WaitsForRest { export },
+                false => NbdEvent::Waits { export },
+            });
+            self.outputs.extend(event.map(Output::Event));
             let at = now.after(DEVICE_TIMEOUT);
             self.absences.push_back(Deadline { at, key, serial: entry.serial });
+        }
+        if connection.awaits_rest() {
+            self.rest_at.get_or_insert(now.after(RETRY_DELAY));
         }
         match connection.life() {
             Life::Open => {}
@@ -360,6 +370,13 @@ impl Nbd {
         }
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry(place);
+        }
+        if self.rest_at.take_if(|at| *at <= now).is_some() {
+            self.each(place, |connection, seat, out| {
+                if connection.awaits_rest() {
+                    connection.resume(seat, out);
+                }
+            });
         }
     }
 
@@ -548,6 +565,6 @@ impl User for Nbd {
         }
         let first = |list: &VecDeque<Deadline>| list.front().map(|deadline| deadline.at);
         let lists = [&self.handshakes, &self.absences, &self.endings].map(first);
-        lists.into_iter().chain([self.retry_at]).flatten().min()
+        lists.into_iter().chain([self.retry_at, self.rest_at]).flatten().min()
     }
 }

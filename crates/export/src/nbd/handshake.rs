@@ -39,8 +39,8 @@ enum State {
 pub(super) enum Outcome {
     /// The negotiation goes on. Not all bytes were taken when too much waits to be sent.
     More,
-    /// It goes on when the device has come that the client asks for, or when its patience ends.
-    Await,
+    /// It goes on when there is what the client lacks, or when its patience ends.
+    Await(Missing),
     /// The client has taken an export; what follows are requests.
     Open {
         name: String,
@@ -131,7 +131,7 @@ impl Handshake {
             };
             match outcome {
                 Outcome::More => {}
-                Outcome::Await => return outcome,
+                Outcome::Await(_) => return outcome,
                 _ => {
                     self.state = State::Over;
                     return outcome;
@@ -202,9 +202,10 @@ impl Handshake {
     }
 
     fn option(&mut self, option: u32, catalog: &Catalog<'_>) -> Outcome {
-        if self.patient && wants_absent(option, &self.input, catalog) {
+        let lacks = wanted(option, &self.input).and_then(|name| catalog.take(name).err());
+        if let (true, Some(missing @ (Missing::Device | Missing::Rest))) = (self.patient, lacks) {
             self.state = State::Waiting { option };
-            return Outcome::Await;
+            return Outcome::Await(missing);
         }
         self.patient &= !matches!(self.state, State::Waiting { .. });
         let payload = std::mem::take(&mut self.input);
@@ -235,8 +236,13 @@ impl Handshake {
 
     /// The one option that has no reply of its own: the export's size and flags, or the end.
     fn export_name(&mut self, payload: &[u8], catalog: &Catalog<'_>) -> Outcome {
-        let (export, device) = match catalog.find(payload) {
+        let (export, device) = match catalog.take(payload) {
             Ok(found) => found,
+            Err(Missing::Rest) => {
+                return Outcome::Violation(
+                    "an export that is still written to for another, asked for in the old way",
+                );
+            }
             Err(Missing::Export) => {
                 return Outcome::Violation("an unknown export, asked for in the old way");
             }
@@ -276,16 +282,22 @@ impl Handshake {
             self.invalid(option, b"lengths in the option do not fit together");
             return Outcome::More;
         };
-        let (export, device) = match catalog.find(name) {
+        let asks = option == option::INFO;
+        let found = if asks { catalog.find(name) } else { catalog.take(name) };
+        let (export, device) = match found {
             Ok(found) => found,
             Err(missing) => {
-                self.reply(option, option_reply::ERR_UNKNOWN, &[missing.text().as_bytes()]);
+                let kind = match missing {
+                    Missing::Export | Missing::Device => option_reply::ERR_UNKNOWN,
+                    Missing::Rest => option_reply::ERR_POLICY,
+                };
+                self.reply(option, kind, &[missing.text().as_bytes()]);
                 return Outcome::More;
             }
         };
         self.information(option, export, &device, wishes);
         self.reply(option, option_reply::ACK, &[]);
-        if option == option::INFO {
+        if asks {
             return Outcome::More;
         }
         Outcome::Open { name: export.name.clone(), device, structured: self.structured }
@@ -340,13 +352,7 @@ impl Handshake {
     }
 }
 
-/// Whether a client wants to take an export whose device is not there. Who only asks about one is
-/// told that.
-fn wants_absent(option: u32, payload: &[u8], catalog: &Catalog<'_>) -> bool {
-    wanted(option, payload).is_some_and(|name| catalog.find(name) == Err(Missing::Device))
-}
-
-/// The name of the export that a client wants to take.
+/// The name of the export that a client wants to take. Who only asks about one is told at once.
 fn wanted(option: u32, payload: &[u8]) -> Option<&[u8]> {
     match option {
         option::EXPORT_NAME => Some(payload),

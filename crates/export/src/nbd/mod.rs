@@ -52,7 +52,8 @@
 //! * The flags FLUSH and FUA are always offered, because every controller takes them, and a path
 //!   that joins later may have a volatile cache where the first had none.
 //! * Who wants to take an export whose device is not there (yet) waits for it, for
-//!   [`DEVICE_TIMEOUT`]; the connection is not read meanwhile.
+//!   [`DEVICE_TIMEOUT`]; the connection is not read meanwhile. So does who wants one while a
+//!   controller has writes of a client that has left, which could undo what is written then.
 //! * Requests that are not aligned to the device's blocks are answered with `EINVAL`; the block
 //!   size is announced. A trim is rounded to the whole blocks in its range.
 

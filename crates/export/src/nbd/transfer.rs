@@ -48,6 +48,8 @@ pub(super) enum Wait {
     Room,
     /// For the device to be there.
     Device,
+    /// For what one that has left was not answered.
+    Rest,
 }
 
 struct Request {

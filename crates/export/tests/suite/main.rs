@@ -4,6 +4,7 @@ mod absent_device;
 mod bounds;
 mod control;
 mod fuzz;
+mod leftovers;
 mod negotiation;
 mod sharing;
 mod support;

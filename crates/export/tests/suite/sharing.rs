@@ -5,7 +5,7 @@ use crate::support::{Random, export};
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::command;
 use anabranch_export::nbd::{CLOSE_TIMEOUT, Export, NbdConfig, NbdMail, RETRY_DELAY};
-use anabranch_host::user::User as _;
+use anabranch_host::user::{Submit as _, User as _};
 use anabranch_proto::machine::{ConnId, Input, ListenerId, WorkerId};
 use std::collections::BTreeMap;
 
@@ -60,7 +60,8 @@ impl World {
 
     fn connect(&mut self, random: &mut Random) {
         let device = random.below(DEVICES) as usize;
-        if !self.offered[device] {
+        // While it waits for what others have left behind, what it may ask for can change.
+        if !self.offered[device] || self.harness.host.heads()[device].leftovers.any() {
             return;
         }
         let conn = self.harness.connect();

@@ -210,6 +210,7 @@ impl Control {
             explain_sample: head.explain_sample,
             zeroes_refused: head.zeroes_refused,
             written: head.written.clone(),
+            leftovers: head.leftovers.clone(),
         }
     }
 

@@ -266,6 +266,7 @@ impl Control {
             explain_sample: DEFAULT_SAMPLE,
             zeroes_refused: false,
             written: Arc::default(),
+            leftovers: Arc::default(),
             requeues_base: 0,
             no_path_base: 0,
             last_limits: None,

@@ -481,6 +481,9 @@ impl Shard {
             let stats = head.stats as usize;
             match request.error {
                 // It may have been carried out or not: nobody will know.
+                Some(IoError::Withdrawn) if request.op.changes_blocks() => {
+                    head.view.leftovers.end();
+                }
                 Some(IoError::Withdrawn) => {}
                 Some(_) => self.stats.heads[stats].errors += 1,
                 None => {

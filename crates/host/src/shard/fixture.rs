@@ -102,6 +102,7 @@ pub(super) fn head(paths: Vec<PathView>) -> HeadView {
         explain_sample: 0,
         zeroes_refused: false,
         written: Arc::default(),
+        leftovers: Arc::default(),
     }
 }
 

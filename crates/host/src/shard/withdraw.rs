@@ -5,7 +5,8 @@
 //! on its behalf must not be sent after that: a write could undo what the same client is answered
 //! meanwhile. So nothing of a withdrawn request is sent, nor sent again, also if it has its tag
 //! and stands behind a batch that does not leave; what a controller has is waited for, as for any
-//! other. (A read that is stuck on a silent path ends as soon as it would be
+//! other, and counted ([`Leftovers`](crate::Leftovers)), so that nobody need begin before it has
+//! ended. (A read that is stuck on a silent path ends as soon as it would be
 //! rescued: its buffer is free then.)
 
 use super::Shard;
@@ -23,10 +24,14 @@ use core::cmp::Reverse;
 impl Shard {
     /// Marks requests; [`Shard::end_withdrawn`] does the rest, where buffers are at hand.
     pub(super) fn mark_withdrawn(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
+        let leftovers = self.heads.get(head.0).map(|head| &head.view.leftovers);
         for request in self.requests.values_mut() {
             if request.head == head && theirs(request.tag) {
-                request.error = Some(IoError::Withdrawn);
+                let before = request.error.replace(IoError::Withdrawn);
                 self.some_withdrawn = true;
+                if before != Some(IoError::Withdrawn) && request.op.changes_blocks() {
+                    leftovers.iter().for_each(|it| it.begin());
+                }
             }
         }
     }

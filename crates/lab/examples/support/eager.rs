@@ -71,6 +71,7 @@ fn head() -> HeadView {
         explain_sample: 0,
         zeroes_refused: false,
         written: Arc::default(),
+        leftovers: Arc::default(),
     }
 }
 

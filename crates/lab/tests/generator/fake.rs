@@ -79,6 +79,7 @@ impl Device {
             explain_sample: 0,
             zeroes_refused: false,
             written: Arc::default(),
+            leftovers: Arc::default(),
         }
     }
 

@@ -1,11 +1,13 @@
 //! A user that submits what a test tells it to, and keeps what came of it.
 
+use anabranch_host::Leftovers;
 use anabranch_host::user::{Done, IoError, Refused, Request, RequestOp, Submit, User};
 use anabranch_proto::machine::{
     BufRef, Buffers, ConnId, Gather, Input, Output, Time, VerbId, WorkerId,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// A request without memory: the script brings that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub(crate) struct Script {
     pub(crate) outcomes: BTreeMap<u64, Outcome>,
     /// How often the shard's table was full.
     pub(crate) pushed_back: u64,
+    /// Of the device that something was withdrawn of last.
+    pub(crate) leftovers: Option<Arc<Leftovers>>,
 }
 
 impl Script {
@@ -132,6 +136,7 @@ impl Script {
         let head = head.ok_or(Refused::UnknownHead)?;
         let (id, block_bytes) = (head.id, head.block_bytes);
         if matches!(op, Op::Withdraw | Op::WithdrawOdd) {
+            self.leftovers = Some(head.leftovers.clone());
             host.withdraw(id, &|tag| op == Op::Withdraw || tag % 2 == 1);
             self.end(name, now, Ok(()), Vec::new());
             return Ok(());

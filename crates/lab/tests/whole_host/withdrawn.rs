@@ -6,6 +6,7 @@ use crate::setup;
 use crate::wire::retry_delays;
 use anabranch_host::user::IoError;
 use anabranch_host::verb::Verb;
+use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::io;
 use anabranch_target::TargetVerb;
@@ -71,6 +72,35 @@ fn what_is_in_flight_ends_where_it_is() {
     assert_withdrawn(&mut rig, &names);
     assert_eq!(rig.sent(0) + rig.sent(1), sent, "nothing was sent again");
     assert_eq!(rig.path(0).uncertain_writes_resent, 0, "and nothing counts as sent again");
+    rig.finish();
+}
+
+/// Users let nobody begin until what may still change blocks has ended, on whichever worker.
+#[test]
+fn what_may_still_be_carried_out_is_counted_until_it_has_ended() {
+    let mut rig = Setup::new(2, 2).connect();
+    let any = |rig: &Rig| {
+        let script = rig.world.host(WorkerId(1)).user();
+        script.leftovers.as_ref().is_some_and(|leftovers| leftovers.any())
+    };
+    (0..2).for_each(|port| rig.target(TargetVerb::Stall { port }));
+    let read = rig.submit(reads(4));
+    rig.run(MS);
+    rig.submit([Op::Withdraw]);
+    assert!(!any(&rig), "who reads changes nothing");
+    let ops = [Op::Discard { lba: 0, blocks: 1 }, Op::Zero { lba: 0, blocks: 1 }];
+    let written = rig.submit_to(2, "nvme0n1", writes(2, 1).chain(ops));
+    rig.run(MS);
+    let twice = rig.submit_to(2, "nvme0n1", [Op::Withdraw, Op::Withdraw]);
+    rig.run(MS);
+    assert!(any(&rig), "another worker has seen it");
+    assert_eq!(rig.answered(&written), 0);
+    cut(&mut rig);
+    assert_withdrawn(&mut rig, &written);
+    assert!(!any(&rig));
+    restore(&mut rig);
+    rig.succeed(&twice);
+    assert_withdrawn(&mut rig, &read);
     rig.finish();
 }
 
