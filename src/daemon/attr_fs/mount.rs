@@ -184,7 +184,8 @@ fn cannot(dir: &Path, why: &str) -> Failure {
     Failure::failed(format!("cannot mount the attribute tree on {}: {why}", dir.display()))
 }
 
-/// The directory must be there, be one, and be empty.
+/// The directory must be one, and empty. One that is not there is made, if its place is there: what
+/// lies below `/run` goes with each start of the machine.
 fn check(dir: &Path) -> Result<(), Failure> {
     let fails = |error: io::Error| {
         let shown = dir.display();
@@ -193,11 +194,18 @@ fn check(dir: &Path) -> Result<(), Failure> {
                 "a program that died has left its mount there: run 'fusermount3 -u {shown}' (as \
                  root: 'umount {shown}')"
             ),
-            io::ErrorKind::NotFound => "there is no such directory: create it first".to_owned(),
+            io::ErrorKind::NotFound => {
+                "the directory that it is to stand in is not there".to_owned()
+            }
             _ => error.to_string(),
         };
         cannot(dir, &why)
     };
+    if let Err(error) = std::fs::symlink_metadata(dir)
+        && error.kind() == io::ErrorKind::NotFound
+    {
+        std::fs::create_dir(dir).map_err(fails)?;
+    }
     if !std::fs::metadata(dir).map_err(fails)?.is_dir() {
         return Err(cannot(dir, "it is not a directory"));
     }
