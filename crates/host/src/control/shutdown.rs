@@ -11,6 +11,8 @@ use super::env::{Env, Notice};
 use super::lifecycle::{Phase, STOP_LIMIT, Then};
 use super::link::{Answer, Link, Payload, Purpose};
 use super::wire;
+use crate::event::HostEvent;
+use alloc::string::String;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::time::Duration;
@@ -31,7 +33,13 @@ impl Controller {
                 self.queues.give_up();
                 self.shut_down(env, bufs);
             }
-            Phase::ShuttingDown { until, then, .. } if until <= now => self.stop(env, then),
+            Phase::ShuttingDown { until, then, .. } if until <= now => {
+                if !self.is_discovery() {
+                    let text = String::from("it has not said in time that it has shut down (CSTS)");
+                    env.event(HostEvent::Note { controller: self.name(), text });
+                }
+                self.stop(env, then);
+            }
             Phase::ShuttingDown { until, poll_at: Some(at), then } if at <= now => {
                 self.phase = Phase::ShuttingDown { until, poll_at: None, then };
                 self.send_shutdown(env, bufs, wire::get_csts());

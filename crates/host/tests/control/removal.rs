@@ -159,6 +159,7 @@ fn a_controller_that_is_removed_while_it_is_reset_does_not_come_back() {
     assert!(matches!(rig.reply(reset), Some(Reply::Error(_))));
     assert_eq!((rig.state(0), rig.fake(1).connections), (None, 1));
     assert_eq!(rig.event_count("nvme0: removed"), 0, "it was asked for");
+    assert_eq!(rig.event_count("nvme0: it has not said in time that it has shut down"), 1);
 }
 
 /// First nothing more is sent and the workers let go; then the controller is told, and then left.
