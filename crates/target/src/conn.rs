@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use anabranch_proto::machine::{BufRef, ConnId, Time};
+use anabranch_proto::machine::{BufRef, ConnId, Peer, Time};
 use anabranch_proto::nvme::{Sqe, Status};
 use anabranch_proto::target_queue::{Slot, TargetQueue};
 use core::net::IpAddr;
@@ -109,7 +109,9 @@ pub(crate) struct Entry {
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) port: usize,
-    /// The network that the peer can be told by, when the transport knows addresses.
+    /// Who it is, when the transport knows addresses.
+    pub(crate) peer: Option<Peer>,
+    /// The network that it can be told by then.
     pub(crate) from: Option<IpAddr>,
     pub(crate) role: Role,
     pub(crate) queue: TargetQueue,
@@ -208,7 +210,8 @@ impl Conns {
     pub(crate) fn insert(
         &mut self,
         id: ConnId,
-        (port, from): (usize, Option<IpAddr>),
+        port: usize,
+        peer: Option<Peer>,
         queue: TargetQueue,
     ) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
@@ -219,7 +222,8 @@ impl Conns {
         self.places[place as usize] = Some(Box::new(Conn {
             id,
             port,
-            from,
+            peer,
+            from: from(peer),
             role: Role::New,
             queue,
             entries: Vec::new(),
@@ -249,8 +253,16 @@ impl Conns {
     }
 }
 
-/// What a peer cannot choose of its address: of IPv6 whoever has one has 2^64.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+/// What a peer cannot choose of its address.
+pub(crate) fn from(peer: Option<Peer>) -> Option<IpAddr> {
+    match peer {
+        Some(Peer::Address(address)) => Some(network(address.ip())),
+        _ => None,
+    }
+}
+
+/// Of IPv6 whoever has an address has 2^64.
+fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => IpAddr::V6((six.to_bits() >> 64 << 64).into()),
         four @ IpAddr::V4(_) => four,
@@ -274,7 +286,7 @@ mod tests {
         };
         let mut conns = Conns::default();
         let come = |conns: &mut Conns, id| {
-            let place = conns.insert(ConnId::accepted(id), (0, None), TargetQueue::new(config));
+            let place = conns.insert(ConnId::accepted(id), 0, None, TargetQueue::new(config));
             (place, conns.get(place).expect("it is there").generation)
         };
         let (place, generation) = come(&mut conns, 1);

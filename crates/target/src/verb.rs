@@ -7,7 +7,7 @@ use crate::status::TargetStatus;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use anabranch_proto::machine::{Endpoint, SystemError};
+use anabranch_proto::machine::{Endpoint, Peer, SystemError};
 use anabranch_proto::nvme::{AnaState, Nqn};
 use core::fmt;
 
@@ -227,6 +227,8 @@ pub enum TargetEvent {
     ProtocolFault {
         /// The port.
         port: u16,
+        /// Who it is, when the transport knows addresses.
+        peer: Option<Peer>,
         /// What it did; bounded and escaped.
         fault: String,
     },
@@ -234,6 +236,10 @@ pub enum TargetEvent {
     ConnectRefused {
         /// The port.
         port: u16,
+        /// From where it came, when the transport knows addresses.
+        peer: Option<Peer>,
+        /// Who wanted what, when that could be read.
+        asked: Option<Box<Asked>>,
         /// Why.
         reason: &'static str,
     },
@@ -246,6 +252,15 @@ pub enum TargetEvent {
         /// The system's reason.
         error: SystemError,
     },
+}
+
+/// A host, and what it asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its NQN.
+    pub host: Nqn,
+    /// The subsystem.
+    pub subsystem: Nqn,
 }
 
 impl TargetEvent {
@@ -262,7 +277,7 @@ impl TargetEvent {
             TargetEvent::ControllerUp { port, .. } => Some(format!("port {port} up")),
             TargetEvent::ControllerDown { reason, .. } => Some(format!("down {reason}")),
             TargetEvent::ProtocolFault { port, .. } => Some(format!("port {port} fault")),
-            TargetEvent::ConnectRefused { port, reason } => {
+            TargetEvent::ConnectRefused { port, reason, .. } => {
                 Some(format!("port {port} refused {reason}"))
             }
         }
@@ -283,11 +298,16 @@ impl fmt::Display for TargetEvent {
             TargetEvent::ControllerDown { cntlid, reason } => {
                 write!(f, "controller {cntlid} is gone: {reason}")
             }
-            TargetEvent::ProtocolFault { port, fault } => {
-                write!(f, "port {port}: a peer broke the protocol: {fault}")
+            TargetEvent::ProtocolFault { port, peer, fault } => {
+                write!(f, "port {port}: a peer broke the protocol: {fault}")?;
+                peer.map_or(Ok(()), |peer| write!(f, " (from {peer})"))
             }
-            TargetEvent::ConnectRefused { port, reason } => {
-                write!(f, "port {port}: a connect was refused: {reason}")
+            TargetEvent::ConnectRefused { port, peer, asked, reason } => {
+                write!(f, "port {port}: a connect was refused: {reason}")?;
+                if let Some(asked) = asked {
+                    write!(f, " (host {}, to {})", asked.host, asked.subsystem)?;
+                }
+                peer.map_or(Ok(()), |peer| write!(f, " (from {peer})"))
             }
             TargetEvent::FlushFailed { subsystem, nsid, error } => {
                 write!(f, "{subsystem} namespace {nsid}: flush failed, data may be lost: {error}")

@@ -5,7 +5,8 @@ use super::command::Step;
 use super::lifecycle::{ADMIN_CAPSULE_BYTES, CLOSE_LIMIT, number};
 use crate::conn::{Answer, AnswerData, Role, SlotId};
 use crate::controller::{Controller, NewController, Of};
-use crate::verb::TargetEvent;
+use crate::verb::{Asked, TargetEvent};
+use alloc::boxed::Box;
 use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::fabrics::{
     CNTLID_DYNAMIC, ConnectCommand, ConnectData, ConnectRefusal, ConnectResponse, Disconnect,
@@ -52,7 +53,9 @@ impl Target {
         }
         let command = match ConnectCommand::parse(&sqe) {
             Ok(command) => command,
-            Err(refusal) => return self.refuse_connect(place, refusal, what_is_wrong(refusal)),
+            Err(refusal) => {
+                return self.refuse_connect(place, None, refusal, what_is_wrong(refusal));
+            }
         };
         let need = u32::try_from(ConnectData::BYTES).unwrap_or(u32::MAX);
         let data = match self.host_data(place, slot, need) {
@@ -61,8 +64,11 @@ impl Target {
         };
         let data = match data {
             Ok(data) => data,
-            Err(refusal) => return self.refuse_connect(place, refusal, what_is_wrong(refusal)),
+            Err(refusal) => {
+                return self.refuse_connect(place, None, refusal, what_is_wrong(refusal));
+            }
         };
+        let asked = Asked { host: data.hostnqn.clone(), subsystem: data.subnqn.clone() };
         let joined = if command.qid == 0 {
             self.connect_admin(now, place, command, data)
         } else {
@@ -70,18 +76,21 @@ impl Target {
         };
         match joined {
             Ok(cntlid) => Step::Done(Answer::result(ConnectResponse::new(cntlid).result())),
-            Err((refusal, reason)) => self.refuse_connect(place, refusal, reason),
+            Err((refusal, reason)) => self.refuse_connect(place, Some(asked), refusal, reason),
         }
     }
 
     fn refuse_connect(
         &mut self,
         place: u32,
+        asked: Option<Asked>,
         refusal: ConnectRefusal,
         reason: &'static str,
     ) -> Step {
-        let port = number(self.conns.get(place).map_or(0, |conn| conn.port));
-        self.tell(TargetEvent::ConnectRefused { port, reason });
+        let conn = self.conns.get(place);
+        let (port, peer) = conn.map_or((0, None), |conn| (conn.port, conn.peer));
+        let (port, asked) = (number(port), asked.map(Box::new));
+        self.tell(TargetEvent::ConnectRefused { port, peer, asked, reason });
         let (status, result) = (refusal.status, refusal.result());
         Step::Done(Answer { status, result, data: AnswerData::None })
     }

@@ -2,7 +2,7 @@
 
 use super::Target;
 use crate::aer::Notice;
-use crate::conn::{AnswerData, Conn, Role, Stage, network};
+use crate::conn::{AnswerData, Conn, Role, Stage, from};
 use crate::port::{Listener, PortFault};
 use crate::verb::TargetEvent;
 use alloc::format;
@@ -102,10 +102,7 @@ impl Target {
     ) {
         let at = self.port_of(listener);
         let is_cut = at.is_none_or(|at| self.ports[at].fault == PortFault::Cut);
-        let from = match peer {
-            Some(Peer::Address(address)) => Some(network(address.ip())),
-            _ => None,
-        };
+        let from = from(peer);
         let full = self.conns.len() >= self.limits.connections as usize;
         let hoards = from.is_some_and(|from| self.hoards_connections(from));
         let (full, hoards) =
@@ -124,7 +121,7 @@ impl Target {
             max_transfer_bytes: self.limits.max_transfer_bytes,
         });
         // Also a connection that is refused has a place until it is closed.
-        let place = self.conns.insert(conn, (at.unwrap_or(0), from), queue);
+        let place = self.conns.insert(conn, at.unwrap_or(0), peer, queue);
         let port = &mut self.ports[at.unwrap_or(0)];
         port.connections += 1;
         port.shaper.inbound.attach(place, FIRST_SLOTS);
@@ -224,7 +221,8 @@ impl Target {
         let mut text = format!("{fault}");
         let cut = (0..=FAULT_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(cut.unwrap_or(0));
-        let event = TargetEvent::ProtocolFault { port: number(conn.port), fault: text };
+        let (port, peer) = (number(conn.port), conn.peer);
+        let event = TargetEvent::ProtocolFault { port, peer, fault: text };
         self.tell(event);
         self.announce(place);
         self.close(place, CloseHow::Graceful);

@@ -64,9 +64,10 @@ impl Target {
                 self.end_now(place);
             }
         } else {
-            let port = super::lifecycle::number(conn.port);
+            let (port, peer) = (super::lifecycle::number(conn.port), conn.peer);
             if conn.role == Role::New && conn.last.is_none() {
-                self.tell(TargetEvent::ConnectRefused { port, reason: "it took too long" });
+                let reason = "it took too long";
+                self.tell(TargetEvent::ConnectRefused { port, peer, asked: None, reason });
             }
             self.close(place, CloseHow::Abort);
         }

@@ -1,14 +1,33 @@
 //! What peers can make a target tell as often as they like is of few kinds, whatever they send; and
 //! what the user must know is of none, so that no flood hides it.
 
-use anabranch_proto::machine::{Endpoint, SystemError};
-use anabranch_target::TargetEvent;
+use anabranch_proto::machine::{Endpoint, Peer, SystemError};
+use anabranch_target::{Asked, TargetEvent};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 fn up(cntlid: u16, port: u16) -> TargetEvent {
     let host = format!("nqn.2026-01.org.example:host-{cntlid}").parse().expect("an NQN");
     let subsystem = "nqn.2026-01.org.example:a".parse().expect("an NQN");
     TargetEvent::ControllerUp { cntlid, port, host, subsystem }
+}
+
+fn from(n: u16) -> Option<Peer> {
+    Some(Peer::Address(SocketAddr::from(([192, 0, 2, 1], n))))
+}
+
+fn refused(n: u16, port: u16, reason: &'static str) -> TargetEvent {
+    let nqn = |what: &str| format!("nqn.2026-01.org.example:{what}-{n}").parse().expect("an NQN");
+    let asked = Asked { host: nqn("host"), subsystem: nqn("a") };
+    TargetEvent::ConnectRefused { port, peer: from(n), asked: Some(Box::new(asked)), reason }
+}
+
+/// Who is to let a host in has to know which.
+#[test]
+fn who_was_refused_is_told() {
+    let told = "port 1: a connect was refused: host not allowed (host \
+                nqn.2026-01.org.example:host-7, to nqn.2026-01.org.example:a-7) (from 192.0.2.1:7)";
+    assert_eq!(refused(7, 1, "host not allowed").to_string(), told);
 }
 
 #[test]
@@ -18,8 +37,8 @@ fn what_a_peer_chooses_makes_no_new_kind() {
             [
                 up(n, 1),
                 TargetEvent::ControllerDown { cntlid: n, reason: "its host left" },
-                TargetEvent::ProtocolFault { port: 1, fault: format!("a header of {n} bytes") },
-                TargetEvent::ConnectRefused { port: 1, reason: "unknown subsystem" },
+                TargetEvent::ProtocolFault { port: 1, peer: from(n), fault: format!("{n} bytes") },
+                refused(n, 1, "unknown subsystem"),
             ]
         })
         .map(|event| event.kind().expect("it may come often"))
@@ -29,7 +48,7 @@ fn what_a_peer_chooses_makes_no_new_kind() {
 
 #[test]
 fn another_port_and_another_reason_are_another_kind() {
-    let refused = |port, reason| TargetEvent::ConnectRefused { port, reason }.kind();
+    let refused = |port, reason| refused(1, port, reason).kind();
     assert_ne!(up(1, 1).kind(), up(1, 2).kind());
     assert_ne!(refused(1, "host not allowed"), refused(2, "host not allowed"));
     assert_ne!(refused(1, "host not allowed"), refused(1, "unknown subsystem"));
