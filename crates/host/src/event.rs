@@ -151,6 +151,19 @@ pub enum HostEvent {
         /// How long it stays, in seconds.
         seconds: u64,
     },
+    /// None of a device's paths may be chosen, and not for a moment only: their controllers are not
+    /// live, or their ANA states give no access.
+    HeadStranded {
+        /// `nvmeXnY`.
+        head: String,
+        /// How many paths it has.
+        paths: usize,
+    },
+    /// One of them may again.
+    HeadServed {
+        /// `nvmeXnY`.
+        head: String,
+    },
     /// A device has one more path.
     PathAdded {
         /// `nvmeXcYnZ`.
@@ -273,6 +286,10 @@ impl HostEvent {
             HostEvent::HeadOrphaned { head, .. } => {
                 Some(format!("{} orphaned", without_head(head)))
             }
+            HostEvent::HeadStranded { head, .. } => {
+                Some(format!("{} stranded", without_head(head)))
+            }
+            HostEvent::HeadServed { head } => Some(format!("{} served", without_head(head))),
             HostEvent::State { .. }
             | HostEvent::ConnectFailed { .. }
             | HostEvent::Removed { .. }
@@ -372,6 +389,10 @@ impl fmt::Display for HostEvent {
             HostEvent::HeadOrphaned { head, seconds } => {
                 write!(f, "{head}: no path left, I/O waits for at most {seconds} s")
             }
+            HostEvent::HeadStranded { head, paths } => {
+                write!(f, "{head}: no usable path of {paths}")
+            }
+            HostEvent::HeadServed { head } => write!(f, "{head}: a path is usable again"),
             HostEvent::PathAdded { path, head } => write!(f, "{head}: path {path} added"),
             HostEvent::PathRemoved { path, head } => write!(f, "{head}: path {path} removed"),
             HostEvent::PathDisagrees { path, bytes, head, head_bytes } => {
@@ -440,6 +461,8 @@ mod tests {
             HostEvent::HeadResized { head: head(), from_bytes: 1, to_bytes: 2 },
             HostEvent::HeadRemoved { head: head() },
             HostEvent::HeadOrphaned { head: head(), seconds: 1 },
+            HostEvent::HeadStranded { head: head(), paths: 2 },
+            HostEvent::HeadServed { head: head() },
         ];
         let kinds: alloc::collections::BTreeSet<_> = many.iter().map(HostEvent::kind).collect();
         assert_eq!(kinds.len(), many.len(), "one kind does not hide another");

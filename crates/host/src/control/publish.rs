@@ -39,6 +39,8 @@ pub(super) struct Condition {
     /// What stands between it and being ready.
     unready: Option<Hindrance>,
     pub(super) live: bool,
+    /// Its controller is being removed.
+    leaves: bool,
 }
 
 impl Condition {
@@ -47,7 +49,8 @@ impl Condition {
             let ana_state = AnaState::Inaccessible;
             let (ana_group, ana_pending) = (path.ana_group, false);
             let unready = Some(Hindrance::Controller);
-            return Condition { ana_state, ana_group, ana_pending, unready, live: false };
+            let (live, leaves) = (false, true);
+            return Condition { ana_state, ana_group, ana_pending, unready, live, leaves };
         };
         let (group, state) = controller.ana.state_of(head.nsid, path.ana_group);
         Condition {
@@ -56,6 +59,7 @@ impl Condition {
             ana_pending: controller.ana.is_pending(head.nsid, path.ana_group),
             unready: unready(head, path, controller),
             live: controller.is_live(),
+            leaves: matches!(controller.state, ControllerState::Deleting | ControllerState::Dead),
         }
     }
 
@@ -65,6 +69,15 @@ impl Condition {
 
     pub(super) fn usable(&self) -> bool {
         self.hindrance().is_none()
+    }
+
+    /// Whether the path is out of use, and not for a moment only. One that leaves is none any more.
+    fn lasts(&self) -> bool {
+        match self.hindrance() {
+            Some(Hindrance::Controller) => !self.leaves,
+            Some(Hindrance::AnaState) => true,
+            _ => false,
+        }
     }
 
     /// What keeps the path from being chosen; of several things the one that says most.
@@ -130,11 +143,12 @@ impl Control {
         for subsystem in subsystems {
             let instance = subsystem.instance;
             for head in &mut subsystem.heads {
-                let mut usable = false;
+                let (mut usable, mut lasts) = (false, !head.paths.is_empty());
                 tell_sizes(env, instance, head, controllers);
                 for at in 0..head.paths.len() {
                     let condition = Condition::of(head, &head.paths[at], controllers);
                     usable |= condition.usable();
+                    lasts &= condition.lasts();
                     let path = &mut head.paths[at];
                     if !condition.live || condition.ana_pending {
                         continue;
@@ -151,6 +165,7 @@ impl Control {
                     let name = alloc::format!("nvme{instance}n{}", head.instance);
                     env.event(HostEvent::HeadAdded { head: name, bytes: head.bytes() });
                 }
+                tell_whether_served(env, instance, head, (usable, lasts));
             }
         }
     }
@@ -273,6 +288,25 @@ impl Control {
         limits.max_transfer_bytes = whole.max(head.block_bytes);
         limits
     }
+}
+
+/// Tells when a device has no usable path, and when it has one again. What only has to be looked at
+/// is in a moment, and what leaves was told.
+fn tell_whether_served(
+    env: &mut Env,
+    subsystem: u32,
+    head: &mut Head,
+    (usable, lasts): (bool, bool),
+) {
+    let stranded = if head.stranded { !usable } else { head.visible && lasts };
+    if core::mem::replace(&mut head.stranded, stranded) == stranded {
+        return;
+    }
+    let (name, paths) = (alloc::format!("nvme{subsystem}n{}", head.instance), head.paths.len());
+    env.event(match stranded {
+        true => HostEvent::HeadStranded { head: name, paths },
+        false => HostEvent::HeadServed { head: name },
+    });
 }
 
 /// Tells which paths stand idle because their controllers say another size, and which no longer.

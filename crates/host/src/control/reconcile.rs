@@ -257,6 +257,7 @@ impl Control {
             block_bytes: namespace.block_bytes,
             paths: Vec::new(),
             visible: false,
+            stranded: false,
             delayed_removal_secs: 0,
             remove_at: None,
             quiesced: 0,

@@ -80,6 +80,8 @@ pub(super) struct Head {
     pub(super) paths: Vec<Path>,
     /// It has had a path that could carry I/O, so users see it.
     pub(super) visible: bool,
+    /// It was told that none of its paths is usable.
+    pub(super) stranded: bool,
     pub(super) delayed_removal_secs: u64,
     /// Without a path: when it goes.
     pub(super) remove_at: Option<Time>,

@@ -19,5 +19,6 @@ mod life;
 mod policies;
 mod removal;
 mod rig;
+mod served;
 mod sizes;
 mod storm;
