@@ -4,7 +4,7 @@ mod discovery;
 mod exports;
 
 use discovery::record;
-pub use exports::nbd_uri;
+pub use exports::{ExportState, nbd_uri};
 
 use super::clients::Clients;
 use super::config::may_be_a_head;

@@ -24,11 +24,13 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn a_device_that_rests_is_seen_to() {
+fn a_device_that_rests_and_an_export_without_one_are_seen() {
     let look = look(&With { policy: "numa", text: "x" });
     let found = parse(&exposition(&look.into(), Format::Plain).expect("text"), Format::Plain);
     let of = ["quiesced", "frozen"].map(|word| format!("anabranch_device_{word}"));
     assert_eq!(of.map(|name| found.value(&name, &[])), [2.0, 1.0]);
+    assert_eq!(found.value("anabranch_nbd_export_clients", &[("export", "disk")]), 1.0);
+    assert_eq!(found.value("anabranch_nbd_export_present", &[("export", "disk")]), 0.0);
 }
 
 #[test]

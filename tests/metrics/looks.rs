@@ -1,5 +1,6 @@
 //! Looks without a host.
 
+use anabranch::daemon::host::ExportState;
 use anabranch::daemon::metrics::{Look, Source, Unavailable};
 use anabranch_host::load::Charged;
 use anabranch_host::topology::{ControllerState, PathId};
@@ -142,7 +143,7 @@ pub(crate) fn look(with: &With<'_>) -> Look {
         snapshot: Box::new(snapshot),
         start_time: SystemTime::UNIX_EPOCH,
         nbd_clients: 1,
-        export_clients: vec![("disk".to_owned(), 1)],
+        exports: vec![ExportState { name: "disk".to_owned(), clients: 1, present: false }],
     }
 }
 

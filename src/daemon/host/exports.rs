@@ -5,6 +5,7 @@ use crate::daemon::export::{access, listen_endpoint};
 use crate::daemon::rpc::{Params, RpcError};
 use crate::daemon::view::HostView;
 use anabranch_export::nbd::{Access, Export, NbdReply, NbdVerb};
+use anabranch_host::verb::HostSnapshot;
 use anabranch_lab::nbd::{NbdUri, Server};
 use anabranch_proto::machine::{Endpoint, Peer};
 use serde::Deserialize;
@@ -35,6 +36,17 @@ struct OneName {
     name: String,
 }
 
+/// An export at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportState {
+    /// Its name.
+    pub name: String,
+    /// How many clients have opened it.
+    pub clients: usize,
+    /// Its device is there.
+    pub present: bool,
+}
+
 impl Host {
     /// Offers a device over NBD at an address, beside what is offered there already.
     ///
@@ -59,17 +71,24 @@ impl Host {
         }
     }
 
-    /// The name of each export, and how many clients have opened it.
+    /// Each export, with what `of` says of the devices.
     ///
     /// # Errors
     /// The engine does not answer within `limit`.
-    pub fn export_clients(&self, limit: Duration) -> Result<Vec<(String, usize)>, RpcError> {
+    pub fn export_states(
+        &self,
+        of: &HostSnapshot,
+        limit: Duration,
+    ) -> Result<Vec<ExportState>, RpcError> {
         let (exports, _) = self.exports(limit)?;
-        let counted = |(export, _): (Export, Endpoint)| {
-            let clients = self.clients.of(&export.name);
-            (export.name, clients.len())
+        let heads = || of.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+        let state = |(export, _): (Export, Endpoint)| ExportState {
+            clients: self.clients.of(&export.name).len(),
+            // Of two with the same identifier none is offered.
+            present: heads().filter(|head| export.leads_to(&head.name, &head.wwid)).count() == 1,
+            name: export.name,
         };
-        Ok(exports.into_iter().map(counted).collect())
+        Ok(exports.into_iter().map(state).collect())
     }
 
     pub(super) fn call_export(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {

@@ -1,6 +1,6 @@
 //! What one scrape is made from, and where it comes from.
 
-use super::super::host::Host;
+use super::super::host::{ExportState, Host};
 use super::super::rpc::RpcError;
 use anabranch_host::verb::HostSnapshot;
 use std::sync::Weak;
@@ -19,8 +19,8 @@ pub struct Look {
     pub start_time: SystemTime,
     /// NBD clients.
     pub nbd_clients: usize,
-    /// Each export, and how many of them have opened it.
-    pub export_clients: Vec<(String, usize)>,
+    /// The exports.
+    pub exports: Vec<ExportState>,
 }
 
 /// Why there is no look now: one sentence.
@@ -44,8 +44,8 @@ impl Source for Weak<Host> {
         let until = Instant::now() + PATIENCE;
         let snapshot = host.watch(PATIENCE).map_err(unavailable)?;
         let left = until.saturating_duration_since(Instant::now());
-        let export_clients = host.export_clients(left).map_err(unavailable)?;
+        let exports = host.export_states(&snapshot, left).map_err(unavailable)?;
         let (start_time, nbd_clients) = (host.start_time(), host.nbd_clients());
-        Ok(Look { snapshot, start_time, nbd_clients, export_clients })
+        Ok(Look { snapshot, start_time, nbd_clients, exports })
     }
 }

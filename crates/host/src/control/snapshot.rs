@@ -25,36 +25,37 @@ impl Control {
     }
 
     pub(super) fn snapshot(&self, figures: &Figures) -> HostSnapshot {
-        let mut subsystems: Vec<SubsystemSnapshot> = self
-            .subsystems
-            .iter()
-            .map(|subsystem| self.subsystem_snapshot(subsystem, figures))
+        let known = self.subsystems.iter();
+        let mut subsystems: Vec<(u32, SubsystemSnapshot)> = known
+            .map(|subsystem| (subsystem.instance, self.subsystem_snapshot(subsystem, figures)))
             .collect();
         self.add_unidentified(&mut subsystems);
+        // Not in the order in which their targets have answered.
+        subsystems.sort_by_key(|(number, _)| *number);
         HostSnapshot {
             at: self.env.now,
             data_workers: self.env.config.data_workers,
             host_nqn: self.env.config.host_nqn.to_string(),
             host_id: self.env.config.host_id.to_string(),
-            subsystems,
+            subsystems: subsystems.into_iter().map(|(_, subsystem)| subsystem).collect(),
         }
     }
 
     /// Controllers that have never said who they are stand with the others of their NQN, or in a
     /// subsystem of their own.
-    fn add_unidentified(&self, subsystems: &mut Vec<SubsystemSnapshot>) {
+    fn add_unidentified(&self, subsystems: &mut Vec<(u32, SubsystemSnapshot)>) {
         let unknown = self.controllers.values().filter(|controller| {
             !controller.is_discovery() && self.subsystem_of(controller.id).is_none()
         });
         for controller in unknown {
             let nqn = controller.request.subsystem_nqn.to_string();
             let snapshot = self.controller_snapshot(controller);
-            if let Some(same) = subsystems.iter_mut().find(|subsystem| subsystem.nqn == nqn) {
+            if let Some((_, same)) = subsystems.iter_mut().find(|(_, it)| it.nqn == nqn) {
                 same.controllers.push(snapshot);
                 continue;
             }
             let (policy, source) = self.first_policy(&controller.request.subsystem_nqn);
-            subsystems.push(SubsystemSnapshot {
+            let subsystem = SubsystemSnapshot {
                 name: format!("nvme-subsys{}", controller.instance),
                 nqn,
                 model: String::new(),
@@ -67,7 +68,8 @@ impl Control {
                 queue_depth_scope: Scope::default().to_string(),
                 controllers: alloc::vec![snapshot],
                 heads: Vec::new(),
-            });
+            };
+            subsystems.push((controller.instance, subsystem));
         }
     }
 

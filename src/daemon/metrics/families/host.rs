@@ -19,6 +19,8 @@ pub(super) fn write(look: &Look, page: &mut Page<'_>) -> fmt::Result {
     let clients = of("nbd_clients", "NBD clients that are connected.");
     page.gauges(clients, [(none.clone(), look.nbd_clients as u64)])?;
     let opened = of("nbd_export_clients", "NBD clients that have opened an export.");
-    let opens = look.export_clients.iter();
-    page.gauges(opened, opens.map(|(name, clients)| (none.with("export", name), *clients as u64)))
+    let all = || look.exports.iter().map(|export| (none.with("export", &export.name), export));
+    page.gauges(opened, all().map(|(labels, export)| (labels, export.clients as u64)))?;
+    let present = of("nbd_export_present", "Whether the device of an export is there.");
+    page.gauges(present, all().map(|(labels, export)| (labels, u64::from(export.present))))
 }
