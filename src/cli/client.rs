@@ -14,8 +14,13 @@ use std::time::{Duration, Instant};
 
 /// The longest answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// How long to wait for an answer: longer than every verb may take.
-const ANSWER: Duration = Duration::from_secs(150);
+/// How long to wait for the answer of a method that only looks: longer than the other side may take.
+const LOOK: Duration = Duration::from_secs(15);
+/// Of any other: it may talk to a controller that is silent, and wait for I/O to end.
+const TALK: Duration = Duration::from_secs(150);
+
+/// Methods that only look at what is there.
+const LOOKS: [&str; 6] = ["snapshot", "top", "explain", "export_list", "get", "status"];
 
 /// How long somebody who was started just before may take until he listens.
 const START: Duration = Duration::from_secs(1);
@@ -153,15 +158,20 @@ impl Client {
     /// # Errors
     /// It does not answer.
     pub fn ask(&self, method: &str, params: Value) -> Result<Result<Value, RpcError>, Failure> {
+        let patience = if LOOKS.contains(&method) { LOOK } else { TALK };
         let lost = |error: io::Error| {
             let program = self.role.verb();
             let path = self.path.display();
-            Failure::failed(format!("'anabranch {program}' on {path} does not answer: {error}"))
+            let why = match error.kind() {
+                io::ErrorKind::WouldBlock => format!("nothing came for {} s", patience.as_secs()),
+                _ => error.to_string(),
+            };
+            Failure::failed(format!("'anabranch {program}' on {path} does not answer: {why}"))
         };
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let mut line = request.to_string();
         line.push('\n');
-        self.stream.set_read_timeout(Some(ANSWER)).map_err(lost)?;
+        self.stream.set_read_timeout(Some(patience)).map_err(lost)?;
         // A server that refuses us answers and closes: then its answer is worth more than our
         // broken pipe.
         let sent = (&self.stream).write_all(line.as_bytes());
