@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The longest answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// How long to wait for the answer of a method that only looks: longer than the other side may take.
+/// How long to wait for the answer of a method that only looks: longer than the other side does.
 const LOOK: Duration = Duration::from_secs(15);
 /// Of any other: it may talk to a controller that is silent, and wait for I/O to end.
 const TALK: Duration = Duration::from_secs(150);
