@@ -147,12 +147,51 @@ impl Journal {
     }
 }
 
+/// A place for lines that may refuse some: a pipe whose reader has gone, a disk that is full for a
+/// while.
+struct Paper<W> {
+    to: W,
+    /// Part of a line stands there.
+    torn: bool,
+    /// Lines that do not, or not whole.
+    missing: u64,
+}
+
+impl<W: Write> Paper<W> {
+    /// Writes a line if it can, and then, when lines are missing before it, how many.
+    fn say(&mut self, line: &str) {
+        if self.put(line) && self.missing > 0 {
+            let told = format!("{} lines are missing: they could not be written", self.missing);
+            if self.put(&told) {
+                self.missing = 0;
+            }
+        }
+    }
+
+    /// Whether all of it was taken. What was torn off is ended first.
+    fn put(&mut self, line: &str) -> bool {
+        let text = format!("{}anabranch: {line}\n", if self.torn { "\n" } else { "" });
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            match self.to.write(rest) {
+                Ok(taken) if taken > 0 => rest = &rest[taken..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        if rest.len() < text.len() {
+            self.torn = !rest.is_empty();
+        }
+        self.missing += u64::from(!rest.is_empty());
+        rest.is_empty()
+    }
+}
+
 /// Writes what comes. Errors change nothing: the next line may find a reader again.
-fn write_all(queue: &Receiver<Entry>, lines: &AtomicUsize, lost: &AtomicU64, mut to: impl Write) {
+fn write_all(queue: &Receiver<Entry>, lines: &AtomicUsize, lost: &AtomicU64, to: impl Write) {
     let (mut same, mut alike) = (Repetitions::lines(), Repetitions::kinds());
-    let mut say = |line: &str| {
-        let _ = to.write_all(format!("anabranch: {line}\n").as_bytes());
-    };
+    let mut paper = Paper { to, torn: false, missing: 0 };
+    let mut say = |line: &str| paper.say(line);
     loop {
         let due = [same.due(), alike.due()].into_iter().flatten().min();
         let entry = match due {

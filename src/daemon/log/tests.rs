@@ -97,6 +97,53 @@ fn a_reader_that_has_gone_harms_nobody() {
     assert_eq!(tried.load(Ordering::Relaxed), 3);
 }
 
+/// A disk with so many bytes left.
+struct Disk {
+    room: usize,
+    text: String,
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.room);
+        self.room -= taken;
+        self.text.push_str(str::from_utf8(&bytes[..taken]).unwrap());
+        if taken > 0 { Ok(taken) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_full_disk_has_torn_is_ended_and_what_it_lost_is_counted() {
+    let to = Disk { room: 15, text: String::new() };
+    let mut paper = Paper { to, torn: false, missing: 0 };
+    for line in ["one", "two", "three"] {
+        paper.say(line);
+    }
+    paper.to.room = 1000;
+    for line in ["four", "five"] {
+        paper.say(line);
+    }
+    let told = "anabranch: one\n\
+                anabranch: four\n\
+                anabranch: 2 lines are missing: they could not be written\n\
+                anabranch: five\n";
+    assert_eq!(paper.to.text, told);
+
+    let to = Disk { room: 12, text: String::new() };
+    let mut paper = Paper { to, torn: false, missing: 0 };
+    paper.say("one");
+    paper.to.room = 1000;
+    paper.say("two");
+    let told = "anabranch: o\n\
+                anabranch: two\n\
+                anabranch: 1 lines are missing: they could not be written\n";
+    assert_eq!(paper.to.text, told);
+}
+
 #[test]
 fn the_same_line_over_and_over_is_written_a_few_times_and_counted() {
     let mut seen = Repetitions::lines();
