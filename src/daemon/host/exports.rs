@@ -2,6 +2,7 @@
 
 use super::{Host, LOOK, TALK};
 use crate::daemon::export::{access, listen_endpoint};
+use crate::daemon::log::log;
 use crate::daemon::rpc::{Params, RpcError};
 use crate::daemon::view::HostView;
 use anabranch_export::nbd::{Access, Export, NbdReply, NbdVerb};
@@ -100,6 +101,7 @@ impl Host {
                     .map_err(RpcError::invalid)?;
                 self.await_head(&params.device)?;
                 let name = params.name.unwrap_or_else(|| params.device.clone());
+                let device = params.device.clone();
                 let export = Export {
                     name: name.clone(),
                     description: params.description,
@@ -108,6 +110,7 @@ impl Host {
                     ..Export::default()
                 };
                 let at = self.export(export, &at, access)?;
+                log(format_args!("nbd: export \"{name}\" of {device} is offered at {at}"));
                 Ok(json!({ "name": name, "listening": at.to_string(), "uri": nbd_uri(&at, &name) }))
             }
             "export_list" => {
@@ -133,7 +136,9 @@ impl Host {
                     [only] if !named => only.name.clone(),
                     _ => name,
                 };
+                let text = format!("nbd: export \"{name}\" is offered no more");
                 self.nbd(NbdVerb::Remove(name), TALK)?;
+                log(text);
                 Ok(json!({}))
             }
             _ => Err(RpcError::no_method(method)),
