@@ -204,8 +204,8 @@ impl Controller {
                 self.stop(env, Then::Remove);
             }
             Phase::ShuttingDown { then, .. } => {
-                self.last_error = Some(why);
-                self.stop(env, then);
+                self.last_error = Some(why.clone());
+                self.left_unanswered(env, &why, then);
             }
             Phase::Live | Phase::Quieting { .. } => {
                 self.lose(env, why, self.request.options.reconnect_delay);

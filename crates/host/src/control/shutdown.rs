@@ -12,7 +12,7 @@ use super::lifecycle::{Phase, STOP_LIMIT, Then};
 use super::link::{Answer, Link, Payload, Purpose};
 use super::wire;
 use crate::event::HostEvent;
-use alloc::string::String;
+use alloc::format;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::time::Duration;
@@ -34,11 +34,7 @@ impl Controller {
                 self.shut_down(env, bufs);
             }
             Phase::ShuttingDown { until, then, .. } if until <= now => {
-                if !self.is_discovery() {
-                    let text = String::from("it has not said in time that it has shut down (CSTS)");
-                    env.event(HostEvent::Note { controller: self.name(), text });
-                }
-                self.stop(env, then);
+                self.left_unanswered(env, "it took too long", then);
             }
             Phase::ShuttingDown { until, poll_at: Some(at), then } if at <= now => {
                 self.phase = Phase::ShuttingDown { until, poll_at: None, then };
@@ -96,6 +92,15 @@ impl Controller {
         if link.send(env, bufs, Purpose::Shutdown, command, deadline).is_err() {
             self.stop(env, then);
         }
+    }
+
+    /// It is left although it has not said that it has shut down.
+    pub(super) fn left_unanswered(&mut self, env: &mut Env, why: &str, then: Then) {
+        if !self.is_discovery() {
+            let text = format!("it has not said that it has shut down (CSTS.SHST): {why}");
+            env.event(HostEvent::Note { controller: self.name(), text });
+        }
+        self.stop(env, then);
     }
 
     pub(super) fn shutdown_answered(&mut self, env: &mut Env, answer: &Answer) {
