@@ -12,7 +12,7 @@ use super::shown;
 use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
-use crate::daemon::names::at_one_of;
+use crate::daemon::names::{addresses, at_one_of};
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
@@ -149,9 +149,7 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
     let path = discover.path.path();
     path.check_own_side().map_err(Failure::Failed)?;
     let named = path.named(&discover.nqn, false).map_err(Failure::Usage)?;
-    let addresses = named.addresses().map_err(|why| {
-        Failure::failed(format!("{why}: check the name, or give the controller's address"))
-    })?;
+    let addresses = addresses(&named).map_err(Failure::Failed)?;
     let (nqn, id) = (discover.path.hostnqn.as_deref(), discover.path.hostid.as_deref());
     let identity = match Identity::find(nqn, id, &Places::default()) {
         Ok(identity) => identity,

@@ -13,7 +13,7 @@ use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
-use super::names::{Names, at_one_of};
+use super::names::{Names, addresses, at_one_of};
 use super::path::{NamedPath, PathSpec};
 use super::rpc::{Params, RpcError};
 use super::top::TopView;
@@ -591,10 +591,7 @@ impl Host {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
         let path = params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)?;
-        // That a name has no address now is nobody's mistake.
-        let addresses = path.addresses().map_err(|why| {
-            RpcError::failed(format!("{why}: check the name, or give the controller's address"))
-        })?;
+        let addresses = addresses(&path).map_err(RpcError::failed)?;
         Ok((path, addresses))
     }
 

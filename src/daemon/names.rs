@@ -36,6 +36,15 @@ pub enum Found {
     NotYet(LookUp),
 }
 
+/// Where a path leads that somebody has just named.
+///
+/// # Errors
+/// To no address now, which is nobody's mistake: one sentence, with what can be done.
+pub fn addresses(path: &NamedPath) -> Result<Vec<SocketAddr>, String> {
+    let what_to_do = "check the name, or give the controller's address";
+    path.addresses().map_err(|why| format!("{why}: {what_to_do}"))
+}
+
 /// Does something at each address of a name until it goes well. An address that fails leaves it to
 /// the next one; any other error is the answer.
 ///
