@@ -143,19 +143,6 @@ pub enum RequestOp {
     },
 }
 
-impl RequestOp {
-    /// Whether blocks may be others afterwards.
-    #[must_use]
-    pub fn changes_blocks(&self) -> bool {
-        match self {
-            RequestOp::Write { .. } | RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. } => {
-                true
-            }
-            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Flush => false,
-        }
-    }
-}
-
 /// A request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -205,6 +192,9 @@ pub enum Refused {
     /// The head has its share of the request table: submit again after the next completion of this
     /// worker, of whichever head.
     Full,
+    /// A withdrawn request that changes some of the same blocks has not ended, and could undo this
+    /// one ([`Leftovers`](crate::Leftovers)): submit again after some time.
+    Leftovers,
     /// This worker carries no I/O, or is draining.
     NotHere,
 }
@@ -217,6 +207,7 @@ impl fmt::Display for Refused {
             Refused::BufferLength => "the buffer is not as long as the blocks",
             Refused::NotSupported => "the device does not support the operation",
             Refused::Full => "there is no room for another request to this device",
+            Refused::Leftovers => "a withdrawn request for some of its blocks has not ended",
             Refused::NotHere => "this worker takes no requests",
         })
     }

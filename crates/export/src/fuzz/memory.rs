@@ -117,7 +117,7 @@ impl MemoryHost {
         let request = self.pending.remove(index)?;
         if let Some(at) = self.left.iter().position(|tag| *tag == request.tag) {
             self.left.swap_remove(at);
-            self.heads[request.head.0 as usize].leftovers.end();
+            self.heads[request.head.0 as usize].leftovers.end(&request.op);
         }
         let result = self.carry_out(&request, bufs);
         Some(Done { head: request.head, tag: request.tag, result })
@@ -194,6 +194,9 @@ impl Submit for MemoryHost {
             }
             _ => {}
         }
+        if head.leftovers.may_undo(&request.op) {
+            return Err(Refused::Leftovers);
+        }
         self.log.push(request.op);
         self.pending.push_back(request);
         Ok(())
@@ -203,9 +206,9 @@ impl Submit for MemoryHost {
         let requests = self.pending.iter().filter(|it| it.head == head && theirs(it.tag));
         for request in requests {
             self.withdrawn.push(request.tag);
-            if request.op.changes_blocks() && !self.left.contains(&request.tag) {
+            if !self.left.contains(&request.tag) {
                 self.left.push(request.tag);
-                self.heads[head.0 as usize].leftovers.begin();
+                self.heads[head.0 as usize].leftovers.begin(&request.op);
             }
         }
     }

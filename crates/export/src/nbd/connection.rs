@@ -135,17 +135,21 @@ impl Connection {
 
     /// The device that it asks for is not there, or not to be had yet.
     pub(super) fn awaits_device(&self) -> bool {
-        self.life == Life::Open && self.wait == Some(Wait::Device) || self.awaits_rest()
+        let waits = matches!(self.wait, Some(Wait::Device | Wait::Rest));
+        waits && self.life == Life::Open && self.is_negotiating()
     }
 
     /// What one that has left was not answered has not ended.
     pub(super) fn awaits_rest(&self) -> bool {
-        self.life == Life::Open && self.wait == Some(Wait::Rest)
+        self.wait == Some(Wait::Rest) && matches!(self.life, Life::Open | Life::Ending)
     }
 
-    /// What it calls the export whose device is not there.
+    /// What it calls the export for which it waits.
     pub(super) fn awaited(&self) -> Option<&[u8]> {
-        self.handshake.as_ref()?.awaited()
+        match &self.handshake {
+            Some(handshake) if self.is_negotiating() => handshake.awaited(),
+            _ => Some(self.export.as_bytes()),
+        }
     }
 
     /// It has waited for its device long enough.

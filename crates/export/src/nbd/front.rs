@@ -62,7 +62,7 @@ struct Entry {
     options: u32,
     /// In which line of `waiting` it is.
     waits: Option<Want>,
-    /// Was put into `absences`: nobody waits for a device twice.
+    /// It was told of: nobody waits for a device twice.
     awaited: bool,
     /// Is in `endings`.
     ends: bool,
@@ -230,7 +230,7 @@ impl Nbd {
                 self.retry_at.get_or_insert(now.after(RETRY_DELAY));
             }
         }
-        if connection.awaits_device() && !entry.awaited {
+        if (connection.awaits_device() || connection.awaits_rest()) && !entry.awaited {
             entry.awaited = true;
             let export = connection.awaited().map(|name| String::from_utf8_lossy(name).into());
             let event = export.map(|export| match connection.awaits_rest() {
@@ -238,8 +238,10 @@ impl Nbd {
                 false => NbdEvent::Waits { export },
             });
             self.outputs.extend(event.map(Output::Event));
-            let at = now.after(DEVICE_TIMEOUT);
-            self.absences.push_back(Deadline { at, key, serial: entry.serial });
+            if connection.awaits_device() {
+                let at = now.after(DEVICE_TIMEOUT);
+                self.absences.push_back(Deadline { at, key, serial: entry.serial });
+            }
         }
         if connection.awaits_rest() {
             self.rest_at.get_or_insert(now.after(RETRY_DELAY));

@@ -48,7 +48,7 @@ pub(super) enum Wait {
     Room,
     /// For the device to be there.
     Device,
-    /// For what one that has left was not answered.
+    /// For what one that has left was not answered: a new client, or a write to the same blocks.
     Rest,
 }
 
@@ -380,7 +380,8 @@ impl Transfer {
     /// Submits what waits, in order.
     ///
     /// # Errors
-    /// The host has no room for another request to this device; try again.
+    /// The host has no room for another request to this device, or still has one to the same blocks
+    /// of a client that has left; try again.
     pub(super) fn submit(&mut self, seat: &mut Seat<'_>) -> Result<(), Wait> {
         // So many that still wait got no memory.
         let mut passed_over = 0;
@@ -398,6 +399,7 @@ impl Transfer {
             let unable = outcome == Err(Refused::NotSupported);
             match op {
                 _ if outcome == Err(Refused::Full) => return Err(Wait::Room),
+                _ if outcome == Err(Refused::Leftovers) => return Err(Wait::Rest),
                 RequestOp::WriteZeroes { .. } if unable => {
                     match self.write_instead(index, seat) {
                         // What stands behind it may hold the memory that it waits for.

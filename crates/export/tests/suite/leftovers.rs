@@ -59,6 +59,75 @@ fn who_comes_back_waits_for_its_former_writes() {
     harness.check_empty();
 }
 
+/// As a client does that has several connections and loses one. One block is as far as it goes:
+/// nobody else waits, and who only reads does not either.
+#[test]
+fn on_a_connection_that_is_open_already_what_changes_the_same_blocks_waits() {
+    type Ask = fn(u64) -> Vec<u8>;
+    let changes: [(Ask, u8); 3] = [
+        (|at| client::write(0, 9, at, &[8; 512]), 8),
+        (|at| client::request(command::WRITE_ZEROES, 0, 9, at, 512), 0),
+        (|at| client::request(command::TRIM, 0, 9, at, 512), 0),
+    ];
+    for (ask, becomes) in changes {
+        let mut harness = server();
+        harness.complete_at_once = false;
+        let [lost, other, neighbour] = [(); 3].map(|()| open(&mut harness, false));
+        harness.send(lost, &client::write(0, 1, 512, &[7; 512]));
+        harness.disconnect(lost);
+        let sent = harness.host.log.len();
+        harness.send(other, &client::request(command::READ, 0, 4, 512, 512));
+        harness.send(other, &ask(512));
+        harness.send(neighbour, &ask(0));
+        harness.send(neighbour, &ask(1024));
+        harness.pass(3 * RETRY_DELAY);
+        assert_eq!(harness.host.log.len() - sent, 3, "only the one waits");
+        assert!(harness.is_paused(other) && !harness.is_paused(neighbour));
+
+        harness.complete_one(0);
+        assert_eq!(harness.host.disk(0)[512..1024], [7; 512], "what was left is carried out");
+        harness.pass(RETRY_DELAY);
+        harness.complete_all();
+        assert!(!harness.is_paused(other));
+        assert_eq!(harness.host.disk(0)[512..1024], [becomes; 512], "and then what was answered");
+        let asked = [(4, 512), (9, 0)].into();
+        let taken = harness.take(other);
+        let (answers, rest) = client::answers(&taken, &asked);
+        assert!(rest.is_empty() && answers.len() == 2, "{answers:?}");
+        assert!(answers.values().all(|answer| answer.done && answer.errno == 0));
+        harness.disconnect(other);
+        harness.disconnect(neighbour);
+        harness.check_empty();
+    }
+}
+
+/// Who waits so may say good-bye, and is answered first, or vanish, and nothing is done.
+#[test]
+fn who_waits_with_a_write_may_leave() {
+    for good_bye in [true, false] {
+        let mut harness = server();
+        harness.complete_at_once = false;
+        let [lost, other] = [(); 2].map(|()| open(&mut harness, false));
+        harness.send(lost, &client::write(0, 1, 0, &[7; 1024]));
+        harness.disconnect(lost);
+        harness.send(other, &client::write(0, 2, 512, &[8; 1024]));
+        if good_bye {
+            harness.send(other, &client::request(command::DISC, 0, 3, 0, 0));
+        } else {
+            harness.disconnect(other);
+        }
+        harness.complete_all();
+        harness.pass(RETRY_DELAY);
+        harness.complete_all();
+        let kept = if good_bye { 8 } else { 7 };
+        assert_eq!(harness.host.disk(0)[..512], [7; 512]);
+        assert_eq!(harness.host.disk(0)[512..1024], [kept; 512]);
+        assert_eq!(harness.take(other).is_empty(), !good_bye);
+        assert!(!harness.is_connected(other));
+        harness.check_empty();
+    }
+}
+
 /// So that it tries again: one that is let in may lose what it is answered.
 #[test]
 fn whose_patience_ends_before_they_do_is_told_why() {

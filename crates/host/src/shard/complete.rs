@@ -481,10 +481,7 @@ impl Shard {
             let stats = head.stats as usize;
             match request.error {
                 // It may have been carried out or not: nobody will know.
-                Some(IoError::Withdrawn) if request.op.changes_blocks() => {
-                    head.view.leftovers.end();
-                }
-                Some(IoError::Withdrawn) => {}
+                Some(IoError::Withdrawn) => head.view.leftovers.end(&request.op),
                 Some(_) => self.stats.heads[stats].errors += 1,
                 None => {
                     let block_bytes = head.view.block_bytes;

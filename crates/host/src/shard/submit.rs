@@ -28,6 +28,9 @@ impl Submit for Shard {
         if !self.request_shares.has_room(head.requests, 1) {
             return Err(Refused::Full);
         }
+        if head.view.leftovers.may_undo(&request.op) {
+            return Err(Refused::Leftovers);
+        }
         let key = self.requests.insert_with(entry).ok_or(Refused::Full)?;
         self.request_shares.take(&mut head.requests);
         if head.view.frozen > 0 {

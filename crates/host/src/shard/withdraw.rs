@@ -29,8 +29,8 @@ impl Shard {
             if request.head == head && theirs(request.tag) {
                 let before = request.error.replace(IoError::Withdrawn);
                 self.some_withdrawn = true;
-                if before != Some(IoError::Withdrawn) && request.op.changes_blocks() {
-                    leftovers.iter().for_each(|it| it.begin());
+                if before != Some(IoError::Withdrawn) {
+                    leftovers.iter().for_each(|it| it.begin(&request.op));
                 }
             }
         }

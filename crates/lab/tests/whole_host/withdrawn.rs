@@ -4,7 +4,7 @@ use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::{Failure, Op};
 use crate::setup;
 use crate::wire::retry_delays;
-use anabranch_host::user::IoError;
+use anabranch_host::user::{IoError, Refused};
 use anabranch_host::verb::Verb;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::Status;
@@ -101,6 +101,32 @@ fn what_may_still_be_carried_out_is_counted_until_it_has_ended() {
     restore(&mut rig);
     rig.succeed(&twice);
     assert_withdrawn(&mut rig, &read);
+    rig.finish();
+}
+
+/// Whichever worker is asked: it would be overtaken by what the other one still has.
+#[test]
+fn what_changes_the_same_blocks_is_not_taken_until_it_has_ended() {
+    let mut rig = Setup::new(2, 2).connect();
+    (0..2).for_each(|port| rig.target(TargetVerb::Stall { port }));
+    let left = rig.submit_to(2, "nvme0n1", writes(2, 1));
+    rig.run(MS);
+    let withdrawn = rig.submit_to(2, "nvme0n1", [Op::Withdraw]);
+    rig.run(MS);
+    let refused = |rig: &mut Rig, worker: u16, op: Op| {
+        let name = rig.submit_to(worker, "nvme0n1", [op]).remove(0);
+        rig.run(MS);
+        rig.outcome(name).is_some_and(|it| it.result == Err(Failure::Refused(Refused::Leftovers)))
+    };
+    for worker in [1, 2] {
+        assert!(refused(&mut rig, worker, Op::Zero { lba: 1, blocks: 1 }));
+        assert!(refused(&mut rig, worker, Op::Discard { lba: 0, blocks: 1 }));
+    }
+    (0..2).for_each(|port| rig.target(TargetVerb::Restore { port }));
+    assert_withdrawn(&mut rig, &left);
+    rig.succeed(&withdrawn);
+    let again = rig.submit([Op::Zero { lba: 1, blocks: 1 }]);
+    rig.succeed(&again);
     rig.finish();
 }
 
