@@ -147,10 +147,7 @@ fn check_device(view: &TopView, device: Option<&str>) -> Result<(), Failure> {
     if heads.any(|head| head.name == device) {
         return Ok(());
     }
-    Err(Failure::failed(format!(
-        "there is no device '{}': 'anabranch list' shows those that exist",
-        device.escape_debug()
-    )))
+    Err(Failure::failed(view.host.no_device(device)))
 }
 
 /// The time of day, UTC.

@@ -32,7 +32,7 @@ fn paths_of<'a>(
     subsystem: &'a SubsystemView,
     controller: &'a str,
 ) -> impl Iterator<Item = (&'a str, &'a PathView)> {
-    subsystem.heads.iter().flat_map(move |head| {
+    subsystem.namespaces().flat_map(move |head| {
         head.paths
             .iter()
             .filter(move |path| path.controller == controller)

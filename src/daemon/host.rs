@@ -467,15 +467,12 @@ impl Host {
         let until = Instant::now() + APPEAR;
         loop {
             let view = self.view()?;
-            let mut heads = view.subsystems.into_iter().flat_map(|subsystem| subsystem.heads);
+            let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
             if let Some(head) = heads.find(|head| head.is_called(name)) {
-                return Ok((head, view.data_workers));
+                return Ok((head.clone(), view.data_workers));
             }
             if !may_be_a_head(name) || Instant::now() >= until {
-                let name = name.escape_debug();
-                return Err(RpcError::invalid(format!(
-                    "there is no device '{name}': 'anabranch list' shows those that exist"
-                )));
+                return Err(RpcError::invalid(view.no_device(name)));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

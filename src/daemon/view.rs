@@ -135,6 +135,9 @@ views! {
         controllers: Vec<ControllerView>,
         /// Namespace heads.
         heads: Vec<HeadView>,
+        /// Those without a device so far: none of their paths has been usable yet.
+        #[serde(default)]
+        unborn: Vec<HeadView>,
     }
 
     /// A controller.
@@ -341,6 +344,26 @@ impl HostView {
         let paths = &heads.find(|head| head.name == device)?.paths;
         let path = paths.iter().find(|path| path.usable).or(paths.first())?;
         Some(&path.controller)
+    }
+
+    /// What whoever names a device is told that is not there.
+    #[must_use]
+    pub fn no_device(&self, name: &str) -> String {
+        let mut unborn = self.subsystems.iter().flat_map(|subsystem| &subsystem.unborn);
+        match unborn.find(|head| head.is_called(name)) {
+            Some(head) => host::no_device_yet(&head.name, head.paths.len()),
+            None => format!(
+                "there is no device '{}': 'anabranch list' shows those that exist",
+                name.escape_debug()
+            ),
+        }
+    }
+}
+
+impl SubsystemView {
+    /// Its heads, also those without a device so far.
+    pub fn namespaces(&self) -> impl Iterator<Item = &HeadView> {
+        self.heads.iter().chain(&self.unborn)
     }
 }
 

@@ -129,6 +129,43 @@ fn what_keeps_a_path_or_a_device_from_its_work_stands_in_brackets() {
     assert_eq!((&device["quiesced"], &device["frozen"]), (&json!(2), &json!(0)));
 }
 
+/// One that is there for as long as `delayed_removal_secs` says.
+#[test]
+fn a_device_without_any_path_is_in_the_table() {
+    let mut host = two_paths();
+    host.subsystems[0].heads[0].paths.clear();
+    let table = topology::text(&host, None, Ranking::Multipath, false);
+    let row = table.lines().find(|row| row.starts_with("nvme0n1")).expect(&table);
+    assert!(row.trim_end().ends_with("  no path"), "{row}");
+}
+
+/// All that is known of a namespace whose paths have not been usable so far.
+#[test]
+fn who_looks_for_a_device_that_is_not_there_yet_finds_its_paths() {
+    let mut host = two_paths();
+    let subsystem = &mut host.subsystems[0];
+    subsystem.unborn = std::mem::take(&mut subsystem.heads);
+    for path in &mut subsystem.unborn[0].paths {
+        (path.usable, path.ana_state) = (false, "inaccessible".into());
+        path.hindrance = Some("ana-state".into());
+    }
+    let text = |ranking| topology::text(&host, None, ranking, false);
+    assert!(text(Ranking::Namespace).contains(" +- ns 7 (no device yet)\n"));
+    assert!(text(Ranking::Ctrl).contains("  +- ns 7 (no device yet) live inaccessible\n"));
+    let table = text(Ranking::Multipath);
+    let rows = table.lines().filter(|row| row.trim_end().ends_with("live (no device yet)"));
+    assert_eq!(rows.count(), 2, "{table}");
+    let json = topology::json(&host, None, Ranking::Namespace);
+    let subsystem = &json[0]["Subsystems"][0];
+    assert_eq!(subsystem["Namespaces"], json!([]), "scripts take those for devices");
+    let paths = &subsystem["Diag"]["without_device"][0]["Paths"];
+    assert_eq!(paths.as_array().map(Vec::len), Some(2), "{json}");
+    assert_eq!(list::json(&host)["Devices"], json!([]));
+    let told = host.no_device("nvme0n1");
+    assert!(told.contains("none of its 2 paths has been usable so far"), "{told}");
+    assert!(host.no_device("nvme0n2").contains("'anabranch list' shows those that exist"));
+}
+
 /// Usage is NUSE of NSZE; `-v` has subsystems and controllers, too.
 #[test]
 fn lists_say_what_is_in_use_and_with_v_who_leads_there() {

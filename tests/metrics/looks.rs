@@ -126,6 +126,7 @@ pub(crate) fn look(with: &With<'_>) -> Look {
         firmware: text(),
         iopolicy: with.policy.into(),
         iopolicy_default: "queue-depth".into(),
+        unborn: Vec::new(),
         iopolicy_source: PolicySource::Attribute,
         kernel_exact: false,
         queue_depth_scope: "controller".into(),

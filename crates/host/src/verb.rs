@@ -6,6 +6,7 @@ use crate::explain::ExplainReport;
 use crate::load::Charged;
 use crate::topology::{ControllerState, PathId};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -348,6 +349,8 @@ pub struct SubsystemSnapshot {
     pub controllers: Vec<ControllerSnapshot>,
     /// Its heads.
     pub heads: Vec<HeadSnapshot>,
+    /// Heads without a device so far: none of their paths has been usable yet.
+    pub unborn: Vec<HeadSnapshot>,
 }
 
 /// Where a subsystem's policy was set.
@@ -453,6 +456,16 @@ pub struct HeadSnapshot {
     pub latency_ns: Arc<Histogram>,
     /// Its paths in order.
     pub paths: Vec<PathSnapshot>,
+}
+
+/// What whoever asks for a device is told whose namespace is known, but not usable yet.
+#[must_use]
+pub fn no_device_yet(name: &str, paths: usize) -> String {
+    let why = match paths {
+        1 => String::from("its path has not been usable"),
+        _ => format!("none of its {paths} paths has been usable"),
+    };
+    format!("there is no device {name} yet: {why} so far ('anabranch show-topology' shows why)")
 }
 
 /// What keeps a path from being chosen.

@@ -97,8 +97,7 @@ pub(crate) fn leads_to(subsystem: &SubsystemView, device: Option<&str>) -> bool 
     subsystem.name == device
         || subsystem.controllers.iter().any(|controller| controller.name == device)
         || subsystem
-            .heads
-            .iter()
+            .namespaces()
             .any(|head| head.name == device || head.paths.iter().any(|path| path.name == device))
 }
 

@@ -61,22 +61,34 @@ fn hindrance(controller_state: &str, path: &PathView) -> Option<String> {
     (!path.usable && word != controller_state && word != path.ana_state).then_some(word)
 }
 
-/// The controller's state and what else keeps the path or its device from their work.
-fn state(controller: &ControllerView, head: &HeadView, path: &PathView) -> String {
-    match hindrance(&controller.state, path) {
-        Some(word) => format!("{} ({word})", controller.state),
-        None => controller.state.clone() + &stop(head),
-    }
+/// A namespace, and what keeps its device from its work.
+struct Shown<'a> {
+    head: &'a HeadView,
+    stop: String,
 }
 
-fn stop(head: &HeadView) -> String {
-    stopped(head.quiesced, head.frozen).map_or_else(String::new, |word| format!(" ({word})"))
+/// Also those without a device so far: whoever looks for one finds out why.
+fn shown(subsystem: &SubsystemView) -> impl Iterator<Item = Shown<'_>> {
+    let devices = subsystem.heads.iter().map(|head| {
+        let stop = stopped(head.quiesced, head.frozen);
+        Shown { head, stop: stop.map_or_else(String::new, |word| format!(" ({word})")) }
+    });
+    let unborn = subsystem.unborn.iter();
+    devices.chain(unborn.map(|head| Shown { head, stop: " (no device yet)".to_owned() }))
+}
+
+/// The controller's state and what else keeps the path or its device from their work.
+fn state(controller: &ControllerView, stop: &str, path: &PathView) -> String {
+    match hindrance(&controller.state, path) {
+        Some(word) => format!("{} ({word})", controller.state),
+        None => controller.state.clone() + stop,
+    }
 }
 
 fn by_namespace(subsystem: &SubsystemView) -> String {
     let mut text = "\\\n".to_owned();
-    for head in &subsystem.heads {
-        text.push_str(&format!(" +- ns {}{}\n \\\n", head.nsid, stop(head)));
+    for Shown { head, stop } in shown(subsystem) {
+        text.push_str(&format!(" +- ns {}{stop}\n \\\n", head.nsid));
         for path in &head.paths {
             if let Some(controller) = controller_of(subsystem, path) {
                 let line = controller_line(controller);
@@ -91,20 +103,33 @@ fn by_controller(subsystem: &SubsystemView) -> String {
     let mut text = "\\\n".to_owned();
     for controller in &subsystem.controllers {
         text.push_str(&format!(" +- {}\n \\\n", controller_line(controller)));
-        for head in &subsystem.heads {
+        for Shown { head, stop } in shown(subsystem) {
             for path in head.paths.iter().filter(|path| path.controller == controller.name) {
                 let states = states(controller, path);
-                text.push_str(&format!("  +- ns {}{} {states}\n", head.nsid, stop(head)));
+                text.push_str(&format!("  +- ns {}{stop} {states}\n", head.nsid));
             }
         }
     }
     text
 }
 
+const COLUMNS: [&str; 10] = [
+    "NSHead",
+    "NSID",
+    "NSPath",
+    "ANAState",
+    "Nodes",
+    "Qdepth",
+    "Controller",
+    "TrType",
+    "Address",
+    "State",
+];
+
 /// `-->` stands for a head that was named in a row above, as in nvme-cli.
 fn by_path(subsystem: &SubsystemView) -> String {
     let mut rows = Vec::new();
-    for head in &subsystem.heads {
+    for Shown { head, stop } in shown(subsystem) {
         for (index, path) in head.paths.iter().enumerate() {
             let controller = controller_of(subsystem, path);
             let of = |field: fn(&ControllerView) -> String| controller.map(field);
@@ -118,23 +143,18 @@ fn by_path(subsystem: &SubsystemView) -> String {
                 path.controller.clone(),
                 of(|c| c.transport.clone()).unwrap_or_default(),
                 of(ControllerView::address).unwrap_or_default(),
-                controller.map(|c| state(c, head, path)).unwrap_or_default(),
+                controller.map(|c| state(c, &stop, path)).unwrap_or_default(),
             ]);
         }
+        if head.paths.is_empty() {
+            // It is there for as long as `delayed_removal_secs` says.
+            let mut row = vec![head.name.clone(), head.nsid.to_string()];
+            row.resize(COLUMNS.len() - 1, "-".to_owned());
+            row.push(format!("no path{stop}"));
+            rows.push(row);
+        }
     }
-    let head = [
-        "NSHead",
-        "NSID",
-        "NSPath",
-        "ANAState",
-        "Nodes",
-        "Qdepth",
-        "Controller",
-        "TrType",
-        "Address",
-        "State",
-    ];
-    columns(&head, &rows)
+    columns(&COLUMNS, &rows)
 }
 
 fn nodes(path: &PathView) -> String {
@@ -154,7 +174,11 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
             object.insert("Name".to_owned(), json!(subsystem.name));
             object.insert("NQN".to_owned(), json!(subsystem.nqn));
             object.extend(details(subsystem));
-            object.insert("Diag".to_owned(), subsystem_diag(subsystem));
+            let mut diag = subsystem_diag(subsystem);
+            // What looks for devices among the namespaces would take these for some.
+            let unborn = subsystem.unborn.iter().map(|head| with_paths(subsystem, head));
+            diag["without_device"] = unborn.collect();
+            object.insert("Diag".to_owned(), diag);
             // nvme-cli's JSON is the same whatever stands first.
             let heads = subsystem.heads.iter().map(|head| with_paths(subsystem, head));
             object.insert("Namespaces".to_owned(), heads.collect());

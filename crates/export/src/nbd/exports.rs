@@ -290,7 +290,16 @@ impl NbdEvent {
 impl fmt::Display for NbdEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NbdEvent::Listening(at) => write!(f, "nbd: listening on {at}"),
+            NbdEvent::Listening(at) => {
+                write!(f, "nbd: listening on {at}")?;
+                match at {
+                    Endpoint::Tcp(at) if !at.ip().to_canonical().is_loopback() => f.write_str(
+                        ", where everybody who reaches it may use what is offered: there is no \
+                         authentication",
+                    ),
+                    Endpoint::Tcp(_) | Endpoint::Unix(_) => Ok(()),
+                }
+            }
             NbdEvent::ListenFailed(at, error) => write!(f, "nbd: cannot listen on {at}: {error}"),
             NbdEvent::Opened { export, worker, peer } => {
                 write!(f, "nbd: export \"{export}\" opened on worker {}", worker.0)?;

@@ -395,3 +395,19 @@ fn draining_finishes_clients_and_reports_when_none_is_left() {
     verb(&mut control, 2, add("y", unix("/b")));
     assert_eq!(control.replies[1].1, NbdReply::Error(NbdError::Draining));
 }
+
+/// Nothing asks who a client is: an address that is not this machine's own says so.
+#[test]
+fn an_address_that_others_reach_is_told_to_be_open_to_them() {
+    let open = |at: &str| {
+        let at = at.parse().map_or_else(|_| unix(at), Endpoint::Tcp);
+        NbdEvent::Listening(at).to_string().contains("there is no authentication")
+    };
+    for at in ["0.0.0.0:10809", "[::]:1", "192.0.2.7:1", "[2001:db8::7]:1", "[::ffff:192.0.2.7]:1"]
+    {
+        assert!(open(at), "{at}");
+    }
+    for at in ["127.0.0.1:10809", "127.1.2.3:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "/run/n.sock"] {
+        assert!(!open(at), "{at}");
+    }
+}

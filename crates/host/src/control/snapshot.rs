@@ -68,6 +68,7 @@ impl Control {
                 queue_depth_scope: Scope::default().to_string(),
                 controllers: alloc::vec![snapshot],
                 heads: Vec::new(),
+                unborn: Vec::new(),
             };
             subsystems.push((controller.instance, subsystem));
         }
@@ -75,9 +76,13 @@ impl Control {
 
     fn subsystem_snapshot(&self, subsystem: &Subsystem, figures: &Figures) -> SubsystemSnapshot {
         let controllers = subsystem.controllers.iter();
-        let mut heads: Vec<&Head> = subsystem.heads.iter().filter(|head| head.visible).collect();
+        let mut heads: Vec<&Head> = subsystem.heads.iter().collect();
         // One that has come back has its number, but not its place.
         heads.sort_by_key(|head| head.instance);
+        let shown = |visible: bool| {
+            let heads = heads.iter().filter(move |head| head.visible == visible);
+            heads.map(|head| self.head_snapshot(subsystem, head, figures)).collect()
+        };
         SubsystemSnapshot {
             name: subsystem.name(),
             nqn: subsystem.identity.nqn.to_string(),
@@ -93,10 +98,8 @@ impl Control {
                 .filter_map(|id| self.controllers.get(id))
                 .map(|controller| self.controller_snapshot(controller))
                 .collect(),
-            heads: heads
-                .into_iter()
-                .map(|head| self.head_snapshot(subsystem, head, figures))
-                .collect(),
+            heads: shown(true),
+            unborn: shown(false),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::fake::{EVENT_REQUEST, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
-use anabranch_host::verb::Verb;
+use anabranch_host::verb::{Verb, VerbError};
 use std::time::Duration;
 
 #[test]
@@ -59,6 +59,29 @@ fn m16_an_ana_event_brings_new_states_without_a_reconnect() {
     assert_eq!(rig.event_count("nvme0c0n1: ANA optimized -> inaccessible"), 1);
     assert_eq!(rig.event_count("nvme0c0n1: ANA inaccessible -> non-optimized"), 1);
     assert_eq!((rig.event_count(": ANA "), rig.event_count(": added, ")), (2, 1), "nothing else");
+}
+
+/// There is no device before a path could be used; that there is a namespace is told.
+#[test]
+fn a_namespace_that_nobody_may_use_yet_is_shown_without_a_device() {
+    let mut rig = Rig::new(1);
+    let mut fake = crate::fake::Fake::new(crate::rig::NQN, 1);
+    fake.ana = Some([(1, 3)].into());
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    let subsystem = rig.snapshot().subsystems.remove(0);
+    assert!(subsystem.heads.is_empty());
+    let paths: Vec<_> = subsystem.unborn.iter().flat_map(|head| &head.paths).collect();
+    assert_eq!(paths.iter().map(|path| &*path.name).collect::<Vec<_>>(), ["nvme0c0n1"]);
+    let Err(VerbError::Invalid(told)) = rig.get("nvme0n1", "size") else { panic!("no device") };
+    assert!(told.starts_with("there is no device nvme0n1 yet: its path has not been"), "{told}");
+    let told = Err(VerbError::Invalid("there is no device nvme0n2, nor any other".into()));
+    assert_eq!(rig.get("nvme0n2", "size"), told);
+
+    rig.fake(1).ana = Some([(1, 1)].into());
+    rig.raise(1, ANA_CHANGED);
+    let subsystem = rig.snapshot().subsystems.remove(0);
+    assert_eq!((subsystem.heads.len(), subsystem.unborn.len()), (1, 0));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::{Attribute, Figures, MODULE, ObjectKind, Target, all};
 use crate::control::Control;
 use crate::control::subsystem::Subsystem;
-use crate::verb::{Object, ObjectAttributes, ShownAttribute, VerbError};
+use crate::verb::{Object, ObjectAttributes, ShownAttribute, VerbError, no_device_yet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -44,6 +44,9 @@ impl Control {
 
     /// What whoever has named something that is not there is told: what is.
     pub(in crate::control) fn no_such(&self, kind: ObjectKind, name: &str) -> VerbError {
+        if let Some(paths) = self.paths_of_unborn(name).filter(|_| kind == ObjectKind::Head) {
+            return VerbError::Invalid(no_device_yet(name, paths));
+        }
         let targets = self.targets();
         let of_kind = targets.iter().filter(|target| target.kind() == kind);
         let names: Vec<String> = of_kind.map(|target| self.object(target).name).collect();
@@ -57,6 +60,16 @@ impl Control {
             }
         };
         VerbError::Invalid(format!("there is no {} {name}{known}", kind.word()))
+    }
+
+    /// How many paths a namespace has of which none has been usable yet.
+    fn paths_of_unborn(&self, name: &str) -> Option<usize> {
+        let of = |subsystem: &Subsystem| {
+            let mut heads = subsystem.heads.iter();
+            let head = heads.find(|head| !head.visible && subsystem.head_name(head) == name)?;
+            Some(head.paths.len())
+        };
+        self.subsystems.iter().find_map(of)
     }
 
     fn targets(&self) -> Vec<Target> {
