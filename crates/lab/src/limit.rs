@@ -17,6 +17,9 @@
 //! direction goes on at its own pace, and together they may do much more: results say so
 //! ([`beyond`]).
 //!
+//! Inside, numbers of requests a second are in thousandths: a few long requests a second are no whole
+//! number.
+//!
 //! Paths count that may be used: up, and optimized unless none is. Where a variant of the scenario
 //! lets others compete, or has paths of weight 0, non-optimized ones count as well, for all
 //! variants. A path that is silent counts as down from the start of its silence.
@@ -32,6 +35,8 @@ use core::fmt;
 use core::time::Duration;
 
 const SECOND_NS: u128 = 1_000_000_000;
+/// In these parts a number of requests, or of requests a second, is counted.
+const PARTS: u128 = 1000;
 /// Without a bound.
 const ENDLESS: u128 = 1 << 96;
 
@@ -96,11 +101,13 @@ struct Load {
     service_ns: u128,
     /// Classes and sizes with their shares in millionths.
     kinds: Vec<(OpClass, u32, u128)>,
-    /// Requests per second that all hosts ask for.
+    /// Requests per second that all hosts ask for, in [`PARTS`].
     offered: u128,
-    /// Requests that closed loops keep open, on all hosts.
+    /// Requests that closed loops keep open, on all hosts, in [`PARTS`].
     open: u128,
-    /// Queue pairs per path that the load reaches times their tags.
+    /// For so long each of those is not made again when it has ended.
+    thought_ns: u128,
+    /// Queue pairs per path that the load reaches times their tags, in [`PARTS`].
     tags: u128,
 }
 
@@ -124,11 +131,11 @@ impl Load {
         for job in jobs {
             let clones = u128::from(job.clones) * hosts;
             let weight = match job.arrival {
-                Arrival::Closed if !all_ask => clones * u128::from(job.depth),
+                Arrival::Closed if !all_ask => clones * u128::from(job.depth) * PARTS,
                 _ => asked(job),
             };
             open = match job.arrival {
-                Arrival::Closed => open.saturating_add(clones * u128::from(job.depth)),
+                Arrival::Closed => open.saturating_add(clones * u128::from(job.depth) * PARTS),
                 Arrival::Poisson { .. } => ENDLESS,
             };
             offered += asked(job);
@@ -152,7 +159,10 @@ impl Load {
             service_ns: mean(&|op, _| cell.service_ns(op)) / 1000,
             offered: offered.min(ENDLESS),
             open: open.min(ENDLESS),
-            tags: pairs.min(u128::from(queues) * hosts) * u128::from(scenario.hosts.queue_depth),
+            thought_ns: jobs.iter().map(|job| u128::from(job.thinktime_ns)).min().unwrap_or(0),
+            tags: pairs.min(u128::from(queues) * hosts)
+                * u128::from(scenario.hosts.queue_depth)
+                * PARTS,
             kinds: all,
         }
     }
@@ -178,10 +188,10 @@ fn is_paced(job: &&Job) -> bool {
     job.arrival != Arrival::Closed || paced_at(job) < ENDLESS
 }
 
-/// Requests a second that a job asks for on each host.
+/// Requests a second that a job asks for on each host, in [`PARTS`].
 fn asks(job: &Job) -> u128 {
     match job.arrival {
-        Arrival::Poisson { iops } => iops.into(),
+        Arrival::Poisson { iops } => u128::from(iops) * PARTS,
         Arrival::Closed => u128::from(job.clones).saturating_mul(rate_of_clone(job)),
     }
 }
@@ -199,9 +209,10 @@ fn queues_of(job: &Job, queues: u32) -> u32 {
 
 const MILLION: u128 = 1_000_000;
 
-/// Requests per second that a clone allows itself (`rate_iops`, `rate`, `thinktime`).
+/// Requests per second that a clone allows itself (`rate_iops`, `rate`, `thinktime`), in [`PARTS`].
 fn rate_of_clone(job: &Job) -> u128 {
-    let thought = (u128::from(job.depth) * SECOND_NS).checked_div(u128::from(job.thinktime_ns));
+    let thought =
+        (u128::from(job.depth) * SECOND_NS * PARTS).checked_div(u128::from(job.thinktime_ns));
     paced_at(job).min(thought.unwrap_or(ENDLESS))
 }
 
@@ -217,10 +228,8 @@ fn paced_at(job: &Job) -> u128 {
             bytes += u128::from(*part) * u128::from(*size);
         }
         for (rate, part) in [(*job.rate_iops.of(op), share), (*job.rate_bytes.of(op), bytes)] {
-            if let Some(most) = rate.and_then(|rate| (u128::from(rate) * MILLION).checked_div(part))
-            {
-                each = each.min(most);
-            }
+            let most = rate.and_then(|rate| (u128::from(rate) * PARTS * MILLION).checked_div(part));
+            each = most.map_or(each, |most| each.min(most));
         }
     }
     each
@@ -279,9 +288,9 @@ impl Spell {
     }
 }
 
-/// Requests a second that a direction of this rate carries.
+/// Requests a second that a direction of this rate carries, in [`PARTS`].
 fn carries(rate: u128, bytes_milli: u128) -> u128 {
-    if rate >= ENDLESS { ENDLESS } else { rate * 1000 / (8 * bytes_milli).max(1) }
+    if rate >= ENDLESS { ENDLESS } else { rate * 1000 * PARTS / (8 * bytes_milli).max(1) }
 }
 
 /// The part of links and target that is left, in millionths.
@@ -301,7 +310,7 @@ impl Room {
             ENDLESS.. => room,
             _ => room.saturating_sub(taken.saturating_mul(MILLION).div_ceil(of.max(1))),
         };
-        let bits = |bytes_milli: u128| iops.saturating_mul(bytes_milli) * 8 / 1000;
+        let bits = |bytes_milli: u128| iops.saturating_mul(bytes_milli) / 125 / PARTS;
         Room {
             links_in: left(self.links_in, bits(load.in_milli), links_in),
             links_out: left(self.links_out, bits(load.out_milli), links_out),
@@ -331,7 +340,7 @@ fn part(of: u128, millionths: u128) -> u128 {
 struct Reach {
     /// How long the mean request takes when nothing else is there.
     base_ns: u128,
-    /// Requests a second that its links carry.
+    /// Requests a second that its links carry, in [`PARTS`].
     iops: u128,
 }
 
@@ -355,7 +364,7 @@ fn reach(spell: &Spell, load: &Load, room: &Room) -> Reach {
     Reach { base_ns: base_ns.max(1), iops }
 }
 
-/// Requests a second that the target's servers end.
+/// Requests a second that the target's servers end, in [`PARTS`].
 fn target_iops(cell: Cell<'_>, load: &Load, paths: usize) -> u128 {
     let target = &cell.scenario.target;
     let servers = match (target.servers, target.per_path) {
@@ -363,7 +372,7 @@ fn target_iops(cell: Cell<'_>, load: &Load, paths: usize) -> u128 {
         (Some(servers), true) => u128::from(servers) * paths as u128,
         (Some(servers), false) => servers.into(),
     };
-    (servers * SECOND_NS).checked_div(load.service_ns).unwrap_or(ENDLESS)
+    (servers * SECOND_NS * PARTS).checked_div(load.service_ns).unwrap_or(ENDLESS)
 }
 
 /// The limit with these paths.
@@ -375,16 +384,19 @@ fn limit(cell: Cell<'_>, demand: &Demand, paths: &[&Spell]) -> Limit {
             bound = part.bound;
         }
         iops += part.iops;
-        bytes += part.iops.saturating_mul(part.load.payload_milli) / 1000;
+        bytes += part.iops.saturating_mul(part.load.payload_milli) / (1000 * PARTS);
     }
     let narrow = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
-    Limit { iops: narrow(iops), bytes_per_second: narrow(bytes), bound }
+    // Less than one a second is not nothing.
+    let whole = (iops / PARTS).max(u128::from(iops > 0));
+    Limit { iops: narrow(whole), bytes_per_second: narrow(bytes), bound }
 }
 
 /// What one of the loads of a cell gets at most.
 struct Part<'a> {
     load: &'a Load,
     paced: bool,
+    /// Requests a second, in [`PARTS`].
     iops: u128,
     bound: Bound,
 }
@@ -402,7 +414,7 @@ fn parts<'a>(cell: Cell<'_>, demand: &'a Demand, paths: &[&Spell]) -> Vec<Part<'
     found
 }
 
-/// Requests a second of a load at most, and what sets that.
+/// Requests a second of a load at most, in [`PARTS`], and what sets that.
 fn most(cell: Cell<'_>, load: &Load, paths: &[&Spell], room: &Room) -> (u128, Bound) {
     let (links_in, links_out) = links(paths);
     let target = part(target_iops(cell, load, paths.len()), room.target);
@@ -412,26 +424,28 @@ fn most(cell: Cell<'_>, load: &Load, paths: &[&Spell], room: &Room) -> (u128, Bo
         (carries(part(links_in, room.links_in), load.in_milli), Bound::LinksIn),
         (carries(part(links_out, room.links_out), load.out_milli), Bound::LinksOut),
         (target, Bound::Target),
-        (filled(&reaches, load.open, ENDLESS), Bound::OpenRequests),
-        (filled(&reaches, ENDLESS, load.tags), Bound::Tags),
+        (filled(&reaches, load.thought_ns, load.open, ENDLESS), Bound::OpenRequests),
+        (filled(&reaches, 0, ENDLESS, load.tags), Bound::Tags),
         (load.offered, Bound::Offered),
     ];
     bounds.into_iter().min_by_key(|(iops, _)| *iops).unwrap_or(bounds[0])
 }
 
 /// Paths by base delay, nearest first, each filled up to rate times delay and at most `each`
-/// commands, as far as `open` requests go. Without a bound when that fills all of them.
-fn filled(reaches: &[Reach], open: u128, each: u128) -> u128 {
+/// commands, as far as `open` requests go, which are made again so long after their end. Without a
+/// bound when that fills all of them. Requests and rates in [`PARTS`].
+fn filled(reaches: &[Reach], thought_ns: u128, open: u128, each: u128) -> u128 {
     let (mut left, mut iops, mut full) = (open, 0u128, true);
     for reach in reaches {
-        let holds = reach.iops.saturating_mul(reach.base_ns) / SECOND_NS;
+        let turn_ns = reach.base_ns + thought_ns;
+        let holds = reach.iops.saturating_mul(turn_ns) / SECOND_NS;
         let most = left.min(each);
         if most >= holds || most >= ENDLESS {
             iops = iops.saturating_add(reach.iops);
             left = left.saturating_sub(holds);
         } else {
             full = false;
-            iops = iops.saturating_add(most * SECOND_NS / reach.base_ns);
+            iops = iops.saturating_add(most * SECOND_NS / turn_ns);
             left -= most;
         }
     }
@@ -475,7 +489,7 @@ fn filling_of(cell: Cell<'_>, load: &Load, paths: &[&Spell]) -> Filling {
     let held = |reach: &Reach| {
         let carries = reach.iops.min(target);
         let carries = if sum > target { carries.saturating_mul(target) / sum } else { carries };
-        carries.saturating_mul(reach.base_ns) / (SECOND_NS / 1000)
+        carries.saturating_mul(reach.base_ns) * 1000 / PARTS / SECOND_NS
     };
     let sizes = load.kinds.iter().filter(|(_, _, share)| *share > 0).map(|(_, bytes, _)| *bytes);
     let largest = u128::from(sizes.max().unwrap_or(0)) * MILLION;

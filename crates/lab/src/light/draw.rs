@@ -19,11 +19,26 @@ pub(crate) fn kinds(job: &Job) -> Vec<(OpClass, u32, u64)> {
                     all.push((op, size.bytes, share * u64::from(size.weight) / total.max(1)));
                 }
             }
-            sizes @ Sizes::Range { .. } => {
-                // All are equally often: as good as always their mean, but for delays by size.
-                all.push((op, (sizes.mean_milli() / 1000) as u32, share));
+            Sizes::Range { min, max } => {
+                let of_range = range(*min, *max, share);
+                all.extend(of_range.map(|(bytes, share)| (op, bytes, share)));
             }
         }
     }
     all
+}
+
+/// So many kinds stand for the sizes of a range. Where there are more sizes, each stands for some
+/// that follow one another, with their mean.
+const OF_RANGE: u64 = 64;
+
+fn range(min: u32, max: u32, share: u64) -> impl Iterator<Item = (u32, u64)> {
+    let steps = u64::from((max / min).max(1));
+    let groups = steps.min(OF_RANGE);
+    (0..groups).map(move |group| {
+        let (from, until) = (group * steps / groups, (group + 1) * steps / groups);
+        // The sizes are `from + 1` to `until` steps: at most `max`.
+        let bytes = u64::from(min) * (from + 1 + until) / 2;
+        (bytes as u32, share * until / steps - share * from / steps)
+    })
 }

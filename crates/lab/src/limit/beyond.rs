@@ -4,17 +4,25 @@ use super::{Bound, Demand, Load, Part, SECOND_NS, Spell, is_paced, parts, spans}
 use crate::cell::Cell;
 use crate::light::kinds;
 use crate::light::{bytes_in, bytes_out};
-use crate::scenario::Job;
+use crate::scenario::{Arrival, Job};
 use anabranch_policy::OpClass;
 
 /// More than this, in percent, is more than the noise of a run.
 const NOISE_PERCENT: u128 = 1;
 
 /// Jobs that ask for different requests go on at a pace of their own each, not in the proportion
-/// that the limit takes them in; but what a load asks for in a second is never exceeded.
+/// that the limit takes them in; but what a load asks for in a second is never exceeded. Those with
+/// a pace come first in the limit, and get less than that where they keep a few requests open that
+/// stand behind those of the others.
 pub(crate) fn where_jobs_differ(cell: Cell<'_>) -> bool {
+    let waits = |job: &Job| is_paced(&job) && job.arrival == Arrival::Closed;
+    let may_wait = cell.scenario.jobs.iter().any(waits);
     let of = |parts: Vec<Part<'_>>, _: &[&Spell]| {
-        let short = parts.iter().any(|part| part.paced && part.bound != Bound::Offered);
+        let queued = |part: &Part<'_>| {
+            !part.paced && !matches!(part.bound, Bound::Offered | Bound::OpenRequests)
+        };
+        let short = parts.iter().any(|part| part.paced && part.bound != Bound::Offered)
+            || may_wait && parts.iter().any(queued);
         let jobs = cell.scenario.jobs.iter().filter(|job| short || !is_paced(job));
         let jobs: Vec<&Job> = jobs.collect();
         let bounds = parts.iter().filter(|part| part.bound != Bound::Offered);

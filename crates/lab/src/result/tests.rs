@@ -2,9 +2,9 @@ use super::{CellResult, Circumstances, Mode, SCHEMA};
 use crate::cell::Cell;
 use crate::light;
 use crate::scenario::{
-    Alteration, AnaState, Arrival, BlockSize, Change, Mix, PerOp, Scenario, Sizes, file,
+    Alteration, AnaState, Arrival, BlockSize, Change, Mix, PerOp, Scenario, Sizes, Target, file,
 };
-use anabranch_target::link::Large;
+use anabranch_target::link::{Large, Shape};
 use std::time::Duration;
 
 pub(super) fn scenario() -> Scenario {
@@ -99,6 +99,29 @@ fn a_limit_that_jobs_of_different_mixes_may_exceed_is_told() {
     assert!(both.notes[0].contains("the jobs"), "{}", both.notes[0]);
     // Each has what it asks for, and there is no more.
     scenario.jobs.iter_mut().for_each(|job| job.rate_iops = PerOp::all(Some(100)));
+    assert_eq!(result(&scenario, 1).notes, [""; 0]);
+}
+
+/// What a job asks for comes first in the limit, and not where it stands behind many others.
+#[test]
+fn a_limit_that_a_job_with_a_rate_leaves_to_others_is_told() {
+    let mut scenario = scenario();
+    scenario.changes.clear();
+    scenario.target =
+        Target { servers: Some(4), read_ns: 300_000, write_ns: 100_000, ..Target::default() };
+    let mut reads = scenario.jobs[0].clone();
+    (reads.mix, reads.depth, reads.clones) = (Mix { read: 100, write: 0, trim: 0 }, 1, 4);
+    reads.rate_iops = PerOp::all(Some(2500));
+    let mut writes = reads.clone();
+    (writes.mix, writes.depth) = (Mix { read: 0, write: 100, trim: 0 }, 64);
+    writes.rate_iops = PerOp::default();
+    scenario.jobs = vec![reads, writes];
+    scenario.paths.iter_mut().for_each(|path| path.shape = Shape::default());
+    let both = result(&scenario, 1);
+    assert!(both.total.bytes_s > both.limit.bytes_s, "the reads do not get what they ask for");
+    assert!(both.notes.iter().any(|note| note.contains("the jobs")), "{:?}", both.notes);
+    // Where nobody stands in line nothing is left to others.
+    scenario.target = Target { read_ns: 300_000, write_ns: 100_000, ..Target::default() };
     assert_eq!(result(&scenario, 1).notes, [""; 0]);
 }
 

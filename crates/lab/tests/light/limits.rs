@@ -2,9 +2,11 @@
 
 use super::rig::*;
 use anabranch_lab::light::{Bound, Cell, Limit, base_delay, limit_of_window, limits};
-use anabranch_lab::scenario::{Alteration, AnaState, Mix, PathState, PerOp, Scenario, Target};
+use anabranch_lab::scenario::{
+    Alteration, AnaState, Mix, PathState, PerOp, Scenario, Sizes, Target,
+};
 use anabranch_policy::Policy;
-use anabranch_target::link::OnOff;
+use anabranch_target::link::{Large, OnOff};
 use std::time::Duration;
 
 fn limit(scenario: &Scenario) -> Limit {
@@ -24,7 +26,7 @@ fn links_bind_in_the_direction_of_the_load_with_their_headers() {
     let found = limit(&scenario);
     assert_eq!(found.bound, Bound::LinksOut);
     assert_eq!(found.iops, 2500 * MBIT / (8 * (4096 + 48)));
-    assert_eq!(found.bytes_per_second, found.iops * 4096);
+    assert_eq!(found.bytes_per_second / 4096, found.iops);
     assert!(found.to_string().ends_with("the sum of the links to the hosts"), "{found}");
     scenario.jobs[0].mix = Mix { read: 0, write: 100, trim: 0 };
     let found = limit(&scenario);
@@ -135,6 +137,60 @@ fn what_jobs_with_a_rate_leave_is_there_for_the_others() {
     scenario.jobs[0] = arrivals(100_000);
     let found = limit(&scenario);
     assert_eq!((found.iops, found.bound), (2500 * MBIT / (8 * (4096 + 48)), Bound::LinksOut));
+}
+
+/// In a second few requests are no whole number, nor are those that fill a path.
+#[test]
+fn a_limit_is_as_exact_for_few_long_requests() {
+    let links = |rate, delay_us, job| {
+        let mut scenario =
+            scenario(vec![path("a", rate, Duration::from_micros(delay_us))], vec![job]);
+        scenario.target.read_ns = 0;
+        limit(&scenario)
+    };
+    let (mib, wire) = (1 << 20, 8 * ((1 << 20) + 48));
+    // 1.9 and 0.12 a second.
+    for rate in [16 * MBIT, MBIT] {
+        let found = links(rate, 0, reads(mib, 4, 1));
+        let expected = u128::from(rate) * (1 << 20) / wire;
+        assert!(u128::from(found.bytes_per_second).abs_diff(expected) <= 1 << 11, "{found}");
+        assert_eq!((found.iops, found.bound), (1, Bound::LinksOut));
+    }
+    let mut slow = reads(2 * mib, 4, 1);
+    slow.rate_bytes = PerOp::all(Some(3 << 20));
+    let found = links(10_000 * MBIT, 100, slow);
+    assert_eq!((found.bytes_per_second, found.bound), (3 << 20, Bound::Offered));
+    // 65536 + 48 and 72 bytes at 50 bytes per microsecond. Two would fill the path, one does not.
+    let found = links(400 * MBIT, 1200, reads(65_536, 1, 1));
+    let alone_ns = 1_200_000 + (65_536 + 48 + 72) * 20;
+    assert_eq!((found.iops, found.bound), (1_000_000_000 / alone_ns, Bound::OpenRequests));
+    // Nor does one that thinks.
+    let mut thinks = reads(4096, 1, 4);
+    thinks.thinktime_ns = 1_080_000;
+    let found = links(100_000 * MBIT, 1000, thinks);
+    assert_eq!(found.bound, Bound::OpenRequests);
+    assert!((1900..1923).contains(&found.iops), "{found}");
+}
+
+/// A path may be late for large requests alone, and a range has some of those.
+#[test]
+fn a_range_of_sizes_has_small_and_large_ones() {
+    let mut scenario =
+        scenario(vec![path("a", 10_000 * MBIT, Duration::ZERO)], vec![reads(4096, 1, 1)]);
+    let late = Large { bytes: 32 << 10, delay: Duration::from_millis(10) };
+    scenario.paths[0].shape.large = Some(late);
+    let sizes = Sizes::Range { min: 4096, max: 65_536 };
+    scenario.jobs[0].sizes = PerOp::all(sizes);
+    let found = limit(&scenario).bytes_per_second;
+    let reached = run_policy(&scenario, Policy::RoundRobin).bytes_per_second();
+    assert!(reached.abs_diff(found) * 100 <= found * 12, "{reached} of {found}");
+    // Each size is one of as many as there are, whatever stands for it.
+    scenario.paths[0].shape.large = None;
+    scenario.jobs[0].sizes = PerOp::all(Sizes::Range { min: 512, max: 1 << 20 });
+    scenario.jobs[0].depth = 64;
+    let mean = (512 + (1 << 20)) / 2;
+    let found = limit(&scenario);
+    assert!((found.bytes_per_second / found.iops).abs_diff(mean) <= mean / 100, "{found}");
 }
 
 #[test]
