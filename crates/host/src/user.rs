@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use anabranch_proto::machine::{BufRef, Buffers, ConnId, Gather, Input, Output, Time, WorkerId};
 use anabranch_proto::nvme::status::{IoStatus, Status};
 use core::fmt;
+use core::ops::Range;
 
 /// A front that submits requests: an NBD server, a load job, a queue of a C caller.
 ///
@@ -66,6 +67,13 @@ pub trait Submit {
     /// for. Each still ends in its [`User::completed`]. Who never withdraws may leave this out.
     fn withdraw(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
         let _ = (head, theirs);
+    }
+
+    /// Whether a request that nobody waits for any more may undo what this one does, which should
+    /// wait for that ([`Leftovers`](crate::Leftovers)). Who never withdraws may leave this out.
+    fn may_be_undone(&self, head: HeadId, op: &RequestOp) -> bool {
+        let _ = (head, op);
+        false
     }
 
     /// The heads that exist, ordered by id.
@@ -143,6 +151,21 @@ pub enum RequestOp {
     },
 }
 
+impl RequestOp {
+    /// The blocks that may be others afterwards.
+    #[must_use]
+    pub fn changes(&self) -> Option<Range<u64>> {
+        let (first, blocks) = match *self {
+            RequestOp::Write { lba, blocks, .. } => (lba, u64::from(blocks)),
+            RequestOp::WriteZeroes { lba, blocks, .. } | RequestOp::Discard { lba, blocks } => {
+                (lba, blocks)
+            }
+            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Flush => return None,
+        };
+        Some(first..first.saturating_add(blocks))
+    }
+}
+
 /// A request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -192,9 +215,6 @@ pub enum Refused {
     /// The head has its share of the request table: submit again after the next completion of this
     /// worker, of whichever head.
     Full,
-    /// A withdrawn request that changes some of the same blocks has not ended, and could undo this
-    /// one ([`Leftovers`](crate::Leftovers)): submit again after some time.
-    Leftovers,
     /// This worker carries no I/O, or is draining.
     NotHere,
 }
@@ -207,7 +227,6 @@ impl fmt::Display for Refused {
             Refused::BufferLength => "the buffer is not as long as the blocks",
             Refused::NotSupported => "the device does not support the operation",
             Refused::Full => "there is no room for another request to this device",
-            Refused::Leftovers => "a withdrawn request for some of its blocks has not ended",
             Refused::NotHere => "this worker takes no requests",
         })
     }

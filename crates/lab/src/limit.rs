@@ -17,8 +17,8 @@
 //! direction goes on at its own pace, and together they may do much more: results say so
 //! ([`beyond`]).
 //!
-//! Inside, numbers of requests a second are in thousandths: a few long requests a second are no whole
-//! number.
+//! Inside, numbers of requests a second are in thousandths: a few long requests a second are no
+//! whole number.
 //!
 //! Paths count that may be used: up, and optimized unless none is. Where a variant of the scenario
 //! lets others compete, or has paths of weight 0, non-optimized ones count as well, for all

@@ -18,6 +18,8 @@ pub struct MemoryHost {
     pub share: usize,
     /// A request that touches this block fails like this.
     pub fault: Option<(u64, IoError)>,
+    /// It takes no more requests.
+    pub ending: bool,
     /// Each Write Zeroes and each discard fails like this, although they are offered.
     pub unable: Option<IoError>,
     /// Everything that was submitted, in order.
@@ -117,7 +119,8 @@ impl MemoryHost {
         let request = self.pending.remove(index)?;
         if let Some(at) = self.left.iter().position(|tag| *tag == request.tag) {
             self.left.swap_remove(at);
-            self.heads[request.head.0 as usize].leftovers.end(&request.op);
+            let leftovers = &self.heads[request.head.0 as usize].leftovers;
+            request.op.changes().iter().for_each(|blocks| leftovers.end(blocks));
         }
         let result = self.carry_out(&request, bufs);
         Some(Done { head: request.head, tag: request.tag, result })
@@ -164,6 +167,9 @@ fn range(op: &RequestOp) -> Option<(u64, u64)> {
 
 impl Submit for MemoryHost {
     fn submit(&mut self, _now: Time, request: Request) -> Result<(), Refused> {
+        if self.ending {
+            return Err(Refused::NotHere);
+        }
         if self.pending.len() >= self.room || self.pending_of(request.head) >= self.share {
             return Err(Refused::Full);
         }
@@ -194,9 +200,6 @@ impl Submit for MemoryHost {
             }
             _ => {}
         }
-        if head.leftovers.may_undo(&request.op) {
-            return Err(Refused::Leftovers);
-        }
         self.log.push(request.op);
         self.pending.push_back(request);
         Ok(())
@@ -208,9 +211,15 @@ impl Submit for MemoryHost {
             self.withdrawn.push(request.tag);
             if !self.left.contains(&request.tag) {
                 self.left.push(request.tag);
-                self.heads[head.0 as usize].leftovers.begin(&request.op);
+                let leftovers = &self.heads[head.0 as usize].leftovers;
+                request.op.changes().iter().for_each(|blocks| leftovers.begin(blocks));
             }
         }
+    }
+
+    fn may_be_undone(&self, head: HeadId, op: &RequestOp) -> bool {
+        let leftovers = &self.heads[head.0 as usize].leftovers;
+        op.changes().is_some_and(|blocks| leftovers.touch(&blocks))
     }
 
     fn heads(&self) -> &[Arc<HeadView>] {

@@ -129,7 +129,8 @@ impl Connection {
             (Wait::Memory, _) => Some(Want::Memory),
             (Wait::Share, Some(transfer)) => Some(Want::Share(transfer.device.head)),
             (Wait::Room, Some(transfer)) => Some(Want::Room(transfer.device.head)),
-            (Wait::Share | Wait::Room, None) | (Wait::Own | Wait::Device | Wait::Rest, _) => None,
+            (Wait::Share | Wait::Room, None) => None,
+            (Wait::Own | Wait::Device | Wait::Rest | Wait::End, _) => None,
         }
     }
 
@@ -274,6 +275,9 @@ impl Connection {
                 }
                 Step::Leave => {
                     self.life = Life::Ending;
+                    if let Some(transfer) = &mut self.transfer {
+                        transfer.bid_farewell(seat.host);
+                    }
                     return;
                 }
                 Step::Violation(what) => {
@@ -438,6 +442,10 @@ impl Connection {
                 out.push_back(Output::Event(event));
                 self.close(CloseHow::Abort, &mut seat.memory, out);
             }
+        }
+        if self.wait == Some(Wait::End) && self.life != Life::Closing {
+            // An error would reach a guest. One that is told nothing asks the next server again.
+            self.close(CloseHow::Graceful, &mut seat.memory, out);
         }
         let speaks = matches!(self.life, Life::Open | Life::Ending);
         if speaks && self.has_transmit() && !self.announced && !self.sending {

@@ -43,7 +43,7 @@ impl Fault {
         Fault::new(number, status.io_name().unwrap_or("the controller reports an error"))
     }
 
-    /// Why a request was not taken. `Full` and `Leftovers` are reasons to wait, not faults.
+    /// Why a request was not taken. `Refused::Full` is a reason to wait, not a fault.
     pub(super) fn of_refusal(refused: Refused, writes: bool) -> Fault {
         match refused {
             Refused::UnknownHead => Fault::new(errno::ESHUTDOWN, "the device is gone"),
@@ -55,7 +55,7 @@ impl Fault {
             // device takes unless it became write protected after the request was checked.
             Refused::NotSupported => Fault::new(errno::EPERM, "the device is read-only"),
             Refused::NotHere => Fault::new(errno::ESHUTDOWN, "the server is ending"),
-            Refused::BufferLength | Refused::Full | Refused::Leftovers => {
+            Refused::BufferLength | Refused::Full => {
                 Fault::new(errno::EIO, "the request could not be submitted")
             }
         }

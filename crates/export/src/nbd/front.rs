@@ -10,7 +10,7 @@ use super::{
     ADDRESS_SHARE, CLOSE_TIMEOUT, DEVICE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS,
     NEGOTIATION_TIME, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
 };
-use anabranch_host::user::{Done, Submit, User};
+use anabranch_host::user::{Done, IoError, Submit, User};
 use anabranch_proto::machine::{
     Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, Peer, SocketAccess, Time, VerbId,
     WorkerId,
@@ -520,7 +520,13 @@ impl User for Nbd {
     fn completed(&mut self, now: Time, done: Done, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         let mut place = Place { now, host, bufs };
         let (key, piece) = transfer::split_tag(done.tag);
-        self.with(key, &mut place, |connection, seat, _| {
+        let gone = matches!(done.result, Err(IoError::NoPath | IoError::Gone));
+        let ends = self.draining && gone;
+        self.with(key, &mut place, |connection, seat, out| {
+            if ends && connection.life() != Life::Closing {
+                // It is we who end: who is told nothing asks the next server again.
+                connection.close(CloseHow::Graceful, &mut seat.memory, out);
+            }
             connection.completed(piece, done.result, &mut seat.memory);
         });
         if !self.waiting.is_empty() {

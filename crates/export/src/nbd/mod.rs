@@ -62,6 +62,7 @@ mod connection;
 mod control;
 mod errno;
 mod exports;
+mod farewell;
 mod front;
 mod handshake;
 mod memory;

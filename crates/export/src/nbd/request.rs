@@ -42,6 +42,11 @@ impl Op {
     pub(super) fn writes(self) -> bool {
         matches!(self, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Blank { .. })
     }
+
+    /// Whether blocks may be others afterwards.
+    pub(super) fn changes(self) -> bool {
+        self.writes() || matches!(self, Op::Trim { .. })
+    }
 }
 
 impl Header {

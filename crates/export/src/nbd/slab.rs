@@ -36,6 +36,10 @@ impl<T> Slab<T> {
         Some(index)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().flatten()
+    }
+
     pub(super) fn get(&self, index: u16) -> Option<&T> {
         self.entries.get(usize::from(index))?.as_ref()
     }

@@ -7,6 +7,7 @@
 
 use super::errno::Fault;
 use super::exports::{Catalog, Device, Export};
+use super::farewell::Farewell;
 use super::memory::{Held, Memory};
 use super::reply::{self, Part, Queue, Reply};
 use super::request::{Header, Op};
@@ -50,6 +51,8 @@ pub(super) enum Wait {
     Device,
     /// For what one that has left was not answered: a new client, or a write to the same blocks.
     Rest,
+    /// For nothing any more: the host takes no more requests.
+    End,
 }
 
 struct Request {
@@ -124,6 +127,8 @@ pub(super) struct Transfer {
     at_host: usize,
     /// Counts buffers and places in the host that it was given.
     granted: u64,
+    /// Since the client has said that it leaves.
+    farewell: Option<Farewell>,
     /// Nobody waits for answers any more.
     muted: bool,
     /// An answer has begun that can not be completed.
@@ -152,6 +157,7 @@ impl Transfer {
             held: Held::default(),
             at_host: 0,
             granted: 0,
+            farewell: None,
             muted: false,
             broken: false,
         }
@@ -381,8 +387,11 @@ impl Transfer {
     ///
     /// # Errors
     /// The host has no room for another request to this device, or still has one to the same blocks
-    /// of a client that has left; try again.
+    /// of a client that has left: try again; or it is ending.
     pub(super) fn submit(&mut self, seat: &mut Seat<'_>) -> Result<(), Wait> {
+        if self.farewell.is_some() {
+            self.end_farewell();
+        }
         // So many that still wait got no memory.
         let mut passed_over = 0;
         while let Some(&index) = self.waiting.front() {
@@ -390,6 +399,13 @@ impl Transfer {
                 self.waiting.pop_front();
                 continue;
             };
+            let undone = match &self.farewell {
+                None => seat.host.may_be_undone(self.device.head, &op),
+                Some(farewell) => farewell.may_be_undone_by_others(&op),
+            };
+            if undone {
+                return Err(Wait::Rest);
+            }
             let tag = u64::from(self.key) << 16 | u64::from(index);
             let request = HostRequest { head: self.device.head, op, tag };
             let outcome = match self.pieces.get(index).map(|piece| piece.stage) {
@@ -399,7 +415,7 @@ impl Transfer {
             let unable = outcome == Err(Refused::NotSupported);
             match op {
                 _ if outcome == Err(Refused::Full) => return Err(Wait::Room),
-                _ if outcome == Err(Refused::Leftovers) => return Err(Wait::Rest),
+                _ if outcome == Err(Refused::NotHere) => return Err(Wait::End),
                 RequestOp::WriteZeroes { .. } if unable => {
                     match self.write_instead(index, seat) {
                         // What stands behind it may hold the memory that it waits for.
@@ -721,6 +737,24 @@ impl Transfer {
     /// Requests that are not answered completely.
     pub(super) fn unanswered(&self) -> usize {
         self.requests.len()
+    }
+
+    /// The client leaves. What it has asked for is done, and waited for by others: whether it is
+    /// there to hear of it nobody knows.
+    pub(super) fn bid_farewell(&mut self, host: &dyn Submit) {
+        let block = u64::from(self.device.block_bytes);
+        let changing = self.requests.iter().filter(|it| it.op.changes() && !it.is_over());
+        let blocks = changing
+            .map(|it| it.offset / block..(it.offset + u64::from(it.bytes)).div_ceil(block))
+            .collect();
+        self.farewell = Farewell::new(host, self.device.head, blocks);
+    }
+
+    /// If nothing is left of what the client had asked for when it left, that has ended.
+    fn end_farewell(&mut self) {
+        if self.at_host == 0 && self.waiting.is_empty() {
+            self.farewell = None;
+        }
     }
 
     /// From now on nothing is answered. What is ready may still leave.

@@ -9,6 +9,7 @@ use anabranch_export::nbd::{
     Access, CLOSE_TIMEOUT, DEVICE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply,
     NbdVerb, RETRY_DELAY,
 };
+use anabranch_host::user::IoError;
 use anabranch_proto::machine::{
     Buffers, ConnId, Endpoint, Input, ListenerId, SocketAccess, SystemError, VerbId, WorkerId,
 };
@@ -365,6 +366,34 @@ fn a_drain_that_may_take_longer_waits_longer() {
     harness.complete_all();
     assert_eq!(one_answer(&mut harness, busy, 0).errno, 0);
     harness.check_empty();
+}
+
+/// An error would reach a guest, which could ask the next server.
+#[test]
+fn what_the_end_of_the_host_makes_impossible_is_not_answered() {
+    for error in [IoError::NoPath, IoError::Gone] {
+        let mut harness = server();
+        harness.complete_at_once = false;
+        let [busy, long, other] = [(); 3].map(|()| open(&mut harness, false));
+        harness.send(busy, &client::write(0, 77, 0, &[9; 512]));
+        harness.send(busy, &client::write(0, 2, 512, &[9; 512]));
+        // Less than all of it is at the host.
+        harness.send(long, &client::request(command::READ, 0, 3, 0, 4 << 20));
+        harness.send(other, &client::write(0, 77, 1024, &[9; 512]));
+        harness.input(Input::Mail { from: WorkerId(0), mail: NbdMail::Drain(CLOSE_TIMEOUT) });
+        harness.complete_one(0);
+        assert_eq!(one_answer(&mut harness, busy, 0).errno, 0, "what has ended is answered");
+        harness.host.ending = true;
+        harness.host.fault = Some((1, error));
+        harness.complete_one(0);
+        assert!(!harness.is_connected(busy));
+        assert_eq!(harness.take(busy), []);
+        harness.host.fault = None;
+        harness.complete_all();
+        assert!(!harness.is_connected(long), "no more of it can be read");
+        assert_eq!(one_answer(&mut harness, other, 0).errno, 0);
+        harness.check_empty();
+    }
 }
 
 #[test]

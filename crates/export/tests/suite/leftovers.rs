@@ -128,6 +128,57 @@ fn who_waits_with_a_write_may_leave() {
     }
 }
 
+/// "The server MUST handle all outstanding requests": whether the client is there to hear of it
+/// nobody knows, and it may be back.
+#[test]
+fn what_is_open_when_a_client_says_good_bye_is_done_and_waited_for() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let [leaving, other] = [(); 2].map(|()| open(&mut harness, false));
+    let read = client::request(command::READ, 0, 1, 0, 512);
+    let trim = client::request(command::TRIM, 0, 2, 2048, 512);
+    let good_bye = client::request(command::DISC, 0, 9, 0, 0);
+    let writes = [3, 4].map(|cookie| client::write(0, cookie, 0, &[cookie as u8; 512])).concat();
+    harness.send(leaving, &[read, trim, writes, good_bye].concat());
+    let next = asks(&mut harness, option::GO);
+    harness.send(other, &client::write(0, 5, 0, &[5; 512]));
+    assert_eq!(harness.host.pending(), 4);
+    assert!(harness.is_paused(other) && harness.is_paused(next));
+    for _ in 0..4 {
+        assert!(harness.host.pending() > 0);
+        harness.complete_one(0);
+    }
+    let asked = [(1, 512), (2, 0), (3, 0), (4, 0)].into();
+    assert_eq!(client::answers(&harness.take(leaving), &asked).0.len(), 4);
+    assert!(!harness.is_connected(leaving));
+    assert_eq!(harness.host.disk(0)[..512], [4; 512]);
+    harness.pass(RETRY_DELAY);
+    harness.complete_all();
+    assert!(!harness.is_paused(next) && !harness.take(next).is_empty());
+    assert_eq!(harness.host.disk(0)[..512], [5; 512]);
+    harness.disconnect(other);
+    harness.disconnect(next);
+    harness.check_empty();
+}
+
+/// Who has been answered everything, or has only read, leaves nothing behind.
+#[test]
+fn nobody_waits_for_who_left_in_order() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let leaving = open(&mut harness, false);
+    harness.send(leaving, &client::write(0, 1, 0, &[7; 512]));
+    harness.complete_all();
+    harness.send(leaving, &client::request(command::READ, 0, 2, 0, 512));
+    harness.send(leaving, &client::request(command::DISC, 0, 3, 0, 0));
+    let next = open(&mut harness, false);
+    harness.send(next, &client::write(0, 1, 0, &[8; 512]));
+    harness.complete_all();
+    assert_eq!(harness.host.disk(0)[..512], [8; 512]);
+    harness.disconnect(next);
+    harness.check_empty();
+}
+
 /// So that it tries again: one that is let in may lose what it is answered.
 #[test]
 fn whose_patience_ends_before_they_do_is_told_why() {

@@ -34,6 +34,7 @@ mod wire;
 pub use env::ControlOutput;
 
 use crate::config::HostConfig;
+use crate::leftovers::Places;
 use crate::load::PathLoad;
 use crate::mail::ToControl;
 use crate::topology::ControllerId;
@@ -66,6 +67,8 @@ pub struct Control {
     next_controller: u32,
     next_discovery: u32,
     next_head: u32,
+    /// Where heads note the blocks of theirs.
+    leftovers: Places,
     next_path: u64,
     epoch: u64,
     /// What paths share as long as no policy counts by path: two thirds of what is known of one.
@@ -98,6 +101,7 @@ impl Control {
             next_controller: 0,
             next_discovery: DISCOVERY_IDS,
             next_head: 0,
+            leftovers: Places::default(),
             next_path: 0,
             epoch: 0,
             no_load: Arc::new(PathLoad::new(workers)),

@@ -27,10 +27,10 @@ use super::controller::Controller;
 use super::env::Env;
 use super::scan::Namespace;
 use super::subsystem::{Head, Path, Subsystem};
-use crate::WriteMarks;
 use crate::event::HostEvent;
 use crate::explain::DEFAULT_SAMPLE;
 use crate::topology::{ControllerId, HeadId, PathId};
+use crate::{Leftovers, WriteMarks};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -267,7 +267,7 @@ impl Control {
             explain_sample: DEFAULT_SAMPLE,
             zeroes_refused: false,
             written: Arc::default(),
-            leftovers: Arc::default(),
+            leftovers: Arc::new(Leftovers::new(id, self.leftovers.clone())),
             requeues_base: 0,
             no_path_base: 0,
             last_limits: None,

@@ -79,9 +79,9 @@ impl Control {
         let mut heads: Vec<&Head> = subsystem.heads.iter().collect();
         // One that has come back has its number, but not its place.
         heads.sort_by_key(|head| head.instance);
-        let shown = |visible: bool| {
-            let heads = heads.iter().filter(move |head| head.visible == visible);
-            heads.map(|head| self.head_snapshot(subsystem, head, figures)).collect()
+        let (seen, unborn): (Vec<&Head>, Vec<&Head>) = heads.iter().partition(|it| it.visible);
+        let shown = |heads: Vec<&Head>| {
+            heads.into_iter().map(|head| self.head_snapshot(subsystem, head, figures)).collect()
         };
         SubsystemSnapshot {
             name: subsystem.name(),
@@ -98,8 +98,8 @@ impl Control {
                 .filter_map(|id| self.controllers.get(id))
                 .map(|controller| self.controller_snapshot(controller))
                 .collect(),
-            heads: shown(true),
-            unborn: shown(false),
+            heads: shown(seen),
+            unborn: shown(unborn),
         }
     }
 

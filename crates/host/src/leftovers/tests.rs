@@ -3,32 +3,35 @@
 extern crate std;
 
 use super::*;
-use anabranch_proto::machine::BufRef;
 
-fn write(lba: u64, blocks: u32) -> RequestOp {
-    RequestOp::Write { lba, blocks, buf: BufRef::EMPTY, fua: false }
-}
-
-fn zeroes(lba: u64, blocks: u64) -> RequestOp {
-    RequestOp::WriteZeroes { lba, blocks, deallocate: false, fua: false }
+fn blocks(first: u64, count: u64) -> Range<u64> {
+    first..first + count
 }
 
 #[test]
-fn only_what_changes_the_same_blocks_may_be_undone() {
+fn what_changes_other_blocks_is_not_touched() {
     let leftovers = Leftovers::default();
-    leftovers.begin(&write(8, 8));
-    leftovers.begin(&RequestOp::Discard { lba: u64::MAX, blocks: 9 });
-    for (lba, blocks, undone) in [(0, 8, false), (0, 9, true), (15, 1, true), (16, 4, false)] {
-        assert_eq!(leftovers.may_undo(&write(lba, blocks)), undone, "{lba}+{blocks}");
+    leftovers.begin(&(8..16));
+    leftovers.begin(&(u64::MAX - 9..u64::MAX));
+    for (first, count, touched) in [(0, 8, false), (0, 9, true), (15, 1, true), (16, 4, false)] {
+        assert_eq!(leftovers.touch(&blocks(first, count)), touched, "{first}+{count}");
     }
-    assert!(leftovers.may_undo(&zeroes(0, u64::MAX)));
-    assert!(!leftovers.may_undo(&RequestOp::Flush));
-    let buf = BufRef::EMPTY;
-    assert!(!leftovers.may_undo(&RequestOp::Read { lba: 8, blocks: 8, buf }));
-    leftovers.end(&write(8, 8));
-    assert!(!leftovers.may_undo(&write(8, 8)) && leftovers.any());
-    leftovers.end(&RequestOp::Discard { lba: u64::MAX, blocks: 9 });
-    assert!(!leftovers.any());
+    assert!(leftovers.touch(&(0..u64::MAX)));
+    leftovers.end(&(8..16));
+    assert!(!leftovers.touch(&(8..16)) && leftovers.any());
+    leftovers.end(&(u64::MAX - 9..u64::MAX));
+    assert!(!leftovers.any() && !leftovers.touch(&(0..u64::MAX)));
+}
+
+#[test]
+fn heads_have_their_own() {
+    let places = Places::default();
+    let [a, b] = [1, 2].map(|head| Leftovers::new(HeadId(head), places.clone()));
+    a.begin(&(0..8));
+    b.begin(&(8..16));
+    assert!(a.touch(&(0..8)) && !a.touch(&(8..16)) && !b.touch(&(0..8)));
+    b.end(&(8..16));
+    assert!(a.any() && !b.any());
 }
 
 #[test]
@@ -36,12 +39,12 @@ fn what_has_no_place_may_be_anywhere() {
     let leftovers = Leftovers::default();
     let many = PLACES as u64 + 2;
     // Two of each, so that it does not matter whose place is given back.
-    (0..many).for_each(|at| leftovers.begin(&write(at / 2, 1)));
-    assert!(leftovers.may_undo(&write(1 << 40, 1)));
-    (0..many).rev().for_each(|at| leftovers.end(&write(at / 2, 1)));
+    (0..many).for_each(|at| leftovers.begin(&blocks(at / 2, 1)));
+    assert!(leftovers.touch(&blocks(1 << 40, 1)));
+    (0..many).rev().for_each(|at| leftovers.end(&blocks(at / 2, 1)));
     assert!(!leftovers.any());
-    leftovers.begin(&write(3, 1));
-    assert!(!leftovers.may_undo(&write(1 << 40, 1)), "places are free again");
+    leftovers.begin(&(3..4));
+    assert!(!leftovers.touch(&blocks(1 << 40, 1)), "places are free again");
 }
 
 /// Each thread sees what it has begun until it ends it, whatever the others do.
@@ -54,13 +57,13 @@ fn workers_begin_and_end_at_the_same_time() {
             scope.spawn(move || {
                 for round in 0..20_000_u64 {
                     // Blocks of its own, and some that all of them have.
-                    let mine = write(1000 * (worker + 1) + round % 7, 1);
-                    let common = zeroes(round % 3, 1);
+                    let mine = blocks(1000 * (worker + 1) + round % 7, 1);
+                    let common = blocks(round % 3, 1);
                     leftovers.begin(&mine);
                     leftovers.begin(&common);
-                    assert!(leftovers.may_undo(&mine) && leftovers.may_undo(&common));
+                    assert!(leftovers.touch(&mine) && leftovers.touch(&common));
                     leftovers.end(&common);
-                    assert!(leftovers.may_undo(&mine));
+                    assert!(leftovers.touch(&mine));
                     leftovers.end(&mine);
                 }
             });
@@ -68,5 +71,5 @@ fn workers_begin_and_end_at_the_same_time() {
     });
     assert!(!leftovers.any());
     assert_eq!(leftovers.unlisted.load(Ordering::Relaxed), 0);
-    assert!(leftovers.places.iter().all(|place| place.state.load(Ordering::Relaxed) % 4 == 0));
+    assert!(leftovers.places.0.iter().all(|it| it.state.load(Ordering::Relaxed) % STEP == 0));
 }

@@ -481,7 +481,9 @@ impl Shard {
             let stats = head.stats as usize;
             match request.error {
                 // It may have been carried out or not: nobody will know.
-                Some(IoError::Withdrawn) => head.view.leftovers.end(&request.op),
+                Some(IoError::Withdrawn) => {
+                    request.op.changes().iter().for_each(|it| head.view.leftovers.end(it));
+                }
                 Some(_) => self.stats.heads[stats].errors += 1,
                 None => {
                     let block_bytes = head.view.block_bytes;

@@ -28,9 +28,6 @@ impl Submit for Shard {
         if !self.request_shares.has_room(head.requests, 1) {
             return Err(Refused::Full);
         }
-        if head.view.leftovers.may_undo(&request.op) {
-            return Err(Refused::Leftovers);
-        }
         let key = self.requests.insert_with(entry).ok_or(Refused::Full)?;
         self.request_shares.take(&mut head.requests);
         if head.view.frozen > 0 {
@@ -44,6 +41,12 @@ impl Submit for Shard {
 
     fn withdraw(&mut self, head: HeadId, theirs: &dyn Fn(u64) -> bool) {
         self.mark_withdrawn(head, theirs);
+    }
+
+    fn may_be_undone(&self, head: HeadId, op: &RequestOp) -> bool {
+        let Some(head) = self.heads.get(head.0) else { return false };
+        let leftovers = &head.view.leftovers;
+        leftovers.any() && op.changes().is_some_and(|blocks| leftovers.touch(&blocks))
     }
 
     fn heads(&self) -> &[Arc<HeadView>] {

@@ -30,7 +30,8 @@ impl Shard {
                 let before = request.error.replace(IoError::Withdrawn);
                 self.some_withdrawn = true;
                 if before != Some(IoError::Withdrawn) {
-                    leftovers.iter().for_each(|it| it.begin(&request.op));
+                    let changes = request.op.changes();
+                    leftovers.zip(changes.as_ref()).iter().for_each(|(it, all)| it.begin(all));
                 }
             }
         }
