@@ -1,5 +1,6 @@
 //! Namespaces of a target as text, and the files behind them.
 
+use crate::failure::Failure;
 use crate::units::{self, Bytes};
 use anabranch_proto::nvme::Nqn;
 use anabranch_proto::nvme::ids::{Nguid, Uuid};
@@ -8,9 +9,16 @@ use anabranch_target::{derived_ids, derived_nguid};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How often it is tried to lock a file, and how long it is waited between: a target that was
+/// killed has its files until the system has ended what it was doing there, some time after the
+/// process is gone.
+const LOCK_ATTEMPTS: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A namespace: `mem:SIZE` or `file:PATH`, with `bs`, `uuid`, `anagrp`, `nsid` and, for a file that
 /// may be made, `size`.
@@ -257,8 +265,36 @@ pub struct Opened {
 /// taken: a symbolic link, a device, a FIFO or a directory in its place is refused.
 ///
 /// # Errors
-/// One sentence that names the file and what would be right.
-pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Opened, String> {
+/// One sentence that names the file: as misuse what would be right, as a failure what another
+/// target or the file system is in the way of.
+pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Opened, Failure> {
+    let (kind, opened) = open_regular(path, size, block_bytes).map_err(Failure::Usage)?;
+    lock(&opened, path, || std::thread::sleep(LOCK_PAUSE)).map_err(Failure::Failed)?;
+    let file = File::from(opened);
+    let bytes = match (kind, size) {
+        (None, Some(size)) => {
+            settle(&file, path, size).map_err(|why| {
+                // Of no use, and in the way of the next attempt.
+                let _ = std::fs::remove_file(path);
+                Failure::failed(format!("cannot make {} that long: {why}", path.display()))
+            })?;
+            size
+        }
+        // Whoever had the lock before may have changed it.
+        _ => {
+            file.metadata().map_err(|why| cannot_inspect(path, why)).map_err(Failure::Failed)?.len()
+        }
+    };
+    check_length(path, bytes, size, block_bytes).map_err(Failure::Usage)?;
+    Ok(Opened { file, bytes, made: kind.is_none() })
+}
+
+/// Opens it, if it is one that can be taken. What was there before.
+fn open_regular(
+    path: &Path,
+    size: Option<u64>,
+    block_bytes: u32,
+) -> Result<(Option<FileType>, OwnedFd), String> {
     no_traversal(path)?;
     let name = path.display();
     let kind = inspect(path, size)?;
@@ -275,33 +311,28 @@ pub fn open_file(path: &Path, size: Option<u64>, block_bytes: u32) -> Result<Ope
     rustix::fs::fcntl_setfl(&opened, OFlags::empty())
         .map_err(|error| format!("cannot set up {name}: {error}"))?;
     // What was inspected and what was opened may differ: the open file decides.
-    let found =
-        rustix::fs::fstat(&opened).map_err(|why| format!("cannot inspect {name}: {why}"))?;
-    let kind_now = FileType::from_raw_mode(found.st_mode);
-    if kind_now != FileType::RegularFile {
-        return Err(refused(path, kind_now));
+    let found = rustix::fs::fstat(&opened).map_err(|why| cannot_inspect(path, why))?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok((kind, opened)),
+        other => Err(refused(path, other)),
     }
-    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(format!("{name} is in use by another target"));
+}
+
+fn cannot_inspect(path: &Path, why: impl std::fmt::Display) -> String {
+    format!("cannot inspect {}: {why}", path.display())
+}
+
+/// Locks it, with a pause after each attempt that finds it locked.
+fn lock(opened: impl AsFd, path: &Path, mut pause: impl FnMut()) -> Result<(), String> {
+    let name = path.display();
+    for _ in 0..LOCK_ATTEMPTS {
+        match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => pause(),
+            Err(error) => return Err(format!("cannot lock {name}: {error}")),
         }
-        Err(error) => return Err(format!("cannot lock {name}: {error}")),
     }
-    let file = File::from(opened);
-    let bytes = match (kind, size) {
-        (None, Some(size)) => {
-            settle(&file, path, size).map_err(|why| {
-                // Of no use, and in the way of the next attempt.
-                let _ = std::fs::remove_file(path);
-                format!("cannot make {name} that long: {why}")
-            })?;
-            size
-        }
-        _ => u64::try_from(found.st_size).unwrap_or(0),
-    };
-    check_length(path, bytes, size, block_bytes)?;
-    Ok(Opened { file, bytes, made: kind.is_none() })
+    Err(format!("{name} is in use by another target"))
 }
 
 /// Gives a new file its length, and keeps its name from going with the system's power: what is
@@ -333,7 +364,7 @@ fn inspect(path: &Path, size: Option<u64>) -> Result<Option<FileType>, String> {
     let kind = match rustix::fs::lstat(path) {
         Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
         Err(rustix::io::Errno::NOENT) => None,
-        Err(error) => return Err(format!("cannot inspect {name}: {error}")),
+        Err(error) => return Err(cannot_inspect(path, error)),
     };
     match (kind, size) {
         (Some(FileType::RegularFile), _) | (None, Some(_)) => Ok(kind),
@@ -373,4 +404,25 @@ fn refused(path: &Path, kind: FileType) -> String {
         _ => "no regular file",
     };
     format!("{} is {kind}: a namespace needs a regular file", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As after a target that was killed under load.
+    #[test]
+    fn a_file_that_is_let_go_meanwhile_is_had() {
+        let path = std::env::temp_dir().join(format!("anabranch-lock-{}", std::process::id()));
+        let open = || File::options().create(true).append(true).open(&path).expect("a file");
+        let (first, second) = (open(), open());
+        lock(&first, &path, || panic!("nobody has it")).expect("locked");
+        let mut pauses = 0;
+        let told = lock(&second, &path, || pauses += 1).expect_err("it stays locked");
+        assert!(told.ends_with("is in use by another target"), "{told}");
+        assert_eq!(pauses, LOCK_ATTEMPTS);
+        let let_go = || rustix::fs::flock(&first, FlockOperation::Unlock).expect("it was ours");
+        lock(&second, &path, let_go).expect("it was let go");
+        std::fs::remove_file(&path).expect("it goes");
+    }
 }

@@ -83,8 +83,8 @@ impl FileTable {
         spec: &NamespaceSpec,
         subsystem: &Nqn,
         nsid: u32,
-    ) -> Result<BackendConfig, String> {
-        spec.check()?;
+    ) -> Result<BackendConfig, Failure> {
+        spec.check().map_err(Failure::Usage)?;
         let path = match &spec.backend {
             Backend::Memory(bytes) => return Ok(BackendConfig::Memory { bytes: *bytes }),
             Backend::File(path) => path,
@@ -97,14 +97,14 @@ impl FileTable {
                 .find(|file| (file.device, file.inode) == (found.dev(), found.ino()))
         {
             if let Some((nqn, nsid)) = &known.user {
-                return Err(format!(
-                    "{} is behind namespace {nsid} of {nqn} already",
-                    path.display()
-                ));
+                let name = path.display();
+                return Err(Failure::usage(format!(
+                    "{name} is behind namespace {nsid} of {nqn} already"
+                )));
             }
             // It was opened for another namespace: this one may ask for other things.
             let size = spec.size.map(|Bytes(size)| size);
-            check_length(path, found.len(), size, spec.bs)?;
+            check_length(path, found.len(), size, spec.bs).map_err(Failure::Usage)?;
             known.user = user;
             return Ok(BackendConfig::File { file: known.id, bytes: found.len() });
         }
@@ -114,6 +114,7 @@ impl FileTable {
             let kept = file.try_clone();
             Ok((numbers, kept.map_err(|why| format!("cannot open {}: {why}", path.display()))?))
         });
+        let twice = twice.map_err(Failure::Failed);
         let ((device, inode), kept) = twice.inspect_err(|_| {
             if made {
                 let _ = std::fs::remove_file(path);
@@ -263,10 +264,10 @@ fn namespace(
     spec: &NamespaceSpec,
     subsystem: &Nqn,
     nsid: u32,
-) -> Result<NamespaceConfig, String> {
+) -> Result<NamespaceConfig, Failure> {
     let backend = files.backend(spec, subsystem, nsid)?;
     let ids = spec.identifiers(subsystem, nsid);
-    let (uuid, nguid) = ids.inspect_err(|_| files.refused(&backend))?;
+    let (uuid, nguid) = ids.inspect_err(|_| files.refused(&backend)).map_err(Failure::Usage)?;
     Ok(NamespaceConfig {
         nsid,
         backend,
@@ -586,8 +587,12 @@ impl RunningTarget {
                 .find(|nsid| !taken.contains(nsid))
                 .ok_or_else(|| RpcError::new(RpcError::CONFLICT, "every namespace is taken"))?,
         };
-        let config = namespace(&self.files, &params.namespace, &subsystem, nsid)
-            .map_err(RpcError::invalid)?;
+        let config = namespace(&self.files, &params.namespace, &subsystem, nsid).map_err(
+            |why| match why {
+                Failure::Usage(text) => RpcError::invalid(text),
+                Failure::Failed(text) => RpcError::failed(text),
+            },
+        )?;
         let backend = config.backend.clone();
         let added = self.ask(TargetVerb::NamespaceAdd { subsystem, config });
         self.files.settle(&backend, added.as_ref().err());

@@ -4,6 +4,7 @@ use anabranch::daemon::backing::{Backend, NamespaceSpec, Opened, open_file};
 use anabranch::daemon::control::Handler;
 use anabranch::daemon::rpc::Params;
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
+use anabranch::failure::Failure;
 use anabranch_proto::nvme::Nqn;
 use std::fs;
 use std::net::TcpListener;
@@ -69,7 +70,9 @@ fn everything_else_is_refused() {
     ];
     for (path, why) in cases {
         match open_file(&path, None, 512) {
-            Err(text) => assert!(text.contains(why), "{}: {text}", path.display()),
+            Err(told) => {
+                assert!(matches!(&told, Failure::Usage(text) if text.contains(why)), "{told:?}");
+            }
             Ok(_) => panic!("{} was taken", path.display()),
         }
     }
@@ -80,14 +83,14 @@ fn a_file_is_made_only_with_a_size() {
     let place = Place::new("made");
     let path = place.0.join("new");
     let ragged = open_file(&path, Some(1000), 512).expect_err("no whole blocks");
-    assert!(ragged.contains("multiple of 512"), "{ragged}");
+    assert!(ragged.to_string().contains("multiple of 512"), "{ragged}");
     assert!(!path.exists(), "nothing is left behind");
     let Opened { file: _file, bytes, made } = open_file(&path, Some(1 << 20), 512).expect("made");
     assert!(made);
     assert_eq!((bytes, fs::metadata(&path).expect("there").len()), (1 << 20, 1 << 20));
     let other = open_file(&place.file("old", 1 << 19), Some(1 << 20), 512);
     assert!(
-        other.expect_err("another size").contains("not the"),
+        other.expect_err("another size").to_string().contains("not the"),
         "an existing file keeps its size"
     );
 }
@@ -98,7 +101,18 @@ fn two_targets_do_not_share_a_file() {
     let path = place.file("disk", 1 << 20);
     let first = open_file(&path, None, 512).expect("the first");
     let second = open_file(&path, None, 512).expect_err("the second");
-    assert!(second.contains("in use"), "{second}");
+    let why = format!("{} is in use by another target", path.display());
+    assert_eq!(second, Failure::Failed(why.clone()));
+    // A service manager starts one that was killed again, but not one that was started wrongly.
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["target", "--listen", "127.0.0.1:0", "--namespace"])
+        .arg(format!("file:{}", path.display()))
+        .arg("--socket")
+        .arg(place.0.join("run/t.sock"))
+        .output()
+        .expect("the binary runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.contains(&why), "{output:?}");
     drop(first);
     assert!(comes_free(&path), "free again");
 }

@@ -234,7 +234,7 @@ impl TargetSetup {
             config.ports.push(port.config().map_err(Failure::Usage)?);
         }
         for subsystem in &self.subsystems {
-            config.subsystems.push(subsystem.config(files).map_err(Failure::Usage)?);
+            config.subsystems.push(subsystem.config(files)?);
         }
         config.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(config)
@@ -373,14 +373,14 @@ impl SubsystemSpec {
     /// What the engine would refuse of its texts, whatever its namespaces are.
     fn texts(&self, port: &PortSpec) -> Result<(), String> {
         let alone = SubsystemSpec { namespaces: Vec::new(), ..self.clone() };
-        let subsystems = vec![alone.config(&FileTable::new())?];
+        let subsystems = vec![alone.config(&FileTable::new()).map_err(|why| why.to_string())?];
         let config =
             TargetConfig { subsystems, ports: vec![port.config()?], ..TargetConfig::default() };
         config.check().map_err(|error| error.to_string())
     }
 
-    fn config(&self, files: &FileTable) -> Result<SubsystemConfig, String> {
-        let (nqn, allowed_hosts) = self.names()?;
+    fn config(&self, files: &FileTable) -> Result<SubsystemConfig, Failure> {
+        let (nqn, allowed_hosts) = self.names().map_err(Failure::Usage)?;
         let mut namespaces = Vec::new();
         let mut taken: Vec<u32> = self.namespaces.iter().filter_map(|spec| spec.nsid).collect();
         for spec in &self.namespaces {

@@ -21,7 +21,7 @@ fn a_file_that_is_still_open_is_checked_like_one_that_is_not() {
         let got = files.backend(&spec(&path, more), &nqn, nsid);
         match (got, wrong) {
             (Ok(backend), None) => assert_eq!(backend.bytes(), 1536),
-            (Err(why), Some(text)) => assert!(why.contains(text), "{why}"),
+            (Err(why), Some(text)) => assert!(why.to_string().contains(text), "{why}"),
             (got, wrong) => panic!("{more}: {got:?}, not {wrong:?}"),
         }
         if nsid > 1 {
@@ -41,7 +41,7 @@ fn the_file_of_a_namespace_that_was_removed_is_free() {
     let (files, other) = (FileTable::new(), FileTable::new());
     files.settle(&files.backend(&spec(&path, ""), &nqn, 1).expect("a back end"), None);
     let told = other.backend(&spec(&path, ""), &nqn, 1).expect_err("it is in use");
-    assert!(told.contains("in use by another target"), "{told}");
+    assert!(told.to_string().contains("in use by another target"), "{told}");
     files.release(&nqn, 1);
     // Another test may just be starting a program, which has the file until it is another program.
     assert!((0..100_000).any(|_| {
