@@ -6,6 +6,7 @@ pub mod backing;
 pub mod clients;
 pub mod config;
 pub mod control;
+mod crew;
 pub mod ending;
 pub mod explain;
 pub mod export;

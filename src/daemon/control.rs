@@ -1,6 +1,7 @@
 //! The control socket's server: blocking threads, every client bounded in time, size and number.
 
 use super::audit::Audit;
+use super::crew::{self, Crew};
 use super::rpc::{self, Params, RpcError};
 use super::socket::{self, BoundSocket, SocketError};
 use serde_json::Value;
@@ -21,6 +22,9 @@ pub trait Handler: Send + Sync + 'static {
     /// The error to answer with.
     fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError>;
 }
+
+/// Threads that stand ready for clients.
+const STANDING: usize = 2;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,12 @@ pub struct ControlServer {
     socket: Arc<BoundSocket>,
     stopping: Arc<AtomicBool>,
     acceptor: Option<JoinHandle<()>>,
+}
+
+/// Somebody with a place.
+struct Client {
+    stream: UnixStream,
+    slot: Slot,
 }
 
 struct Shared {
@@ -86,10 +96,12 @@ impl ControlServer {
             clients: AtomicUsize::new(0),
             audit: Audit::default(),
         });
+        let crew = Crew::start("control", (STANDING, limits.clients), serve);
         let acceptor = {
             let (socket, stopping) = (Arc::clone(&socket), Arc::clone(&stopping));
-            std::thread::spawn(move || accept(&socket, &stopping, &shared))
+            crew::begin("control", move || accept(&socket, &stopping, &shared, &crew))
         };
+        let acceptor = acceptor.unwrap_or_else(|why| panic!("no thread for a socket: {why}"));
         ControlServer { socket, stopping, acceptor: Some(acceptor) }
     }
 
@@ -111,10 +123,10 @@ impl Drop for ControlServer {
     }
 }
 
-fn accept(socket: &BoundSocket, stopping: &AtomicBool, shared: &Arc<Shared>) {
+fn accept(socket: &BoundSocket, stopping: &AtomicBool, shared: &Arc<Shared>, crew: &Crew<Client>) {
     while !stopping.load(Ordering::Acquire) {
         match socket.listener.accept() {
-            Ok((stream, _)) => admit(stream, shared),
+            Ok((stream, _)) => admit(stream, shared, crew),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) if stopping.load(Ordering::Acquire) => return,
             Err(error) => {
@@ -127,7 +139,7 @@ fn accept(socket: &BoundSocket, stopping: &AtomicBool, shared: &Arc<Shared>) {
 }
 
 /// Checks who it is and how many there are, and gives the client a thread of its own.
-fn admit(stream: UnixStream, shared: &Arc<Shared>) {
+fn admit(stream: UnixStream, shared: &Arc<Shared>, crew: &Crew<Client>) {
     let uid = match anabranch_rt::credentials(&stream) {
         Ok(peer) => peer.uid,
         Err(error) => {
@@ -143,23 +155,25 @@ fn admit(stream: UnixStream, shared: &Arc<Shared>) {
         shared.clients.fetch_sub(1, Ordering::AcqRel);
         shared.audit.note("control socket: too many clients, one was refused");
         let text = format!("there are {} clients already: try again", shared.limits.clients);
-        let line = rpc::answer(None, Err(RpcError::new(RpcError::BUSY, text)));
-        // A fresh socket takes one line without waiting, or the client is not there any more.
-        let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write_all(&line));
-        return;
+        return turn_away(&stream, text);
     }
-    let client = Slot(Arc::clone(shared));
-    let started = std::thread::Builder::new()
-        .name("control".to_owned())
-        .stack_size(256 << 10)
-        .spawn(move || {
-            // However a client goes (silence, a broken pipe), that is its own affair.
-            let _ = talk(&stream, &client.0);
-            let _ = stream.shutdown(Shutdown::Both);
-        });
-    if let Err(error) = started {
+    let slot = Slot(Arc::clone(shared));
+    if let Err((client, error)) = crew.serve(Client { stream, slot }) {
         shared.audit.note(&format!("control socket: no thread for a client: {error}"));
+        turn_away(&client.stream, format!("there is no thread for one more client: {error}"));
     }
+}
+
+fn turn_away(mut stream: &UnixStream, text: String) {
+    let line = rpc::answer(None, Err(RpcError::new(RpcError::BUSY, text)));
+    // A fresh socket takes one line without waiting, or the client is not there any more.
+    let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&line));
+}
+
+fn serve(client: Client) {
+    // However a client goes (silence, a broken pipe), that is its own affair.
+    let _ = talk(&client.stream, &client.slot.0);
+    let _ = client.stream.shutdown(Shutdown::Both);
 }
 
 /// A client's place among those allowed at once.

@@ -50,8 +50,10 @@ fn journal() -> &'static Journal {
 
 /// Tells panics of every thread from now on, too, in one line each (and a backtrace if
 /// `RUST_BACKTRACE` asks for it). What the standard library does instead waits for whoever reads
-/// standard error, and a worker that waits there never ends.
+/// standard error, and a worker that waits there never ends. Whoever has something to tell later
+/// finds a thread that writes it: there may be no memory for one then.
 pub fn take_panics() {
+    journal();
     std::panic::set_hook(Box::new(|info| {
         let thread = thread::current();
         let name = thread.name().unwrap_or("without a name");

@@ -19,11 +19,14 @@ use super::rpc::RpcError;
 use anabranch_host::event::is_news;
 use anabranch_host::verb::Selection;
 use anabranch_proto::nvme::nqn::Nqn;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+
+/// The system's resolver calls what others have written.
+const STACK_BYTES: usize = 2 << 20;
 
 /// Where a path's name leads.
 #[derive(Debug)]
@@ -120,15 +123,11 @@ pub fn look_up_all(
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
-    spawn_as("names", work)
+    anabranch_rt::thread::spawn("names", STACK_BYTES, work).map_err(no_thread)
 }
 
-fn spawn_as(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map(drop)
-        .map_err(|error| format!("cannot start a thread: {error}"))
+fn no_thread(error: io::Error) -> String {
+    format!("cannot start a thread: {error}")
 }
 
 /// Paths that are known by name. With it the looking for those that have no address ends; a look-up

@@ -16,6 +16,7 @@ mod lab_results;
 mod listing;
 mod namespace_files;
 mod nbd_stale_socket;
+mod no_memory;
 mod service_manager;
 mod top_frames;
 mod worker_failure;

@@ -26,6 +26,7 @@ mod memory;
 pub mod signal;
 mod socket_lock;
 mod stats;
+pub mod thread;
 pub mod topology;
 mod worker;
 

@@ -1,11 +1,12 @@
 //! The server: blocking threads, every client bounded in time, size and number.
 
 use super::super::audit::Audit;
+use super::super::crew::{self, Crew};
 use super::answer::answer;
 use super::http::{self, MAX_HEAD_BYTES, Response, Status};
 use super::look::Source;
 use super::pace::Looks;
-use super::places::Places;
+use super::places::{Place, Places};
 use crate::failure::Failure;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Threads that stand ready for clients.
+const STANDING: usize = 2;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,13 @@ pub struct MetricsServer {
     acceptor: Option<JoinHandle<()>>,
 }
 
+/// Somebody with a place.
+struct Client {
+    stream: TcpStream,
+    shared: Arc<Shared>,
+    _place: Place,
+}
+
 struct Shared {
     looks: Looks,
     limits: Limits,
@@ -96,10 +107,12 @@ impl BoundMetrics {
             places: Places::new(limits.clients),
             audit: Audit::default(),
         });
+        let crew = Crew::start("metrics", (STANDING, limits.clients), serve);
         let acceptor = {
             let (listener, stopping) = (Arc::clone(&listener), Arc::clone(&stopping));
-            std::thread::spawn(move || accept(&listener, &stopping, &shared))
+            crew::begin("metrics", move || accept(&listener, &stopping, &shared, &crew))
         };
+        let acceptor = acceptor.unwrap_or_else(|why| panic!("no thread for a socket: {why}"));
         MetricsServer { listener, at, stopping, acceptor: Some(acceptor) }
     }
 }
@@ -123,10 +136,15 @@ impl Drop for MetricsServer {
     }
 }
 
-fn accept(listener: &TcpListener, stopping: &AtomicBool, shared: &Arc<Shared>) {
+fn accept(
+    listener: &TcpListener,
+    stopping: &AtomicBool,
+    shared: &Arc<Shared>,
+    crew: &Crew<Client>,
+) {
     while !stopping.load(Ordering::Acquire) {
         match listener.accept() {
-            Ok((stream, from)) => admit(stream, from, shared),
+            Ok((stream, from)) => admit(stream, from, shared, crew),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) if stopping.load(Ordering::Acquire) => return,
             Err(error) => {
@@ -139,30 +157,32 @@ fn accept(listener: &TcpListener, stopping: &AtomicBool, shared: &Arc<Shared>) {
 }
 
 /// Gives a client a thread of its own, unless there are too many.
-fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
+fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>, crew: &Crew<Client>) {
     let Some(place) = shared.places.take(from.ip()) else {
         shared.audit.note("metrics: too many clients, one was refused");
         let text = "there are too many clients, in all or from your address: try again";
-        let bytes = Response::sentence(Status::Unavailable, text).bytes();
-        // A fresh socket takes this without waiting, or the client is not there any more.
-        let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write_all(&bytes));
-        let _ = stream.shutdown(Shutdown::Write);
-        // What it has sent by now does not cost it the answer.
-        let _ = (&stream).read(&mut [0; MAX_HEAD_BYTES]);
-        return;
+        return turn_away(&stream, text);
     };
-    let client = Arc::clone(shared);
-    let started = std::thread::Builder::new()
-        .name("metrics".to_owned())
-        .stack_size(256 << 10)
-        .spawn(move || {
-            // However a client goes (silence, a reset), that is its own affair.
-            let _ = talk(&stream, &client);
-            drop(place);
-        });
-    if let Err(error) = started {
+    let client = Client { stream, shared: Arc::clone(shared), _place: place };
+    if let Err((client, error)) = crew.serve(client) {
         shared.audit.note(&format!("metrics: no thread for a client: {error}"));
+        let text = format!("there is no thread for one more client: {error}");
+        turn_away(&client.stream, &text);
     }
+}
+
+fn turn_away(mut stream: &TcpStream, text: &str) {
+    let bytes = Response::sentence(Status::Unavailable, text).bytes();
+    // A fresh socket takes this without waiting, or the client is not there any more.
+    let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&bytes));
+    let _ = stream.shutdown(Shutdown::Write);
+    // What it has sent by now does not cost it the answer.
+    let _ = stream.read(&mut [0; MAX_HEAD_BYTES]);
+}
+
+fn serve(client: Client) {
+    // However a client goes (silence, a reset), that is its own affair.
+    let _ = talk(&client.stream, &client.shared);
 }
 
 fn talk(stream: &TcpStream, shared: &Shared) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! anew whenever an attempt to connect there has failed, while the host waits for the next one.
 //! That one is made at the next of its addresses, in turn, that no other path has.
 
-use super::{Names, spawn, spawn_as};
+use super::{Names, no_thread, spawn};
 use crate::daemon::front::FrontEvent;
 use crate::daemon::host::Host;
 use crate::daemon::log::{log, log_of};
@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 
 /// Failed attempts that nobody has looked at yet. What finds no place is told again by the next
 /// attempt.
@@ -60,12 +61,13 @@ impl Failed {
 /// The system gives no thread.
 pub fn follow(host: &Arc<Host>, failures: Failures) -> Result<(), String> {
     let host = Arc::downgrade(host);
-    spawn_as("moves", move || {
+    let all = move || {
         for miss in failures.0 {
             let Some(host) = host.upgrade() else { return };
             look_again(&host, miss);
         }
-    })
+    };
+    Builder::new().name("moves".to_owned()).spawn(all).map(drop).map_err(no_thread)
 }
 
 /// The system's resolver may take minutes: a thread of its own waits for it, one per path.
