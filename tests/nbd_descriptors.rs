@@ -1,13 +1,20 @@
 //! NBD clients, however many come, leave files to paths and to whoever asks what is going on.
 
+use anabranch::cli::client::Client;
+use anabranch::daemon::socket::Role;
+use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
+use serde_json::json;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 100;
 const GREETING_BYTES: usize = 18;
+
+/// Far longer than anything here takes; it only ends a test that hangs.
+const LIMIT: Duration = Duration::from_secs(60);
 
 struct Daemon {
     child: Child,
@@ -15,14 +22,16 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `serve` with two workers and one export. `limit` is how the shell sets `ulimit`.
-    fn start(name: &str, limit: &str) -> Daemon {
+    /// Starts `serve` with two workers, one export and these paths. `limit` is how the shell sets
+    /// `ulimit`.
+    fn start(name: &str, limit: &str, paths: &str) -> Daemon {
         let directory = std::env::temp_dir();
         let directory = directory.join(format!("anabranch-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).expect("a directory");
         let nbd = directory.join("nbd");
-        let text = format!("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"{}\"\n", nbd.display());
+        let text =
+            format!("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"{}\"\n{paths}", nbd.display());
         let config = directory.join("serve.toml");
         std::fs::write(&config, text).expect("a file");
         let mut command = Command::new("sh");
@@ -41,8 +50,25 @@ impl Daemon {
 
     fn client(&self) -> UnixStream {
         let client = UnixStream::connect(self.directory.join("nbd")).expect("a connection");
-        client.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+        client.set_read_timeout(Some(LIMIT)).expect("a time-out");
         client
+    }
+}
+
+impl Daemon {
+    /// Waits until so many paths are live.
+    fn await_live(&self, paths: usize) {
+        let client = Client::connect(Role::Host, Some(&control(&self.directory)));
+        let client = client.expect("it runs");
+        let until = Instant::now() + LIMIT;
+        loop {
+            let snapshot = client.call("snapshot", json!({})).expect("an answer").to_string();
+            let live = snapshot.matches("\"state\":\"live\"").count();
+            if live == paths {
+                return;
+            }
+            assert!(Instant::now() < until, "{live} of {paths}: {snapshot}");
+        }
     }
 }
 
@@ -93,12 +119,50 @@ fn let_in(daemon: &Daemon) -> usize {
 
 #[test]
 fn nbd_clients_leave_half_of_the_files() {
-    let daemon = Daemon::start("half", "-n 64");
+    let daemon = Daemon::start("half", "-n 64", "");
     assert_eq!(let_in(&daemon), 32);
 }
 
 #[test]
 fn a_daemon_raises_its_limit_of_files() {
-    let daemon = Daemon::start("raised", "-Sn 64");
+    let daemon = Daemon::start("raised", "-Sn 64", "");
     assert_eq!(let_in(&daemon), CLIENTS);
+}
+
+/// They ask for the files that were theirs while others do, too.
+#[test]
+fn paths_come_back_however_many_clients_there_are() {
+    const NQN: &str = "nqn.2026-01.org.example:files";
+    let port = || PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+    let namespaces = vec!["mem:16m".parse().expect("a namespace")];
+    let setup = TargetSetup {
+        ports: vec![port(), port()],
+        subsystems: vec![SubsystemSpec { namespaces, ..SubsystemSpec::named(NQN) }],
+        cpus: None,
+    };
+    let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+    let mut paths = format!("[[subsystem]]\nnqn = \"{NQN}\"\n");
+    for listener in target.listeners().expect("its ports") {
+        let listener = listener.to_string();
+        let port = listener.rsplit_once(':').expect("an address").1;
+        paths += &format!(
+            "[[subsystem.path]]\ntraddr = \"127.0.0.1\"\ntrsvcid = {port}\n\
+             reconnect_delay = \"200ms\"\n"
+        );
+    }
+    let daemon = Daemon::start("paths", "-n 36", &paths);
+    daemon.await_live(2);
+    let come = || -> Vec<UnixStream> { (0..CLIENTS).map(|_| daemon.client()).collect() };
+    let before = come();
+    assert!(before.iter().filter(|client| is_greeted(client)).count() >= 2);
+    for port in [0, 1] {
+        target.cut(port).expect("it is cut");
+    }
+    daemon.await_live(0);
+    let meanwhile = come();
+    for port in [0, 1] {
+        target.restore(port).expect("it is back");
+    }
+    daemon.await_live(2);
+    drop((before, meanwhile));
 }

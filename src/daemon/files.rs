@@ -10,31 +10,66 @@ pub fn raise() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// How many NBD clients a data worker may have: all of them together take half of the files at
-/// most. With the rest paths can come back, and people can still ask what is going on.
+/// For whoever asks what is going on, for name services, and for the attribute tree.
+const SPARE: u64 = 8;
+
+/// What is open where the system does not show it: standard streams, signals, the control socket.
+const USUALLY_OPEN: u64 = 8;
+
+/// Files that a controller has: a connection for each queue pair, and one for its admin queue.
 #[must_use]
-pub(super) fn nbd_clients(workers: u16) -> usize {
-    share(getrlimit(Resource::Nofile).current, workers)
+pub(super) fn of_path(workers: u16, shared_queue: bool) -> usize {
+    1 + if shared_queue { 1 } else { usize::from(workers) }
 }
 
-fn share(limit: Option<u64>, workers: u16) -> usize {
-    let each = limit.map_or(u64::MAX, |limit| limit / 2 / u64::from(workers.max(1)));
+/// Files that an export has, beside its clients: where it listens, and a lock.
+pub(super) const OF_EXPORT: usize = 2;
+
+/// How many NBD clients a data worker may have: all of them together take half of the files at
+/// most, and leave what is open now, what the workers open and what is `planned`: those of paths
+/// must be there when they come back.
+#[must_use]
+pub(super) fn nbd_clients(workers: u16, planned: usize) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(USUALLY_OPEN, |all| all.count() as u64);
+    share(getrlimit(Resource::Nofile).current, workers, open + planned as u64)
+}
+
+fn share(limit: Option<u64>, workers: u16, taken: u64) -> usize {
+    // Each worker has a ring and a mailbox, the control worker, too.
+    let taken = taken + SPARE + 2 * (u64::from(workers) + 1);
+    let each = limit.map_or(u64::MAX, |limit| {
+        limit.saturating_sub(taken).min(limit / 2) / u64::from(workers.max(1))
+    });
     usize::try_from(each).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::*;
 
     #[test]
     fn nbd_clients_take_half_of_the_files_at_most() {
         for workers in 1..=128 {
-            for limit in [64, 1024, 524_288] {
-                let all = share(Some(limit), workers) as u64 * u64::from(workers);
+            for limit in [1024, 524_288] {
+                let all = share(Some(limit), workers, 8) as u64 * u64::from(workers);
                 assert!(all <= limit / 2, "{all} of {limit}");
                 assert!(all + u64::from(workers) > limit / 2, "{all} of {limit}");
             }
         }
-        assert_eq!(share(None, 1), usize::MAX);
+        assert_eq!(share(None, 1, 8), usize::MAX);
+    }
+
+    #[test]
+    fn nbd_clients_leave_what_paths_need() {
+        for workers in 1..=128 {
+            for paths in [1, 2, 64] {
+                let planned = (paths * of_path(workers, false)) as u64;
+                for limit in [24, 64, 256, 1024] {
+                    let clients = share(Some(limit), workers, planned) as u64 * u64::from(workers);
+                    assert!(clients == 0 || clients + planned + SPARE <= limit, "{limit}");
+                }
+            }
+        }
+        assert_eq!(share(Some(32), 1, 14), 6);
     }
 }

@@ -72,6 +72,8 @@ pub struct HostSetup {
     pub kernel_exact: bool,
     /// How long an orderly end may take.
     pub shutdown_timeout: Duration,
+    /// Files that paths and exports are going to have.
+    pub planned_files: usize,
     /// Seed of everything that needs chance.
     pub seed: u64,
 }
@@ -94,6 +96,7 @@ impl HostSetup {
             policies: Vec::new(),
             kernel_exact: false,
             shutdown_timeout: Duration::from_secs(5),
+            planned_files: 0,
             seed: super::identity::random_seed()?,
         })
     }
@@ -180,7 +183,7 @@ impl Host {
             seed: setup.seed,
         };
         let clients = Arc::<Clients>::default();
-        let at_once = super::files::nbd_clients(setup.workers);
+        let at_once = super::files::nbd_clients(setup.workers, setup.planned_files);
         let front = |_| {
             let nbd = Nbd::new(NbdConfig::default()).with_at_most(at_once);
             Front::new(nbd, Load::new(), Arc::clone(&clients))

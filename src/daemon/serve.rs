@@ -5,6 +5,7 @@ use super::config::{ExportConfig, ServeConfig, Source};
 use super::control::{ControlServer, Limits};
 use super::ending;
 use super::export::listen_endpoint;
+use super::files;
 use super::front::FrontEvent;
 use super::host::{Host, HostSetup, nbd_uri, usual_workers};
 use super::identity::{Identity, Places};
@@ -91,7 +92,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     config.check_machine(&source)?;
     let termination = ending::prepare()?;
     let paths = look_up(&config, &source)?;
-    super::files::raise();
+    files::raise();
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path)?;
     let metrics = metrics_at(options, &config).map(BoundMetrics::bind).transpose()?;
@@ -162,6 +163,9 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     if let Some(policy) = config.iopolicy {
         setup.policy = policy;
     }
+    let paths: usize = config.subsystems.iter().map(|subsystem| subsystem.paths.len()).sum();
+    setup.planned_files = paths * files::of_path(setup.workers, setup.shared_queue)
+        + config.exports.len() * files::OF_EXPORT;
     if let Some(spin) = config.spin {
         setup.spin = spin.0;
     }
