@@ -34,4 +34,4 @@ mod write_marks;
 pub use control::attribute;
 pub use leftovers::Leftovers;
 pub use worker::{Event, Worker};
-pub use write_marks::{WriteMarks, WrittenUnder};
+pub use write_marks::{FailedFlushes, WriteMarks, WrittenUnder};

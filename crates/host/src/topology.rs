@@ -3,7 +3,7 @@
 
 use crate::leftovers::Leftovers;
 use crate::load::{ControllerLoad, PathLoad};
-use crate::write_marks::{WriteMarks, WrittenUnder};
+use crate::write_marks::{FailedFlushes, WriteMarks, WrittenUnder};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -141,6 +141,8 @@ pub struct HeadView {
     /// What users have withdrawn and a controller may still carry out, on any worker. Made and kept
     /// as that.
     pub leftovers: Arc<Leftovers>,
+    /// Flushes that a controller has failed, on any worker. Made and kept as the above.
+    pub failed_flushes: Arc<FailedFlushes>,
 }
 
 impl HeadView {

@@ -75,6 +75,26 @@ impl WrittenUnder {
     }
 }
 
+/// How often a controller has failed a flush of a head.
+///
+/// What it could not make durable may have been written by any user, and a later flush succeeds: it
+/// has nothing left to fail with. So each user compares the count with that when it flushed last.
+#[derive(Debug, Default)]
+pub struct FailedFlushes(AtomicU64);
+
+impl FailedFlushes {
+    /// One more.
+    pub fn note(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

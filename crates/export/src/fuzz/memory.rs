@@ -18,6 +18,8 @@ pub struct MemoryHost {
     pub share: usize,
     /// A request that touches this block fails like this.
     pub fault: Option<(u64, IoError)>,
+    /// A flush fails like this.
+    pub flush_fault: Option<IoError>,
     /// It takes no more requests.
     pub ending: bool,
     /// Each Write Zeroes and each discard fails like this, although they are offered.
@@ -70,6 +72,7 @@ impl MemoryHost {
             zeroes_refused: false,
             written: Arc::default(),
             leftovers: Arc::default(),
+            failed_flushes: Arc::default(),
             max_retries: 5,
         }));
         // A period that no block size divides.
@@ -133,6 +136,12 @@ impl MemoryHost {
         if let Some((bad, error)) = self.fault
             && (lba..lba + blocks).contains(&bad)
         {
+            return Err(error);
+        }
+        if let (RequestOp::Flush, Some(error)) = (request.op, self.flush_fault) {
+            if matches!(error, IoError::Status(_)) {
+                self.heads[index].failed_flushes.note();
+            }
             return Err(error);
         }
         let is_special =

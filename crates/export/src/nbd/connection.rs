@@ -223,10 +223,10 @@ impl Connection {
         &mut self,
         piece: u16,
         result: Result<(), IoError>,
-        memory: &mut Memory<'_>,
+        seat: &mut Seat<'_>,
     ) {
         if let Some(transfer) = &mut self.transfer {
-            transfer.completed(piece, result, memory);
+            transfer.completed(piece, result, seat);
         }
     }
 
@@ -307,7 +307,8 @@ impl Connection {
                     peer: self.peer,
                 }));
                 self.export = name;
-                self.transfer = Some(Box::new(Transfer::new(self.key, device, structured)));
+                let transfer = Transfer::new(self.key, device, structured, seat.host);
+                self.transfer = Some(Box::new(transfer));
                 Step::Again
             }
         }

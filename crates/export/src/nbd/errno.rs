@@ -15,6 +15,10 @@ impl Fault {
     /// Stands in where a fault must be there.
     pub(super) const NONE: Fault = Fault { errno: errno::EIO, text: "" };
 
+    /// A controller could not make durable what was written before, by whomever.
+    pub(super) const FLUSH_OF_ANOTHER: Fault =
+        Fault::new(errno::EIO, "a flush failed that another client had asked for");
+
     pub(super) const fn new(errno: u32, text: &'static str) -> Fault {
         Fault { errno, text }
     }

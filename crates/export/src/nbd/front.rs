@@ -527,7 +527,7 @@ impl User for Nbd {
                 // It is we who end: who is told nothing asks the next server again.
                 connection.close(CloseHow::Graceful, &mut seat.memory, out);
             }
-            connection.completed(piece, done.result, &mut seat.memory);
+            connection.completed(piece, done.result, seat);
         });
         if !self.waiting.is_empty() {
             self.retry(&mut place);

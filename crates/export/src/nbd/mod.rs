@@ -66,6 +66,7 @@ mod farewell;
 mod front;
 mod handshake;
 mod memory;
+mod pieces;
 mod reply;
 mod request;
 mod slab;

@@ -9,6 +9,7 @@ use super::errno::Fault;
 use super::exports::{Catalog, Device, Export};
 use super::farewell::Farewell;
 use super::memory::{Held, Memory};
+use super::pieces::{Piece, Request, Stage};
 use super::reply::{self, Part, Queue, Reply};
 use super::request::{Header, Op};
 use super::slab::Slab;
@@ -16,6 +17,7 @@ use super::wire::command_flag;
 use super::{
     LEAST_PIECE_BYTES, MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW,
 };
+use anabranch_host::topology::HeadId;
 use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
 use anabranch_proto::machine::{BufRef, Buffers, Gather, ListenerId, Time};
 use std::collections::VecDeque;
@@ -55,59 +57,6 @@ pub(super) enum Wait {
     End,
 }
 
-struct Request {
-    cookie: u64,
-    op: Op,
-    /// Byte offset on the device.
-    offset: u64,
-    /// Bytes that pieces have to carry (a payload that is only skipped included).
-    bytes: u32,
-    /// Of those, how many pieces have been made for or were skipped.
-    issued: u32,
-    /// Pieces that are being filled, wait, or are at the host.
-    open: u32,
-    /// It is answered in one chunk, and so carried in one piece.
-    whole: bool,
-    /// A read of several pieces whose simple reply begins when all of them are there.
-    gathered: bool,
-    fault: Option<Fault>,
-}
-
-impl Request {
-    /// All that was to be done has ended.
-    fn is_over(&self) -> bool {
-        self.issued == self.bytes && self.open == 0
-    }
-}
-
-struct Piece {
-    slot: u16,
-    /// Whole, as allocated; empty for commands without data.
-    buf: BufRef,
-    /// Where it lies in the request.
-    offset: u32,
-    bytes: u32,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Payload comes in.
-    Filling,
-    /// To be submitted.
-    Waiting,
-    /// To be submitted: the flush behind a trim with FUA.
-    WaitingToFlush,
-    /// To be submitted: zeroes that the device has refused to make itself.
-    WaitingToBlank,
-    /// The host has it.
-    Submitted,
-    /// The host has its flush.
-    Flushing,
-    /// Part of an answer.
-    Replying,
-}
-
 pub(super) struct Transfer {
     /// Names the connection in the tags of submitted requests.
     key: u32,
@@ -127,6 +76,8 @@ pub(super) struct Transfer {
     at_host: usize,
     /// Counts buffers and places in the host that it was given.
     granted: u64,
+    /// Failed flushes of the device that the client was told of, or had not to do with.
+    failed_flushes: u64,
     /// Since the client has said that it leaves.
     farewell: Option<Farewell>,
     /// Nobody waits for answers any more.
@@ -142,8 +93,9 @@ pub(super) fn split_tag(tag: u64) -> (u32, u16) {
 }
 
 impl Transfer {
-    pub(super) fn new(key: u32, device: Device, structured: bool) -> Transfer {
+    pub(super) fn new(key: u32, device: Device, structured: bool, host: &dyn Submit) -> Transfer {
         Transfer {
+            failed_flushes: failed_flushes(host, device.head),
             key,
             device,
             structured,
@@ -495,8 +447,9 @@ impl Transfer {
         &mut self,
         piece: u16,
         result: Result<(), IoError>,
-        memory: &mut Memory<'_>,
+        seat: &mut Seat<'_>,
     ) {
+        let memory = &mut seat.memory;
         let op = self.pieces.get(piece).and_then(|piece| self.requests.get(piece.slot));
         let op = op.map(|request| request.op);
         let result = match (result, op) {
@@ -510,7 +463,18 @@ impl Transfer {
             _ => result,
         };
         let writes = op.is_some_and(Op::writes);
-        self.ended(piece, result.map_err(|error| Fault::of_io(error, writes)), memory);
+        let mut result = result.map_err(|error| Fault::of_io(error, writes));
+        if op == Some(Op::Flush) || self.is_flushing(piece) {
+            let failed = failed_flushes(seat.host, self.device.head);
+            if core::mem::replace(&mut self.failed_flushes, failed) != failed && result.is_ok() {
+                result = Err(Fault::FLUSH_OF_ANOTHER);
+            }
+        }
+        self.ended(piece, result, memory);
+    }
+
+    fn is_flushing(&self, piece: u16) -> bool {
+        self.pieces.get(piece).is_some_and(|piece| piece.stage == Stage::Flushing)
     }
 
     fn is_submitted(&self, piece: u16) -> bool {
@@ -787,8 +751,7 @@ impl Transfer {
     }
 }
 
-impl Piece {
-    fn is_at_host(&self) -> bool {
-        matches!(self.stage, Stage::Submitted | Stage::Flushing)
-    }
+fn failed_flushes(host: &dyn Submit, head: HeadId) -> u64 {
+    let view = host.heads().iter().find(|view| view.id == head);
+    view.map_or(0, |view| view.failed_flushes.count())
 }

@@ -3,6 +3,7 @@
 mod absent_device;
 mod bounds;
 mod control;
+mod flushes;
 mod fuzz;
 mod leftovers;
 mod negotiation;

@@ -226,6 +226,7 @@ impl Control {
             zeroes_refused: head.zeroes_refused,
             written: head.written.clone(),
             leftovers: head.leftovers.clone(),
+            failed_flushes: head.failed_flushes.clone(),
         }
     }
 

@@ -268,6 +268,7 @@ impl Control {
             zeroes_refused: false,
             written: Arc::default(),
             leftovers: Arc::new(Leftovers::new(id, self.leftovers.clone())),
+            failed_flushes: Arc::default(),
             requeues_base: 0,
             no_path_base: 0,
             last_limits: None,

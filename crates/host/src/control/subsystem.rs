@@ -11,7 +11,7 @@ use super::scan::Ids;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};
 use crate::verb::PolicySource;
-use crate::{Leftovers, WriteMarks, WrittenUnder};
+use crate::{FailedFlushes, Leftovers, WriteMarks, WrittenUnder};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -102,6 +102,8 @@ pub(super) struct Head {
     pub(super) written: Arc<WrittenUnder>,
     /// What users have withdrawn and that has not ended.
     pub(super) leftovers: Arc<Leftovers>,
+    /// Flushes that a controller has failed.
+    pub(super) failed_flushes: Arc<FailedFlushes>,
     /// What held when it last had a path: that goes for requests that come without one.
     pub(super) last_limits: Option<Limits>,
 }

@@ -484,7 +484,12 @@ impl Shard {
                 Some(IoError::Withdrawn) => {
                     request.op.changes().iter().for_each(|it| head.view.leftovers.end(it));
                 }
-                Some(_) => self.stats.heads[stats].errors += 1,
+                Some(error) => {
+                    self.stats.heads[stats].errors += 1;
+                    if matches!((request.op, error), (RequestOp::Flush, IoError::Status(_))) {
+                        head.view.failed_flushes.note();
+                    }
+                }
                 None => {
                     let block_bytes = head.view.block_bytes;
                     let ended = Ended::request(&request.op, block_bytes, request.submitted, now);

@@ -103,6 +103,7 @@ pub(super) fn head(paths: Vec<PathView>) -> HeadView {
         zeroes_refused: false,
         written: Arc::default(),
         leftovers: Arc::default(),
+        failed_flushes: Arc::default(),
     }
 }
 

@@ -72,6 +72,7 @@ fn head() -> HeadView {
         zeroes_refused: false,
         written: Arc::default(),
         leftovers: Arc::default(),
+        failed_flushes: Arc::default(),
     }
 }
 

@@ -80,6 +80,7 @@ impl Device {
             zeroes_refused: false,
             written: Arc::default(),
             leftovers: Arc::default(),
+            failed_flushes: Arc::default(),
         }
     }
 

@@ -122,6 +122,8 @@ fn a_flush_that_failed_is_still_owed() {
     });
     let names = rig.submit([Op::Flush]);
     assert!(rig.answers(&names)[0].result.is_err(), "one failed, so the flush failed");
+    let failed = rig.world.host(WorkerId(1)).user().failed_flushes.clone().expect("asked of it");
+    assert_eq!(failed.count(), 1, "others can find out");
     rig.wire().clear_rules();
     assert_eq!(flush(&mut rig), [0, 1], "the controller that failed is asked again");
     rig.finish();

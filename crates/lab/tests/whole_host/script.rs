@@ -1,7 +1,7 @@
 //! A user that submits what a test tells it to, and keeps what came of it.
 
-use anabranch_host::Leftovers;
 use anabranch_host::user::{Done, IoError, Refused, Request, RequestOp, Submit, User};
+use anabranch_host::{FailedFlushes, Leftovers};
 use anabranch_proto::machine::{
     BufRef, Buffers, ConnId, Gather, Input, Output, Time, VerbId, WorkerId,
 };
@@ -101,6 +101,8 @@ pub(crate) struct Script {
     pub(crate) pushed_back: u64,
     /// Of the device that something was withdrawn of last.
     pub(crate) leftovers: Option<Arc<Leftovers>>,
+    /// Of the device that something was asked of last.
+    pub(crate) failed_flushes: Option<Arc<FailedFlushes>>,
 }
 
 impl Script {
@@ -135,6 +137,7 @@ impl Script {
         let head = host.heads().iter().find(|head| head.name == device);
         let head = head.ok_or(Refused::UnknownHead)?;
         let (id, block_bytes) = (head.id, head.block_bytes);
+        self.failed_flushes = Some(head.failed_flushes.clone());
         if matches!(op, Op::Withdraw | Op::WithdrawOdd) {
             self.leftovers = Some(head.leftovers.clone());
             host.withdraw(id, &|tag| op == Op::Withdraw || tag % 2 == 1);
