@@ -443,13 +443,11 @@ impl<'a> Catalog<'a> {
 
     /// The same for a client that takes it. What another one is not answered any more, as its
     /// connection broke, and a controller still has must end before: the client may be the same
-    /// one, and ask again.
+    /// one, and ask again. Who cannot write has nothing to lose by it.
     pub(super) fn take(&self, name: &[u8]) -> Result<(&'a Export, Device), Missing> {
         let (export, device) = self.find(name)?;
-        match self.head(export).is_some_and(|head| head.leftovers.any()) {
-            true => Err(Missing::Rest),
-            false => Ok((export, device)),
-        }
+        let rest = self.head(export).is_some_and(|head| head.leftovers.any());
+        if rest && !device.read_only { Err(Missing::Rest) } else { Ok((export, device)) }
     }
 
     /// The device of the export of exactly this name.

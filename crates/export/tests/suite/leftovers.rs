@@ -1,16 +1,19 @@
 //! A client comes while a controller still has what another one, or itself before its connection
 //! broke, was not answered: it is let in when that has ended.
 
-use crate::support::{open, server};
+use crate::support::{export, open, server};
 use anabranch_export::fuzz::Harness;
 use anabranch_export::fuzz::client::{self, OptionReply};
 use anabranch_export::nbd::wire::{command, option, option_reply};
-use anabranch_export::nbd::{DEVICE_TIMEOUT, RETRY_DELAY};
+use anabranch_export::nbd::{DEVICE_TIMEOUT, Export, NbdConfig, RETRY_DELAY};
 use anabranch_proto::machine::ConnId;
 
 /// A server, one of whose clients vanished with a write and a read unanswered.
 fn left_behind() -> Harness {
-    let mut harness = server();
+    let readable = Export { read_only: true, ..export("readable", "nvme0n1") };
+    let exports = vec![export("disk", "nvme0n1"), readable];
+    let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
+    harness.host.add_disk("nvme0n1", 1 << 20, 512);
     harness.complete_at_once = false;
     let conn = open(&mut harness, true);
     harness.send(conn, &client::request(command::READ, 0, 1, 0, 512));
@@ -40,6 +43,9 @@ fn who_comes_back_waits_for_its_former_writes() {
     let back = asks(&mut harness, option::GO);
     assert!(replies(&mut harness, back).is_empty());
     assert!(harness.is_paused(back));
+    let reader = harness.connect();
+    harness.send(reader, &client::negotiate("readable", true));
+    assert!(!harness.is_paused(reader), "who cannot write is let in");
     let curious = asks(&mut harness, option::INFO);
     let told = replies(&mut harness, curious);
     assert_eq!(told.last().map(|it| it.kind), Some(option_reply::ACK), "who only asks is told");
@@ -54,8 +60,7 @@ fn who_comes_back_waits_for_its_former_writes() {
     harness.send(back, &client::write(0, 3, 0, &[8; 512]));
     harness.complete_all();
     assert_eq!(harness.host.disk(0)[..512], [8; 512]);
-    harness.disconnect(back);
-    harness.disconnect(curious);
+    [back, curious, reader].into_iter().for_each(|conn| harness.disconnect(conn));
     harness.check_empty();
 }
 
