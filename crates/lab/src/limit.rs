@@ -17,6 +17,9 @@
 //! direction goes on at its own pace, and together they may do much more: results say so
 //! ([`beyond`]).
 //!
+//! A rate of reads or of writes bounds these alone: a job that mixes them goes on with the others
+//! once these have it, and where the others have none it is no job that comes first ([`demand`]).
+//!
 //! Inside, numbers of requests a second are in thousandths: a few long requests a second are no
 //! whole number.
 //!
@@ -25,14 +28,15 @@
 //! variants. A path that is silent counts as down from the start of its silence.
 
 pub(crate) mod beyond;
+mod demand;
 
 use crate::cell::Cell;
-use crate::light::kinds;
 use crate::light::{bytes_in, bytes_out};
 use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
 use anabranch_policy::{OpClass, Policy};
 use core::fmt;
 use core::time::Duration;
+use demand::{Demand, Stream};
 
 const SECOND_NS: u128 = 1_000_000_000;
 /// In these parts a number of requests, or of requests a second, is counted.
@@ -114,35 +118,27 @@ struct Load {
 impl Load {
     /// Of all jobs.
     fn of(cell: Cell<'_>) -> Load {
-        Load::of_jobs(cell, &cell.scenario.jobs.iter().collect::<Vec<_>>())
+        let jobs: Vec<&Job> = cell.scenario.jobs.iter().collect();
+        let (streams, offered) = demand::together(cell, &jobs);
+        Load::new(cell, &streams, offered)
     }
 
-    /// Jobs weigh by the requests that they ask for where each of them does, else by their open
-    /// requests, open loops by their rate.
-    fn of_jobs(cell: Cell<'_>, jobs: &[&Job]) -> Load {
+    /// Of these together, which ask for so many requests a second.
+    fn new(cell: Cell<'_>, streams: &[Stream<'_>], offered: u128) -> Load {
         let scenario = cell.scenario;
         let hosts = u128::from(scenario.hosts.count);
         let queues = cell.variant.queues(&scenario.hosts);
-        let asked = |job: &Job| (asks(job) * hosts).min(ENDLESS);
-        let all_ask = jobs.iter().all(|job| asked(job) < ENDLESS);
-        let (mut offered, mut open, mut pairs) = (0u128, 0u128, 0);
+        let (mut open, mut pairs) = (0u128, 0);
         let mut all: Vec<(OpClass, u32, u128)> = Vec::new();
         let mut total = 0;
-        for job in jobs {
+        for Stream { job, kinds, weight } in streams {
             let clones = u128::from(job.clones) * hosts;
-            let weight = match job.arrival {
-                Arrival::Closed if !all_ask => clones * u128::from(job.depth) * PARTS,
-                _ => asked(job),
-            };
             open = match job.arrival {
                 Arrival::Closed => open.saturating_add(clones * u128::from(job.depth) * PARTS),
                 Arrival::Poisson { .. } => ENDLESS,
             };
-            offered += asked(job);
             total += weight;
-            all.extend(
-                kinds(job).into_iter().map(|(op, n, ppm)| (op, n, weight * u128::from(ppm))),
-            );
+            all.extend(kinds.iter().map(|(op, n, ppm)| (*op, *n, weight * u128::from(*ppm))));
             pairs += clones.min(u128::from(queues_of(job, queues)) * hosts);
         }
         for (_, _, share) in &mut all {
@@ -152,47 +148,20 @@ impl Load {
             let of = |&(op, n, share): &(OpClass, u32, u128)| u128::from(value(op, n)) * share;
             all.iter().map(of).sum::<u128>() / 1000
         };
+        let thought_ns = streams.iter().map(|stream| u128::from(stream.job.thinktime_ns));
         Load {
             payload_milli: mean(&|_, bytes| bytes.into()),
             in_milli: mean(&bytes_in),
             out_milli: mean(&bytes_out),
             service_ns: mean(&|op, _| cell.service_ns(op)) / 1000,
-            offered: offered.min(ENDLESS),
+            offered,
             open: open.min(ENDLESS),
-            thought_ns: jobs.iter().map(|job| u128::from(job.thinktime_ns)).min().unwrap_or(0),
+            thought_ns: thought_ns.min().unwrap_or(0),
             tags: pairs.min(u128::from(queues) * hosts)
                 * u128::from(scenario.hosts.queue_depth)
                 * PARTS,
             kinds: all,
         }
-    }
-}
-/// What the jobs want of the paths.
-struct Demand {
-    /// Of the jobs that ask for a number of requests a second: they come first.
-    paced: Option<Load>,
-    /// Of those that take what is left.
-    rest: Option<Load>,
-}
-
-impl Demand {
-    fn of(cell: Cell<'_>) -> Demand {
-        let (paced, rest): (Vec<&Job>, Vec<&Job>) = cell.scenario.jobs.iter().partition(is_paced);
-        let load = |jobs: Vec<&Job>| (!jobs.is_empty()).then(|| Load::of_jobs(cell, &jobs));
-        Demand { paced: load(paced), rest: load(rest) }
-    }
-}
-
-/// Whether a job asks for a number of requests a second, and catches up what it missed.
-fn is_paced(job: &&Job) -> bool {
-    job.arrival != Arrival::Closed || paced_at(job) < ENDLESS
-}
-
-/// Requests a second that a job asks for on each host, in [`PARTS`].
-fn asks(job: &Job) -> u128 {
-    match job.arrival {
-        Arrival::Poisson { iops } => u128::from(iops) * PARTS,
-        Arrival::Closed => u128::from(job.clones).saturating_mul(rate_of_clone(job)),
     }
 }
 
@@ -208,32 +177,6 @@ fn queues_of(job: &Job, queues: u32) -> u32 {
 }
 
 const MILLION: u128 = 1_000_000;
-
-/// Requests per second that a clone allows itself (`rate_iops`, `rate`, `thinktime`), in [`PARTS`].
-fn rate_of_clone(job: &Job) -> u128 {
-    let thought =
-        (u128::from(job.depth) * SECOND_NS * PARTS).checked_div(u128::from(job.thinktime_ns));
-    paced_at(job).min(thought.unwrap_or(ENDLESS))
-}
-
-/// The same without its pauses.
-fn paced_at(job: &Job) -> u128 {
-    let all = kinds(job);
-    let mut each = ENDLESS;
-    for op in OpClass::ALL {
-        let of_class = all.iter().filter(|(class, _, _)| *class == op);
-        let (mut share, mut bytes) = (0u128, 0u128);
-        for (_, size, part) in of_class {
-            share += u128::from(*part);
-            bytes += u128::from(*part) * u128::from(*size);
-        }
-        for (rate, part) in [(*job.rate_iops.of(op), share), (*job.rate_bytes.of(op), bytes)] {
-            let most = rate.and_then(|rate| (u128::from(rate) * PARTS * MILLION).checked_div(part));
-            each = most.map_or(each, |most| each.min(most));
-        }
-    }
-    each
-}
 
 /// A path and its condition over a span of time.
 #[derive(Clone)]
@@ -293,18 +236,22 @@ fn carries(rate: u128, bytes_milli: u128) -> u128 {
     if rate >= ENDLESS { ENDLESS } else { rate * 1000 * PARTS / (8 * bytes_milli).max(1) }
 }
 
-/// The part of links and target that is left, in millionths.
+/// The part of links and target that is left, and of the requests that jobs keep open, in
+/// millionths.
 struct Room {
     links_in: u128,
     links_out: u128,
     target: u128,
+    open: u128,
 }
 
 impl Room {
-    const ALL: Room = Room { links_in: MILLION, links_out: MILLION, target: MILLION };
+    const ALL: Room =
+        Room { links_in: MILLION, links_out: MILLION, target: MILLION, open: MILLION };
 
     /// What is left beside a load.
-    fn beside(self, cell: Cell<'_>, load: &Load, iops: u128, paths: &[&Spell]) -> Room {
+    fn beside(self, cell: Cell<'_>, load: &Load, most: &Most, paths: &[&Spell]) -> Room {
+        let iops = most.iops;
         let (links_in, links_out) = links(paths);
         let left = |room: u128, taken: u128, of: u128| match of {
             ENDLESS.. => room,
@@ -315,6 +262,7 @@ impl Room {
             links_in: left(self.links_in, bits(load.in_milli), links_in),
             links_out: left(self.links_out, bits(load.out_milli), links_out),
             target: left(self.target, iops, target_iops(cell, load, paths.len())),
+            open: left(self.open, iops, most.if_all_open),
         }
     }
 }
@@ -396,6 +344,8 @@ fn limit(cell: Cell<'_>, demand: &Demand, paths: &[&Spell]) -> Limit {
 struct Part<'a> {
     load: &'a Load,
     paced: bool,
+    /// Whether it has a rate: what it misses is caught up.
+    has_a_rate: bool,
     /// Requests a second, in [`PARTS`].
     iops: u128,
     bound: Bound,
@@ -405,30 +355,52 @@ struct Part<'a> {
 fn parts<'a>(cell: Cell<'_>, demand: &'a Demand, paths: &[&Spell]) -> Vec<Part<'a>> {
     let mut room = Room::ALL;
     let mut found = Vec::new();
-    for (load, paced) in [(&demand.paced, true), (&demand.rest, false)] {
-        let Some(load) = load.as_ref().filter(|_| !paths.is_empty()) else { continue };
-        let (iops, bound) = most(cell, load, paths, &room);
-        room = room.beside(cell, load, iops, paths);
-        found.push(Part { load, paced, iops, bound });
+    if paths.is_empty() {
+        return found;
+    }
+    for (loads, paced) in [(&demand.paced, true), (&demand.rest, false)] {
+        room.open = MILLION;
+        for (index, load) in loads.iter().enumerate() {
+            let most = most(cell, load, paths, &room);
+            room = room.beside(cell, load, &most, paths);
+            let has_a_rate = paced || index + 1 < loads.len();
+            let Most { iops, bound, .. } = most;
+            found.push(Part { load, paced, has_a_rate, iops, bound });
+            if bound != Bound::Offered {
+                break;
+            }
+        }
     }
     found
 }
 
-/// Requests a second of a load at most, in [`PARTS`], and what sets that.
-fn most(cell: Cell<'_>, load: &Load, paths: &[&Spell], room: &Room) -> (u128, Bound) {
+/// What a load gets at most.
+struct Most {
+    /// Requests a second, in [`PARTS`].
+    iops: u128,
+    /// What sets that.
+    bound: Bound,
+    /// Requests a second if every request of its jobs were open for it, in [`PARTS`].
+    if_all_open: u128,
+}
+
+/// What a load gets at most in this room.
+fn most(cell: Cell<'_>, load: &Load, paths: &[&Spell], room: &Room) -> Most {
     let (links_in, links_out) = links(paths);
     let target = part(target_iops(cell, load, paths.len()), room.target);
     let mut reaches: Vec<Reach> = paths.iter().map(|path| reach(path, load, room)).collect();
     reaches.sort_by_key(|reach| reach.base_ns);
+    let opened = |open: u128| filled(&reaches, load.thought_ns, open, ENDLESS);
     let bounds = [
         (carries(part(links_in, room.links_in), load.in_milli), Bound::LinksIn),
         (carries(part(links_out, room.links_out), load.out_milli), Bound::LinksOut),
         (target, Bound::Target),
-        (filled(&reaches, load.thought_ns, load.open, ENDLESS), Bound::OpenRequests),
+        (opened(part(load.open, room.open)), Bound::OpenRequests),
         (filled(&reaches, 0, ENDLESS, load.tags), Bound::Tags),
         (load.offered, Bound::Offered),
     ];
-    bounds.into_iter().min_by_key(|(iops, _)| *iops).unwrap_or(bounds[0])
+    let (iops, bound) = bounds.into_iter().min_by_key(|(iops, _)| *iops).unwrap_or(bounds[0]);
+    Most { iops, bound, if_all_open: opened(load.open) }
 }
 
 /// Paths by base delay, nearest first, each filled up to rate times delay and at most `each`

@@ -119,7 +119,8 @@ impl Lanes {
         let lane = &mut self.lanes[slot.lane as usize];
         let index = lane.thread.job as usize;
         let (job, region) = (&jobs[index], &self.regions[index]);
-        (slot.op, slot.bytes) = pace::request(job, &mut lane.thread.rng);
+        let asked = lane.thread.next(job, now_ns);
+        (slot.op, slot.bytes) = (asked.op, asked.bytes);
         let bytes = match slot.op {
             OpClass::Other => job.sizes.trim.draw(&mut lane.places),
             OpClass::Read | OpClass::Write => slot.bytes,
@@ -138,7 +139,7 @@ impl Lanes {
             }
         };
         slot.lba = region.first + at;
-        lane.thread.next_ns(job, slot.op, slot.bytes, now_ns)
+        asked.at_ns
     }
 
     /// When the next request of an open loop is meant to start here.

@@ -3,8 +3,8 @@
 use crate::scenario::{Job, Sizes};
 use anabranch_policy::OpClass;
 
-/// Every class and size that [`request`](crate::pace::request) draws for a job, with its share in
-/// millionths.
+/// Every class and size that [`Thread::next`](crate::pace::Thread::next) draws for a job, with its
+/// share in millionths.
 pub(crate) fn kinds(job: &Job) -> Vec<(OpClass, u32, u64)> {
     let mut all = Vec::new();
     for op in OpClass::ALL {

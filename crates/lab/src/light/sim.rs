@@ -189,9 +189,10 @@ impl<'a> Sim<'a> {
         let entry = &mut self.slots[slot as usize];
         let thread = &mut self.threads[entry.thread as usize];
         let job = &self.cell.scenario.jobs[thread.job as usize];
-        (entry.op, entry.bytes) = pace::request(job, &mut thread.rng);
+        let asked = thread.next(job, self.now);
+        (entry.op, entry.bytes) = (asked.op, asked.bytes);
         let at = match job.arrival {
-            Arrival::Closed => thread.next_ns(job, entry.op, entry.bytes, self.now),
+            Arrival::Closed => asked.at_ns,
             Arrival::Poisson { .. } => self.now,
         };
         if at > self.now {

@@ -1,6 +1,7 @@
 //! When more than the limit is possible: it takes the jobs, and the requests, of a load as one.
 
-use super::{Bound, Demand, Load, Part, SECOND_NS, Spell, is_paced, parts, spans};
+use super::demand::{Demand, is_paced};
+use super::{Bound, Load, Part, SECOND_NS, Spell, parts, spans};
 use crate::cell::Cell;
 use crate::light::kinds;
 use crate::light::{bytes_in, bytes_out};
@@ -82,10 +83,11 @@ pub(crate) fn where_a_load_catches_up(cell: Cell<'_>) -> bool {
     let demand = Demand::of(cell);
     let asks = |paths: &[&Spell]| {
         let parts = parts(cell, &demand, paths);
-        parts.iter().any(|part| part.paced && part.bound == Bound::Offered)
+        let kept = parts.iter().filter(|part| part.has_a_rate && part.bound == Bound::Offered);
+        kept.count() == demand.with_a_rate()
     };
     let all = spans(cell, 0, asks);
-    demand.paced.is_some()
+    demand.with_a_rate() > 0
         && all.iter().any(|(.., asks)| *asks)
         && all.iter().any(|(.., asks)| !asks)
 }

@@ -1,8 +1,6 @@
 //! Draws in integers: the same on every machine.
 
 use crate::rng::Rng;
-use crate::scenario::Job;
-use anabranch_policy::OpClass;
 pub use anabranch_target::exponential::FRACTION;
 
 /// A draw from the exponential distribution with mean 1, with [`FRACTION`] fraction bits: at most
@@ -16,15 +14,4 @@ pub fn exponential(rng: &mut Rng) -> u64 {
 #[must_use]
 pub fn exponential_ns(rng: &mut Rng, mean_ns: u64) -> u64 {
     anabranch_target::exponential::exponential_ns(rng.next_u64(), mean_ns)
-}
-
-/// A request of this job: its class and its payload. Trims move no data.
-#[inline]
-#[must_use]
-pub fn request(job: &Job, rng: &mut Rng) -> (OpClass, u32) {
-    let op = job.mix.draw(rng);
-    match op {
-        OpClass::Other => (op, 0),
-        OpClass::Read | OpClass::Write => (op, job.sizes.of(op).draw(rng)),
-    }
 }

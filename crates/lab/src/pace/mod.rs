@@ -2,12 +2,13 @@
 //!
 //! A job's clones are [`Thread`]s, each with a chain of draws of its own, spread over the workers
 //! of a host. What a thread asks for depends on the seed alone: not on the policy, not on how long
-//! requests take. When it asks depends on its completions (closed loop), on its `rate`,
-//! `rate_iops` and `thinktime`, or on a [`Source`] (open loop).
+//! requests take; only where a job mixes reads and writes and has a `rate` or `rate_iops`, the one
+//! that is due takes the turn of the one that is not. When it asks depends on its completions
+//! (closed loop), on its `rate`, `rate_iops` and `thinktime`, or on a [`Source`] (open loop).
 
 mod draw;
 
-pub use draw::{FRACTION, exponential, exponential_ns, request};
+pub use draw::{FRACTION, exponential, exponential_ns};
 
 use crate::rng::Rng;
 use crate::scenario::{Arrival, Job};
@@ -80,6 +81,17 @@ pub fn draws_per_host(jobs: &[Job]) -> u64 {
     jobs.iter().map(of).sum()
 }
 
+/// A request that a thread asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its class.
+    pub op: OpClass,
+    /// Its payload: none for trims.
+    pub bytes: u32,
+    /// When it may start, in nanoseconds since the run began.
+    pub at_ns: u64,
+}
+
 /// A clone of a job.
 #[derive(Clone, Debug)]
 pub struct Thread {
@@ -98,25 +110,53 @@ impl Thread {
         Thread { rng, job, worker, due_ns: [0; 3] }
     }
 
-    /// When a request may start that would like to `now`; both are nanoseconds since the run began.
-    /// The first requests of a thread ask at 0.
+    /// Draws the next request, which would like to start `now`, in nanoseconds since the run began:
+    /// the first requests of a thread ask at 0. An open loop starts it then, whatever comes back.
     #[inline]
-    pub fn next_ns(&mut self, job: &Job, op: OpClass, bytes: u32, now: u64) -> u64 {
+    pub fn next(&mut self, job: &Job, now: u64) -> Asked {
         // Nobody thinks before the first request.
         let at = if now == 0 { 0 } else { now + job.thinktime_ns };
-        let (iops, rate) = (*job.rate_iops.of(op), *job.rate_bytes.of(op));
-        if iops.is_none() && rate.is_none() {
-            return at;
-        }
-        let due = &mut self.due_ns[op as usize];
-        let at = at.max(*due);
-        let pause = |amount: u64, rate: Option<u64>| {
-            (amount * 1_000_000_000).checked_div(rate.unwrap_or(0)).unwrap_or(0)
+        let drawn = job.mix.draw(&mut self.rng);
+        let op = self.direction(job, drawn, at);
+        let bytes = match op {
+            // Trims move no data.
+            OpClass::Other => 0,
+            OpClass::Read | OpClass::Write => job.sizes.of(op).draw(&mut self.rng),
         };
+        let due = &mut self.due_ns[op as usize];
+        let at_ns = at.max(*due);
         // What was missed is caught up, as fio does it.
-        *due = due.saturating_add(pause(1, iops).max(pause(bytes.into(), rate)));
-        at
+        *due = due.saturating_add(pause_ns(job, op, bytes));
+        Asked { op, bytes, at_ns }
     }
+
+    /// Reads and writes are paced each for itself. Where the one that was drawn is not due yet and
+    /// the other is, or is so earlier, it is the other's turn: fio's `rate_ddir`.
+    #[inline]
+    fn direction(&self, job: &Job, drawn: OpClass, at: u64) -> OpClass {
+        let due = |op: OpClass| self.due_ns[op as usize];
+        // Without a rate that is always so.
+        if due(drawn) <= at {
+            return drawn;
+        }
+        let other = match drawn {
+            OpClass::Read => OpClass::Write,
+            OpClass::Write => OpClass::Read,
+            OpClass::Other => return drawn,
+        };
+        let is_asked_for = *job.mix.of(other) > 0;
+        if is_asked_for && due(other) < due(drawn) { other } else { drawn }
+    }
+}
+
+/// How long a request keeps the next one of its class waiting (`rate`, `rate_iops`).
+#[inline]
+fn pause_ns(job: &Job, op: OpClass, bytes: u32) -> u64 {
+    let (iops, rate) = (*job.rate_iops.of(op), *job.rate_bytes.of(op));
+    let pause = |amount: u64, rate: Option<u64>| {
+        (amount * 1_000_000_000).checked_div(rate.unwrap_or(0)).unwrap_or(0)
+    };
+    pause(1, iops).max(pause(bytes.into(), rate))
 }
 
 /// Where the requests of an open loop come from: one per host and job. Its threads take them in

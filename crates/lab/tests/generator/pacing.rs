@@ -76,16 +76,22 @@ fn a_thread_thinks_after_each_completion() {
 
 #[test]
 fn reads_and_writes_have_limits_of_their_own() {
-    let job = Job {
-        mix: Mix { read: 50, write: 50, trim: 0 },
-        rate_iops: PerOp { read: Some(400), write: None, trim: None },
-        ..reads(64, 1)
+    let run = |mix: Mix, writes| {
+        let rate_iops = PerOp { read: Some(400), write: writes, trim: None };
+        let (_, figures) = run(Job { mix, rate_iops, ..reads(64, 1) }, Device::new(100 * US));
+        let [reads, writes, _] = &figures.jobs[0];
+        (reads.requests(), writes.requests())
     };
-    let (_, figures) = run(job, Device::new(100 * US));
-    let [reads, writes, _] = &figures.jobs[0];
-    assert_eq!(reads.requests(), 360);
-    // Half of all requests are reads, so writes wait for them in the end.
-    assert!((300..500).contains(&writes.requests()), "{}", writes.requests());
+    for read in [20, 50, 95] {
+        let mix = Mix { read, write: 100 - read, trim: 0 };
+        assert_eq!(run(mix, Some(200)), (360, 180), "{read} of 100 are reads");
+        // The device does 640,000 a second, whatever they are.
+        let (reads, writes) = run(mix, None);
+        assert_eq!(reads, 360, "{read} of 100 are reads");
+        assert!((575_000..=576_000).contains(&(reads + writes)), "{writes}");
+    }
+    // What the mix does not have does not come instead.
+    assert_eq!(run(Mix { read: 100, write: 0, trim: 0 }, None), (360, 0));
 }
 
 #[test]

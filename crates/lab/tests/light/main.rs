@@ -10,6 +10,7 @@ mod overflow;
 mod paths;
 mod policies;
 mod queues;
+mod rates;
 mod repeat;
 mod rig;
 mod shared_queues;
