@@ -209,9 +209,14 @@ fn paced_at(job: &Job, op: OpClass) -> u128 {
         requests += u128::from(*part);
         bytes += u128::from(*part) * u128::from(*size);
     }
-    let rates = [(*job.rate_iops.of(op), requests), (*job.rate_bytes.of(op), bytes)];
-    let most = |(rate, each): (Option<u64>, u128)| {
-        (u128::from(rate?) * PARTS * requests).checked_div(each)
+    let smallest = u128::from(job.sizes.of(op).smallest());
+    let (iops, rate) =
+        (job.rate_iops.of(op).map(u128::from), job.rate_bytes.of(op).map(u128::from));
+    let counted = match op {
+        OpClass::Other => iops.map(|iops| iops * PARTS),
+        OpClass::Read | OpClass::Write => iops
+            .and_then(|iops| (iops * PARTS).saturating_mul(smallest * requests).checked_div(bytes)),
     };
-    rates.into_iter().filter_map(most).fold(ENDLESS, u128::min)
+    let moved = rate.and_then(|rate| (rate * PARTS * requests).checked_div(bytes));
+    counted.into_iter().chain(moved).fold(ENDLESS, u128::min)
 }

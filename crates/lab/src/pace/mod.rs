@@ -156,7 +156,15 @@ fn pause_ns(job: &Job, op: OpClass, bytes: u32) -> u64 {
     let pause = |amount: u64, rate: Option<u64>| {
         (amount * 1_000_000_000).checked_div(rate.unwrap_or(0)).unwrap_or(0)
     };
-    pause(1, iops).max(pause(bytes.into(), rate))
+    let counted = match op {
+        OpClass::Other => pause(1, iops),
+        // As fio does, which makes a rate of bytes of it.
+        OpClass::Read | OpClass::Write => {
+            let smallest = || job.sizes.of(op).smallest().into();
+            pause(bytes.into(), iops.map(|iops| iops.saturating_mul(smallest())))
+        }
+    };
+    counted.max(pause(bytes.into(), rate))
 }
 
 /// Where the requests of an open loop come from: one per host and job. Its threads take them in

@@ -126,6 +126,15 @@ impl Sizes {
         }
     }
 
+    /// The smallest size that is named, whether it has a weight or not: what `rate_iops` counts.
+    #[must_use]
+    pub fn smallest(&self) -> u32 {
+        match self {
+            Sizes::Split(sizes) => sizes.iter().map(|size| size.bytes).min().unwrap_or(0),
+            Sizes::Range { min, .. } => *min,
+        }
+    }
+
     /// The mean size in bytes, times 1000, rounded down.
     #[must_use]
     pub fn mean_milli(&self) -> u64 {
@@ -214,7 +223,8 @@ pub struct Job {
     pub clones: u32,
     /// Bytes per second and clone at most (`rate`).
     pub rate_bytes: PerOp<Option<u64>>,
-    /// Requests per second and clone at most (`rate_iops`).
+    /// Requests per second and clone at most (`rate_iops`), of the smallest size: with several
+    /// sizes it is so many bytes, as in fio.
     pub rate_iops: PerOp<Option<u64>>,
     /// Pause of a clone after a completion (`thinktime`).
     pub thinktime_ns: u64,
