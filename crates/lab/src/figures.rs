@@ -20,6 +20,9 @@ pub struct Figures {
     pub errors: u64,
     /// One of them, in words.
     pub first_error: Option<String>,
+    /// Requests that waited in the load because their host had no room for more, of the whole run;
+    /// none in the light simulation.
+    pub waited: u64,
     /// How long they took, from when they were meant to start.
     pub latency: Histogram,
     /// From when they were meant to start until the host had taken them. Empty in the light
@@ -238,6 +241,7 @@ impl Figures {
             bytes: classes.iter().map(|class| class.bytes).sum(),
             errors: 0,
             first_error: None,
+            waited: 0,
             latency,
             submission: Histogram::new(),
             classes,

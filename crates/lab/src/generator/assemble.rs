@@ -26,6 +26,7 @@ pub fn assemble(
     let mut figures = Figures::of_jobs(run.window_ns, sum.jobs);
     (figures.errors, figures.first_error) = (sum.errors, sum.first_error);
     figures.submission = sum.submission;
+    figures.waited = sum.waited;
     figures.hosts = hosts.iter().map(|host| host.bytes).collect();
     figures.cpu = cpu;
     figures.books = sum.books;

@@ -30,6 +30,8 @@ pub struct HostFigures {
     pub errors: u64,
     /// The first of them, in words.
     pub first_error: Option<String>,
+    /// Requests that waited in the load because the host had no room for more; of the whole run.
+    pub waited: u64,
     /// What must balance, of the whole run. Failed requests are among those that ended. What
     /// concerns commands is not known here and stays zero.
     pub books: Books,
@@ -57,6 +59,7 @@ impl HostFigures {
         }
         self.bytes += other.bytes;
         self.errors += other.errors;
+        self.waited += other.waited;
         if self.first_error.is_none() {
             self.first_error.clone_from(&other.first_error);
         }

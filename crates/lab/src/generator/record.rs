@@ -95,6 +95,10 @@ impl Record {
         self.figures.books.requests_refused += 1;
     }
 
+    pub(super) fn waited(&mut self, requests: usize) {
+        self.figures.waited += requests as u64;
+    }
+
     pub(super) fn error(&mut self, words: impl FnOnce() -> String) {
         self.figures.errors += 1;
         self.figures.first_error.get_or_insert_with(words);

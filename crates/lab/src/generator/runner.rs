@@ -47,6 +47,8 @@ pub(super) struct Runner {
     closed: bool,
     /// The host or the pool had no room: the next completion makes some.
     full: bool,
+    /// So many of the requests that are ready, the first ones, are known to wait for room.
+    waiting: usize,
     /// When to try again, if no completion will tell.
     retry_ns: Option<u64>,
 }
@@ -62,6 +64,7 @@ impl Runner {
             rejected: None,
             closed: false,
             full: false,
+            waiting: 0,
             retry_ns: None,
         }
     }
@@ -216,7 +219,7 @@ impl Runner {
     fn submit_ready(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         let now_ns = self.since_begin(now);
         if self.full && self.retry_ns.is_none_or(|at| now_ns < at) {
-            return;
+            return self.all_wait();
         }
         (self.full, self.retry_ns) = (false, None);
         loop {
@@ -230,6 +233,7 @@ impl Runner {
             match refused {
                 None => {
                     work.ready.pop_front();
+                    self.waiting = self.waiting.saturating_sub(1);
                     work.in_flight += 1;
                     let slot = &mut work.slots[index as usize];
                     slot.stage = Stage::InFlight;
@@ -242,15 +246,23 @@ impl Runner {
                     if work.in_flight == 0 {
                         self.retry_ns = Some(now_ns.saturating_add(ERROR_PAUSE_NS));
                     }
-                    return;
+                    return self.all_wait();
                 }
                 Some(refused) => {
                     work.ready.pop_front();
+                    self.waiting = self.waiting.saturating_sub(1);
                     self.record.error(|| format!("{}: {refused}", self.plan.device));
                     self.ended(index, now_ns, false);
                 }
             }
         }
+    }
+
+    /// There is no room for what is ready.
+    fn all_wait(&mut self) {
+        let ready = self.work.as_ref().map_or(0, |work| work.ready.len());
+        self.record.waited(ready - self.waiting);
+        self.waiting = ready;
     }
 
     /// A request of ours has ended.

@@ -436,6 +436,20 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
             notes.push(how.to_owned());
         }
     }
+    if figures.waited > 0 {
+        notes.push(format!(
+            "{}, run {}: {} requests waited in the load, because their host had no room for more: \
+             until they were let in no policy knew of them",
+            cell.variant.name, cell.seed, figures.waited
+        ));
+    }
+    if figures.books.requests_refused > 0 {
+        notes.push(format!(
+            "{}, run {}: {} requests of open loops found no room among those already open, and \
+             were not started: the load is more than the paths carry",
+            cell.variant.name, cell.seed, figures.books.requests_refused
+        ));
+    }
     if let Some(first) = &figures.first_error {
         notes.push(format!(
             "{}, run {}: {} requests failed, one of them so: {first}",

@@ -2,6 +2,8 @@
 
 use super::rig::*;
 use anabranch_lab::adapt::jain_ppm;
+use anabranch_lab::cell::Cell;
+use anabranch_lab::result::{CellResult, Circumstances, Mode};
 
 #[test]
 fn hosts_share_a_port_evenly() {
@@ -94,6 +96,40 @@ iodepth = 4
     // The standard deviation of the open loop is 71.
     assert!((4700..5300).contains(&reads), "{reads}");
     assert!((990..=1010).contains(&writes), "{writes}");
+}
+
+/// A host holds so many requests, and the load what comes on top: it is said of both.
+#[test]
+fn an_open_loop_beyond_what_a_host_holds_is_told() {
+    let notes = |iops: u32, window_ms: u32| {
+        let text = format!(
+            r#"
+[run]
+ramp = "10ms"
+window = "{window_ms}ms"
+[[path]]
+name = "a"
+rate = "20MiB/s"
+[[job]]
+rw = "randread"
+bs = "4k"
+poisson_iops = {iops}
+"#
+        );
+        let scenario = scenario(&text);
+        let figures = run(&scenario, "queue-depth", 1);
+        let cell =
+            Cell { scenario: &scenario, variant: variant(&scenario, "queue-depth"), seed: 1 };
+        let how = Circumstances::simulated(Mode::Sim);
+        CellResult::new(cell, &figures, &how).notes
+    };
+    // The path carries 5000 a second. Some 100 more, 5000 more, 75000 more.
+    assert_eq!(notes(15_000, 10), [""; 0]);
+    let [waited] = &notes(50_000, 100)[..] else { panic!("one note") };
+    assert!(waited.contains("waited in the load"), "{waited}");
+    let [waited, refused] = &notes(800_000, 90)[..] else { panic!("two notes") };
+    assert!(waited.contains("waited in the load"), "{waited}");
+    assert!(refused.contains("were not started"), "{refused}");
 }
 
 /// Writes, and a path so far away that only probes go there.

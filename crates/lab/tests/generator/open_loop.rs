@@ -33,6 +33,7 @@ fn requests_start_when_the_seed_says_and_with_the_mean_asked_for() {
     assert!(of(1).abs_diff(of(2)) <= 1 && of(3) == 0);
     let latency = &figures.jobs[0][0].latency;
     assert_eq!((latency.min(), latency.max()), (20 * MS, 20 * MS));
+    assert_eq!(figures.waited, 0);
 }
 
 #[test]
@@ -41,9 +42,10 @@ fn latency_counts_from_the_intended_start() {
     let scenario = scenario(1, vec![arrivals(2200, 1)]);
     let device = Device { room: 1, ..Device::new(500 * US) };
     let figures = Fake::new(1, device).run(plan(&scenario));
-    let (mut free, mut sums, mut counts) = (0, [0; 2], [0; 2]);
+    let (mut free, mut sums, mut counts, mut waited) = (0, [0; 2], [0; 2], 0);
     for at in intended(&scenario, SECOND) {
         let taken = at.max(free);
+        waited += u64::from(taken > at);
         free = taken + 500 * US;
         for (index, (then, value)) in [(taken, taken - at), (free, free - at)].iter().enumerate() {
             if (100 * MS..SECOND).contains(then) {
@@ -56,6 +58,8 @@ fn latency_counts_from_the_intended_start() {
     assert_eq!((figures.submission.count(), latency.count()), (counts[0], counts[1]));
     assert_eq!((figures.submission.sum(), latency.sum()), (sums[0], sums[1]));
     assert!(latency.max() > 50 * MS, "{}", latency.max());
+    assert!(waited > 1000);
+    assert_eq!(figures.waited, waited);
     assert!(figures.books.requests_open > 100);
 }
 
