@@ -157,9 +157,7 @@ impl Load {
             offered,
             open: open.min(ENDLESS),
             thought_ns: thought_ns.min().unwrap_or(0),
-            tags: pairs.min(u128::from(queues) * hosts)
-                * u128::from(scenario.hosts.queue_depth)
-                * PARTS,
+            tags: pairs.min(u128::from(queues) * hosts) * u128::from(scenario.hosts.tags()) * PARTS,
             kinds: all,
         }
     }

@@ -119,7 +119,7 @@ impl Sim<'_> {
         port.held.clear();
         port.fresh_links(self.now);
         for queue in self.queues.iter_mut().skip(path).step_by(self.ports.len()) {
-            queue.free = self.cell.scenario.hosts.queue_depth;
+            queue.free = self.cell.scenario.hosts.tags();
             queue.waiting = List::EMPTY;
         }
         self.tell_hosts(path);

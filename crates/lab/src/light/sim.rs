@@ -99,7 +99,7 @@ impl<'a> Sim<'a> {
             slots: Vec::new(),
             free: List::EMPTY,
             workers,
-            queues: vec![Queue { free: hosts.queue_depth, waiting: List::EMPTY }; pairs],
+            queues: vec![Queue { free: hosts.tags(), waiting: List::EMPTY }; pairs],
             ports,
             stations: Vec::new(),
             threads: Vec::new(),

@@ -69,7 +69,7 @@ fn fit_queues(fitted: &mut Fitted) {
     let depth = &mut fitted.scenario.hosts.queue_depth;
     let fits = (*depth).clamp(QUEUE_SIZES.0, QUEUE_SIZES.1);
     if fits != *depth {
-        fitted.notes.push(format!("{fits} tags per queue pair instead of {depth}"));
+        fitted.notes.push(format!("queue pairs of {fits} entries instead of {depth}"));
         *depth = fits;
     }
 }

@@ -88,14 +88,14 @@ pub struct Hosts {
     /// Queue pairs per path, at most one per worker; `None` is one per worker. With fewer, workers
     /// share: worker `w` uses queue pair `w` modulo their number.
     pub io_queues: Option<u32>,
-    /// Tags of a queue pair; further commands wait for one.
+    /// Entries of a queue pair, the kernel's `queue_size`: one stays free ([`Hosts::tags`]).
     pub queue_depth: u32,
     /// How long a path is silent until its host gives it up.
     pub detect_ns: u64,
 }
 
 impl Default for Hosts {
-    /// One host with 4 workers on one node, 128 tags, 1 s until silence is noticed.
+    /// One host with 4 workers on one node, 128 entries, 1 s until silence is noticed.
     fn default() -> Hosts {
         Hosts {
             count: 1,
@@ -109,6 +109,13 @@ impl Default for Hosts {
 }
 
 impl Hosts {
+    /// Commands that a queue pair carries at once; further ones wait. A queue with all entries used
+    /// could not be told from an empty one.
+    #[must_use]
+    pub fn tags(&self) -> u32 {
+        self.queue_depth.saturating_sub(1)
+    }
+
     /// Checks the limits.
     ///
     /// # Errors
@@ -127,7 +134,7 @@ impl Hosts {
         if let Some(queues) = self.io_queues {
             within("io_queues", queues, 1, self.workers)?;
         }
-        within("queue_depth", self.queue_depth, 1, MAX_QUEUE_DEPTH)?;
+        within("queue_depth", self.queue_depth, 2, MAX_QUEUE_DEPTH)?;
         if self.detect_ns > MAX_RUNTIME_NS {
             return fail("detect", "must not exceed 1h");
         }

@@ -3,6 +3,7 @@
 use super::rig::*;
 use anabranch_lab::adapt::jain_ppm;
 use anabranch_lab::cell::Cell;
+use anabranch_lab::light::{self, Bound, limit_of_window};
 use anabranch_lab::result::{CellResult, Circumstances, Mode};
 
 #[test]
@@ -96,6 +97,36 @@ iodepth = 4
     // The standard deviation of the open loop is 71.
     assert!((4700..5300).contains(&reads), "{reads}");
     assert!((990..=1010).contains(&writes), "{writes}");
+}
+
+/// One entry of a queue always stays free: here, in the light simulation, and in the limit.
+#[test]
+fn a_queue_pair_carries_one_command_less_than_it_has_entries() {
+    let text = r#"
+[run]
+ramp = "100ms"
+window = "1s"
+[host]
+workers = 1
+queue_depth = 16
+[target]
+read = 0
+[[path]]
+name = "a"
+delay = "10ms"
+[[job]]
+rw = "randread"
+bs = "4k"
+iodepth = 64
+"#;
+    let scenario = scenario(text);
+    let cell = Cell { scenario: &scenario, variant: variant(&scenario, "queue-depth"), seed: 1 };
+    let limit = limit_of_window(cell);
+    assert_eq!((limit.iops, limit.bound), (1500, Bound::Tags));
+    let light = light::run(cell).expect("a cell that can be run").requests;
+    let engine = run(&scenario, "queue-depth", 1).requests;
+    assert_eq!(light, 1500);
+    assert!((1480..=1500).contains(&engine), "{engine}");
 }
 
 /// A host holds so many requests, and the load what comes on top: it is said of both.

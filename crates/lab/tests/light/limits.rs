@@ -80,6 +80,9 @@ fn far_paths_are_bound_by_what_is_open() {
     scenario.hosts.queue_depth = 4;
     scenario.jobs[0].depth = 512;
     assert_eq!(limit(&scenario).bound, Bound::Tags);
+    scenario.hosts.queue_depth = 1;
+    let cell = Cell { scenario: &scenario, variant: &variant, seed: 1 };
+    assert_eq!(cell.check().expect_err("no entry to use").key, "queue_depth");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn numa_and_latency_see_what_they_look_at() {
 fn the_tags_of_a_queue_pair_bound_what_is_under_way() {
     let only = path("only", 2000 * MBIT, Duration::from_millis(1));
     let mut scenario = scenario(vec![only], vec![reads(4096, 64, 1)]);
-    scenario.hosts.queue_depth = 2;
+    scenario.hosts.queue_depth = 3;
     let figures = run_policy(&scenario, Policy::QueueDepth);
     // All 64 are given to the path; two at a time are on the way, for a little over 1.08 ms.
     assert_eq!(figures.paths[0].in_flight_milli, 64_000);

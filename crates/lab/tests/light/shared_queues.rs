@@ -9,7 +9,7 @@ use anabranch_policy::{Parameters, Policy, Scope};
 fn crowded(io_queues: Option<u32>) -> Scenario {
     let target = Target { read_ns: MS, ..Target::default() };
     let hosts =
-        Hosts { workers: 2, nodes: vec![0; 2], io_queues, queue_depth: 4, ..Hosts::default() };
+        Hosts { workers: 2, nodes: vec![0; 2], io_queues, queue_depth: 5, ..Hosts::default() };
     let only = anabranch_lab::scenario::Path::new("only");
     Scenario { target, hosts, ..scenario(vec![only], vec![reads(4096, 8, 2)]) }
 }
@@ -36,7 +36,7 @@ fn workers_that_share_a_queue_pair_share_its_tags() {
 #[test]
 fn one_tag_for_all_is_served_in_the_order_of_coming() {
     let base = crowded(Some(1));
-    let hosts = Hosts { queue_depth: 1, ..base.hosts.clone() };
+    let hosts = Hosts { queue_depth: 2, ..base.hosts.clone() };
     let figures = run_variant(&Scenario { hosts, ..base }, &with(None), 1);
     // 16 take turns: nobody waits for longer or shorter.
     assert_eq!(figures.latency.min(), 16 * MS);

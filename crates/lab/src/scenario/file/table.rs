@@ -271,7 +271,7 @@ fn range(section: &str, key: &str) -> Option<(u64, u64)> {
         ("host", "count") => up_to(limits::MAX_HOSTS),
         ("host", "workers") => up_to(limits::MAX_WORKERS),
         ("host" | "variant", "io_queues") => Some((0, u64::from(limits::MAX_WORKERS))),
-        ("host", "queue_depth") => up_to(limits::MAX_QUEUE_DEPTH),
+        ("host", "queue_depth") => Some((2, u64::from(limits::MAX_QUEUE_DEPTH))),
         ("target", "servers") => Some((0, u64::from(limits::MAX_SERVERS))),
         ("path", "node") => Some((0, u64::from(limits::MAX_NODES) - 1)),
         // Keys of `weights` are what the file calls its paths.
