@@ -457,14 +457,15 @@ impl Transfer {
             (Err(IoError::Status(status)), Some(op)) if status.is_unsupported_io() => match op {
                 Op::WriteZeroes { .. } if self.blank_later(piece) => return,
                 // A hint: where it is of no use it is done.
-                Op::Trim { .. } if self.is_submitted(piece) => Ok(()),
+                Op::Trim { .. } if self.is_in(piece, Stage::Submitted) => Ok(()),
                 _ => result,
             },
             _ => result,
         };
         let writes = op.is_some_and(Op::writes);
         let mut result = result.map_err(|error| Fault::of_io(error, writes));
-        if op == Some(Op::Flush) || self.is_flushing(piece) {
+        let trims = matches!(op, Some(Op::Trim { .. }));
+        if op == Some(Op::Flush) || trims && self.is_in(piece, Stage::Flushing) {
             let failed = failed_flushes(seat.host, self.device.head);
             if core::mem::replace(&mut self.failed_flushes, failed) != failed && result.is_ok() {
                 result = Err(Fault::FLUSH_OF_ANOTHER);
@@ -473,12 +474,8 @@ impl Transfer {
         self.ended(piece, result, memory);
     }
 
-    fn is_flushing(&self, piece: u16) -> bool {
-        self.pieces.get(piece).is_some_and(|piece| piece.stage == Stage::Flushing)
-    }
-
-    fn is_submitted(&self, piece: u16) -> bool {
-        self.pieces.get(piece).is_some_and(|piece| piece.stage == Stage::Submitted)
+    fn is_in(&self, piece: u16, stage: Stage) -> bool {
+        self.pieces.get(piece).is_some_and(|piece| piece.stage == stage)
     }
 
     /// Zeroes that were refused are to be written, if somebody waits for them.
