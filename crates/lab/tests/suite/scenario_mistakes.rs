@@ -274,6 +274,10 @@ fn variants() {
         "[[variant]]\nname = \"a\"\npolicy = \"service-time\"\nweights = { fast = 101 }",
         "x.toml:10: fast: a weight lies between 0 and 100",
     );
+    added(
+        "[[variant]]\nname = \"a\"\npolicy = \"queue-depth\"\nlatency_compete = true",
+        "x.toml:10: latency_compete: sets latency, and this variant is queue-depth",
+    );
 }
 
 #[test]

@@ -1,14 +1,11 @@
-//! `[[job]]`, `[load]`, `[[variant]]`, `[[published]]`.
+//! `[[job]]`, `[load]`, `[[published]]`.
 
 use super::super::fio::{self, JobFile, Made, OPTIONS, Words};
-use super::super::limits::{MAX_JOBS, MAX_PUBLISHED, MAX_VARIANTS};
-use super::super::mistake::{Mistake, near_or_all, read_text, shorten};
-use super::super::{
-    Arrival, Burner, Hosts, Job, Notice, Path, Published, Target, Variant, library,
-};
+use super::super::limits::{MAX_JOBS, MAX_PUBLISHED};
+use super::super::mistake::{Mistake, read_text, shorten};
+use super::super::{Arrival, Burner, Hosts, Job, Notice, Published, Target, library};
 use super::table::Table;
 use super::{Beside, Text};
-use anabranch_policy::{MAX_RELATIVE_THROUGHPUT, Parameters};
 use std::path::{Component, Path as FilePath};
 
 /// What a scenario runs.
@@ -138,92 +135,6 @@ fn job_file(
     }
     let JobFile { jobs, burners, notices, .. } = file;
     Ok(Load { jobs, burners, notices, file: Some(Text { name, text }) })
-}
-
-pub(super) fn variants(
-    root: &Table<'_>,
-    paths: &[Path],
-    hosts: &Hosts,
-    all: &mut Vec<Variant>,
-) -> Result<(), Mistake> {
-    let known = [
-        "name",
-        "policy",
-        "weights",
-        "io_queues",
-        "kernel_exact",
-        "queue_depth_scope",
-        "latency_batch_timeout",
-        "latency_ewma_shift",
-        "latency_size_buckets",
-        "latency_per_node",
-        "latency_compete",
-        "hst_base_weight",
-        "hst_threshold_multiplier",
-        "finish_time_tail",
-        "finish_time_compete",
-        "finish_time_probes",
-    ];
-    for table in root.tables("variant", &known, MAX_VARIANTS)? {
-        let name = table.must("name", table.word("name")?)?;
-        let mut p = Parameters::of(table.must("policy", table.parsed("policy")?)?);
-        // The standard one's window is the default of the cell.
-        if let Some(standard) = all.first() {
-            p.latency = standard.parameters.latency;
-        }
-        p.kernel_exact = table.flag("kernel_exact")?.unwrap_or(p.kernel_exact);
-        p.scope = table.parsed("queue_depth_scope")?.unwrap_or(p.scope);
-        let latency = &mut p.latency;
-        latency.batch_timeout =
-            table.parsed("latency_batch_timeout")?.unwrap_or(latency.batch_timeout);
-        latency.ewma_shift = table.parsed("latency_ewma_shift")?.unwrap_or(latency.ewma_shift);
-        latency.size_buckets = table.flag("latency_size_buckets")?.unwrap_or(latency.size_buckets);
-        latency.per_node = table.flag("latency_per_node")?.unwrap_or(latency.per_node);
-        latency.compete = table.flag("latency_compete")?.unwrap_or(latency.compete);
-        let hst = &mut p.historical;
-        hst.base_weight = table.parsed("hst_base_weight")?.unwrap_or(hst.base_weight);
-        hst.threshold_multiplier =
-            table.number("hst_threshold_multiplier")?.unwrap_or(hst.threshold_multiplier);
-        let finish = &mut p.finish_time;
-        finish.tail = table.flag("finish_time_tail")?.unwrap_or(finish.tail);
-        finish.compete = table.flag("finish_time_compete")?.unwrap_or(finish.compete);
-        finish.probes = table.flag("finish_time_probes")?.unwrap_or(finish.probes);
-        // 0 is one per worker, whatever [host] says.
-        let io_queues = table.number("io_queues")?.map(|n| if n == 0 { hosts.workers } else { n });
-        if io_queues.is_some_and(|queues| queues > hosts.workers) {
-            let text = format!("each host has {} workers; use 0 to {0}", hosts.workers);
-            return Err(table.fail("io_queues", text));
-        }
-        let weights = weights(&table, paths)?;
-        let own_batch = table.has("latency_batch_timeout");
-        let variant = Variant { name, parameters: p, weights, io_queues, own_batch };
-        table.checked(variant.check(paths.len()))?;
-        if all.iter().any(|other| other.name == variant.name) {
-            let text = format!("there is already a variant {}", variant.name);
-            return Err(table.fail("name", text));
-        }
-        all.push(variant);
-    }
-    Ok(())
-}
-
-/// `weights = { fast = 4, slow = 1 }`; paths that are not named have 1.
-fn weights(table: &Table<'_>, paths: &[Path]) -> Result<Vec<u32>, Mistake> {
-    let mut weights = vec![1; paths.len()];
-    let Some(named) = table.any_table("weights")? else { return Ok(weights) };
-    let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
-    for key in named.keys() {
-        let Some(index) = names.iter().position(|name| *name == key) else {
-            let near = near_or_all(key, &names);
-            return Err(named.fail(key, format!("there is no path {}{near}", shorten(key))));
-        };
-        weights[index] = named.must(key, named.number(key)?)?;
-        if weights[index] > MAX_RELATIVE_THROUGHPUT {
-            let text = format!("a weight lies between 0 and {MAX_RELATIVE_THROUGHPUT}");
-            return Err(named.fail(key, text));
-        }
-    }
-    Ok(weights)
 }
 
 /// One count per path.

@@ -9,6 +9,7 @@ mod parts;
 mod places;
 mod table;
 mod units;
+mod variants;
 
 use super::limits::MAX_FILE_BYTES;
 use super::mistake::{Mistake, read_text};
@@ -115,7 +116,7 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
     let load::Load { jobs, burners, notices, file: job_file } =
         load::jobs(&root, &target, &hosts, beside)?;
     let mut variants = standard_variants(&paths, &run);
-    load::variants(&root, &paths, &hosts, &mut variants)?;
+    variants::read(&root, &paths, &hosts, &mut variants)?;
     let published = load::published(&root, paths.len())?;
     let scenario = Scenario {
         name: name.to_owned(),
