@@ -8,6 +8,8 @@ pub const MAX_HOSTS: u32 = 1_000;
 pub const MAX_WORKERS: u32 = 128;
 /// NUMA nodes per host; nodes count from 0.
 pub const MAX_NODES: u32 = 64;
+/// Workers of all hosts, times paths: some 2 KiB each.
+pub const MAX_LANES: u64 = 1 << 20;
 /// Tags per queue pair, as NVMe has it (CAP.MQES is 16 bits).
 pub const MAX_QUEUE_DEPTH: u32 = 65_535;
 /// Changes, after `repeat` was written out.

@@ -2,9 +2,9 @@
 
 use super::job::{Arrival, Burner, Job};
 use super::limits::{
-    MAX_CHANGES, MAX_DELAY_NS, MAX_HOSTS, MAX_JOBS, MAX_NAME, MAX_NAMESPACE_BYTES, MAX_NODES,
-    MAX_PATHS, MAX_PUBLISHED, MAX_QUEUE_DEPTH, MAX_REQUESTS, MAX_RUNS, MAX_RUNTIME_NS, MAX_SERVERS,
-    MAX_VARIANTS, MAX_WORKERS, MIN_WINDOW_NS,
+    MAX_CHANGES, MAX_DELAY_NS, MAX_HOSTS, MAX_JOBS, MAX_LANES, MAX_NAME, MAX_NAMESPACE_BYTES,
+    MAX_NODES, MAX_PATHS, MAX_PUBLISHED, MAX_QUEUE_DEPTH, MAX_REQUESTS, MAX_RUNS, MAX_RUNTIME_NS,
+    MAX_SERVERS, MAX_VARIANTS, MAX_WORKERS, MIN_WINDOW_NS,
 };
 use super::path::{Alteration, AnaState, Change, Path, PathState, check_shape};
 use super::variant::Variant;
@@ -346,6 +346,7 @@ impl Scenario {
                 return fail("name", format!("two paths are called {:?}", path.name));
             }
         }
+        self.check_lanes()?;
         count("change", self.changes.len(), 0, MAX_CHANGES)?;
         self.check_changes()?;
         count("job", self.jobs.len(), 1, MAX_JOBS)?;
@@ -385,6 +386,18 @@ impl Scenario {
         let text = "every path begins inaccessible, so that a real host finds no device; let one \
                     begin otherwise, and change it at = \"0s\"";
         Err(Problem::of(Part::Path(0), "ana", text))
+    }
+
+    /// What each worker knows of each path must fit.
+    fn check_lanes(&self) -> Result<(), Problem> {
+        let Hosts { count, workers, .. } = self.hosts;
+        let lanes = u64::from(count) * u64::from(workers) * self.paths.len() as u64;
+        if lanes <= MAX_LANES {
+            return Ok(());
+        }
+        let text = format!("{lanes} in all (hosts x workers x paths); at most {MAX_LANES}");
+        let key = if workers > count { "workers" } else { "count" };
+        Err(Problem::of(Part::Host, key, text))
     }
 
     fn check_changes(&self) -> Result<(), Problem> {

@@ -99,6 +99,15 @@ fn paths() {
 }
 
 #[test]
+fn what_workers_know_of_paths() {
+    let mut text = GOOD.replace("title", "host = { count = 1000, workers = 128 }\ntitle");
+    (0..62).for_each(|i| text += &format!("[[path]]\nname = \"p{i}\"\n"));
+    let mistake = sentence(&text.replace("path = [", "path = ["));
+    let wanted = "count: 8192000 in all (hosts x workers x paths); at most 1048576";
+    assert!(mistake.ends_with(wanted), "{mistake}");
+}
+
+#[test]
 fn parts() {
     added("[run]\nwindow = \"2h\"", "x.toml:8: window: must not exceed 1h together with ramp");
     added("[run]\nruns = 0", "x.toml:8: runs: 0 is out of range; use 1 to 1000");
