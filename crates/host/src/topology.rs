@@ -173,7 +173,9 @@ pub struct PathView {
     pub ana_state: AnaState,
     /// An ANA log must be read before the path may be used.
     pub ana_pending: bool,
-    /// Its own identify agrees with the head.
+    /// Its controller was asked which namespace it is, since that was last in doubt: the head's.
+    pub verified: bool,
+    /// That, and its size is the head's.
     pub ready: bool,
     /// How often workers have reported that there is no such namespace; only grows.
     pub doubts: u64,

@@ -67,6 +67,10 @@ impl Condition {
         self.unready.is_none()
     }
 
+    fn verified(&self) -> bool {
+        matches!(self.unready, None | Some(Hindrance::Size))
+    }
+
     pub(super) fn usable(&self) -> bool {
         self.hindrance().is_none()
     }
@@ -196,6 +200,7 @@ impl Control {
                 nsid: head.nsid,
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
+                verified: condition.verified(),
                 ready: condition.ready(),
                 doubts: path.doubts,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,

@@ -158,6 +158,8 @@ pub(super) enum Place {
     Carried,
     /// Waits for the time to be tried again, on `slot` if it is still usable then.
     Delayed { until: Time, again_on: Option<ControllerId> },
+    /// It was answered well on a path that is being looked at, until then at the longest.
+    Doubted { until: Time },
 }
 
 /// One command: what one path carries.

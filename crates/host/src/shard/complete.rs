@@ -2,6 +2,7 @@
 
 use super::Shard;
 use super::command::{Carried, Origin, Place, Request, Work};
+use super::doubt::MAX_DOUBTS;
 use super::head::{Carrier, ControllerEntry, PathState};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
@@ -28,10 +29,6 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// never matches. A flush has no data, and only that controller can say that its writes are safe.
 const TRANSIENT_FAILURES: u8 = 4;
 
-/// So often a command whose namespace is not there waits for a path to be looked at. More than
-/// that, and each look says that it is there: then the status is the user's.
-const MAX_DOUBTS: u8 = 5;
-
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
     pub(super) fn answered(
@@ -57,21 +54,8 @@ impl Shard {
         } else if self.is_of_its_namespace(key) {
             self.succeeded(key, now, bufs);
         } else {
-            self.commands[key].doubts += 1;
-            self.lost(key, Attempt::Uncertain, now, bufs);
+            self.doubt(key, now, bufs);
         }
-    }
-
-    /// Whether a success says anything of the namespace that the command was for: not when another
-    /// one may have had the NSID by then. (On a path that was silent meanwhile, for example.)
-    /// Whoever has been in doubt so often is believed: a controller that names all that it has as
-    /// changed, all the time, must not keep everything from ending.
-    #[inline]
-    fn is_of_its_namespace(&self, key: Key) -> bool {
-        let command = &self.commands[key];
-        let Some(head) = self.head(command.head) else { return true };
-        let usable = head.path_of(command).is_some_and(|path| path.usable);
-        usable || command.doubts >= MAX_DOUBTS || head.gone || !self.has_lost_its_path(key)
     }
 
     pub(super) fn answer_peer(
@@ -113,7 +97,7 @@ impl Shard {
         self.fail_over(key, None, now, bufs);
     }
 
-    fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+    pub(super) fn succeeded(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let Some(command) = self.commands.get_mut(key) else { return };
         let Origin::Own { request: request_key, work } = &command.origin else { return };
         let Some(head) = self.heads.get_mut(command.head.0) else {
@@ -124,7 +108,11 @@ impl Shard {
         let ended = Ended::command(work, head.view.block_bytes, command.started, now);
         head.durable(command, work, self.topology.epoch);
         let weights_due = match command.charge {
-            Some(charge) if head.view.parameters.policy.measures() => {
+            // How long the look took says nothing of the path.
+            Some(charge)
+                if head.view.parameters.policy.measures()
+                    && !matches!(command.place, Place::Doubted { .. }) =>
+            {
                 head.measure(command, charge, now)
             }
             _ => None,

@@ -64,6 +64,7 @@ pub(super) fn path(id: u32) -> PathView {
         nsid: 1,
         ana_state: AnaState::Optimized,
         ana_pending: false,
+        verified: true,
         ready: true,
         doubts: 0,
         zeroes_may_deallocate: false,

@@ -409,6 +409,7 @@ impl Shard {
         self.refresh_slots();
         self.update_heads();
         self.watch_heads(now);
+        self.settle_doubted(now, bufs);
         self.recall_waiting(now, bufs);
         self.sort_waiting();
         self.forget_controllers();
@@ -562,10 +563,12 @@ impl Shard {
 
     fn try_again(&mut self, key: Key, due: Time, now: Time, bufs: &mut dyn Buffers) {
         let Some(command) = self.commands.get(key) else { return };
-        if let Place::Delayed { until, again_on } = command.place
-            && until == due
-        {
-            self.dispatch_again(key, again_on, None, now, bufs);
+        match command.place {
+            Place::Delayed { until, again_on } if until == due => {
+                self.dispatch_again(key, again_on, None, now, bufs);
+            }
+            Place::Doubted { until } if until == due => self.take_elsewhere(key, now, bufs),
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@ mod complete;
 mod connect_data;
 mod cut;
 mod dispatch;
+mod doubt;
 mod explain;
 #[cfg(test)]
 mod fixture;
@@ -104,6 +105,8 @@ pub(crate) struct Shard {
     /// Some path was taken out because its namespace is not there, and what waits for a tag on it
     /// has not left it yet.
     some_suspected: bool,
+    /// Some command was answered on a path that was being looked at.
+    some_doubted: bool,
 }
 
 /// Places for commands: every other shard may carry all of its own through our queue pairs.
@@ -150,6 +153,7 @@ impl Shard {
             some_stopped: false,
             some_withdrawn: false,
             some_suspected: false,
+            some_doubted: false,
         }
     }
 

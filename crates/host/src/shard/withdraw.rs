@@ -52,12 +52,19 @@ impl Shard {
         for head in self.heads.values_mut() {
             take(&mut head.requeue, &mut self.commands, withdrawn, &mut ended);
         }
-        let delayed = |command: &Command| matches!(command.place, Place::Delayed { .. });
+        let delayed = |command: &Command| {
+            matches!(command.place, Place::Delayed { .. } | Place::Doubted { .. })
+        };
         let commands = self.commands.keys().map(|key| (key, &self.commands[key]));
         let commands = commands.filter(|(_, it)| delayed(it) && withdrawn(it));
         ended.extend(commands.map(|(key, _)| key));
         for key in ended {
-            if matches!(self.commands[key].place, Place::Waiting { .. } | Place::Flying { .. }) {
+            let place = self.commands[key].place;
+            let on_a_path = matches!(
+                place,
+                Place::Waiting { .. } | Place::Flying { .. } | Place::Doubted { .. }
+            );
+            if on_a_path {
                 self.leave_path(key);
             }
             self.end_command(key, Err(IoError::Withdrawn), now, bufs);
