@@ -175,6 +175,10 @@ pub(crate) fn select<P: AsCandidate>(
     };
     let better = |a: View, b: View| {
         if a.rank != b.rank {
+            if a.rank < b.rank {
+                // What decided among those of the other class says nothing of this path.
+                reason.set(Reason::LeastHistoricalTime);
+            }
             return a.rank < b.rank;
         }
         let (better, why) = better(a, b, parameters.threshold_multiplier, now_ns);

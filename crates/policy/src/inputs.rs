@@ -88,7 +88,9 @@ pub fn inputs(
             let (history_ns, stale_after_ns) = load.shared.history().report_ns();
             inputs.commands = Some(load.shared.nr_active());
             inputs.latency_ns = Some(history_ns);
-            inputs.stale_ns = Some(now_ns.saturating_sub(stale_after_ns));
+            // Nothing has ended there yet: it has no history that could be stale.
+            let measured = stale_after_ns > 0;
+            inputs.stale_ns = measured.then(|| now_ns.saturating_sub(stale_after_ns));
         }
         Policy::IoAffinity => inputs.affinity = Some(path.affinity),
         Policy::FinishTime => {

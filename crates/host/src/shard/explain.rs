@@ -116,13 +116,13 @@ impl Ring {
     #[cold]
     pub(super) fn note(&mut self, about: About, policy: Policy, choice: Choice) {
         let found = &self.found;
-        let candidate = |found: &Found| Some((found.path, found.inputs));
+        let (mut kept, count) = kept(found, choice.index);
+        kept[..count].sort_unstable();
         let mut candidates = [None; CANDIDATES_MAX];
-        candidates.iter_mut().zip(found).for_each(|(to, from)| *to = candidate(from));
-        let chosen = &found[choice.index];
-        if choice.index >= CANDIDATES_MAX {
-            candidates[CANDIDATES_MAX - 1] = candidate(chosen);
+        for (to, &index) in candidates.iter_mut().zip(&kept[..count]) {
+            *to = Some((found[index].path, found[index].inputs));
         }
+        let chosen = &found[choice.index];
         let sample = Sample {
             at: about.at,
             head: about.head,
@@ -156,6 +156,22 @@ impl Ring {
         let (newer, older) = self.samples.split_at(oldest as usize);
         older.iter().chain(newer).filter(|sample| sample.head == head).copied().collect()
     }
+}
+
+/// Which paths a sample keeps, and how many: the chosen one, then those that it was chosen from, then
+/// others that can be used, then the rest; of each the first ones in list order.
+fn kept(found: &[Found], chosen: usize) -> ([usize; CANDIDATES_MAX], usize) {
+    let class = |index: usize| match found[index].inputs {
+        _ if index == chosen => 0,
+        Inputs { usable: false, .. } => 3,
+        Inputs { rank, .. } if rank == found[chosen].inputs.rank => 1,
+        _ => 2,
+    };
+    let mut kept = [0; CANDIDATES_MAX];
+    let order = (0..4).flat_map(|wanted| (0..found.len()).filter(move |&at| class(at) == wanted));
+    let places = kept.iter_mut().zip(order);
+    let count = places.map(|(place, index)| *place = index).count();
+    (kept, count)
 }
 
 #[cfg(test)]
@@ -256,5 +272,19 @@ mod tests {
         assert_eq!(ids(&samples[0]), [0, 1, 2]);
         assert_eq!((samples[1].chosen, samples[1].paths), (ControllerId(17), 20));
         assert_eq!(ids(&samples[1]), [0, 1, 2, 3, 4, 5, 6, 17]);
+    }
+
+    #[test]
+    fn of_many_paths_those_are_kept_that_it_was_chosen_from() {
+        let mut ring = Ring::default();
+        note(&mut ring, 0, 20, 17);
+        for (index, found) in ring.found.iter_mut().enumerate() {
+            found.inputs.usable = index >= 4;
+            let optimized = [9, 15, 17].contains(&index);
+            found.inputs.rank = if optimized { AnaRank::Optimized } else { AnaRank::NonOptimized };
+        }
+        assert_eq!(kept(&ring.found, 17), ([17, 9, 15, 4, 5, 6, 7, 8], 8));
+        ring.found.truncate(6);
+        assert_eq!(kept(&ring.found, 5), ([5, 4, 0, 1, 2, 3, 0, 0], 6));
     }
 }

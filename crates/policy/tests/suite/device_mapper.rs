@@ -155,7 +155,7 @@ fn historical_service_time_is_device_mappers() {
             // Histories of whole nanoseconds: the tests below teach nothing else.
             let history = i128::from(seen.latency_ns.unwrap()) << 10;
             let staleness = inputs(&parameters, path.candidate(), OpClass::Read, 4096, u64::MAX);
-            let stale_after = i128::from(u64::MAX - staleness.stale_ns.unwrap());
+            let stale_after = i128::from(u64::MAX - staleness.stale_ns.unwrap_or(u64::MAX));
             (i128::from(path.shared.nr_active()), history, stale_after)
         };
         // Negative: the first is better.

@@ -62,7 +62,7 @@ fn inputs_are_what_the_policy_compares_and_nothing_else() {
             (Policy::QueueLength, Inputs { commands: Some(3), ..NOTHING }),
             (
                 Policy::HistoricalServiceTime,
-                Inputs { commands: Some(3), latency_ns: Some(1), stale_ns: Some(1_000), ..NOTHING },
+                Inputs { commands: Some(3), latency_ns: Some(1), ..NOTHING },
             ),
             (Policy::IoAffinity, Inputs { affinity: Some(Affinity::Node), ..NOTHING }),
             (

@@ -322,12 +322,24 @@ fn classes_come_first_and_only_usable_paths_of_the_class_count() {
     assert_eq!(choice, Choice { index: 0, reason: Reason::NoOptimized });
 }
 
+/// What decided among paths that are only compared since they come first says nothing.
+#[test]
+fn the_reason_is_one_of_the_class_that_is_chosen_from() {
+    let table = paths("nno");
+    for (path, at) in table.iter().zip([1, 2, 3]) {
+        teach(path, 100 * US, at * MS);
+    }
+    load(&table[2], 3);
+    let choice = choose(&mut Selector::new(), &hst(), &table, 9 * MS);
+    assert_eq!(choice, Choice { index: 2, reason: Reason::LeastHistoricalTime });
+}
+
 #[test]
 fn a_reset_forgets_the_history() {
     let path = &paths("o")[0];
     teach(path, 100 * US, MS);
     anabranch_policy::reset_statistics(path.load());
-    assert_eq!((history_ns(path), seen(path, 7).stale_ns), (1, Some(7)));
+    assert_eq!((history_ns(path), seen(path, 7).stale_ns), (1, None));
     // A failover is none, in either mode.
     teach(path, 100 * US, MS);
     for parameters in [hst(), Parameters::exact(Policy::HistoricalServiceTime)] {
