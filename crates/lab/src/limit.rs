@@ -36,6 +36,7 @@ use crate::scenario::{Alteration, AnaState, Arrival, Job, Path, PathState};
 use anabranch_policy::{OpClass, Policy};
 use core::fmt;
 use core::time::Duration;
+pub(crate) use demand::is_paced;
 use demand::{Demand, Stream};
 
 const SECOND_NS: u128 = 1_000_000_000;

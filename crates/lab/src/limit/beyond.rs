@@ -16,7 +16,7 @@ const NOISE_PERCENT: u128 = 1;
 /// a pace come first in the limit, and get less than that where they keep a few requests open that
 /// stand behind those of the others.
 pub(crate) fn where_jobs_differ(cell: Cell<'_>) -> bool {
-    let waits = |job: &Job| is_paced(&job) && job.arrival == Arrival::Closed;
+    let waits = |job: &Job| is_paced(job) && job.arrival == Arrival::Closed;
     let may_wait = cell.scenario.jobs.iter().any(waits);
     let of = |parts: Vec<Part<'_>>, _: &[&Spell]| {
         let queued = |part: &Part<'_>| {

@@ -25,7 +25,8 @@ pub(super) struct Demand {
 
 impl Demand {
     pub(super) fn of(cell: Cell<'_>) -> Demand {
-        let (paced, rest): (Vec<&Job>, Vec<&Job>) = cell.scenario.jobs.iter().partition(is_paced);
+        let (paced, rest): (Vec<&Job>, Vec<&Job>) =
+            cell.scenario.jobs.iter().partition(|job| is_paced(job));
         Demand { paced: paced_loads(cell, &paced), rest: other_loads(cell, &rest) }
     }
 
@@ -116,7 +117,7 @@ fn other_loads(cell: Cell<'_>, jobs: &[&Job]) -> Vec<Load> {
 }
 
 /// Whether a job asks for a number of requests a second, and catches up what it missed.
-pub(super) fn is_paced(job: &&Job) -> bool {
+pub(crate) fn is_paced(job: &Job) -> bool {
     job.arrival != Arrival::Closed || paces(job).1 < ENDLESS
 }
 

@@ -6,11 +6,15 @@
 use crate::adapt::{adaptations, jain_ppm};
 use crate::cell::Cell;
 use crate::figures::{Books, ClassFigures, Figures, SERIES_NS, per_second};
-use crate::limit::{beyond, limit_of_window};
+use crate::limit::{beyond, is_paced, limit_of_window};
 use crate::scenario::{Alteration, Change, Scenario};
 use anabranch_policy::{Histogram, Policy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Of the requests that were open all the time, so many, in percent of the others, may be unanswered
+/// without a note.
+const UNANSWERED_PERCENT: u128 = 25;
 
 /// The version of the schema: raised when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -436,6 +440,12 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
             notes.push(how.to_owned());
         }
     }
+    if is_longer_than_its_run(cell.scenario, figures, how) {
+        notes.push(
+            "in some runs many requests were not answered once in the window: what the table says              of latencies, and of shares, is of the others; ramp and window should be several              times as long as a request takes"
+                .to_owned(),
+        );
+    }
     if figures.waited > 0 {
         notes.push(format!(
             "{}, run {}: {} requests waited in the load, because their host had no room for more: \
@@ -457,6 +467,21 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
         ));
     }
     notes
+}
+
+/// Whether a closed loop had more open than its completions account for (Little's law: as many as
+/// end in a time, times how long each took): the others were begun and not answered, by far.
+fn is_longer_than_its_run(scenario: &Scenario, figures: &Figures, how: &Circumstances) -> bool {
+    // While a path is silent its requests are not answered, however long the run is.
+    if scenario.jobs.iter().any(is_paced) || !scenario.changes.is_empty() {
+        return false;
+    }
+    let per_host = scenario.jobs.iter().map(|job| u128::from(job.depth) * u128::from(job.clones));
+    let open = per_host.sum::<u128>() * u128::from(scenario.hosts.count);
+    let open = open * u128::from(how.open_permille.unwrap_or(1000)) / 1000;
+    let latencies = u128::from(figures.latency.count()) * u128::from(figures.latency.mean());
+    let in_window = open * u128::from(figures.window_ns);
+    latencies * (100 + UNANSWERED_PERCENT) < in_window * 100
 }
 
 fn flow(window_ns: u64, bytes: u64, latency: &Histogram) -> Flow {

@@ -142,3 +142,17 @@ fn a_limit_that_requests_of_different_sizes_may_exceed_is_told() {
     assert_eq!(notes.len(), 1);
     assert!(notes[0].contains("nearest on one path"), "{}", notes[0]);
 }
+
+#[test]
+fn a_run_in_which_many_requests_are_not_answered_once_is_told() {
+    let mut scenario = scenario();
+    scenario.changes.clear();
+    scenario.jobs[0].depth = 256;
+    // Some 60 MB/s take 17 s for all of them.
+    scenario.jobs[0].sizes = PerOp::all(Sizes::fixed(1 << 22));
+    let early = result(&scenario, 1).notes;
+    assert_eq!(early.len(), 1);
+    assert!(early[0].contains("not answered once"), "{}", early[0]);
+    (scenario.run.ramp_ns, scenario.run.window_ns) = (40_000_000_000, 80_000_000_000);
+    assert_eq!(result(&scenario, 1).notes, [""; 0]);
+}

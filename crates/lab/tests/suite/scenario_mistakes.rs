@@ -100,11 +100,12 @@ fn paths() {
 
 #[test]
 fn what_workers_know_of_paths() {
-    let mut text = GOOD.replace("title", "host = { count = 1000, workers = 128 }\ntitle");
-    (0..62).for_each(|i| text += &format!("[[path]]\nname = \"p{i}\"\n"));
-    let mistake = sentence(&text.replace("path = [", "path = ["));
-    let wanted = "count: 8192000 in all (hosts x workers x paths); at most 1048576";
-    assert!(mistake.ends_with(wanted), "{mistake}");
+    let paths: String = (0..64).map(|i| format!("[[path]]\nname = \"p{i}\"\n")).collect();
+    let host = "[host]\ncount = 1000\nworkers = 128\n";
+    assert_eq!(
+        sentence(&format!("title = \"t\"\njob = [{{ rw = \"read\" }}]\n{host}{paths}")),
+        "x.toml:4: count: 8192000 in all (hosts x workers x paths); at most 1048576"
+    );
 }
 
 #[test]
@@ -286,6 +287,18 @@ fn variants() {
     added(
         "[[variant]]\nname = \"a\"\npolicy = \"queue-depth\"\nlatency_compete = true",
         "x.toml:10: latency_compete: sets latency, and this variant is queue-depth",
+    );
+    added(
+        "[[variant]]\nname = \"a\"\npolicy = \"numa\"\nweights = { fast = 4 }",
+        "x.toml:10: weights: sets service-time, and this variant is numa",
+    );
+    added(
+        "[[published]]\npolicy = \"latncy\"\niops = 1",
+        "x.toml:8: policy: there is no variant latncy; did you mean latency?",
+    );
+    added(
+        "[[published]]\npolicy = \"latency, host 2\"\niops = 1",
+        "x.toml:8: policy: hosts count from 1 to 1",
     );
 }
 

@@ -2,8 +2,8 @@
 
 use super::super::fio::{self, JobFile, Made, OPTIONS, Words};
 use super::super::limits::{MAX_JOBS, MAX_PUBLISHED};
-use super::super::mistake::{Mistake, read_text, shorten};
-use super::super::{Arrival, Burner, Hosts, Job, Notice, Published, Target, library};
+use super::super::mistake::{Mistake, near_or_all, read_text, shorten};
+use super::super::{Arrival, Burner, Hosts, Job, Notice, Published, Target, Variant, library};
 use super::table::Table;
 use super::{Beside, Text};
 use std::path::{Component, Path as FilePath};
@@ -147,7 +147,12 @@ fn commands(table: &Table<'_>, paths: usize) -> Result<Vec<u64>, Mistake> {
     Ok(counts.into_iter().map(u64::from).collect())
 }
 
-pub(super) fn published(root: &Table<'_>, paths: usize) -> Result<Vec<Published>, Mistake> {
+pub(super) fn published(
+    root: &Table<'_>,
+    paths: usize,
+    hosts: &Hosts,
+    variants: &[Variant],
+) -> Result<Vec<Published>, Mistake> {
     let known = [
         "policy",
         "iops",
@@ -186,6 +191,17 @@ pub(super) fn published(root: &Table<'_>, paths: usize) -> Result<Vec<Published>
             cpu_user_ppm: table.percent("cpu_user")?,
             cpu_system_ppm: table.percent("cpu_system")?,
         };
+        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        let variant = row.variant();
+        if !names.contains(&variant) {
+            let near = near_or_all(variant, &names);
+            return Err(
+                table.fail("policy", format!("there is no variant {}{near}", shorten(variant)))
+            );
+        }
+        if row.host().is_some_and(|host| !(1..=hosts.count).contains(&host)) {
+            return Err(table.fail("policy", format!("hosts count from 1 to {}", hosts.count)));
+        }
         rows.push(row);
     }
     Ok(rows)

@@ -117,7 +117,7 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
         load::jobs(&root, &target, &hosts, beside)?;
     let mut variants = standard_variants(&paths, &run);
     variants::read(&root, &paths, &hosts, &mut variants)?;
-    let published = load::published(&root, paths.len())?;
+    let published = load::published(&root, paths.len(), &hosts, &variants)?;
     let scenario = Scenario {
         name: name.to_owned(),
         title: root

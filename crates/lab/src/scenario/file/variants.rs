@@ -7,10 +7,11 @@ use super::table::Table;
 use anabranch_policy::{LatencyParameters, MAX_RELATIVE_THROUGHPUT, Parameters, Policy};
 
 /// What any policy can be given.
-const OF_ALL: [&str; 5] = ["name", "policy", "weights", "io_queues", "kernel_exact"];
+const OF_ALL: [&str; 4] = ["name", "policy", "io_queues", "kernel_exact"];
 
 /// What only one has.
-const OF_ONE: [(&str, Policy); 11] = [
+const OF_ONE: [(&str, Policy); 12] = [
+    ("weights", Policy::ServiceTime),
     ("queue_depth_scope", Policy::QueueDepth),
     ("latency_batch_timeout", Policy::Latency),
     ("latency_ewma_shift", Policy::Latency),
