@@ -19,6 +19,13 @@ pub(super) fn applied(bench: &Bench) -> Result<Bench, Failure> {
         // Whether anybody reads it does not matter.
         let _ = writeln!(std::io::stderr(), "anabranch: {notice}");
     }
+    if bench.device.is_some() && file.jobs.iter().any(|job| !job.workers.is_empty()) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "anabranch: {}: cpus_allowed: the workers of the running host send, wherever they are",
+            shown(path)
+        );
+    }
     with(bench, &file).map_err(|why| Failure::usage(format!("{}: {why}", shown(path))))
 }
 
@@ -48,6 +55,10 @@ fn with(bench: &Bench, file: &JobFile) -> Result<Bench, String> {
     out.iodepth = within("iodepth", job.depth, MAX_DEPTH)?;
     out.numjobs = within("numjobs", job.clones, MAX_JOBS)?;
     (out.offset, out.size) = (job.offset, job.size);
+    if !job.workers.is_empty() && bench.device.is_none() && bench.cpus.is_none() {
+        let cpus: Vec<String> = job.workers.iter().map(ToString::to_string).collect();
+        out.cpus = Some(cpus.join(","));
+    }
     out.runtime = bench.runtime.or(file.runtime_ns.map(Duration::from_nanos));
     Ok(out)
 }
@@ -60,7 +71,6 @@ fn refuse_what_has_no_option(job: &Job) -> Result<(), String> {
         (rates.iter().any(Option::is_some), "rate, rate_iops: bench sends as fast as it can"),
         (job.thinktime_ns > 0, "thinktime: bench makes no pauses"),
         (job.arrival != Arrival::Closed, "rate_process: bench is a closed loop"),
-        (!job.workers.is_empty(), "cpus_allowed: give --cpus"),
     ];
     wrong.iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, why)| Err((*why).to_owned()))
 }
@@ -130,6 +140,15 @@ mod tests {
         let bench = read("[disk]\nrw=write\nbs=128k\n").expect("it has one job");
         assert_eq!((bench.rw, bench.bs.as_str(), bench.bssplit), (Pattern::Write, "131072", None));
         assert_eq!((bench.iodepth, bench.runtime), (1, None));
+    }
+
+    #[test]
+    fn processors_of_a_job_file_are_those_of_a_host_of_its_own() {
+        let file = fio::parse("[disk]\nrw=read\ncpus_allowed=0-1\n", "a.fio").expect("a job");
+        let cpus = |words: &[&str]| with(&options(words), &file).expect("it has one job").cpus;
+        assert_eq!(cpus(&[]).as_deref(), Some("0,1"));
+        assert_eq!(cpus(&["--cpus", "1/0"]).as_deref(), Some("1/0"));
+        assert_eq!(cpus(&["nvme0n1"]), None, "it has its own");
     }
 
     #[test]

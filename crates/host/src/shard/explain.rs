@@ -158,8 +158,8 @@ impl Ring {
     }
 }
 
-/// Which paths a sample keeps, and how many: the chosen one, then those that it was chosen from, then
-/// others that can be used, then the rest; of each the first ones in list order.
+/// Which paths a sample keeps, and how many: the chosen one, then those that it was chosen from,
+/// then others that can be used, then the rest; of each the first ones in list order.
 fn kept(found: &[Found], chosen: usize) -> ([usize; CANDIDATES_MAX], usize) {
     let class = |index: usize| match found[index].inputs {
         _ if index == chosen => 0,

@@ -12,8 +12,8 @@ use anabranch_policy::{Histogram, Policy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Of the requests that were open all the time, so many, in percent of the others, may be unanswered
-/// without a note.
+/// Of the requests that were open all the time, so many, in percent of the others, may be
+/// unanswered without a note.
 const UNANSWERED_PERCENT: u128 = 25;
 
 /// The version of the schema: raised when a field changes its meaning or goes.
@@ -442,7 +442,9 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
     }
     if is_longer_than_its_run(cell.scenario, figures, how) {
         notes.push(
-            "in some runs many requests were not answered once in the window: what the table says              of latencies, and of shares, is of the others; ramp and window should be several              times as long as a request takes"
+            "in some runs many requests were not answered once in the window: what the table \
+             says of latencies, and of shares, is of the others; ramp and window should be several \
+             times as long as a request takes"
                 .to_owned(),
         );
     }

@@ -88,6 +88,10 @@ fn each_mistake_is_a_sentence_with_its_line() {
             "rw=read\nverfiy=crc32c",
             "x.fio:3: verfiy: no such option of fio is known here; leave it out",
         ),
+        (
+            "rw=read\nstonewall",
+            "x.fio:3: stonewall: jobs run all at once here; make a file of what waits for others",
+        ),
         ("iodeph=4", "x.fio:2: iodeph: no such option of fio is known here; did you mean iodepth?"),
         ("rw=", "x.fio:2: rw: needs a value"),
         (

@@ -233,8 +233,8 @@ fn a_success_of_a_path_that_may_lead_to_another_namespace_is_none() {
     }
 }
 
-/// The first path answers a write well while it is being looked at, and what was written behind that
-/// write elsewhere is answered before.
+/// The first path answers a write well while it is being looked at, and what was written behind
+/// that write elsewhere is answered before.
 fn written_in_doubt(look_ends: bool) -> (Rig, Vec<u64>) {
     let mut rig = Setup::new(2, 2).connect();
     rig.run(2 * SECOND);

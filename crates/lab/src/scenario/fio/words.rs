@@ -104,6 +104,12 @@ impl Words {
         if let Some(notice) = self.set_flag(key, value)? {
             return Ok(notice);
         }
+        // Left out, they would make one load of several.
+        if ["stonewall", "wait_for"].contains(&key) {
+            return Err(
+                "jobs run all at once here; make a file of what waits for others".to_owned()
+            );
+        }
         if !OPTIONS.contains(&key) {
             return Err(match did_you_mean(key, OPTIONS).as_str() {
                 "" => "no such option of fio is known here; leave it out".to_owned(),
