@@ -303,6 +303,22 @@ fn variants() {
 }
 
 #[test]
+fn what_a_job_file_asks_of_its_scenario_is_a_mistake_in_the_job_file() {
+    let name = format!("anabranch-job-file-{}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    let scenario = dir.join("s.toml");
+    let load = GOOD.replace("job = [{ rw = \"randread\" }]", "load = { file = \"jobs.fio\" }");
+    std::fs::write(&scenario, load).unwrap();
+    let job_file = dir.join("jobs.fio");
+    std::fs::write(&job_file, "[good]\nrw=read\n\n[small]\nrw=read\nbs=512\n").unwrap();
+    let mistake = file::read(&scenario).unwrap_err().to_string();
+    let wanted = format!("{}:4: bs: [small] a block size of 512 bytes", job_file.display());
+    assert!(mistake.starts_with(&wanted), "{mistake}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn a_large_file_is_refused_before_it_is_read() {
     let dir = std::env::temp_dir().join(format!("anabranch-scenario-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

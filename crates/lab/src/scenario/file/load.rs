@@ -124,10 +124,10 @@ fn job_file(
         },
     };
     let file = fio::parse(&text, &shown)?;
-    for job in &file.jobs {
+    for (job, &line) in file.jobs.iter().zip(&file.lines) {
         job.check(target, hosts).map_err(|problem| {
-            let job = shorten(&job.name);
-            table.fail("file", format!("[{job}] {}: {}", problem.key, problem.text))
+            let text = format!("[{}] {}", shorten(&job.name), problem.text);
+            Mistake { file: shown.clone(), line, key: problem.key.to_owned(), text }
         })?;
     }
     for burner in &file.burners {

@@ -28,6 +28,8 @@ use std::path::Path;
 pub struct JobFile {
     /// Jobs that do I/O, in the file's order. All run at the same time.
     pub jobs: Vec<Job>,
+    /// The line of each one's section, counted from 1.
+    pub lines: Vec<usize>,
     /// Sections with `ioengine=cpuio`.
     pub burners: Vec<Burner>,
     /// The longest `runtime`; a scenario's own window counts, this is for the record.
@@ -206,6 +208,7 @@ impl Parser<'_> {
                     self.out.notices.push(notice);
                 }
                 self.out.jobs.push(*job);
+                self.out.lines.push(line);
             }
         }
         Ok(())
