@@ -75,7 +75,7 @@ impl WrittenUnder {
     }
 }
 
-/// How often a controller has failed a flush of a head.
+/// How often a controller has failed a flush of a head, or a write that was to be durable.
 ///
 /// What it could not make durable may have been written by any user, and a later flush succeeds: it
 /// has nothing left to fail with. So each user compares the count with that when it flushed last.

@@ -3,6 +3,7 @@
 use super::Shard;
 use super::command::{Carried, Origin, Place, Request, Work};
 use super::doubt::MAX_DOUBTS;
+use super::durable::may_tell_of_a_loss;
 use super::head::{Carrier, ControllerEntry, PathState};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
@@ -168,6 +169,14 @@ impl Shard {
             // have it.
             self.suspect_namespace(controller, head_id);
             return self.fail_over_avoiding(key, controller, status, now, bufs);
+        }
+        if let Origin::Own { work, .. } = &command.origin
+            && may_tell_of_a_loss(work, status)
+        {
+            head.view.failed_flushes.note();
+            if matches!(work, Work::Flush { .. }) {
+                return self.end_command(key, Err(IoError::Status(status)), now, bufs);
+            }
         }
         if status.dnr() {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
@@ -472,12 +481,7 @@ impl Shard {
                 Some(IoError::Withdrawn) => {
                     request.op.changes().iter().for_each(|it| head.view.leftovers.end(it));
                 }
-                Some(error) => {
-                    self.stats.heads[stats].errors += 1;
-                    if matches!((request.op, error), (RequestOp::Flush, IoError::Status(_))) {
-                        head.view.failed_flushes.note();
-                    }
-                }
+                Some(_) => self.stats.heads[stats].errors += 1,
                 None => {
                     let block_bytes = head.view.block_bytes;
                     let ended = Ended::request(&request.op, block_bytes, request.submitted, now);

@@ -6,6 +6,7 @@ mod connect_data;
 mod cut;
 mod dispatch;
 mod doubt;
+mod durable;
 mod explain;
 #[cfg(test)]
 mod fixture;

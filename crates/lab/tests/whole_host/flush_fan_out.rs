@@ -129,6 +129,65 @@ fn a_flush_that_failed_is_still_owed() {
     rig.finish();
 }
 
+/// How often controllers have told of data that may be lost.
+fn told(rig: &Rig) -> u64 {
+    let user = rig.world.host(WorkerId(1)).user();
+    user.failed_flushes.as_ref().expect("a device").count()
+}
+
+/// The next answer to such a command.
+fn answer_once(rig: &Rig, opcode: u8, status: Status) {
+    let mut once = true;
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(opcode) && std::mem::take(&mut once) {
+            pdu.answer(status);
+        }
+    });
+}
+
+/// The controller would let it be tried again, and the second one has nothing left to fail with.
+#[test]
+fn a_flush_that_failed_is_not_tried_again_until_it_succeeds() {
+    for (status, fails) in [
+        (Status::INTERNAL_ERROR, true),
+        (Status::WRITE_FAULT, true),
+        (Status::CAPACITY_EXCEEDED, true),
+        // Nothing was tried.
+        (Status::COMMAND_INTERRUPTED, false),
+        (Status::TRANSIENT_TRANSPORT_ERROR, false),
+    ] {
+        let mut rig = Setup::new(1, 1).connect();
+        rig.io(writes(4, 1));
+        rig.io([Op::Flush]);
+        rig.io(writes(4, 2));
+        answer_once(&rig, io::FLUSH, status);
+        let before = flushes(&rig)[0];
+        let names = rig.submit([Op::Flush]);
+        assert_eq!(rig.answers(&names)[0].result.is_err(), fails, "{status}");
+        assert_eq!(flushes(&rig)[0] - before, if fails { 1 } else { 2 }, "{status}");
+        assert_eq!(told(&rig), u64::from(fails), "{status}");
+        rig.finish();
+    }
+}
+
+/// It is tried again, or not; what others have written before it may be lost either way.
+#[test]
+fn a_write_that_was_to_be_durable_and_failed_is_told_to_everybody() {
+    for (status, well, losses) in [
+        (Status::WRITE_FAULT.with_dnr(), false, 1),
+        (Status::INTERNAL_ERROR, true, 1),
+        (Status::COMMAND_INTERRUPTED, true, 0),
+        (Status::WRITE_PROTECTED.with_dnr(), false, 0),
+    ] {
+        let mut rig = Setup::new(1, 1).connect();
+        answer_once(&rig, io::WRITE, status);
+        let names = rig.submit([Op::WriteFua { lba: 0, blocks: 1, fill: 1 }]);
+        assert_eq!(rig.answers(&names)[0].result.is_ok(), well, "{status}");
+        assert_eq!(told(&rig), losses, "{status}");
+        rig.finish();
+    }
+}
+
 #[test]
 fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
     let mut rig = Setup::new(2, 1).connect();
@@ -281,7 +340,7 @@ fn a_flush_ends_although_one_controller_answers_path_errors_for_ever() {
 /// Nor does a controller answer for another that can be reached and says no, however it says so.
 #[test]
 fn a_flush_that_one_controller_refuses_is_not_answered_by_another() {
-    for status in [Status::TRANSIENT_TRANSPORT_ERROR, Status::INTERNAL_ERROR] {
+    for (status, tries) in [(Status::TRANSIENT_TRANSPORT_ERROR, 6), (Status::INTERNAL_ERROR, 1)] {
         let mut rig = Setup::new(2, 1).connect();
         rig.io(writes(4, 1));
         let before = flushes(&rig);
@@ -293,7 +352,7 @@ fn a_flush_that_one_controller_refuses_is_not_answered_by_another() {
         let names = rig.submit([Op::Flush]);
         assert!(rig.answers(&names)[0].result.is_err(), "{status}");
         let [first, second] = flushes(&rig);
-        assert_eq!([first - before[0], second - before[1]], [1, 6], "{status}: five times again");
+        assert_eq!([first - before[0], second - before[1]], [1, tries], "{status}");
         rig.wire().clear_rules();
         assert_eq!(flush(&mut rig), [0, 1], "{status}: it is still owed one");
         rig.finish();

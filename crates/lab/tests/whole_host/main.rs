@@ -35,6 +35,7 @@ mod paths;
 mod policy_switch;
 mod probes;
 mod queue_grants;
+mod read_only;
 mod requests;
 mod rescue;
 mod rescue_ends;

@@ -124,14 +124,14 @@ fn every_block_of_a_command_that_was_cut_is_where_it_belongs() {
 #[test]
 fn zeroes_and_comparisons_are_cut_as_well() {
     let mut rig = Setup::new(1, 1).connect();
-    rig.io([Op::Write { lba: 0, blocks: 1000, fill: 9 }]);
+    rig.io([0, 1000].map(|lba| Op::Write { lba, blocks: 1000, fill: 9 }));
     let long = rig.sent(0);
     rig.target(TargetVerb::Cut { port: 0 });
     rig.run(10 * MS);
     let names = rig.submit([
         Op::Compare { lba: 0, blocks: 1000, fill: 9 },
         Op::Compare { lba: 0, blocks: 1000, fill: 8 },
-        Op::Zero { lba: 1000, blocks: 1000 },
+        Op::Zero { lba: 1000, blocks: 900 },
     ]);
     rig.run(MS);
     make_small(&rig, 0);
@@ -145,6 +145,28 @@ fn zeroes_and_comparisons_are_cut_as_well() {
     assert!(sent[long..].iter().all(|pdu| bytes_of(pdu) <= SMALL_BYTES));
     let comparisons = sent.iter().filter(|pdu| pdu.sqe.is_some_and(|sqe| sqe.opcode() == 5));
     assert_eq!(comparisons.count(), 32 + 1);
+    let read = rig.io([Op::Read { lba: 900, blocks: 1100 }]).remove(0);
+    let zeroes = read.data.chunks(512).map(|block| block.iter().all(|&it| it == 0));
+    let wanted = (900..2000).map(|lba| (1000..1900).contains(&lba));
+    assert!(zeroes.eq(wanted), "there, and nowhere else");
+    rig.finish();
+}
+
+#[test]
+fn every_turn_of_a_durable_write_is_durable() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(10 * MS);
+    let names = rig.submit([Op::WriteFua { lba: 0, blocks: 400, fill: 1 }]);
+    rig.run(MS);
+    make_small(&rig, 0);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    rig.succeed(&names);
+    let turns = rig.seen(|pdu| pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.opcode() == 1));
+    assert!(turns.len() > 1, "it was cut");
+    // FUA is bit 30 of dword 12.
+    assert!(turns.iter().all(|pdu| pdu.sqe.is_some_and(|sqe| sqe.cdw(12) >> 30 & 1 == 1)));
     rig.finish();
 }
 
