@@ -112,6 +112,8 @@ pub struct OpenQueue {
     pub icresp_limit: Duration,
     /// Time limit of the whole opening.
     pub timeout: Duration,
+    /// Time limit of a command; later pictures may say otherwise.
+    pub io_timeout: Duration,
 }
 
 /// A shard to control.
@@ -151,10 +153,6 @@ pub enum ToControl {
         controller: ControllerId,
         /// The association.
         association: Association,
-        /// Commands that had never been sent.
-        never_sent: u32,
-        /// Commands that had been sent and whose outcome is unknown.
-        uncertain: u32,
     },
     /// A command came back with an ANA status: the path is out (here) until a log that was read
     /// after this mail has been processed.

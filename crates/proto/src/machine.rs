@@ -448,10 +448,6 @@ impl SystemError {
     pub const REFUSED: SystemError = SystemError(111);
     /// Connection reset by peer.
     pub const RESET: SystemError = SystemError(104);
-    /// Connection timed out.
-    pub const TIMED_OUT: SystemError = SystemError(110);
-    /// Network unreachable.
-    pub const UNREACHABLE: SystemError = SystemError(101);
     /// Broken pipe.
     pub const BROKEN_PIPE: SystemError = SystemError(32);
     /// No space left on device.

@@ -202,7 +202,7 @@ impl Driver {
                 ToControl::QueueOpen { controller, association }
             }
             ToShard::StopQueue { controller, association } => {
-                ToControl::QueueStopped { controller, association, never_sent: 0, uncertain: 0 }
+                ToControl::QueueStopped { controller, association }
             }
             ToShard::ReportStats { id, .. } => ToControl::Stats { id, stats: Box::default() },
             ToShard::Drain => ToControl::Drained,

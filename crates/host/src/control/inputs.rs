@@ -115,7 +115,7 @@ impl Control {
                     controller.fail(env, format!("I/O queue {}: {why}", from.0), false);
                 });
             }
-            ToControl::QueueStopped { controller, association, .. } => {
+            ToControl::QueueStopped { controller, association } => {
                 self.about(controller, association, |controller, env| {
                     if controller.awaits_stop() {
                         controller.queues.answered(from);

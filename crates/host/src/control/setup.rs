@@ -336,6 +336,7 @@ impl Controller {
                 tcp_limit: TCP_LIMIT,
                 icresp_limit: ICRESP_LIMIT,
                 timeout: options.admin_timeout,
+                io_timeout: options.io_timeout,
             };
             env.mail(WorkerId(qid), ToShard::OpenQueue(Box::new(open)));
         }

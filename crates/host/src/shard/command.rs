@@ -156,7 +156,7 @@ pub(super) enum Place {
     Flying { slot: u16, cid: Cid },
     /// Sent to the worker that owns the queue pair.
     Carried,
-    /// Waits for the time to be tried again, on `slot` if it is still usable then.
+    /// Waits for the time to be tried again, through that controller if it is still usable then.
     Delayed { until: Time, again_on: Option<ControllerId> },
     /// It was answered well on a path that is being looked at, until then at the longest.
     Doubted { until: Time },

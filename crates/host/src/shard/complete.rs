@@ -124,7 +124,6 @@ impl Shard {
             debug_assert!(outstanding == 1 && error.is_none(), "it is the only one");
             let request_key = *request_key;
             path.whole_ended(&mut self.stats.heads[head.stats as usize], &ended);
-            head.active -= 1;
             self.request_shares.give(&mut head.requests);
             self.command_shares.give(&mut head.commands);
             self.commands.remove(key);
@@ -473,7 +472,6 @@ impl Shard {
     pub(super) fn finish_request(&mut self, key: Key, now: Time) {
         let Some(request) = self.requests.remove(key) else { return };
         if let Some(head) = self.heads.get_mut(request.head.0) {
-            head.active -= 1;
             self.request_shares.give(&mut head.requests);
             let stats = head.stats as usize;
             match request.error {

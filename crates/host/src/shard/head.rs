@@ -203,8 +203,6 @@ pub(super) struct HeadState {
     pub(super) commands: u32,
     /// Requests that came while the head was frozen.
     pub(super) held: List,
-    /// Requests that are not held and not answered.
-    pub(super) active: u32,
     /// The head has left the picture, or is marked gone in it.
     pub(super) gone: bool,
     /// The epoch in which `Frozen` was last reported.
@@ -234,7 +232,6 @@ impl HeadState {
             requests: 0,
             commands: 0,
             held: List::default(),
-            active: 0,
             gone: view.gone,
             frozen_reported: None,
             quiesced_reported: None,
@@ -443,6 +440,11 @@ impl HeadState {
             })
         });
         some_path || self.view.queue_if_no_path
+    }
+
+    /// Requests that are not held and not answered.
+    pub(super) fn active(&self) -> u32 {
+        self.requests - self.held.len()
     }
 
     /// The index of the usable path through `controller`.

@@ -183,14 +183,9 @@ impl Shard {
         let Some(mut queue) = self.queues[usize::from(slot)].take() else { return };
         queue.free_connect_data(&mut self.connect_data, bufs);
         let (controller, association) = (queue.open.controller, queue.open.association);
-        let (never_sent, uncertain) = self.drain_queue(&mut queue, now, bufs);
+        self.drain_queue(&mut queue, now, bufs);
         if queue.stop_asked {
-            self.tell_control(ToControl::QueueStopped {
-                controller,
-                association,
-                never_sent,
-                uncertain,
-            });
+            self.tell_control(ToControl::QueueStopped { controller, association });
         } else if !queue.was_open {
             let (why, do_not_retry) = queue.failure.take().unwrap_or_default();
             self.tell_control(ToControl::QueueFailed {
@@ -203,8 +198,7 @@ impl Shard {
     }
 
     /// The connection is closed: its commands go elsewhere, in the order in which they were sent.
-    fn drain_queue(&mut self, queue: &mut Queue, now: Time, bufs: &mut dyn Buffers) -> (u32, u32) {
-        let (mut never_sent, mut uncertain) = (0, 0);
+    fn drain_queue(&mut self, queue: &mut Queue, now: Time, bufs: &mut dyn Buffers) {
         let mut unsent = alloc::vec::Vec::new();
         while let Some(abandoned) = queue.link.drain() {
             if abandoned.attempt == Attempt::NeverSent {
@@ -222,17 +216,13 @@ impl Shard {
         }
         unsent.sort_unstable();
         while let Some(key) = queue.flying.pop_front(&mut self.commands) {
-            let (attempt, count) = if unsent.binary_search(&key).is_ok() {
-                (Attempt::NeverSent, &mut never_sent)
+            let attempt = if unsent.binary_search(&key).is_ok() {
+                Attempt::NeverSent
             } else {
-                (Attempt::Uncertain, &mut uncertain)
+                Attempt::Uncertain
             };
-            // Probes, and what was left behind, are nobody's commands.
-            let origin = &self.commands[key].origin;
-            *count += u32::from(matches!(origin, Origin::Own { .. } | Origin::Peer { .. }));
             self.lost(key, attempt, now, bufs);
         }
-        (never_sent, uncertain)
     }
 
     pub(crate) fn mail(
@@ -329,10 +319,7 @@ impl Shard {
             })
         });
         let Some(slot) = slot else {
-            let (never_sent, uncertain) = (0, 0);
-            let stopped =
-                ToControl::QueueStopped { controller, association, never_sent, uncertain };
-            return self.tell_control(stopped);
+            return self.tell_control(ToControl::QueueStopped { controller, association });
         };
         let Some(queue) = self.queues[slot].as_mut() else { return };
         queue.stop_asked = true;
@@ -530,8 +517,7 @@ impl Shard {
     fn forget_heads(&mut self) {
         let listed = &self.topology.heads;
         self.heads.retain(|head| {
-            let idle =
-                head.gone && head.active == 0 && head.held.is_empty() && head.requeue.is_empty();
+            let idle = head.gone && head.requests == 0 && head.requeue.is_empty();
             !idle || listed.iter().any(|view| view.id == head.view.id)
         });
     }

@@ -255,7 +255,7 @@ impl Shard {
             }
             let Some(head) = self.heads.get_mut(id) else { continue };
             // A probe is no request: nobody waits for it.
-            let rests = head.active == 0;
+            let rests = head.active() == 0;
             if head.view.frozen > 0 && rests && head.frozen_reported != Some(epoch) {
                 head.frozen_reported = Some(epoch);
                 let head = head.view.id;

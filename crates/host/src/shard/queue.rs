@@ -95,7 +95,7 @@ impl Queue {
             set_aside: List::default(),
             flying: List::default(),
             probe: None,
-            io_timeout: Duration::from_secs(30),
+            io_timeout: open.io_timeout,
             announced: false,
             stop_asked: false,
             close_guard: None,

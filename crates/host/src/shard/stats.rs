@@ -328,7 +328,7 @@ impl Shard {
         let head = |(head, whole): (&HeadEntry, &Option<Box<Tally>>)| {
             let mut stats = head.report(whole.as_deref());
             if let Some(head) = self.head(head.head) {
-                stats.in_flight = head.active + head.held.len();
+                stats.in_flight = head.requests;
                 stats.affinity_misses = head.selector.affinity_misses();
             }
             stats

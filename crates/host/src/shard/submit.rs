@@ -33,7 +33,6 @@ impl Submit for Shard {
         if head.view.frozen > 0 {
             head.held.push_back(&mut self.requests, key);
         } else {
-            head.active += 1;
             head.enlist(key, &mut self.requests, &mut self.issuing);
         }
         Ok(())
@@ -67,7 +66,6 @@ impl Shard {
     pub(super) fn release_held(&mut self, id: HeadId) {
         let Some(head) = self.heads.get_mut(id.0) else { return };
         while let Some(key) = head.held.pop_front(&mut self.requests) {
-            head.active += 1;
             head.enlist(key, &mut self.requests, &mut self.issuing);
         }
     }

@@ -120,10 +120,7 @@ impl Shard {
         let withdrawn = |request: &Request| request.error == Some(IoError::Withdrawn);
         for head in self.heads.values_mut() {
             take(&mut head.issue, &mut self.requests, withdrawn, &mut ended);
-            let active = ended.len();
             take(&mut head.held, &mut self.requests, withdrawn, &mut ended);
-            // Those were not counted yet.
-            head.active += (ended.len() - active) as u32;
         }
         for key in ended {
             let request = &mut self.requests[key];

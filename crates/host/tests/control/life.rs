@@ -27,8 +27,7 @@ fn going_down_tells_everybody_before_anybody_is_stopped() {
     assert_eq!(rig.state(0), Some(ControllerState::Resetting));
     // Only when both have answered does the controller go on.
     let (controller, association) = (ControllerId(0), Association(1));
-    let stopped =
-        || ToControl::QueueStopped { controller, association, never_sent: 0, uncertain: 3 };
+    let stopped = || ToControl::QueueStopped { controller, association };
     rig.post(WorkerId(2), stopped());
     rig.run();
     assert_eq!(rig.state(0), Some(ControllerState::Resetting));

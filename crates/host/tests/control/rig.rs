@@ -260,10 +260,7 @@ impl Rig {
             }
             ToShard::StopQueue { controller, association } => {
                 if !matches!(self.shards, Shards::Hang | Shards::KeepQueues) {
-                    let (never_sent, uncertain) = (0, 0);
-                    let mail =
-                        ToControl::QueueStopped { controller, association, never_sent, uncertain };
-                    self.post(to, mail);
+                    self.post(to, ToControl::QueueStopped { controller, association });
                 }
             }
             ToShard::ReportStats { id, detail } => {

@@ -31,7 +31,7 @@ fn some_mail(rng: &mut Rng) -> ToControl {
         0 => ToControl::QueueOpen { controller, association },
         1 => ToControl::QueueFailed { controller, association, why, do_not_retry: false },
         2 => ToControl::QueueLost { controller, association, why },
-        3 => ToControl::QueueStopped { controller, association, never_sent: 1, uncertain: 1 },
+        3 => ToControl::QueueStopped { controller, association },
         4 => {
             let status = Status::ANA_TRANSITION;
             ToControl::AnaError { controller, association, head, status }

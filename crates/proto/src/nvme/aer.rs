@@ -41,8 +41,6 @@ pub mod notice {
     pub const NAMESPACE_ATTRIBUTE: u8 = 0x00;
     /// Firmware activation starts.
     pub const FIRMWARE_ACTIVATION: u8 = 0x01;
-    /// Telemetry log changed.
-    pub const TELEMETRY: u8 = 0x02;
     /// An ANA state changed: read the ANA log.
     pub const ANA_CHANGE: u8 = 0x03;
     /// The discovery log changed.

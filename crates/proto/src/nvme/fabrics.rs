@@ -5,8 +5,6 @@ use super::{Nqn, Sgl, Sqe, Status, Uuid, le};
 
 /// CNTLID in Connect data that asks for any controller (dynamic controller model).
 pub const CNTLID_DYNAMIC: u16 = 0xffff;
-/// CNTLID in Connect data that asks for any static controller.
-pub const CNTLID_STATIC: u16 = 0xfffe;
 
 /// The parameters of a Connect command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,12 +95,6 @@ impl Sqe {
         opcode::Direction::of(if self.is_fabrics() { self.fctype() } else { self.opcode() })
     }
 
-    /// Metadata pointer.
-    #[must_use]
-    pub fn mptr(&self) -> u64 {
-        le::u64(&self.0, 16)
-    }
-
     /// The data descriptor.
     #[must_use]
     pub fn sgl(&self) -> Sgl {

@@ -143,8 +143,6 @@ impl Controller {
     pub const ONCS_DSM: u16 = 1 << 2;
     /// ONCS: Write Zeroes.
     pub const ONCS_WRITE_ZEROES: u16 = 1 << 3;
-    /// ONCS: save field and select field of the features commands.
-    pub const ONCS_SAVE: u16 = 1 << 4;
     /// VWC: a volatile write cache is present.
     pub const VWC_PRESENT: u8 = 1 << 0;
     /// OFCS: Disconnect.
