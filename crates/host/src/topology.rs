@@ -175,6 +175,8 @@ pub struct PathView {
     pub ana_pending: bool,
     /// Its controller was asked which namespace it is, since that was last in doubt: the head's.
     pub verified: bool,
+    /// Its size there, when that was asked last, in blocks.
+    pub blocks: u64,
     /// That, and its size is the head's.
     pub ready: bool,
     /// How often workers have reported that there is no such namespace; only grows.

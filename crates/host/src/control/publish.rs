@@ -67,10 +67,6 @@ impl Condition {
         self.unready.is_none()
     }
 
-    fn verified(&self) -> bool {
-        matches!(self.unready, None | Some(Hindrance::Size))
-    }
-
     pub(super) fn usable(&self) -> bool {
         self.hindrance().is_none()
     }
@@ -102,13 +98,15 @@ fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindranc
         return Some(Hindrance::Controller);
     }
     // After a reconnect the namespace may be another one until it was looked at.
-    if !controller.is_verified()
-        || path.unread
-        || path.doubted.is_some_and(|scan| !controller.scan.is_newer_than(scan))
-    {
+    if !is_looked_at(path, controller) {
         return Some(Hindrance::Scan);
     }
     (!head.agrees(path)).then_some(Hindrance::Size)
+}
+
+fn is_looked_at(path: &Path, controller: &Controller) -> bool {
+    let newer = |scan| controller.scan.is_newer_than(scan);
+    controller.is_verified() && !path.unread && path.doubted.is_none_or(newer)
 }
 
 impl Control {
@@ -200,7 +198,9 @@ impl Control {
                 nsid: head.nsid,
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
-                verified: condition.verified(),
+                verified: controller
+                    .is_some_and(|it| is_looked_at(path, it) && !it.scan.has_unheard()),
+                blocks: path.blocks,
                 ready: condition.ready(),
                 doubts: path.doubts,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,

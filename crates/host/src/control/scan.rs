@@ -159,6 +159,8 @@ pub(super) struct Scan {
     running: Option<Progress>,
     again: bool,
     clear_first: bool,
+    /// What has changed last was not read yet.
+    unheard: bool,
     failures: u32,
     retry_at: Option<Time>,
     ended_at: Option<Time>,
@@ -206,6 +208,8 @@ impl Scan {
     pub(super) fn abandon(&mut self) {
         self.running = None;
         self.again = false;
+        // Whoever comes back looks at everything.
+        self.unheard = false;
         self.retry_at = None;
         self.failures = 0;
     }
@@ -228,6 +232,11 @@ impl Scan {
     /// New devices came of it.
     pub(super) fn has_made(&mut self, devices: u32, now: Time) {
         self.has_changed(devices / DEVICES_LIKE_A_CHANGE, now);
+    }
+
+    /// Whether something has changed, and nobody has read what.
+    pub(super) fn has_unheard(&self) -> bool {
+        self.unheard
     }
 
     /// Which namespaces are to be looked at before they are used again.
@@ -267,6 +276,8 @@ impl Controller {
     /// changed namespaces is read first, which lets the next event come.
     pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.scan.clear_first = true;
+        self.scan.unheard = true;
+        env.dirty = true;
         self.request_paced_scan(env, bufs);
     }
 
@@ -349,6 +360,7 @@ impl Controller {
 
     /// Which namespaces have changed. The whole list is read all the same: events may be lost.
     fn named_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
+        self.scan.unheard = false;
         let named = answer.status.is_success().then(|| wire::parse_changed(&answer.data));
         self.scan.named = Some(named.unwrap_or(Named::All));
         env.notice(self, Notice::Named);

@@ -158,8 +158,9 @@ pub(super) enum Place {
     Carried,
     /// Waits for the time to be tried again, through that controller if it is still usable then.
     Delayed { until: Time, again_on: Option<ControllerId> },
-    /// It was answered well on a path that is being looked at, until then at the longest.
-    Doubted { until: Time },
+    /// It was answered well on a path that is being looked at, until then at the longest. The
+    /// namespace had so many blocks before.
+    Doubted { until: Time, blocks: u64 },
 }
 
 /// One command: what one path carries.

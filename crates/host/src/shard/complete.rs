@@ -383,7 +383,7 @@ impl Shard {
         let Some(state) = self.head_mut(head) else { return };
         let unheard = |path: &PathState| {
             path.view.controller == controller
-                && path.view.ready
+                && path.view.verified
                 && path.carrier != Carrier::None
                 && path.namespace_suspect.is_none()
         };

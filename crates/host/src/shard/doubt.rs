@@ -1,11 +1,12 @@
 //! Successes that say nothing yet: of a path that may lead to another namespace by now.
 //!
-//! A read of it is read again elsewhere. What changes media waits until control has looked: mostly
-//! it is the same namespace, which was named as changed because it has grown, say. Sent again at
-//! once, such a write would undo what somebody has written behind it who has read it.
+//! A read of it is read again elsewhere. What changes media waits until control has looked: when it
+//! is the same namespace, and was named as changed because it has another size, the answer stands.
+//! Sent again, such a write would undo what somebody has written behind it who has read it. When it
+//! is the same and nothing tells why it was named, it may have been another one in between.
 
 use super::Shard;
-use super::command::{Command, Origin, Place};
+use super::command::{Command, Origin, Place, Work};
 use super::head::entry;
 use crate::table::Key;
 use crate::topology::ControllerState;
@@ -13,16 +14,21 @@ use alloc::vec::Vec;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Time};
 use core::cmp::Reverse;
+use core::time::Duration;
 
 /// So often a command whose namespace is not there waits for a path to be looked at. More than
 /// that, and each look says that it is there: then the status is the user's.
 pub(super) const MAX_DOUBTS: u8 = 5;
 
+/// So long a command waits for a look at the most: it takes a few round trips.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+
 /// What control has found out about a path since it came into doubt.
 enum Look {
-    GoesOn,
-    /// It leads to the namespace that it led to.
-    Same,
+    /// It led to a namespace of so many blocks before.
+    GoesOn { blocks: u64 },
+    /// It leads to the namespace that it led to, which has so many.
+    Same { blocks: u64 },
     /// It leads elsewhere or nowhere, or nobody will say any more where it has led.
     Other,
 }
@@ -37,22 +43,37 @@ impl Shard {
         let command = &self.commands[key];
         let Some(head) = self.head(command.head) else { return true };
         let usable = head.path_of(command).is_some_and(|path| path.usable);
-        usable || command.doubts >= MAX_DOUBTS || head.gone || !self.has_lost_its_path(key)
+        usable
+            || command.doubts >= MAX_DOUBTS
+            || head.gone
+            || !(self.has_lost_its_path(key) || self.leaves_in_doubt(key))
+    }
+
+    /// Whether its controller goes on request, and its path would be looked at if it did not.
+    #[cold]
+    fn leaves_in_doubt(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let path = self.head(command.head).and_then(|head| head.path_of(command));
+        let Some(path) = path.filter(|path| !path.view.verified) else { return false };
+        let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
+        let state = entry(&self.controllers, path.view.controller).map(|it| it.view.state);
+        !flush && matches!(state, Some(ControllerState::Resetting | ControllerState::Deleting))
     }
 
     /// A success that says nothing yet, of a command of our own.
     #[cold]
     pub(super) fn doubt(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let command = &self.commands[key];
-        match self.look(command) {
-            Look::Same => return self.succeeded(key, now, bufs),
-            Look::GoesOn if changes_media(command) && !self.was_withdrawn(command) => {}
-            Look::GoesOn | Look::Other => return self.take_elsewhere(key, now, bufs),
-        }
-        // Control asks for no longer than that, unless there is always something new to ask.
+        let blocks = match self.look(command) {
+            Look::Same { .. } => return self.succeeded(key, now, bufs),
+            Look::GoesOn { blocks } if changes_media(command) && !self.was_withdrawn(command) => {
+                blocks
+            }
+            Look::GoesOn { .. } | Look::Other => return self.take_elsewhere(key, now, bufs),
+        };
         let timeout = entry(&self.controllers, command.controller).map(|it| it.view.io_timeout);
-        let until = now.after(timeout.unwrap_or_default());
-        self.commands[key].place = Place::Doubted { until };
+        let until = now.after(LOOK_LIMIT.min(timeout.unwrap_or(LOOK_LIMIT)));
+        self.commands[key].place = Place::Doubted { until, blocks };
         self.delayed.push(Reverse((until, key)));
         self.wake_at(until);
         self.some_doubted = true;
@@ -63,13 +84,16 @@ impl Shard {
         if !core::mem::take(&mut self.some_doubted) {
             return;
         }
-        let doubted = |key: &Key| matches!(self.commands[*key].place, Place::Doubted { .. });
-        let doubted: Vec<Key> = self.commands.keys().filter(doubted).collect();
-        for key in doubted {
+        let before = |key: Key| match self.commands[key].place {
+            Place::Doubted { blocks, .. } => Some((key, blocks)),
+            _ => None,
+        };
+        let doubted: Vec<(Key, u64)> = self.commands.keys().filter_map(before).collect();
+        for (key, before) in doubted {
             match self.look(&self.commands[key]) {
-                Look::GoesOn => self.some_doubted = true,
-                Look::Same => self.succeeded(key, now, bufs),
-                Look::Other => self.take_elsewhere(key, now, bufs),
+                Look::GoesOn { .. } => self.some_doubted = true,
+                Look::Same { blocks } if blocks != before => self.succeeded(key, now, bufs),
+                Look::Same { .. } | Look::Other => self.take_elsewhere(key, now, bufs),
             }
         }
         // What has ended needs no place among what is to be tried again.
@@ -85,12 +109,13 @@ impl Shard {
     fn look(&self, command: &Command) -> Look {
         let head = self.head(command.head).filter(|head| !head.gone);
         let Some(path) = head.and_then(|head| head.path_of(command)) else { return Look::Other };
+        let blocks = path.view.blocks;
         if path.view.verified && path.namespace_suspect.is_none() {
-            return Look::Same;
+            return Look::Same { blocks };
         }
         let controller = entry(&self.controllers, path.view.controller);
         let lives = controller.is_some_and(|it| it.view.state == ControllerState::Live);
-        if lives { Look::GoesOn } else { Look::Other }
+        if lives { Look::GoesOn { blocks } } else { Look::Other }
     }
 }
 

@@ -65,6 +65,7 @@ pub(super) fn path(id: u32) -> PathView {
         ana_state: AnaState::Optimized,
         ana_pending: false,
         verified: true,
+        blocks: 0,
         ready: true,
         doubts: 0,
         zeroes_may_deallocate: false,

@@ -553,7 +553,7 @@ impl Shard {
             Place::Delayed { until, again_on } if until == due => {
                 self.dispatch_again(key, again_on, None, now, bufs);
             }
-            Place::Doubted { until } if until == due => self.take_elsewhere(key, now, bufs),
+            Place::Doubted { until, .. } if until == due => self.take_elsewhere(key, now, bufs),
             _ => {}
         }
     }

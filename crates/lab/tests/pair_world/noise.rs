@@ -16,7 +16,7 @@ const C2H_DATA: u8 = 7;
 
 /// What a command may be answered with without an error to the user: tried again, or elsewhere.
 const ERRORS: [Status; 7] = [
-    Status::INTERNAL_ERROR,
+    Status::COMMAND_INTERRUPTED,
     Status::NAMESPACE_NOT_READY,
     Status::TRANSIENT_TRANSPORT_ERROR,
     // Path errors: internal, ANA persistent loss, inaccessible, in transition.

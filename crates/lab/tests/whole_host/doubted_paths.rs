@@ -1,7 +1,6 @@
 //! A worker meets a status that puts a path in doubt: who keeps off that path, and until when.
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
-use crate::script::Op;
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_proto::machine::WorkerId;
@@ -231,87 +230,6 @@ fn a_success_of_a_path_that_may_lead_to_another_namespace_is_none() {
         rig.run(5 * SECOND);
         rig.finish();
     }
-}
-
-/// The first path answers a write well while it is being looked at, and what was written behind
-/// that write elsewhere is answered before.
-fn written_in_doubt(look_ends: bool) -> (Rig, Vec<u64>) {
-    let mut rig = Setup::new(2, 2).connect();
-    rig.run(2 * SECOND);
-    let io = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
-    rig.world.slow_stream(io, 200 * MS);
-    // The paths take turns. It is carried out, and its answer on its way.
-    let first = rig.submit_to(1, "nvme0n1", [Op::Write { lba: 7, blocks: 1, fill: 1 }]);
-    rig.run(300 * MS);
-    answer_once(&rig, 2, Status::INVALID_NAMESPACE.with_dnr());
-    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
-    rig.world.slow_stream(admin, 200 * MS);
-    if !look_ends {
-        rig.wire().rule(|pdu| {
-            if pdu.port == 0 && pdu.is_admin(admin::IDENTIFY) {
-                pdu.bytes.clear();
-            }
-        });
-    }
-    let names = rig.submit_to(2, "nvme0n1", writes(2, 2));
-    rig.succeed(&names);
-    assert!(!rig.path(0).usable, "it is looked at");
-    let names = rig.submit_to(2, "nvme0n1", [Op::Write { lba: 7, blocks: 1, fill: 2 }]);
-    rig.succeed(&names);
-    rig.run(200 * MS);
-    assert_eq!(rig.answered(&first), 0, "what has answered by now may be another one");
-    (rig, first)
-}
-
-#[test]
-fn a_write_that_was_answered_while_its_namespace_was_looked_at_is_not_sent_again() {
-    let (mut rig, first) = written_in_doubt(true);
-    rig.succeed(&first);
-    let of_block = |pdu: &Pdu| pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.cdw_pair(10) == 7);
-    assert_eq!(rig.seen(of_block).len(), 2, "each write once");
-    let read = rig.io([Op::Read { lba: 7, blocks: 1 }]);
-    assert!(read[0].data.iter().all(|&byte| byte == 2), "nothing undoes what came behind it");
-    let path = rig.path(0);
-    assert_eq!((path.failovers, path.uncertain_writes_resent), (1, 0), "what was refused alone");
-    assert!(path.usable);
-    rig.finish();
-}
-
-#[test]
-fn a_write_whose_path_is_lost_while_it_is_looked_at_is_sent_again() {
-    let (mut rig, first) = written_in_doubt(false);
-    rig.run(300 * SECOND);
-    rig.succeed(&first);
-    assert_eq!(rig.path(0).uncertain_writes_resent, 1, "nobody knows whose it was");
-    rig.wire().clear_rules();
-    rig.run(60 * SECOND);
-    rig.finish();
-}
-
-/// A namespace that is named as changed faster than anybody can look at it keeps nothing from
-/// ending.
-#[test]
-fn a_look_that_never_ends_holds_up_nothing_for_good() {
-    let mut setup = Setup::new(1, 1);
-    setup.options.io_timeout = 2 * SECOND;
-    let mut rig = setup.connect();
-    rig.run(2 * SECOND);
-    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
-    rig.world.slow_stream(admin, 50 * MS);
-    let io = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
-    rig.world.stall_stream(io, 500 * MS);
-    let names = rig.submit(writes(4, 1));
-    let mut changes = 0;
-    while rig.answered(&names) < 4 {
-        changes += 1;
-        assert!(changes < 2000, "it is looked at for ever");
-        let bytes = (1 << 20) + ((changes % 2) << 20);
-        rig.target(TargetVerb::NamespaceResize { subsystem: setup::subsystem(), nsid: 1, bytes });
-        rig.run(20 * MS);
-    }
-    rig.succeed(&names);
-    rig.run(5 * SECOND);
-    rig.finish();
 }
 
 fn nsid_of(pdu: &Pdu) -> u32 {

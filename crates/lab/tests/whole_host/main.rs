@@ -13,6 +13,7 @@ mod all_paths_down;
 mod ana_follow;
 mod ana_table;
 mod ana_truth;
+mod answers_in_doubt;
 mod data_transfer;
 mod digests;
 mod doubted_paths;
