@@ -93,7 +93,8 @@ fn both_simulations_agree_on_paths_that_slow_down_fail_fall_silent_and_return() 
     let mut found = Vec::new();
     for name in ["path-delay-rises", "path-returns", "path-silent", "path-slows"] {
         let scenario = shortened(name, 400);
-        let variants = ["round-robin", "queue-depth"].map(|name| variant(&scenario, name));
+        let names = ["round-robin", "queue-depth", "finish-time"];
+        let variants = names.map(|name| variant(&scenario, name));
         found.extend(variants.into_iter().filter_map(|variant| apart(&scenario, variant)));
     }
     assert!(found.is_empty(), "{found:#?}");
