@@ -233,9 +233,9 @@ fn every_request_ends_whatever_becomes_of_its_namespace() {
 fn storm(seed: u64) {
     let mut random = anabranch_lab::rng::Rng::new(seed);
     let mut setup = Setup::new(2, 2);
-    setup.host.shared_queue = seed % 3 == 0;
+    setup.host.shared_queue = seed.is_multiple_of(3);
     setup.options.queue_size = 16;
-    setup.options.io_timeout = if seed % 5 == 0 { 300 * MS } else { 30 * SECOND };
+    setup.options.io_timeout = if seed.is_multiple_of(5) { 300 * MS } else { 30 * SECOND };
     *setup.namespaces() = vec![namespace(1, 1), namespace(2, 2)];
     let mut rig = setup.connect();
     rig.run(2 * SECOND);
