@@ -292,14 +292,6 @@ fn variants() {
         "[[variant]]\nname = \"a\"\npolicy = \"numa\"\nweights = { fast = 4 }",
         "x.toml:10: weights: sets service-time, and this variant is numa",
     );
-    added(
-        "[[published]]\npolicy = \"latncy\"\niops = 1",
-        "x.toml:8: policy: there is no variant latncy; did you mean latency?",
-    );
-    added(
-        "[[published]]\npolicy = \"latency, host 2\"\niops = 1",
-        "x.toml:8: policy: hosts count from 1 to 1",
-    );
 }
 
 #[test]
@@ -316,6 +308,24 @@ fn what_a_job_file_asks_of_its_scenario_is_a_mistake_in_the_job_file() {
     let wanted = format!("{}:4: bs: [small] a block size of 512 bytes", job_file.display());
     assert!(mistake.starts_with(&wanted), "{mistake}");
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A source may have rows of what the lab does not run; a mistake in a name looks the same.
+#[test]
+fn a_published_row_that_has_nothing_beside_it_is_told() {
+    let rows = ["latency", "latncy", "latency, host 2", "by hand"];
+    let rows = rows.map(|policy| format!("[[published]]\npolicy = \"{policy}\"\niops = 1\n"));
+    let loaded = file::parse(&format!("{GOOD}{}", rows.concat()), "x.toml").expect("no mistake");
+    let told: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "x.toml:11: policy: the row stands alone: there is no variant latncy; did you mean \
+             latency?",
+            "x.toml:14: policy: the row stands alone: hosts count from 1 to 1",
+            "x.toml:17: policy: the row stands alone: there is no variant by hand",
+        ]
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::fio::{self, JobFile, Made, OPTIONS, Words};
 use super::super::limits::{MAX_JOBS, MAX_PUBLISHED};
-use super::super::mistake::{Mistake, near_or_all, read_text, shorten};
+use super::super::mistake::{Mistake, did_you_mean, read_text, shorten};
 use super::super::{Arrival, Burner, Hosts, Job, Notice, Published, Target, Variant, library};
 use super::table::Table;
 use super::{Beside, Text};
@@ -147,11 +147,27 @@ fn commands(table: &Table<'_>, paths: usize) -> Result<Vec<u64>, Mistake> {
     Ok(counts.into_iter().map(u64::from).collect())
 }
 
+/// Why a row has nothing of the lab's own beside it. It may be meant so.
+fn alone(row: &Published, hosts: &Hosts, variants: &[Variant]) -> Option<String> {
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+    let variant = row.variant();
+    let why = if !names.contains(&variant) {
+        let near = did_you_mean(variant, &names);
+        format!("there is no variant {}{near}", shorten(variant))
+    } else if row.host().is_some_and(|host| !(1..=hosts.count).contains(&host)) {
+        format!("hosts count from 1 to {}", hosts.count)
+    } else {
+        return None;
+    };
+    Some(format!("the row stands alone: {why}"))
+}
+
 pub(super) fn published(
     root: &Table<'_>,
     paths: usize,
     hosts: &Hosts,
     variants: &[Variant],
+    notices: &mut Vec<Notice>,
 ) -> Result<Vec<Published>, Mistake> {
     let known = [
         "policy",
@@ -191,17 +207,7 @@ pub(super) fn published(
             cpu_user_ppm: table.percent("cpu_user")?,
             cpu_system_ppm: table.percent("cpu_system")?,
         };
-        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-        let variant = row.variant();
-        if !names.contains(&variant) {
-            let near = near_or_all(variant, &names);
-            return Err(
-                table.fail("policy", format!("there is no variant {}{near}", shorten(variant)))
-            );
-        }
-        if row.host().is_some_and(|host| !(1..=hosts.count).contains(&host)) {
-            return Err(table.fail("policy", format!("hosts count from 1 to {}", hosts.count)));
-        }
+        notices.extend(alone(&row, hosts, variants).map(|text| table.notice("policy", text)));
         rows.push(row);
     }
     Ok(rows)

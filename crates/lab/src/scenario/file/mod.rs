@@ -113,11 +113,11 @@ fn parse_in(text: &str, file: &str, name: &str, beside: Beside<'_>) -> Result<Lo
     let change_tables = changes::tables(&root)?;
     let (changes, tables_of_changes) =
         changes::read(&change_tables, &run, &paths)?.into_iter().unzip();
-    let load::Load { jobs, burners, notices, file: job_file } =
+    let load::Load { jobs, burners, mut notices, file: job_file } =
         load::jobs(&root, &target, &hosts, beside)?;
     let mut variants = standard_variants(&paths, &run);
     variants::read(&root, &paths, &hosts, &mut variants)?;
-    let published = load::published(&root, paths.len(), &hosts, &variants)?;
+    let published = load::published(&root, paths.len(), &hosts, &variants, &mut notices)?;
     let scenario = Scenario {
         name: name.to_owned(),
         title: root
