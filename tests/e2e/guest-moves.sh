@@ -114,6 +114,7 @@ moves_there_and_back() {
   asks_of_all "$first"
   ctl restore 2
   within 120 linux exec "cat /tmp/outcome"
+  linux exec "tail -n 30 /tmp/work"
   equals "$(linux exec "cat /tmp/outcome")" 0 "what the guest did meanwhile"
   [ "$(daemon=other paths_of 1 | awk '{ commands += $4 } END { print commands }')" -gt 0 ]
 }
