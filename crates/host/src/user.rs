@@ -152,17 +152,70 @@ pub enum RequestOp {
 }
 
 impl RequestOp {
+    /// First block and number of blocks; none for a flush, which is for all.
+    #[must_use]
+    pub fn extent(&self) -> Option<(u64, u64)> {
+        match *self {
+            RequestOp::Read { lba, blocks, .. }
+            | RequestOp::Write { lba, blocks, .. }
+            | RequestOp::Compare { lba, blocks, .. } => Some((lba, u64::from(blocks))),
+            RequestOp::WriteZeroes { lba, blocks, .. } | RequestOp::Discard { lba, blocks } => {
+                Some((lba, blocks))
+            }
+            RequestOp::Flush => None,
+        }
+    }
+
     /// The blocks that may be others afterwards.
     #[must_use]
     pub fn changes(&self) -> Option<Range<u64>> {
-        let (first, blocks) = match *self {
-            RequestOp::Write { lba, blocks, .. } => (lba, u64::from(blocks)),
-            RequestOp::WriteZeroes { lba, blocks, .. } | RequestOp::Discard { lba, blocks } => {
-                (lba, blocks)
-            }
-            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Flush => return None,
-        };
+        let (first, blocks) = self.extent().filter(|_| self.changes_media())?;
         Some(first..first.saturating_add(blocks))
+    }
+
+    fn changes_media(&self) -> bool {
+        match self {
+            RequestOp::Write { .. } | RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. } => {
+                true
+            }
+            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Flush => false,
+        }
+    }
+
+    /// Whether a device takes such a request.
+    ///
+    /// # Errors
+    /// What is wrong with it: the device does not offer it, it goes beyond it, or its buffer is not
+    /// as long as its blocks.
+    #[inline]
+    pub fn check(&self, head: &HeadView) -> Result<(), Refused> {
+        let limits = &head.limits;
+        let offered = match self {
+            RequestOp::Read { .. } | RequestOp::Write { .. } | RequestOp::Flush => true,
+            RequestOp::Compare { .. } => limits.compare,
+            RequestOp::WriteZeroes { .. } => {
+                limits.max_write_zeroes_blocks > 0 && !head.zeroes_refused
+            }
+            RequestOp::Discard { .. } => limits.max_discard_blocks > 0,
+        };
+        if !offered || limits.read_only && self.changes_media() {
+            return Err(Refused::NotSupported);
+        }
+        let Some((lba, blocks)) = self.extent() else { return Ok(()) };
+        let end = lba.checked_add(blocks);
+        if blocks == 0 || end.is_none_or(|end| end > head.blocks) {
+            return Err(Refused::OutOfRange);
+        }
+        match *self {
+            RequestOp::Read { buf, .. }
+            | RequestOp::Write { buf, .. }
+            | RequestOp::Compare { buf, .. }
+                if blocks * u64::from(head.block_bytes) != u64::from(buf.len()) =>
+            {
+                Err(Refused::BufferLength)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -132,17 +132,14 @@ impl MemoryHost {
     fn carry_out(&mut self, request: &Request, bufs: &mut dyn Buffers) -> Result<(), IoError> {
         let index = request.head.0 as usize;
         let block = u64::from(self.heads[index].block_bytes);
-        let (lba, blocks) = range(&request.op).unwrap_or((0, 0));
+        let (lba, blocks) = request.op.extent().unwrap_or((0, 0));
         if let Some((bad, error)) = self.fault
             && (lba..lba + blocks).contains(&bad)
         {
-            return Err(error);
+            return Err(self.noted(request, error));
         }
         if let (RequestOp::Flush, Some(error)) = (request.op, self.flush_fault) {
-            if matches!(error, IoError::Status(_)) {
-                self.heads[index].failed_flushes.note();
-            }
-            return Err(error);
+            return Err(self.noted(request, error));
         }
         let is_special =
             matches!(request.op, RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. });
@@ -159,18 +156,18 @@ impl MemoryHost {
         }
         Ok(())
     }
-}
 
-/// First block and number of blocks.
-fn range(op: &RequestOp) -> Option<(u64, u64)> {
-    match *op {
-        RequestOp::Read { lba, blocks, .. }
-        | RequestOp::Write { lba, blocks, .. }
-        | RequestOp::Compare { lba, blocks, .. } => Some((lba, u64::from(blocks))),
-        RequestOp::WriteZeroes { lba, blocks, .. } | RequestOp::Discard { lba, blocks } => {
-            Some((lba, blocks))
+    /// What should have been durable by itself tells of a loss when a controller has failed it.
+    fn noted(&self, request: &Request, error: IoError) -> IoError {
+        let syncs = match request.op {
+            RequestOp::Flush => true,
+            RequestOp::Write { fua, .. } | RequestOp::WriteZeroes { fua, .. } => fua,
+            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Discard { .. } => false,
+        };
+        if syncs && matches!(error, IoError::Status(_)) {
+            self.heads[request.head.0 as usize].failed_flushes.note();
         }
-        RequestOp::Flush => None,
+        error
     }
 }
 
@@ -184,31 +181,7 @@ impl Submit for MemoryHost {
         }
         let head = self.heads.iter().find(|head| head.id == request.head && !head.gone);
         let Some(head) = head else { return Err(Refused::UnknownHead) };
-        if let Some((lba, blocks)) = range(&request.op) {
-            let end = lba.checked_add(blocks);
-            if blocks == 0 || end.is_none_or(|end| end > head.blocks) {
-                return Err(Refused::OutOfRange);
-            }
-        }
-        match request.op {
-            RequestOp::Write { .. } | RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. }
-                if head.limits.read_only =>
-            {
-                return Err(Refused::NotSupported);
-            }
-            RequestOp::WriteZeroes { .. } if head.limits.max_write_zeroes_blocks == 0 => {
-                return Err(Refused::NotSupported);
-            }
-            RequestOp::Discard { .. } if head.limits.max_discard_blocks == 0 => {
-                return Err(Refused::NotSupported);
-            }
-            RequestOp::Read { blocks, buf, .. } | RequestOp::Write { blocks, buf, .. }
-                if u64::from(blocks) * u64::from(head.block_bytes) != u64::from(buf.len()) =>
-            {
-                return Err(Refused::BufferLength);
-            }
-            _ => {}
-        }
+        request.op.check(head)?;
         self.log.push(request.op);
         self.pending.push_back(request);
         Ok(())

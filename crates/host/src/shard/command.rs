@@ -29,13 +29,7 @@ pub(super) struct Request {
 impl Request {
     /// Blocks that the request covers; 1 for a flush, which covers no range.
     pub(super) fn blocks(&self) -> u64 {
-        match self.op {
-            RequestOp::Read { blocks, .. }
-            | RequestOp::Write { blocks, .. }
-            | RequestOp::Compare { blocks, .. } => u64::from(blocks),
-            RequestOp::WriteZeroes { blocks, .. } | RequestOp::Discard { blocks, .. } => blocks,
-            RequestOp::Flush => 1,
-        }
+        self.op.extent().map_or(1, |(_, blocks)| blocks)
     }
 
     /// Whether a command that is with its path since `started` and ends now stands for the request:
@@ -75,10 +69,10 @@ pub(super) enum Work {
         blocks: u32,
         buf: BufRef,
     },
-    /// `only` restricts it to the controller whose writes it must cover, while that one is usable.
+    /// `owed` restricts it to the controller whose acknowledged writes it must cover, up to that
+    /// write mark, while that one can be asked.
     Flush {
-        only: Option<ControllerId>,
-        mark: Option<u64>,
+        owed: Option<(ControllerId, u64)>,
     },
     WriteZeroes {
         lba: u64,
@@ -211,11 +205,16 @@ impl Command {
         }
     }
 
+    /// Whether it is a flush of this shard.
+    pub(super) fn is_own_flush(&self) -> bool {
+        matches!(self.origin, Origin::Own { work: Work::Flush { .. }, .. })
+    }
+
     /// Whether it makes durable what the controller that it is with has acknowledged. What another
     /// worker sends may be a flush for any.
     pub(super) fn flushes_here(&self) -> bool {
         match self.origin {
-            Origin::Own { work, .. } => matches!(work, Work::Flush { only: Some(_), .. }),
+            Origin::Own { work, .. } => matches!(work, Work::Flush { owed: Some(_) }),
             Origin::Peer(Carried { sqe, .. }) => sqe.opcode() == FLUSH,
             Origin::Probe { .. } | Origin::LeftBehind => false,
         }
@@ -225,7 +224,7 @@ impl Command {
     /// answers for it, and what the first has acknowledged stays owed.
     pub(super) fn flush_anywhere(&mut self) {
         if let Origin::Own { work: work @ Work::Flush { .. }, .. } = &mut self.origin {
-            *work = Work::Flush { only: None, mark: None };
+            *work = Work::Flush { owed: None };
         }
     }
 }

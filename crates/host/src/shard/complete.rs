@@ -188,9 +188,8 @@ impl Shard {
         }
         command.retries += 1;
         let lasting = command.retries >= TRANSIENT_FAILURES;
-        let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
         if lasting
-            && !flush
+            && !command.is_own_flush()
             && status.is(Status::TRANSIENT_TRANSPORT_ERROR)
             && self.has_other_path(head_id, controller)
         {

@@ -199,12 +199,12 @@ fn decide(
     prefer: Option<ControllerId>,
     now: Time,
 ) -> Option<Choice> {
-    if let Work::Flush { only: Some(only), .. } = *work {
-        if let Some(index) = head.flushes_through(only) {
+    if let Work::Flush { owed: Some((controller, _)) } = *work {
+        if let Some(index) = head.flushes_through(controller) {
             return Some(Choice { index, reason: Reason::Flush });
         }
         // Its controller is out of reach: whichever now serves the namespace answers for it.
-        *work = Work::Flush { only: None, mark: None };
+        *work = Work::Flush { owed: None };
     }
     if let Some(index) = prefer.and_then(|controller| head.usable_through(controller)) {
         return Some(Choice { index, reason: Reason::Retry });

@@ -6,7 +6,7 @@
 //! is the same and nothing tells why it was named, it may have been another one in between.
 
 use super::Shard;
-use super::command::{Command, Origin, Place, Work};
+use super::command::{Command, Origin, Place};
 use super::head::entry;
 use crate::table::Key;
 use crate::topology::ControllerState;
@@ -46,6 +46,8 @@ impl Shard {
         usable
             || command.doubts >= MAX_DOUBTS
             || head.gone
+            // To flush whatever is there by now does no harm.
+            || command.is_own_flush()
             || !(self.has_lost_its_path(key) || self.leaves_in_doubt(key))
     }
 
@@ -55,9 +57,8 @@ impl Shard {
         let command = &self.commands[key];
         let path = self.head(command.head).and_then(|head| head.path_of(command));
         let Some(path) = path.filter(|path| !path.view.verified) else { return false };
-        let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
         let state = entry(&self.controllers, path.view.controller).map(|it| it.view.state);
-        !flush && matches!(state, Some(ControllerState::Resetting | ControllerState::Deleting))
+        matches!(state, Some(ControllerState::Resetting | ControllerState::Deleting))
     }
 
     /// A success that says nothing yet, of a command of our own.

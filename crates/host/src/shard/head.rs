@@ -371,7 +371,7 @@ impl HeadState {
         };
         let path = self.path_of(command).or_else(|| self.through(command.controller));
         let Some(PathState { view, .. }) = path else { return };
-        if let Work::Flush { mark: Some(mark), .. } = *work {
+        if let Work::Flush { owed: Some((_, mark)) } = *work {
             view.writes.flushed(mark);
         } else if owed && self.view.limits.volatile_write_cache {
             view.writes.acknowledge();

@@ -1,18 +1,15 @@
 //! Inputs: connections, mail, timers.
 
-use super::command::{Carried, Command, Origin, Place, Work};
-use super::head::{ControllerEntry, HeadState, entry};
+use super::Shard;
+use super::command::{Carried, Command, Origin, Place};
+use super::picture::has_lost_its_path;
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
-use super::{Shard, all_commands};
-use crate::by_id::ById;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
 use crate::table::Key;
-use crate::topology::{Association, ControllerId, ControllerState, HeadId, Topology};
+use crate::topology::{Association, ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
-use alloc::sync::Arc;
-use alloc::vec::Vec;
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Buffers, CloseCause, CloseHow, ConnId, Output, Time, WorkerId};
 use core::cmp::Reverse;
@@ -372,156 +369,6 @@ impl Shard {
         }
     }
 
-    fn topology(&mut self, topology: Arc<Topology>, now: Time, bufs: &mut dyn Buffers) {
-        if topology.epoch <= self.topology.epoch {
-            return;
-        }
-        for entry in self.controllers.values_mut() {
-            entry.present = false;
-        }
-        for view in &topology.controllers {
-            let new = || ControllerEntry::new(Arc::clone(view));
-            let entry = self.controllers.get_or_insert_with(view.id.0, new);
-            entry.view = Arc::clone(view);
-            entry.present = true;
-        }
-        for queue in self.queues.iter_mut().flatten() {
-            let id = queue.open.controller;
-            if let Some(view) = topology.controllers.iter().find(|view| view.id == id) {
-                queue.io_timeout = view.io_timeout;
-            }
-        }
-        self.some_stopped = topology.heads.iter().any(|head| head.frozen > 0 || head.quiesced > 0);
-        self.topology = topology;
-        self.refresh_slots();
-        self.update_heads();
-        self.watch_heads(now);
-        self.settle_doubted(now, bufs);
-        self.recall_waiting(now, bufs);
-        self.sort_waiting();
-        self.forget_controllers();
-        self.heads_changed = true;
-        for place in 0..self.heads.places() {
-            let Some(head) = self.heads.id_at(place).map(HeadId) else { continue };
-            self.kick(head, now, bufs);
-            let Some(state) = self.heads.get(head.0) else { continue };
-            if state.view.frozen == 0 || state.gone {
-                self.release_held(head);
-            }
-        }
-        self.forget_heads();
-        self.deal_places();
-        self.stats.forget(&self.heads);
-    }
-
-    /// Tells the tables how many heads share them now; with many they grow.
-    fn deal_places(&mut self) {
-        let (heads, count) = (self.heads.values(), self.heads.len());
-        self.request_shares.deal(count, heads.clone().map(|head| head.requests));
-        self.command_shares.deal(count, heads.map(|head| head.commands));
-        let requests = self.request_shares.places();
-        self.requests.make_room(requests);
-        self.dones.reserve((requests as usize).saturating_sub(self.dones.len()));
-        self.own_limit = self.command_shares.places();
-        let commands = all_commands(self.own_limit, self.workers - 1);
-        self.commands.make_room(commands);
-        self.delayed.reserve((commands as usize).saturating_sub(self.delayed.len()));
-    }
-
-    fn update_heads(&mut self) {
-        for head in self.heads.values_mut() {
-            head.gone = true;
-        }
-        let heads = &self.topology.heads;
-        self.stats.make_room(heads.len(), heads.iter().map(|head| head.paths.len()).sum());
-        for view in heads {
-            let stats = &mut self.stats;
-            let new = || HeadState::new(Arc::clone(view), stats);
-            let head = self.heads.get_or_insert_with(view.id.0, new);
-            head.update(Arc::clone(view), self.me, &self.controllers, stats);
-        }
-        self.weights_due.reserve(self.heads.len());
-        self.issuing.reserve(self.heads.len());
-        for head in self.heads.values_mut() {
-            if head.gone {
-                head.rebind(self.me, &self.controllers);
-            }
-        }
-    }
-
-    /// Commands that were not sent leave a path that their head no longer has, or that is to be
-    /// looked at first: behind the same NSID may be another namespace by now.
-    pub(super) fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
-        let mut lost = Vec::new();
-        for slot in 0..self.queues.len() {
-            let known = Known {
-                epoch: self.topology.epoch,
-                heads: &self.heads,
-                controllers: &self.controllers,
-            };
-            let Some(queue) = self.queues[slot].as_mut() else { continue };
-            let has_lost = |command: &Command| has_lost_its_path(command, known);
-            queue.take_unsent(&mut self.commands, has_lost, &mut lost);
-            // What was set aside came first; whatever belongs there is set aside again.
-            let lists =
-                [core::mem::take(&mut queue.set_aside), core::mem::take(&mut queue.waiting)];
-            for mut list in lists {
-                while let Some(key) = list.pop_front(&mut self.commands) {
-                    if has_lost(&self.commands[key]) {
-                        lost.push(key);
-                    } else {
-                        queue.waiting.push_back(&mut self.commands, key);
-                    }
-                }
-            }
-            for key in lost.drain(..) {
-                self.recall(key, now, bufs);
-            }
-        }
-    }
-
-    fn recall(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
-        match self.commands[key].origin {
-            Origin::Own { .. } => {
-                self.leave_path(key);
-                self.dispatch_again(key, None, None, now, bufs);
-            }
-            Origin::Peer(Carried { worker, token, .. }) => {
-                let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
-                self.answer_peer(key, worker, token, outcome);
-            }
-            Origin::Probe { .. } => self.probe_lost(key, Attempt::NeverSent),
-            Origin::LeftBehind => {
-                self.end_left_behind(key);
-            }
-        }
-    }
-
-    /// Whether the path of a command that has ended may lead to another namespace by now.
-    #[cold]
-    pub(super) fn has_lost_its_path(&self, key: Key) -> bool {
-        let command = &self.commands[key];
-        let flush = matches!(command.origin, Origin::Own { work: Work::Flush { .. }, .. });
-        !flush && has_lost_its_path(command, self.known())
-    }
-
-    fn known(&self) -> Known<'_> {
-        let Shard { topology, heads, controllers, .. } = self;
-        Known { epoch: topology.epoch, heads, controllers }
-    }
-
-    fn forget_controllers(&mut self) {
-        self.controllers.retain(|entry| entry.present);
-    }
-
-    fn forget_heads(&mut self) {
-        let listed = &self.topology.heads;
-        self.heads.retain(|head| {
-            let idle = head.gone && head.requests == 0 && head.requeue.is_empty();
-            !idle || listed.iter().any(|view| view.id == head.view.id)
-        });
-    }
-
     pub(crate) fn timeout(&mut self, now: Time, bufs: &mut dyn Buffers) {
         if self.wake.is_none_or(|wake| now < wake) {
             return;
@@ -574,69 +421,9 @@ impl Shard {
         }
     }
 
-    fn rebind_all(&mut self, now: Time, bufs: &mut dyn Buffers) {
-        self.refresh_slots();
-        for place in 0..self.heads.places() {
-            let Some(id) = self.heads.id_at(place) else { continue };
-            if let Some(head) = self.heads.get_mut(id) {
-                head.rebind(self.me, &self.controllers);
-                self.kick(HeadId(id), now, bufs);
-            }
-        }
-    }
-
-    /// Works out anew through which queue pair each controller is reached.
-    fn refresh_slots(&mut self) {
-        for entry in self.controllers.values_mut() {
-            let view = &entry.view;
-            entry.slot = self.queues.iter().enumerate().find_map(|(slot, queue)| {
-                let queue = queue.as_ref()?;
-                let same =
-                    queue.open.controller == view.id && queue.open.association == view.association;
-                (same && queue.phase == Phase::Open).then_some(slot as u16)
-            });
-        }
-    }
-
     fn queue_of(&mut self, conn: ConnId) -> Option<&mut Queue> {
         self.queues.get_mut(conn.index() as usize)?.as_deref_mut()
     }
-}
-
-/// What a shard knows of paths.
-#[derive(Clone, Copy)]
-struct Known<'a> {
-    epoch: u64,
-    heads: &'a ById<HeadState>,
-    controllers: &'a ById<ControllerEntry>,
-}
-
-/// Whether the path that was chosen for a command is no longer one of its head, or is to be looked
-/// at first while its controller lives. A head that this worker does not know may be newer than its
-/// picture; if whoever sent the command works from no newer one, the head is gone, and its NSID may
-/// be another one's.
-fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
-    let Known { epoch, heads, controllers } = known;
-    let Some(head) = heads.get(command.head.0) else {
-        return !matches!(command.origin, Origin::Peer(carried) if carried.epoch > epoch);
-    };
-    let path = match command.origin {
-        Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => head.path_of(command),
-        // A device may have followed its namespace to another NSID.
-        Origin::Peer(Carried { sqe, .. }) => {
-            head.through(command.controller).filter(|path| path.view.nsid == sqe.nsid())
-        }
-    };
-    let Some(path) = path.filter(|_| !head.gone) else { return true };
-    // Whatever is there by now, to flush it does no harm.
-    if command.flushes_here() {
-        return false;
-    }
-    let lives = || {
-        let controller = entry(controllers, path.view.controller);
-        controller.is_some_and(|it| it.view.state == ControllerState::Live)
-    };
-    path.namespace_suspect.is_some() || !path.view.ready && lives()
 }
 
 /// How bytes came in.

@@ -151,14 +151,12 @@ impl Shard {
             }
             let mut made = false;
             for index in 0..paths {
-                let Some((only, mark)) = self.flush_at(id, index) else { continue };
+                let Some(owed) = self.flush_at(id, index) else { continue };
                 made = true;
-                let work = Work::Flush { only: Some(only), mark: Some(mark) };
-                self.add_flush(key, id, work, now, bufs);
+                self.add_flush(key, id, Some(owed), now, bufs);
             }
             if !made {
-                let work = Work::Flush { only: None, mark: None };
-                self.add_flush(key, id, work, now, bufs);
+                self.add_flush(key, id, None, now, bufs);
             }
         }
         self.requests[key].issued_blocks = 1;
@@ -171,12 +169,19 @@ impl Shard {
         Some((path.view.controller, path.view.writes.pending()?))
     }
 
-    fn add_flush(&mut self, key: Key, id: HeadId, work: Work, now: Time, bufs: &mut dyn Buffers) {
+    fn add_flush(
+        &mut self,
+        key: Key,
+        id: HeadId,
+        owed: Option<(ControllerId, u64)>,
+        now: Time,
+        bufs: &mut dyn Buffers,
+    ) {
         self.requests[key].outstanding += 1;
         if let Some(head) = self.heads.get_mut(id.0) {
             self.command_shares.take(&mut head.commands);
         }
-        self.add_command(key, id, work, now, bufs);
+        self.add_command(key, id, Work::Flush { owed }, now, bufs);
     }
 
     /// One more command of a request. Request and head count it already.

@@ -14,6 +14,7 @@ mod head;
 mod inputs;
 mod issue;
 mod measure;
+mod picture;
 mod probe;
 mod queue;
 mod quiesce;

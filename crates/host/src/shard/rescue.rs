@@ -215,7 +215,7 @@ impl Shard {
         let command = &self.commands[key];
         // What only one controller can do waits for that one.
         let Origin::Own { work, .. } = &command.origin else { return false };
-        !matches!(work, Work::Flush { only: Some(_), .. })
+        !matches!(work, Work::Flush { owed: Some(_) })
             && self.stats.paths[command.stats as usize].stuck
     }
 

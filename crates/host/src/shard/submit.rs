@@ -5,7 +5,7 @@ use super::command::Request as Entry;
 use crate::topology::{HeadId, HeadView};
 use crate::user::{Refused, Request, RequestOp, Submit};
 use alloc::sync::Arc;
-use anabranch_proto::machine::{BufRef, Time, WorkerId};
+use anabranch_proto::machine::{Time, WorkerId};
 
 impl Submit for Shard {
     fn submit(&mut self, now: Time, request: Request) -> Result<(), Refused> {
@@ -14,7 +14,10 @@ impl Submit for Shard {
         }
         let head = self.heads.get_mut(request.head.0);
         let head = head.filter(|head| !head.gone).ok_or(Refused::UnknownHead)?;
-        check(&head.view, head.zeroes_refused, &request.op)?;
+        request.op.check(&head.view)?;
+        if head.zeroes_refused && matches!(request.op, RequestOp::WriteZeroes { .. }) {
+            return Err(Refused::NotSupported);
+        }
         let entry = || Entry {
             head: request.head,
             op: request.op,
@@ -67,48 +70,6 @@ impl Shard {
         let Some(head) = self.heads.get_mut(id.0) else { return };
         while let Some(key) = head.held.pop_front(&mut self.requests) {
             head.enlist(key, &mut self.requests, &mut self.issuing);
-        }
-    }
-}
-
-fn check(head: &HeadView, zeroes_refused: bool, op: &RequestOp) -> Result<(), Refused> {
-    let range = |lba: u64, blocks: u64| {
-        let end = lba.checked_add(blocks);
-        if blocks > 0 && end.is_some_and(|end| end <= head.blocks) {
-            Ok(())
-        } else {
-            Err(Refused::OutOfRange)
-        }
-    };
-    let payload = |blocks: u32, buf: BufRef| {
-        let bytes = u64::from(blocks) * u64::from(head.block_bytes);
-        if bytes == u64::from(buf.len()) { Ok(()) } else { Err(Refused::BufferLength) }
-    };
-    let supported = |yes: bool| if yes { Ok(()) } else { Err(Refused::NotSupported) };
-    match *op {
-        RequestOp::Read { lba, blocks, buf } => {
-            range(lba, u64::from(blocks))?;
-            payload(blocks, buf)
-        }
-        RequestOp::Write { lba, blocks, buf, .. } => {
-            supported(!head.limits.read_only)?;
-            range(lba, u64::from(blocks))?;
-            payload(blocks, buf)
-        }
-        RequestOp::Compare { lba, blocks, buf } => {
-            supported(head.limits.compare)?;
-            range(lba, u64::from(blocks))?;
-            payload(blocks, buf)
-        }
-        RequestOp::Flush => Ok(()),
-        RequestOp::WriteZeroes { lba, blocks, .. } => {
-            let offered = head.limits.max_write_zeroes_blocks > 0 && !zeroes_refused;
-            supported(offered && !head.limits.read_only)?;
-            range(lba, blocks)
-        }
-        RequestOp::Discard { lba, blocks } => {
-            supported(head.limits.max_discard_blocks > 0 && !head.limits.read_only)?;
-            range(lba, blocks)
         }
     }
 }

@@ -29,6 +29,26 @@ fn swap(rig: &mut Rig, uuid: u8) {
     rig.target(TargetVerb::NamespaceAdd { subsystem, config: namespace(1, uuid) });
 }
 
+/// A host that has been connected to a namespace with a UUID for a while.
+fn with_identified_namespace() -> Rig {
+    let mut setup = Setup::new(1, 1);
+    *setup.namespaces() = vec![namespace(1, 1)];
+    let mut rig = setup.connect();
+    rig.run(2 * SECOND);
+    rig
+}
+
+/// A write that comes after 300 ms, and is answered after as many. What control and the port send
+/// each other takes 100 ms, each way.
+fn slow_write(rig: &mut Rig) -> (Time, Vec<u64>) {
+    slow(rig, 0, 0, 100 * MS);
+    slow(rig, 1, 0, 300 * MS);
+    let start = rig.now();
+    let names = rig.submit(block_7(1));
+    until(rig, start, 250);
+    (start, names)
+}
+
 /// What a worker (0: control) and a port send each other takes so long, each way.
 fn slow(rig: &mut Rig, worker: u16, port: u16, each_way: Duration) {
     let stream = rig.world.stream(WorkerId(worker), &setup::port(port)).expect("open");
@@ -148,15 +168,8 @@ fn a_look_that_something_has_changed_behind_says_nothing() {
 
 #[test]
 fn a_namespace_that_was_another_one_in_between_is_written_again() {
-    let mut setup = Setup::new(1, 1);
-    *setup.namespaces() = vec![namespace(1, 1)];
-    let mut rig = setup.connect();
-    rig.run(2 * SECOND);
-    slow(&mut rig, 0, 0, 100 * MS);
-    slow(&mut rig, 1, 0, 300 * MS);
-    let start = rig.now();
-    let names = rig.submit(block_7(1));
-    until(&mut rig, start, 250);
+    let mut rig = with_identified_namespace();
+    let (start, names) = slow_write(&mut rig);
     // It is there when the write comes, and gone before anybody asks which one it is.
     swap(&mut rig, 9);
     until(&mut rig, start, 575);
@@ -201,15 +214,8 @@ fn what_a_path_in_doubt_answers_while_its_controller_goes_is_no_success() {
         || Verb::Disconnect(Selection::Controller("nvme0".into())),
     ];
     for verb in verbs {
-        let mut setup = Setup::new(1, 1);
-        *setup.namespaces() = vec![namespace(1, 1)];
-        let mut rig = setup.connect();
-        rig.run(2 * SECOND);
-        slow(&mut rig, 0, 0, 100 * MS);
-        slow(&mut rig, 1, 0, 300 * MS);
-        let start = rig.now();
-        let names = rig.submit(block_7(1));
-        until(&mut rig, start, 250);
+        let mut rig = with_identified_namespace();
+        let (start, names) = slow_write(&mut rig);
         swap(&mut rig, 9);
         // It was named as changed at 550, and the answer comes at 600.
         until(&mut rig, start, 575);
