@@ -156,13 +156,6 @@ const MAX_SPIN: Duration = Duration::from_millis(10);
 const MAX_KEY_CHARS: usize = 60;
 const MAX_MESSAGE_CHARS: usize = 600;
 
-fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => Cow::Owned(format!("{} …", &text[..end])),
-        None => Cow::Borrowed(text),
-    }
-}
-
 /// The largest configuration file in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -235,7 +228,7 @@ impl Source {
         Some(match name.strip_prefix('[').map(|name| name.trim().split_once('.')) {
             None => format!("there may be several of these: write [[{name}]]"),
             Some(Some((of, _))) => {
-                let of = shortened(of.trim(), MAX_KEY_CHARS);
+                let of = wording::shortened(of.trim(), MAX_KEY_CHARS);
                 format!("this belongs to a [[{of}]], which must stand before it")
             }
             Some(None) => return None,
@@ -245,7 +238,7 @@ impl Source {
     /// An error about what stands at byte `at`.
     #[must_use]
     pub fn wrong(&self, at: Option<usize>, message: &str) -> Failure {
-        let message = shortened(message.trim_end(), MAX_MESSAGE_CHARS);
+        let message = wording::shortened(message.trim_end(), MAX_MESSAGE_CHARS);
         let Some(at) = at.filter(|at| *at <= self.text.len() && self.text.is_char_boundary(*at))
         else {
             return Failure::usage(format!("{}: {message}", self.path.display()));
@@ -260,7 +253,7 @@ impl Source {
         if key.is_empty() {
             return Failure::usage(format!("{file}, line {line}: {message}"));
         }
-        let key = shortened(key, MAX_KEY_CHARS);
+        let key = wording::shortened(key, MAX_KEY_CHARS);
         Failure::usage(format!("{file}, line {line} ({key}): {message}"))
     }
 

@@ -159,11 +159,18 @@ struct Paper<W> {
     missing: u64,
 }
 
+fn missing(lines: u64, why: [&str; 2]) -> String {
+    match lines {
+        1 => format!("1 line is missing: {}", why[0]),
+        _ => format!("{lines} lines are missing: {}", why[1]),
+    }
+}
+
 impl<W: Write> Paper<W> {
     /// Writes a line if it can, and then, when lines are missing before it, how many.
     fn say(&mut self, line: &str) {
         if self.put(line) && self.missing > 0 {
-            let told = format!("{} lines are missing: they could not be written", self.missing);
+            let told = missing(self.missing, ["it could not be written", "they could not be written"]);
             if self.put(&told) {
                 self.missing = 0;
             }
@@ -227,7 +234,7 @@ fn write_all(queue: &Receiver<Entry>, lines: &AtomicUsize, lost: &AtomicU64, to:
         }
         let lost = lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            say(&format!("{lost} lines are missing: they were not read in time"));
+            say(&missing(lost, ["it was not read in time", "they were not read in time"]));
         }
     }
 }

@@ -13,6 +13,8 @@ pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 pub const MAX_DEPTH: usize = 16;
 /// The longest text that serves as `id`, in bytes.
 const MAX_ID_BYTES: usize = 64;
+/// The longest message of an error, in characters. It may quote what was sent.
+const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,9 +45,10 @@ impl RpcError {
     /// The path that was asked for is there already.
     pub const CONNECTED: i32 = -32004;
 
-    /// An error answer.
+    /// An error answer. Of a message that is too long its beginning is told.
     pub fn new(code: i32, message: impl Into<String>) -> RpcError {
-        RpcError { code, message: message.into() }
+        let message = wording::shortened(&message.into(), MAX_MESSAGE_CHARS).into_owned();
+        RpcError { code, message }
     }
 
     /// It was tried and failed.
@@ -297,5 +300,13 @@ mod tests {
             assert!(error.message.starts_with(told), "{text}: {}", error.message);
         }
         assert!(Params::from_text("{}").read::<Value>().is_ok());
+    }
+
+    #[test]
+    fn a_long_value_is_not_told_whole() {
+        let text = format!(r#"{{"name":"x","samples":"{}"}}"#, "ä".repeat(20_000));
+        let error = Params::from_text(&text).read::<Outer>().expect_err("no number");
+        assert_eq!(error.message.chars().count(), MAX_MESSAGE_CHARS + 2);
+        assert!(error.message.starts_with("params: samples: invalid type: string"));
     }
 }

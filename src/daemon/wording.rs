@@ -31,6 +31,15 @@ pub(super) fn plain<'a>(message: &'a str, table: &str) -> Cow<'a, str> {
     Cow::Owned(format!("{found}, expected {meant}"))
 }
 
+/// The beginning of a text that may have come from anybody, in characters.
+#[must_use]
+pub(super) fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => Cow::Owned(format!("{} …", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -140,7 +140,7 @@ fn what_a_full_disk_has_torn_is_ended_and_what_it_lost_is_counted() {
     paper.say("two");
     let told = "anabranch: o\n\
                 anabranch: two\n\
-                anabranch: 1 lines are missing: they could not be written\n";
+                anabranch: 1 line is missing: it could not be written\n";
     assert_eq!(paper.to.text, told);
 }
 
