@@ -214,10 +214,12 @@ pub enum HostEvent {
         /// What.
         what: String,
     },
-    /// The I/O policy of a subsystem was changed.
-    PolicyChanged {
-        /// `nvme-subsysN`.
-        subsystem: String,
+    /// Somebody has set an attribute to another value.
+    AttributeChanged {
+        /// `nvme-subsysN`, say.
+        object: String,
+        /// Its name.
+        attribute: &'static str,
         /// Before.
         from: String,
         /// Now.
@@ -263,6 +265,9 @@ impl HostEvent {
             }
             HostEvent::AsyncEvent { controller, .. } => Some(format!("{controller} event")),
             HostEvent::Note { controller, .. } => Some(format!("{controller} note")),
+            HostEvent::AttributeChanged { object, attribute, .. } => {
+                Some(format!("{object} {attribute}"))
+            }
             HostEvent::Rescued { path, .. } => Some(format!("{path} silent")),
             HostEvent::AnaChange { path, .. } => Some(format!("{} ANA state", without_head(path))),
             HostEvent::AnaError { path, .. } => Some(format!("{} ANA status", without_head(path))),
@@ -296,8 +301,7 @@ impl HostEvent {
             | HostEvent::FastIoFail { .. }
             | HostEvent::RequestFailed { .. }
             | HostEvent::AnaDisabled { .. }
-            | HostEvent::AnaTimeout { .. }
-            | HostEvent::PolicyChanged { .. } => None,
+            | HostEvent::AnaTimeout { .. } => None,
         }
     }
 }
@@ -407,8 +411,8 @@ impl fmt::Display for HostEvent {
             HostEvent::AsyncEvent { controller, what } => {
                 write!(f, "{controller}: asynchronous event: {what}")
             }
-            HostEvent::PolicyChanged { subsystem, from, to } => {
-                write!(f, "{subsystem}: iopolicy changed from {from} to {to}")
+            HostEvent::AttributeChanged { object, attribute, from, to } => {
+                write!(f, "{object}: {attribute} changed from {from} to {to}")
             }
             HostEvent::Note { controller, text } => write!(f, "{controller}: {text}"),
         }

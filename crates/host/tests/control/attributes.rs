@@ -228,6 +228,39 @@ fn m8_an_unknown_policy_is_refused_with_the_list_and_the_same_one_changes_nothin
 }
 
 #[test]
+fn what_is_set_to_another_value_is_told_and_what_is_only_reset_is_not() {
+    let mut rig = Rig::connected(1);
+    for (object, attribute, value, told) in [
+        ("nvme_core", "iopolicy", "numa", "nvme_core: iopolicy changed from queue-depth to numa"),
+        (
+            "nvme-subsys0",
+            "queue_depth_scope",
+            "worker",
+            "nvme-subsys0: queue_depth_scope changed from controller to worker",
+        ),
+        (
+            "nvme-subsys0",
+            "iopolicy",
+            "service-time",
+            "nvme-subsys0: iopolicy changed from queue-depth to service-time",
+        ),
+        (
+            "nvme0c0n1",
+            "relative_throughput",
+            "7",
+            "nvme0c0n1: relative_throughput changed from 1 to 7",
+        ),
+        ("nvme0", "reconnect_delay", "3", "nvme0: reconnect_delay changed from 10 to 3"),
+    ] {
+        rig.set(object, attribute, value).expect(attribute);
+        rig.set(object, attribute, value).expect(attribute);
+        assert_eq!(rig.event_count(told), 1, "{told}");
+    }
+    rig.set("nvme0n1", "io_requeue_no_usable_path_count", "0").expect("a counter");
+    assert_eq!(rig.event_count("io_requeue_no_usable_path_count"), 0);
+}
+
+#[test]
 fn m21_queue_depth_and_numa_nodes_show_under_their_policy_only() {
     let mut rig = Rig::connected(2);
     let head = rig.head("nvme0n1").unwrap().id;

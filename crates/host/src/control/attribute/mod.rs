@@ -20,6 +20,7 @@ use super::Control;
 use super::controller::Controller;
 use super::publish::Condition;
 use super::subsystem::{Head, Path, Subsystem};
+use crate::event::HostEvent;
 use crate::mail::{PathStats, ShardStats};
 use crate::topology::ControllerId;
 use crate::verb::VerbError;
@@ -301,7 +302,18 @@ impl Control {
         if value.contains('\n') {
             return Err(Refused::from("more than one line").told(&of));
         }
-        write(self, &target, value, figures).map_err(|why| why.told(&of))
+        let before = (entry.read)(&self.view(&target, figures));
+        write(self, &target, value, figures).map_err(|why| why.told(&of))?;
+        let now = (entry.read)(&self.view(&target, figures));
+        // Counters are only reset.
+        if entry.dir != Dir::Diag
+            && let (Some(from), Some(to)) = (before, now)
+            && from != to
+        {
+            let (object, attribute) = (object.to_string(), entry.name);
+            self.env.event(HostEvent::AttributeChanged { object, attribute, from, to });
+        }
+        Ok(())
     }
 
     /// What writing that attribute does instead of setting it.

@@ -3,7 +3,6 @@
 use super::ObjectKind::Subsystem as S;
 use super::{Attribute, Figures, Refused, Target, number, ro, rw};
 use crate::control::Control;
-use crate::event::HostEvent;
 use crate::verb::PolicySource;
 use alloc::string::{String, ToString};
 use anabranch_policy::{BaseWeight, InvalidBaseWeight, Parameters, Policy, Scope};
@@ -82,25 +81,25 @@ pub(super) enum Remembered {
 }
 
 /// Changes parameters and tells the shards; writing what is there already changes nothing (M8).
-/// Answers what was there before, when that was another.
+/// Answers whether it was another.
 pub(super) fn change(
     control: &mut Control,
     target: &Target,
     remembered: Remembered,
     change: impl FnOnce(&mut Parameters),
-) -> Option<Parameters> {
-    let Target::Subsystem(at) = *target else { return None };
+) -> bool {
+    let Target::Subsystem(at) = *target else { return false };
     let subsystem = &mut control.subsystems[at];
     let before = subsystem.parameters;
     change(&mut subsystem.parameters);
     if subsystem.parameters == before {
-        return None;
+        return false;
     }
     if remembered == Remembered::Drop {
         subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
     }
     control.env.dirty = true;
-    Some(before)
+    true
 }
 
 fn set_policy(
@@ -110,14 +109,10 @@ fn set_policy(
     _figures: &Figures<'_>,
 ) -> Result<(), Refused> {
     let policy: Policy = value.parse().map_err(Refused::of)?;
-    let before = change(control, target, Remembered::Drop, |parameters| parameters.policy = policy);
-    if let (Some(before), Target::Subsystem(at)) = (before, target) {
+    let set = |parameters: &mut Parameters| parameters.policy = policy;
+    let changed = change(control, target, Remembered::Drop, set);
+    if let (true, Target::Subsystem(at)) = (changed, target) {
         control.subsystems[*at].policy_source = PolicySource::Attribute;
-        control.env.event(HostEvent::PolicyChanged {
-            subsystem: control.subsystems[*at].name(),
-            from: before.policy.to_string(),
-            to: policy.to_string(),
-        });
     }
     Ok(())
 }
