@@ -170,7 +170,8 @@ impl<W: Write> Paper<W> {
     /// Writes a line if it can, and then, when lines are missing before it, how many.
     fn say(&mut self, line: &str) {
         if self.put(line) && self.missing > 0 {
-            let told = missing(self.missing, ["it could not be written", "they could not be written"]);
+            let told =
+                missing(self.missing, ["it could not be written", "they could not be written"]);
             if self.put(&told) {
                 self.missing = 0;
             }

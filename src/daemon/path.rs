@@ -41,6 +41,9 @@ pub struct PathSpec {
     /// I/O queues to ask for.
     #[serde(default, alias = "nr-io-queues", skip_serializing_if = "Option::is_none")]
     pub nr_io_queues: Option<u16>,
+    /// Further I/O queues, for all but reads.
+    #[serde(default, alias = "nr-write-queues", skip_serializing_if = "Option::is_none")]
+    pub nr_write_queues: Option<u16>,
     /// Commands at once per I/O queue, 16 to 1024.
     #[serde(default, alias = "queue-size", skip_serializing_if = "Option::is_none")]
     pub queue_size: Option<u16>,
@@ -291,6 +294,7 @@ impl PathSpec {
             return Err("nr-io-queues is 0, must be at least 1".to_owned());
         }
         options.nr_io_queues = self.nr_io_queues;
+        options.nr_write_queues = self.nr_write_queues.unwrap_or(options.nr_write_queues);
         let times = [
             ("reconnect-delay", self.reconnect_delay, &mut options.reconnect_delay),
             ("io-timeout", self.io_timeout, &mut options.io_timeout),

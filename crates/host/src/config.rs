@@ -89,8 +89,11 @@ pub fn check_time(time: Duration) -> Result<(), &'static str> {
 pub struct ControllerOptions {
     /// Commands at once per I/O queue, 16 to 1024 (`queue-size`).
     pub queue_size: u16,
-    /// I/O queues to ask for; one per data worker when `None`.
+    /// I/O queues to ask for; one per data worker when `None`. With `nr_write_queues` these are for
+    /// reads alone.
     pub nr_io_queues: Option<u16>,
+    /// Further I/O queues, for all but reads; 0 = none: all commands share queues.
+    pub nr_write_queues: u16,
     /// Keep-alive time-out; zero (none) is for discovery controllers only.
     pub keep_alive_tmo: Duration,
     /// Pause before each attempt to reconnect.
@@ -118,6 +121,7 @@ impl Default for ControllerOptions {
         ControllerOptions {
             queue_size: 128,
             nr_io_queues: None,
+            nr_write_queues: 0,
             keep_alive_tmo: Duration::from_secs(5),
             reconnect_delay: Duration::from_secs(10),
             ctrl_loss_tmo: Some(Duration::from_secs(600)),

@@ -47,7 +47,7 @@ impl<U> Mail<U> {
 pub enum ToShard {
     /// The picture has changed. Waiting I/O is tried again.
     Topology(Arc<Topology>),
-    /// Open this worker's queue pair to a controller. Ends in `QueueOpen` or `QueueFailed`.
+    /// Open a queue pair of this worker to a controller. Ends in `QueueOpen` or `QueueFailed`.
     OpenQueue(Box<OpenQueue>),
     /// First phase of down, reset and remove: stop using the queue pair, abort its connection, and
     /// answer `QueueStopped` once it is closed. Without a queue pair the answer comes at once.
@@ -81,7 +81,18 @@ pub enum Detail {
     InFlight(ControllerId),
 }
 
-/// Everything a shard needs to open its queue pair.
+/// Which commands a queue pair is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// All.
+    All,
+    /// Reads; there are others for the rest (`nr_write_queues`).
+    Reads,
+    /// All but reads.
+    Others,
+}
+
+/// Everything a shard needs to open a queue pair.
 #[derive(Clone, Debug)]
 pub struct OpenQueue {
     /// The controller.
@@ -94,6 +105,8 @@ pub struct OpenQueue {
     pub socket: SocketOptions,
     /// Queue identifier, from 1.
     pub qid: u16,
+    /// What it is for.
+    pub takes: Takes,
     /// Commands at once.
     pub queue_size: u16,
     /// Data bytes that may travel in a capsule: IOCCSZ * 16 - 64, 0 when none.
@@ -125,6 +138,8 @@ pub enum ToControl {
         controller: ControllerId,
         /// The association.
         association: Association,
+        /// Its identifier.
+        qid: u16,
     },
     /// The queue pair could not be opened; its connection is closed.
     QueueFailed {
@@ -132,6 +147,8 @@ pub enum ToControl {
         controller: ControllerId,
         /// The association.
         association: Association,
+        /// Its identifier.
+        qid: u16,
         /// Why, for a human.
         why: String,
         /// The controller said "do not retry".
@@ -144,6 +161,8 @@ pub enum ToControl {
         controller: ControllerId,
         /// The association.
         association: Association,
+        /// Its identifier.
+        qid: u16,
         /// Why, for a human.
         why: String,
     },

@@ -86,6 +86,8 @@ pub struct ControllerView {
     /// For each data worker in order: the worker that owns the queue pair it submits through.
     /// Itself normally; another one when the controller grants fewer queues or one queue is shared.
     pub queue_of_worker: Vec<WorkerId>,
+    /// The same for its reads, which may have queue pairs of their own.
+    pub read_queue_of_worker: Vec<WorkerId>,
     /// Time limit of one I/O command.
     pub io_timeout: Duration,
     /// How long to wait before a command is tried again, by the status's CRD field 1 to 3

@@ -39,6 +39,12 @@ pub struct Fabrics {
         value_parser = super::whole::<u16>(1, u16::MAX.into()), allow_negative_numbers = true
     )]
     pub nr_io_queues: Option<u16>,
+    /// Further I/O queues, for all but reads, which have the others alone then [default: 0]
+    #[arg(
+        short = 'W', long, alias = "nr_write_queues", value_name = "N",
+        value_parser = super::whole::<u16>(0, u16::MAX.into()), allow_negative_numbers = true
+    )]
+    pub nr_write_queues: Option<u16>,
     /// Commands at once per I/O queue, 16 to 1024 [default: 128]
     #[arg(
         short = 'Q', long, alias = "queue_size", value_name = "N",
@@ -117,6 +123,7 @@ impl Fabrics {
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
             nr_io_queues: self.nr_io_queues,
+            nr_write_queues: self.nr_write_queues,
             queue_size: self.queue_size,
             keep_alive_tmo: self.keep_alive_tmo,
             reconnect_delay: self.reconnect_delay,

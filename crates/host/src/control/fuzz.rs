@@ -4,7 +4,7 @@
 
 use super::{Control, ControlOutput};
 use crate::config::{ConnectRequest, ControllerOptions, HostConfig};
-use crate::mail::{ToControl, ToShard};
+use crate::mail::{OpenQueue, ToControl, ToShard};
 use crate::topology::ControllerState;
 use crate::verb::{Selection, Verb};
 use alloc::boxed::Box;
@@ -198,8 +198,8 @@ impl Driver {
                 return;
             }
             ToShard::OpenQueue(open) => {
-                let (controller, association) = (open.controller, open.association);
-                ToControl::QueueOpen { controller, association }
+                let OpenQueue { controller, association, qid, .. } = *open;
+                ToControl::QueueOpen { controller, association, qid }
             }
             ToShard::StopQueue { controller, association } => {
                 ToControl::QueueStopped { controller, association }

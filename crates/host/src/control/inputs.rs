@@ -97,28 +97,28 @@ impl Control {
 
     fn mail(&mut self, from: WorkerId, mail: ToControl, bufs: &mut dyn Buffers) {
         match mail {
-            ToControl::QueueOpen { controller, association } => {
+            ToControl::QueueOpen { controller, association, qid } => {
                 self.about(controller, association, |controller, env| {
-                    controller.queue_open(env, from, bufs);
+                    controller.queue_open(env, qid, bufs);
                 });
             }
-            ToControl::QueueFailed { controller, association, why, do_not_retry } => {
+            ToControl::QueueFailed { controller, association, qid, why, do_not_retry } => {
                 self.about(controller, association, |controller, env| {
                     if matches!(controller.phase, Phase::Queues { .. }) {
-                        let why = format!("I/O queue {}: {why}", from.0);
+                        let why = format!("I/O queue {qid}: {why}");
                         controller.fail(env, why, do_not_retry);
                     }
                 });
             }
-            ToControl::QueueLost { controller, association, why } => {
+            ToControl::QueueLost { controller, association, qid, why } => {
                 self.about(controller, association, |controller, env| {
-                    controller.fail(env, format!("I/O queue {}: {why}", from.0), false);
+                    controller.fail(env, format!("I/O queue {qid}: {why}"), false);
                 });
             }
             ToControl::QueueStopped { controller, association } => {
                 self.about(controller, association, |controller, env| {
                     if controller.awaits_stop() {
-                        controller.queues.answered(from);
+                        controller.queues.stopped(from);
                         controller.queue_stopped(env, bufs);
                     }
                 });

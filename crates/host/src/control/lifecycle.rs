@@ -341,7 +341,7 @@ impl Controller {
     pub(super) fn queue_stopped(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         match self.phase {
             Phase::Stopping { .. } => self.check_stopped(env),
-            Phase::StoppingQueues { .. } if self.queues.all_answered() => {
+            Phase::StoppingQueues { .. } if self.queues.all_stopped() => {
                 self.shut_down(env, bufs);
             }
             _ => {}
@@ -350,7 +350,7 @@ impl Controller {
 
     fn check_stopped(&mut self, env: &mut Env) {
         let Phase::Stopping { then, .. } = self.phase else { return };
-        if self.link.is_some() || !self.queues.all_answered() {
+        if self.link.is_some() || !self.queues.all_stopped() {
             return;
         }
         match then {

@@ -173,12 +173,14 @@ impl Control {
     }
 
     fn controller_view(&self, controller: &Controller) -> ControllerView {
+        let owners = controller.queues.owners(self.env.config.data_workers);
         ControllerView {
             id: controller.id,
             association: controller.association,
             state: controller.state,
             fast_io_failed: controller.fast_io_failed,
-            queue_of_worker: controller.queues.owners(self.env.config.data_workers),
+            queue_of_worker: owners.others,
+            read_queue_of_worker: owners.reads,
             io_timeout: controller.request.options.io_timeout,
             command_retry_delays: controller.proven.retry_delays,
             ana_generation: controller.ana.generation(),

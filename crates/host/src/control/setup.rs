@@ -6,14 +6,16 @@ use super::env::{Env, Notice};
 use super::facts::Facts;
 use super::lifecycle::{ICRESP_LIMIT, Phase, SHARD_GRACE, TCP_LIMIT};
 use super::link::{Answer, Payload, Purpose};
+use super::queues::Kinds;
 use super::wire;
+use crate::config::ControllerOptions;
 use crate::event::HostEvent;
 use crate::mail::{OpenQueue, ToShard};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use anabranch_proto::machine::{Buffers, Time, WorkerId};
+use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::fmt;
@@ -138,7 +140,7 @@ impl Controller {
     }
 
     fn take_answer(&mut self, env: &mut Env, step: Step, answer: &Answer) -> Result<(), Failure> {
-        let wanted = self.wanted_queues(env);
+        let wanted = self.wanted_queues(env).total();
         let discovery = self.is_discovery();
         let facts = &mut self.facts;
         match step {
@@ -301,23 +303,22 @@ impl Controller {
         }
     }
 
-    fn wanted_queues(&self, env: &Env) -> u16 {
+    fn wanted_queues(&self, env: &Env) -> Kinds {
         if env.config.shared_queue {
-            return 1;
+            return Kinds::wanted(&ControllerOptions::default(), 1);
         }
-        let workers = env.config.data_workers.max(1);
-        self.request.options.nr_io_queues.map_or(workers, |asked| asked.clamp(1, workers))
+        Kinds::wanted(&self.request.options, env.config.data_workers.max(1))
     }
 
     pub(super) fn ask_queues(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let command = wire::set_queue_count(self.wanted_queues(env));
+        let command = wire::set_queue_count(self.wanted_queues(env).total());
         self.step(env, bufs, Step::QueueCount, command);
     }
 
     fn open_queues(&mut self, env: &mut Env) {
         let options = self.request.options.clone();
-        let count = self.facts.io_queues;
-        for qid in 1..=count {
+        let kinds = self.wanted_queues(env).granted(self.facts.io_queues);
+        for (qid, owner, takes) in kinds.pairs() {
             let entries = self.facts.queue_entries;
             let (connect, data) = wire::connect(env, self, Some((qid, entries)));
             let open = OpenQueue {
@@ -326,6 +327,7 @@ impl Controller {
                 to: self.request.to.clone(),
                 socket: options.socket.clone(),
                 qid,
+                takes,
                 // One entry of a queue always stays free (Base, "Full Queue").
                 queue_size: entries - 1,
                 in_capsule_bytes: self.facts.in_capsule_bytes,
@@ -338,18 +340,18 @@ impl Controller {
                 timeout: options.admin_timeout,
                 io_timeout: options.io_timeout,
             };
-            env.mail(WorkerId(qid), ToShard::OpenQueue(Box::new(open)));
+            env.mail(owner, ToShard::OpenQueue(Box::new(open)));
         }
-        self.queues.ask(count);
+        self.queues.ask(kinds);
         let until = self.admin_deadline(env.now).after(SHARD_GRACE);
         self.phase = Phase::Queues { until };
     }
 
-    /// A shard has opened its queue pair.
-    pub(super) fn queue_open(&mut self, env: &mut Env, from: WorkerId, bufs: &mut dyn Buffers) {
+    /// A shard has opened a queue pair.
+    pub(super) fn queue_open(&mut self, env: &mut Env, qid: u16, bufs: &mut dyn Buffers) {
         if matches!(self.phase, Phase::Queues { .. }) {
-            self.queues.answered(from);
-            if self.queues.all_answered() {
+            self.queues.opened(qid);
+            if self.queues.all_open() {
                 self.go_live(env, bufs);
             }
         }

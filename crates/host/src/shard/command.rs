@@ -6,7 +6,7 @@ use crate::user::{IoError, RequestOp};
 use anabranch_policy::{Charge, OpClass};
 use anabranch_proto::host_queue::{Cid, HostData};
 use anabranch_proto::machine::{BufRef, Time, WorkerId};
-use anabranch_proto::nvme::opcode::io::FLUSH;
+use anabranch_proto::nvme::opcode::io::{FLUSH, READ, WRITE};
 use anabranch_proto::nvme::sqe::Sqe;
 
 /// A user's request on its way.
@@ -202,6 +202,20 @@ impl Command {
             retries: 0,
             doubts: 0,
             failovers: 0,
+        }
+    }
+
+    /// What it is to a policy, and to the queue pairs of its controller.
+    #[inline]
+    pub(super) fn class(&self) -> OpClass {
+        match &self.origin {
+            Origin::Own { work, .. } => work.class(),
+            Origin::Peer(Carried { sqe, .. }) => match sqe.opcode() {
+                READ => OpClass::Read,
+                WRITE => OpClass::Write,
+                _ => OpClass::Other,
+            },
+            Origin::Probe { .. } | Origin::LeftBehind => OpClass::Read,
         }
     }
 

@@ -4,7 +4,7 @@ use super::Shard;
 use super::command::{Carried, Origin, Place, Request, Work};
 use super::doubt::MAX_DOUBTS;
 use super::durable::may_tell_of_a_loss;
-use super::head::{Carrier, ControllerEntry, PathState};
+use super::head::{ControllerEntry, PathState};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
 use crate::table::Key;
@@ -159,7 +159,7 @@ impl Shard {
         let absent = status.is(Status::INVALID_NAMESPACE);
         let absent_now = absent || status.is(Status::NAMESPACE_NOT_READY);
         if absent_now && command.flushes_here() && head.usable_through(controller).is_none() {
-            // It was asked although the path is out of use for everything else: as expected.
+            // It was asked although the path is out of use for everything else.
             command.flush_anywhere();
             return self.dispatch_again(key, None, None, now, bufs);
         }
@@ -323,9 +323,8 @@ impl Shard {
     /// Whether it has a path by another controller that only waits to be looked at.
     fn has_doubted_path(&self, head: HeadId, than: ControllerId) -> bool {
         let doubted = |path: &PathState| path.namespace_suspect.is_some() || !path.view.ready;
-        let other = |path: &PathState| {
-            path.view.controller != than && path.carrier != Carrier::None && doubted(path)
-        };
+        let other =
+            |path: &PathState| path.view.controller != than && path.is_reached() && doubted(path);
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
@@ -383,7 +382,7 @@ impl Shard {
         let unheard = |path: &PathState| {
             path.view.controller == controller
                 && path.view.verified
-                && path.carrier != Carrier::None
+                && path.is_reached()
                 && path.namespace_suspect.is_none()
         };
         let Some(index) = state.paths.iter().position(unheard) else { return };

@@ -81,7 +81,7 @@ impl Shard {
         command.path = index as u32;
         command.started = now;
         self.stats.paths[path.stats as usize].in_flight += 1;
-        let Carrier::Own { slot } = path.carrier else {
+        let Carrier::Own { slot } = *path.carriers.of(command.class()) else {
             return self.carry_away(key, now);
         };
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else {
@@ -108,7 +108,7 @@ impl Shard {
         let command = &mut self.commands[key];
         let Some(head) = self.heads.get(command.head.0) else { return };
         let path = &head.paths[command.path as usize];
-        let Carrier::Peer { worker } = path.carrier else {
+        let Carrier::Peer { worker } = *path.carriers.of(command.class()) else {
             unreachable!("a usable path has a carrier");
         };
         charge(command, (head, path), now);

@@ -3,6 +3,7 @@
 use super::command::{Command, Work};
 use super::explain::Countdown;
 use super::issue::transfer_blocks;
+use super::split::Split;
 use super::stats::{Held, StatsTable};
 use crate::by_id::ById;
 use crate::load::{ControllerLoad, PathLoad};
@@ -51,15 +52,16 @@ pub(super) struct ControllerEntry {
     pub(super) view: Arc<ControllerView>,
     /// The controller is in the present picture.
     pub(super) present: bool,
-    /// Our open queue pair of its present association.
-    pub(super) slot: Option<u16>,
+    /// Our open queue pairs of its present association.
+    pub(super) slots: Split<Option<u16>>,
     /// The worker that carries our commands has lost its queue pair of this association.
-    pub(super) carrier_lost: Option<Association>,
+    pub(super) carrier_lost: Split<Option<Association>>,
 }
 
 impl ControllerEntry {
     pub(super) fn new(view: Arc<ControllerView>) -> ControllerEntry {
-        ControllerEntry { view, present: true, slot: None, carrier_lost: None }
+        let (slots, carrier_lost) = (Split::default(), Split::default());
+        ControllerEntry { view, present: true, slots, carrier_lost }
     }
 
     /// What is in flight still ends there.
@@ -67,22 +69,23 @@ impl ControllerEntry {
         matches!(self.view.state, ControllerState::Live | ControllerState::Deleting)
     }
 
-    fn carrier(&self, me: WorkerId) -> Carrier {
-        if !self.present {
-            return Carrier::None;
-        }
-        // A reset on request leaves the queues open until what is in flight has ended.
-        let usable = self.takes_data() || self.view.state == ControllerState::Resetting;
+    fn carriers(&self, me: WorkerId) -> Split<Carrier> {
         let index = usize::from(me.0.saturating_sub(1));
-        match self.view.queue_of_worker.get(index) {
-            Some(&owner) if owner == me => match self.slot {
-                Some(slot) if usable => Carrier::Own { slot },
-                _ => Carrier::None,
-            },
-            Some(&owner) if usable && self.carrier_lost != Some(self.view.association) => {
-                Carrier::Peer { worker: owner }
-            }
+        let view = &self.view;
+        let carrier = |owners: &[WorkerId], slot: Option<u16>, lost| match owners.get(index) {
+            Some(&owner) if owner == me => slot.map_or(Carrier::None, |slot| Carrier::Own { slot }),
+            Some(&worker) if lost != Some(view.association) => Carrier::Peer { worker },
             _ => Carrier::None,
+        };
+        // A reset on request leaves the queues open until what is in flight has ended.
+        let usable = self.takes_data() || view.state == ControllerState::Resetting;
+        if !self.present || !usable {
+            return Split { reads: Carrier::None, others: Carrier::None };
+        }
+        let (slots, lost) = (self.slots, self.carrier_lost);
+        Split {
+            reads: carrier(&view.read_queue_of_worker, slots.reads, lost.reads),
+            others: carrier(&view.queue_of_worker, slots.others, lost.others),
         }
     }
 }
@@ -105,7 +108,7 @@ impl Suspicion {
 /// One path of a head on this worker.
 pub(super) struct PathState {
     pub(super) view: PathView,
-    pub(super) carrier: Carrier,
+    pub(super) carriers: Split<Carrier>,
     pub(super) controller: Arc<ControllerLoad>,
     pub(super) load: Arc<PathLoad>,
     /// What this worker has in flight.
@@ -114,7 +117,7 @@ pub(super) struct PathState {
     local: Option<Box<Local>>,
     /// This worker among the data workers, from 0.
     worker: u16,
-    /// The data worker whose queue pair this one submits through.
+    /// The data worker whose queue pair this one submits through what is no read.
     queue: u16,
     /// What the workers of this one's NUMA node measure together, where `latency` averages so. Kept
     /// apart: a checked index could not be left out where a policy does not look at it.
@@ -134,6 +137,11 @@ pub(super) struct PathState {
 }
 
 impl PathState {
+    /// Whether its controller takes commands of this worker, of whatever kind.
+    pub(super) fn is_reached(&self) -> bool {
+        self.carriers.reads != Carrier::None && self.carriers.others != Carrier::None
+    }
+
     /// There is no such namespace, it was told in this association.
     pub(super) fn suspect_namespace(&mut self, association: Association) {
         let doubts = self.view.doubts;
@@ -294,7 +302,7 @@ impl HeadState {
                 self.selector.path_added(self.paths.len());
             }
             self.paths.push(PathState {
-                carrier: Carrier::None,
+                carriers: Split { reads: Carrier::None, others: Carrier::None },
                 controller: Arc::clone(&held.controller),
                 load: Arc::clone(&held.path),
                 lane: Arc::clone(&held.lane),
@@ -388,10 +396,10 @@ impl HeadState {
     pub(super) fn rebind(&mut self, me: Me, controllers: &ById<ControllerEntry>) {
         for (index, path) in self.paths.iter_mut().enumerate() {
             let was = path.usable;
-            path.carrier = Carrier::None;
+            path.carriers = Split { reads: Carrier::None, others: Carrier::None };
             if let Some(entry) = entry(controllers, path.view.controller) {
-                path.carrier = entry.carrier(me.id);
-                path.queue = match path.carrier {
+                path.carriers = entry.carriers(me.id);
+                path.queue = match path.carriers.others {
                     Carrier::Peer { worker } => worker.0.saturating_sub(1),
                     _ => path.worker,
                 };
@@ -400,7 +408,7 @@ impl HeadState {
                 }
             }
             let entry = entry(controllers, path.view.controller);
-            let accessible = path.carrier != Carrier::None
+            let accessible = path.is_reached()
                 && !path.view.ana_pending
                 && path.ana_suspect.is_none()
                 && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);

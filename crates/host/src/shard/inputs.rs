@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::command::{Carried, Command, Origin, Place};
-use super::picture::has_lost_its_path;
+use super::picture::{has_lost_its_path, open_slot};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
@@ -10,6 +10,7 @@ use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Buffers, CloseCause, CloseHow, ConnId, Output, Time, WorkerId};
 use core::cmp::Reverse;
@@ -104,9 +105,10 @@ impl Shard {
             Progress::Nothing => {}
             Progress::Opened => {
                 let Some(queue) = self.queues[usize::from(slot)].as_ref() else { return };
-                let (controller, association) = (queue.open.controller, queue.open.association);
+                let (controller, association) = queue.of();
+                let qid = queue.open.qid;
                 self.rebind_all(now, bufs);
-                self.tell_control(ToControl::QueueOpen { controller, association });
+                self.tell_control(ToControl::QueueOpen { controller, association, qid });
             }
             Progress::GiveUp { why, do_not_retry } => {
                 self.give_up(slot, why, do_not_retry, now, bufs);
@@ -147,9 +149,9 @@ impl Shard {
     /// that it has never been given go elsewhere.
     fn out_of_service(&mut self, slot: u16, why: String, now: Time, bufs: &mut dyn Buffers) {
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
-        let (controller, association) = (queue.open.controller, queue.open.association);
+        let ((controller, association), qid) = (queue.of(), queue.open.qid);
         if queue.was_open && !queue.stop_asked {
-            self.tell_control(ToControl::QueueLost { controller, association, why });
+            self.tell_control(ToControl::QueueLost { controller, association, qid, why });
         }
         self.rebind_all(now, bufs);
         while let Some(queue) = self.queues[usize::from(slot)].as_mut()
@@ -179,15 +181,18 @@ impl Shard {
         }
         let Some(mut queue) = self.queues[usize::from(slot)].take() else { return };
         queue.free_connect_data(&mut self.connect_data, bufs);
-        let (controller, association) = (queue.open.controller, queue.open.association);
+        let (controller, association) = queue.of();
         self.drain_queue(&mut queue, now, bufs);
         if queue.stop_asked {
-            self.tell_control(ToControl::QueueStopped { controller, association });
+            if self.slots_of(queue.of()).is_empty() {
+                self.tell_control(ToControl::QueueStopped { controller, association });
+            }
         } else if !queue.was_open {
             let (why, do_not_retry) = queue.failure.take().unwrap_or_default();
             self.tell_control(ToControl::QueueFailed {
                 controller,
                 association,
+                qid: queue.open.qid,
                 why,
                 do_not_retry,
             });
@@ -265,7 +270,7 @@ impl Shard {
         if command.place != Place::Carried {
             return;
         }
-        let controller = command.controller;
+        let (controller, class) = (command.controller, command.class());
         match outcome {
             CommandOutcome::Answered { status, result } => {
                 self.answered(key, status, result, now, bufs);
@@ -273,11 +278,11 @@ impl Shard {
             CommandOutcome::Lost { attempt, gone } => {
                 // The carrier knows before the next picture does; until then nothing goes there.
                 let entry = self.controllers.get_mut(controller.0);
-                if let (Some(entry), Some(_)) = (entry, gone)
-                    && entry.carrier_lost != gone
-                {
-                    entry.carrier_lost = gone;
-                    self.rebind_all(now, bufs);
+                if let (Some(entry), Some(_)) = (entry, gone) {
+                    let lost = entry.carrier_lost.of_mut(class);
+                    if core::mem::replace(lost, gone) != gone {
+                        self.rebind_all(now, bufs);
+                    }
                 }
                 self.lost(key, attempt, now, bufs);
             }
@@ -310,38 +315,41 @@ impl Shard {
         now: Time,
         bufs: &mut dyn Buffers,
     ) {
-        let slot = self.queues.iter().position(|queue| {
-            queue.as_ref().is_some_and(|queue| {
-                queue.open.controller == controller && queue.open.association == association
-            })
-        });
-        let Some(slot) = slot else {
+        let slots = self.slots_of((controller, association));
+        if slots.is_empty() {
             return self.tell_control(ToControl::QueueStopped { controller, association });
-        };
-        let Some(queue) = self.queues[slot].as_mut() else { return };
-        queue.stop_asked = true;
-        if queue.phase != Phase::Closing {
-            self.give_up(slot as u16, "stopped".to_string(), false, now, bufs);
         }
+        for &slot in &slots {
+            if let Some(queue) = self.queues[slot].as_mut() {
+                queue.stop_asked = true;
+            }
+        }
+        for slot in slots {
+            if self.queues[slot].as_ref().is_some_and(|queue| queue.phase != Phase::Closing) {
+                self.give_up(slot as u16, "stopped".to_string(), false, now, bufs);
+            }
+        }
+    }
+
+    /// Where the queue pairs of an association are, whatever becomes of them.
+    fn slots_of(&self, of: (ControllerId, Association)) -> Vec<usize> {
+        let is_it = |queue: &Box<Queue>| queue.of() == of;
+        let queues = self.queues.iter().enumerate();
+        let found = queues.filter(|(_, queue)| queue.as_ref().is_some_and(is_it));
+        found.map(|(slot, _)| slot).collect()
     }
 
     /// Another worker submits through our queue pair.
     fn carry(&mut self, controller: ControllerId, head: HeadId, carried: Carried, now: Time) {
         let Carried { worker: from, token, association, data, .. } = carried;
-        let slot = self.queues.iter().position(|queue| {
-            queue.as_ref().is_some_and(|queue| {
-                queue.open.controller == controller
-                    && queue.open.association == association
-                    && queue.phase == Phase::Open
-            })
-        });
         let origin = Origin::Peer(carried);
         let command = Command { controller, ..Command::new(origin, head, now) };
+        let slot = open_slot(&self.queues, (controller, association), command.class());
         let queue_is_gone = slot.is_none();
         let slot = slot.filter(|_| !has_lost_its_path(&command, self.known()));
         let is_probe = matches!(data, HostData::Sink(_));
         let taken = slot.and_then(|slot| {
-            let queue = self.queues[slot].as_mut()?;
+            let queue = self.queues[usize::from(slot)].as_mut()?;
             if is_probe && (is_quiesced(&self.heads, head) || !queue.can_spare()) {
                 return None;
             }
@@ -351,7 +359,7 @@ impl Shard {
                 return None;
             }
             let key = self.commands.insert_with(|| command)?;
-            self.commands[key].place = Place::Waiting { slot: slot as u16 };
+            self.commands[key].place = Place::Waiting { slot };
             let list = if is_quiesced(&self.heads, head) {
                 &mut queue.set_aside
             } else {

@@ -20,6 +20,7 @@ mod queue;
 mod quiesce;
 mod rescue;
 mod shares;
+mod split;
 mod stats;
 mod submit;
 mod tally;

@@ -2,14 +2,17 @@
 
 use super::command::{Carried, Command, Origin};
 use super::head::{ControllerEntry, HeadState, entry};
-use super::queue::Phase;
+use super::queue::{Phase, Queue};
+use super::split::Split;
 use super::{Shard, all_commands};
 use crate::by_id::ById;
 use crate::mail::CommandOutcome;
 use crate::table::Key;
-use crate::topology::{ControllerState, HeadId, Topology};
+use crate::topology::{Association, ControllerId, ControllerState, HeadId, Topology};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use anabranch_policy::OpClass;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Time};
 
@@ -176,15 +179,25 @@ impl Shard {
     /// Works out anew through which queue pair each controller is reached.
     fn refresh_slots(&mut self) {
         for entry in self.controllers.values_mut() {
-            let view = &entry.view;
-            entry.slot = self.queues.iter().enumerate().find_map(|(slot, queue)| {
-                let queue = queue.as_ref()?;
-                let same =
-                    queue.open.controller == view.id && queue.open.association == view.association;
-                (same && queue.phase == Phase::Open).then_some(slot as u16)
-            });
+            let (id, association) = (entry.view.id, entry.view.association);
+            let slot = |class| open_slot(&self.queues, (id, association), class);
+            entry.slots = Split { reads: slot(OpClass::Read), others: slot(OpClass::Other) };
         }
     }
+}
+
+/// The open queue pair of an association that takes such commands.
+pub(super) fn open_slot(
+    queues: &[Option<Box<Queue>>],
+    of: (ControllerId, Association),
+    class: OpClass,
+) -> Option<u16> {
+    let slot = queues.iter().position(|queue| {
+        queue.as_ref().is_some_and(|queue| {
+            queue.of() == of && queue.phase == Phase::Open && queue.takes(class)
+        })
+    });
+    slot.map(|slot| slot as u16)
 }
 
 /// What a shard knows of paths.

@@ -84,7 +84,7 @@ impl Shard {
         let Some(head) = self.heads.get(command.head.0) else { return };
         let Some(path) = head.paths.get(index) else { return };
         let wanted = Wanted { head: command.head, stats: path.stats, lba, blocks };
-        match path.carrier {
+        match path.carriers.reads {
             Carrier::Own { slot } => {
                 if let Some(queue) = self.queues[usize::from(slot)].as_mut() {
                     queue.probe.get_or_insert(wanted);
@@ -122,7 +122,7 @@ impl Shard {
         let Origin::Probe { lba, blocks } = command.origin else { return };
         let bytes = blocks * head.view.block_bytes;
         let (sqe, data) = (io::read(path.view.nsid, lba, blocks), HostData::Sink(bytes));
-        let sent = match path.carrier {
+        let sent = match path.carriers.reads {
             Carrier::Own { slot } => {
                 let queue = self.queues[usize::from(slot)].as_mut();
                 queue.is_some_and(|queue| {

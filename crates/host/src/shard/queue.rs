@@ -3,12 +3,14 @@
 use super::command::{Command, Place};
 use super::connect_data::{ConnectData, Loan};
 use super::probe::Wanted;
-use crate::mail::OpenQueue;
+use crate::mail::{OpenQueue, Takes};
 use crate::table::{Key, List, Table};
+use crate::topology::{Association, ControllerId};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use anabranch_policy::OpClass;
 use anabranch_proto::host_queue::{Cid, Completion, HostData, HostQueue, HostQueueConfig};
 use anabranch_proto::machine::{Buffers, CloseCause, ConnId, Time};
 use anabranch_proto::nvme::fabrics::ConnectResponse;
@@ -104,6 +106,20 @@ impl Queue {
             connect_data: None,
             connect: None,
             open,
+        }
+    }
+
+    /// What it is a queue pair of.
+    pub(super) fn of(&self) -> (ControllerId, Association) {
+        (self.open.controller, self.open.association)
+    }
+
+    /// Whether it is for such commands.
+    pub(super) fn takes(&self, class: OpClass) -> bool {
+        match self.open.takes {
+            Takes::All => true,
+            Takes::Reads => class == OpClass::Read,
+            Takes::Others => class != OpClass::Read,
         }
     }
 

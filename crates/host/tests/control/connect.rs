@@ -3,7 +3,7 @@
 use crate::fake::{Command, Fake, SET_FEATURES, Say, Space};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::config::{ConnectRequest, ControllerOptions};
-use anabranch_host::mail::ToControl;
+use anabranch_host::mail::{Takes, ToControl};
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_proto::machine::WorkerId;
@@ -147,6 +147,35 @@ fn a_single_shared_queue_belongs_to_the_first_worker() {
     rig.connect_ok(1, |_| ());
     assert_eq!(rig.controller(0).unwrap().queue_of_worker, [1, 1, 1].map(WorkerId));
     assert_eq!(rig.opened.len(), 1);
+}
+
+#[test]
+fn b13_reads_have_queues_of_their_own_where_the_others_are_asked_for() {
+    let mut rig = Rig::new(4);
+    let mut fake = Fake::new(NQN, 1);
+    fake.queues = 6;
+    rig.put(1, fake);
+    rig.connect_ok(1, |request| request.options.nr_write_queues = 3);
+    let is_count = |c: &Command| c.opcode == SET_FEATURES && c.cdw10 & 0xff == 7;
+    let asked = rig.fake(1).seen.iter().find(|c| is_count(c)).unwrap().cdw11;
+    assert_eq!(asked, 6 | 6 << 16, "seven, counted from 0");
+    let takes: Vec<_> = rig.opened.iter().map(|open| (open.qid, open.takes)).collect();
+    let (writes, reads) = ([1, 2], [3, 4, 5, 6]);
+    let of = |qids: &[u16], takes| qids.iter().map(|&qid| (qid, takes)).collect::<Vec<_>>();
+    assert_eq!(takes, [of(&writes, Takes::Others), of(&reads, Takes::Reads)].concat());
+    let view = rig.controller(0).unwrap();
+    assert_eq!(view.queue_of_worker, [1, 2, 1, 2].map(WorkerId));
+    assert_eq!(view.read_queue_of_worker, [1, 2, 3, 4].map(WorkerId));
+    assert_eq!(rig.get("nvme0", "queue_count"), Ok("7".to_string()));
+
+    // As in Linux: with no more than those for reads, all share them.
+    rig.fake(1).queues = 4;
+    rig.cut(1);
+    rig.advance_s(11);
+    let view = rig.controller(0).unwrap();
+    assert_eq!(view.queue_of_worker, [1, 2, 3, 4].map(WorkerId));
+    assert_eq!(view.read_queue_of_worker, view.queue_of_worker);
+    assert!(rig.opened[6..].iter().all(|open| open.takes == Takes::All));
 }
 
 #[test]
@@ -417,18 +446,19 @@ fn a_controller_is_live_when_all_its_queues_are_open_and_not_before() {
     rig.shards = Shards::Hang;
     rig.connect(1, |_| ());
     rig.advance(Duration::from_millis(200));
-    let open = || ToControl::QueueOpen { controller: ControllerId(0), association: Association(1) };
-    rig.post(WorkerId(1), open());
+    let (controller, association) = (ControllerId(0), Association(1));
+    let open = |qid| ToControl::QueueOpen { controller, association, qid };
+    rig.post(WorkerId(1), open(1));
     rig.run();
     assert_eq!(rig.state(0), Some(ControllerState::Connecting), "one is still to come");
-    rig.post(WorkerId(2), open());
+    rig.post(WorkerId(2), open(2));
     rig.run();
     assert_eq!(rig.state(0), Some(ControllerState::Live));
 
     // What a shard has said before it was told to stop its queue pair is no answer to that.
     rig.cut(1);
-    rig.post(WorkerId(1), open());
-    rig.post(WorkerId(2), open());
+    rig.post(WorkerId(1), open(1));
+    rig.post(WorkerId(2), open(2));
     rig.advance_s(15);
     assert_eq!(rig.state(0), Some(ControllerState::Resetting));
     assert_eq!(rig.fake(1).connections, 1, "no new one before the former is let go");

@@ -24,7 +24,7 @@ fn opening_its_queues() -> Rig {
 
 fn queues_are_open(rig: &mut Rig) {
     let (controller, association) = (ControllerId(0), Association(1));
-    rig.post(WorkerId(1), ToControl::QueueOpen { controller, association });
+    rig.post(WorkerId(1), ToControl::QueueOpen { controller, association, qid: 1 });
     rig.run();
     assert_eq!(rig.state(0), Some(ControllerState::Live));
 }

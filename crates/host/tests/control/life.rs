@@ -161,7 +161,7 @@ fn b10_a_queue_that_a_shard_lost_takes_the_controller_down_at_once() {
     let mut rig = Rig::connected(2);
     let why = "connection reset by peer".to_string();
     let (controller, association) = (ControllerId(0), Association(1));
-    rig.post(WorkerId(2), ToControl::QueueLost { controller, association, why });
+    rig.post(WorkerId(2), ToControl::QueueLost { controller, association, qid: 2, why });
     rig.run();
     assert_eq!(rig.state(0), CONNECTING);
     assert_eq!(rig.mail_count("StopQueue"), 2);
@@ -515,10 +515,11 @@ fn mail_of_an_old_association_changes_nothing() {
     rig.advance_s(11);
     let (controller, association) = (ControllerId(0), Association(1));
     let why = String::new();
-    rig.post(WorkerId(1), ToControl::QueueLost { controller, association, why: why.clone() });
+    let lost = ToControl::QueueLost { controller, association, qid: 1, why: why.clone() };
+    rig.post(WorkerId(1), lost);
     rig.post(
         WorkerId(1),
-        ToControl::QueueFailed { controller, association, why, do_not_retry: true },
+        ToControl::QueueFailed { controller, association, qid: 1, why, do_not_retry: true },
     );
     rig.run();
     assert_eq!(rig.state(0), LIVE);

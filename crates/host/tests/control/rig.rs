@@ -242,18 +242,25 @@ impl Rig {
                 self.topology = topology;
             }
             ToShard::OpenQueue(open) => {
-                let (controller, association) = (open.controller, open.association);
+                let OpenQueue { controller, association, qid, .. } = *open;
                 self.opened.push(*open);
                 match self.shards {
                     Shards::Obey | Shards::KeepQueues => {
-                        self.post(to, ToControl::QueueOpen { controller, association });
+                        self.post(to, ToControl::QueueOpen { controller, association, qid });
                     }
                     Shards::FailToOpen => {
                         let why = "connection refused".to_string();
                         let do_not_retry = false;
-                        let mail =
-                            ToControl::QueueFailed { controller, association, why, do_not_retry };
-                        self.post(to, mail);
+                        self.post(
+                            to,
+                            ToControl::QueueFailed {
+                                controller,
+                                association,
+                                qid,
+                                why,
+                                do_not_retry,
+                            },
+                        );
                     }
                     Shards::Hang => {}
                 }

@@ -26,11 +26,12 @@ fn some_mail(rng: &mut Rng) -> ToControl {
     let controller = ControllerId(rng.below(4) as u32);
     let association = Association(rng.below(5) as u32);
     let head = HeadId(rng.below(4) as u32);
+    let qid = rng.below(5) as u16;
     let why = "storm".to_string();
     match rng.below(10) {
-        0 => ToControl::QueueOpen { controller, association },
-        1 => ToControl::QueueFailed { controller, association, why, do_not_retry: false },
-        2 => ToControl::QueueLost { controller, association, why },
+        0 => ToControl::QueueOpen { controller, association, qid },
+        1 => ToControl::QueueFailed { controller, association, qid, why, do_not_retry: false },
+        2 => ToControl::QueueLost { controller, association, qid, why },
         3 => ToControl::QueueStopped { controller, association },
         4 => {
             let status = Status::ANA_TRANSITION;

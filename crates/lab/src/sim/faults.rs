@@ -43,6 +43,13 @@ impl<H: Machine, T: Machine> World<H, T> {
         })
     }
 
+    /// The open stream that [`Passing::serial`] tells apart.
+    pub fn stream_with_serial(&self, serial: u32) -> Option<StreamId> {
+        self.open_streams().find(|&StreamId(index)| {
+            self.core.streams[index].as_ref().is_some_and(|stream| stream.serial == serial)
+        })
+    }
+
     /// One of the open streams, drawn.
     pub fn any_stream(&mut self) -> Option<StreamId> {
         let open: Vec<StreamId> = self.open_streams().collect();

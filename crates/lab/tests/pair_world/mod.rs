@@ -118,6 +118,7 @@ impl Plan {
             hdr_digest: rng.percent(30),
             data_digest: rng.percent(30),
             nr_io_queues: (administration && rng.percent(30)).then_some(1),
+            nr_write_queues: if rng.percent(30) { 1 + rng.below(2) as u16 } else { 0 },
             ..ControllerOptions::default()
         };
         Plan {

@@ -114,6 +114,7 @@ impl Plan {
             data_digest: rng.percent(60),
             disable_sqflow: rng.percent(50),
             nr_io_queues: fewer.then(|| 1 + rng.below(u64::from(workers)) as u16),
+            nr_write_queues: if rng.percent(30) { 1 + rng.below(4) as u16 } else { 0 },
             ..ControllerOptions::default()
         };
         let fair = rng.percent(20);

@@ -43,6 +43,7 @@ mod rescue_ends;
 mod shared_queue;
 mod shrinking_limits;
 mod slow_flush;
+mod split_queues;
 mod stale_completion;
 mod statuses;
 mod steering;

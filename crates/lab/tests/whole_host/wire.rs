@@ -60,6 +60,12 @@ impl Pdu {
             && self.sqe.is_some_and(|sqe| sqe.opcode() == opcode && !sqe.is_fabrics())
     }
 
+    /// What a response says.
+    pub(crate) fn status(&self) -> Status {
+        assert_eq!(self.kind, kind::CAPSULE_RESP);
+        Cqe::from_bytes(self.bytes[8..24].try_into().expect("a CQE has 16 bytes")).status
+    }
+
     /// Makes a response say something else.
     pub(crate) fn answer(&mut self, status: Status) {
         assert_eq!(self.kind, kind::CAPSULE_RESP);
