@@ -4,11 +4,11 @@ use super::Shard;
 use super::command::{Carried, Origin, Place, Request, Work};
 use super::doubt::MAX_DOUBTS;
 use super::durable::may_tell_of_a_loss;
-use super::head::{ControllerEntry, PathState};
+use super::head::{ControllerEntry, PathState, entry};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
 use crate::table::Key;
-use crate::topology::{ControllerId, HeadId};
+use crate::topology::{ControllerId, ControllerState, HeadId};
 use crate::user::{Done, IoError, RequestOp};
 use alloc::boxed::Box;
 use anabranch_proto::host_queue::Attempt;
@@ -157,8 +157,13 @@ impl Shard {
             return self.end_command(key, Err(IoError::Gone), now, bufs);
         };
         let absent = status.is(Status::INVALID_NAMESPACE);
-        let absent_now = absent || status.is(Status::NAMESPACE_NOT_READY);
-        if absent_now && command.flushes_here() && head.usable_through(controller).is_none() {
+        let expected = absent || status.is(Status::NAMESPACE_NOT_READY) || {
+            // So answers who has been told to shut down: Linux's target and SPDK's the latter.
+            let state = entry(&self.controllers, controller).map(|it| it.view.state);
+            let shut = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
+            shut.into_iter().any(|it| status.is(it)) && state != Some(ControllerState::Live)
+        };
+        if expected && command.flushes_here() && head.usable_through(controller).is_none() {
             // It was asked although the path is out of use for everything else.
             command.flush_anywhere();
             return self.dispatch_again(key, None, None, now, bufs);
