@@ -93,6 +93,16 @@ pub enum HostEvent {
         /// Requests that failed before it and were not told.
         untold: u32,
     },
+    /// A write that was to be durable by itself has failed, perhaps because the system behind the
+    /// controller has lost something. The flushes to come tell that to every user.
+    LossSuspected {
+        /// `nvmeXnY`.
+        head: String,
+        /// How.
+        status: Status,
+        /// `nvmeN`, while it is there.
+        controller: Option<String>,
+    },
     /// A device refuses to make zeroes, which it has offered: users have to write them.
     ZeroesRefused {
         /// `nvmeXnY`.
@@ -288,6 +298,7 @@ impl HostEvent {
             HostEvent::HeadResized { head, .. } => Some(format!("{} resized", without_head(head))),
             HostEvent::HeadRemoved { head } => Some(format!("{} removed", without_head(head))),
             HostEvent::ZeroesRefused { head, .. } => Some(format!("{} zeroes", without_head(head))),
+            HostEvent::LossSuspected { head, .. } => Some(format!("{} loss", without_head(head))),
             HostEvent::HeadOrphaned { head, .. } => {
                 Some(format!("{} orphaned", without_head(head)))
             }
@@ -336,6 +347,15 @@ impl HostEvent {
         if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
     }
 
+    fn suspected_loss(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostEvent::LossSuspected { head, status, controller } = self else { return Ok(()) };
+        write!(f, "{head}: a write with FUA failed: {}", IoError::Status(*status))?;
+        controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;
+        f.write_str(
+            "; what was written before may be lost, so the next flush of each connection fails",
+        )
+    }
+
     fn refused_zeroes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HostEvent::ZeroesRefused { head, status, controller } = self else { return Ok(()) };
         let status = IoError::Status(*status);
@@ -376,6 +396,7 @@ impl fmt::Display for HostEvent {
             ),
             HostEvent::RequestFailed { .. } => self.request_failed(f),
             HostEvent::ZeroesRefused { .. } => self.refused_zeroes(f),
+            HostEvent::LossSuspected { .. } => self.suspected_loss(f),
             HostEvent::AnaDisabled { controller, why } => {
                 write!(f, "{controller}: ANA is not used: {why}")
             }

@@ -189,6 +189,15 @@ pub enum ToControl {
     Rescued(Box<Rescued>),
     /// A request ends with an error to the user; the log is to hear why.
     RequestFailed(Box<RequestFailed>),
+    /// A write that was to be durable (FUA) has failed so that other data may be lost.
+    LossSuspected {
+        /// The head.
+        head: HeadId,
+        /// Who said so.
+        controller: ControllerId,
+        /// What it said.
+        status: Status,
+    },
     /// A Write Zeroes was refused as a command that the namespace does not have.
     ZeroesRefused {
         /// The head.

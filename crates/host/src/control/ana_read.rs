@@ -24,7 +24,7 @@ use anabranch_proto::nvme::status::Status;
 const MAX_BYTES: u64 = 8 << 20;
 
 /// How often the log may change while it is read in parts.
-const MAX_RESTARTS: u32 = 3;
+const MAX_RESTARTS: u32 = 16;
 
 /// How much of the log is read how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,10 @@ impl LogRead {
         }
         self.bytes.extend_from_slice(&answer.data);
         let (whole, needed) = (self.size.whole, Ana::bytes_at_least(&self.bytes));
+        // Parts of different logs: it has changed between them.
+        if needed > whole && self.bytes.len() > answer.data.len() && self.restart() {
+            return Ok(None);
+        }
         if needed > whole {
             return Err(Trouble::hopeless(format!(
                 "its log goes on for {needed} bytes, NANAGRPID and MNAN allow {whole}"
@@ -148,17 +152,25 @@ impl LogRead {
         if self.bytes.starts_with(first) {
             return Ok(Some(core::mem::take(&mut self.bytes)));
         }
-        if self.restarts >= MAX_RESTARTS {
+        if !self.restart() {
             let LogSize { whole, part } = self.size;
             return Err(Trouble::hopeless(format!(
                 "its log takes {whole} bytes, one transfer carries at most {part}, and it changes \
                  faster than it is read in parts"
             )));
         }
+        Ok(None)
+    }
+
+    /// Begins anew, unless it has changed too often.
+    fn restart(&mut self) -> bool {
+        if self.restarts >= MAX_RESTARTS {
+            return false;
+        }
         self.restarts += 1;
         self.checking = false;
         self.bytes.clear();
-        Ok(None)
+        true
     }
 
     /// A controller that refuses parts for good says so with DNR, or that a field is wrong.

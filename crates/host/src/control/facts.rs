@@ -122,7 +122,7 @@ impl Facts {
         let cap = Cap(cap);
         // Where there is more than the NVM command set, namespaces of the others are not used, one
         // by one, by what their identifiers say.
-        self.configuration = match (cap.has_nvm_command_set(), cap.has_command_sets()) {
+        let configuration = match (cap.has_nvm_command_set(), cap.has_command_sets()) {
             (true, _) => Cc::ENABLE,
             (false, true) => Cc::ENABLE_ALL_SETS,
             (false, false) if discovery && cap.is_admin_only() => Cc::ENABLE_ADMIN_ONLY,
@@ -131,6 +131,7 @@ impl Facts {
                 return Err(String::from("CAP.CSS: the controller has no I/O command set"));
             }
         };
+        self.configuration = configuration.with_page_shift(cap.page_shift());
         let offered = u16::try_from(cap.queue_entries()).unwrap_or(u16::MAX);
         self.queue_entries = queue_size.min(offered).max(2);
         self.page_shift = cap.page_shift();

@@ -11,6 +11,7 @@ use crate::mail::{RequestFailed, Rescued, ToControl};
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::verb::Verb;
 use alloc::format;
+use alloc::string::String;
 use anabranch_proto::machine::{Buffers, ConnId, Input, WorkerId};
 use anabranch_proto::nvme::status::Status;
 use core::convert::Infallible;
@@ -128,6 +129,11 @@ impl Control {
             }
             ToControl::Rescued(rescued) => self.rescued(*rescued),
             ToControl::RequestFailed(failed) => self.request_failed(&failed),
+            ToControl::LossSuspected { head, controller, status } => {
+                let Some(head) = self.name_of(head) else { return };
+                let controller = self.controllers.get(&controller).map(Controller::name);
+                self.env.event(HostEvent::LossSuspected { head, status, controller });
+            }
             ToControl::ZeroesRefused { head, controller, status } => {
                 self.zeroes_refused(head, controller, status);
             }
@@ -162,12 +168,15 @@ impl Control {
         }
     }
 
-    fn request_failed(&mut self, failed: &RequestFailed) {
-        let found = self.subsystems.iter().find_map(|subsystem| {
-            let head = subsystem.heads.iter().find(|head| head.id == failed.head)?;
+    fn name_of(&self, id: HeadId) -> Option<String> {
+        self.subsystems.iter().find_map(|subsystem| {
+            let head = subsystem.heads.iter().find(|head| head.id == id)?;
             Some(subsystem.head_name(head))
-        });
-        let Some(head) = found else { return };
+        })
+    }
+
+    fn request_failed(&mut self, failed: &RequestFailed) {
+        let Some(head) = self.name_of(failed.head) else { return };
         let controller = failed.controller.and_then(|id| self.controllers.get(&id));
         self.env.event(HostEvent::RequestFailed {
             head,

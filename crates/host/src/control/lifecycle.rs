@@ -560,8 +560,8 @@ impl Controller {
     fn command_expired(&mut self, env: &mut Env, purpose: Purpose) {
         let text = match purpose {
             Purpose::KeepAlive => format!(
-                "no answer to Keep Alive in time (its time-out is {} ms)",
-                self.request.options.keep_alive_tmo.as_millis()
+                "no answer to Keep Alive in {:?}, half of its time-out",
+                self.request.options.keep_alive_tmo / 2
             ),
             Purpose::Setup => match self.phase {
                 Phase::Setup { step, .. } => format!("no answer to {step} in time"),

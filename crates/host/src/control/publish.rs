@@ -346,7 +346,7 @@ fn limit(limits: &mut Limits, facts: &Facts, block_bytes: u32) {
     limits.max_transfer_bytes = limits.max_transfer_bytes.min(transfer);
     // MDTS does not apply to Write Zeroes, yet without WZSL Linux keeps to it, to be careful.
     let zeroes = facts.max_write_zeroes_bytes.unwrap_or(transfer) / block_bytes;
-    let zeroes = if facts.write_zeroes { zeroes.max(1) } else { 0 };
+    let zeroes = if facts.write_zeroes { zeroes } else { 0 };
     limits.max_write_zeroes_blocks = limits.max_write_zeroes_blocks.min(zeroes);
     let discard = if facts.discard { facts.max_discard_blocks } else { 0 };
     limits.max_discard_blocks = limits.max_discard_blocks.min(discard);

@@ -156,6 +156,7 @@ impl Shard {
         let Some(head) = self.heads.get(head_id.0) else {
             return self.end_command(key, Err(IoError::Gone), now, bufs);
         };
+        let max_retries = head.view.max_retries;
         let absent = status.is(Status::INVALID_NAMESPACE);
         let expected = absent || status.is(Status::NAMESPACE_NOT_READY) || {
             // So answers who has been told to shut down: Linux's target and SPDK's the latter.
@@ -181,14 +182,16 @@ impl Shard {
             if matches!(work, Work::Flush { .. }) {
                 return self.end_command(key, Err(IoError::Status(status)), now, bufs);
             }
+            self.tell_loss(head_id, controller, status, now);
         }
+        let command = &mut self.commands[key];
         if status.dnr() {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         if status.is_path_error() {
             return self.fail_over(key, Some(status), now, bufs);
         }
-        if command.retries >= head.view.max_retries {
+        if command.retries >= max_retries {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         command.retries += 1;
@@ -469,6 +472,17 @@ impl Shard {
         let untold = core::mem::take(&mut head.failures_untold);
         let failed = RequestFailed { head: head_id, controller, op, error, untold };
         self.tell_control(ToControl::RequestFailed(Box::new(failed)));
+    }
+
+    /// What was to be durable by itself has failed, and is tried again: what else that may mean,
+    /// and who will hear of it, is told once per pause and head.
+    #[cold]
+    fn tell_loss(&mut self, id: HeadId, controller: ControllerId, status: Status, now: Time) {
+        let Some(head) = self.head_mut(id) else { return };
+        if head.loss_quiet_until.is_none_or(|until| until <= now) {
+            head.loss_quiet_until = Some(now.after(FAILURE_PAUSE));
+            self.tell_control(ToControl::LossSuspected { head: id, controller, status });
+        }
     }
 
     /// All commands of a request have ended: its answer goes to the user.

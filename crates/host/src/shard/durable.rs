@@ -10,7 +10,8 @@ use super::command::Work;
 use anabranch_proto::nvme::status::Status;
 
 /// The controller has not begun: nothing was tried that could have failed.
-const NOT_BEGUN: [Status; 8] = [
+const NOT_BEGUN: [Status; 9] = [
+    Status::DATA_TRANSFER_ERROR,
     Status::ABORTED_POWER_LOSS,
     Status::ABORT_REQUESTED,
     Status::ABORTED_SQ_DELETION,

@@ -220,6 +220,8 @@ pub(super) struct HeadState {
     /// Until then no failed request is told to the log, but counted.
     pub(super) failures_quiet_until: Option<Time>,
     pub(super) failures_untold: u32,
+    /// The same of durable writes that have failed and are tried again.
+    pub(super) loss_quiet_until: Option<Time>,
     /// A Write Zeroes was refused as a command that the namespace does not have: it gets no more.
     pub(super) zeroes_refused: bool,
     pub(super) stats: u32,
@@ -245,6 +247,7 @@ impl HeadState {
             quiesced_reported: None,
             failures_quiet_until: None,
             failures_untold: 0,
+            loss_quiet_until: None,
             zeroes_refused: view.zeroes_refused,
             view,
         }

@@ -333,9 +333,9 @@ impl Shard {
 
     /// Where the queue pairs of an association are, whatever becomes of them.
     fn slots_of(&self, of: (ControllerId, Association)) -> Vec<usize> {
-        let is_it = |queue: &Box<Queue>| queue.of() == of;
         let queues = self.queues.iter().enumerate();
-        let found = queues.filter(|(_, queue)| queue.as_ref().is_some_and(is_it));
+        let is_it = |queue: &Option<Box<Queue>>| queue.as_ref().is_some_and(|it| it.of() == of);
+        let found = queues.filter(|(_, queue)| is_it(queue));
         found.map(|(slot, _)| slot).collect()
     }
 

@@ -62,6 +62,8 @@ pub(super) struct Watch {
 /// What was taken off a path, until the log is told.
 #[derive(Default)]
 pub(super) struct Untold {
+    /// For how long nothing had come from there.
+    silent_ns: u64,
     reads: u32,
     unsent: u32,
     quiet_until: Option<Time>,
@@ -143,6 +145,8 @@ impl Shard {
                     let other = |path: &PathState| path.usable && !is_overdue(path, now);
                     entry.stuck = *elsewhere.get_or_insert_with(|| head.paths.iter().any(other));
                     some_stuck |= entry.stuck;
+                    let silent_ns = finish_time_report(path.load(), now.ns()).silent_ns;
+                    entry.untold.silent_ns = entry.untold.silent_ns.max(silent_ns);
                 }
                 let at = at.filter(|at| *at > now).unwrap_or(now.after(PATIENCE));
                 next = Some(next.map_or(at, |next| next.min(at)));
@@ -307,10 +311,9 @@ impl Shard {
                 if quiet || (untold.reads, untold.unsent) == (0, 0) {
                     continue;
                 }
-                let Untold { reads, unsent, .. } = *untold;
+                let Untold { silent_ns, reads, unsent, .. } = *untold;
                 *untold = Untold { quiet_until: Some(now.after(LINE_PAUSE)), ..Untold::default() };
                 let (head, controller) = (head.view.id, path.view.controller);
-                let silent_ns = finish_time_report(path.load(), now.ns()).silent_ns;
                 let rescued = Rescued { head, controller, silent_ns, reads, unsent };
                 let mail = Mail::ToControl(ToControl::Rescued(Box::new(rescued)));
                 self.outputs.push_back(Output::Mail { to: WorkerId(0), mail });

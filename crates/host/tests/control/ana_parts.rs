@@ -230,6 +230,25 @@ fn m18_a_log_that_changes_while_it_is_read_in_parts_is_read_again() {
     assert_eq!(state(&rig), "non-optimized");
 }
 
+/// The second part begins in the middle of a group, as one that is longer has come before it.
+#[test]
+fn m18_parts_of_different_logs_that_do_not_fit_together_are_read_again() {
+    let mut rig = rig(large(2));
+    let (log, torn) = (large(2).ana_log(), Cell::new(true));
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        let is_second = c.is_log(0x0c) && c.log_offset() > 0;
+        (is_second && torn.replace(false)).then(|| {
+            // NNSIDs of whatever group begins there: more than all of the log has.
+            let mut part = log[c.log_offset()..].to_vec();
+            part.iter_mut().take(4096).for_each(|byte| *byte = 0x7f);
+            Say::Data(part)
+        })
+    }));
+    rig.connect_ok(1, |_| ());
+    assert_eq!(rig.event_count("ANA is not used"), 0, "{:?}", rig.events);
+    assert_eq!(state(&rig), "non-optimized");
+}
+
 #[test]
 fn m18_a_log_that_never_rests_while_it_is_read_in_parts_turns_ana_off() {
     let mut rig = rig(large(2));
@@ -243,7 +262,7 @@ fn m18_a_log_that_never_rests_while_it_is_read_in_parts_turns_ana_off() {
         })
     }));
     rig.connect_ok(1, |_| ());
-    assert_eq!(reads(&rig).len(), 4 * 3, "three more readings, then no more");
+    assert_eq!(reads(&rig).len(), 17 * 3, "sixteen more readings, then no more");
     assert_eq!(rig.event_count("changes faster than it is read in parts"), 1, "{:?}", rig.events);
     assert_eq!(state(&rig), "optimized");
 }

@@ -532,7 +532,9 @@ fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
 fn command_sets_are_selected_as_the_controller_offers_them() {
     const NVM: u64 = 1 << 37;
     const TOGETHER: u64 = 1 << 43;
-    for (offered, selected) in [(NVM, 0), (NVM | TOGETHER, 0), (TOGETHER, 6)] {
+    // No pages are smaller than 16 KiB (CAP.MPSMIN) in the last case.
+    let cases = [(NVM, 0, 0), (NVM | TOGETHER, 0, 0), (TOGETHER, 6, 0), (NVM | 2 << 48, 0, 2)];
+    for (offered, selected, page) in cases {
         let mut rig = Rig::new(1);
         let mut fake = Fake::new(NQN, 1);
         let cap = 1023 | 1 << 16 | 2 << 24 | offered;
@@ -541,6 +543,7 @@ fn command_sets_are_selected_as_the_controller_offers_them() {
         rig.connect_ok(1, |_| ());
         assert_eq!(rig.heads().len(), 1);
         assert_eq!(rig.fake(1).cc >> 4 & 7, selected, "CC.CSS for {offered:#x}");
+        assert_eq!(rig.fake(1).cc >> 7 & 15, page, "CC.MPS for {offered:#x}");
         rig.verb(Verb::Disconnect(Selection::Controller("nvme0".into())));
         rig.advance(Duration::from_secs(1));
         assert_eq!(rig.fake(1).cc >> 14 & 3, 1, "an orderly shutdown");

@@ -336,6 +336,17 @@ fn limits_of_the_nvm_command_set_are_taken() {
     let limits = rig.head("nvme0n1").unwrap().limits;
     assert_eq!(limits.max_write_zeroes_blocks, 64, "WZSL 3: 32 KiB");
     assert_eq!(limits.max_discard_blocks, 200, "DMRSL");
+    // One block is more than it makes at once.
+    rig.fake(1).hook = Some(Box::new(|c| {
+        let mut data = vec![0; 4096];
+        data[1] = 3;
+        c.is_identify(6).then_some(Say::Data(data))
+    }));
+    rig.fake(1).spaces.get_mut(&1).unwrap().lbads = 16;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.heads()[0].limits.max_write_zeroes_blocks, 0);
+    rig.fake(1).spaces.get_mut(&1).unwrap().lbads = 9;
     // A controller that comes back without them has none.
     rig.fake(1).hook = Some(Box::new(|c| c.is_identify(6).then_some(Say::Status(0x002))));
     rig.cut(1);

@@ -179,13 +179,19 @@ fn a_write_that_was_to_be_durable_and_failed_is_told_to_everybody() {
         (Status::WRITE_FAULT.with_dnr(), false, 1),
         (Status::INTERNAL_ERROR, true, 1),
         (Status::COMMAND_INTERRUPTED, true, 0),
+        // It says something of the way there, nothing of media.
+        (Status::DATA_TRANSFER_ERROR, true, 0),
         (Status::WRITE_PROTECTED.with_dnr(), false, 0),
     ] {
         let mut rig = Setup::new(1, 1).connect();
+        let start = rig.now();
         answer_once(&rig, io::WRITE, status);
         let names = rig.submit([Op::WriteFua { lba: 0, blocks: 1, fill: 1 }]);
         assert_eq!(rig.answers(&names)[0].result.is_ok(), well, "{status}");
         assert_eq!(told(&rig), losses, "{status}");
+        rig.run(MS);
+        let line = rig.event(start, "a write with FUA failed");
+        assert_eq!(line.is_some(), losses > 0, "{status}");
         rig.finish();
     }
 }

@@ -103,6 +103,13 @@ impl Cc {
     /// As [`Cc::ENABLE`], with no I/O command set ([`Cap::is_admin_only`]).
     pub const ENABLE_ADMIN_ONLY: Cc = Cc(Cc::ENABLE.0 | 7 << 4);
 
+    /// With memory pages of so many bytes as a power of two (CC.MPS + 12). Over Fabrics nothing
+    /// is addressed by them, but a controller may have no smaller ones.
+    #[must_use]
+    pub const fn with_page_shift(self, shift: u32) -> Cc {
+        Cc(self.0 & !(0xf << 7) | (shift.saturating_sub(12) & 0xf) << 7)
+    }
+
     /// Whether the controller shall be enabled.
     #[must_use]
     pub const fn enable(self) -> bool {

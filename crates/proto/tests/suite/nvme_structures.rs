@@ -397,7 +397,7 @@ fn c60_identify_namespace_is_clamped_or_refused() {
         ("NSZE", 0, &(1_u64 << 51).to_le_bytes()),
         ("NCAP", 8, &[0; 8]),
         ("FLBAS", 26, &[1]),
-        ("FLBAS", 26, &[0x60]),
+        ("FLBAS", 25, &[16, 0x60]),
         ("LBAF LBADS", 130, &[0]),
         ("LBAF LBADS", 130, &[8]),
         ("LBAF LBADS", 130, &[17]),
@@ -408,6 +408,11 @@ fn c60_identify_namespace_is_clamped_or_refused() {
     for (field, at, value) in refused {
         assert_eq!(changed(at, value).expect_err(field).field, field);
     }
+    assert!(changed(26, &[0x60]).is_ok(), "the upper bits do not count among 16 formats");
+    let mut further = [0; 58];
+    (further[1], further[57]) = (1, 1);
+    let further = changed(25, &further).map(|_| ()).expect_err("format 1 is none");
+    assert_eq!(further.field, "LBAF LBADS", "one of NULBAF");
     assert_eq!(changed(8, &[0xff; 16]).map(|it| (it.ncap, it.nuse)), Ok((2048, 2048)));
     assert!(changed(0, &((1_u64 << 51) - 1).to_le_bytes()).is_ok());
     assert!(Namespace::parse(&[0; 100]).is_err());
@@ -425,6 +430,8 @@ fn c62_namespace_lists() {
     few.emit(&mut bytes);
     assert_eq!(ActiveNamespaceList::parse(&bytes, 0), Ok(few.clone()));
     assert_eq!(few.next_after(), None);
+    let last = ActiveNamespaceList::page(u32::MAX - 1024..u32::MAX, 0);
+    assert_eq!((last.nsids().len(), last.next_after()), (1024, None), "there is none above");
     for list in [[2, 1, 0], [1, 1, 0], [1, u32::MAX, 0]] {
         let mut bytes = [0; 4096];
         for (index, nsid) in list.iter().enumerate() {

@@ -5,6 +5,9 @@ use super::super::{Eui64, Nguid, Uuid, le};
 use crate::error::ProtocolError;
 use alloc::vec::Vec;
 
+/// The highest valid NSID.
+const HIGHEST_NSID: u32 = 0xffff_fffe;
+
 /// One page of the active namespace list: ascending NSIDs, at most 1024.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActiveNamespaceList {
@@ -31,10 +34,12 @@ impl ActiveNamespaceList {
     }
 
     /// Where the next page starts; `None` when this was the last one. Pages strictly ascend, so
-    /// reading them ends even when the controller lies.
+    /// reading them ends even when the controller lies. Nothing can follow the highest NSID, and
+    /// nobody may ask for it.
     #[must_use]
     pub fn next_after(&self) -> Option<u32> {
-        if self.nsids.len() < Self::PER_PAGE { None } else { self.nsids.last().copied() }
+        let full = self.nsids.len() >= Self::PER_PAGE;
+        self.nsids.last().copied().filter(|&last| full && last < HIGHEST_NSID)
     }
 
     /// Writes as much of the 4096-byte page as fits into `out`.

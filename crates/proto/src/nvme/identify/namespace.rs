@@ -184,10 +184,14 @@ impl Namespace {
 
     /// The block size of the format in use.
     fn parse_format(bytes: &[u8]) -> Result<u8, ProtocolError> {
-        let (nlbaf, flbas) = (bytes[25], bytes[26]);
-        let index = flbas & 0xf | (flbas >> 5 & 3) << 4;
-        if index > nlbaf {
-            return Err(broken(WHAT, "FLBAS", index.into(), "names a format above NLBAF"));
+        let (nlbaf, flbas, nulbaf) = (bytes[25], bytes[26], bytes[82]);
+        // Those with attributes of their own follow the others (NULBAF). Two more bits of the index
+        // count where there are more than 16.
+        let last = nlbaf.saturating_add(nulbaf);
+        let index = flbas & 0xf | if last < 16 { 0 } else { (flbas >> 5 & 3) << 4 };
+        if index > last {
+            let sentence = "names a format above NLBAF + NULBAF";
+            return Err(broken(WHAT, "FLBAS", index.into(), sentence));
         }
         let format = le::u32(bytes, 128 + 4 * usize::from(index));
         let (metadata, lbads) = (format & 0xffff, (format >> 16 & 0xff) as u8);
