@@ -115,7 +115,7 @@ where
             let thread = std::thread::Builder::new()
                 .name(format!("{}-{id}", config.name))
                 .spawn(move || {
-                    start.run(engine, &ready);
+                    start.run(engine, ready);
                     // The group may be gone already.
                     let _ = ended.send(id);
                 })
@@ -315,13 +315,15 @@ struct Start<M: Machine> {
 
 impl<M: Machine> Start<M> {
     /// The thread's body.
-    fn run(self, engine: M, ready: &Sender<Result<(), Error>>) {
+    fn run(self, engine: M, ready: Sender<Result<(), Error>>) {
         let shared = self.shared.clone();
         let place = &shared.places[self.id];
         match self.prepare(engine) {
             Ok(mut worker) => {
-                // Whoever waits for it has gone only if another worker failed to start.
+                // Whoever waits for it has gone only if another worker failed to start. Kept, it
+                // would have the group wait for ever for one that ends without a word.
                 let _ = ready.send(Ok(()));
+                drop(ready);
                 let ran = catch_unwind(AssertUnwindSafe(|| worker.run()));
                 match ran {
                     Ok(Ok(())) => {}

@@ -19,6 +19,22 @@ pub(crate) enum Post<M: Machine> {
     Handed(Handed),
 }
 
+/// A worker that ends takes no mail any more: it sleeps, with its box full, until the system lets
+/// go of what it has.
+struct Ending;
+
+impl Sleeper for Ending {
+    fn is_pending(&self) -> bool {
+        false
+    }
+
+    fn may_sleep(&self) -> bool {
+        true
+    }
+
+    fn awake(&self) {}
+}
+
 /// What happens to an engine's events.
 pub(crate) type EventSink<E> = Box<dyn Fn(WorkerId, E) + Send + Sync>;
 
@@ -137,8 +153,7 @@ impl<M: Machine, D: Driver> Worker<M, D> {
 
     /// Ends all connections and operations; returns how many the system still has at `deadline`.
     pub(crate) fn shutdown(&mut self, deadline: Time) -> usize {
-        let shared = self.shared.clone();
-        self.driver.shutdown(deadline, &shared.places[self.id])
+        self.driver.shutdown(deadline, &Ending)
     }
 
     /// Gives the engine one input and carries out what it wants.
