@@ -150,6 +150,7 @@ impl Shard {
             self.lacks(key, status);
         }
         let too_small = self.is_too_small(key, status);
+        let shut_down = self.has_shut_down(key, status);
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
         let (controller, head_id) = (command.controller, command.head);
@@ -158,14 +159,9 @@ impl Shard {
         };
         let max_retries = head.view.max_retries;
         let absent = status.is(Status::INVALID_NAMESPACE);
-        let expected = absent || status.is(Status::NAMESPACE_NOT_READY) || {
-            // So answers who has been told to shut down: Linux's target and SPDK's the latter.
-            let state = entry(&self.controllers, controller).map(|it| it.view.state);
-            let shut = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
-            shut.into_iter().any(|it| status.is(it)) && state != Some(ControllerState::Live)
-        };
-        if expected && command.flushes_here() && head.usable_through(controller).is_none() {
-            // It was asked although the path is out of use for everything else.
+        // A flush is asked for although the path is out of use for everything else.
+        let expected = (absent || status.is(Status::NAMESPACE_NOT_READY)) && command.flushes_here();
+        if (expected || shut_down) && head.usable_through(controller).is_none() {
             command.flush_anywhere();
             return self.dispatch_again(key, None, None, now, bufs);
         }
@@ -210,6 +206,16 @@ impl Shard {
         } else {
             self.delay(key, now.after(pause), Some(controller), now, bufs);
         }
+    }
+
+    /// The controller has been told to shut down, and takes what comes after that no more: nothing
+    /// of it was begun. (Linux's target and SPDK's say the latter, with DNR.)
+    #[cold]
+    fn has_shut_down(&self, key: Key, status: Status) -> bool {
+        let says = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
+        let controller = entry(&self.controllers, self.commands[key].controller);
+        let lives = controller.is_some_and(|it| it.view.state == ControllerState::Live);
+        says.into_iter().any(|it| status.is(it)) && !lives
     }
 
     /// The controller says that blocks of the device are none, and another path can be asked: what

@@ -12,8 +12,6 @@ use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_target::TargetVerb;
-use std::cell::Cell;
-use std::rc::Rc;
 
 /// Flushes that were sent to each port so far.
 fn flushes(rig: &Rig) -> [usize; 2] {
@@ -383,38 +381,4 @@ fn a_flush_waits_for_the_only_path() {
     rig.wire().clear_rules();
     rig.succeed(&names);
     rig.finish();
-}
-
-/// A controller that is reset on request and has not become quiet is told to shut down: it takes
-/// no command any more, while its queue pairs are open still.
-#[test]
-fn a_flush_that_a_controller_aborts_as_it_is_reset_is_done_by_whoever_serves_the_namespace_next() {
-    let says = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR.with_dnr()];
-    for (ports, says) in [(1, says[0]), (2, says[0]), (1, says[1]), (2, says[1])] {
-        let mut rig = Setup::new(ports, 2).connect();
-        let aborted = Rc::new(Cell::new(0));
-        let count = Rc::clone(&aborted);
-        rig.wire().rule(move |pdu| {
-            let Some(status) = pdu.answers(io::FLUSH).then(|| pdu.status()) else { return };
-            if status.is(Status::ABORTED_SQ_DELETION) {
-                count.set(count.get() + 1);
-                pdu.answer(says);
-            }
-        });
-        rig.io(writes(4, 1));
-        let io = rig.world.stream(WorkerId(2), &setup::port(0)).expect("open");
-        rig.world.stall_stream(io, 3 * SECOND);
-        let stuck = rig.submit_to(2, "nvme0n1", writes(4, 2));
-        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
-        rig.world.slow_stream(admin, 100 * MS);
-        rig.start(Verb::Reset { controller: "nvme0".into() });
-        // A second for what is in flight, then it is told, and answers in 200 ms.
-        rig.run(SECOND + 150 * MS);
-        let names = rig.submit([Op::Flush]);
-        rig.succeed(&names);
-        assert_eq!(aborted.get(), 1, "it was asked, and no second time");
-        rig.succeed(&stuck);
-        rig.run(5 * SECOND);
-        rig.finish();
-    }
 }

@@ -49,4 +49,5 @@ mod statuses;
 mod steering;
 mod suspended;
 mod tag_exhaustion;
+mod told_to_shut_down;
 mod withdrawn;

@@ -55,9 +55,14 @@ impl Pdu {
 
     /// The answer to an I/O command with this opcode.
     pub(crate) fn answers(&self, opcode: u8) -> bool {
+        self.is_io_answer() && self.sqe.is_some_and(|sqe| sqe.opcode() == opcode)
+    }
+
+    /// The answer to any I/O command.
+    pub(crate) fn is_io_answer(&self) -> bool {
         self.kind == kind::CAPSULE_RESP
             && self.worker > 0
-            && self.sqe.is_some_and(|sqe| sqe.opcode() == opcode && !sqe.is_fabrics())
+            && self.sqe.is_some_and(|sqe| !sqe.is_fabrics())
     }
 
     /// What a response says.

@@ -1,0 +1,80 @@
+//! A controller that is reset on request and does not become quiet is told to shut down: it takes
+//! no command any more, while its queue pairs are open still.
+
+use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::script::Op;
+use crate::setup;
+use anabranch_host::verb::Verb;
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::Status;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Our target's word, and that of Linux's and SPDK's.
+const SAYS: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR.with_dnr()];
+
+/// Says so of whatever comes too late, and counts that.
+fn saying(rig: &Rig, says: Status) -> Rc<Cell<u32>> {
+    let aborted = Rc::new(Cell::new(0));
+    let count = Rc::clone(&aborted);
+    rig.wire().rule(move |pdu| {
+        if pdu.is_io_answer() && pdu.status().is(Status::ABORTED_SQ_DELETION) {
+            count.set(count.get() + 1);
+            pdu.answer(says);
+        }
+    });
+    aborted
+}
+
+fn stall(rig: &mut Rig, worker: u16, ms: u32) {
+    let stream = rig.world.stream(WorkerId(worker), &setup::port(0)).expect("open");
+    rig.world.stall_stream(stream, MS * ms);
+}
+
+/// It is told after a second, and answers so long after that.
+fn reset(rig: &mut Rig, each_way_ms: u32) {
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    rig.world.slow_stream(admin, MS * each_way_ms);
+    rig.start(Verb::Reset { controller: "nvme0".into() });
+}
+
+#[test]
+fn a_flush_that_comes_too_late_is_done_by_whoever_serves_the_namespace_next() {
+    for (ports, says) in [(1, SAYS[0]), (2, SAYS[0]), (1, SAYS[1]), (2, SAYS[1])] {
+        let mut rig = Setup::new(ports, 2).connect();
+        let aborted = saying(&rig, says);
+        rig.io(writes(4, 1));
+        stall(&mut rig, 2, 3000);
+        let stuck = rig.submit_to(2, "nvme0n1", writes(4, 2));
+        reset(&mut rig, 100);
+        rig.run(SECOND + 150 * MS);
+        let names = rig.submit([Op::Flush]);
+        rig.succeed(&names);
+        assert_eq!(aborted.get(), 1, "it was asked, and no second time");
+        rig.succeed(&stuck);
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
+}
+
+#[test]
+fn writes_and_reads_that_come_too_late_are_done_elsewhere_or_when_it_is_back() {
+    for (ports, says) in [(1, SAYS[0]), (2, SAYS[0]), (1, SAYS[1]), (2, SAYS[1])] {
+        let mut rig = Setup::new(ports, 1).connect();
+        rig.io(writes(8, 1));
+        let aborted = saying(&rig, says);
+        // They are on their way for longer than it takes to tell the controller.
+        stall(&mut rig, 1, 1400);
+        let reads = (0..8).map(|lba| Op::Read { lba, blocks: 1 });
+        let names = rig.submit(writes(8, 2).chain(reads));
+        reset(&mut rig, 300);
+        let answers = rig.succeed(&names);
+        assert_eq!(answers.len(), 16);
+        assert!(aborted.get() > 0, "some came too late");
+        let read = rig.io([Op::Read { lba: 0, blocks: 8 }]);
+        assert!(read[0].data.iter().all(|&byte| byte == 2));
+        assert_eq!(rig.path(0).uncertain_writes_resent, 0, "what was refused has not been done");
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
+}
