@@ -30,6 +30,11 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// never matches. A flush has no data, and only that controller can say that its writes are safe.
 const TRANSIENT_FAILURES: u8 = 4;
 
+/// So answers who takes no command, or none of this queue, any more: nothing of it was begun. After
+/// CC.SHN Linux's target and SPDK's say the latter, with DNR; SPDK's says it, too, of a queue pair
+/// whose connection it is about to close. At once and there it would be tried in vain again.
+const TAKES_NOTHING: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
+
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
     pub(super) fn answered(
@@ -150,7 +155,8 @@ impl Shard {
             self.lacks(key, status);
         }
         let too_small = self.is_too_small(key, status);
-        let shut_down = self.has_shut_down(key, status);
+        let takes_nothing = TAKES_NOTHING.into_iter().any(|it| status.is(it));
+        let shut_down = takes_nothing && !self.lives(self.commands[key].controller);
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
         let (controller, head_id) = (command.controller, command.head);
@@ -192,15 +198,16 @@ impl Shard {
         }
         command.retries += 1;
         let lasting = command.retries >= TRANSIENT_FAILURES;
-        if lasting
+        let transport = lasting && status.is(Status::TRANSIENT_TRANSPORT_ERROR);
+        if (takes_nothing || transport)
             && !command.is_own_flush()
-            && status.is(Status::TRANSIENT_TRANSPORT_ERROR)
             && self.has_other_path(head_id, controller)
         {
             return self.fail_over(key, Some(status), now, bufs);
         }
         self.stats.paths[self.commands[key].stats as usize].retries += 1;
-        let pause = self.retry_pause(controller, status);
+        let least = if takes_nothing { FAILOVER_PAUSE } else { Duration::ZERO };
+        let pause = self.retry_pause(controller, status).max(least);
         if pause.is_zero() {
             self.dispatch_again(key, Some(controller), None, now, bufs);
         } else {
@@ -208,14 +215,9 @@ impl Shard {
         }
     }
 
-    /// The controller has been told to shut down, and takes what comes after that no more: nothing
-    /// of it was begun. (Linux's target and SPDK's say the latter, with DNR.)
-    #[cold]
-    fn has_shut_down(&self, key: Key, status: Status) -> bool {
-        let says = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
-        let controller = entry(&self.controllers, self.commands[key].controller);
-        let lives = controller.is_some_and(|it| it.view.state == ControllerState::Live);
-        says.into_iter().any(|it| status.is(it)) && !lives
+    fn lives(&self, controller: ControllerId) -> bool {
+        let entry = entry(&self.controllers, controller);
+        entry.is_some_and(|it| it.view.state == ControllerState::Live)
     }
 
     /// The controller says that blocks of the device are none, and another path can be asked: what

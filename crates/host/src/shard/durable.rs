@@ -10,12 +10,13 @@ use super::command::Work;
 use anabranch_proto::nvme::status::Status;
 
 /// The controller has not begun: nothing was tried that could have failed.
-const NOT_BEGUN: [Status; 9] = [
+const NOT_BEGUN: [Status; 10] = [
     Status::DATA_TRANSFER_ERROR,
     Status::ABORTED_POWER_LOSS,
     Status::ABORT_REQUESTED,
     Status::ABORTED_SQ_DELETION,
     Status::SANITIZE_IN_PROGRESS,
+    Status::COMMAND_SEQUENCE_ERROR,
     Status::COMMAND_INTERRUPTED,
     Status::TRANSIENT_TRANSPORT_ERROR,
     Status::NAMESPACE_NOT_READY,

@@ -1,7 +1,7 @@
-//! A controller that is reset on request and does not become quiet is told to shut down: it takes
-//! no command any more, while its queue pairs are open still.
+//! Controllers that take no command any more, while their queue pairs are open still. One is told
+//! to shut down, as it is reset on request and does not become quiet; another is about to close.
 
-use crate::rig::{MS, Rig, SECOND, Setup, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Op;
 use crate::setup;
 use anabranch_host::verb::Verb;
@@ -65,8 +65,7 @@ fn writes_and_reads_that_come_too_late_are_done_elsewhere_or_when_it_is_back() {
         let aborted = saying(&rig, says);
         // They are on their way for longer than it takes to tell the controller.
         stall(&mut rig, 1, 1400);
-        let reads = (0..8).map(|lba| Op::Read { lba, blocks: 1 });
-        let names = rig.submit(writes(8, 2).chain(reads));
+        let names = rig.submit(writes(8, 2).chain(reads(8)));
         reset(&mut rig, 300);
         let answers = rig.succeed(&names);
         assert_eq!(answers.len(), 16);
@@ -74,6 +73,30 @@ fn writes_and_reads_that_come_too_late_are_done_elsewhere_or_when_it_is_back() {
         let read = rig.io([Op::Read { lba: 0, blocks: 8 }]);
         assert!(read[0].data.iter().all(|&byte| byte == 2));
         assert_eq!(rig.path(0).uncertain_writes_resent, 0, "what was refused has not been done");
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
+}
+
+/// A target closes the connection of a queue pair a while after it has stopped to take commands.
+#[test]
+fn what_a_queue_pair_that_is_about_to_be_closed_refuses_is_no_error() {
+    for (ports, says) in [(1, Status::ABORTED_SQ_DELETION), (2, Status::COMMAND_SEQUENCE_ERROR)] {
+        let mut rig = Setup::new(ports, 1).connect();
+        rig.io(writes(8, 1).chain([Op::Flush]));
+        let stops = Rc::new(Cell::new(true));
+        let stopped = Rc::clone(&stops);
+        rig.wire().rule(move |pdu| {
+            if pdu.port == 0 && pdu.is_io_answer() && stopped.get() {
+                pdu.answer(says);
+            }
+        });
+        let names = rig.submit(writes(8, 2).chain(reads(8)).chain([Op::Flush]));
+        rig.run(300 * MS);
+        stops.set(false);
+        let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+        rig.world.break_stream(stream);
+        rig.succeed(&names);
         rig.run(5 * SECOND);
         rig.finish();
     }
