@@ -65,6 +65,12 @@ impl Shard {
     #[cold]
     pub(super) fn doubt(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let command = &self.commands[key];
+        // Whatever becomes of it, its controller may have it in a cache, and others may read it.
+        if let (Origin::Own { work, .. }, Some(head)) = (&command.origin, self.head(command.head))
+            && work.changes_media()
+        {
+            head.durable(command, work, self.topology.epoch);
+        }
         let blocks = match self.look(command) {
             Look::Same { .. } => return self.succeeded(key, now, bufs),
             Look::GoesOn { blocks } if changes_media(command) && !self.was_withdrawn(command) => {

@@ -7,7 +7,7 @@ use crate::wire::Pdu;
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_proto::nvme::opcode::{admin, io};
-use anabranch_proto::nvme::{Status, Uuid};
+use anabranch_proto::nvme::{Sqe, Status, Uuid};
 use anabranch_target::TargetVerb;
 use anabranch_target::config::NamespaceConfig;
 use std::cell::Cell;
@@ -66,11 +66,17 @@ fn block_7(fill: u8) -> [Op; 1] {
     [Op::Write { lba: 7, blocks: 1, fill }]
 }
 
+fn writes_block_7(pdu: &Pdu) -> bool {
+    let is_it = |sqe: Sqe| sqe.opcode() == io::WRITE && sqe.cdw_pair(10) == 7;
+    pdu.is_io() && pdu.sqe.is_some_and(is_it)
+}
+
 /// The device has grown, and the first path is looked at for that when it answers a write. Behind
 /// that write another one has been answered elsewhere.
 fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
     let mut rig = Setup::new(2, 2).connect();
     rig.run(2 * SECOND);
+    rig.io([Op::Flush]);
     slow(&mut rig, 0, 0, 200 * MS);
     slow(&mut rig, 0, 1, 60 * MS);
     slow(&mut rig, 1, 0, 200 * MS);
@@ -87,7 +93,7 @@ fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
     until(&mut rig, start, 190);
     let first = rig.submit_to(1, "nvme0n1", block_7(1));
     until(&mut rig, start, 650);
-    assert_eq!((rig.sent(0), rig.sent(1)), (1, 0), "the first port has it");
+    assert_eq!(rig.seen(writes_block_7).iter().map(|pdu| pdu.port).collect::<Vec<_>>(), [0]);
     let names = rig.submit_to(2, "nvme0n1", block_7(2));
     rig.succeed(&names);
     until(&mut rig, start, 800);
@@ -99,13 +105,30 @@ fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
 fn a_write_that_was_answered_while_its_path_was_looked_at_for_its_size_is_not_sent_again() {
     let (mut rig, first) = written_while_looked_at(true);
     rig.succeed(&first);
-    let of_block = |pdu: &Pdu| pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.cdw_pair(10) == 7);
-    assert_eq!(rig.seen(of_block).len(), 2, "each write once");
+    assert_eq!(rig.seen(writes_block_7).len(), 2, "each write once");
     let read = rig.io([Op::Read { lba: 7, blocks: 1 }]);
     assert!(read[0].data.iter().all(|&byte| byte == 2), "nothing undoes what came behind it");
     let path = rig.path(0);
     assert_eq!((path.failovers, path.uncertain_writes_resent), (0, 0));
     assert!(path.usable);
+    rig.finish();
+}
+
+/// Somebody may have read it: what its controller has in a cache is flushed like what was answered.
+#[test]
+fn a_write_that_was_withdrawn_while_its_answer_was_in_doubt_is_flushed_where_it_is() {
+    let (mut rig, first) = written_while_looked_at(false);
+    rig.submit_to(1, "nvme0n1", [Op::Withdraw]);
+    let withdrawn = rig.answers(&first);
+    assert!(withdrawn[0].result.is_err(), "{:?}", withdrawn[0].result);
+    let flushes = |pdu: &Pdu| {
+        pdu.port == 0 && pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.opcode() == io::FLUSH)
+    };
+    let before = rig.seen(flushes).len();
+    rig.io([Op::Flush]);
+    assert_eq!(rig.seen(flushes).len(), before + 1, "its controller has it");
+    rig.wire().clear_rules();
+    rig.run(300 * SECOND);
     rig.finish();
 }
 
