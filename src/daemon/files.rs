@@ -1,5 +1,6 @@
 //! How many files and connections a daemon may have at once.
 
+use super::path::PathSpec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the limit as far as it goes without privileges. What shells and service managers give at
@@ -18,8 +19,13 @@ const USUALLY_OPEN: u64 = 8;
 
 /// Files that a controller has: a connection for each queue pair, and one for its admin queue.
 #[must_use]
-pub(super) fn of_path(workers: u16, shared_queue: bool) -> usize {
-    1 + if shared_queue { 1 } else { usize::from(workers) }
+pub(super) fn of_path(path: &PathSpec, workers: u16, shared_queue: bool) -> usize {
+    if shared_queue {
+        return 2;
+    }
+    let io = path.nr_io_queues.unwrap_or(workers).clamp(1, workers.max(1));
+    let writes = path.nr_write_queues.unwrap_or(0).min(workers);
+    1 + usize::from(io) + usize::from(writes)
 }
 
 /// Files that an export has, beside its clients: where it listens, and a lock.
@@ -59,11 +65,23 @@ mod tests {
         assert_eq!(share(None, 1, 8), usize::MAX);
     }
 
+    fn path(nr_io_queues: Option<u16>, nr_write_queues: Option<u16>) -> PathSpec {
+        PathSpec { nr_io_queues, nr_write_queues, ..PathSpec::default() }
+    }
+
+    #[test]
+    fn a_path_has_a_connection_for_each_queue_pair() {
+        let of = |io, writes, shared| of_path(&path(io, writes), 4, shared);
+        assert_eq!((of(None, None, false), of(Some(9), None, false)), (5, 5));
+        assert_eq!((of(Some(2), None, false), of(Some(2), Some(1), false)), (3, 4));
+        assert_eq!((of(None, Some(9), false), of(None, Some(9), true)), (9, 2));
+    }
+
     #[test]
     fn nbd_clients_leave_what_paths_need() {
         for workers in 1..=128 {
             for paths in [1, 2, 64] {
-                let planned = (paths * of_path(workers, false)) as u64;
+                let planned = (paths * of_path(&path(None, None), workers, false)) as u64;
                 for limit in [24, 64, 256, 1024] {
                     let clients = share(Some(limit), workers, planned) as u64 * u64::from(workers);
                     assert!(clients == 0 || clients + planned + SPARE <= limit, "{limit}");

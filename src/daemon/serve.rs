@@ -163,9 +163,10 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     if let Some(policy) = config.iopolicy {
         setup.policy = policy;
     }
-    let paths: usize = config.subsystems.iter().map(|subsystem| subsystem.paths.len()).sum();
-    setup.planned_files = paths * files::of_path(setup.workers, setup.shared_queue)
-        + config.exports.len() * files::OF_EXPORT;
+    let paths = config.subsystems.iter().flat_map(|subsystem| &subsystem.paths);
+    let of_paths: usize =
+        paths.map(|path| files::of_path(path.get_ref(), setup.workers, setup.shared_queue)).sum();
+    setup.planned_files = of_paths + config.exports.len() * files::OF_EXPORT;
     if let Some(spin) = config.spin {
         setup.spin = spin.0;
     }

@@ -127,7 +127,8 @@ impl LogRead {
         self.bytes.extend_from_slice(&answer.data);
         let (whole, needed) = (self.size.whole, Ana::bytes_at_least(&self.bytes));
         // Parts of different logs: it has changed between them.
-        if needed > whole && self.bytes.len() > answer.data.len() && self.restart() {
+        let torn = needed > whole.min(MAX_BYTES) && self.bytes.len() > answer.data.len();
+        if torn && self.restart() {
             return Ok(None);
         }
         if needed > whole {

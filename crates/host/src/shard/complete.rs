@@ -215,7 +215,7 @@ impl Shard {
         }
     }
 
-    fn lives(&self, controller: ControllerId) -> bool {
+    pub(super) fn lives(&self, controller: ControllerId) -> bool {
         let entry = entry(&self.controllers, controller);
         entry.is_some_and(|it| it.view.state == ControllerState::Live)
     }

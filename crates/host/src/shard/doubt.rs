@@ -46,9 +46,21 @@ impl Shard {
         usable
             || command.doubts >= MAX_DOUBTS
             || head.gone
-            // To flush whatever is there by now does no harm.
-            || command.is_own_flush()
-            || !(self.has_lost_its_path(key) || self.leaves_in_doubt(key))
+            || !match command.is_own_flush() {
+                true => self.has_flushed_another(key),
+                false => self.has_lost_its_path(key) || self.leaves_in_doubt(key),
+            }
+    }
+
+    /// Whether a flush may have been that of another namespace. It is asked for on paths that data
+    /// keeps off, of another size for example: there it counts.
+    #[cold]
+    fn has_flushed_another(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let path = self.head(command.head).and_then(|head| head.path_of(command));
+        let Some(path) = path else { return true };
+        let doubted = path.namespace_suspect.is_some() || !path.view.verified;
+        doubted && self.lives(path.view.controller)
     }
 
     /// Whether its controller goes on request, and its path would be looked at if it did not.
@@ -73,7 +85,7 @@ impl Shard {
         }
         let blocks = match self.look(command) {
             Look::Same { .. } => return self.succeeded(key, now, bufs),
-            Look::GoesOn { blocks } if changes_media(command) && !self.was_withdrawn(command) => {
+            Look::GoesOn { blocks } if waits_for_look(command) && !self.was_withdrawn(command) => {
                 blocks
             }
             Look::GoesOn { .. } | Look::Other => return self.take_elsewhere(key, now, bufs),
@@ -126,6 +138,8 @@ impl Shard {
     }
 }
 
-fn changes_media(command: &Command) -> bool {
-    matches!(command.origin, Origin::Own { work, .. } if work.changes_media())
+/// What is read is read again at once.
+fn waits_for_look(command: &Command) -> bool {
+    command.is_own_flush()
+        || matches!(command.origin, Origin::Own { work, .. } if work.changes_media())
 }

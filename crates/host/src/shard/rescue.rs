@@ -308,7 +308,11 @@ impl Shard {
             for path in &head.paths {
                 let untold = &mut self.stats.paths[path.stats as usize].untold;
                 let quiet = untold.quiet_until.is_some_and(|until| now < until);
-                if quiet || (untold.reads, untold.unsent) == (0, 0) {
+                if (untold.reads, untold.unsent) == (0, 0) {
+                    untold.silent_ns = 0;
+                    continue;
+                }
+                if quiet {
                     continue;
                 }
                 let Untold { silent_ns, reads, unsent, .. } = *untold;

@@ -211,7 +211,7 @@ impl Plan {
     pub(crate) fn fresh_target(&mut self) -> Target {
         if self.rng.percent(50) {
             self.limits = limits(&mut self.rng);
-            self.limits.io_queues = 1 + self.rng.below(u64::from(WORKERS_MAX)) as u16;
+            self.limits.io_queues = 1 + self.rng.below(2 * u64::from(WORKERS_MAX)) as u16;
             self.entries.set(entries(&mut self.rng));
         }
         Target::new(self.target(), self.rng.below(1000)).expect("a valid configuration")

@@ -13,6 +13,8 @@ pub(crate) struct Span {
     pub(crate) ended: Time,
     pub(crate) nsid: u32,
     pub(crate) extent: Extent,
+    /// It was acknowledged.
+    pub(crate) well: bool,
     /// It was acknowledged, and is durable only when it was flushed.
     pub(crate) owed: bool,
 }
@@ -44,5 +46,13 @@ impl Spans {
             settled.extend(blocks.map(|&lba| Settled { asked, ended, nsid, lba }));
         }
         settled
+    }
+
+    /// Whether the block may hold a write that nobody was told has ended well: none is owed that.
+    pub(crate) fn may_be_of_another(&self, settled: &Settled) -> bool {
+        self.writes.iter().any(|write| {
+            let before = write.nsid == settled.nsid && write.asked <= settled.ended;
+            before && !write.well && write.extent.lbas().any(|lba| lba == settled.lba)
+        })
     }
 }

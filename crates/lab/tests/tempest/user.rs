@@ -348,7 +348,7 @@ impl Work {
         let (well, at) = (done.result.is_ok(), self.answers);
         let ended = Ended { well, durable, power_lost, at };
         let nsid = device as u32 + 1;
-        let span = Span { asked: since, ended: now, nsid, extent, owed: well && !durable };
+        let span = Span { asked: since, ended: now, nsid, extent, well, owed: well && !durable };
         if matches!(what, What::Write | What::Zero) {
             seen.spans.writes.push(span);
         }

@@ -320,3 +320,31 @@ fn storm(seed: u64) {
     assert_eq!(rig.answered(&names), names.len());
     rig.finish();
 }
+
+/// Ours has another NSID by the time the flush is done, under which it was never asked to.
+#[test]
+fn a_flush_that_another_namespace_has_answered_is_done_again() {
+    for written in [true, false] {
+        let mut rig = with_identified_namespace();
+        rig.io([Op::Flush]);
+        if written {
+            rig.io([Op::Write { lba: 7, blocks: 1, fill: 1 }]);
+        }
+        slow(&mut rig, 0, 0, 50 * MS);
+        slow(&mut rig, 1, 0, 800 * MS);
+        let start = rig.now();
+        let names = rig.submit([Op::Flush]);
+        until(&mut rig, start, 750);
+        swap(&mut rig, 9);
+        let (subsystem, config) = (setup::subsystem(), namespace(2, 1));
+        rig.target(TargetVerb::NamespaceAdd { subsystem, config });
+        rig.succeed(&names);
+        let flushes = |pdu: &Pdu| {
+            pdu.at >= start && pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.opcode() == io::FLUSH)
+        };
+        let nsids = rig.seen(flushes).into_iter().filter_map(|pdu| pdu.sqe).map(|sqe| sqe.nsid());
+        assert_eq!(nsids.collect::<Vec<_>>(), [1, 2], "written before: {written}");
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
+}

@@ -242,3 +242,27 @@ fn a_worker_that_carries_for_others_rescues_its_own() {
     rig.run(5 * SECOND);
     rig.finish();
 }
+
+#[test]
+fn the_silence_that_is_told_is_that_of_this_time() {
+    let mut rig = measured(|_| {});
+    // Writes only: nothing of that is taken anywhere.
+    stall(&mut rig, 0, 2 * SECOND);
+    let names = rig.submit(places(30, write));
+    rig.succeed(&names);
+    rig.run(3600 * SECOND);
+    let names = rig.submit(places(64, read));
+    rig.succeed(&names);
+    stall(&mut rig, 0, 300 * MS);
+    let names = rig.submit(places(40, read));
+    let begin = rig.now();
+    rig.succeed(&names);
+    let lines = rig.events();
+    let told = lines.iter().find(|(at, line)| *at >= begin && line.contains(": silent for "));
+    let line = &told.expect("some were sent again").1;
+    let ms = line.split("silent for ").nth(1).and_then(|rest| rest.split(' ').next());
+    let ms: u32 = ms.expect("a number").parse().expect("a number");
+    assert!((1..300).contains(&ms), "{line}");
+    rig.run(5 * SECOND);
+    rig.finish();
+}
