@@ -31,7 +31,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const TRANSIENT_FAILURES: u8 = 4;
 
 /// So answers who takes no command, or none of this queue, any more: nothing of it was begun. After
-/// CC.SHN Linux's target and SPDK's say the latter, with DNR; SPDK's says it, too, of a queue pair
+/// CC.SHN Linux's target says the latter with DNR, SPDK's without, and SPDK's also of a queue pair
 /// whose connection it is about to close. At once and there it would be tried in vain again.
 const TAKES_NOTHING: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
 

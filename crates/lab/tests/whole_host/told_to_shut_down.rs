@@ -4,7 +4,7 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Op;
 use crate::setup;
-use anabranch_host::verb::Verb;
+use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::Status;
 use std::cell::Cell;
@@ -40,7 +40,7 @@ fn reset(rig: &mut Rig, each_way_ms: u32) {
 
 #[test]
 fn a_flush_that_comes_too_late_is_done_by_whoever_serves_the_namespace_next() {
-    for (ports, says) in [(1, SAYS[0]), (2, SAYS[0]), (1, SAYS[1]), (2, SAYS[1])] {
+    for (ports, says) in SAYS.into_iter().flat_map(|says| [(1, says), (2, says)]) {
         let mut rig = Setup::new(ports, 2).connect();
         let aborted = saying(&rig, says);
         rig.io(writes(4, 1));
@@ -59,7 +59,7 @@ fn a_flush_that_comes_too_late_is_done_by_whoever_serves_the_namespace_next() {
 
 #[test]
 fn writes_and_reads_that_come_too_late_are_done_elsewhere_or_when_it_is_back() {
-    for (ports, says) in [(1, SAYS[0]), (2, SAYS[0]), (1, SAYS[1]), (2, SAYS[1])] {
+    for (ports, says) in SAYS.into_iter().flat_map(|says| [(1, says), (2, says)]) {
         let mut rig = Setup::new(ports, 1).connect();
         rig.io(writes(8, 1));
         let aborted = saying(&rig, says);
@@ -73,6 +73,27 @@ fn writes_and_reads_that_come_too_late_are_done_elsewhere_or_when_it_is_back() {
         let read = rig.io([Op::Read { lba: 0, blocks: 8 }]);
         assert!(read[0].data.iter().all(|&byte| byte == 2));
         assert_eq!(rig.path(0).uncertain_writes_resent, 0, "what was refused has not been done");
+        rig.run(5 * SECOND);
+        rig.finish();
+    }
+}
+
+/// One that is removed has so long to finish what it has, then it is told.
+#[test]
+fn what_a_controller_that_is_removed_refuses_is_done_elsewhere() {
+    for says in SAYS {
+        let mut setup = Setup::new(2, 1);
+        setup.host.shutdown_timeout = SECOND;
+        let mut rig = setup.connect();
+        rig.io(writes(8, 1));
+        let aborted = saying(&rig, says);
+        stall(&mut rig, 1, 1400);
+        let names = rig.submit(writes(8, 2).chain(reads(8)).chain([Op::Flush]));
+        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+        rig.world.slow_stream(admin, 300 * MS);
+        rig.start(Verb::Disconnect(Selection::Controller("nvme0".into())));
+        rig.succeed(&names);
+        assert!(aborted.get() > 0, "some came too late");
         rig.run(5 * SECOND);
         rig.finish();
     }
