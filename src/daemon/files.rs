@@ -1,6 +1,7 @@
 //! How many files and connections a daemon may have at once.
 
 use super::path::PathSpec;
+use anabranch_host::config::ControllerOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the limit as far as it goes without privileges. What shells and service managers give at
@@ -23,9 +24,13 @@ pub(super) fn of_path(path: &PathSpec, workers: u16, shared_queue: bool) -> usiz
     if shared_queue {
         return 2;
     }
-    let io = path.nr_io_queues.unwrap_or(workers).clamp(1, workers.max(1));
-    let writes = path.nr_write_queues.unwrap_or(0).min(workers);
-    1 + usize::from(io) + usize::from(writes)
+    let options = ControllerOptions {
+        nr_io_queues: path.nr_io_queues,
+        nr_write_queues: path.nr_write_queues.unwrap_or(0),
+        ..ControllerOptions::default()
+    };
+    let (reads, others) = options.io_queues(workers);
+    1 + usize::from(reads) + usize::from(others)
 }
 
 /// Files that an export has, beside its clients: where it listens, and a lock.

@@ -136,6 +136,20 @@ impl Default for ControllerOptions {
     }
 }
 
+impl ControllerOptions {
+    /// I/O queues to ask for with so many data workers, for reads alone (0: the others take them,
+    /// too) and for the others. More of a kind than workers would be idle.
+    #[must_use]
+    pub fn io_queues(&self, workers: u16) -> (u16, u16) {
+        let workers = workers.max(1);
+        let io = self.nr_io_queues.unwrap_or(workers).clamp(1, workers);
+        match self.nr_write_queues.min(workers) {
+            0 => (0, io),
+            writes => (io, writes),
+        }
+    }
+}
+
 /// A controller to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectRequest {

@@ -16,13 +16,10 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// What to ask for, with so many data workers: more of a kind than these would be idle.
+    /// What to ask for, with so many data workers.
     pub(super) fn wanted(options: &ControllerOptions, workers: u16) -> Kinds {
-        let io = options.nr_io_queues.unwrap_or(workers).clamp(1, workers);
-        match options.nr_write_queues.min(workers) {
-            0 => Kinds { reads: 0, others: io },
-            writes => Kinds { reads: io, others: writes },
-        }
+        let (reads, others) = options.io_queues(workers);
+        Kinds { reads, others }
     }
 
     /// What to make of that with so many. As in Linux: reads have queue pairs of their own only

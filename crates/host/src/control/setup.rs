@@ -307,7 +307,7 @@ impl Controller {
         if env.config.shared_queue {
             return Kinds::wanted(&ControllerOptions::default(), 1);
         }
-        Kinds::wanted(&self.request.options, env.config.data_workers.max(1))
+        Kinds::wanted(&self.request.options, env.config.data_workers)
     }
 
     pub(super) fn ask_queues(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {

@@ -76,6 +76,10 @@ impl Shard {
     /// A success that says nothing yet, of a command of our own.
     #[cold]
     pub(super) fn doubt(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let look = self.look(&self.commands[key]);
+        if let Look::Same { .. } = look {
+            return self.succeeded(key, now, bufs);
+        }
         let command = &self.commands[key];
         // Whatever becomes of it, its controller may have it in a cache, and others may read it.
         if let (Origin::Own { work, .. }, Some(head)) = (&command.origin, self.head(command.head))
@@ -83,12 +87,11 @@ impl Shard {
         {
             head.durable(command, work, self.topology.epoch);
         }
-        let blocks = match self.look(command) {
-            Look::Same { .. } => return self.succeeded(key, now, bufs),
+        let blocks = match look {
             Look::GoesOn { blocks } if waits_for_look(command) && !self.was_withdrawn(command) => {
                 blocks
             }
-            Look::GoesOn { .. } | Look::Other => return self.take_elsewhere(key, now, bufs),
+            _ => return self.take_elsewhere(key, now, bufs),
         };
         let timeout = entry(&self.controllers, command.controller).map(|it| it.view.io_timeout);
         let until = now.after(LOOK_LIMIT.min(timeout.unwrap_or(LOOK_LIMIT)));
@@ -132,9 +135,7 @@ impl Shard {
         if path.view.verified && path.namespace_suspect.is_none() {
             return Look::Same { blocks };
         }
-        let controller = entry(&self.controllers, path.view.controller);
-        let lives = controller.is_some_and(|it| it.view.state == ControllerState::Live);
-        if lives { Look::GoesOn { blocks } } else { Look::Other }
+        if self.lives(path.view.controller) { Look::GoesOn { blocks } } else { Look::Other }
     }
 }
 

@@ -114,12 +114,18 @@ fn m13_a_controller_that_refuses_to_use_its_retry_delays_is_taken() {
     assert_eq!(rig.state(0), Some(ControllerState::Live));
 }
 
-#[test]
-fn b2_fewer_queues_than_asked_for_are_shared_in_turn() {
+/// Four workers, and a controller that grants so many I/O queues.
+fn granting(queues: u16) -> Rig {
     let mut rig = Rig::new(4);
     let mut fake = Fake::new(NQN, 1);
-    fake.queues = 3;
+    fake.queues = queues;
     rig.put(1, fake);
+    rig
+}
+
+#[test]
+fn b2_fewer_queues_than_asked_for_are_shared_in_turn() {
+    let mut rig = granting(3);
     rig.connect_ok(1, |_| ());
     let view = rig.controller(0).unwrap();
     assert_eq!(view.queue_of_worker, [1, 2, 3, 1].map(WorkerId));
@@ -151,10 +157,7 @@ fn a_single_shared_queue_belongs_to_the_first_worker() {
 
 #[test]
 fn b13_reads_have_queues_of_their_own_where_the_others_are_asked_for() {
-    let mut rig = Rig::new(4);
-    let mut fake = Fake::new(NQN, 1);
-    fake.queues = 6;
-    rig.put(1, fake);
+    let mut rig = granting(6);
     rig.connect_ok(1, |request| request.options.nr_write_queues = 3);
     let is_count = |c: &Command| c.opcode == SET_FEATURES && c.cdw10 & 0xff == 7;
     let asked = rig.fake(1).seen.iter().find(|c| is_count(c)).unwrap().cdw11;
