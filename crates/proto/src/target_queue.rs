@@ -131,6 +131,8 @@ pub struct TargetQueue {
     /// Buffers whose last byte is in the batch that is being sent.
     in_batch: Vec<BufRef>,
     released: VecDeque<BufRef>,
+    /// Bytes of reads' data that have not left yet.
+    unsent: u64,
     sqhd: u16,
     sq_flow_control: bool,
     fault: Option<ProtocolError>,
@@ -159,6 +161,7 @@ impl TargetQueue {
             refusals: 0,
             in_batch: Vec::new(),
             released: VecDeque::new(),
+            unsent: 0,
             sqhd: 0,
             sq_flow_control: true,
             fault: None,
@@ -264,6 +267,13 @@ impl TargetQueue {
         assert!(state.stage == Stage::WithEngine && state.buf.is_none(), "a command to be served");
         state.buf = Some(buf);
         state.outgoing = true;
+        self.unsent += u64::from(buf.len());
+    }
+
+    /// Bytes of data that were handed in with [`TargetQueue::send_data`] and have not left yet.
+    #[must_use]
+    pub fn data_unsent(&self) -> u64 {
+        self.unsent
     }
 
     /// Ends a command; the response follows the data. When the host is still sending data that was

@@ -132,7 +132,7 @@ impl Machine for Target {
                     if let Some(conn) = self.conns.get_mut(place) {
                         conn.queue.received(bytes, bufs);
                     }
-                    self.events(now, place, bufs);
+                    self.received(now, place, bufs);
                 }
             }
             Input::ReceivedInto { conn, len } => {
@@ -140,10 +140,10 @@ impl Machine for Target {
                     if let Some(conn) = self.conns.get_mut(place) {
                         conn.queue.received_into(len, bufs);
                     }
-                    self.events(now, place, bufs);
+                    self.received(now, place, bufs);
                 }
             }
-            Input::Transmitted { conn } => self.transmitted(conn, bufs),
+            Input::Transmitted { conn } => self.transmitted(now, conn, bufs),
             Input::Closed { conn, .. } => self.closed(conn, bufs),
             Input::DiskDone { id, result } => self.disk_done(now, id, result, bufs),
             Input::Verb { id, verb } => self.verb(now, id, verb, bufs),

@@ -121,12 +121,24 @@ fn buffers_that_are_being_sent_are_counted_until_they_have_left() {
     command(&mut queue, &mut bufs, read.with_cid(1));
     let Some(TargetEvent::Command { slot }) = queue.poll_event() else { panic!("one") };
     queue.send_data(slot, bufs.alloc(8192).expect("memory"));
+    assert_eq!(queue.data_unsent(), 8192);
     queue.complete(slot, Status::SUCCESS, 0);
     let mut batch = VecGather::new();
     queue.poll_transmit(&mut batch, &mut bufs);
     assert_eq!((queue.in_flight(), queue.buffers_in_batch()), (0, 1), "answered, not sent yet");
+    assert_eq!(queue.data_unsent(), 8192);
     queue.transmitted();
-    assert_eq!(queue.buffers_in_batch(), 0);
+    assert_eq!((queue.buffers_in_batch(), queue.data_unsent()), (0, 0));
+    while let Some(buf) = queue.poll_released() {
+        bufs.free(buf);
+    }
+    // The data of a command that fails all the same is not sent.
+    command(&mut queue, &mut bufs, read.with_cid(2));
+    let Some(TargetEvent::Command { slot }) = queue.poll_event() else { panic!("one") };
+    queue.send_data(slot, bufs.alloc(8192).expect("memory"));
+    queue.complete(slot, Status::INTERNAL_ERROR, 0);
+    send(&mut queue, &mut bufs);
+    assert_eq!(queue.data_unsent(), 0);
     while let Some(buf) = queue.poll_released() {
         bufs.free(buf);
     }

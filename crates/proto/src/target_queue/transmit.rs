@@ -55,7 +55,10 @@ impl TargetQueue {
 
     /// The batch pulled last has left.
     pub fn transmitted(&mut self) {
-        self.released.extend(self.in_batch.drain(..));
+        for buf in self.in_batch.drain(..) {
+            self.unsent -= u64::from(buf.len());
+            self.released.push_back(buf);
+        }
     }
 
     /// Puts one PDU into the batch.
@@ -105,6 +108,7 @@ impl TargetQueue {
                 return Progress::More;
             }
             // A command that failed has no data; nobody outside ever saw the buffer.
+            self.unsent -= u64::from(buf.len());
             self.released.push_back(buf);
         }
         self.slots.release(slot);

@@ -15,6 +15,11 @@ const COMMAND_BYTES: u32 = 72;
 const RESPONSE_BYTES: u32 = 24;
 const DATA_HEADER_BYTES: u32 = 24;
 
+/// So many bytes of a connection's data are sent before more of its commands are looked at. They
+/// leave while the processor's caches have them, and the next commands find the same buffers there;
+/// and what a host asks for and does not read takes no more memory than this and one transfer.
+const SENT_FIRST: u64 = 256 << 10;
+
 /// What execution comes to.
 pub(super) enum Step {
     Done(Answer),
@@ -44,8 +49,19 @@ impl Step {
 
 impl Target {
     /// Takes what a connection's queue has to tell after bytes came.
-    pub(super) fn events(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
-        while let Some(event) = self.conns.get_mut(place).and_then(|c| c.queue.poll_event()) {
+    pub(super) fn received(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
+        self.take_events(now, place, bufs);
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        if let Some(buf) = conn.queue.receive_hint() {
+            self.outputs.push_back(Output::ReceiveInto { conn: conn.id, buf });
+        }
+        self.end_if_at_fault(now, place);
+        self.announce(place);
+    }
+
+    /// Begins what came, unless the connection has enough to send: [`SENT_FIRST`].
+    pub(super) fn take_events(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
+        while let Some(event) = self.next_event(place) {
             match event {
                 QueueEvent::Command { slot } => {
                     let id = slot.index();
@@ -69,12 +85,14 @@ impl Target {
                 }
             }
         }
-        let Some(conn) = self.conns.get_mut(place) else { return };
-        if let Some(buf) = conn.queue.receive_hint() {
-            self.outputs.push_back(Output::ReceiveInto { conn: conn.id, buf });
+    }
+
+    fn next_event(&mut self, place: u32) -> Option<QueueEvent> {
+        let queue = &mut self.conns.get_mut(place)?.queue;
+        if queue.data_unsent() >= SENT_FIRST {
+            return None;
         }
-        self.end_if_at_fault(now, place);
-        self.announce(place);
+        queue.poll_event()
     }
 
     /// A command is here: it goes through the inbound link with its data.

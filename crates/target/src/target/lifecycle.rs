@@ -294,12 +294,15 @@ impl Target {
         }
     }
 
-    pub(super) fn transmitted(&mut self, conn: ConnId, bufs: &mut dyn Buffers) {
+    pub(super) fn transmitted(&mut self, now: Time, conn: ConnId, bufs: &mut dyn Buffers) {
         let Some(place) = self.conns.find(conn) else { return };
         let Some(conn) = self.conns.get_mut(place) else { return };
         conn.queue.transmitted();
         while let Some(buf) = conn.queue.poll_released() {
             bufs.free(buf);
+        }
+        if !conn.closing {
+            self.take_events(now, place, bufs);
         }
         self.announce(place);
     }

@@ -75,6 +75,43 @@ fn announced_writes_without_data_leave_memory_to_other_hosts() {
     rig.assert_no_leak();
 }
 
+/// Nothing more is executed for a host before it has read what it asked for.
+#[test]
+fn a_host_that_reads_nothing_holds_what_it_asked_for_first() {
+    let mut rig = rig();
+    let (_, queue) = rig.controller(0);
+    rig.reads(queue, false);
+    let (before, served) = (rig.bufs.spare(), rig.status().ports[0].commands);
+    let cids: Vec<u16> = (0..100).map(|_| rig.start(queue, read(0, BLOCKS), BYTES)).collect();
+    rig.advance(ms(100));
+    assert_eq!(before - rig.bufs.spare(), 2 * u64::from(BYTES));
+    assert_eq!(rig.status().ports[0].commands - served, 2);
+    // It reads after all, and nothing is missing.
+    rig.reads(queue, true);
+    for cid in cids {
+        let done = rig.poll(queue, cid).expect("answered");
+        assert_eq!((done.status, done.data.len()), (Status::SUCCESS, BYTES as usize));
+    }
+    assert_eq!(rig.bufs.spare(), before);
+}
+
+/// What waits because its host reads nothing goes with the connection.
+#[test]
+fn a_host_that_reads_nothing_and_leaves_takes_its_commands_along() {
+    let mut rig = rig();
+    let (_, queue) = rig.controller(0);
+    rig.run_out(queue, write(0, 1), &[1; 4096]);
+    rig.reads(queue, false);
+    for _ in 0..10 {
+        rig.start(queue, read(0, BLOCKS), BYTES);
+    }
+    rig.start_out(queue, write(0, 1), &[2; 4096]);
+    rig.hang_up(queue);
+    rig.assert_no_leak();
+    let (_, queue) = rig.controller(0);
+    assert_eq!(rig.run(queue, read(0, 1), 4096).data, [1; 4096], "it was not executed");
+}
+
 /// So many hosts, each with a queue full of large writes.
 fn hoarding_hosts(rig: &mut Rig, hosts: core::ops::Range<u8>) -> Vec<ConnId> {
     let hoards = |host| {

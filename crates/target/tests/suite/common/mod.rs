@@ -90,6 +90,8 @@ pub(crate) struct Wire {
     pub(crate) closed: bool,
     pub(crate) paused: bool,
     pub(crate) ready: bool,
+    /// Its host reads nothing: what is to be sent stays.
+    pub(crate) unread: bool,
 }
 
 pub(crate) struct Rig {
@@ -167,7 +169,9 @@ impl Rig {
             for input in more {
                 self.target.handle(self.now, input, &mut self.bufs);
             }
-            let ready = std::mem::take(&mut self.transmit);
+            let is_read = |conn: &ConnId| self.wires.get(conn).is_none_or(|wire| !wire.unread);
+            let ready: Vec<ConnId> = self.transmit.iter().copied().filter(is_read).collect();
+            self.transmit.retain(|conn| !ready.contains(conn));
             let idle = ready.is_empty();
             for conn in ready {
                 let mut batch = VecGather::new();
@@ -398,6 +402,12 @@ impl Rig {
 
     pub(crate) fn send(&mut self, conn: ConnId, bytes: &[u8]) {
         self.input(Input::Received { conn, bytes });
+    }
+
+    /// Whether the host of a connection reads what is sent to it.
+    pub(crate) fn reads(&mut self, conn: ConnId, reads: bool) {
+        self.wires.get_mut(&conn).unwrap().unread = !reads;
+        self.settle();
     }
 
     pub(crate) fn hang_up(&mut self, conn: ConnId) {
