@@ -27,7 +27,7 @@ pub struct Frame {
     pub data_workers: u16,
     /// Its NBD clients.
     pub clients: usize,
-    /// Sums over the heads.
+    /// Sums over the heads, and percentiles of all their requests.
     pub total: Flow,
     /// The heads.
     pub heads: Vec<HeadFrame>,
@@ -178,21 +178,21 @@ impl Frame {
             before: same.filter(|_| interval_ns.is_some()),
             seconds: interval_ns.map(|ns| ns as f64 / 1e9),
         };
-        let heads: Vec<HeadFrame> = now
+        let (heads, took): (Vec<HeadFrame>, Vec<Latencies>) = now
             .host
             .subsystems
             .iter()
             .flat_map(|subsystem| subsystem.heads.iter().map(move |head| (subsystem, head)))
             .map(|(subsystem, head)| looks.head(subsystem, head))
-            .collect();
+            .unzip();
         let mut total = Flow::default();
         if interval_ns.is_some() {
             let none = Some(0.0);
             (total.iops, total.read_bytes_per_s, total.written_bytes_per_s) = (none, none, none);
         }
         heads.iter().for_each(|head| total.add(&head.flow));
-        // Percentiles of different devices do not add up.
-        (total.p50_ns, total.p99_ns) = (None, None);
+        let took = sum(&took);
+        (total.p50_ns, total.p99_ns) = (percentile(&took, 50), percentile(&took, 99));
         Frame {
             schema: SCHEMA,
             at_ns: now.host.at_ns,
@@ -266,10 +266,11 @@ impl Sums {
 }
 
 impl Looks<'_> {
-    fn head(&self, subsystem: &SubsystemView, head: &HeadView) -> HeadFrame {
+    /// A head, and how long each of its requests took in the interval.
+    fn head(&self, subsystem: &SubsystemView, head: &HeadView) -> (HeadFrame, Latencies) {
         let before = self.before.and_then(|view| head_named(view, &head.name));
         let sums = |head: &HeadView| Sums { ended: head.requests, bytes: head.bytes };
-        let mut flow = self.flow(&head.name, sums(head), before.map(sums));
+        let (mut flow, took) = self.flow(&head.name, sums(head), before.map(sums));
         let count = |of: fn(&HeadView) -> u64| self.count(of(head), before.map(of));
         flow.in_flight = head.in_flight;
         flow.errors = count(|head| head.errors);
@@ -292,7 +293,7 @@ impl Looks<'_> {
                 paths.push(PathFrame { path, controller, left: true, ..PathFrame::default() });
             }
         }
-        HeadFrame {
+        let frame = HeadFrame {
             device: head.name.clone(),
             subsystem: subsystem.name.clone(),
             nqn: subsystem.nqn.clone(),
@@ -304,7 +305,8 @@ impl Looks<'_> {
             frozen: head.frozen,
             flow,
             paths,
-        }
+        };
+        (frame, took)
     }
 
     fn path(
@@ -316,7 +318,7 @@ impl Looks<'_> {
         let same = |then: &&PathView| (&then.name, then.id) == (&path.name, path.id);
         let before = head_before.and_then(|head| head.paths.iter().find(same));
         let sums = |path: &PathView| Sums { ended: path.commands, bytes: path.bytes };
-        let mut flow = self.flow(&path.name, sums(path), before.map(sums));
+        let (mut flow, _) = self.flow(&path.name, sums(path), before.map(sums));
         let count = |of: fn(&PathView) -> u64| self.count(of(path), before.map(of));
         flow.in_flight = path.in_flight;
         flow.errors = count(|path| path.errors);
@@ -351,8 +353,8 @@ impl Looks<'_> {
         }
     }
 
-    fn flow(&self, name: &str, now: Sums, before: Option<Sums>) -> Flow {
-        let Some(seconds) = self.seconds else { return Flow::default() };
+    fn flow(&self, name: &str, now: Sums, before: Option<Sums>) -> (Flow, Latencies) {
+        let Some(seconds) = self.seconds else { return Default::default() };
         // A path that left and came back has begun anew: all of it is new.
         let before = before.filter(|before| !now.fell(*before));
         let sums = before.map_or(now, |before| now.since(before));
@@ -361,14 +363,15 @@ impl Looks<'_> {
         let of = |view: &'_ TopView| view.latencies.get(name).cloned();
         let then = before.and(self.before).and_then(of).unwrap_or_default();
         let took = difference(self.now.latencies.get(name).unwrap_or(&nothing), &then);
-        Flow {
+        let flow = Flow {
             iops: per_second(sums.ended.iter().sum()),
             read_bytes_per_s: per_second(sums.bytes[0]),
             written_bytes_per_s: per_second(sums.bytes[1]),
             p50_ns: percentile(&took, 50),
             p99_ns: percentile(&took, 99),
             ..Flow::default()
-        }
+        };
+        (flow, took)
     }
 
     fn count(&self, total: u64, before: Option<u64>) -> Count {
@@ -425,6 +428,15 @@ fn difference(now: &Latencies, before: &Latencies) -> Latencies {
         (*position, count.saturating_sub(then.get(position).copied().unwrap_or(0)))
     });
     added.filter(|(_, count)| *count > 0).collect()
+}
+
+/// All of them together.
+fn sum(all: &[Latencies]) -> Latencies {
+    let mut sum = BTreeMap::new();
+    for (position, count) in all.iter().flatten() {
+        *sum.entry(*position).or_insert(0) += count;
+    }
+    sum.into_iter().collect()
 }
 
 /// The value at or below which so many hundredths lie.

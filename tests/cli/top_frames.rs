@@ -195,6 +195,23 @@ fn percentiles_are_those_of_the_interval() {
 }
 
 #[test]
+fn percentiles_of_all_devices_are_those_of_all_their_requests() {
+    let two = |at_s, requests| {
+        let mut look = look(at_s, "numa", vec![path(0, requests, 0)]);
+        let subsystem = &mut look.host.subsystems[0];
+        subsystem.heads.push(HeadView { name: "nvme0n2".into(), ..subsystem.heads[0].clone() });
+        look
+    };
+    let (mut before, mut now) = (two(10, 1000), two(11, 2000));
+    before.latencies.insert("nvme0n1".into(), took(&[(5_000_000, 1000)]));
+    now.latencies.insert("nvme0n1".into(), took(&[(5_000_000, 1000), (100_000, 990)]));
+    now.latencies.insert("nvme0n2".into(), took(&[(9_000_000, 20)]));
+    let total = Frame::new(&now, Some(&before)).total;
+    let close = |got: Option<u64>, ns: u64| got.is_some_and(|got| got.abs_diff(ns) * 33 < ns);
+    assert!(close(total.p50_ns, 100_000) && close(total.p99_ns, 9_000_000), "{total:?}");
+}
+
+#[test]
 fn a_path_that_left_is_named_once() {
     let before = look(10, "round-robin", vec![path(0, 10, MIB), path(1, 10, MIB)]);
     let now = look(11, "round-robin", vec![path(0, 20, 2 * MIB)]);
