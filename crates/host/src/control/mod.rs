@@ -59,6 +59,8 @@ pub struct Control {
     controllers: BTreeMap<ControllerId, Controller>,
     subsystems: Vec<Subsystem>,
     refusals: Refusals,
+    /// Some of them may have been because of a head that has gone.
+    head_has_gone: bool,
     /// Controllers whose namespaces should be read again.
     rescan: Vec<ControllerId>,
     waits: Waits,
@@ -95,6 +97,7 @@ impl Control {
             controllers: BTreeMap::new(),
             subsystems: Vec::new(),
             refusals: Refusals::new(),
+            head_has_gone: false,
             rescan: Vec::new(),
             waits: Waits::default(),
             set_aside: Vec::new(),
@@ -164,6 +167,8 @@ impl Control {
                 if let Some(controller) = self.controllers.get_mut(&id) {
                     controller.request_paced_scan(&mut self.env, bufs);
                 }
+            } else if core::mem::take(&mut self.head_has_gone) {
+                self.place_refused();
             } else {
                 break;
             }

@@ -14,7 +14,8 @@
 //!   old head has lost its paths the namespace becomes a new head. With the same controller it is
 //!   a new head at once.
 //! * Several paths need a namespace that says it may be shared (NMIC).
-//! * The same identifiers in two subsystems are refused in the second one.
+//! * The same identifiers in two subsystems are refused in the second one as long as the first has
+//!   them.
 //! * Another block size refuses the path; another capacity takes it out until the sizes agree
 //!   (M20). The device takes a new size when a path that agreed with it reports one; it shrinks
 //!   only when no live path says otherwise any more: one controller that is mistaken must not cost
@@ -125,6 +126,18 @@ impl Control {
         let Some(index) = self.subsystem_of(id) else { return };
         let rescan = resize(&mut self.env, &mut self.subsystems[index], &self.controllers);
         self.rescan.extend(rescan);
+    }
+
+    /// A head has gone: what was refused because of it, in whichever subsystem, has a place now.
+    /// Nobody else would look again before something else changes there.
+    pub(super) fn place_refused(&mut self) {
+        for index in 0..self.subsystems.len() {
+            let controllers = &self.subsystems[index].controllers;
+            if self.refusals.keys().any(|(controller, _)| controllers.contains(controller)) {
+                self.env.dirty = true;
+                self.join_all(index);
+            }
+        }
     }
 
     fn join_all(&mut self, index: usize) {
@@ -431,6 +444,7 @@ impl Control {
         if !removed.is_empty() {
             subsystem.heads.retain(|head| !removed.contains(&head.id));
             self.env.dirty = true;
+            self.head_has_gone = true;
             self.heads_removed(&removed);
         }
     }

@@ -17,6 +17,7 @@ mod identity;
 mod keep_alive;
 mod life;
 mod policies;
+mod refused;
 mod removal;
 mod rig;
 mod served;

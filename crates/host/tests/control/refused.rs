@@ -1,0 +1,58 @@
+//! What was left out because of another device is taken when that has gone: nothing else would make
+//! anybody look again.
+
+use crate::fake::{Fake, Space};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::verb::{Reply, Selection, Verb};
+
+const OTHER: &str = "nqn.2024-01.test:two";
+
+/// Two subsystems show the same namespace: that of the first one is the device.
+fn shown_twice() -> Rig {
+    let mut rig = Rig::connected(1);
+    rig.put(2, Fake::new(OTHER, 1));
+    rig.connect_ok(2, |request| request.subsystem_nqn = OTHER.parse().unwrap());
+    assert_eq!(rig.event_count("nvme1: ignoring nsid 1: duplicate identifiers"), 1);
+    assert_eq!(names(&rig), ["nvme0n1"]);
+    rig
+}
+
+fn names(rig: &Rig) -> Vec<String> {
+    rig.heads().iter().map(|head| head.name.clone()).collect()
+}
+
+/// As when a volume moves from one subsystem to another.
+#[test]
+fn a_namespace_that_leaves_a_subsystem_is_the_device_of_the_other_one() {
+    let mut rig = shown_twice();
+    rig.fake(1).spaces.clear();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(names(&rig), ["nvme1n1"]);
+    assert!(rig.path("nvme1n1", 1).is_some_and(|path| path.ready));
+}
+
+#[test]
+fn a_subsystem_that_is_disconnected_leaves_its_device_to_the_other_one() {
+    let mut rig = shown_twice();
+    let id = rig.verb(Verb::Disconnect(Selection::Subsystem(NQN.parse().unwrap())));
+    rig.advance_s(1);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert_eq!(names(&rig), ["nvme1n1"]);
+}
+
+/// The device is kept for a while without a path, and cannot have its namespace back.
+#[test]
+fn what_waits_for_the_end_of_a_device_that_is_kept_is_taken_then() {
+    let mut rig = Rig::connected(1);
+    rig.set("nvme0n1", "delayed_removal_secs", "30").unwrap();
+    let old = rig.head("nvme0n1").unwrap().id;
+    rig.fake(1).spaces = [(1, Space { lbads: 12, ..Space::new(0x11, 2048) })].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.event_count("nvme0: ignoring nsid 1: block size"), 1);
+    rig.advance_s(29);
+    assert_eq!(rig.head("nvme0n1").map(|head| head.id), Some(old));
+    rig.advance_s(2);
+    let head = rig.head("nvme0n1").unwrap();
+    assert_ne!(head.id, old);
+    assert_eq!((head.block_bytes, head.paths.len()), (4096, 1));
+}
