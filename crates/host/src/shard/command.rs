@@ -8,6 +8,11 @@ use anabranch_proto::host_queue::{Cid, HostData};
 use anabranch_proto::machine::{BufRef, Time, WorkerId};
 use anabranch_proto::nvme::opcode::io::{FLUSH, READ, WRITE};
 use anabranch_proto::nvme::sqe::Sqe;
+use anabranch_proto::nvme::status::Status;
+
+/// How a request ends that its head took, and takes no more before all of it was done: as if a
+/// controller had said that it does not have the command.
+pub(super) const NOT_OFFERED: IoError = IoError::Status(Status::INVALID_OPCODE);
 
 /// A user's request on its way.
 pub(super) struct Request {

@@ -450,8 +450,8 @@ impl Shard {
     }
 
     /// A user gets an error: the log hears which, once per pause and head. A comparison that found
-    /// a difference has done its work, that a device is gone was told when it went, and that it
-    /// does not make zeroes is told in other words: they are written instead.
+    /// a difference has done its work, that a device is gone was told when it went, that it does
+    /// not make zeroes is told in other words: they are written instead. To deallocate is a wish.
     fn tell_failure(
         &mut self,
         head_id: HeadId,
@@ -465,7 +465,8 @@ impl Shard {
             IoError::NoPath => None,
             IoError::Status(status) if status.is(Status::COMPARE_FAILURE) => return,
             IoError::Status(status)
-                if status.is_unknown_io() && matches!(op, RequestOp::WriteZeroes { .. }) =>
+                if status.is_unknown_io()
+                    && matches!(op, RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. }) =>
             {
                 return;
             }

@@ -5,9 +5,13 @@
 //! and has to be dispatched again does its blocks in several turns then, one after the other: it
 //! keeps its one place in the table, so that nothing has to wait for more. The range of a
 //! deallocate command is a descriptor in memory, which is written anew for each turn.
+//!
+//! What the head does not take at all any more ends as if it came now: its user can write zeroes
+//! instead, and need not deallocate. Sent to a controller that does not have the command, it would
+//! be told as a failure, and zeroes would not be asked for again when another one has it.
 
 use super::Shard;
-use super::command::{Origin, Work};
+use super::command::{NOT_OFFERED, Origin, Work};
 use super::head::HeadState;
 use super::wire;
 use crate::table::Key;
@@ -32,6 +36,9 @@ impl Shard {
         if let (Origin::Own { work, .. }, Some(head)) =
             (&mut command.origin, self.heads.get(command.head.0))
         {
+            if most(work, head) == 0 {
+                return self.end_command(key, Err(NOT_OFFERED), now, bufs);
+            }
             let left = cut(work, head);
             if left > 0 {
                 command.left_blocks += left;
@@ -56,14 +63,19 @@ impl Shard {
     }
 }
 
-/// Cuts off what is too long; gives back how many blocks that are.
-fn cut(work: &mut Work, head: &HeadState) -> u32 {
-    let most = match work {
+/// How many blocks one command may be about; 0: the head does not take it.
+fn most(work: &Work, head: &HeadState) -> u32 {
+    match work {
         Work::Read { .. } | Work::Write { .. } | Work::Compare { .. } => head.transfer_blocks,
         Work::WriteZeroes { .. } => head.view.limits.max_write_zeroes_blocks,
         Work::Discard { .. } => head.view.limits.max_discard_blocks,
-        Work::Flush { .. } => return 0,
-    };
+        Work::Flush { .. } => u32::MAX,
+    }
+}
+
+/// Cuts off what is too long; gives back how many blocks that are.
+fn cut(work: &mut Work, head: &HeadState) -> u32 {
+    let most = most(work, head);
     match work {
         Work::Read { blocks, buf, .. }
         | Work::Write { blocks, buf, .. }
@@ -73,10 +85,7 @@ fn cut(work: &mut Work, head: &HeadState) -> u32 {
             *buf = buf.slice(0, most * head.view.block_bytes);
             core::mem::replace(blocks, most) - most
         }
-        // Zero: no path does it any more, and one of them may say so.
-        Work::WriteZeroes { blocks, .. } | Work::Discard { blocks, .. }
-            if *blocks > most && most > 0 =>
-        {
+        Work::WriteZeroes { blocks, .. } | Work::Discard { blocks, .. } if *blocks > most => {
             core::mem::replace(blocks, most) - most
         }
         _ => 0,

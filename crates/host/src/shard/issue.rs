@@ -1,7 +1,7 @@
 //! Splitting requests into commands.
 
 use super::Shard;
-use super::command::{Command, Origin, Request, Work};
+use super::command::{Command, NOT_OFFERED, Origin, Request, Work};
 use super::head::HeadState;
 use super::wire;
 use crate::table::{Key, Table};
@@ -250,7 +250,16 @@ fn next_piece(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) ->
     let left = request.blocks() - done;
     let limits = &head.limits;
     let transfer = transfer_blocks(head);
-    let take = |most: u32| left.min(u64::from(most.max(1))) as u32;
+    let offered = match request.op {
+        RequestOp::WriteZeroes { .. } => limits.max_write_zeroes_blocks,
+        RequestOp::Discard { .. } => limits.max_discard_blocks,
+        _ => transfer,
+    };
+    if offered == 0 {
+        request.error = Some(NOT_OFFERED);
+        return Next::Complete;
+    }
+    let take = |most: u32| left.min(u64::from(most)) as u32;
     let piece = |buf: anabranch_proto::machine::BufRef, blocks: u32| {
         buf.slice(done as u32 * head.block_bytes, blocks * head.block_bytes)
     };

@@ -1,8 +1,10 @@
 //! A path that takes less at once than those that commands were made for.
 
 use crate::rig::{MS, Rig, SECOND, Setup};
-use crate::script::Op;
+use crate::script::{Failure, Op};
 use crate::wire::{Pdu, kind};
+use anabranch_host::user::IoError;
+use anabranch_host::verb::Verb;
 use anabranch_proto::nvme::fabrics::PropertyGet;
 use anabranch_proto::nvme::io::DsmRange;
 use anabranch_proto::nvme::{AnaState, Status};
@@ -217,5 +219,69 @@ fn discards_are_cut_as_well() {
     let gone = |block: usize| read.data[block * 512..][..512].iter().all(|&byte| byte == 0);
     let there = |block: usize| read.data[block * 512..][..512].iter().all(|&byte| byte == 9);
     assert!((100..200).all(gone) && (0..100).chain(200..400).all(there));
+    rig.finish();
+}
+
+/// From now on the controller behind a port says that it has neither Write Zeroes nor Dataset
+/// Management (ONCS, byte 520 of Identify Controller).
+fn forgets_commands(rig: &Rig, port: u16) {
+    rig.wire().rule(move |pdu: &mut Pdu| {
+        let Some(sqe) = pdu.sqe.filter(|_| pdu.port == port && !pdu.to_target) else { return };
+        let identifies = pdu.worker == 0 && sqe.opcode() == 6 && sqe.cdw(10) & 0xff == 1;
+        if identifies && pdu.kind == kind::C2H_DATA {
+            pdu.bytes[24 + 520] &= !(1 << 2 | 1 << 3);
+        }
+    });
+}
+
+/// Nobody has failed: zeroes can be written, and to deallocate is a wish.
+#[test]
+fn what_a_controller_comes_back_without_is_not_asked_of_it() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(10 * MS);
+    let (zero, discard) = (Op::Zero { lba: 0, blocks: 900 }, Op::Discard { lba: 0, blocks: 100 });
+    let names = rig.submit([zero, discard, Op::Write { lba: 0, blocks: 8, fill: 9 }]);
+    rig.run(MS);
+    let begin = rig.now();
+    forgets_commands(&rig, 0);
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    let results: Vec<_> = rig.answers(&names).iter().map(|outcome| outcome.result).collect();
+    let lacks = Err(Failure::Io(IoError::Status(Status::INVALID_OPCODE)));
+    assert_eq!(results, [lacks, lacks, Ok(())]);
+    assert_eq!(rig.sent(0), 1, "the write alone");
+    assert_eq!(rig.event(begin, "failed"), None);
+    assert_eq!(rig.event(begin, "zeroes"), None);
+    // It has them again, and so has the device.
+    rig.wire().clear_rules();
+    rig.done(Verb::Reset { controller: "nvme0".into() });
+    rig.wait_live(0);
+    rig.io([zero, discard]);
+    rig.finish();
+}
+
+/// Of a request too long for one command, what no command was made for yet ends likewise.
+#[test]
+fn the_rest_of_what_a_head_takes_no_more_is_not_asked_for_block_by_block() {
+    let mut setup = Setup::new(2, 1);
+    setup.ports = 1;
+    setup.host.max_requests = 200;
+    let mut rig = setup.connect();
+    make_small(&rig, 0);
+    rig.done(Verb::Reset { controller: "nvme0".into() });
+    rig.wait_live(0);
+    let stream = rig.world.stream(anabranch_proto::machine::WorkerId(1), &crate::setup::port(0));
+    rig.world.slow_stream(stream.expect("open"), SECOND);
+    // Commands of 32 blocks each; most of them have to wait for room.
+    let names = rig.submit(std::iter::repeat_n(Op::Zero { lba: 0, blocks: 2048 }, 200));
+    rig.run(MS);
+    let before = rig.sent(0);
+    forgets_commands(&rig, 1);
+    rig.connect(1);
+    let lacks = Err(Failure::Io(IoError::Status(Status::INVALID_OPCODE)));
+    assert!(rig.answers(&names).iter().any(|outcome| outcome.result == lacks));
+    let zeroed = rig.seen(|pdu| pdu.is_io());
+    assert!(zeroed[before..].iter().all(|pdu| bytes_of(pdu) == SMALL_BYTES), "no crumbs");
     rig.finish();
 }
