@@ -336,11 +336,17 @@ impl Shard {
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
-    /// Whether it has a path by another controller that only waits to be looked at.
-    fn has_doubted_path(&self, head: HeadId, than: ControllerId) -> bool {
-        let doubted = |path: &PathState| path.namespace_suspect.is_some() || !path.view.ready;
-        let other =
-            |path: &PathState| path.view.controller != than && path.is_reached() && doubted(path);
+    /// Whether it has a path by another controller that only waits to be looked at, or that may
+    /// come back: what comes after this command waits for that one, too.
+    fn may_have_other_path(&self, head: HeadId, than: ControllerId) -> bool {
+        let comes_back = |path: &PathState| {
+            entry(&self.controllers, path.view.controller).is_some_and(|it| it.may_come_back())
+        };
+        let may_serve = |path: &PathState| match path.is_reached() {
+            true => path.namespace_suspect.is_some() || !path.view.ready,
+            false => comes_back(path),
+        };
+        let other = |path: &PathState| path.view.controller != than && may_serve(path);
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
@@ -360,7 +366,7 @@ impl Shard {
         let may_wait = command.doubts < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
-        let waits = !other && may_wait && self.has_doubted_path(head, avoid);
+        let waits = !other && may_wait && self.may_have_other_path(head, avoid);
         let goes_on = failovers < paths && (other || waits);
         let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
         if !goes_on && !kept {

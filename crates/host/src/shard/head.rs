@@ -69,6 +69,14 @@ impl ControllerEntry {
         matches!(self.view.state, ControllerState::Live | ControllerState::Deleting)
     }
 
+    /// It is there, or may be again in time.
+    pub(super) fn may_come_back(&self) -> bool {
+        use ControllerState::{Connecting, Live, Resetting};
+        self.present
+            && !self.view.fast_io_failed
+            && matches!(self.view.state, Live | Resetting | Connecting)
+    }
+
     fn carriers(&self, me: WorkerId) -> Split<Carrier> {
         let index = usize::from(me.0.saturating_sub(1));
         let view = &self.view;
@@ -439,16 +447,8 @@ impl HeadState {
             return false;
         }
         let some_path = self.paths.iter().any(|path| {
-            entry(controllers, path.view.controller).is_some_and(|entry| {
-                entry.present
-                    && !entry.view.fast_io_failed
-                    && matches!(
-                        entry.view.state,
-                        ControllerState::Live
-                            | ControllerState::Resetting
-                            | ControllerState::Connecting
-                    )
-            })
+            let entry = entry(controllers, path.view.controller);
+            entry.is_some_and(ControllerEntry::may_come_back)
         });
         some_path || self.view.queue_if_no_path
     }

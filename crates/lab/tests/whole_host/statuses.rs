@@ -2,9 +2,11 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, writes};
 use crate::script::{Failure, Outcome};
+use crate::wire::kind;
 use anabranch_host::user::IoError;
 use anabranch_proto::nvme::opcode::{admin, io};
 use anabranch_proto::nvme::{AnaState, Status};
+use anabranch_target::TargetVerb;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -285,6 +287,34 @@ fn an_invalid_namespace_does_not_wait_for_a_path_that_nobody_doubts() {
     rig.run(10 * MS);
     assert_eq!(rig.answered(&names), 1);
     assert_eq!(error(&rig.answers(&names)[0]), status);
+    rig.finish();
+}
+
+/// As when one node of a cluster gives a namespace up and the other has yet to start: what comes
+/// after these waits for that one, so these do, too.
+#[test]
+fn an_invalid_namespace_waits_for_another_controller_that_may_come_back() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.run(2 * SECOND);
+    rig.target(TargetVerb::Cut { port: 1 });
+    rig.wait(SECOND, "lost controller", |rig| !rig.is_live(1));
+    refuse_writes(&rig, 0, Status::INVALID_NAMESPACE.with_dnr());
+    rig.wire().rule(|pdu| {
+        let lists = pdu.sqe.is_some_and(|it| it.opcode() == admin::IDENTIFY && it.cdw(10) == 2);
+        if pdu.port == 0 && pdu.worker == 0 && pdu.kind == kind::C2H_DATA && lists {
+            pdu.bytes[24..].fill(0);
+        }
+    });
+    let names = rig.submit(writes(4, 1));
+    rig.run(2 * SECOND);
+    assert_eq!(rig.head().paths.len(), 1, "the first one has left");
+    let later = rig.submit(writes(4, 1));
+    rig.run(SECOND);
+    assert_eq!((rig.answered(&names), rig.answered(&later)), (0, 0));
+    rig.target(TargetVerb::Restore { port: 1 });
+    rig.succeed(&names);
+    rig.succeed(&later);
+    rig.wire().clear_rules();
     rig.finish();
 }
 
