@@ -4,7 +4,9 @@ use crate::topology::Association;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use anabranch_policy::{ControllerLedger, Lane, Scope, Shared, WorkerLedger};
+use anabranch_proto::machine::Time;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 
 /// The counters of one controller. They live as long as it does, over reconnects.
 #[derive(Debug)]
@@ -13,14 +15,34 @@ pub struct ControllerLoad {
     pub ledger: ControllerLedger,
     /// One per data worker, in order.
     pub workers: Box<[WorkerLedger]>,
+    /// When something came from it on an I/O queue, in nanoseconds; some [`HEARD_STEP`] late.
+    heard_ns: AtomicU64,
 }
+
+/// Workers note that a controller is heard of no more often than this: all of them write there.
+const HEARD_STEP: Duration = Duration::from_millis(10);
 
 impl ControllerLoad {
     pub(crate) fn new(data_workers: u16) -> ControllerLoad {
         ControllerLoad {
             ledger: ControllerLedger::new(),
             workers: (0..data_workers).map(|_| WorkerLedger::new()).collect(),
+            heard_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that something has come from it on an I/O queue.
+    #[inline]
+    pub(crate) fn hear(&self, now: Time) {
+        let before = Time::from_ns(self.heard_ns.load(Ordering::Relaxed));
+        if now.since(before) >= HEARD_STEP {
+            self.heard_ns.store(now.ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// When something has come, or a moment before.
+    pub(crate) fn heard_at(&self) -> Time {
+        Time::from_ns(self.heard_ns.load(Ordering::Relaxed))
     }
 
     /// What is charged to this controller and one of its paths.

@@ -72,8 +72,9 @@ impl Controller {
         let Some(interval) = self.keep_alive_interval() else { return };
         let next = env.now.after(interval);
         self.keep_alive_at = Some(next);
-        // It must be answered before the next one is due: a silent peer is noticed within KATO. One
-        // that is slow while we connect is no worse for that, and has its time as for any step.
+        // When nothing comes it must be answered before the next one is due: a silent peer is
+        // noticed within KATO. One that is slow while we connect is no worse for that, and has its
+        // time as for any step.
         let connecting = self.is_connecting();
         let deadline = if connecting { self.admin_deadline(env.now) } else { next };
         let command = wire::keep_alive();

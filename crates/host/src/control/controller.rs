@@ -182,8 +182,8 @@ impl Controller {
         now.after(self.request.options.admin_timeout)
     }
 
-    /// Pause between two Keep Alive commands, and how long one may take, so that a silent peer is
-    /// noticed within KATO.
+    /// Pause between two Keep Alive commands, and how long one may take when nothing comes: a
+    /// silent peer is noticed within KATO.
     pub(super) fn keep_alive_interval(&self) -> Option<Duration> {
         let kato = self.request.options.keep_alive_tmo;
         (!kato.is_zero() && !self.is_discovery()).then(|| kato / 2)

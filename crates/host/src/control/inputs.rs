@@ -33,7 +33,7 @@ impl Control {
             Input::Received { conn, bytes } => {
                 self.with(conn, |controller, env| {
                     if let Some(link) = &mut controller.link {
-                        link.received(bytes, bufs);
+                        link.received(env.now, bytes, bufs);
                     }
                     controller.after_bytes(env, bufs);
                 });
@@ -41,7 +41,7 @@ impl Control {
             Input::ReceivedInto { conn, len } => {
                 self.with(conn, |controller, env| {
                     if let Some(link) = &mut controller.link {
-                        link.received_into(len, bufs);
+                        link.received_into(env.now, len, bufs);
                     }
                     controller.after_bytes(env, bufs);
                 });

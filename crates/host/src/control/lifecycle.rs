@@ -494,8 +494,14 @@ impl Controller {
                 env.event(HostEvent::FastIoFail { controller: self.name() });
             }
         }
-        if let Some(purpose) = self.link.as_mut().and_then(|link| link.expired(env)) {
-            return self.command_expired(env, purpose);
+        if let Some(link) = &mut self.link {
+            // Whoever is heard of is not silent: its Keep Alive has all of the time-out, as in
+            // Linux. One that falls silent from then on is noticed within it, too.
+            let limit = self.request.options.keep_alive_tmo;
+            link.prolong(Purpose::KeepAlive, self.load.heard_at(), limit);
+            if let Some(expired) = link.expired(env) {
+                return self.command_expired(env, expired);
+            }
         }
         self.phase_timeout(env, bufs);
         if self.keeps_alive() && self.keep_alive_at.is_some_and(|at| at <= now) {
@@ -557,12 +563,12 @@ impl Controller {
     }
 
     /// An admin command was not answered in time.
-    fn command_expired(&mut self, env: &mut Env, purpose: Purpose) {
+    fn command_expired(&mut self, env: &mut Env, (purpose, limit): (Purpose, Duration)) {
         let text = match purpose {
-            Purpose::KeepAlive => format!(
-                "no answer to Keep Alive in {:?}, half of its time-out",
-                self.request.options.keep_alive_tmo / 2
-            ),
+            Purpose::KeepAlive if limit < self.request.options.keep_alive_tmo => {
+                format!("no answer to Keep Alive in {limit:?}, half of its time-out")
+            }
+            Purpose::KeepAlive => format!("no answer to Keep Alive in {limit:?}"),
             Purpose::Setup => match self.phase {
                 Phase::Setup { step, .. } => format!("no answer to {step} in time"),
                 _ => String::from("no answer to a step of the connect sequence in time"),

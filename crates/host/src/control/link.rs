@@ -91,6 +91,7 @@ impl NotSent {
 struct Pending {
     user: u64,
     purpose: Purpose,
+    sent: Time,
     deadline: Option<Time>,
     buf: Option<BufRef>,
     reads: bool,
@@ -111,6 +112,8 @@ pub(super) struct Link {
     pending: Vec<Pending>,
     next_user: u64,
     state: State,
+    /// When something came last.
+    heard_at: Time,
 }
 
 impl Link {
@@ -127,7 +130,7 @@ impl Link {
             in_capsule_bytes: ADMIN_IN_CAPSULE_BYTES,
         });
         let pending = Vec::with_capacity(usize::from(ADMIN_DEPTH) + 1);
-        Link { conn, queue, pending, next_user: 0, state: State::Opening }
+        Link { conn, queue, pending, next_user: 0, state: State::Opening, heard_at: Time::ZERO }
     }
 
     pub(super) fn conn(&self) -> ConnId {
@@ -152,13 +155,15 @@ impl Link {
         }
     }
 
-    pub(super) fn received(&mut self, bytes: &[u8], bufs: &mut dyn Buffers) {
+    pub(super) fn received(&mut self, now: Time, bytes: &[u8], bufs: &mut dyn Buffers) {
+        self.heard_at = now;
         if self.state == State::Open {
             self.queue.received(bytes, bufs);
         }
     }
 
-    pub(super) fn received_into(&mut self, len: u32, bufs: &mut dyn Buffers) {
+    pub(super) fn received_into(&mut self, now: Time, len: u32, bufs: &mut dyn Buffers) {
+        self.heard_at = now;
         if self.state == State::Open {
             self.queue.received_into(len, bufs);
         }
@@ -227,7 +232,8 @@ impl Link {
             buf.into_iter().for_each(|buf| bufs.free(buf));
             return Err(NotSent::Busy);
         }
-        self.pending.push(Pending { user, purpose, deadline: Some(deadline), buf, reads });
+        let (sent, deadline) = (env.now, Some(deadline));
+        self.pending.push(Pending { user, purpose, sent, deadline, buf, reads });
         self.pump(env);
         Ok(())
     }
@@ -244,8 +250,9 @@ impl Link {
         }
         let user = self.new_user();
         if self.queue.submit_event_request(user).is_ok() {
-            let purpose = Purpose::Event;
-            self.pending.push(Pending { user, purpose, deadline: None, buf: None, reads: false });
+            let (purpose, sent) = (Purpose::Event, env.now);
+            let (deadline, buf, reads) = (None, None, false);
+            self.pending.push(Pending { user, purpose, sent, deadline, buf, reads });
             self.pump(env);
         }
     }
@@ -280,8 +287,23 @@ impl Link {
         }
     }
 
-    /// A command that should have been answered by now. Aborts a connection that closes too slowly.
-    pub(super) fn expired(&mut self, env: &mut Env) -> Option<Purpose> {
+    /// Commands of this purpose have at least so much time where something has come for longer than
+    /// a quarter of it since they were sent: here, or elsewhere by `heard_at`. (What comes right
+    /// behind them was on its way before.)
+    pub(super) fn prolong(&mut self, purpose: Purpose, heard_at: Time, limit: Duration) {
+        let heard_at = heard_at.max(self.heard_at);
+        for pending in self.pending.iter_mut().filter(|pending| pending.purpose == purpose) {
+            if heard_at <= pending.sent.after(limit / 4) {
+                continue;
+            }
+            let by = pending.sent.after(limit);
+            pending.deadline = pending.deadline.map(|deadline| deadline.max(by));
+        }
+    }
+
+    /// A command that should have been answered by now, and how long it has had. Aborts a
+    /// connection that closes too slowly.
+    pub(super) fn expired(&mut self, env: &mut Env) -> Option<(Purpose, Duration)> {
         let now = env.now;
         match self.state {
             State::Closing(Some(abort_at)) if abort_at <= now => {
@@ -290,11 +312,10 @@ impl Link {
                 None
             }
             State::Closing(_) => None,
-            _ => self
-                .pending
-                .iter()
-                .find(|pending| pending.deadline.is_some_and(|deadline| deadline <= now))
-                .map(|pending| pending.purpose),
+            _ => self.pending.iter().find_map(|pending| {
+                let deadline = pending.deadline.filter(|&deadline| deadline <= now)?;
+                Some((pending.purpose, deadline.since(pending.sent)))
+            }),
         }
     }
 

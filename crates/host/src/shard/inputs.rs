@@ -2,6 +2,7 @@
 
 use super::Shard;
 use super::command::{Carried, Command, Origin, Place};
+use super::head::entry;
 use super::picture::{has_lost_its_path, open_slot};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
@@ -46,8 +47,11 @@ impl Shard {
             Received::Bytes(bytes) => queue.link.received(bytes, bufs),
             Received::Into(len) => queue.link.received_into(len, bufs),
         }
-        if let Some(buf) = queue.link.receive_hint() {
-            let conn = queue.conn;
+        let (controller, hint) = (queue.open.controller, queue.link.receive_hint());
+        if let Some(entry) = entry(&self.controllers, controller) {
+            entry.view.load.hear(now);
+        }
+        if let Some(buf) = hint {
             self.outputs.push_back(Output::ReceiveInto { conn, buf });
         }
         self.after_link(now, conn, bufs);

@@ -43,6 +43,7 @@ mod rescue_ends;
 mod shared_queue;
 mod shrinking_limits;
 mod slow_flush;
+mod slow_keep_alive;
 mod split_queues;
 mod stale_completion;
 mod statuses;
