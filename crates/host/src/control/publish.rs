@@ -98,14 +98,14 @@ fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindranc
         return Some(Hindrance::Controller);
     }
     // After a reconnect the namespace may be another one until it was looked at.
-    if !is_looked_at(path, controller) {
+    if !is_looked_at(head, path, controller) {
         return Some(Hindrance::Scan);
     }
     (!head.agrees(path)).then_some(Hindrance::Size)
 }
 
-fn is_looked_at(path: &Path, controller: &Controller) -> bool {
-    let newer = |scan| controller.scan.is_newer_than(scan);
+fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
+    let newer = |scan| controller.scan.is_newer_than(scan, head.nsid);
     controller.is_verified() && !path.unread && path.doubted.is_none_or(newer)
 }
 
@@ -201,7 +201,7 @@ impl Control {
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
                 verified: controller
-                    .is_some_and(|it| is_looked_at(path, it) && !it.scan.has_unheard()),
+                    .is_some_and(|it| is_looked_at(head, path, it) && !it.scan.has_unheard()),
                 blocks: path.blocks,
                 ready: condition.ready(),
                 doubts: path.doubts,

@@ -6,8 +6,9 @@
 //! is under its NSID may be something else by now.
 //!
 //! After an event the controller is asked first which namespaces have changed. Nothing is sent to
-//! those before the scan is complete: each may be another one by now, and commands name no more of
-//! it than its NSID.
+//! those before they have been looked at: each may be another one by now, and commands name no more
+//! of it than its NSID. So they are the first that the scan looks at, and when it has seen them all
+//! their users go on, however many others it has yet to read.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};
@@ -129,6 +130,13 @@ pub(super) struct Namespace {
     pub(super) unread: bool,
 }
 
+impl Namespace {
+    /// Whether it is the same one, perhaps of another size.
+    fn is_still(&self, now: &Namespace) -> bool {
+        self.nsid == now.nsid && self.ids == now.ids && self.block_bytes == now.block_bytes
+    }
+}
+
 /// What a command of a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanRead {
@@ -148,6 +156,9 @@ struct Progress {
     todo: Vec<u32>,
     /// Being looked at; the identifiers once they are known.
     doing: BTreeMap<u32, Option<Ids>>,
+    /// Known ones that were named as changed, ordered by NSID, and how many of them are not found.
+    named: Vec<u32>,
+    named_left: usize,
     found: Vec<Namespace>,
     /// Some could not be read.
     some_unread: bool,
@@ -174,6 +185,8 @@ pub(super) struct Scan {
     /// Scans that were begun, and the number among them of the last complete one.
     begun: u64,
     complete: u64,
+    /// What a scan of this number has looked at before it was complete, ordered by NSID.
+    early: (u64, Vec<u32>),
     /// What the controller has named as changed and nobody has heard of yet.
     named: Option<Named>,
     /// If nothing changed any more: when [`CHANGES`] would be allowed again.
@@ -200,9 +213,11 @@ impl Scan {
         self.begun
     }
 
-    /// Whether what is known was read by a scan that began after that of this number.
-    pub(super) fn is_newer_than(&self, number: u64) -> bool {
-        self.complete > number
+    /// Whether what is known of a namespace was read by a scan that began after that of this
+    /// number.
+    pub(super) fn is_newer_than(&self, number: u64, nsid: u32) -> bool {
+        let (early, seen) = &self.early;
+        self.complete > number || *early > number && seen.binary_search(&nsid).is_ok()
     }
 
     pub(super) fn abandon(&mut self) {
@@ -277,6 +292,9 @@ impl Controller {
     pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.scan.clear_first = true;
         self.scan.unheard = true;
+        // What the scan that goes on has seen may be what has changed again: nobody will say before
+        // its end.
+        self.scan.early.1.clear();
         env.dirty = true;
         self.request_paced_scan(env, bufs);
     }
@@ -362,7 +380,15 @@ impl Controller {
     fn named_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
         self.scan.unheard = false;
         let named = answer.status.is_success().then(|| wire::parse_changed(&answer.data));
-        self.scan.named = Some(named.unwrap_or(Named::All));
+        let named = named.unwrap_or(Named::All);
+        // After a reconnect nothing is used before the whole scan anyway.
+        let in_use = self.is_verified();
+        if let (Named::Some(_), Some(progress), true) = (&named, &mut self.scan.running, in_use) {
+            let known = self.scan.namespaces.iter().map(|known| known.nsid);
+            progress.named = known.filter(|&nsid| named.has(nsid)).collect();
+            progress.named_left = progress.named.len();
+        }
+        self.scan.named = Some(named);
         env.notice(self, Notice::Named);
         self.read_list(env, bufs, 0);
     }
@@ -389,6 +415,8 @@ impl Controller {
             return self.read_list(env, bufs, after);
         }
         progress.todo.reverse();
+        let Progress { todo, named, .. } = progress;
+        todo.sort_by_key(|nsid| named.binary_search(nsid).is_ok());
         self.scan_on(env, bufs);
     }
 
@@ -476,11 +504,38 @@ impl Controller {
             Ok(Some(namespace)) => {
                 progress.doing.remove(&nsid);
                 progress.found.push(namespace);
+                let is_named = progress.named.binary_search(&nsid).is_ok();
+                if is_named && self.scan.namespaces.iter().any(|it| it.is_still(&namespace)) {
+                    progress.named_left -= 1;
+                    if progress.named_left == 0 {
+                        self.named_seen(env);
+                    }
+                }
                 self.scan_on(env, bufs);
             }
             Ok(None) => self.namespace_gone(env, bufs, nsid),
             Err(why) => self.namespace_refused(env, bufs, nsid, why),
         }
+    }
+
+    /// All that were named as changed have been looked at. (Where one of them is not there any
+    /// more, is another one, or cannot be read, it takes the whole scan.)
+    fn named_seen(&mut self, env: &mut Env) {
+        let Some(progress) = &mut self.scan.running else { return };
+        let named = core::mem::take(&mut progress.named);
+        let mut changed = false;
+        for found in progress.found.iter().filter(|it| named.binary_search(&it.nsid).is_ok()) {
+            let known = &mut self.scan.namespaces;
+            if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
+                changed |= lasting(found) != lasting(&known[at]);
+                known[at] = *found;
+            }
+        }
+        if changed {
+            self.scan.has_changed(1, env.now);
+        }
+        self.scan.early = (self.scan.begun, named);
+        env.notice(self, Notice::Scanned);
     }
 
     /// It cannot be read: if that may pass, the whole scan is tried again before it goes on so.

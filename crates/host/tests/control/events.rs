@@ -142,6 +142,60 @@ fn what_a_controller_names_as_changed_is_not_used_before_it_was_looked_at() {
     }
 }
 
+/// However long the others take: nobody has said that those have changed.
+#[test]
+fn what_a_controller_names_as_changed_is_looked_at_first() {
+    let mut rig = Rig::connected_twice(1);
+    for port in [1, 2] {
+        for nsid in 2..=40 {
+            rig.fake(port).spaces.insert(nsid, Space::new(0x40 + nsid as u8, 4096));
+        }
+        rig.raise(port, NAMESPACES_CHANGED);
+    }
+    let seen = |rig: &Rig| {
+        let path = rig.path("nvme0n30", 0).expect("a path");
+        (path.ready, path.verified, path.blocks)
+    };
+    for (blocks, named) in [(1024, [30, 31]), (8192, [31, 30]), (2048, [30, 99])] {
+        for port in [1, 2] {
+            rig.fake(port).spaces.insert(30, Space::new(0x40 + 30, blocks));
+        }
+        rig.fake(2).hook = None;
+        rig.fake(1).hook = Some(Box::new(move |c| match c.nsid {
+            _ if c.is_log(4) => Some(Say::Data(named.map(u32::to_le_bytes).concat())),
+            1..30 | 32..=40 if c.is_identify(0) => Some(Say::Nothing),
+            _ => None,
+        }));
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.raise(2, NAMESPACES_CHANGED);
+        assert_eq!(seen(&rig), (true, true, blocks), "{named:?}");
+        assert_eq!(rig.head("nvme0n30").unwrap().blocks, blocks);
+        // Something changes again before the scan has ended: it may be one of them.
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert!(!seen(&rig).0);
+        // It connects again to be done with the scan.
+        rig.fake(1).hook = None;
+        rig.cut(1);
+        rig.advance_s(11);
+        assert_eq!(seen(&rig), (true, true, blocks));
+    }
+    // One of them is another one, or has gone: what there is now takes the whole scan.
+    for space in [Some(Space::new(0x99, 4096)), None] {
+        rig.fake(1).spaces.remove(&31);
+        rig.fake(1).spaces.extend(space.map(|space| (31, space)));
+        rig.fake(1).hook = Some(Box::new(|c| match c.nsid {
+            _ if c.is_log(4) => Some(Say::Data([30, 31].map(u32::to_le_bytes).concat())),
+            1..30 | 32..=40 if c.is_identify(0) => Some(Say::Nothing),
+            _ => None,
+        }));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert!(!seen(&rig).0);
+        rig.fake(1).hook = None;
+        rig.cut(1);
+        rig.advance_s(11);
+    }
+}
+
 /// A controller may see the log read, notice the next change and tell it before it has answered.
 #[test]
 fn a_namespace_event_that_overtakes_the_log_it_was_cleared_by_is_cleared_too() {
