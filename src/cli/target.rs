@@ -150,7 +150,9 @@ fn counted_from_one(mut event: TargetEvent) -> TargetEvent {
         | TargetEvent::ControllerUp { port, .. }
         | TargetEvent::ProtocolFault { port, .. }
         | TargetEvent::ConnectRefused { port, .. } => *port += 1,
-        TargetEvent::ControllerDown { .. } | TargetEvent::FlushFailed { .. } => {}
+        TargetEvent::ControllerDown { .. }
+        | TargetEvent::FlushFailed { .. }
+        | TargetEvent::FileFailed { .. } => {}
     }
     event
 }

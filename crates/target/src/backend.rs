@@ -5,7 +5,7 @@ mod memory;
 pub(crate) use memory::Memory;
 
 use crate::config::BackendConfig;
-use anabranch_proto::machine::{FileId, SystemError};
+use anabranch_proto::machine::{FileId, SystemError, Time};
 use anabranch_proto::nvme::Status;
 
 /// A namespace's blocks.
@@ -19,7 +19,12 @@ impl Backend {
     pub(crate) fn new(config: &BackendConfig) -> Backend {
         match *config {
             BackendConfig::Memory { bytes } => Backend::Memory(Memory::new(bytes)),
-            BackendConfig::File { file, .. } => Backend::File(FileStore { file, lost_writes: 0 }),
+            BackendConfig::File { file, .. } => Backend::File(FileStore {
+                file,
+                lost_writes: 0,
+                failures_quiet_until: None,
+                failures_untold: 0,
+            }),
         }
     }
 
@@ -47,6 +52,10 @@ pub(crate) struct FileStore {
     /// reported once, and the data with it; so each controller gets it reported once, whichever
     /// flush ran into it (reliability F39).
     pub(crate) lost_writes: u64,
+    /// Until then operations that fail are only counted.
+    pub(crate) failures_quiet_until: Option<Time>,
+    /// So many were.
+    pub(crate) failures_untold: u32,
 }
 
 /// What a file operation was for.
@@ -57,6 +66,19 @@ pub(crate) enum DiskKind {
     Durable,
     Zero,
     Compare,
+}
+
+impl DiskKind {
+    /// As people call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            DiskKind::Read => "read",
+            DiskKind::Write => "write",
+            DiskKind::Durable => "flush",
+            DiskKind::Zero => "zeroing",
+            DiskKind::Compare => "comparison",
+        }
+    }
 }
 
 /// The status of a file operation that failed. A retry through this or another controller would

@@ -252,6 +252,20 @@ pub enum TargetEvent {
         /// The system's reason.
         error: SystemError,
     },
+    /// A command failed because its namespace's file did. Of several of a namespace in a short time
+    /// one is told.
+    FileFailed {
+        /// The subsystem.
+        subsystem: Nqn,
+        /// The namespace.
+        nsid: u32,
+        /// What was done to the file.
+        work: &'static str,
+        /// The system's reason; `None` when the file has become shorter than the namespace.
+        error: Option<SystemError>,
+        /// Commands that failed before it and were not told.
+        untold: u32,
+    },
 }
 
 /// A host, and what it asked for.
@@ -273,7 +287,8 @@ impl TargetEvent {
             TargetEvent::PortUp { .. }
             | TargetEvent::PortFailed { .. }
             | TargetEvent::PortCut { .. }
-            | TargetEvent::FlushFailed { .. } => None,
+            | TargetEvent::FlushFailed { .. }
+            | TargetEvent::FileFailed { .. } => None,
             TargetEvent::ControllerUp { port, .. } => Some(format!("port {port} up")),
             TargetEvent::ControllerDown { reason, .. } => Some(format!("down {reason}")),
             TargetEvent::ProtocolFault { port, .. } => Some(format!("port {port} fault")),
@@ -311,6 +326,14 @@ impl fmt::Display for TargetEvent {
             }
             TargetEvent::FlushFailed { subsystem, nsid, error } => {
                 write!(f, "{subsystem} namespace {nsid}: flush failed, data may be lost: {error}")
+            }
+            TargetEvent::FileFailed { subsystem, nsid, work, error, untold } => {
+                write!(f, "{subsystem} namespace {nsid}: a {work} failed in its file: ")?;
+                match error {
+                    Some(error) => write!(f, "{error}")?,
+                    None => f.write_str("it has become shorter than the namespace")?,
+                }
+                if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
             }
         }
     }

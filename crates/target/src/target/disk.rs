@@ -12,6 +12,11 @@ use anabranch_proto::machine::{
     BufRef, Buffers, DiskId, DiskOp, FileId, Output, SystemError, Time, VerbId,
 };
 use anabranch_proto::nvme::Status;
+use core::time::Duration;
+
+/// After an operation on a file that failed was told, those of its namespace are only counted for
+/// so long.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What follows an operation that went well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,13 +291,19 @@ impl Target {
         let result = match (result, job.kind, job.buf) {
             // The file has become shorter than the namespace: blocks are lost, not zero.
             (Ok(read), DiskKind::Read | DiskKind::Compare, Some(buf)) if read < buf.len() => {
+                self.file_failed(now, &job, None);
                 Err(SystemError::IO)
             }
-            (result, ..) => result,
+            (Err(error), DiskKind::Durable, _) => {
+                self.flush_failed(&job, error);
+                result
+            }
+            (Err(error), ..) => {
+                self.file_failed(now, &job, Some(error));
+                result
+            }
+            (Ok(_), ..) => result,
         };
-        if let (DiskKind::Durable, Err(error)) = (job.kind, result) {
-            self.flush_failed(&job, error);
-        }
         let answer = match result {
             Err(error) => {
                 if job.kind == DiskKind::Durable {
@@ -390,6 +401,24 @@ impl Target {
         }
         self.submit_task(task);
         None
+    }
+
+    /// The host has a status, which says little of what is wrong here: that is told, too, of
+    /// several in a short time the first.
+    #[cold]
+    fn file_failed(&mut self, now: Time, job: &Job, error: Option<SystemError>) {
+        let subsystem = &mut self.subsystems[job.subsystem];
+        let namespace = subsystem.namespace_mut(job.nsid);
+        let Some(namespace) = namespace.filter(|n| n.generation == job.namespace) else { return };
+        let Backend::File(store) = &mut namespace.backend else { return };
+        if store.failures_quiet_until.is_some_and(|until| now < until) {
+            store.failures_untold = store.failures_untold.saturating_add(1);
+            return;
+        }
+        store.failures_quiet_until = Some(now.after(FAILURE_PAUSE));
+        let untold = core::mem::take(&mut store.failures_untold);
+        let (subsystem, nsid, work) = (subsystem.nqn.clone(), job.nsid, job.kind.name());
+        self.tell(TargetEvent::FileFailed { subsystem, nsid, work, error, untold });
     }
 
     fn flush_failed(&mut self, job: &Job, error: SystemError) {

@@ -2,6 +2,7 @@
 //! what the user must know is of none, so that no flood hides it.
 
 use anabranch_proto::machine::{Endpoint, Peer, SystemError};
+use anabranch_proto::nvme::Nqn;
 use anabranch_target::{Asked, TargetEvent};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -57,13 +58,20 @@ fn another_port_and_another_reason_are_another_kind() {
 #[test]
 fn what_no_peer_causes_is_always_told() {
     let at = Endpoint::Tcp("127.0.0.1:4420".parse().expect("an address"));
-    let subsystem = "nqn.2026-01.org.example:a".parse().expect("an NQN");
+    let subsystem: Nqn = "nqn.2026-01.org.example:a".parse().expect("an NQN");
     let error = SystemError(28);
     for event in [
         TargetEvent::PortUp { port: 1, at: at.clone() },
         TargetEvent::PortFailed { port: 1, at, error },
         TargetEvent::PortCut { port: 1 },
-        TargetEvent::FlushFailed { subsystem, nsid: 1, error },
+        TargetEvent::FlushFailed { subsystem: subsystem.clone(), nsid: 1, error },
+        TargetEvent::FileFailed {
+            subsystem,
+            nsid: 1,
+            work: "write",
+            error: Some(error),
+            untold: 0,
+        },
     ] {
         assert_eq!(event.kind(), None, "{event}");
     }

@@ -213,6 +213,38 @@ fn a_read_beyond_the_end_of_the_file_is_an_error() {
     rig.assert_no_leak();
 }
 
+/// A status says little of what is wrong with a file; whoever has the target can mend it.
+#[test]
+fn what_is_wrong_with_a_file_is_told_once_a_second() {
+    let (mut rig, queue) = rig();
+    let told = |rig: &mut Rig| {
+        let failed = |event: &TargetEvent| matches!(event, TargetEvent::FileFailed { .. });
+        let told: Vec<_> = rig.events.iter().filter(|event| failed(event)).collect();
+        let told: Vec<String> = told.into_iter().map(ToString::to_string).collect();
+        rig.events.clear();
+        told
+    };
+    let full = Err(SystemError::NO_SPACE);
+    for _ in 0..3 {
+        run(&mut rig, queue, write(0, 1), &[1; 4096], full);
+    }
+    let start = format!("{SUBSYSTEM} namespace 1: a ");
+    let space = "write failed in its file: no space left on device (errno 28)";
+    assert_eq!(told(&mut rig), [format!("{start}{space}")]);
+    rig.advance(ms(1000));
+    run(&mut rig, queue, read(0, 1), &[], Ok(512));
+    let short = "read failed in its file: it has become shorter than the namespace";
+    assert_eq!(told(&mut rig), [format!("{start}{short} (2 more before)")]);
+    rig.advance(ms(1000));
+    // What is not the file's fault is no failure of it, and a failed flush is told by itself.
+    let cid = rig.start_out(queue, io::compare(1, 0, 1), &[6; 4096]);
+    rig.finish_disk(Ok(4096));
+    assert!(rig.poll(queue, cid).is_some_and(|done| done.status.is(Status::COMPARE_FAILURE)));
+    run(&mut rig, queue, io::flush(1), &[], Err(SystemError::IO));
+    assert_eq!(told(&mut rig), [""; 0]);
+    rig.assert_no_leak();
+}
+
 #[test]
 fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
     let (mut rig, queue) = rig();
