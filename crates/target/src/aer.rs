@@ -86,6 +86,11 @@ impl Events {
         }
     }
 
+    /// So many requests are parked.
+    pub(crate) fn parked(&self) -> usize {
+        self.requests.iter().flatten().count()
+    }
+
     /// Takes a parked request away, for Abort.
     pub(crate) fn unpark(&mut self, wanted: SlotId) -> bool {
         match self.requests.iter_mut().find(|request| **request == Some(wanted)) {

@@ -117,11 +117,12 @@ impl Target {
     /// Answers with `len` bytes that `fill` writes; `len` is at most the largest transfer.
     fn answer_with(
         &mut self,
+        at: usize,
         len: u32,
         bufs: &mut dyn Buffers,
         fill: impl FnOnce(&mut Target, &mut [u8]) -> Result<(), Status>,
     ) -> Step {
-        let free = self.may_answer(len, bufs);
+        let free = self.may_answer(at, len, bufs);
         let Some(buf) = free.then(|| bufs.alloc(len)).flatten() else { return Step::Wait };
         let bytes = bufs.bytes_mut(buf);
         // A pool buffer holds what was in it before.

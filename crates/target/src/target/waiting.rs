@@ -37,6 +37,8 @@ const NEARLY_EMPTY: (u64, usize) = (16, 1);
 /// One part in so many of the pool is kept for buffers up to [`SMALL`] bytes.
 const KEPT_FOR_SMALL: u64 = 32;
 const SMALL: u32 = 8192;
+/// The longest answer to an admin command that is short: the ANA log, as hosts read it, is.
+const SHORT_ANSWER: u32 = 16 << 10;
 
 /// Whether the pool is low.
 pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
@@ -78,6 +80,11 @@ impl Target {
         if holding > share {
             return false;
         }
+        if holding <= 1 && len <= SMALL {
+            // As small writes have it, which bring their data: whatever its host and those beside
+            // it hold, a connection has memory for one small command.
+            return true;
+        }
         if holding <= 1 && spare >= all / FIRST + bufs.cost(len) {
             return true;
         }
@@ -86,10 +93,22 @@ impl Target {
         self.holds_at_most(place, most, spare < all / NEARLY_EMPTY.0)
     }
 
-    /// Memory for the answer to an admin command. Those are few and short, of a host that means
-    /// well.
-    pub(super) fn may_answer(&self, len: u32, bufs: &dyn Buffers) -> bool {
-        len <= SMALL || !is_low(bufs)
+    /// Whether a controller may have memory for the answer to an admin command. A host that means
+    /// well has few of them under way and reads them: they come out of what is kept from longer
+    /// payload, too, so that hosts can connect and see what has changed however little is left. But
+    /// no admin queue has more than a share when that is so.
+    pub(super) fn may_answer(&self, at: usize, len: u32, bufs: &dyn Buffers) -> bool {
+        if !is_low(bufs) {
+            return true;
+        }
+        let (spare, all) = (bufs.spare(), bufs.capacity());
+        let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
+        let controller = self.controllers[at].as_ref();
+        let holding = controller.map_or(0, |controller| {
+            let conn = self.conns.get(controller.admin);
+            conn.map_or(0, Conn::holding).saturating_sub(controller.events.parked())
+        });
+        holding <= share && (len <= SHORT_ANSWER || spare >= all / FIRST + bufs.cost(len))
     }
 
     /// Puts a command behind those of its connection that wait for a buffer; one that holds some

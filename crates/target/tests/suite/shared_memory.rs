@@ -5,9 +5,11 @@ use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
 use anabranch_proto::nvme::identify::Identify;
 use anabranch_proto::nvme::io::compare;
+use anabranch_proto::nvme::log::{GetLogPage, lid};
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Status, Uuid};
 use anabranch_proto::testing::MemoryBuffers;
+use anabranch_target::config::{MAX_ANA_GROUP, MAX_NSID};
 
 const BLOCKS: u32 = 32;
 const BYTES: u32 = BLOCKS * 4096;
@@ -175,12 +177,61 @@ fn data_in_capsules_finds_room_when_many_hosts_hoard() {
     all_leave(rig, hoarders);
 }
 
+/// As Linux and our host read it: whole, whatever the log has.
+fn ana_log(rig: &mut Rig, admin: ConnId) -> u16 {
+    let bytes = 16 + 32 * MAX_ANA_GROUP + 4 * MAX_NSID;
+    rig.start(admin, GetLogPage::new(lid::ANA, 0, bytes).sqe(), bytes)
+}
+
+/// A path that comes back is of no use before its ANA log was read.
+#[test]
+fn a_host_can_read_the_ana_log_while_another_one_hoards() {
+    let mut rig = rig();
+    let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
+    rig.advance(ms(100));
+    assert!(rig.bufs.spare() < rig.bufs.capacity() / 4, "the memory is low");
+    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let cid = ana_log(&mut rig, admin);
+    assert_eq!(rig.poll(admin, cid).expect("it does not wait").status, Status::SUCCESS);
+    all_leave(rig, hoarders);
+}
+
+/// Admin commands have answers, too, and there may be as many of them.
+#[test]
+fn answers_to_admin_commands_that_nobody_reads_leave_memory_to_other_hosts() {
+    let mut rig = rig();
+    let hoards = |rig: &mut Rig| {
+        let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
+        assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+        rig.unread.insert(admin);
+        for _ in 0..28 {
+            rig.start(admin, GetLogPage::new(lid::ANA, 0, 8192).sqe(), 8192);
+        }
+        admin
+    };
+    let hoarders: Vec<ConnId> = (0..80).map(|_| hoards(&mut rig)).collect();
+    rig.advance(ms(100));
+    assert!(rig.status().waiting_for_buffer > 0, "they would like more");
+    let queue = queue_of(&mut rig, 8);
+    works_undisturbed(&mut rig, queue);
+    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let cid = ana_log(&mut rig, admin);
+    assert_eq!(rig.poll(admin, cid).expect("it does not wait").status, Status::SUCCESS);
+    all_leave(rig, hoarders);
+}
+
 /// A peer may claim to be any number of hosts.
 #[test]
 fn hosts_without_number_at_one_address_leave_memory_to_other_addresses() {
     let mut rig = rig();
     rig.peer = Some("192.0.2.1:1000".parse().unwrap());
     let hoarders = hoarding_hosts(&mut rig, 10..60);
+    // At their own address there is little left, but a host can read a block.
+    let beside = queue_of(&mut rig, 9);
+    let done = rig.run(beside, read(64, 1), 4096);
+    assert_eq!((done.status, done.data.len()), (Status::SUCCESS, 4096));
     rig.peer = Some("192.0.2.2:1000".parse().unwrap());
     let queue = queue_of(&mut rig, 8);
     works_undisturbed(&mut rig, queue);

@@ -29,7 +29,7 @@ impl Target {
             if sqe.sgl().length() < len {
                 return Step::refuse(Status::DATA_SGL_LENGTH_INVALID);
             }
-            return self.answer_with(len, bufs, |target, bytes| {
+            return self.answer_with(at, len, bufs, |target, bytes| {
                 bytes.copy_from_slice(target.controller(at)?.host_id.as_bytes());
                 Ok(())
             });

@@ -27,7 +27,7 @@ impl Target {
             return Step::refuse(Status::DATA_SGL_LENGTH_INVALID);
         }
         let asked = Identify::parse(sqe);
-        self.answer_with(len, bufs, |target, out| target.fill_identify(at, asked, out))
+        self.answer_with(at, len, bufs, |target, out| target.fill_identify(at, asked, out))
     }
 
     fn fill_identify(&self, at: usize, asked: Identify, out: &mut [u8]) -> Result<(), Status> {

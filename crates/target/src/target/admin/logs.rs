@@ -67,7 +67,7 @@ impl Target {
         if sqe.sgl().length() < len {
             return Step::refuse(Status::DATA_SGL_LENGTH_INVALID);
         }
-        self.answer_with(len, bufs, |target, out| target.fill_log(at, asked, out))
+        self.answer_with(at, len, bufs, |target, out| target.fill_log(at, asked, out))
     }
 
     fn fill_log(&mut self, at: usize, asked: GetLogPage, out: &mut [u8]) -> Result<(), Status> {

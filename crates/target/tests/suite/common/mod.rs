@@ -120,6 +120,8 @@ pub(crate) struct Rig {
     pub(crate) closes: Vec<(ConnId, CloseHow)>,
     /// Where connections come from.
     pub(crate) peer: Option<std::net::SocketAddr>,
+    /// Connections that nobody reads: nothing leaves there.
+    pub(crate) unread: BTreeSet<ConnId>,
 }
 
 impl Rig {
@@ -149,6 +151,7 @@ impl Rig {
             slow_closing: false,
             closes: vec![],
             peer: None,
+            unread: BTreeSet::new(),
         };
         rig.input(Input::Start);
         rig
@@ -174,6 +177,9 @@ impl Rig {
             self.transmit.retain(|conn| !ready.contains(conn));
             let idle = ready.is_empty();
             for conn in ready {
+                if self.unread.contains(&conn) {
+                    continue;
+                }
                 let mut batch = VecGather::new();
                 self.target.poll_transmit(self.now, conn, &mut batch, &mut self.bufs);
                 let bytes = batch.take();
