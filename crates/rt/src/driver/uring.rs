@@ -37,6 +37,9 @@ use std::time::Duration;
 const SUBMISSIONS: u32 = 256;
 /// Entries of the completion queue; the kernel keeps what does not fit.
 const COMPLETIONS: u32 = 4096;
+/// Threads in which the system does work on files that may take long; it starts them as it needs
+/// them. By itself it has four for each CPU, which are soon all with one file that hangs.
+const FILE_THREADS: u32 = 128;
 /// Batches kept for later sends.
 const KEPT_BATCHES: usize = 256;
 /// System calls of closing a descriptor.
@@ -135,8 +138,21 @@ fn ring() -> Result<IoUring, Error> {
     // There is nothing to submit yet. A filter that lets rings be made and not used would end a
     // worker later, when the process has said that it is ready.
     match made.submit() {
-        Err(error) if !wait::passing(&error) => Err(refused(error, "io_uring_enter")),
-        _ => Ok(made),
+        Err(error) if !wait::passing(&error) => return Err(refused(error, "io_uring_enter")),
+        _ => {}
+    }
+    allow_file_threads(&made);
+    Ok(made)
+}
+
+/// Lets the system have [`FILE_THREADS`], if it has not more. Where that is refused it has as many
+/// as before.
+fn allow_file_threads(ring: &IoUring) {
+    // Zero asks; the second number is about work that never ends.
+    let mut allowed = [0, 0];
+    let told = ring.submitter().register_iowq_max_workers(&mut allowed);
+    if told.is_ok() && allowed[0] < FILE_THREADS {
+        let _ = ring.submitter().register_iowq_max_workers(&mut [FILE_THREADS, 0]);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::driver::Event;
 use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
 use flushes::Flushes;
 use io_uring::{opcode, types};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -20,6 +21,11 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Zeroes that are written before the engine is asked whether it wants the rest: whatever touches
 /// the same blocks waits meanwhile, and a controller that has ended must not go on for hours.
 const PIECE: u64 = 1 << 20;
+
+/// Operations of one file at once that take a thread of the system each, for as long as they last:
+/// a file that hangs must not take them all from the others ([`super::FILE_THREADS`]). Writes to
+/// one file take turns in one thread there, and of whole flushes one runs at a time.
+const THREADS_PER_FILE: u32 = 16;
 
 /// How long operations rest for which the system had no thread, and after how long without one
 /// they fail.
@@ -61,6 +67,9 @@ struct Known {
     /// The file system cannot zero a range of it: keeping its space, and giving it back.
     refused: [bool; 2],
     flushes: Flushes,
+    /// How many have a thread, and those that wait for one.
+    threads: u32,
+    line: VecDeque<(DiskId, Arc<File>, DiskOp)>,
 }
 
 impl Disk {
@@ -74,8 +83,13 @@ impl Disk {
         if self.files.len() <= index {
             self.files.resize_with(index + 1, || None);
         }
-        let (refused, flushes) = ([false; 2], Flushes::default());
-        self.files[index] = Some(Known { file: Arc::downgrade(&file), refused, flushes });
+        self.files[index] = Some(Known {
+            file: Arc::downgrade(&file),
+            refused: [false; 2],
+            flushes: Flushes::default(),
+            threads: 0,
+            line: VecDeque::new(),
+        });
         Some(file)
     }
 
@@ -92,6 +106,30 @@ impl Disk {
 
     fn known(&mut self, file: FileId) -> Option<&mut Known> {
         self.files.get_mut(file.0 as usize)?.as_mut()
+    }
+}
+
+/// Whether the system has a thread of its own for it while it lasts.
+fn takes_thread(op: DiskOp) -> bool {
+    matches!(op, DiskOp::Zero { .. } | DiskOp::Sync { .. })
+}
+
+impl Known {
+    /// Whether an operation may begin that takes a thread; otherwise it waits in line.
+    fn admits(&mut self, id: DiskId, open: &Arc<File>, op: DiskOp) -> bool {
+        if self.threads >= THREADS_PER_FILE {
+            self.line.push_back((id, Arc::clone(open), op));
+            return false;
+        }
+        self.threads += 1;
+        true
+    }
+
+    /// A thread is free: who has it next.
+    fn next_in_line(&mut self) -> Option<(DiskId, Arc<File>, DiskOp)> {
+        let next = self.line.pop_front();
+        self.threads -= u32::from(next.is_none());
+        next
     }
 }
 
@@ -121,6 +159,9 @@ impl Uring {
             self.regions.lend(buf);
         }
         if op == DiskOp::Flush && self.disk.known(file).is_some_and(|it| it.flushes.waits(id)) {
+            return;
+        }
+        if takes_thread(op) && !self.disk.known(file).is_none_or(|it| it.admits(id, &open, op)) {
             return;
         }
         self.begin_disk(id, open, file, op);
@@ -270,6 +311,14 @@ impl Uring {
                 self.counters.disk_ops.add(1);
                 self.events.push_back(Event::DiskDone { id: task.id, result });
             }
+        }
+        // Last: a flush that has ended waits for those that ran beside it, not for the next.
+        let next = match self.disk.known(task.file) {
+            Some(known) if takes_thread(task.op) && !self.ending => known.next_in_line(),
+            _ => None,
+        };
+        if let Some((id, open, op)) = next {
+            self.begin_disk(id, open, task.file, op);
         }
     }
 

@@ -1,12 +1,14 @@
 //! What becomes of completions that a file system seldom gives: they are told to the driver as if
 //! the kernel had given them.
 
-use super::{THREAD_LIMIT, THREAD_PAUSE};
+use super::{THREAD_LIMIT, THREAD_PAUSE, THREADS_PER_FILE};
 use crate::driver::{Driver, Event, Uring};
 use crate::memory::Regions;
 use crate::{Config, Files};
 use anabranch_proto::machine::{DiskId, DiskOp, FileId, SystemError, Time};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ struct Still {
 
 fn still() -> Still {
     let files = Files::new();
-    let file = files.register(std::fs::File::open("/dev/null").expect("opened"));
+    let file = files.register(File::open("/dev/null").expect("opened"));
     let config = Config { files, ..Config::default() };
     let regions = Arc::new(Regions::new(1, 4 << 20).expect("memory"));
     let wake = eventfd(0, EventfdFlags::CLOEXEC).expect("an event descriptor");
@@ -35,6 +37,57 @@ impl Still {
             other => panic!("{other:?}"),
         })
     }
+}
+
+/// They would take every thread that the system has for work on files, also from other files.
+#[test]
+fn work_on_one_file_that_hangs_leaves_threads_to_others() {
+    let mut still = still();
+    let other = still.driver.files.register(File::open("/dev/null").expect("opened"));
+    let zero = |from: u64| DiskOp::Zero { offset: from << 20, len: 4096, deallocate: false };
+    let sync = |from: u64| DiskOp::Sync { offset: from << 20, len: 4096 };
+    let with_system = |still: &Still| still.driver.disk.tasks.iter().flatten().count();
+    let all = u64::from(THREADS_PER_FILE) + 4;
+    for id in 0..all {
+        let op = if id % 2 == 0 { zero(id) } else { sync(id) };
+        still.driver.disk(DiskId(id), still.file, op);
+    }
+    assert_eq!(with_system(&still), THREADS_PER_FILE as usize);
+    assert!(still.driver.files.is_busy(still.file), "those that wait keep it, too");
+    still.driver.disk(DiskId(100), other, zero(0));
+    still.driver.disk(DiskId(101), still.file, DiskOp::Flush);
+    assert_eq!(with_system(&still), THREADS_PER_FILE as usize + 2, "these do not wait for them");
+    let mut told = BTreeSet::new();
+    while told.len() < all as usize + 2 {
+        let slot = still.driver.disk.tasks.iter().position(Option::is_some).expect("one of them");
+        still.driver.disk_step_done(slot as u32, 0);
+        assert!(with_system(&still) <= THREADS_PER_FILE as usize + 2);
+        while let Some((id, result)) = still.told() {
+            assert_eq!(result, Ok(0));
+            assert!(told.insert(id), "{id} ends once");
+        }
+    }
+    assert_eq!(with_system(&still), 0);
+    still.driver.disk(DiskId(200), still.file, zero(0));
+    assert_eq!(with_system(&still), 1, "there is room again");
+}
+
+/// Those that were running when that began do: the system may report to it what they stand for.
+#[test]
+fn a_flush_that_has_ended_does_not_wait_for_what_begins_in_its_place() {
+    let mut still = still();
+    let all = u64::from(THREADS_PER_FILE) + 1;
+    for id in 0..all {
+        let op = DiskOp::Sync { offset: id << 20, len: 4096 };
+        still.driver.disk(DiskId(id), still.file, op);
+    }
+    for slot in 0..THREADS_PER_FILE {
+        still.driver.disk_step_done(slot, 0);
+    }
+    assert_eq!((still.told(), still.told()), (Some((0, Ok(0))), None));
+    still.driver.disk_step_done(0, 0);
+    let told = core::iter::from_fn(|| still.told().map(|(id, _)| id)).collect::<Vec<_>>();
+    assert_eq!(told, (1..all).collect::<Vec<_>>());
 }
 
 #[test]
@@ -120,7 +173,7 @@ fn flushes_of_the_whole_file_run_one_at_a_time() {
 #[test]
 fn flushes_of_other_files_do_not_wait() {
     let mut still = still();
-    let other = still.driver.files.register(std::fs::File::open("/dev/null").expect("opened"));
+    let other = still.driver.files.register(File::open("/dev/null").expect("opened"));
     still.driver.disk(DiskId(0), still.file, DiskOp::Flush);
     still.driver.disk(DiskId(1), other, DiskOp::Flush);
     still.driver.disk_step_done(1, 0);
