@@ -6,6 +6,7 @@ use super::subsystem::{Numbers, Subsystem};
 use crate::event::HostEvent;
 use crate::topology::ControllerId;
 use crate::verb::{PolicySource, Reply};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -163,9 +164,13 @@ impl Control {
     pub(super) fn scanned(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
         let before = self.next_head;
         if let Some(index) = self.subsystem_of(id) {
-            self.reconcile(index);
+            let joined = self.reconcile_joined(index);
+            // Whoever looked has looked, whether a path came of it or not.
+            self.check_groups(id, true, bufs);
+            joined.into_iter().filter(|&it| it != id).for_each(|it| {
+                self.check_groups(it, true, bufs);
+            });
         }
-        self.check_groups(id, true, bufs);
         let made = self.next_head - before;
         if let Some(controller) = self.controllers.get_mut(&id) {
             controller.scan.has_made(made, self.env.now);
@@ -173,8 +178,17 @@ impl Control {
         }
     }
 
-    /// Asks for the ANA log again when a path's group is not in it (M17), and after a scan when a
-    /// namespace is not in the group that it has it in.
+    /// Makes heads and paths agree with what controllers show. Gives back whose paths have come of
+    /// it: also others than of the one that was looked at, when a head that was in their way goes.
+    fn reconcile_joined(&mut self, index: usize) -> BTreeSet<ControllerId> {
+        let before = self.next_path;
+        self.reconcile(index);
+        let paths = self.subsystems[index].heads.iter().flat_map(|head| &head.paths);
+        paths.filter(|path| path.id.0 >= before).map(|path| path.controller).collect()
+    }
+
+    /// Asks for the ANA log again when a path's group is not in it (M17), and when a namespace that
+    /// was looked at is not in the group that it has it in.
     pub(super) fn check_groups(
         &mut self,
         id: ControllerId,
@@ -200,14 +214,15 @@ impl Control {
     }
 
     /// A controller is no more.
-    pub(super) fn gone(&mut self, id: ControllerId) {
+    pub(super) fn gone(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
         if self.controllers.remove(&id).is_none() {
             return;
         }
         self.env.dirty = true;
         self.refusals.retain(|&(controller, _), _| controller != id);
         if let Some(index) = self.subsystem_of(id) {
-            self.reconcile(index);
+            let joined = self.reconcile_joined(index);
+            joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
             self.subsystems[index].controllers.retain(|&controller| controller != id);
             self.drop_empty_subsystems();
         }

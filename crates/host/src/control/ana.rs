@@ -473,7 +473,8 @@ impl Controller {
         bufs: &mut dyn Buffers,
         first_time: bool,
     ) {
-        if first_time && self.ana.reading.is_none() {
+        if first_time {
+            // One that is being read may have been put together before there was the group.
             self.ana.retry_pause = RETRY;
             self.read_ana_log(env, bufs);
         } else if self.ana.reading.is_none() {

@@ -185,7 +185,7 @@ impl Control {
             Notice::AnaRead => self.check_groups(id, false, bufs),
             Notice::Lost => self.witness_lost(id),
             Notice::Draining => self.ask_in_flight(id),
-            Notice::Gone => self.gone(id),
+            Notice::Gone => self.gone(id, bufs),
         }
     }
 }

@@ -249,6 +249,43 @@ fn m16_a_namespace_that_says_that_it_is_in_another_group_has_the_log_read() {
     assert_eq!((state(&rig), log_reads(&rig)), (AnaState::Optimized, reads + 1));
 }
 
+/// Its controller showed the namespace while a device was in its way, which goes with the last path
+/// that another controller had for it.
+#[test]
+fn m16_a_path_that_comes_of_what_another_controller_shows_has_its_log_read() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).ana = Some([(1, 3), (2, 1)].into());
+    rig.raise(1, ANA_CHANGED);
+    for port in [1, 2] {
+        let other = Space { group: 2, ..Space::new(0x33, 4096) };
+        rig.fake(port).spaces.insert(1, other);
+    }
+    rig.fake(2).ana = Some([(1, 1), (2, 1)].into());
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(rig.head("nvme0n1").is_none(), "both show the other one by now");
+    let states = [0, 1].map(|path| rig.path("nvme0n2", path).expect("a path").ana_state);
+    assert_eq!(states, [AnaState::Optimized; 2]);
+}
+
+/// The log that is on its way may have been put together before there was the namespace.
+#[test]
+fn m17_a_group_that_comes_while_the_log_is_read_is_looked_up_at_once() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+    rig.raise(1, ANA_CHANGED);
+    rig.fake(1).hook = None;
+    let former = rig.fake(1).ana_log();
+    let asked = *rig.fake(1).seen.iter().rfind(|command| command.is_log(0x0c)).unwrap();
+    rig.fake(1).ana = Some([(1, 1), (7, 1)].into());
+    rig.fake(1).spaces.insert(2, Space { group: 7, ..Space::new(0x22, 4096) });
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(rig.heads().len(), 1, "nothing is known of its group");
+    rig.fake(1).say(&asked, Say::Data(former));
+    rig.deliver(1);
+    rig.run();
+    assert!(!rig.path("nvme0n2", 0).expect("the device appears").ana_pending);
+}
+
 #[test]
 fn m17_a_group_that_the_log_does_not_list_blocks_the_path_until_it_does() {
     let mut rig = Rig::connected(1);
