@@ -35,9 +35,10 @@ use std::time::{Duration, Instant};
 
 /// How long a verb may take.
 const VERB: Duration = Duration::from_secs(10);
-/// How long what was begun on a file may take to end when its namespace is removed. The file is
-/// let go later when it takes longer.
+/// How long whoever removes a namespace waits for what was begun on its file to end. The file is
+/// let go later when it takes longer: how often that is looked at then.
 const RELEASE: Duration = Duration::from_secs(1);
+const RELEASE_PAUSE: Duration = Duration::from_millis(100);
 /// How long all ports together may take until they listen.
 const LISTEN: Duration = Duration::from_secs(5);
 
@@ -52,10 +53,12 @@ pub struct RunningTarget {
 /// Files behind namespaces: the same file is never behind two. Without a namespace it stays open
 /// only as long as something is done to it: a namespace that takes it meanwhile is to come after
 /// that.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FileTable {
     files: Files,
-    opened: Mutex<Vec<OpenFile>>,
+    opened: Arc<Mutex<Vec<OpenFile>>>,
+    /// A thread looks after files that are to be let go.
+    lets_go: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -70,11 +73,13 @@ struct OpenFile {
     made: Option<PathBuf>,
     /// It was opened for a namespace that the engine has not taken yet.
     new: bool,
+    /// Its namespace may be there or not: the engine has not said in time what it has done.
+    unsure: bool,
 }
 
 impl FileTable {
     pub(super) fn new() -> FileTable {
-        FileTable { files: Files::new(), opened: Mutex::new(Vec::new()) }
+        FileTable { files: Files::new(), opened: Arc::default(), lets_go: Arc::default() }
     }
 
     /// The back end of a namespace; its file is opened and marked as in use.
@@ -122,7 +127,8 @@ impl FileTable {
         })?;
         let id = self.files.register(file);
         let made = made.then(|| path.clone());
-        opened.push(OpenFile { device, inode, id, file: kept, user, made, new: true });
+        let (new, unsure) = (true, false);
+        opened.push(OpenFile { device, inode, id, file: kept, user, made, new, unsure });
         Ok(BackendConfig::File { file: id, bytes })
     }
 
@@ -141,8 +147,36 @@ impl FileTable {
             Some(RpcError::INVALID_PARAMS | RpcError::CONFLICT | RpcError::BUSY) => {
                 self.refused(backend);
             }
-            _ => self.taken(backend),
+            code => {
+                self.taken(backend);
+                if let (Some(RpcError::TIMEOUT), BackendConfig::File { file, .. }) = (code, backend)
+                {
+                    self.doubt(&[*file]);
+                }
+            }
         }
+    }
+
+    /// The files behind a namespace: a former one's, too, that may not have gone.
+    fn behind(&self, subsystem: &Nqn, nsid: u32) -> Vec<FileId> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let behind = opened.iter().filter(|file| file.is_behind(subsystem, nsid));
+        behind.map(|file| file.id).collect()
+    }
+
+    /// The engine was asked to take or remove a namespace, and does so sooner or later.
+    fn doubt(&self, files: &[FileId]) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in opened.iter_mut().filter(|file| files.contains(&file.id)) {
+            file.unsure = true;
+        }
+    }
+
+    /// Those of these files that may be behind no namespace.
+    fn doubtful(&self, mut files: Vec<FileId>) -> Vec<FileId> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|id| opened.iter().any(|file| file.id == *id && file.unsure));
+        files
     }
 
     fn all_taken(&self) {
@@ -165,19 +199,53 @@ impl FileTable {
             }
             !file.new
         });
+        drop(opened);
+        if !self.close_idle() {
+            self.look_after_idle();
+        }
     }
 
     /// A namespace is gone: its file is let go, so that another target can have it, and the file
     /// system its room.
-    fn release(&self, subsystem: &Nqn, nsid: u32) {
+    fn release(&self, gone: &[FileId], within: Duration) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in opened.iter_mut().filter(|file| file.is_behind(subsystem, nsid)) {
-            file.user = None;
+        for file in opened.iter_mut().filter(|file| gone.contains(&file.id)) {
+            (file.user, file.unsure) = (None, false);
         }
         drop(opened);
-        let until = Instant::now() + RELEASE;
-        while !self.close_idle() && Instant::now() < until {
+        let until = Instant::now() + within;
+        while !self.close_idle() {
+            if Instant::now() >= until {
+                return self.look_after_idle();
+            }
             std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Has the files that are behind no namespace closed as soon as nothing is done to them.
+    fn look_after_idle(&self) {
+        if self.lets_go.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let files = self.clone();
+        let thread = std::thread::Builder::new().name("let-go".to_owned());
+        // Without a thread they are closed when the next namespace goes.
+        if thread.spawn(move || files.go_on_letting_go()).is_err() {
+            self.lets_go.store(false, Ordering::Release);
+        }
+    }
+
+    fn go_on_letting_go(&self) {
+        loop {
+            std::thread::sleep(RELEASE_PAUSE);
+            if !self.close_idle() {
+                continue;
+            }
+            self.lets_go.store(false, Ordering::Release);
+            // Whoever came in between has seen that somebody looks.
+            if self.close_idle() || self.lets_go.swap(true, Ordering::AcqRel) {
+                return;
+            }
         }
     }
 
@@ -599,16 +667,32 @@ impl RunningTarget {
         added.map(|_| json!({ "nsid": nsid }))
     }
 
+    fn remove_namespace(&self, subsystem: Nqn, nsid: u32) -> Result<Value, RpcError> {
+        // Not those of a namespace that somebody adds in its place meanwhile.
+        let mut files = self.files.behind(&subsystem, nsid);
+        let removed = self.ask(TargetVerb::NamespaceRemove { subsystem, nsid });
+        if let Err(error) = removed {
+            if error.code == RpcError::TIMEOUT {
+                self.files.doubt(&files);
+            }
+            // It may have gone after we stopped waiting for an earlier answer.
+            files = match error.code {
+                RpcError::INVALID_PARAMS => self.files.doubtful(files),
+                _ => Vec::new(),
+            };
+            if files.is_empty() {
+                return Err(error);
+            }
+        }
+        self.files.release(&files, RELEASE);
+        Ok(json!({}))
+    }
+
     fn change_namespace(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
         let NsChange { nsid, nqn, size, group, lba } = params.read()?;
         let subsystem = self.subsystem(nqn.as_deref())?;
         match (method, size, group, lba) {
-            ("ns_rm", None, None, None) => {
-                let verb = TargetVerb::NamespaceRemove { subsystem: subsystem.clone(), nsid };
-                self.ask(verb)?;
-                self.files.release(&subsystem, nsid);
-                Ok(json!({}))
-            }
+            ("ns_rm", None, None, None) => self.remove_namespace(subsystem, nsid),
             ("ns_resize", Some(Bytes(bytes)), None, None) => {
                 let of = subsystem.clone();
                 self.files.resize(&of, nsid, bytes, || {

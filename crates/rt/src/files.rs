@@ -45,7 +45,9 @@ impl Files {
         }
     }
 
-    pub(crate) fn get(&self, id: FileId) -> Option<Arc<File>> {
+    /// A file that was not let go. It is busy while somebody has it.
+    #[must_use]
+    pub fn get(&self, id: FileId) -> Option<Arc<File>> {
         let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
         files.get(id.0 as usize).cloned().flatten()
     }
