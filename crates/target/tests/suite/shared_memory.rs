@@ -204,7 +204,7 @@ fn answers_to_admin_commands_that_nobody_reads_leave_memory_to_other_hosts() {
     let hoards = |rig: &mut Rig| {
         let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
         assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
-        rig.unread.insert(admin);
+        rig.reads(admin, false);
         for _ in 0..28 {
             rig.start(admin, GetLogPage::new(lid::ANA, 0, 8192).sqe(), 8192);
         }

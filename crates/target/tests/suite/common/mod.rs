@@ -90,8 +90,6 @@ pub(crate) struct Wire {
     pub(crate) closed: bool,
     pub(crate) paused: bool,
     pub(crate) ready: bool,
-    /// Its host reads nothing: what is to be sent stays.
-    pub(crate) unread: bool,
 }
 
 pub(crate) struct Rig {
@@ -120,8 +118,8 @@ pub(crate) struct Rig {
     pub(crate) closes: Vec<(ConnId, CloseHow)>,
     /// Where connections come from.
     pub(crate) peer: Option<std::net::SocketAddr>,
-    /// Connections that nobody reads: nothing leaves there.
-    pub(crate) unread: BTreeSet<ConnId>,
+    /// Connections that nobody reads: what is to be sent there stays.
+    unread: BTreeSet<ConnId>,
 }
 
 impl Rig {
@@ -172,14 +170,11 @@ impl Rig {
             for input in more {
                 self.target.handle(self.now, input, &mut self.bufs);
             }
-            let is_read = |conn: &ConnId| self.wires.get(conn).is_none_or(|wire| !wire.unread);
+            let is_read = |conn: &ConnId| !self.unread.contains(conn);
             let ready: Vec<ConnId> = self.transmit.iter().copied().filter(is_read).collect();
             self.transmit.retain(|conn| !ready.contains(conn));
             let idle = ready.is_empty();
             for conn in ready {
-                if self.unread.contains(&conn) {
-                    continue;
-                }
                 let mut batch = VecGather::new();
                 self.target.poll_transmit(self.now, conn, &mut batch, &mut self.bufs);
                 let bytes = batch.take();
@@ -412,7 +407,11 @@ impl Rig {
 
     /// Whether the host of a connection reads what is sent to it.
     pub(crate) fn reads(&mut self, conn: ConnId, reads: bool) {
-        self.wires.get_mut(&conn).unwrap().unread = !reads;
+        if reads {
+            self.unread.remove(&conn);
+        } else {
+            self.unread.insert(conn);
+        }
         self.settle();
     }
 
