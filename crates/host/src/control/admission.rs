@@ -164,7 +164,7 @@ impl Control {
     pub(super) fn scanned(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
         let before = self.next_head;
         if let Some(index) = self.subsystem_of(id) {
-            let joined = self.reconcile_joined(index);
+            let joined = self.joined_by(index, |control| control.reconcile(index));
             // Whoever looked has looked, whether a path came of it or not.
             self.check_groups(id, true, bufs);
             joined.into_iter().filter(|&it| it != id).for_each(|it| {
@@ -178,11 +178,15 @@ impl Control {
         }
     }
 
-    /// Makes heads and paths agree with what controllers show. Gives back whose paths have come of
-    /// it: also others than of the one that was looked at, when a head that was in their way goes.
-    fn reconcile_joined(&mut self, index: usize) -> BTreeSet<ControllerId> {
+    /// Whose paths have come of what was done to a subsystem: also others than of the controller
+    /// that was looked at, when a head that was in their way goes.
+    fn joined_by(
+        &mut self,
+        index: usize,
+        done: impl FnOnce(&mut Control),
+    ) -> BTreeSet<ControllerId> {
         let before = self.next_path;
-        self.reconcile(index);
+        done(self);
         let paths = self.subsystems[index].heads.iter().flat_map(|head| &head.paths);
         paths.filter(|path| path.id.0 >= before).map(|path| path.controller).collect()
     }
@@ -213,6 +217,19 @@ impl Control {
         }
     }
 
+    /// A head has gone: what was refused because of it, in whichever subsystem, has a place now.
+    /// Nobody else would look again before something else changes there.
+    pub(super) fn place_refused(&mut self, bufs: &mut dyn Buffers) {
+        for index in 0..self.subsystems.len() {
+            let controllers = &self.subsystems[index].controllers;
+            if self.refusals.keys().any(|(controller, _)| controllers.contains(controller)) {
+                self.env.dirty = true;
+                let joined = self.joined_by(index, |control| control.join_all(index));
+                joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
+            }
+        }
+    }
+
     /// A controller is no more.
     pub(super) fn gone(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
         if self.controllers.remove(&id).is_none() {
@@ -221,7 +238,7 @@ impl Control {
         self.env.dirty = true;
         self.refusals.retain(|&(controller, _), _| controller != id);
         if let Some(index) = self.subsystem_of(id) {
-            let joined = self.reconcile_joined(index);
+            let joined = self.joined_by(index, |control| control.reconcile(index));
             joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
             self.subsystems[index].controllers.retain(|&controller| controller != id);
             self.drop_empty_subsystems();

@@ -168,7 +168,7 @@ impl Control {
                     controller.request_paced_scan(&mut self.env, bufs);
                 }
             } else if core::mem::take(&mut self.head_has_gone) {
-                self.place_refused();
+                self.place_refused(bufs);
             } else {
                 break;
             }

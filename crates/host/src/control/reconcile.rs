@@ -128,19 +128,7 @@ impl Control {
         self.rescan.extend(rescan);
     }
 
-    /// A head has gone: what was refused because of it, in whichever subsystem, has a place now.
-    /// Nobody else would look again before something else changes there.
-    pub(super) fn place_refused(&mut self) {
-        for index in 0..self.subsystems.len() {
-            let controllers = &self.subsystems[index].controllers;
-            if self.refusals.keys().any(|(controller, _)| controllers.contains(controller)) {
-                self.env.dirty = true;
-                self.join_all(index);
-            }
-        }
-    }
-
-    fn join_all(&mut self, index: usize) {
+    pub(super) fn join_all(&mut self, index: usize) {
         for id in self.subsystems[index].controllers.clone() {
             let Some(controller) = self.controllers.get(&id).filter(|c| c.is_verified()) else {
                 continue;

@@ -4,6 +4,7 @@
 use crate::fake::{Fake, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_proto::nvme::AnaState;
 
 const OTHER: &str = "nqn.2024-01.test:two";
 
@@ -38,6 +39,23 @@ fn a_subsystem_that_is_disconnected_leaves_its_device_to_the_other_one() {
     rig.advance_s(1);
     assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
     assert_eq!(names(&rig), ["nvme1n1"]);
+}
+
+/// It was in another one when the log was read last.
+#[test]
+fn the_group_of_a_namespace_that_is_taken_is_looked_up() {
+    let mut rig = Rig::connected(1);
+    let mut fake = Fake::new(OTHER, 1);
+    fake.ana = Some([(1, 3), (2, 1)].into());
+    rig.put(2, fake);
+    rig.connect_ok(2, |request| request.subsystem_nqn = OTHER.parse().unwrap());
+    let moved = Space { group: 2, ..rig.fake(2).spaces[&1] };
+    rig.fake(2).spaces.insert(1, moved);
+    rig.raise(2, NAMESPACES_CHANGED);
+    rig.fake(1).spaces.clear();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let path = rig.path("nvme1n1", 1).expect("a path");
+    assert_eq!(path.ana_state, AnaState::Optimized);
 }
 
 /// The device is kept for a while without a path, and cannot have its namespace back.
