@@ -396,14 +396,15 @@ impl Shard {
     /// No such namespace: this path is out, on this worker, until control has heard of it. By the
     /// next command there may be one again: another. A path that is out for another reason may be
     /// back before anybody has looked at it, unless it has to agree with its head first, or its
-    /// controller has to connect again.
+    /// controller has to connect again. One whose controller has only announced a change, and not
+    /// yet said of what, is in use still.
     pub(super) fn suspect_namespace(&mut self, controller: ControllerId, head: HeadId) {
         let entry = self.controllers.get(controller.0);
         let Some(association) = entry.map(|entry| entry.view.association) else { return };
         let Some(state) = self.head_mut(head) else { return };
         let unheard = |path: &PathState| {
             path.view.controller == controller
-                && path.view.verified
+                && (path.view.verified || path.view.ready)
                 && path.is_reached()
                 && path.namespace_suspect.is_none()
         };

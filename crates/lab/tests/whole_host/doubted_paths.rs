@@ -1,6 +1,7 @@
 //! A worker meets a status that puts a path in doubt: who keeps off that path, and until when.
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
+use crate::script::Op;
 use crate::setup;
 use crate::wire::Pdu;
 use anabranch_proto::machine::WorkerId;
@@ -9,6 +10,7 @@ use anabranch_proto::nvme::{AnaState, Nguid, Status, Uuid};
 use anabranch_target::TargetVerb;
 use anabranch_target::config::NamespaceConfig;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// The next write of a worker to the first port is answered so.
 fn answer_once(rig: &Rig, worker: u16, status: Status) {
@@ -102,6 +104,58 @@ fn the_worker_itself_keeps_off_the_path_before_control_knows() {
         rig.run(5 * SECOND);
         rig.finish();
     }
+}
+
+/// A controller that has announced a change, and takes its time to say of what, refuses the
+/// namespace of a device until then.
+fn announced(ports: u16) -> (Rig, Rc<Cell<bool>>) {
+    let mut setup = Setup::new(ports, 1);
+    setup.namespaces().push(setup::namespace(2, 512));
+    let mut rig = setup.connect();
+    rig.run(2 * SECOND);
+    let refuses = Rc::new(Cell::new(true));
+    let (first, answer) = (Rc::clone(&refuses), Status::INVALID_NAMESPACE.with_dnr());
+    rig.wire().rule(move |pdu| {
+        if pdu.port == 0 && pdu.answers(io::WRITE) && first.get() {
+            pdu.answer(answer);
+        }
+    });
+    for port in 0..ports {
+        let admin = rig.world.stream(WorkerId(0), &setup::port(port)).expect("open");
+        rig.world.slow_stream(admin, 100 * MS);
+    }
+    rig.target(TargetVerb::NamespaceRemove { subsystem: setup::subsystem(), nsid: 2 });
+    let asks = |pdu: &Pdu| pdu.port == 0 && pdu.is_admin(admin::GET_LOG_PAGE);
+    let before = rig.seen(asks).len();
+    rig.wait(SECOND, "reading of what has changed", |rig| rig.seen(asks).len() > before);
+    (rig, refuses)
+}
+
+#[test]
+fn a_path_is_in_doubt_though_its_controller_has_only_announced_a_change() {
+    let (mut rig, refuses) = announced(2);
+    for _ in 0..10 {
+        rig.io(writes(1, 1));
+    }
+    assert_eq!((rig.sent(0), rig.sent(1)), (1, 10), "it was asked once");
+    refuses.set(false);
+    rig.wait(5 * SECOND, "use of the path", |rig| {
+        rig.io(writes(2, 2));
+        rig.sent(0) > 1
+    });
+    rig.finish();
+}
+
+#[test]
+fn a_device_that_stays_without_a_path_waits_for_what_was_announced() {
+    let (mut rig, refuses) = announced(1);
+    rig.set("nvme0n1", "delayed_removal_secs", "60");
+    let names = rig.submit(writes(4, 1).chain([Op::Flush]));
+    rig.run(50 * MS);
+    assert_eq!(rig.answered(&names), 0, "nobody has looked yet");
+    refuses.set(false);
+    rig.succeed(&names);
+    rig.finish();
 }
 
 /// Behind the same NSID may be another namespace by now: what has not been sent is not sent there.
