@@ -31,8 +31,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const TRANSIENT_FAILURES: u8 = 4;
 
 /// So answers who takes no command, or none of this queue, any more: nothing of it was begun. After
-/// CC.SHN Linux's target says the latter with DNR, SPDK's without, and SPDK's also of a queue pair
-/// whose connection it is about to close. At once and there it would be tried in vain again.
+/// CC.SHN Linux's target says the latter with DNR. SPDK's sets it without, then and for a queue
+/// pair whose connection it is about to close, though over TCP no such answer of it was ever seen.
+/// At once and there it would be tried in vain again.
 const TAKES_NOTHING: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
 
 impl Shard {
