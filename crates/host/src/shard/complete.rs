@@ -4,7 +4,7 @@ use super::Shard;
 use super::command::{Carried, Origin, Place, Request, Work};
 use super::doubt::MAX_DOUBTS;
 use super::durable::may_tell_of_a_loss;
-use super::head::{ControllerEntry, PathState, entry};
+use super::head::{ControllerEntry, HeadState, PathState, entry};
 use super::tally::Ended;
 use crate::mail::{CommandOutcome, Mail, PeerMail, RequestFailed, ToControl};
 use crate::table::Key;
@@ -337,17 +337,11 @@ impl Shard {
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
-    /// Whether it has a path by another controller that only waits to be looked at, or that may
-    /// come back: what comes after this command waits for that one, too.
-    fn may_have_other_path(&self, head: HeadId, than: ControllerId) -> bool {
-        let comes_back = |path: &PathState| {
-            entry(&self.controllers, path.view.controller).is_some_and(|it| it.may_come_back())
-        };
-        let may_serve = |path: &PathState| match path.is_reached() {
-            true => path.namespace_suspect.is_some() || !path.view.ready,
-            false => comes_back(path),
-        };
-        let other = |path: &PathState| path.view.controller != than && may_serve(path);
+    /// Whether it has a path by another controller that only waits to be looked at.
+    fn has_doubted_path(&self, head: HeadId, than: ControllerId) -> bool {
+        let doubted = |path: &PathState| path.namespace_suspect.is_some() || !path.view.ready;
+        let other =
+            |path: &PathState| path.view.controller != than && path.is_reached() && doubted(path);
         self.head(head).is_some_and(|head| head.paths.iter().any(other))
     }
 
@@ -367,13 +361,15 @@ impl Shard {
         let may_wait = command.doubts < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
-        let waits = !other && may_wait && self.may_have_other_path(head, avoid);
-        let goes_on = failovers < paths && (other || waits);
+        let waits = !other && may_wait && self.has_doubted_path(head, avoid);
+        let elsewhere = |it: &HeadState| it.may_be_elsewhere(avoid, &self.controllers);
+        let barred = !other && may_wait && self.head(head).is_some_and(elsewhere);
+        let goes_on = barred || failovers < paths && (other || waits);
         let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
         if !goes_on && !kept {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
-        self.commands[key].doubts += u8::from(waits || !goes_on);
+        self.commands[key].doubts += u8::from(waits || barred || !goes_on);
         self.commands[key].flush_anywhere();
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.dispatch_again(key, None, Some(avoid), now, bufs);

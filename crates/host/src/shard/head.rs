@@ -453,6 +453,22 @@ impl HeadState {
         some_path || self.view.queue_if_no_path
     }
 
+    /// Whether there is a path through another controller that only gives no access now, or is to
+    /// be connected again. Where a namespace moves, the one that had it may lose it before the next
+    /// one is there.
+    pub(super) fn may_be_elsewhere(
+        &self,
+        than: ControllerId,
+        controllers: &ById<ControllerEntry>,
+    ) -> bool {
+        self.paths.iter().filter(|path| path.view.controller != than).any(|path| {
+            let Some(entry) = entry(controllers, path.view.controller) else { return false };
+            let kept_out = path.view.ready && path.namespace_suspect.is_none();
+            let reconnects = entry.view.state != ControllerState::Live;
+            !path.usable && (kept_out || reconnects) && entry.may_come_back()
+        })
+    }
+
     /// Requests that are not held and not answered.
     pub(super) fn active(&self) -> u32 {
         self.requests - self.held.len()
