@@ -177,10 +177,13 @@ fn data_in_capsules_finds_room_when_many_hosts_hoard() {
     all_leave(rig, hoarders);
 }
 
-/// As Linux and our host read it: whole, whatever the log has.
-fn ana_log(rig: &mut Rig, admin: ConnId) -> u16 {
+/// A host connects and reads the log as Linux and ours do: whole, whatever it has.
+fn connects_and_reads_the_ana_log(rig: &mut Rig) {
     let bytes = 16 + 32 * MAX_ANA_GROUP + 4 * MAX_NSID;
-    rig.start(admin, GetLogPage::new(lid::ANA, 0, bytes).sqe(), bytes)
+    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
+    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
+    let cid = rig.start(admin, GetLogPage::new(lid::ANA, 0, bytes).sqe(), bytes);
+    assert_eq!(rig.poll(admin, cid).expect("it does not wait").status, Status::SUCCESS);
 }
 
 /// A path that comes back is of no use before its ANA log was read.
@@ -190,10 +193,7 @@ fn a_host_can_read_the_ana_log_while_another_one_hoards() {
     let hoarders: Vec<ConnId> = (0..6).map(|at| hoarder(&mut rig, at % 2)).collect();
     rig.advance(ms(100));
     assert!(rig.bufs.spare() < rig.bufs.capacity() / 4, "the memory is low");
-    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
-    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
-    let cid = ana_log(&mut rig, admin);
-    assert_eq!(rig.poll(admin, cid).expect("it does not wait").status, Status::SUCCESS);
+    connects_and_reads_the_ana_log(&mut rig);
     all_leave(rig, hoarders);
 }
 
@@ -215,10 +215,7 @@ fn answers_to_admin_commands_that_nobody_reads_leave_memory_to_other_hosts() {
     assert!(rig.status().waiting_for_buffer > 0, "they would like more");
     let queue = queue_of(&mut rig, 8);
     works_undisturbed(&mut rig, queue);
-    let admin = rig.admin_of(0, SUBSYSTEM, 0).0;
-    assert_eq!(rig.set_cc(admin, Cc::ENABLE).status, Status::SUCCESS);
-    let cid = ana_log(&mut rig, admin);
-    assert_eq!(rig.poll(admin, cid).expect("it does not wait").status, Status::SUCCESS);
+    connects_and_reads_the_ana_log(&mut rig);
     all_leave(rig, hoarders);
 }
 
