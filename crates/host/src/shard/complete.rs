@@ -364,12 +364,14 @@ impl Shard {
         let waits = !other && may_wait && self.has_doubted_path(head, avoid);
         let elsewhere = |it: &HeadState| it.may_be_elsewhere(avoid, &self.controllers);
         let barred = !other && may_wait && self.head(head).is_some_and(elsewhere);
-        let goes_on = barred || failovers < paths && (other || waits);
+        // Paths that failed before for other reasons must not keep it from one that is good.
+        let known = failovers < paths;
+        let goes_on = barred || known && waits || other && (known || may_wait);
         let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
         if !goes_on && !kept {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
-        self.commands[key].doubts += u8::from(waits || barred || !goes_on);
+        self.commands[key].doubts += u8::from(!other || !known);
         self.commands[key].flush_anywhere();
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.dispatch_again(key, None, Some(avoid), now, bufs);

@@ -257,6 +257,25 @@ fn an_invalid_namespace_on_one_path_is_tried_on_another() {
     }
 }
 
+/// Paths that failed under a command before do not use up the tries of the one that is good.
+#[test]
+fn an_invalid_namespace_behind_path_errors_is_tried_on_another() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.run(2 * SECOND);
+    let error = Status::INTERNAL_PATH_ERROR;
+    let mut answers = [error, error, Status::INVALID_NAMESPACE.with_dnr()].into_iter();
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::WRITE)
+            && let Some(status) = answers.next()
+        {
+            pdu.answer(status);
+        }
+    });
+    rig.io(writes(1, 1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (2, 2), "in turn");
+    rig.finish();
+}
+
 #[test]
 fn an_invalid_namespace_on_every_path_is_the_users() {
     let mut rig = Setup::new(2, 1).connect();
