@@ -28,7 +28,8 @@ use anabranch_proto::nvme::status::Status;
 use core::fmt;
 use core::time::Duration;
 
-/// Namespaces of one controller; more are left out with a line in the log.
+/// Namespaces of one controller; more are left out with a line in the log. Those that are known
+/// already keep their places, whatever comes before them in the list.
 pub(super) const MAX_NAMESPACES: usize = 1024;
 
 /// Namespaces looked at in parallel, so that a slow link does not add up.
@@ -152,8 +153,10 @@ pub(super) enum ScanRead {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Namespaces still to look at, the next one last.
+    /// Namespaces still to look at, the next one last; while the list is read, ascending.
     todo: Vec<u32>,
+    /// The list was read as far as this NSID.
+    listed: u32,
     /// Being looked at; the identifiers once they are known.
     doing: BTreeMap<u32, Option<Ids>>,
     /// Known ones that were named as changed, ordered by NSID, and how many of them are not found.
@@ -162,6 +165,35 @@ struct Progress {
     found: Vec<Namespace>,
     /// Some could not be read.
     some_unread: bool,
+    /// Some are beyond [`MAX_NAMESPACES`].
+    some_left_out: bool,
+}
+
+impl Progress {
+    /// Leaves out what is too much of the list as far as it was read: not those of `known` (ordered
+    /// by NSID, and no more than fit), whose users have them. Gives back behind which NSID the list
+    /// is read on, if it goes on behind `next`. When it is full that is where the next known one
+    /// would stand, so that what lies between, however much, is never read.
+    fn make_room(&mut self, known: &[Namespace], next: Option<u32>) -> Option<u32> {
+        let is_known = |nsid: u32| known.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
+        let mut too_many = self.todo.len().saturating_sub(MAX_NAMESPACES);
+        self.some_left_out |= too_many > 0;
+        for at in (0..self.todo.len()).rev() {
+            if too_many == 0 {
+                break;
+            }
+            if !is_known(self.todo[at]) {
+                self.todo.remove(at);
+                too_many -= 1;
+            }
+        }
+        let next = next?;
+        if !self.some_left_out {
+            return Some(next);
+        }
+        let behind = known.partition_point(|it| it.nsid <= next);
+        known.get(behind).map(|it| it.nsid - 1)
+    }
 }
 
 /// See the module documentation.
@@ -203,9 +235,16 @@ impl Scan {
         &self.namespaces
     }
 
+    /// A namespace in that scan. Asked for each path of a subsystem whenever one of its controllers
+    /// has been looked at, so not by a look at all of them.
+    pub(super) fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        let at = self.namespaces.binary_search_by_key(&nsid, |found| found.nsid).ok()?;
+        Some(&self.namespaces[at])
+    }
+
     /// The size of a namespace in that scan, in blocks.
     pub(super) fn blocks_of(&self, nsid: u32) -> Option<u64> {
-        self.namespaces.iter().find(|found| found.nsid == nsid).map(|found| found.blocks)
+        self.namespace(nsid).map(|found| found.blocks)
     }
 
     /// The number of the scan that was begun last.
@@ -399,20 +438,22 @@ impl Controller {
         }
         let name = self.name();
         let Some(progress) = &mut self.scan.running else { return };
-        let after = progress.todo.last().copied().unwrap_or(0);
-        let next = match wire::parse_active(&answer.data, after) {
+        let next = match wire::parse_active(&answer.data, progress.listed) {
             Ok((nsids, next)) => {
+                progress.listed = nsids.last().copied().unwrap_or(progress.listed);
                 progress.todo.extend(nsids);
                 next
             }
             Err(why) => return self.scan_failed(env, format!("active namespace list: {why}")),
         };
-        if progress.todo.len() > MAX_NAMESPACES {
+        let next = progress.make_room(&self.scan.namespaces, next);
+        if let Some(after) = next {
+            progress.listed = after;
+            return self.read_list(env, bufs, after);
+        }
+        if progress.some_left_out {
             let text = format!("more than {MAX_NAMESPACES} namespaces, the rest is left out");
             env.event(HostEvent::Note { controller: name, text });
-            progress.todo.truncate(MAX_NAMESPACES);
-        } else if let Some(after) = next {
-            return self.read_list(env, bufs, after);
         }
         progress.todo.reverse();
         let Progress { todo, named, .. } = progress;

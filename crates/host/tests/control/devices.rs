@@ -755,24 +755,3 @@ fn suspect(rig: &mut Rig, association: u32) {
     rig.post(WorkerId(1), suspect);
     rig.run();
 }
-
-#[test]
-fn many_namespaces_are_all_found() {
-    let mut rig = Rig::new(1);
-    let mut fake = Fake::new(NQN, 1);
-    fake.spaces = (1..=1024)
-        .map(|nsid: u32| {
-            let mut space = Space::new(0, 64);
-            space.uuid[..4].copy_from_slice(&nsid.to_le_bytes());
-            (nsid, space)
-        })
-        .collect();
-    rig.put(1, fake);
-    rig.connect_ok(1, |_| ());
-    assert_eq!(rig.heads().len(), 1024);
-    // The limit, plus one.
-    rig.fake(1).spaces.insert(5000, Space::new(0xab, 64));
-    rig.raise(1, NAMESPACES_CHANGED);
-    assert_eq!(rig.heads().len(), 1024);
-    assert_eq!(rig.event_count("more than 1024 namespaces"), 1);
-}

@@ -16,6 +16,7 @@ mod fuzz;
 mod identity;
 mod keep_alive;
 mod life;
+mod many;
 mod policies;
 mod refused;
 mod removal;
