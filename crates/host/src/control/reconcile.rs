@@ -32,7 +32,7 @@ use crate::event::HostEvent;
 use crate::explain::DEFAULT_SAMPLE;
 use crate::topology::{ControllerId, HeadId, PathId};
 use crate::{Leftovers, WriteMarks};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -137,10 +137,12 @@ impl Control {
             self.subsystems[index].make_room(namespaces.len());
             let shows = |nsid| namespaces.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
             self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));
+            // Looked for once: there may be a thousand heads, and as many namespaces.
+            let heads = self.subsystems[index].heads.iter();
+            let joined = heads.filter(|head| head.path(id).is_some()).map(|head| head.nsid);
+            let joined: BTreeSet<u32> = joined.collect();
             for namespace in namespaces {
-                let subsystem = &self.subsystems[index];
-                let known = |head: &Head| head.nsid == namespace.nsid && head.path(id).is_some();
-                if subsystem.heads.iter().any(known) {
+                if joined.contains(&namespace.nsid) {
                     self.refusals.remove(&(id, namespace.nsid));
                     continue;
                 }
@@ -452,9 +454,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
             if !controller.is_verified() {
                 return true;
             }
-            let namespaces = controller.scan.namespaces();
-            let found = namespaces.iter().find(|namespace| namespace.nsid == nsid);
-            match found {
+            match controller.scan.namespace(nsid) {
                 Some(now) if now.ids == ids && now.block_bytes == block_bytes => {
                     path.ana_group = now.ana_group;
                     path.write_protected = now.write_protected;

@@ -23,6 +23,10 @@ use anabranch_proto::machine::Time;
 pub(super) struct StatsTable {
     pub(super) paths: Vec<PathEntry>,
     pub(super) heads: Vec<HeadEntry>,
+    /// Places in each that are nobody's, as of the last picture, the first one last. A path or head
+    /// that is new does not look for one: beside tens of thousands, a controller brings a thousand.
+    free_paths: Vec<u32>,
+    free_heads: Vec<u32>,
     /// Decisions that were noted.
     pub(super) ring: Ring,
 }
@@ -195,7 +199,7 @@ impl StatsTable {
         self.paths.reserve_exact(paths.saturating_sub(self.paths.len()));
     }
 
-    /// The entry of a path, made when it is new.
+    /// The entry of a path that is new.
     pub(super) fn path(
         &mut self,
         head: HeadId,
@@ -225,8 +229,7 @@ impl StatsTable {
             choices: None,
             held,
         };
-        let free = self.paths.iter().position(|p| p.head == NOBODY && !p.is_in_use());
-        place(&mut self.paths, free, new)
+        place(&mut self.paths, self.free_paths.pop(), new)
     }
 
     /// Where choices of a path are counted.
@@ -252,12 +255,8 @@ impl StatsTable {
         ShardExplain { paths: paths.collect(), samples: self.ring.of(id), noted: self.ring.noted }
     }
 
-    /// The entry of a head, made when it is new.
+    /// The entry of a head that is new.
     pub(super) fn head(&mut self, head: HeadId) -> u32 {
-        let known = self.heads.iter().position(|h| h.head == head);
-        if let Some(index) = known {
-            return index as u32;
-        }
         let new = HeadEntry {
             head,
             errors: 0,
@@ -266,8 +265,7 @@ impl StatsTable {
             busy: Busy::default(),
             own: None,
         };
-        let free = self.heads.iter().position(|h| h.head == NOBODY);
-        place(&mut self.heads, free, new)
+        place(&mut self.heads, self.free_heads.pop(), new)
     }
 
     /// Sets the entries of paths and heads free that are no more. A path's commands in flight keep
@@ -290,19 +288,28 @@ impl StatsTable {
         for entry in self.heads.iter_mut().filter(|entry| head_of(entry.head).is_none()) {
             entry.head = NOBODY;
         }
+        let free = |path: &PathEntry| path.head == NOBODY && !path.is_in_use();
+        list_free(&mut self.free_paths, &self.paths, free);
+        list_free(&mut self.free_heads, &self.heads, |head| head.head == NOBODY);
     }
 }
 
 /// Whose entry it is when it is nobody's.
 const NOBODY: HeadId = HeadId(u32::MAX);
 
-fn place<T>(entries: &mut Vec<T>, free: Option<usize>, new: T) -> u32 {
-    let index = free.unwrap_or(entries.len());
-    match entries.get_mut(index) {
+fn place<T>(entries: &mut Vec<T>, free: Option<u32>, new: T) -> u32 {
+    let index = free.unwrap_or(entries.len() as u32);
+    match entries.get_mut(index as usize) {
         Some(entry) => *entry = new,
         None => entries.push(new),
     }
-    index as u32
+    index
+}
+
+fn list_free<T>(list: &mut Vec<u32>, entries: &[T], free: impl Fn(&T) -> bool) {
+    list.clear();
+    list.extend((0..).zip(entries).filter(|(_, entry)| free(entry)).map(|(index, _)| index));
+    list.reverse();
 }
 
 impl Shard {
