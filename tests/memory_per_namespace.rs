@@ -3,6 +3,8 @@
 #[path = "support/heap.rs"]
 mod heap;
 
+use anabranch::daemon::rpc::{Answer, answer};
+use anabranch::daemon::view::{HeadView, HostView, PathView, SubsystemView};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, DEFAULT_MAX_REQUESTS, HostConfig};
 use anabranch_host::verb::{Reply, Verb};
 use anabranch_host::{Event, Worker};
@@ -114,6 +116,17 @@ fn cost(namespaces: u32, policy: Policy) -> [i64; 2] {
     [held, shown].map(|bytes| bytes as i64)
 }
 
+/// Heap operations of an answer that shows a thousand devices with four paths each.
+fn operations_of_an_answer() -> u64 {
+    let head = HeadView { paths: vec![PathView::default(); 4], ..HeadView::default() };
+    let subsystem = SubsystemView { heads: vec![head; 1000], ..SubsystemView::default() };
+    let view = HostView { subsystems: vec![subsystem], ..HostView::default() };
+    let before = heap::own_operations();
+    let line = answer(None, Answer::of(&view));
+    assert!(line.len() > 1 << 20 && line.ends_with(b"\n"), "{} bytes", line.len());
+    heap::own_operations() - before
+}
+
 /// One test: the counts are of the whole process.
 #[test]
 fn a_namespace_costs_little_memory_until_it_is_used() {
@@ -121,6 +134,9 @@ fn a_namespace_costs_little_memory_until_it_is_used() {
         let (one, many) = (cost(1, policy), cost(129, policy));
         [0, 1].map(|at| (many[at] - one[at]) / 128)
     };
+    // Text that grows, and no tree of values, which takes several times the memory.
+    let operations = operations_of_an_answer();
+    assert!(operations < 1000, "{operations} heap operations");
     let [held, shown] = per_namespace(Policy::QueueDepth);
     let [measuring, _] = per_namespace(Policy::Latency);
     let [forecasting, _] = per_namespace(Policy::FinishTime);

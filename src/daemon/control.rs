@@ -2,9 +2,8 @@
 
 use super::audit::Audit;
 use super::crew::{self, Crew};
-use super::rpc::{self, Params, RpcError};
+use super::rpc::{self, Answer, Params, RpcError};
 use super::socket::{self, BoundSocket, SocketError};
-use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -20,7 +19,7 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// # Errors
     /// The error to answer with.
-    fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError>;
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Answer, RpcError>;
 }
 
 /// Threads that stand ready for clients.

@@ -15,7 +15,7 @@ use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
 use super::names::{Names, addresses, at_one_of};
 use super::path::{NamedPath, PathSpec};
-use super::rpc::{Params, RpcError};
+use super::rpc::{Answer, Params, RpcError};
 use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
 use crate::failure::Failure;
@@ -660,25 +660,38 @@ impl Host {
 }
 
 impl Handler for Host {
-    fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Answer, RpcError> {
         match method {
             "snapshot" => {
                 params.none()?;
-                serde_json::to_value(self.view()?).map_err(|e| RpcError::failed(e.to_string()))
+                Answer::of(&self.view()?)
             }
             "top" => {
                 params.none()?;
-                serde_json::to_value(self.top()?).map_err(|e| RpcError::failed(e.to_string()))
+                Answer::of(&self.top()?)
             }
+            "discover" => {
+                let (path, addresses) = self.asked(params)?;
+                Answer::of(&at_one_of(&addresses, |at| self.discover(path.request(at)))?)
+            }
+            "explain" => {
+                let ExplainParams { device, samples } = params.read()?;
+                let samples = samples.unwrap_or(DEFAULT_SAMPLES) as usize;
+                let report = self.explain(&device)?;
+                Answer::of(&ExplainView::new(report, &self.view()?, samples))
+            }
+            _ => Answer::of(&self.carry_out(method, params)?),
+        }
+    }
+}
+
+impl Host {
+    fn carry_out(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+        match method {
             "connect" => {
                 let (path, addresses) = self.asked(params)?;
                 let name = at_one_of(&addresses, |at| self.connect_path(&path, at))?;
                 Ok(json!({ "controller": name }))
-            }
-            "discover" => {
-                let (path, addresses) = self.asked(params)?;
-                let log = at_one_of(&addresses, |at| self.discover(path.request(at)))?;
-                serde_json::to_value(log).map_err(|error| RpcError::failed(error.to_string()))
             }
             "disconnect" => {
                 let which = match params.one_of("nqn, device or all")? {
@@ -703,13 +716,6 @@ impl Handler for Host {
             }
             "id_ns" | "quiesce" | "unquiesce" | "freeze" | "unfreeze" => {
                 self.call_device(method, params)
-            }
-            "explain" => {
-                let ExplainParams { device, samples } = params.read()?;
-                let samples = samples.unwrap_or(DEFAULT_SAMPLES) as usize;
-                let report = self.explain(&device)?;
-                let view = ExplainView::new(report, &self.view()?, samples);
-                serde_json::to_value(view).map_err(|error| RpcError::failed(error.to_string()))
             }
             _ if method.starts_with("export_") => self.call_export(method, params),
             _ => self.call_bench(method, params),

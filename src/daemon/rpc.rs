@@ -3,7 +3,6 @@
 use super::wording;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -141,7 +140,7 @@ impl<'a> Params<'a> {
     /// # Errors
     /// [`RpcError::INVALID_PARAMS`] when it is not exactly one of them, or not its value.
     pub fn one_of<T: DeserializeOwned>(self, fields: &str) -> Result<T, RpcError> {
-        let count = self.read::<serde_json::Map<String, Value>>()?.len();
+        let count = self.read::<serde_json::Map<String, serde_json::Value>>()?.len();
         if count != 1 {
             return Err(RpcError::invalid(format!("params: give one of {fields}")));
         }
@@ -245,17 +244,46 @@ fn depth_within(bytes: &[u8], limit: usize) -> bool {
     true
 }
 
+/// What a request came to, as JSON text. Of a host with thousands of paths that is megabytes, and a
+/// tree of its values would take many times as much.
+#[derive(Debug)]
+pub struct Answer(Box<RawValue>);
+
+impl Answer {
+    /// # Errors
+    /// It has no form in JSON.
+    pub fn of(value: &impl Serialize) -> Result<Answer, RpcError> {
+        let text = serde_json::value::to_raw_value(value);
+        text.map(Answer).map_err(|error| RpcError::failed(error.to_string()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+}
+
+#[derive(Serialize)]
+struct AnswerLine<'a> {
+    jsonrpc: &'static str,
+    id: Option<&'a Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<RpcError>,
+}
+
 /// The line that answers a request, newline included. `id` is `None` when it could not be read.
 #[must_use]
-pub fn answer(id: Option<&Id>, result: Result<Value, RpcError>) -> Vec<u8> {
-    let mut object = serde_json::json!({ "jsonrpc": "2.0", "id": id });
-    match result {
-        Ok(value) => object["result"] = value,
-        Err(error) => {
-            object["error"] = serde_json::json!({ "code": error.code, "message": error.message });
-        }
-    }
-    let mut line = object.to_string().into_bytes();
+pub fn answer(id: Option<&Id>, result: Result<Answer, RpcError>) -> Vec<u8> {
+    let (result, error) = match result {
+        Ok(Answer(text)) => (Some(text), None),
+        Err(error) => (None, Some(error)),
+    };
+    let line = AnswerLine { jsonrpc: "2.0", id, result, error };
+    let text = serde_json::to_vec(&line);
+    let mut line = text.unwrap_or_else(|error| unreachable!("it is JSON already: {error}"));
     line.push(b'\n');
     line
 }

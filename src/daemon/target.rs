@@ -11,7 +11,7 @@ pub use status::{json as status_json, text as status_text};
 use super::backing::{Backend, NamespaceSpec, Opened, check_length, open_file};
 use super::control::Handler;
 use super::listen::socket_address;
-use super::rpc::{Params, RpcError};
+use super::rpc::{Answer, Params, RpcError};
 use crate::failure::Failure;
 use crate::units::Bytes;
 use anabranch_proto::machine::{Endpoint, FileId, WorkerId};
@@ -711,7 +711,13 @@ impl RunningTarget {
 }
 
 impl Handler for RunningTarget {
-    fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Answer, RpcError> {
+        self.carry_out(method, params).and_then(|value| Answer::of(&value))
+    }
+}
+
+impl RunningTarget {
+    fn carry_out(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
         match method {
             "status" => {
                 params.none()?;

@@ -142,7 +142,8 @@ impl Stand {
 
     /// What the control socket answers.
     pub(crate) fn call(&self, method: &str, params: Value) -> Option<Value> {
-        self.host.call(method, Params::from_text(&params.to_string())).ok()
+        let answer = self.host.call(method, Params::from_text(&params.to_string())).ok()?;
+        Some(serde_json::from_str(answer.text()).expect("JSON"))
     }
 
     /// An attribute as `anabranch get` shows it; `None` when the object does not.

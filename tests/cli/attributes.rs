@@ -13,7 +13,8 @@ fn host() -> Host {
 }
 
 fn call(host: &Host, method: &str, params: &Value) -> Result<Value, RpcError> {
-    host.call(method, Params::from_text(&params.to_string()))
+    let answer = host.call(method, Params::from_text(&params.to_string()))?;
+    Ok(serde_json::from_str(answer.text()).expect("JSON"))
 }
 
 #[test]

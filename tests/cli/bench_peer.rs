@@ -5,7 +5,7 @@ use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::host::{Host, HostSetup};
 use anabranch::daemon::identity::Identity;
 use anabranch::daemon::path::{PathSpec, Service};
-use anabranch::daemon::rpc::{Params, RpcError};
+use anabranch::daemon::rpc::{Answer, Params, RpcError};
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -45,14 +45,14 @@ fn a_subsystem_without_a_namespace_is_named() {
 struct NeverStops(Mutex<mpsc::Sender<()>>);
 
 impl Handler for NeverStops {
-    fn call(&self, method: &str, _: Params<'_>) -> Result<Value, RpcError> {
+    fn call(&self, method: &str, _: Params<'_>) -> Result<Answer, RpcError> {
         if method == "bench_stop" {
             let asked = self.0.lock().expect("one client").send(());
             while asked.is_ok() && self.0.lock().expect("one client").send(()).is_ok() {
                 std::thread::yield_now();
             }
         }
-        Ok(json!({}))
+        Answer::of(&json!({}))
     }
 }
 
@@ -167,6 +167,7 @@ fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
     // None of them has begun: there is room for one that can be.
     call("bench_start", &load("iodepth", json!(4))).expect("a load");
     let report = call("bench_stop", &json!({})).expect("a report");
+    let report: Value = serde_json::from_str(report.text()).expect("JSON");
     assert_eq!(report["rejected"], Value::Null);
     host.stop().expect("an end");
     target.stop().expect("an end");

@@ -3,7 +3,7 @@
 
 use anabranch::cli::client::Client;
 use anabranch::daemon::control::{ControlServer, Handler, Limits};
-use anabranch::daemon::rpc::{MAX_DEPTH, MAX_REQUEST_BYTES, Params, RpcError};
+use anabranch::daemon::rpc::{Answer, MAX_DEPTH, MAX_REQUEST_BYTES, Params, RpcError};
 use anabranch::daemon::socket::{BoundSocket, Role, SocketError, may_control};
 use anabranch::failure::Failure;
 use serde::de::Error;
@@ -49,10 +49,10 @@ struct Queue {
 struct Doubler;
 
 impl Handler for Doubler {
-    fn call(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Answer, RpcError> {
         match method {
-            "depth" => Ok(json!(u32::from(params.read::<Queue>()?.depth) * 2)),
-            "nothing" => params.none().map(|()| Value::Null),
+            "depth" => Answer::of(&(u32::from(params.read::<Queue>()?.depth) * 2)),
+            "nothing" => params.none().and_then(|()| Answer::of(&Value::Null)),
             _ => Err(RpcError::no_method(method)),
         }
     }

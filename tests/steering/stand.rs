@@ -117,13 +117,14 @@ impl Stand {
     /// Reads an attribute.
     pub(crate) fn try_get(&self, object: &str, name: &str) -> Result<String, RpcError> {
         let params = json!({ "object": object, "attribute": name }).to_string();
-        let value = self.host.call("get", Params::from_text(&params))?;
+        let value = self.call("get", &params)?;
         Ok(value["value"].as_str().expect("a text").to_owned())
     }
 
     /// Calls a method of the control socket.
     pub(crate) fn call(&self, method: &str, params: &str) -> Result<Value, RpcError> {
-        self.host.call(method, Params::from_text(params))
+        let answer = self.host.call(method, Params::from_text(params))?;
+        Ok(serde_json::from_str(answer.text()).expect("JSON"))
     }
 
     /// Why the head's commands went where they went, with every decision that is still noted.
