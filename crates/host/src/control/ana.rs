@@ -224,9 +224,9 @@ impl AnaBook {
         (group, self.groups.get(&group).copied())
     }
 
-    /// Whether the path of a namespace waits for a fresh log.
-    pub(super) fn is_pending(&self, nsid: u32, group: u32) -> bool {
-        self.suspects.contains(&nsid) || self.state_of(nsid, group).1.is_none()
+    /// Whether the path of a namespace waits for a fresh log, whatever state it is in.
+    pub(super) fn is_suspect(&self, nsid: u32) -> bool {
+        self.suspects.contains(&nsid)
     }
 
     /// Whether the log has a namespace in another group than that says of itself.

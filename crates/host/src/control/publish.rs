@@ -56,7 +56,7 @@ impl Condition {
         Condition {
             ana_state: state.unwrap_or(AnaState::Inaccessible),
             ana_group: group,
-            ana_pending: controller.ana.is_pending(head.nsid, path.ana_group),
+            ana_pending: state.is_none() || controller.ana.is_suspect(head.nsid),
             unready: unready(head, path, controller),
             live: controller.is_live(),
             leaves: matches!(controller.state, ControllerState::Deleting | ControllerState::Dead),

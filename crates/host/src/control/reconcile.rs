@@ -555,17 +555,20 @@ fn settle_size(head: &mut Head, controllers: &Controllers, reported: u64) {
     // A new size, or nobody left who might come back with the former one: that is history.
     let unchanged = reported == head.blocks;
     let before_loss = head.blocks_before_loss.filter(|&blocks| unchanged && said(blocks));
-    let largest = witnesses(head, controllers).map(|(_, path)| path.blocks).max();
-    let (blocks, before_loss) = match (before_loss, largest) {
-        (Some(former), _) if upheld(former) => (former, None),
-        (_, Some(largest)) if !upheld(reported) => {
-            let former = before_loss.or_else(|| said(reported).then_some(reported));
-            (largest, former)
-        }
-        (_, None) if !said(reported) => {
-            (head.paths.first().map_or(reported, |path| path.blocks), before_loss)
-        }
-        _ => (reported, before_loss),
+    let (blocks, before_loss) = match before_loss {
+        Some(former) if upheld(former) => (former, None),
+        // Mostly by the first path: nobody else has to be asked.
+        _ if upheld(reported) => (reported, before_loss),
+        _ => match witnesses(head, controllers).map(|(_, path)| path.blocks).max() {
+            Some(largest) => {
+                let former = before_loss.or_else(|| said(reported).then_some(reported));
+                (largest, former)
+            }
+            None if !said(reported) => {
+                (head.paths.first().map_or(reported, |path| path.blocks), before_loss)
+            }
+            None => (reported, before_loss),
+        },
     };
     (head.blocks, head.blocks_before_loss) = (blocks, before_loss);
 }

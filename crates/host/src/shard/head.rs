@@ -281,26 +281,27 @@ impl HeadState {
             let distance = distance.unwrap_or(LOCAL_DISTANCE);
             let affinity = path.affinity.get(usize::from(worker)).copied().unwrap_or_default();
             let node = path.nodes.get(usize::from(me.node)).or(path.nodes.last()).cloned();
-            let held = Held {
+            let held = || Held {
                 controller: Arc::clone(&entry.view.load),
                 path: Arc::clone(&path.load),
                 lane: Arc::clone(&path.load.lanes[usize::from(worker)]),
             };
             let known = old.iter().position(|known| known.view.id == path.id);
             if let Some(known) = known {
-                let known = old.swap_remove(known);
-                let view = path.clone();
+                let mut known = old.swap_remove(known);
                 let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
                 let namespace_suspect = known.namespace_suspect.filter(unheard);
                 let local = measures.then(|| known.local.unwrap_or_default());
                 // Nothing was charged to what it had before, if it is another one.
-                stats.paths[known.stats as usize].held = held.clone();
+                if !Arc::ptr_eq(&known.load, &path.load) {
+                    let held = held();
+                    stats.paths[known.stats as usize].held = held.clone();
+                    (known.load, known.lane) = (held.path, held.lane);
+                }
                 self.paths.push(PathState {
-                    load: held.path,
-                    lane: held.lane,
                     distance,
                     affinity,
-                    view,
+                    view: path.clone(),
                     namespace_suspect,
                     node,
                     local,
@@ -308,6 +309,7 @@ impl HeadState {
                 });
                 continue;
             }
+            let held = held();
             // It takes the place of one that was there, and still is: that moves down.
             if !old.is_empty() {
                 self.selector.path_added(self.paths.len());

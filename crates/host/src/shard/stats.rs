@@ -60,6 +60,8 @@ pub(super) struct PathEntry {
     others: Option<Box<Tally>>,
     /// Why it was chosen; nothing is kept before the first time.
     choices: Option<Box<PathChoices>>,
+    /// Some head has the path; only while those are looked for that none has.
+    listed: bool,
     pub(super) held: Held,
 }
 
@@ -227,6 +229,7 @@ impl StatsTable {
             whole: None,
             others: None,
             choices: None,
+            listed: false,
             held,
         };
         place(&mut self.paths, self.free_paths.pop(), new)
@@ -272,11 +275,11 @@ impl StatsTable {
     /// its entry until the next picture.
     pub(super) fn forget(&mut self, heads: &ById<HeadState>) {
         let head_of = |id: HeadId| heads.get(id.0);
+        for path in heads.values().flat_map(|head| &head.paths) {
+            self.paths[path.stats as usize].listed = true;
+        }
         for path in &mut self.paths {
-            let known = path.is_in_use()
-                || head_of(path.head)
-                    .is_some_and(|head| head.paths.iter().any(|known| known.view.id == path.id));
-            if known {
+            if core::mem::take(&mut path.listed) || path.is_in_use() {
                 continue;
             }
             if let (Some(whole), Some(head)) = (path.whole.take(), head_of(path.head)) {
