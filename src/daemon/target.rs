@@ -18,7 +18,7 @@ use anabranch_proto::machine::{Endpoint, FileId, WorkerId};
 use anabranch_proto::nvme::{AnaState, Nqn};
 use anabranch_rt::signal::Termination;
 use anabranch_rt::{Config, Files, Group};
-use anabranch_target::config::{BackendConfig, MAX_NSID, NamespaceConfig};
+use anabranch_target::config::{BackendConfig, MAX_CNTLID, MAX_NSID, NamespaceConfig};
 use anabranch_target::status::PortStatus;
 use anabranch_target::{
     PortFault, Shape, Target, TargetError, TargetEvent, TargetReply, TargetStatus, TargetVerb,
@@ -326,6 +326,13 @@ fn numbers(file: &File, path: &Path) -> Result<(u64, u64), String> {
     Ok((found.dev(), found.ino()))
 }
 
+/// Where a start begins to number controllers: elsewhere than the one before it. Linux takes no
+/// path whose number another path to the subsystem has, also when that one is only being connected
+/// again and has its number from the target as it was before.
+fn first_cntlid(seed: u64) -> u16 {
+    u16::try_from(seed % u64::from(MAX_CNTLID)).unwrap_or(0) + 1
+}
+
 /// A namespace as the engine takes it.
 fn namespace(
     files: &FileTable,
@@ -383,10 +390,12 @@ impl RunningTarget {
         files: &FileTable,
         log: impl Fn(TargetEvent) + Send + Sync + 'static,
     ) -> Result<(Group<Target>, Vec<Nqn>), Failure> {
-        let config = setup.config(files)?;
+        let mut config = setup.config(files)?;
         let nqns = config.subsystems.iter().map(|subsystem| subsystem.nqn.clone()).collect();
-        let engine = Target::new(config, super::identity::random_seed()?)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let seed = super::identity::random_seed()?;
+        config.first_cntlid = Some(first_cntlid(seed));
+        let engine =
+            Target::new(config, seed).map_err(|error| Failure::usage(error.to_string()))?;
         let runtime = Config {
             files: files.files.clone(),
             cpus: setup.cpus.clone(),

@@ -92,6 +92,17 @@ digests() {
   within 20 live 2
   verify
 }
+# Linux remembers the number of a controller that it is still connecting again, and takes no path
+# that has the same one: who starts anew must not count as it did before.
+new_path_after_restart() {
+  linux connect "${ports[0]}" "$nqn" "${patient[@]}"
+  within 20 live 1
+  terminate target
+  start_target --listen "127.0.0.1:${ports[1]}" --advertise 10.0.2.2 --namespace mem:64MiB
+  linux connect "${ports[1]}" "$nqn" "${patient[@]}"
+  within 20 live 1
+  linux disconnect "$nqn"
+}
 
 must "guest image" prepare_guest
 must "a Linux host boots" boot
@@ -106,5 +117,6 @@ step "a lost port is survived, its return noticed" port_loss_is_survived
 must "the long job saw no error" end_job
 step "fio verifies with digests" digests
 step "nvme disconnect" linux disconnect "$nqn"
+must "a target started anew is taken beside a path that is still lost" new_path_after_restart
 step "no complaint in the kernel's log" no_complaint linux exec
 must "our target ends in order" terminate target

@@ -11,6 +11,8 @@ use core::net::SocketAddr;
 
 /// The highest ANA group identifier (ANAGRPMAX). Identifiers start at 1.
 pub const MAX_ANA_GROUP: u32 = 128;
+/// The highest controller identifier (Base: FFF0h and above are reserved).
+pub const MAX_CNTLID: u16 = 0xffef;
 /// The highest namespace identifier (NN and MNAN). Identifiers start at 1.
 pub const MAX_NSID: u32 = 1024;
 /// The largest namespace in bytes.
@@ -28,6 +30,9 @@ pub struct TargetConfig {
     pub ports: Vec<PortConfig>,
     /// What the target grants.
     pub limits: Limits,
+    /// The controller identifier that is given first, 1 to [`MAX_CNTLID`]; others follow it. 1 when
+    /// `None`.
+    pub first_cntlid: Option<u16>,
 }
 
 /// One NVM subsystem.
@@ -188,6 +193,8 @@ impl TargetConfig {
         within("number of ports", self.ports.len() as u64, 1, MAX_PORTS as u64)?;
         within("number of subsystems", self.subsystems.len() as u64, 0, MAX_PORTS as u64)?;
         self.limits.check()?;
+        let first = self.first_cntlid.unwrap_or(1);
+        within("first_cntlid", first.into(), 1, MAX_CNTLID.into())?;
         for (index, subsystem) in self.subsystems.iter().enumerate() {
             if subsystem.nqn.is_discovery() {
                 return refuse(

@@ -100,6 +100,7 @@ fn config() -> Option<TargetConfig> {
         }],
         ports: vec![port(), port()],
         limits: Limits { connections: 64, ..Limits::default() },
+        first_cntlid: None,
     })
 }
 

@@ -100,7 +100,7 @@ impl Target {
             discovery_generation: 1,
             next_generation: generation,
             next_listener: 0,
-            next_cntlid: 1,
+            next_cntlid: config.first_cntlid.unwrap_or(1),
         })
     }
 

@@ -32,6 +32,14 @@ fn a_file_that_is_still_open_is_checked_like_one_that_is_not() {
     std::fs::remove_file(&path).expect("it goes");
 }
 
+#[test]
+fn whatever_is_drawn_a_controller_may_have_it_as_its_number() {
+    let last = u64::from(MAX_CNTLID) - 1;
+    let drawn = [0, last, last + 1, u64::MAX].map(first_cntlid);
+    assert_eq!(drawn[..3], [1, MAX_CNTLID, 1]);
+    assert!((1..=MAX_CNTLID).contains(&drawn[3]));
+}
+
 /// Another target may take the namespace over.
 #[test]
 fn the_file_of_a_namespace_that_was_removed_is_free() {

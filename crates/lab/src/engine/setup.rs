@@ -148,7 +148,8 @@ pub(super) fn target(cell: Cell<'_>) -> TargetConfig {
         connections: MAX_CONNECTIONS as u32,
         ..Limits::default()
     };
-    TargetConfig { subsystems: vec![subsystem], ports: ports.collect(), limits }
+    let ports = ports.collect();
+    TargetConfig { subsystems: vec![subsystem], ports, limits, ..TargetConfig::default() }
 }
 
 /// The target's servers; `None` when no command takes any time.

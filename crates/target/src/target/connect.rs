@@ -3,6 +3,7 @@
 use super::Target;
 use super::command::Step;
 use super::lifecycle::{ADMIN_CAPSULE_BYTES, CLOSE_LIMIT, number};
+use crate::config::MAX_CNTLID;
 use crate::conn::{Answer, AnswerData, Role, SlotId};
 use crate::controller::{Controller, NewController, Of};
 use crate::verb::{Asked, TargetEvent};
@@ -15,8 +16,6 @@ use anabranch_proto::nvme::fabrics::{
 use anabranch_proto::nvme::opcode::fabrics;
 use anabranch_proto::nvme::{Sqe, Status};
 
-/// The highest controller identifier (Base: FFF0h and above are reserved).
-const MAX_CNTLID: u16 = 0xffef;
 /// An admin queue may always have this many entries: the Linux host asks for 32.
 const ADMIN_ENTRIES: u16 = 128;
 

@@ -10,6 +10,7 @@ use anabranch_proto::nvme::fabrics::{
 use anabranch_proto::nvme::feature::NumberOfQueues;
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Nqn, Sqe, Status, Uuid, aer, io};
+use anabranch_target::config::{MAX_CNTLID, TargetConfig};
 use anabranch_target::{TargetError, TargetEvent, TargetVerb};
 
 const ADMIN: ConnectCommand =
@@ -324,6 +325,23 @@ fn controller_identifiers_are_not_reused_while_alive() {
     rig.hang_up(first);
     let (_, three) = rig.admin_of(0, SUBSYSTEM, 0);
     assert_eq!((one, two, three), (1, 2, 3));
+}
+
+#[test]
+fn controllers_are_numbered_from_where_the_configuration_says() {
+    let numbers_from = |first| {
+        let mut rig = Rig::new(TargetConfig { first_cntlid: first, ..config() });
+        rig.controller(0);
+        rig.controller(1);
+        rig.status().controllers.iter().map(|controller| controller.cntlid).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers_from(None), [1, 2]);
+    assert_eq!(numbers_from(Some(700)), [700, 701]);
+    assert_eq!(numbers_from(Some(MAX_CNTLID)), [1, MAX_CNTLID]);
+    for wrong in [0, MAX_CNTLID + 1, u16::MAX] {
+        let error = TargetConfig { first_cntlid: Some(wrong), ..config() }.check().unwrap_err();
+        assert_eq!(error.field, "first_cntlid");
+    }
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub(crate) fn config() -> TargetConfig {
         }],
         ports: vec![port(), port()],
         limits: Limits::default(),
+        first_cntlid: None,
     }
 }
 
