@@ -195,6 +195,7 @@ impl TargetConfig {
         self.limits.check()?;
         let first = self.first_cntlid.unwrap_or(1);
         within("first_cntlid", first.into(), 1, MAX_CNTLID.into())?;
+        let mut chosen = BTreeMap::new();
         for (index, subsystem) in self.subsystems.iter().enumerate() {
             if subsystem.nqn.is_discovery() {
                 return refuse(
@@ -206,6 +207,13 @@ impl TargetConfig {
                 return refuse(alloc::format!("subsystem {}", subsystem.nqn), "is given twice");
             }
             subsystem.check()?;
+            for namespace in &subsystem.namespaces {
+                let Some(uuid) = namespace.uuid else { continue };
+                let taken = chosen.insert(uuid.0, (&subsystem.nqn, namespace.nsid));
+                if let Some((of, other)) = taken {
+                    return Err(uuid_taken(namespace.nsid, other, Some(of)));
+                }
+            }
         }
         for (index, port) in self.ports.iter().enumerate() {
             port.check(index)?;
@@ -256,7 +264,7 @@ impl SubsystemConfig {
             }
             let chosen = || self.namespaces[..index].iter().filter(|other| other.uuid.is_some());
             if let Some(other) = chosen().find(|other| other.uuid == namespace.uuid) {
-                return Err(uuid_taken(namespace.nsid, other.nsid));
+                return Err(uuid_taken(namespace.nsid, other.nsid, None));
             }
         }
         Ok(())
@@ -286,9 +294,11 @@ impl NamespaceConfig {
     }
 }
 
-/// Hosts refuse the second of two namespaces that say they are the same.
-pub(crate) fn uuid_taken(nsid: u32, other: u32) -> ConfigError {
-    let problem = alloc::format!("is that of namespace {other}, must be another");
+/// Hosts refuse the second of two namespaces that say they are the same, also when the other one is
+/// of another subsystem, `elsewhere`.
+pub(crate) fn uuid_taken(nsid: u32, other: u32, elsewhere: Option<&Nqn>) -> ConfigError {
+    let of = elsewhere.map(|nqn| alloc::format!(" of {nqn}")).unwrap_or_default();
+    let problem = alloc::format!("is that of namespace {other}{of}, must be another");
     ConfigError { field: alloc::format!("namespace {nsid}: uuid"), problem }
 }
 

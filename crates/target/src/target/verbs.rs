@@ -241,9 +241,14 @@ impl Target {
         config.check().map_err(|error| TargetError::OutOfBounds(error.to_string()))?;
         self.next_generation += 1;
         let namespace = Namespace::new(config, subsystem, self.next_generation);
-        let mut others = self.subsystems[at].namespaces.iter().filter(|n| n.nsid != config.nsid);
-        if let Some(other) = others.find(|other| other.uuid == namespace.uuid) {
-            let error = uuid_taken(config.nsid, other.nsid);
+        let taken = self.subsystems.iter().enumerate().find_map(|(of, subsystem)| {
+            let others = subsystem.namespaces.iter();
+            let mut others = others.filter(|n| of != at || n.nsid != config.nsid);
+            let other = others.find(|other| other.uuid == namespace.uuid)?;
+            Some((other.nsid, (of != at).then_some(&subsystem.nqn)))
+        });
+        if let Some((other, elsewhere)) = taken {
+            let error = uuid_taken(config.nsid, other, elsewhere);
             return Err(TargetError::OutOfBounds(error.to_string()));
         }
         if !self.subsystems[at].add(namespace) {

@@ -215,6 +215,28 @@ fn misuse_is_named() {
 }
 
 /// A line of a configuration that was copied with its UUID: hosts would refuse the second.
+/// Linux looks at all subsystems: "ignoring nsid 1 because of duplicate IDs".
+#[test]
+fn two_namespaces_do_not_have_one_uuid_in_two_subsystems_either() {
+    let with = |uuid| NamespaceConfig { uuid: Some(uuid), ..memory_namespace(1, MIB) };
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![with(Uuid([4; 16]))];
+    let elsewhere = SubsystemConfig { nqn: nqn(OTHER), ..config.subsystems[0].clone() };
+    config.subsystems.push(elsewhere);
+    let error = config.check().unwrap_err().to_string();
+    let named = format!("namespace 1: uuid: is that of namespace 1 of {SUBSYSTEM}");
+    assert!(error.contains(&named), "{error}");
+    config.subsystems[1].namespaces.clear();
+    let mut rig = Rig::new(config);
+    let mut added = |uuid| {
+        let subsystem = nqn(OTHER);
+        rig.verb(TargetVerb::NamespaceAdd { subsystem, config: with(uuid) })
+    };
+    let error = added(Uuid([4; 16])).unwrap_err().to_string();
+    assert!(error.contains(&named), "{error}");
+    added(Uuid([5; 16])).unwrap();
+}
+
 #[test]
 fn two_namespaces_do_not_have_one_uuid() {
     let with = |nsid, uuid| NamespaceConfig { uuid: Some(uuid), ..memory_namespace(nsid, MIB) };
