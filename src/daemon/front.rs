@@ -165,6 +165,9 @@ impl User for Front {
             Input::Transmitted { conn } => {
                 self.nbd.handle(now, Input::Transmitted { conn }, host, bufs);
             }
+            Input::Looked { conn } => {
+                self.nbd.handle(now, Input::Looked { conn }, host, bufs);
+            }
             Input::Closed { conn, cause } => {
                 self.nbd.handle(now, Input::Closed { conn, cause }, host, bufs);
             }
@@ -243,6 +246,7 @@ fn wrap<M, R, E>(
         Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
         Output::Pause { conn, watch } => Output::Pause { conn, watch },
         Output::Resume { conn } => Output::Resume { conn },
+        Output::Look { conn } => Output::Look { conn },
         Output::Close { conn, how } => Output::Close { conn, how },
         Output::HandOver { conn, listener, to } => Output::HandOver { conn, listener, to },
         Output::Disk { id, file, op } => Output::Disk { id, file, op },

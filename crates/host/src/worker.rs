@@ -241,6 +241,8 @@ impl<U: User> Machine for Worker<U> {
                 self.user_input(now, Input::Transmitted { conn }, bufs);
             }
             Input::Transmitted { conn } => self.host_input(now, Input::Transmitted { conn }, bufs),
+            // Only of clients is it asked.
+            Input::Looked { conn } => self.user_input(now, Input::Looked { conn }, bufs),
             Input::Closed { conn, cause } if conn.is_accepted() => {
                 self.user_input(now, Input::Closed { conn, cause }, bufs);
             }

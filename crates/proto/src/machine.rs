@@ -141,6 +141,12 @@ pub enum Input<'a, V, M> {
         /// The connection.
         conn: ConnId,
     },
+    /// A [`Output::Look`] has found the peer there. One comes for each, in order, unless `Closed`
+    /// comes first.
+    Looked {
+        /// The connection.
+        conn: ConnId,
+    },
     /// The connection is over, for whatever reason, and nothing outside names its buffers.
     Closed {
         /// The connection.
@@ -227,6 +233,13 @@ pub enum Output<M, R, E> {
         /// The connection.
         conn: ConnId,
     },
+    /// Look whether the peer has ended this connection: its end may be there although it was not
+    /// read yet. `Looked` says that it has not; otherwise `Closed` follows, when what it sent
+    /// before has been read, or without that where a pause is watched.
+    Look {
+        /// The connection.
+        conn: ConnId,
+    },
     /// End a connection (or an attempt to connect). Ends in `Closed`.
     Close {
         /// The connection.
@@ -288,6 +301,7 @@ impl<M, R, E> Output<M, R, E> {
             Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
             Output::Pause { conn, watch } => Output::Pause { conn, watch },
             Output::Resume { conn } => Output::Resume { conn },
+            Output::Look { conn } => Output::Look { conn },
             Output::Close { conn, how } => Output::Close { conn, how },
             Output::HandOver { conn, listener, to } => Output::HandOver { conn, listener, to },
             Output::Disk { id, file, op } => Output::Disk { id, file, op },

@@ -52,6 +52,9 @@ pub(crate) enum Event {
     Transmitted {
         conn: ConnId,
     },
+    Looked {
+        conn: ConnId,
+    },
     Closed {
         conn: ConnId,
         cause: CloseCause,
@@ -103,6 +106,8 @@ pub(crate) trait Driver {
     /// Stops reading; with `watch` the peer's end is noticed all the same.
     fn pause(&mut self, conn: ConnId, watch: bool);
     fn resume(&mut self, conn: ConnId);
+    /// Looks whether the peer is there: an event says that it is.
+    fn look(&mut self, conn: ConnId);
     fn close(&mut self, conn: ConnId, how: CloseHow);
     fn hand_over(&mut self, conn: ConnId, listener: ListenerId, to: u16);
     /// Takes a connection that another worker handed over.

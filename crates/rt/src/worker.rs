@@ -178,6 +178,7 @@ impl<M: Machine, D: Driver> Worker<M, D> {
             Output::Transmit { conn } => self.driver.transmit(conn),
             Output::ReceiveInto { conn, buf } => self.driver.receive_into(conn, buf),
             Output::Pause { conn, watch } => self.driver.pause(conn, watch),
+            Output::Look { conn } => self.driver.look(conn),
             Output::Resume { conn } => self.driver.resume(conn),
             Output::Close { conn, how } => self.driver.close(conn, how),
             Output::HandOver { conn, listener, to } => {
@@ -230,6 +231,7 @@ impl<M: Machine, D: Driver> Worker<M, D> {
                 self.give(Input::Unlistened { listener, error });
             }
             Event::Transmitted { conn } => self.give(Input::Transmitted { conn }),
+            Event::Looked { conn } => self.give(Input::Looked { conn }),
             Event::Closed { conn, cause } => self.give(Input::Closed { conn, cause }),
             Event::DiskDone { id, result } => self.give(Input::DiskDone { id, result }),
             Event::Leaving { handed, to, .. } => {

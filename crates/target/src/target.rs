@@ -148,8 +148,8 @@ impl Machine for Target {
             Input::DiskDone { id, result } => self.disk_done(now, id, result, bufs),
             Input::Verb { id, verb } => self.verb(now, id, verb, bufs),
             Input::Mail { mail, .. } => match mail {},
-            // A target opens no connections.
-            Input::Connected { .. } => {}
+            // A target opens no connections, and looks for nobody.
+            Input::Connected { .. } | Input::Looked { .. } => {}
         }
         self.retry_waiting(now, bufs);
         self.serve_touched(now, bufs);

@@ -30,6 +30,8 @@ pub struct Harness {
     pub aims: bool,
     /// A portion is still delivered after `Pause`, as the contract allows.
     pub late: bool,
+    /// Neither the driver nor other workers answer who asks whether clients are there.
+    pub hold_looks: bool,
     /// What it told.
     pub events: Vec<NbdEvent>,
     /// What it mailed.
@@ -44,6 +46,10 @@ pub struct Harness {
     clients: BTreeMap<ConnId, Client>,
     /// What the server has sent and nobody has taken.
     received: BTreeMap<ConnId, Vec<u8>>,
+    /// Whom it wants looked at.
+    looks: Vec<ConnId>,
+    /// Which workers it has asked, and in which round.
+    rounds: Vec<(WorkerId, u64)>,
     next_conn: u32,
 }
 
@@ -54,6 +60,7 @@ struct Client {
     paused: bool,
     watched: bool,
     late_used: bool,
+    gone: bool,
     aim: Option<BufRef>,
     wants_transmit: bool,
     sending: bool,
@@ -79,6 +86,7 @@ impl Harness {
             hold_transmissions: false,
             aims: true,
             late: true,
+            hold_looks: false,
             events: Vec::new(),
             mail: Vec::new(),
             replies: Vec::new(),
@@ -87,6 +95,8 @@ impl Harness {
             now: Time::ZERO,
             clients: BTreeMap::new(),
             received: BTreeMap::new(),
+            looks: Vec::new(),
+            rounds: Vec::new(),
             next_conn: 0,
         };
         harness.input(Input::Start);
@@ -153,6 +163,17 @@ impl Harness {
     #[must_use]
     pub fn unread(&self, conn: ConnId) -> usize {
         self.clients.get(&conn).map_or(0, |client| client.inbox.len())
+    }
+
+    /// A client vanishes, and its end waits to be read.
+    pub fn vanish(&mut self, conn: ConnId) {
+        self.client(conn).gone = true;
+    }
+
+    /// Whoever asks whether clients are there is answered again.
+    pub fn release_looks(&mut self) {
+        self.hold_looks = false;
+        self.settle();
     }
 
     /// A client vanishes.
@@ -236,6 +257,7 @@ impl Harness {
     fn settle(&mut self) {
         loop {
             let mut moved = self.outputs();
+            moved |= self.looked();
             moved |= self.transmit();
             moved |= self.deliver();
             if self.complete_at_once
@@ -269,12 +291,35 @@ impl Harness {
                     (client.paused, client.watched, client.late_used) = (true, watch, false);
                 }
                 Output::Resume { conn } => self.client(conn).paused = false,
+                Output::Look { conn } => self.looks.push(conn),
                 Output::Close { conn, how } => self.client(conn).close = Some(how),
+                Output::Mail { to, mail: NbdMail::Look { round, .. } } => {
+                    self.rounds.push((to, round));
+                }
                 Output::Mail { to, mail } => self.mail.push((to, mail)),
                 Output::Reply { id, reply } => self.replies.push((id, reply)),
                 Output::Event(event) => self.events.push(event),
                 other => self.others.push(format!("{other:?}")),
             }
+        }
+        moved
+    }
+
+    /// Tells of the clients that were looked at and are there, and what other workers say.
+    fn looked(&mut self) -> bool {
+        if self.hold_looks {
+            return false;
+        }
+        let (conns, rounds) = (std::mem::take(&mut self.looks), std::mem::take(&mut self.rounds));
+        let moved = !conns.is_empty() || !rounds.is_empty();
+        for conn in conns {
+            if self.clients.get(&conn).is_some_and(|client| !client.gone) {
+                self.nbd.handle(self.now, Input::Looked { conn }, &mut self.host, &mut self.pool);
+            }
+        }
+        for (from, round) in rounds {
+            let input = Input::Mail { from, mail: NbdMail::Looked { round } };
+            self.nbd.handle(self.now, input, &mut self.host, &mut self.pool);
         }
         moved
     }

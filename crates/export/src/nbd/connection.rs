@@ -1,12 +1,13 @@
 //! One client: the stream in, back-pressure, ending.
 
-use super::exports::Missing;
+use super::exports::{Catalog, Missing};
 use super::handshake::{Handshake, Outcome};
 use super::memory::Memory;
 use super::request::Header;
 use super::transfer::{Seat, Transfer, Wait};
 use super::waiting::Want;
 use super::{NbdEvent, NbdMail, NbdReply, RECEIVE_INTO_BYTES, wire};
+use anabranch_host::topology::HeadId;
 use anabranch_host::user::IoError;
 use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, ListenerId, Output, Peer};
 use std::collections::VecDeque;
@@ -53,6 +54,11 @@ pub(super) struct Connection {
     handshake: Option<Box<Handshake>>,
     transfer: Option<Box<Transfer>>,
     export: String,
+    /// Whose clients are to be looked at before it may have its export; asked for once.
+    look: Option<HeadId>,
+    asked: bool,
+    /// That was done.
+    heard: bool,
     next: Next,
     header: [u8; wire::REQUEST_BYTES],
     /// Received bytes that could not be worked on yet: at most what two receives bring.
@@ -93,6 +99,9 @@ impl Connection {
             handshake: Some(Box::new(Handshake::new())),
             transfer: None,
             export: String::new(),
+            look: None,
+            asked: false,
+            heard: false,
             next: Next::Header { have: 0 },
             header: [0; wire::REQUEST_BYTES],
             stash: Vec::new(),
@@ -130,14 +139,36 @@ impl Connection {
             (Wait::Share, Some(transfer)) => Some(Want::Share(transfer.device.head)),
             (Wait::Room, Some(transfer)) => Some(Want::Room(transfer.device.head)),
             (Wait::Share | Wait::Room, None) => None,
-            (Wait::Own | Wait::Device | Wait::Rest | Wait::End, _) => None,
+            (Wait::Own | Wait::Device | Wait::Look | Wait::Rest | Wait::End, _) => None,
         }
     }
 
     /// The device that it asks for is not there, or not to be had yet.
     pub(super) fn awaits_device(&self) -> bool {
-        let waits = matches!(self.wait, Some(Wait::Device | Wait::Rest));
+        let waits = matches!(self.wait, Some(Wait::Device | Wait::Look | Wait::Rest));
         waits && self.life == Life::Open && self.is_negotiating()
+    }
+
+    /// It is to be found out whether clients of this head have left, once.
+    pub(super) fn wants_look(&mut self) -> Option<HeadId> {
+        self.look.take()
+    }
+
+    /// That is known: all that had left have been heard of.
+    pub(super) fn looked(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        self.heard = true;
+        self.resume(seat, out);
+    }
+
+    /// It waits to hear that.
+    pub(super) fn awaits_look(&self) -> bool {
+        self.wait == Some(Wait::Look)
+    }
+
+    /// It is a client of this head, or of what was left there when it closed.
+    pub(super) fn is_of(&self, head: HeadId) -> bool {
+        let theirs = self.transfer.as_ref().is_some_and(|it| it.device.head == head);
+        theirs && self.life != Life::Dead
     }
 
     /// What one that has left was not answered has not ended.
@@ -155,8 +186,9 @@ impl Connection {
 
     /// It has waited for its device long enough.
     pub(super) fn lose_patience(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        let given_up = self.awaits_look();
         if let Some(handshake) = &mut self.handshake {
-            handshake.lose_patience();
+            handshake.lose_patience(given_up);
         }
         self.resume(seat, out);
     }
@@ -291,11 +323,15 @@ impl Connection {
 
     fn negotiation(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>, out: &mut Outputs) -> Step {
         let Some(handshake) = &mut self.handshake else { return Step::NeedBytes };
-        let catalog = seat.catalog(self.listener);
+        let catalog = Catalog { heard: self.heard, ..seat.catalog(self.listener) };
         match handshake.received(bytes, &catalog) {
             // What was not taken waits until something was sent.
             Outcome::More if !bytes.is_empty() => Step::Blocked(Wait::Own),
             Outcome::More => Step::NeedBytes,
+            Outcome::Await(Missing::Look(head)) => {
+                self.look = (!std::mem::replace(&mut self.asked, true)).then_some(head);
+                Step::Blocked(Wait::Look)
+            }
             Outcome::Await(Missing::Rest) => Step::Blocked(Wait::Rest),
             Outcome::Await(_) => Step::Blocked(Wait::Device),
             Outcome::Leave => Step::Leave,

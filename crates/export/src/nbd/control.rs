@@ -277,7 +277,10 @@ impl Control {
                     out.push_back(Output::Reply { id, reply: NbdReply::Done });
                 }
             }
-            NbdMail::Offer { .. } | NbdMail::Drain(_) => {}
+            NbdMail::Offer { .. }
+            | NbdMail::Drain(_)
+            | NbdMail::Look { .. }
+            | NbdMail::Looked { .. } => {}
         }
     }
 }

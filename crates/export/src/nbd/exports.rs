@@ -211,6 +211,19 @@ pub enum NbdMail {
     Drain(Duration),
     /// Data worker to control: no client is left.
     Drained,
+    /// Between data workers: whoever of this head's clients has ended its connection by now is to
+    /// be heard of.
+    Look {
+        /// Names the question.
+        round: u64,
+        /// Whose clients.
+        head: HeadId,
+    },
+    /// Between data workers: all that has been heard of.
+    Looked {
+        /// Of the question.
+        round: u64,
+    },
 }
 
 /// Worth telling a human.
@@ -402,6 +415,8 @@ pub(super) enum Missing {
     Device,
     /// Nothing, but what an earlier client has left behind may still be carried out.
     Rest,
+    /// Nothing, but whether a client of this head has just left was not asked yet.
+    Look(HeadId),
 }
 
 impl Missing {
@@ -411,6 +426,9 @@ impl Missing {
             Missing::Device => {
                 "the export's device is not there: no path to it has been live, it is gone, or \
                  another one has its name"
+            }
+            Missing::Look(_) => {
+                "it is not known yet whether clients have left with writes that could undo yours"
             }
             Missing::Rest => {
                 "a controller still has writes of a client that has left: they could undo yours"
@@ -427,6 +445,8 @@ pub(super) struct Catalog<'a> {
     /// Of all listeners.
     pub(super) exports: &'a [(ListenerId, Export)],
     pub(super) heads: &'a [Arc<HeadView>],
+    /// All clients that had left when this one asked for its export have been heard of.
+    pub(super) heard: bool,
 }
 
 impl<'a> Catalog<'a> {
@@ -446,8 +466,14 @@ impl<'a> Catalog<'a> {
     /// one, and ask again. Who cannot write has nothing to lose by it.
     pub(super) fn take(&self, name: &[u8]) -> Result<(&'a Export, Device), Missing> {
         let (export, device) = self.find(name)?;
+        if device.read_only {
+            return Ok((export, device));
+        }
+        if !self.heard {
+            return Err(Missing::Look(device.head));
+        }
         let rest = self.head(export).is_some_and(|head| head.leftovers.any());
-        if rest && !device.read_only { Err(Missing::Rest) } else { Ok((export, device)) }
+        if rest { Err(Missing::Rest) } else { Ok((export, device)) }
     }
 
     /// The device of the export of exactly this name.

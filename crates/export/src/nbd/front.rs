@@ -3,6 +3,7 @@
 use super::connection::{Connection, Life, Out, Outputs};
 use super::control::Control;
 use super::exports::{Catalog, FIRST_LISTENER};
+use super::looks::Looks;
 use super::memory::{Memory, Shares};
 use super::transfer::{self, Seat};
 use super::waiting::{Waiting, Want};
@@ -10,6 +11,7 @@ use super::{
     ADDRESS_SHARE, CLOSE_TIMEOUT, DEVICE_TIMEOUT, Export, HANDSHAKE_TIMEOUT, MAX_CONNECTIONS,
     NEGOTIATION_TIME, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb, RETRY_DELAY,
 };
+use anabranch_host::topology::HeadId;
 use anabranch_host::user::{Done, IoError, Submit, User};
 use anabranch_proto::machine::{
     Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, Peer, SocketAccess, Time, VerbId,
@@ -36,6 +38,8 @@ pub struct Nbd {
     shares: Shares,
     /// Clients that wait for something that they share.
     waiting: Waiting,
+    /// Who looks for clients that have left.
+    looks: Looks,
     /// When to look for memory again.
     retry_at: Option<Time>,
     /// When to look again whether what others have left behind has ended: other workers have it.
@@ -93,6 +97,7 @@ impl Nbd {
             at_most: MAX_CONNECTIONS,
             shares: Shares::default(),
             waiting: Waiting::default(),
+            looks: Looks::default(),
             retry_at: None,
             rest_at: None,
             handshakes: VecDeque::new(),
@@ -230,7 +235,13 @@ impl Nbd {
                 self.retry_at.get_or_insert(now.after(RETRY_DELAY));
             }
         }
-        if (connection.awaits_device() || connection.awaits_rest()) && !entry.awaited {
+        if let Some(head) = connection.wants_look() {
+            self.looks.want((key, entry.serial), head);
+            let at = now.after(DEVICE_TIMEOUT);
+            self.absences.push_back(Deadline { at, key, serial: entry.serial });
+        }
+        let tells = !entry.awaited && !connection.awaits_look();
+        if tells && (connection.awaits_device() || connection.awaits_rest()) {
             entry.awaited = true;
             let export = connection.awaited().map(|name| String::from_utf8_lossy(name).into());
             let event = export.map(|export| match connection.awaits_rest() {
@@ -306,7 +317,7 @@ impl Nbd {
         }
     }
 
-    fn mail(&mut self, mail: NbdMail, place: &mut Place<'_>) {
+    fn mail(&mut self, from: WorkerId, mail: NbdMail, place: &mut Place<'_>) {
         if let Some(control) = &mut self.control {
             return control.mail(&mail, &mut self.outputs);
         }
@@ -325,14 +336,51 @@ impl Nbd {
                 self.each(place, |connection, seat, out| connection.end(seat, out));
                 self.tell_drained();
             }
+            NbdMail::Look { round, head } => self.look(from, round, head),
+            NbdMail::Looked { round } => self.looks.answered(round),
             NbdMail::Offered { .. } | NbdMail::Drained => {}
+        }
+    }
+
+    /// Has the driver look at our clients of a head, for a worker that has to know who has left.
+    fn look(&mut self, to: WorkerId, round: u64, head: HeadId) {
+        let connections = self.connections.iter().filter_map(|it| it.connection.as_deref());
+        let theirs = connections.filter(|it| it.is_of(head)).map(|it| it.conn);
+        let conns: Vec<ConnId> = theirs.collect();
+        self.outputs.extend(conns.iter().map(|&conn| Output::Look { conn }));
+        self.looks.owe(to, round, conns);
+    }
+
+    /// Asks for those that want to know who has left, answers those who have asked, and lets go on
+    /// who has been answered.
+    fn look_on(&mut self, place: &mut Place<'_>) {
+        let me = place.host.worker();
+        while let Some((round, head)) = self.looks.ask(place.host.workers()) {
+            for to in (1..place.host.workers()).map(WorkerId).filter(|&to| to != me) {
+                let mail = NbdMail::Look { round, head };
+                self.outputs.push_back(Output::Mail { to, mail });
+            }
+            self.look(me, round, head);
+        }
+        while let Some((to, round)) = self.looks.settled() {
+            if to == me {
+                self.looks.answered(round);
+            } else {
+                let mail = NbdMail::Looked { round };
+                self.outputs.push_back(Output::Mail { to, mail });
+            }
+        }
+        while let Some((key, serial)) = self.looks.known() {
+            if self.connections[key as usize].serial == serial {
+                self.with(key, place, Connection::looked);
+            }
         }
     }
 
     /// Lets every client see what has changed of the exports and heads.
     fn follow(&mut self, place: &mut Place<'_>) {
         let (exports, heads) = (self.exports.as_slice(), place.host.heads());
-        Catalog { listener: FIRST_LISTENER, exports, heads }.bind();
+        Catalog { listener: FIRST_LISTENER, exports, heads, heard: false }.bind();
         self.each(place, |connection, seat, out| connection.follow(seat, out));
     }
 
@@ -429,6 +477,7 @@ impl Nbd {
         // At the end nobody can come back, and what is unanswered then is to be counted.
         let may_return = !self.draining;
         self.with(key, place, |connection, seat, out| connection.closed(may_return, seat, out));
+        self.looks.gone(conn);
     }
 
     fn verb(&mut self, id: VerbId, verb: NbdVerb) {
@@ -509,11 +558,13 @@ impl User for Nbd {
                 });
             }
             Input::Closed { conn, .. } => self.closed(conn, &mut place),
-            Input::Mail { mail, .. } => self.mail(mail, &mut place),
+            Input::Looked { conn } => self.looks.seen(conn),
+            Input::Mail { from, mail } => self.mail(from, mail, &mut place),
             Input::Verb { id, verb } => self.verb(id, verb),
             // Nothing is opened and no file is used here.
             Input::Connected { .. } | Input::DiskDone { .. } => {}
         }
+        self.look_on(&mut place);
         self.wake(&mut place);
     }
 
@@ -539,6 +590,7 @@ impl User for Nbd {
     fn heads_changed(&mut self, now: Time, host: &mut dyn Submit, bufs: &mut dyn Buffers) {
         let mut place = Place { now, host, bufs };
         self.follow(&mut place);
+        self.look_on(&mut place);
         self.retry(&mut place);
         self.wake(&mut place);
     }

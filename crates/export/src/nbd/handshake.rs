@@ -16,6 +16,8 @@ pub(super) struct Handshake {
     options: u32,
     /// It may still wait for a device: once, in all.
     patient: bool,
+    /// Nobody will say any more who has left.
+    given_up: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -70,6 +72,7 @@ impl Handshake {
             structured: false,
             options: 0,
             patient: true,
+            given_up: false,
         }
     }
 
@@ -86,9 +89,11 @@ impl Handshake {
         }
     }
 
-    /// From now on it is told at once that a device is not there.
-    pub(super) fn lose_patience(&mut self) {
+    /// From now on it is told at once that a device is not there, or (`given_up`) that it is not
+    /// known who has left.
+    pub(super) fn lose_patience(&mut self, given_up: bool) {
         self.patient = false;
+        self.given_up |= given_up;
     }
 
     /// Takes bytes. `bytes` moves behind what was used.
@@ -203,7 +208,13 @@ impl Handshake {
 
     fn option(&mut self, option: u32, catalog: &Catalog<'_>) -> Outcome {
         let lacks = wanted(option, &self.input).and_then(|name| catalog.take(name).err());
-        if let (true, Some(missing @ (Missing::Device | Missing::Rest))) = (self.patient, lacks) {
+        let waits = |missing: &Missing| match missing {
+            Missing::Export => false,
+            Missing::Device | Missing::Rest => self.patient,
+            // It takes a moment, and is done once.
+            Missing::Look(_) => !self.given_up,
+        };
+        if let Some(missing) = lacks.filter(waits) {
             self.state = State::Waiting { option };
             return Outcome::Await(missing);
         }
@@ -238,7 +249,7 @@ impl Handshake {
     fn export_name(&mut self, payload: &[u8], catalog: &Catalog<'_>) -> Outcome {
         let (export, device) = match catalog.take(payload) {
             Ok(found) => found,
-            Err(Missing::Rest) => {
+            Err(Missing::Rest | Missing::Look(_)) => {
                 return Outcome::Violation(
                     "an export that is still written to for another, asked for in the old way",
                 );
@@ -289,7 +300,7 @@ impl Handshake {
             Err(missing) => {
                 let kind = match missing {
                     Missing::Export | Missing::Device => option_reply::ERR_UNKNOWN,
-                    Missing::Rest => option_reply::ERR_POLICY,
+                    Missing::Rest | Missing::Look(_) => option_reply::ERR_POLICY,
                 };
                 self.reply(option, kind, &[missing.text().as_bytes()]);
                 return Outcome::More;

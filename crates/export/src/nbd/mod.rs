@@ -24,6 +24,7 @@
 //! | `slab` | fixed tables |
 //! | `transfer` | requests in progress and the pieces that they are carried in |
 //! | `connection` | one client: the stream in, back-pressure, ending |
+//! | `looks` | who has left and was not heard of yet |
 //! | `memory` | how the devices share the payload memory |
 //! | `waiting` | clients that wait for what they share |
 //! | `control` | the control worker: listeners, verbs |
@@ -65,6 +66,7 @@ mod exports;
 mod farewell;
 mod front;
 mod handshake;
+mod looks;
 mod memory;
 mod pieces;
 mod reply;

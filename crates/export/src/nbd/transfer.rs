@@ -34,7 +34,7 @@ pub(super) struct Seat<'a> {
 impl Seat<'_> {
     /// What the clients of a listener can open.
     pub(super) fn catalog(&self, listener: ListenerId) -> Catalog<'_> {
-        Catalog { listener, exports: self.exports, heads: self.host.heads() }
+        Catalog { listener, exports: self.exports, heads: self.host.heads(), heard: false }
     }
 }
 
@@ -51,6 +51,8 @@ pub(super) enum Wait {
     Room,
     /// For the device to be there.
     Device,
+    /// For all to be heard of that have left.
+    Look,
     /// For what one that has left was not answered: a new client, or a write to the same blocks.
     Rest,
     /// For nothing any more: the host takes no more requests.

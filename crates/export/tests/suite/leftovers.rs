@@ -5,8 +5,9 @@ use crate::support::{export, open, server};
 use anabranch_export::fuzz::Harness;
 use anabranch_export::fuzz::client::{self, OptionReply};
 use anabranch_export::nbd::wire::{command, option, option_reply};
-use anabranch_export::nbd::{DEVICE_TIMEOUT, Export, NbdConfig, RETRY_DELAY};
-use anabranch_proto::machine::ConnId;
+use anabranch_export::nbd::{DEVICE_TIMEOUT, Export, NbdConfig, NbdEvent, NbdMail, RETRY_DELAY};
+use anabranch_host::user::Submit;
+use anabranch_proto::machine::{ConnId, Input, WorkerId};
 
 /// A server, one of whose clients vanished with a write and a read unanswered.
 fn left_behind() -> Harness {
@@ -61,6 +62,78 @@ fn who_comes_back_waits_for_its_former_writes() {
     harness.complete_all();
     assert_eq!(harness.host.disk(0)[..512], [8; 512]);
     [back, curious, reader].into_iter().for_each(|conn| harness.disconnect(conn));
+    harness.check_empty();
+}
+
+/// The end of the former connection may not have been read yet when the client is back: somebody
+/// has to look.
+#[test]
+fn who_comes_back_before_its_end_was_heard_of_waits_for_that_and_for_its_former_writes() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let former = open(&mut harness, false);
+    harness.send(former, &client::write(0, 1, 0, &[7; 512]));
+    harness.vanish(former);
+    let back = asks(&mut harness, option::GO);
+    assert!(replies(&mut harness, back).is_empty() && harness.is_paused(back));
+    harness.disconnect(former);
+    assert_eq!(harness.take(back), [], "it is heard of, and its write not answered");
+    harness.complete_all();
+    harness.pass(RETRY_DELAY);
+    assert!(!harness.take(back).is_empty() && !harness.is_paused(back));
+    harness.disconnect(back);
+    harness.check_empty();
+}
+
+#[test]
+fn every_worker_looks_before_a_client_gets_its_export() {
+    let mut harness = server();
+    let neighbour = open(&mut harness, false);
+    harness.hold_looks = true;
+    let client = asks(&mut harness, option::GO);
+    assert!(replies(&mut harness, client).is_empty() && harness.is_paused(client));
+    harness.release_looks();
+    assert!(!harness.take(client).is_empty() && !harness.is_paused(client));
+    assert!(!harness.events.iter().any(|it| matches!(it, NbdEvent::WaitsForRest { .. })));
+
+    harness.hold_looks = true;
+    let patient = asks(&mut harness, option::GO);
+    harness.pass(DEVICE_TIMEOUT);
+    let refused = replies(&mut harness, patient).last().map(|it| it.kind);
+    assert_eq!(refused, Some(option_reply::ERR_POLICY), "a worker that never answers");
+    harness.release_looks();
+    [client, neighbour, patient].into_iter().for_each(|conn| harness.disconnect(conn));
+    harness.check_empty();
+}
+
+/// Another worker asks: it is told when each client is known to be there, or has been heard of.
+#[test]
+fn a_worker_that_asks_who_has_left_is_told_when_all_are_heard_of() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    let [there, gone] = [(); 2].map(|()| open(&mut harness, false));
+    harness.send(gone, &client::write(0, 1, 0, &[7; 512]));
+    harness.vanish(gone);
+    let head = harness.host.heads()[0].id;
+    let ask = |round| Input::Mail { from: WorkerId(2), mail: NbdMail::Look { round, head } };
+    let told = |harness: &Harness| {
+        let of = |mail: &(WorkerId, NbdMail)| match *mail {
+            (WorkerId(2), NbdMail::Looked { round }) => Some(round),
+            _ => None,
+        };
+        harness.mail.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    harness.input(ask(5));
+    assert_eq!(told(&harness), [], "the end of one is there, and was not read");
+    harness.disconnect(gone);
+    assert_eq!(told(&harness), [5]);
+    assert!(harness.host.heads()[0].leftovers.any());
+    harness.input(ask(6));
+    assert_eq!(told(&harness), [5, 6], "who is there keeps nobody waiting");
+    harness.complete_all();
+    harness.disconnect(there);
+    harness.input(ask(7));
+    assert_eq!(told(&harness), [5, 6, 7]);
     harness.check_empty();
 }
 

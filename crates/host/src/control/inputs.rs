@@ -59,6 +59,7 @@ impl Control {
             }
             // Accepted connections, listeners and files belong to the user of this worker.
             Input::Accepted { .. }
+            | Input::Looked { .. }
             | Input::Listening { .. }
             | Input::Unlistened { .. }
             | Input::DiskDone { .. } => {}

@@ -17,6 +17,7 @@ pub(crate) fn cast<'a, V, M>(input: Input<'a, Never, Never>) -> Input<'a, V, M> 
         Input::Received { conn, bytes } => Input::Received { conn, bytes },
         Input::ReceivedInto { conn, len } => Input::ReceivedInto { conn, len },
         Input::Transmitted { conn } => Input::Transmitted { conn },
+        Input::Looked { conn } => Input::Looked { conn },
         Input::Closed { conn, cause } => Input::Closed { conn, cause },
         Input::DiskDone { id, result } => Input::DiskDone { id, result },
         Input::Mail { mail, .. } => match mail {},

@@ -539,6 +539,7 @@ fn drive<M: Machine, HM>(
             Output::Resume { conn } => core.resume(node, conn),
             Output::Close { conn, how } => core.close(node, conn, how),
             Output::Disk { id, file, op } => loose.push(Loose::Disk(id, file, op)),
+            Output::Look { .. } => unreachable!("nobody looks for a peer here"),
             Output::HandOver { .. } => unreachable!("hand-over is not simulated"),
         }
     }

@@ -270,6 +270,18 @@ fn ends_in_a_moment(connection: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Whether the peer has ended its direction of a connection, also where bytes are to be read
+/// before that end.
+pub(crate) fn peer_has_ended(connection: BorrowedFd<'_>) -> bool {
+    let mut end = [PollFd::from_borrowed_fd(connection, PollFlags::RDHUP)];
+    loop {
+        match rustix::event::poll(&mut end, Some(&Timespec::default())) {
+            Err(rustix::io::Errno::INTR) => {}
+            found => return found.is_ok_and(|ended| ended > 0),
+        }
+    }
+}
+
 /// Our own address on a connection, when it has one.
 pub(crate) fn local_addr(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
     socket2::SockRef::from(&fd).local_addr().ok()?.as_socket()

@@ -292,6 +292,10 @@ impl Driver for Uring {
         self.read_on(conn);
     }
 
+    fn look(&mut self, conn: ConnId) {
+        self.look_for_peer(conn);
+    }
+
     fn close(&mut self, conn: ConnId, how: CloseHow) {
         self.start_close(conn, how);
     }

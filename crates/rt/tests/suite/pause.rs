@@ -124,3 +124,30 @@ fn a_peer_that_was_gone_before_it_is_watched_again_is_told_as_well() {
     assert_eq!(rig.closed(0, conn), CloseCause::PeerClosed);
     rig.stop();
 }
+
+/// A look tells that a peer is there. One that has gone is not, also where what it sent before was
+/// not read.
+#[test]
+fn a_look_tells_whether_a_peer_is_there() {
+    let dir = Dir::new("look");
+    let path = dir.path("s");
+    let mut rig = Rig::new(1);
+    rig.listen(0, Endpoint::Unix(path.clone()));
+    let mut peer = UnixStream::connect(&path).expect("connected");
+    let conn = rig.accepted(0);
+    rig.ask(0, move |engine, _| {
+        engine.out(Output::Pause { conn, watch: false });
+        engine.out(Output::Look { conn });
+    });
+    rig.expect(0, &Seen::Looked(conn));
+    peer.write_all(&[5; 100_000]).expect("written");
+    drop(peer);
+    rig.ask(0, move |engine, _| engine.out(Output::Look { conn }));
+    for _ in 0..3 {
+        rig.ask(0, |_, _| ());
+    }
+    assert!(!rig.has(0, &Seen::Looked(conn)), "it has gone");
+    rig.ask(0, move |engine, _| engine.out(Output::Resume { conn }));
+    assert_eq!(rig.closed(0, conn), CloseCause::PeerClosed);
+    rig.stop();
+}

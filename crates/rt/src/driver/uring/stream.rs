@@ -99,6 +99,18 @@ impl Uring {
         self.receive(slot);
     }
 
+    /// Asked of the socket at once: an operation of its own would be answered later, perhaps too
+    /// late for whoever has to know before it goes on.
+    pub(super) fn look_for_peer(&mut self, id: ConnId) {
+        let conn = self.conns.slot(id).and_then(|slot| self.conns.get_mut(slot));
+        let Some(conn) = conn.filter(|it| it.phase == Phase::Open && !it.peer_gone) else { return };
+        let Some(fd) = conn.fd.as_ref() else { return };
+        self.counters.system_calls.add(1);
+        if !socket::peer_has_ended(fd.as_fd()) {
+            self.events.push_back(Event::Looked { conn: id });
+        }
+    }
+
     /// Waits for the peer's end, which no receive tells of while nothing is read.
     fn watch(&mut self, slot: u32) {
         let Some(conn) = self.conns.get_mut(slot) else { return };

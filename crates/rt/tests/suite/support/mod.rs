@@ -31,6 +31,7 @@ pub enum Seen {
     Received(ConnId, Vec<u8>),
     ReceivedInto(ConnId, u32),
     Transmitted(ConnId),
+    Looked(ConnId),
     Closed(ConnId, CloseCause),
     DiskDone(DiskId, Result<u32, SystemError>),
     Mail(WorkerId, u64),
@@ -175,6 +176,7 @@ impl Machine for Engine {
                 self.sending.insert(conn, false);
                 Seen::Transmitted(conn)
             }
+            Input::Looked { conn } => Seen::Looked(conn),
             Input::Closed { conn, cause } => {
                 self.pending.remove(&conn);
                 self.sending.remove(&conn);

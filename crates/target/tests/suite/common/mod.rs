@@ -260,7 +260,10 @@ impl Rig {
             }
             Output::Event(event) => self.events.push(event),
             Output::ReceiveInto { .. } => {}
-            Output::Connect { .. } | Output::HandOver { .. } | Output::Mail { .. } => {
+            Output::Connect { .. }
+            | Output::HandOver { .. }
+            | Output::Look { .. }
+            | Output::Mail { .. } => {
                 panic!("a target does not do that")
             }
         }
