@@ -54,11 +54,12 @@ pub(super) struct Connection {
     handshake: Option<Box<Handshake>>,
     transfer: Option<Box<Transfer>>,
     export: String,
-    /// Whose clients are to be looked at before it may have its export; asked for once.
+    /// Whose clients are to be looked at before it may have its export.
     look: Option<HeadId>,
-    asked: bool,
-    /// That was done.
-    heard: bool,
+    /// Whose are being looked at.
+    asked: Option<HeadId>,
+    /// Whose have been, since it asked for the export.
+    heard: Option<HeadId>,
     next: Next,
     header: [u8; wire::REQUEST_BYTES],
     /// Received bytes that could not be worked on yet: at most what two receives bring.
@@ -100,8 +101,8 @@ impl Connection {
             transfer: None,
             export: String::new(),
             look: None,
-            asked: false,
-            heard: false,
+            asked: None,
+            heard: None,
             next: Next::Header { have: 0 },
             header: [0; wire::REQUEST_BYTES],
             stash: Vec::new(),
@@ -149,15 +150,19 @@ impl Connection {
         waits && self.life == Life::Open && self.is_negotiating()
     }
 
-    /// It is to be found out whether clients of this head have left, once.
+    /// It is to be found out whether clients of this head have left.
     pub(super) fn wants_look(&mut self) -> Option<HeadId> {
         self.look.take()
     }
 
     /// That is known: all that had left have been heard of.
     pub(super) fn looked(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
-        self.heard = true;
-        self.resume(seat, out);
+        let head = self.asked.take();
+        // Too late for one that was told so: it asks anew.
+        if self.awaits_look() {
+            self.heard = head;
+            self.resume(seat, out);
+        }
     }
 
     /// It waits to hear that.
@@ -324,12 +329,19 @@ impl Connection {
     fn negotiation(&mut self, bytes: &mut &[u8], seat: &mut Seat<'_>, out: &mut Outputs) -> Step {
         let Some(handshake) = &mut self.handshake else { return Step::NeedBytes };
         let catalog = Catalog { heard: self.heard, ..seat.catalog(self.listener) };
-        match handshake.received(bytes, &catalog) {
+        let outcome = handshake.received(bytes, &catalog);
+        if !matches!(outcome, Outcome::Await(_)) {
+            // Whoever was refused, and asks again, may have left elsewhere meanwhile.
+            self.heard = None;
+        }
+        match outcome {
             // What was not taken waits until something was sent.
             Outcome::More if !bytes.is_empty() => Step::Blocked(Wait::Own),
             Outcome::More => Step::NeedBytes,
             Outcome::Await(Missing::Look(head)) => {
-                self.look = (!std::mem::replace(&mut self.asked, true)).then_some(head);
+                if self.asked.is_none() {
+                    (self.look, self.asked) = (Some(head), Some(head));
+                }
                 Step::Blocked(Wait::Look)
             }
             Outcome::Await(Missing::Rest) => Step::Blocked(Wait::Rest),

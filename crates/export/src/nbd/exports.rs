@@ -445,8 +445,8 @@ pub(super) struct Catalog<'a> {
     /// Of all listeners.
     pub(super) exports: &'a [(ListenerId, Export)],
     pub(super) heads: &'a [Arc<HeadView>],
-    /// All clients that had left when this one asked for its export have been heard of.
-    pub(super) heard: bool,
+    /// Of this head all clients have been heard of that had left when this one asked for it.
+    pub(super) heard: Option<HeadId>,
 }
 
 impl<'a> Catalog<'a> {
@@ -469,7 +469,7 @@ impl<'a> Catalog<'a> {
         if device.read_only {
             return Ok((export, device));
         }
-        if !self.heard {
+        if self.heard != Some(device.head) {
             return Err(Missing::Look(device.head));
         }
         let rest = self.head(export).is_some_and(|head| head.leftovers.any());

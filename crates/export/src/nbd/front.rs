@@ -380,7 +380,7 @@ impl Nbd {
     /// Lets every client see what has changed of the exports and heads.
     fn follow(&mut self, place: &mut Place<'_>) {
         let (exports, heads) = (self.exports.as_slice(), place.host.heads());
-        Catalog { listener: FIRST_LISTENER, exports, heads, heard: false }.bind();
+        Catalog { listener: FIRST_LISTENER, exports, heads, heard: None }.bind();
         self.each(place, |connection, seat, out| connection.follow(seat, out));
     }
 

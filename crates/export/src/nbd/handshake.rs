@@ -211,7 +211,6 @@ impl Handshake {
         let waits = |missing: &Missing| match missing {
             Missing::Export => false,
             Missing::Device | Missing::Rest => self.patient,
-            // It takes a moment, and is done once.
             Missing::Look(_) => !self.given_up,
         };
         if let Some(missing) = lacks.filter(waits) {
@@ -219,6 +218,7 @@ impl Handshake {
             return Outcome::Await(missing);
         }
         self.patient &= !matches!(self.state, State::Waiting { .. });
+        self.given_up = false;
         let payload = std::mem::take(&mut self.input);
         let outcome = match option {
             option::EXPORT_NAME => self.export_name(&payload, catalog),

@@ -34,7 +34,7 @@ pub(super) struct Seat<'a> {
 impl Seat<'_> {
     /// What the clients of a listener can open.
     pub(super) fn catalog(&self, listener: ListenerId) -> Catalog<'_> {
-        Catalog { listener, exports: self.exports, heads: self.host.heads(), heard: false }
+        Catalog { listener, exports: self.exports, heads: self.host.heads(), heard: None }
     }
 }
 
