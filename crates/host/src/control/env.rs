@@ -19,6 +19,8 @@ pub type ControlOutput = Output<ToShard, Reply<Infallible>, HostEvent>;
 pub(super) enum Notice {
     /// Identify Controller was read; the connect sequence waits for admission to a subsystem.
     Identified,
+    /// Its namespaces have changed, it has not said yet which.
+    Unheard,
     /// It has named the namespaces that have changed.
     Named,
     /// The namespace list was read.

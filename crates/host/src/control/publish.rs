@@ -104,9 +104,10 @@ fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindranc
     (!head.agrees(path)).then_some(Hindrance::Size)
 }
 
-fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
+pub(super) fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
     let newer = |scan| controller.scan.is_newer_than(scan, head.nsid);
-    controller.is_verified() && !path.unread && path.doubted.is_none_or(newer)
+    let known = !path.unread && !path.awaits_news;
+    controller.is_verified() && known && path.doubted.is_none_or(newer)
 }
 
 impl Control {

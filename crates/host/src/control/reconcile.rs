@@ -26,7 +26,8 @@
 use super::Control;
 use super::controller::Controller;
 use super::env::Env;
-use super::scan::Namespace;
+use super::publish::is_looked_at;
+use super::scan::{Namespace, Scan};
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
 use crate::explain::DEFAULT_SAMPLE;
@@ -41,6 +42,10 @@ use anabranch_policy::LatencyParameters;
 
 /// Heads of one host; more are refused.
 const MAX_HEADS: usize = 65_536;
+
+/// Changes in a row that keep a path out of use until they were named: one whose namespaces change
+/// during each scan is used again all the same.
+const MAX_HELD_BACK: u8 = 3;
 
 type Controllers = BTreeMap<ControllerId, Controller>;
 
@@ -188,16 +193,33 @@ impl Control {
         }
     }
 
-    /// A controller says that namespaces have changed: each may be another one by now. Nothing is
+    /// A controller says that namespaces have changed, not yet which. What is in use stays so until
+    /// it does. What is not is not put into use by a scan that began before, and may have read what
+    /// has changed since.
+    pub(super) fn await_news(&mut self, id: ControllerId) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        let Some(controller) = self.controllers.get(&id).filter(|it| it.scan.has_unheard()) else {
+            return;
+        };
+        for head in &mut self.subsystems[index].heads {
+            let Some(at) = head.paths.iter().position(|path| path.controller == id) else { continue };
+            let in_use = is_looked_at(head, &head.paths[at], controller);
+            let path = &mut head.paths[at];
+            path.held_back = if in_use { 0 } else { path.held_back.saturating_add(1) };
+            path.awaits_news |= (1..=MAX_HELD_BACK).contains(&path.held_back);
+        }
+    }
+
+    /// A controller says which namespaces have changed: each may be another one by now. Nothing is
     /// sent to them there before the scan that goes on has looked at them.
-    pub(super) fn doubt_named(&mut self, controller: ControllerId) {
-        let Some(index) = self.subsystem_of(controller) else { return };
-        let Some(found) = self.controllers.get_mut(&controller) else { return };
-        let Some(named) = found.scan.take_named() else { return };
-        let before = found.scan.begun().saturating_sub(1);
-        let heads = self.subsystems[index].heads.iter_mut().filter(|head| named.has(head.nsid));
-        for path in heads.filter_map(|head| head.path_mut(controller)) {
-            path.doubted = path.doubted.max(Some(before));
+    pub(super) fn doubt_named(&mut self, id: ControllerId) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        let Some(controller) = self.controllers.get(&id) else { return };
+        for head in &mut self.subsystems[index].heads {
+            let doubted = controller.scan.doubted_since(head.nsid);
+            let Some(path) = head.path_mut(id) else { continue };
+            path.doubted = path.doubted.max(doubted);
+            path.awaits_news &= controller.scan.has_unheard();
             self.env.dirty = true;
         }
     }
@@ -378,6 +400,8 @@ impl Control {
         let place = head.paths.partition_point(|other| other.controller < controller);
         // Most have few: no room for more than there are.
         head.paths.reserve_exact(1);
+        // A head that has gone may have given way to what its controller has doubted since.
+        let news = self.controllers.get(&controller).map(|found| &found.scan);
         let joined = Path {
             id,
             controller,
@@ -388,7 +412,9 @@ impl Control {
             write_protected: namespace.write_protected,
             zeroes_may_deallocate: namespace.zeroes_may_deallocate,
             unread: namespace.unread,
-            doubted: None,
+            doubted: news.and_then(|scan| scan.doubted_since(namespace.nsid)),
+            awaits_news: news.is_some_and(Scan::has_unheard),
+            held_back: 0,
             doubts: 0,
             load: self.no_load.clone(),
             nodes: Vec::new(),

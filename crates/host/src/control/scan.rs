@@ -219,7 +219,7 @@ pub(super) struct Scan {
     complete: u64,
     /// What a scan of this number has looked at before it was complete, ordered by NSID.
     early: (u64, Vec<u32>),
-    /// What the controller has named as changed and nobody has heard of yet.
+    /// What the controller has named as changed, until a scan that began after that is complete.
     named: Option<Named>,
     /// If nothing changed any more: when [`CHANGES`] would be allowed again.
     changes_by: Time,
@@ -264,6 +264,7 @@ impl Scan {
         self.again = false;
         // Whoever comes back looks at everything.
         self.unheard = false;
+        self.named = None;
         self.retry_at = None;
         self.failures = 0;
     }
@@ -293,9 +294,11 @@ impl Scan {
         self.unheard
     }
 
-    /// Which namespaces are to be looked at before they are used again.
-    pub(super) fn take_named(&mut self) -> Option<Named> {
-        self.named.take()
+    /// The number of the scan before the one that goes on, if the controller has named this
+    /// namespace as changed when that began: only what it reads now is known.
+    pub(super) fn doubted_since(&self, nsid: u32) -> Option<u64> {
+        let named = self.named.as_ref().filter(|named| named.has(nsid));
+        named.map(|_| self.begun.saturating_sub(1))
     }
 
     fn has_changed(&mut self, times: u32, now: Time) {
@@ -335,6 +338,7 @@ impl Controller {
         // its end.
         self.scan.early.1.clear();
         env.dirty = true;
+        env.notice(self, Notice::Unheard);
         self.request_paced_scan(env, bufs);
     }
 
@@ -635,6 +639,7 @@ impl Controller {
         self.scan.refused.retain(|_, (_, seen)| *seen == begun);
         self.scan.verified = Some(self.association);
         self.scan.complete = self.scan.begun;
+        self.scan.named = None;
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
         if progress.some_unread {

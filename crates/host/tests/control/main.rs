@@ -17,6 +17,7 @@ mod identity;
 mod keep_alive;
 mod life;
 mod many;
+mod news;
 mod policies;
 mod refused;
 mod removal;
