@@ -310,7 +310,22 @@ impl Harness {
         if self.hold_looks {
             return false;
         }
-        let (conns, rounds) = (std::mem::take(&mut self.looks), std::mem::take(&mut self.rounds));
+        let rounds = std::mem::take(&mut self.rounds);
+        self.answer_looks(rounds)
+    }
+
+    /// Of those who have asked, the first is answered; the others go on waiting.
+    pub fn release_first_look(&mut self) {
+        let first = self.rounds.iter().map(|&(_, round)| round).min();
+        let (answered, rest) =
+            std::mem::take(&mut self.rounds).into_iter().partition(|it| Some(it.1) == first);
+        self.rounds = rest;
+        self.answer_looks(answered);
+        self.settle();
+    }
+
+    fn answer_looks(&mut self, rounds: Vec<(WorkerId, u64)>) -> bool {
+        let conns = std::mem::take(&mut self.looks);
         let moved = !conns.is_empty() || !rounds.is_empty();
         for conn in conns {
             if self.clients.get(&conn).is_some_and(|client| !client.gone) {

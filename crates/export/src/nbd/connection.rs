@@ -58,6 +58,8 @@ pub(super) struct Connection {
     look: Option<HeadId>,
     /// Whose are being looked at.
     asked: Option<HeadId>,
+    /// So many answers are still to come that it has given up to wait for.
+    stale_looks: u32,
     /// Whose have been, since it asked for the export.
     heard: Option<HeadId>,
     next: Next,
@@ -102,6 +104,7 @@ impl Connection {
             export: String::new(),
             look: None,
             asked: None,
+            stale_looks: 0,
             heard: None,
             next: Next::Header { have: 0 },
             header: [0; wire::REQUEST_BYTES],
@@ -157,6 +160,11 @@ impl Connection {
 
     /// That is known: all that had left have been heard of.
     pub(super) fn looked(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        // Those come first: no worker answers for less after it has answered for more.
+        if self.stale_looks > 0 {
+            self.stale_looks -= 1;
+            return;
+        }
         let head = self.asked.take();
         // Too late for one that was told so: it asks anew.
         if self.awaits_look() {
@@ -170,10 +178,15 @@ impl Connection {
         self.wait == Some(Wait::Look)
     }
 
-    /// It is a client of this head, or of what was left there when it closed.
+    /// It is a client of this head, or of what was left there when it closed: one that reads nothing
+    /// any more leaves nothing but what the host has of it.
     pub(super) fn is_of(&self, head: HeadId) -> bool {
-        let theirs = self.transfer.as_ref().is_some_and(|it| it.device.head == head);
-        theirs && self.life != Life::Dead
+        let theirs = self.transfer.as_ref().filter(|it| it.device.head == head);
+        theirs.is_some_and(|it| match self.life {
+            Life::Open | Life::Ending => true,
+            Life::Closing => it.at_host() > 0,
+            Life::Dead => false,
+        })
     }
 
     /// What one that has left was not answered has not ended.
@@ -268,10 +281,10 @@ impl Connection {
     }
 
     /// The last batch has left.
-    pub(super) fn transmitted(&mut self, memory: &mut Memory<'_>) {
+    pub(super) fn transmitted(&mut self, seat: &mut Seat<'_>) {
         self.sending = false;
         if let Some(transfer) = &mut self.transfer {
-            transfer.transmitted(memory);
+            transfer.transmitted(seat);
         }
     }
 
@@ -333,6 +346,9 @@ impl Connection {
         if !matches!(outcome, Outcome::Await(_)) {
             // Whoever was refused, and asks again, may have left elsewhere meanwhile.
             self.heard = None;
+            if self.asked.take().is_some() && self.look.take().is_none() {
+                self.stale_looks += 1;
+            }
         }
         match outcome {
             // What was not taken waits until something was sent.

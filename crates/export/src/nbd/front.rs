@@ -553,7 +553,7 @@ impl User for Nbd {
             }
             Input::Transmitted { conn } => {
                 self.connection_input(conn, &mut place, |connection, seat, out| {
-                    connection.transmitted(&mut seat.memory);
+                    connection.transmitted(seat);
                     connection.resume(seat, out);
                 });
             }

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 /// A client: its key, and the serial number of that.
 type Client = (u32, u32);
 
-/// What one worker has asked for, and what it was asked. Bounded by the clients of all workers,
-/// each of which has every worker look once.
+/// What one worker has asked for, and what it was asked. Bounded by the options of the clients of
+/// all workers, and of those that have left while a connection takes to close.
 #[derive(Default)]
 pub(super) struct Looks {
     /// Clients for which nobody has been asked yet.

@@ -20,6 +20,8 @@ pub(super) struct Request {
     /// A read of several pieces whose simple reply begins when all of them are there.
     pub(super) gathered: bool,
     pub(super) fault: Option<Fault>,
+    /// Of how many failed flushes its answer tells, if of any.
+    pub(super) tells: u64,
 }
 
 impl Request {

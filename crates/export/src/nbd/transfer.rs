@@ -17,6 +17,7 @@ use super::wire::command_flag;
 use super::{
     LEAST_PIECE_BYTES, MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW,
 };
+use anabranch_host::FailedFlushes;
 use anabranch_host::topology::HeadId;
 use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
 use anabranch_proto::machine::{BufRef, Buffers, Gather, ListenerId, Time};
@@ -78,8 +79,14 @@ pub(super) struct Transfer {
     at_host: usize,
     /// Counts buffers and places in the host that it was given.
     granted: u64,
-    /// Failed flushes of the device that the client was told of, or had not to do with.
+    /// Failed flushes of the device that the client was told of, or had not to do with …
     failed_flushes: u64,
+    /// … of those, the ones of which the answer has left.
+    heard: u64,
+    /// It may be one that has left, and be owed what that one was not told.
+    stands_in: bool,
+    /// The client has said that it leaves.
+    said_farewell: bool,
     /// Since the client has said that it leaves.
     farewell: Option<Farewell>,
     /// Nobody waits for answers any more.
@@ -96,8 +103,12 @@ pub(super) fn split_tag(tag: u64) -> (u32, u16) {
 
 impl Transfer {
     pub(super) fn new(key: u32, device: Device, structured: bool, host: &dyn Submit) -> Transfer {
+        let (known, stands_in) = failed_flushes(host, device.head).map_or((0, false), |it| it.join());
         Transfer {
-            failed_flushes: failed_flushes(host, device.head),
+            failed_flushes: known,
+            heard: known,
+            stands_in,
+            said_farewell: false,
             key,
             device,
             structured,
@@ -158,6 +169,7 @@ impl Transfer {
             whole: header.flags & command_flag::DF != 0,
             gathered: false,
             fault: checked.err(),
+            tells: 0,
         };
         Some((self.requests.insert(request)?, checked))
     }
@@ -468,9 +480,13 @@ impl Transfer {
         let mut result = result.map_err(|error| Fault::of_io(error, writes));
         let trims = matches!(op, Some(Op::Trim { .. }));
         if op == Some(Op::Flush) || trims && self.is_in(piece, Stage::Flushing) {
-            let failed = failed_flushes(seat.host, self.device.head);
-            if core::mem::replace(&mut self.failed_flushes, failed) != failed && result.is_ok() {
-                result = Err(Fault::FLUSH_OF_ANOTHER);
+            let failed = failed_flushes(seat.host, self.device.head).map_or(0, |it| it.count());
+            if core::mem::replace(&mut self.failed_flushes, failed) != failed {
+                let request = self.pieces.get(piece).map(|piece| piece.slot);
+                if let Some(request) = request.and_then(|slot| self.requests.get_mut(slot)) {
+                    request.tells = failed;
+                }
+                result = result.and(Err(Fault::FLUSH_OF_ANOTHER));
             }
         }
         self.ended(piece, result, memory);
@@ -644,7 +660,8 @@ impl Transfer {
     }
 
     /// The batch has left: pieces are used again or returned, complete answers are forgotten.
-    pub(super) fn transmitted(&mut self, memory: &mut Memory<'_>) {
+    pub(super) fn transmitted(&mut self, seat: &mut Seat<'_>) {
+        let memory = &mut seat.memory;
         let mut sent = std::mem::take(&mut self.sent);
         for reply in sent.drain(..) {
             if let Some(piece) = reply.part.piece()
@@ -652,8 +669,15 @@ impl Transfer {
             {
                 self.release(piece, memory);
             }
-            if reply.last {
-                self.requests.remove(reply.slot);
+            let answered = reply.last.then(|| self.requests.remove(reply.slot)).flatten();
+            let Some(tells) = answered.map(|it| it.tells).filter(|&it| it > self.heard) else {
+                continue;
+            };
+            let before = core::mem::replace(&mut self.heard, tells);
+            if let Some(failed) = failed_flushes(seat.host, self.device.head)
+                && self.stands_in
+            {
+                failed.told(before, tells);
             }
         }
         // The same memory serves for the next batch.
@@ -710,6 +734,7 @@ impl Transfer {
         let blocks = changing
             .map(|it| it.offset / block..(it.offset + u64::from(it.bytes)).div_ceil(block))
             .collect();
+        self.said_farewell = true;
         self.farewell = Farewell::new(host, self.device.head, blocks);
     }
 
@@ -741,8 +766,14 @@ impl Transfer {
         }
     }
 
-    /// What the host has not sent is not to be sent any more.
+    /// The client may come back. What the host has not sent is not to be sent any more; of a flush
+    /// that has failed, and whose answer it may not have got, it is to hear then.
     pub(super) fn withdraw(&self, host: &mut dyn Submit) {
+        if let Some(failed) = failed_flushes(host, self.device.head)
+            && !self.said_farewell
+        {
+            failed.leave(self.heard);
+        }
         if self.at_host > 0 {
             let client = u64::from(self.key);
             host.withdraw(self.device.head, &|tag| tag >> 16 == client);
@@ -750,7 +781,7 @@ impl Transfer {
     }
 }
 
-fn failed_flushes(host: &dyn Submit, head: HeadId) -> u64 {
-    let view = host.heads().iter().find(|view| view.id == head);
-    view.map_or(0, |view| view.failed_flushes.count())
+fn failed_flushes(host: &dyn Submit, head: HeadId) -> Option<&FailedFlushes> {
+    let view = host.heads().iter().find(|view| view.id == head)?;
+    Some(&view.failed_flushes)
 }

@@ -101,8 +101,16 @@ fn every_worker_looks_before_a_client_gets_its_export() {
     harness.pass(DEVICE_TIMEOUT);
     let refused = replies(&mut harness, patient).last().map(|it| it.kind);
     assert_eq!(refused, Some(option_reply::ERR_POLICY), "a worker that never answers");
+    // It may have left elsewhere since then, so that what was found out before tells nothing, be it
+    // told before it asks anew or after that.
+    harness.send(patient, &client::option(option::GO, &client::info("disk", &[])));
+    assert!(harness.take(patient).is_empty() && harness.is_paused(patient));
+    harness.release_first_look();
+    assert!(harness.take(patient).is_empty() && harness.is_paused(patient));
+    harness.pass(DEVICE_TIMEOUT);
+    let refused = harness.take(patient);
+    assert_eq!(refused[12..16], option_reply::ERR_POLICY.to_be_bytes(), "it has waited as long again");
     harness.release_looks();
-    // It may have left elsewhere since then, so that what was found out before tells nothing.
     harness.hold_looks = true;
     harness.send(patient, &client::option(option::GO, &client::info("disk", &[])));
     assert!(harness.take(patient).is_empty() && harness.is_paused(patient));
@@ -110,6 +118,22 @@ fn every_worker_looks_before_a_client_gets_its_export() {
     assert!(!harness.take(patient).is_empty() && !harness.is_paused(patient));
     [client, neighbour, patient].into_iter().for_each(|conn| harness.disconnect(conn));
     harness.check_empty();
+}
+
+/// One that is being closed, with nothing at the host, has nothing to be heard of: nobody waits for
+/// it to take what it was sent.
+#[test]
+fn who_is_being_closed_and_was_answered_keeps_nobody_waiting() {
+    let mut harness = server();
+    let slow = open(&mut harness, false);
+    harness.hold_transmissions = true;
+    harness.send(slow, &client::request(command::READ, 0, 1, 0, 512));
+    harness.send(slow, &[0xee; 28]);
+    harness.vanish(slow);
+    asks(&mut harness, option::GO);
+    let opened = |it: &&NbdEvent| matches!(it, NbdEvent::Opened { .. });
+    assert_eq!(harness.events.iter().filter(opened).count(), 2);
+    assert!(harness.is_connected(slow), "it has taken nothing yet");
 }
 
 /// Another worker asks: it is told when each client is known to be there, or has been heard of.
