@@ -100,7 +100,8 @@ impl Target {
         let Some(conn) = self.conns.get_mut(place) else { return };
         let (port, role, controller) = (conn.port, conn.role, conn.controller());
         let Some(sqe) = conn.sqe(slot) else { return };
-        let moved = sqe.sgl().length();
+        // What a descriptor claims beyond that is refused, and never travels.
+        let moved = sqe.sgl().length().min(self.limits.max_transfer_bytes);
         let bytes = match sqe.direction() {
             Direction::HostToController => COMMAND_BYTES.saturating_add(moved),
             _ => COMMAND_BYTES,

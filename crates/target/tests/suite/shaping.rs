@@ -3,7 +3,7 @@
 use crate::common::*;
 use anabranch_proto::machine::{ConnId, Time};
 use anabranch_proto::nvme::property::Cc;
-use anabranch_proto::nvme::{Status, aer};
+use anabranch_proto::nvme::{Sgl, Status, aer};
 use anabranch_target::{Brownout, Service, TargetVerb};
 use std::time::Duration;
 
@@ -193,6 +193,21 @@ fn commands_and_their_bytes_are_counted() {
         [0, 1, 2].map(|at| after[at] - before[at]),
         [2, 72 + 4096 + 72, 24 + 24 + 24 + 8192]
     );
+}
+
+/// What a descriptor only claims takes nothing of the link from others.
+#[test]
+fn a_claimed_length_that_nothing_moves_holds_nobody_up() {
+    let mut rig = Rig::new(config());
+    let (_, queue) = rig.controller(0);
+    let (_, other) = rig.controller(0);
+    shape(&mut rig, 0, "rate=1gbit");
+    let claim = write(0, 1).with_cid(900).with_sgl(Sgl::transport(u32::MAX));
+    rig.raw(queue, claim, &[]);
+    let stranger = rig.open(0);
+    rig.raw(stranger, claim, &[]);
+    let read = latency(&mut rig, other, |rig| rig.start(other, read(0, 1), 4096));
+    assert!(read < ms(20), "{read:?}");
 }
 
 #[test]
