@@ -297,6 +297,7 @@ pub enum ExportVerb {
     /// Offer a device
     Add {
         /// The device, such as nvme0n1, or its wwid, which is the same after a restart
+        #[arg(value_parser = device)]
         device: String,
         /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT; there and at no other
         /// export's address, unless it is the same
@@ -351,6 +352,7 @@ mod tests {
             ("disconnect -d /dev/nvme0", "nvme0"),
             ("disconnect -d nvme1,/dev/nvme0", "nvme1 nvme0"),
             ("explain /dev/nvme0n1", "nvme0n1"),
+            ("export add /dev/nvme0n1", "nvme0n1"),
             ("top /dev/nvme0n1", "nvme0n1"),
             ("top /device/nvme0n1", "/device/nvme0n1"),
         ] {
@@ -362,6 +364,7 @@ mod tests {
                 Verb::ShowTopology(one) => one.device,
                 Verb::Disconnect(those) => Some(those.device.join(" ")),
                 Verb::Explain(one) => Some(one.device),
+                Verb::Export(Export { verb: ExportVerb::Add { device, .. } }) => Some(device),
                 Verb::Top(one) => one.device,
                 other => panic!("{other:?}"),
             };

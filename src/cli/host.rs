@@ -222,7 +222,10 @@ fn raw(answer: &Value) -> Result<Vec<u8>, Failure> {
 
 /// `ana-log`.
 pub(super) fn ana_log(global: &Global, controller: &str) -> Result<(), Failure> {
-    let answer = client(global)?.call("ana_log", json!({ "controller": controller }))?;
+    let client = client(global)?;
+    let view: HostView = read(client.call("snapshot", json!({}))?)?;
+    let controller = view.controller_of(controller).unwrap_or(controller);
+    let answer = client.call("ana_log", json!({ "controller": controller }))?;
     let log = ana::parse(&raw(&answer)?).map_err(Failure::Failed)?;
     super::print(global, || ana::text(controller, &log), || ana::json(controller, &log))
 }

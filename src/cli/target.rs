@@ -51,7 +51,10 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
             text.push_str(&format!("control socket {}\n", server.path().display()));
             text
         },
-        || json!({ "nqn": nqns.first(), "listeners": listeners, "socket": server.path() }),
+        || {
+            let nqn = nqns.first();
+            json!({ "nqn": nqn, "nqns": nqns, "listeners": listeners, "socket": server.path() })
+        },
     ));
     service::ready();
     target.wait(&termination)?;

@@ -44,7 +44,7 @@ pub struct PathSpec {
     /// Further I/O queues, for all but reads.
     #[serde(default, alias = "nr-write-queues", skip_serializing_if = "Option::is_none")]
     pub nr_write_queues: Option<u16>,
-    /// Commands at once per I/O queue, 16 to 1024.
+    /// Entries of each I/O queue, 16 to 1024; one stays free.
     #[serde(default, alias = "queue-size", skip_serializing_if = "Option::is_none")]
     pub queue_size: Option<u16>,
     /// Keep-alive time-out.

@@ -162,7 +162,7 @@ views! {
         cntlid: Option<u16>,
         /// I/O queues in use.
         io_queues: u16,
-        /// Commands at once per I/O queue.
+        /// Entries of each I/O queue; one stays free.
         queue_size: u16,
         /// Times it came back to live.
         reconnects: u64,

@@ -87,7 +87,7 @@ pub fn check_time(time: Duration) -> Result<(), &'static str> {
 /// Where a controller is and how to talk to it. Defaults and ranges are those of Linux fabrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// Commands at once per I/O queue, 16 to 1024 (`queue-size`).
+    /// Entries of each I/O queue, 16 to 1024 (`queue-size`); one stays free.
     pub queue_size: u16,
     /// I/O queues to ask for; one per data worker when `None`. With `nr_write_queues` these are for
     /// reads alone.

@@ -397,7 +397,7 @@ pub struct ControllerSnapshot {
     pub cntlid: Option<u16>,
     /// I/O queues in use (plus the admin queue).
     pub io_queues: u16,
-    /// Commands at once per I/O queue.
+    /// Entries of each I/O queue; one stays free.
     pub queue_size: u16,
     /// Times it came back to live after a loss or reset.
     pub reconnects: u64,

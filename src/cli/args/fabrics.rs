@@ -33,7 +33,7 @@ pub struct Fabrics {
     /// Host identifier; a running host has one, and this must be it
     #[arg(short = 'I', long, value_name = "UUID")]
     pub hostid: Option<String>,
-    /// I/O queues to ask for [default: one per data worker]
+    /// I/O queues to ask for, at most one per data worker [default: one per data worker]
     #[arg(
         short = 'i', long, alias = "nr_io_queues", value_name = "N",
         value_parser = super::whole::<u16>(1, u16::MAX.into()), allow_negative_numbers = true
@@ -45,7 +45,7 @@ pub struct Fabrics {
         value_parser = super::whole::<u16>(0, u16::MAX.into()), allow_negative_numbers = true
     )]
     pub nr_write_queues: Option<u16>,
-    /// Commands at once per I/O queue, 16 to 1024 [default: 128]
+    /// Entries of each I/O queue, 16 to 1024, so one command less at once [default: 128]
     #[arg(
         short = 'Q', long, alias = "queue_size", value_name = "N",
         value_parser = super::whole::<u16>(16, 1024), allow_negative_numbers = true

@@ -178,8 +178,8 @@ impl Connection {
         self.wait == Some(Wait::Look)
     }
 
-    /// It is a client of this head, or of what was left there when it closed: one that reads nothing
-    /// any more leaves nothing but what the host has of it.
+    /// It is a client of this head, or of what was left there when it closed: one that is being
+    /// closed leaves nothing but what the host has of it.
     pub(super) fn is_of(&self, head: HeadId) -> bool {
         let theirs = self.transfer.as_ref().filter(|it| it.device.head == head);
         theirs.is_some_and(|it| match self.life {

@@ -103,7 +103,8 @@ pub(super) fn split_tag(tag: u64) -> (u32, u16) {
 
 impl Transfer {
     pub(super) fn new(key: u32, device: Device, structured: bool, host: &dyn Submit) -> Transfer {
-        let (known, stands_in) = failed_flushes(host, device.head).map_or((0, false), |it| it.join());
+        let (known, stands_in) =
+            failed_flushes(host, device.head).map_or((0, false), |it| it.join());
         Transfer {
             failed_flushes: known,
             heard: known,

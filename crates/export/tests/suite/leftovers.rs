@@ -109,7 +109,11 @@ fn every_worker_looks_before_a_client_gets_its_export() {
     assert!(harness.take(patient).is_empty() && harness.is_paused(patient));
     harness.pass(DEVICE_TIMEOUT);
     let refused = harness.take(patient);
-    assert_eq!(refused[12..16], option_reply::ERR_POLICY.to_be_bytes(), "it has waited as long again");
+    assert_eq!(
+        refused[12..16],
+        option_reply::ERR_POLICY.to_be_bytes(),
+        "it has waited as long again"
+    );
     harness.release_looks();
     harness.hold_looks = true;
     harness.send(patient, &client::option(option::GO, &client::info("disk", &[])));

@@ -202,7 +202,9 @@ impl Control {
             return;
         };
         for head in &mut self.subsystems[index].heads {
-            let Some(at) = head.paths.iter().position(|path| path.controller == id) else { continue };
+            let Some(at) = head.paths.iter().position(|path| path.controller == id) else {
+                continue;
+            };
             let in_use = is_looked_at(head, &head.paths[at], controller);
             let path = &mut head.paths[at];
             path.held_back = if in_use { 0 } else { path.held_back.saturating_add(1) };
