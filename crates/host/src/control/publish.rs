@@ -104,10 +104,11 @@ fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindranc
     (!head.agrees(path)).then_some(Hindrance::Size)
 }
 
-pub(super) fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
+fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
     let newer = |scan| controller.scan.is_newer_than(scan, head.nsid);
-    let known = !path.unread && !path.awaits_news;
-    controller.is_verified() && known && path.doubted.is_none_or(newer)
+    // Whoever comes back does not name what it had to say before.
+    let unknown = path.unread || path.awaits_news && controller.scan.has_unheard();
+    controller.is_verified() && !unknown && path.doubted.is_none_or(newer)
 }
 
 impl Control {

@@ -26,7 +26,6 @@
 use super::Control;
 use super::controller::Controller;
 use super::env::Env;
-use super::publish::is_looked_at;
 use super::scan::{Namespace, Scan};
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
@@ -42,10 +41,6 @@ use anabranch_policy::LatencyParameters;
 
 /// Heads of one host; more are refused.
 const MAX_HEADS: usize = 65_536;
-
-/// Changes in a row that keep a path out of use until they were named: one whose namespaces change
-/// during each scan is used again all the same.
-const MAX_HELD_BACK: u8 = 3;
 
 type Controllers = BTreeMap<ControllerId, Controller>;
 
@@ -194,22 +189,13 @@ impl Control {
     }
 
     /// A controller says that namespaces have changed, not yet which. What is in use stays so until
-    /// it does. What is not is not put into use by a scan that began before, and may have read what
-    /// has changed since.
+    /// it does. Where nothing is, as after a reconnect, the first scan goes on, and may have read
+    /// what has changed since: it puts nothing into use.
     pub(super) fn await_news(&mut self, id: ControllerId) {
         let Some(index) = self.subsystem_of(id) else { return };
-        let Some(controller) = self.controllers.get(&id).filter(|it| it.scan.has_unheard()) else {
-            return;
-        };
-        for head in &mut self.subsystems[index].heads {
-            let Some(at) = head.paths.iter().position(|path| path.controller == id) else {
-                continue;
-            };
-            let in_use = is_looked_at(head, &head.paths[at], controller);
-            let path = &mut head.paths[at];
-            path.held_back = if in_use { 0 } else { path.held_back.saturating_add(1) };
-            path.awaits_news |= (1..=MAX_HELD_BACK).contains(&path.held_back);
-        }
+        let unused = self.controllers.get(&id).is_some_and(|it| !it.is_verified());
+        let heads = self.subsystems[index].heads.iter_mut();
+        heads.filter_map(|head| head.path_mut(id)).for_each(|it| it.awaits_news = unused);
     }
 
     /// A controller says which namespaces have changed: each may be another one by now. Nothing is
@@ -416,7 +402,6 @@ impl Control {
             unread: namespace.unread,
             doubted: news.and_then(|scan| scan.doubted_since(namespace.nsid)),
             awaits_news: news.is_some_and(Scan::has_unheard),
-            held_back: 0,
             doubts: 0,
             load: self.no_load.clone(),
             nodes: Vec::new(),

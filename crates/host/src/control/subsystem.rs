@@ -41,11 +41,9 @@ pub(super) struct Path {
     /// There may be another namespace under this NSID: out of use until its controller has ended a
     /// scan that began after the scan of this number.
     pub(super) doubted: Option<u64>,
-    /// It was out of use when its controller said that namespaces have changed, or came after that:
-    /// out of use until the controller has said which ones.
+    /// Its controller has said that namespaces have changed before the path was first looked at, or
+    /// joined: out of use until the controller has said which ones.
     pub(super) awaits_news: bool,
-    /// How often in a row that has begun anew before it was put into use.
-    pub(super) held_back: u8,
     /// How often a worker has said so.
     pub(super) doubts: u64,
     /// What all share until a policy counts by path.

@@ -52,6 +52,20 @@ fn f13_a_change_during_the_first_scan_keeps_the_path_out_of_use_until_it_is_name
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1, "it leads elsewhere now");
 }
 
+/// The controller was lost before it has named what has changed. It looks at everything then.
+#[test]
+fn a_path_does_not_wait_for_news_of_a_connection_that_is_gone() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    rig.cut(1);
+    rig.advance_s(11);
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.fake(1).hook = None;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert!(rig.path("nvme0n1", 0).unwrap().ready);
+}
+
 /// One that names all it has as changed, and has changed again during each look at it, is used all
 /// the same.
 #[test]
@@ -80,5 +94,5 @@ fn changes_without_end_do_not_keep_a_path_out_of_use() {
         answer(&mut rig, |c| c.is_log(4), Say::Status(0x002));
         used
     });
-    assert_eq!(used, [false, false, false, true, true, true, true, true]);
+    assert_eq!(used, [false, true, true, true, true, true, true, true]);
 }
