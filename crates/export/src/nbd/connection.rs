@@ -160,7 +160,7 @@ impl Connection {
 
     /// That is known: all that had left have been heard of.
     pub(super) fn looked(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
-        // Those come first: no worker answers for less after it has answered for more.
+        // Should one of them come after what it waits for, that tells as much.
         if self.stale_looks > 0 {
             self.stale_looks -= 1;
             return;

@@ -768,10 +768,11 @@ impl Transfer {
     }
 
     /// The client may come back. What the host has not sent is not to be sent any more; of a flush
-    /// that has failed, and whose answer it may not have got, it is to hear then.
+    /// that has failed, and whose answer it may not have got, it is to hear then, if it may have
+    /// written anything.
     pub(super) fn withdraw(&self, host: &mut dyn Submit) {
         if let Some(failed) = failed_flushes(host, self.device.head)
-            && !self.said_farewell
+            && !(self.said_farewell || self.read_only)
         {
             failed.leave(self.heard);
         }
