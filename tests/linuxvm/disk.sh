@@ -30,12 +30,16 @@ qemu_with() { # guest_start|guest_launch NAME SOCKET EXPORT [qemu option]...
     -device virtio-blk-pci,drive=disk,num-queues=2 "${@:5}"
 }
 start() { qemu_with guest_start "$NAME" "$@"; } # SOCKET EXPORT
-# What the guest has mounted of this machine would keep it here; it has its script itself.
+# What the guest has mounted of this machine would keep it here; it has its script itself. It stands
+# still while its memory is copied: when an emulated CPU ran meanwhile, the guest's kernel came to
+# grief after some moves, with garbage in lists of its own. What its disk does is the same: all is
+# waited for here, the other qemu takes the export, and goes on.
 move() { # SOCKET EXPORT NAME
   local way limit=$((SECONDS + ${LIMIT:-300})) state=none
   way=unix:$(guest_dir "$3")/incoming
   guest_exec "$NAME" "! grep -q ' /share ' /proc/mounts || umount /share"
   qemu_with guest_launch "$3" "$1" "$2" -incoming "$way"
+  guest_qmp "$NAME" stop
   guest_qmp "$NAME" migrate '{"uri": "'"$way"'"}'
   until [ "$state" = completed ]; do
     state=$(guest_qmp "$NAME" query-migrate | jq -r .status)
@@ -45,6 +49,7 @@ move() { # SOCKET EXPORT NAME
     fi
     sleep 0.2
   done
+  guest_qmp "$3" cont
   guest_stop "$NAME"
 }
 
