@@ -19,4 +19,3 @@ mod nbd_stale_socket;
 mod no_memory;
 mod service_manager;
 mod top_frames;
-mod worker_failure;

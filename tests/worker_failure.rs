@@ -1,4 +1,5 @@
-//! A worker that panics ends the daemon, whatever became of standard error.
+//! A worker that panics ends the daemon, whatever became of standard error. A program of its own:
+//! what other tests start would tell things there, too.
 
 use anabranch::daemon::{ending, log};
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Machine, Output, Time, WorkerId};
