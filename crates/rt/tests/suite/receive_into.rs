@@ -2,6 +2,7 @@
 
 use crate::support::{Random, Rig, Seen, loopback, tcp};
 use anabranch_proto::machine::{BufRef, ConnId, WorkerId};
+use anabranch_rt::Config;
 use std::io::Write;
 use std::net::TcpStream;
 
@@ -103,5 +104,42 @@ fn a_hint_without_room_is_ignored() {
     let conn = rig.accepted(0);
     peer.write_all(b"hello").expect("written");
     assert_eq!(rig.bytes(0, conn, 5), b"hello");
+    rig.stop();
+}
+
+/// Numbers of the threads of this process that are called so.
+fn threads(name: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc/self/task").expect("threads");
+    let all = all.map(|thread| thread.expect("a thread"));
+    // Some end meanwhile.
+    let called = |thread: &std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm"));
+    all.filter(|thread| called(thread).is_ok_and(|it| it.trim_end() == name))
+        .map(|thread| thread.file_name().into_string().expect("a number"))
+        .collect()
+}
+
+/// More often than the system tries a receive again by itself before it leaves it to a thread.
+const TRICKLES: usize = 300;
+
+/// A peer that trickles, or a slow link, costs no thread of the system.
+#[test]
+fn payload_that_comes_in_many_parts_costs_no_thread() {
+    let mut rig = Rig::with(Config::named("trickle"), 1);
+    rig.ask(0, |engine, bufs| {
+        engine.rules.into = bufs.alloc(4096);
+        engine.rules.quiet = true;
+    });
+    let at = rig.listen(0, loopback());
+    let mut peer = TcpStream::connect(tcp(&at)).expect("connected");
+    peer.set_nodelay(true).expect("an option");
+    rig.accepted(0);
+    let worker = threads("trickle-0").pop().expect("it runs");
+    for _ in 0..TRICKLES {
+        peer.write_all(b".").expect("written");
+        // By the answer the worker has been awake.
+        rig.ask(0, |_, _| ());
+        assert_eq!(threads(&format!("iou-wrk-{worker}")), [""; 0]);
+    }
+    drop(peer);
     rig.stop();
 }

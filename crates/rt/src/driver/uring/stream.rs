@@ -156,8 +156,9 @@ impl Uring {
             conn.receiving = Some(Receiving::Into(buf));
             conn.filled = false;
             let at = self.regions.lend(buf);
-            // All of the buffer is bound to come: one completion instead of one per segment.
-            opcode::Recv::new(fd, at, buf.len()).flags(libc::MSG_WAITALL).build()
+            // Without MSG_WAITALL: the system tries such a receive again 128 times (APOLL_MAX_RETRY)
+            // and then leaves it to a thread. Whoever trickles would have one per connection.
+            opcode::Recv::new(fd, at, buf.len()).build()
         } else {
             conn.receiving = Some(Receiving::Provided);
             if std::mem::take(&mut conn.filled) {
