@@ -114,7 +114,9 @@ impl Control {
             }
             ToControl::QueueLost { controller, association, qid, why } => {
                 self.about(controller, association, |controller, env| {
-                    controller.fail(env, format!("I/O queue {qid}: {why}"), false);
+                    if !matches!(controller.phase, Phase::ShuttingDown { .. }) {
+                        controller.fail(env, format!("I/O queue {qid}: {why}"), false);
+                    }
                 });
             }
             ToControl::QueueStopped { controller, association } => {

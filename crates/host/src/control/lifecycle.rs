@@ -10,7 +10,7 @@
 //! | `Quieting` | resetting, on request | nothing in flight | [`QUIET_LIMIT`] |
 //! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
 //! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
-//! | `ShuttingDown` | deleting | CSTS.SHST complete | `shutdown_timeout` |
+//! | `ShuttingDown` | deleting | CSTS.SHST complete, nothing in flight | `shutdown_timeout` |
 //! | `ShuttingDown` | resetting, on request | the same | [`QUIET_LIMIT`] |
 //! | `Stopping` | resetting / deleting / as it was | shards, admin connection | [`STOP_LIMIT`] |
 //! | `Gone` | dead | - | - |
@@ -82,16 +82,42 @@ pub(super) enum Then {
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    Waiting { until: Time },
-    Opening { until: Time },
-    Setup { step: Step, until: Time },
-    Queues { until: Time },
+    Waiting {
+        until: Time,
+    },
+    Opening {
+        until: Time,
+    },
+    Setup {
+        step: Step,
+        until: Time,
+    },
+    Queues {
+        until: Time,
+    },
     Live,
-    Quieting { until: Time, poll_at: Time },
-    Draining { until: Time, poll_at: Time },
-    StoppingQueues { until: Time },
-    ShuttingDown { until: Time, poll_at: Option<Time>, then: Then },
-    Stopping { then: Then, until: Time },
+    Quieting {
+        until: Time,
+        poll_at: Time,
+    },
+    Draining {
+        until: Time,
+        poll_at: Time,
+    },
+    StoppingQueues {
+        until: Time,
+    },
+    /// `down`: it has said that it has shut down.
+    ShuttingDown {
+        until: Time,
+        poll_at: Option<Time>,
+        then: Then,
+        down: bool,
+    },
+    Stopping {
+        then: Then,
+        until: Time,
+    },
     Gone,
 }
 
@@ -294,9 +320,10 @@ impl Controller {
                 let until = env.now.after(patience);
                 self.phase = Phase::Draining { until, poll_at: env.now };
             }
-            Phase::ShuttingDown { until, poll_at, .. } => {
+            Phase::ShuttingDown { until, poll_at, down, .. } => {
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
-                self.phase = Phase::ShuttingDown { until, poll_at, then: Then::Remove };
+                let then = Then::Remove;
+                self.phase = Phase::ShuttingDown { until, poll_at, then, down };
             }
             Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::Gone => {}
             Phase::Stopping { until, .. } => {

@@ -1,7 +1,10 @@
 //! The orderly removal of a controller: nothing new, drain, stop the queues, CC.SHN, close.
 //!
-//! When draining takes too long, CC.SHN comes before the queues are stopped: after it the
-//! controller works on nothing any more, and what it has not answered can be sent elsewhere.
+//! When draining takes too long, CC.SHN comes before the queues are stopped. A controller that has
+//! shut down begins nothing any more; but Linux's target says so at once, and what it had begun
+//! goes on, and is answered. So what is in flight has the rest of the time to end, and only then is
+//! sent elsewhere. SPDK's closes each queue pair that has nothing in flight when it is told: that is
+//! no loss, and says nothing of the others.
 //!
 //! A Fabrics Disconnect is for I/O queues only, and is not sent: closing the connections of
 //! drained queues does the same on every target.
@@ -13,6 +16,7 @@ use super::link::{Answer, Link, Payload, Purpose};
 use super::wire;
 use crate::event::HostEvent;
 use alloc::format;
+use alloc::string::String;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::sqe::Sqe;
 use core::time::Duration;
@@ -33,11 +37,21 @@ impl Controller {
                 self.queues.give_up();
                 self.shut_down(env, bufs);
             }
+            Phase::ShuttingDown { until, then, down: true, .. } if until <= now => {
+                let text = String::from("it has shut down, and not answered all that it had");
+                env.event(HostEvent::Note { controller: self.name(), text });
+                self.stop(env, then);
+            }
             Phase::ShuttingDown { until, then, .. } if until <= now => {
                 self.left_unanswered(env, "it took too long", then);
             }
-            Phase::ShuttingDown { until, poll_at: Some(at), then } if at <= now => {
-                self.phase = Phase::ShuttingDown { until, poll_at: None, then };
+            Phase::ShuttingDown { until, poll_at: Some(at), then, down: true } if at <= now => {
+                let poll_at = Some(now.after(POLL));
+                self.phase = Phase::ShuttingDown { until, poll_at, then, down: true };
+                env.notice(self, Notice::Draining);
+            }
+            Phase::ShuttingDown { until, poll_at: Some(at), then, down } if at <= now => {
+                self.phase = Phase::ShuttingDown { until, poll_at: None, then, down };
                 self.send_shutdown(env, bufs, wire::get_csts());
             }
             _ => {}
@@ -49,6 +63,7 @@ impl Controller {
         match self.phase {
             Phase::Draining { .. } if commands == 0 => self.stop_for_shutdown(env, bufs),
             Phase::Quieting { .. } if commands == 0 => self.quiet(env),
+            Phase::ShuttingDown { then, down: true, .. } if commands == 0 => self.stop(env, then),
             _ => {}
         }
     }
@@ -76,7 +91,8 @@ impl Controller {
             return self.stop(env, then);
         }
         self.keep_alive_at = None;
-        self.phase = Phase::ShuttingDown { until: env.now.after(limit), poll_at: None, then };
+        let until = env.now.after(limit);
+        self.phase = Phase::ShuttingDown { until, poll_at: None, then, down: false };
         self.send_shutdown(env, bufs, wire::shut_down(self.facts.configuration));
     }
 
@@ -104,11 +120,12 @@ impl Controller {
     }
 
     pub(super) fn shutdown_answered(&mut self, env: &mut Env, answer: &Answer) {
-        let Phase::ShuttingDown { until, poll_at: None, then } = self.phase else { return };
-        if !answer.status.is_success() || wire::csts(answer.result).shutdown_complete() {
+        let Phase::ShuttingDown { until, poll_at: None, then, .. } = self.phase else { return };
+        if !answer.status.is_success() {
             return self.stop(env, then);
         }
-        let poll_at = Some(env.now.after(POLL));
-        self.phase = Phase::ShuttingDown { until, poll_at, then };
+        let down = wire::csts(answer.result).shutdown_complete();
+        let poll_at = Some(if down { env.now } else { env.now.after(POLL) });
+        self.phase = Phase::ShuttingDown { until, poll_at, then, down };
     }
 }

@@ -3,9 +3,10 @@
 use crate::fake::{Fake, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::block_stat::BlockStat;
-use anabranch_host::mail::{Detail, HeadStats, PathStats, ShardStats};
-use anabranch_host::topology::{ControllerId, ControllerState};
+use anabranch_host::mail::{Detail, HeadStats, PathStats, ShardStats, ToControl};
+use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_proto::machine::WorkerId;
 use std::time::Duration;
 
 fn disconnect(rig: &mut Rig, name: &str) -> u64 {
@@ -107,8 +108,9 @@ fn a_disconnect_is_bounded_whatever_hangs() {
     let stats = path_in_flight(&rig, 1);
     rig.stats.insert(1, stats);
     let id = disconnect(&mut rig, "nvme0");
-    rig.advance(Duration::from_millis(5_100));
+    rig.advance(Duration::from_millis(10_100));
     assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+    assert_eq!(rig.event_count("nvme0: it has shut down, and not answered all that it had"), 1);
 
     // A controller that does not answer.
     let mut rig = Rig::connected(1);
@@ -178,6 +180,48 @@ fn a_controller_that_does_not_answer_its_shutdown_is_named() {
     let told = "nvme0: it has not said that it has shut down (CSTS.SHST): no answer to an admin";
     assert_eq!(rig.event_count(told), 1);
     assert_eq!(rig.event_count("nvme0: removed"), 0, "it was asked for");
+}
+
+/// Linux' target says at once that it has shut down, and goes on with what it had begun. SPDK's
+/// closes each queue pair that has nothing in flight before it says so.
+#[test]
+fn what_is_in_flight_is_awaited_although_its_controller_shuts_down() {
+    let ways: [fn(&mut Rig) -> u64; 2] = [
+        |rig| disconnect(rig, "nvme0"),
+        |rig| rig.verb(Verb::Reset { controller: "nvme0".to_string() }),
+    ];
+    for (way, patience) in ways.into_iter().zip([5_000, 1_000]) {
+        for other_queue_closes in [false, true] {
+            let mut rig = Rig::connected_twice(2);
+            let stats = path_in_flight(&rig, 3);
+            rig.stats.insert(1, stats);
+            let asked = way(&mut rig);
+            rig.advance(Duration::from_millis(patience - 100));
+            if other_queue_closes {
+                rig.fake(1).hook =
+                    Some(Box::new(|c| c.is_property_get(0x1c).then_some(Say::Result(1 | 1 << 2))));
+            }
+            let told = rig.fake(1).count(|c| c.is_property_set());
+            rig.advance(Duration::from_millis(200));
+            assert_eq!(rig.fake(1).count(|c| c.is_property_set()), told + 1, "SHN");
+            if other_queue_closes {
+                let why = "closed by the peer".to_string();
+                let (controller, association) = (ControllerId(0), Association(1));
+                let lost = ToControl::QueueLost { controller, association, qid: 2, why };
+                rig.post(WorkerId(2), lost);
+                rig.advance(Duration::from_millis(200));
+                assert_eq!(rig.mail_count("StopQueue"), 0, "it has not shut down");
+                rig.fake(1).hook = None;
+            }
+            rig.advance(Duration::from_millis(patience - 500));
+            assert_eq!(rig.mail_count("StopQueue"), 0, "three are in flight");
+            rig.stats.clear();
+            rig.advance(Duration::from_millis(100));
+            assert_eq!(rig.mail_count("StopQueue"), 2);
+            assert!(matches!(rig.reply(asked), Some(Reply::Disconnected(1) | Reply::Done)));
+            assert_eq!(rig.event_count("has not said that it has shut down"), 0);
+        }
+    }
 }
 
 /// First nothing more is sent and the workers let go; then the controller is told, and then left.
@@ -348,15 +392,16 @@ fn shutdown_waits_for_requests_no_longer_than_its_limit() {
     assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
 }
 
-/// Whoever stops the process after a while knows for how long to wait.
+/// Whoever stops the process after a while knows for how long to wait: its controllers have as long
+/// to shut down as what was in flight had before.
 #[test]
-fn a_shutdown_does_not_wait_again_for_what_was_not_answered_in_its_time() {
+fn a_shutdown_does_not_drain_again_what_was_not_answered_in_its_time() {
     let mut rig = Rig::connected(2);
     let stats = path_in_flight(&rig, 7);
     rig.stats.insert(2, stats);
     rig.drain_never_ends = true;
     let id = rig.verb(Verb::Shutdown);
-    rig.advance(Duration::from_millis(5_100));
+    rig.advance(Duration::from_millis(10_100));
     assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
 }
 
