@@ -20,7 +20,7 @@ pub(super) enum Notice {
     /// Identify Controller was read; the connect sequence waits for admission to a subsystem.
     Identified,
     /// Its namespaces have changed, it has not said yet which.
-    Unheard,
+    Unheard { unused: bool },
     /// It has named the namespaces that have changed.
     Named,
     /// The namespace list was read.

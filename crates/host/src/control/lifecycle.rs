@@ -79,45 +79,19 @@ pub(super) enum Then {
     Remove,
 }
 
-/// See the module documentation.
+/// See the module documentation. `down`: it has said that it has shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    Waiting {
-        until: Time,
-    },
-    Opening {
-        until: Time,
-    },
-    Setup {
-        step: Step,
-        until: Time,
-    },
-    Queues {
-        until: Time,
-    },
+    Waiting { until: Time },
+    Opening { until: Time },
+    Setup { step: Step, until: Time },
+    Queues { until: Time },
     Live,
-    Quieting {
-        until: Time,
-        poll_at: Time,
-    },
-    Draining {
-        until: Time,
-        poll_at: Time,
-    },
-    StoppingQueues {
-        until: Time,
-    },
-    /// `down`: it has said that it has shut down.
-    ShuttingDown {
-        until: Time,
-        poll_at: Option<Time>,
-        then: Then,
-        down: bool,
-    },
-    Stopping {
-        then: Then,
-        until: Time,
-    },
+    Quieting { until: Time, poll_at: Time },
+    Draining { until: Time, poll_at: Time },
+    StoppingQueues { until: Time },
+    ShuttingDown { until: Time, poll_at: Option<Time>, then: Then, down: bool },
+    Stopping { then: Then, until: Time },
     Gone,
 }
 

@@ -180,7 +180,7 @@ impl Control {
     fn notice(&mut self, id: ControllerId, notice: Notice, bufs: &mut dyn Buffers) {
         match notice {
             Notice::Identified => self.admit(id, bufs),
-            Notice::Unheard => self.await_news(id),
+            Notice::Unheard { unused } => self.await_news(id, unused),
             Notice::Named => self.doubt_named(id),
             Notice::Scanned => self.scanned(id, bufs),
             Notice::AnaRead => self.check_groups(id, false, bufs),

@@ -189,11 +189,10 @@ impl Control {
     }
 
     /// A controller says that namespaces have changed, not yet which. What is in use stays so until
-    /// it does. Where nothing is, as after a reconnect, the first scan goes on, and may have read
-    /// what has changed since: it puts nothing into use.
-    pub(super) fn await_news(&mut self, id: ControllerId) {
+    /// it does. Where nothing was at that moment (`unused`), as after a reconnect, the first scan goes
+    /// on, and may have read what has changed since: it puts nothing into use.
+    pub(super) fn await_news(&mut self, id: ControllerId, unused: bool) {
         let Some(index) = self.subsystem_of(id) else { return };
-        let unused = self.controllers.get(&id).is_some_and(|it| !it.is_verified());
         let heads = self.subsystems[index].heads.iter_mut();
         heads.filter_map(|head| head.path_mut(id)).for_each(|it| it.awaits_news = unused);
     }

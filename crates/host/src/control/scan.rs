@@ -333,12 +333,14 @@ impl Controller {
     /// changed namespaces is read first, which lets the next event come.
     pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.scan.clear_first = true;
-        self.scan.unheard = true;
+        // What may have changed twice is waited for since the first time.
+        if !core::mem::replace(&mut self.scan.unheard, true) {
+            env.notice(self, Notice::Unheard { unused: !self.is_verified() });
+        }
         // What the scan that goes on has seen may be what has changed again: nobody will say before
         // its end.
         self.scan.early.1.clear();
         env.dirty = true;
-        env.notice(self, Notice::Unheard);
         self.request_paced_scan(env, bufs);
     }
 

@@ -52,6 +52,36 @@ fn f13_a_change_during_the_first_scan_keeps_the_path_out_of_use_until_it_is_name
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1, "it leads elsewhere now");
 }
 
+/// The event and the last answer of the scan come at once, and a further event before the list: what
+/// the first one is about is not known any better.
+#[test]
+fn f13_a_change_that_comes_with_the_end_of_the_first_scan_is_waited_for() {
+    let mut rig = Rig::connected_twice(1);
+    let held = |c: &Command| c.is_identify(0) || c.is_log(4);
+    rig.fake(1).hook = Some(Box::new(move |c| held(c).then_some(Say::Nothing)));
+    rig.cut(1);
+    rig.advance_s(11);
+    let ready = |rig: &Rig| rig.path("nvme0n1", 0).is_some_and(|path| path.ready);
+    let last = |rig: &mut Rig| rig.fake(1).seen.iter().rfind(|&c| held(c)).copied();
+    let identify = last(&mut rig).filter(|c| c.is_identify(0)).expect("it was asked");
+    let mut namespace = vec![0; 4096];
+    namespace[..16].copy_from_slice(&[2048_u64.to_le_bytes(); 2].concat());
+    (namespace[30], namespace[92], namespace[130]) = (1, 1, 9);
+    rig.fake(1).raise(NAMESPACES_CHANGED);
+    rig.fake(1).say(&identify, Say::Data(namespace));
+    rig.deliver(1);
+    rig.run();
+    assert!(!ready(&rig), "it may be what has changed");
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert!(!ready(&rig), "it still may");
+    let log = last(&mut rig).filter(|c| c.is_log(4)).expect("it was asked");
+    rig.fake(1).hook = None;
+    rig.fake(1).say(&log, Say::Data(vec![0; 4096]));
+    rig.deliver(1);
+    rig.run();
+    assert!(ready(&rig), "it is not");
+}
+
 /// The controller was lost before it has named what has changed. It looks at everything then.
 #[test]
 fn a_path_does_not_wait_for_news_of_a_connection_that_is_gone() {
