@@ -1,7 +1,9 @@
 //! Reading a discovery log, whole and consistent.
 //!
 //! Header, entries in pieces, then the header again: when the generation counter has moved, from
-//! the start (NVMe-oF "Discovery Log Page"). Everything that the peer says is bounded (C65).
+//! the start (NVMe-oF "Discovery Log Page"). So it is when entries are refused that there were when
+//! the header was read: SPDK says so of what is behind a log that has become shorter. Everything
+//! that the peer says is bounded (C65).
 
 use super::controller::{Controller, Kind};
 use super::env::Env;
@@ -12,10 +14,11 @@ use super::wire;
 use crate::event::HostEvent;
 use crate::verb::Reply;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::log::DiscoveryEntry;
+use anabranch_proto::nvme::status::Status;
 use core::convert::Infallible;
 use core::time::Duration;
 
@@ -58,6 +61,8 @@ pub(super) struct DiscoveryRead {
     skipped_why: Vec<String>,
     /// Everything was read.
     whole: bool,
+    /// Entries that there should be were refused: there are fewer by now, or that is what is wrong.
+    refused: Option<Status>,
 }
 
 impl DiscoveryRead {
@@ -96,7 +101,7 @@ impl DiscoveryRead {
             Part::Check => {
                 let header = wire::parse_discovery_header(data, MAX_ENTRIES)?;
                 if header.generation == self.generation {
-                    return Ok(true);
+                    return self.refused.map_or(Ok(true), |status| Err(status.to_string()));
                 }
                 if self.restarts >= MAX_RESTARTS {
                     return Err(String::from("the discovery log changes faster than it is read"));
@@ -152,6 +157,12 @@ impl Controller {
     ) {
         if !matches!(self.phase, Phase::Setup { step: Step::Discovery, .. }) {
             return;
+        }
+        if let (Kind::Discovery(_, read), false) = (&mut self.kind, answer.status.is_success())
+            && matches!(read.part, Part::Entries { .. })
+        {
+            (read.refused, read.part) = (Some(answer.status), Part::Check);
+            return self.read_discovery(env, bufs);
         }
         if !answer.status.is_success() {
             return self.fail(

@@ -14,6 +14,9 @@ use core::time::Duration;
 /// Namespace identification descriptors exist from this version on.
 const VS_DESCRIPTORS: Vs = Vs(0x0001_0300);
 
+/// Admin commands that may be under way beside a scan: an event request, Keep Alive, the ANA log.
+const NOT_SCANS: u16 = 3;
+
 /// Time to become ready that is given to every controller, whatever CAP.TO says.
 const MIN_READY_TIME: Duration = Duration::from_secs(1);
 
@@ -72,6 +75,8 @@ pub(super) struct Facts {
     pub(super) cntlid: u16,
     /// Entries of an I/O queue; 0 until CAP was read.
     pub(super) queue_entries: u16,
+    /// MAXCMD; 0 = not said.
+    max_commands: u16,
     page_shift: u32,
     pub(super) ready_timeout: Duration,
     pub(super) ready_by: Option<Time>,
@@ -176,6 +181,7 @@ impl Facts {
     }
 
     fn take_limits(&mut self, said: &Identified) {
+        self.max_commands = said.maxcmd;
         if said.maxcmd != 0 {
             self.queue_entries = self.queue_entries.min(said.maxcmd).max(2);
         }
@@ -235,5 +241,14 @@ impl Facts {
     /// Whether Identify with CNS 06h exists.
     pub(super) fn has_nvm_limits(&self) -> bool {
         self.version >= Vs::V2_0
+    }
+
+    /// Admin commands that a scan may have under way, up to `most`. SPDK's target gives the admin
+    /// queue no more places than the others (MAXCMD), and ends the connection of who sends more.
+    pub(super) fn scan_window(&self, most: u16) -> u16 {
+        match self.max_commands {
+            0 => most,
+            commands => commands.saturating_sub(NOT_SCANS).clamp(1, most),
+        }
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! One namespace that cannot be read does not keep the others from their users, as in Linux: when
 //! it stays so, the scan is complete without it. Its path is out of use until it can be read: what
-//! is under its NSID may be something else by now.
+//! is under its NSID may be something else by now. So it is when none can be read, as of a gateway
+//! that has lost what is behind it: what it has taken in already may still be carried out there, so
+//! it is not sent elsewhere by a reset.
 //!
 //! After an event the controller is asked first which namespaces have changed. Nothing is sent to
 //! those before they have been looked at: each may be another one by now, and commands name no more
@@ -33,7 +35,7 @@ use core::time::Duration;
 pub(super) const MAX_NAMESPACES: usize = 1024;
 
 /// Namespaces looked at in parallel, so that a slow link does not add up.
-const WINDOW: usize = 8;
+const WINDOW: u16 = 8;
 
 /// A scan that could not be completed is tried again so often, after this pause; then the
 /// controller is reset.
@@ -67,6 +69,20 @@ impl Named {
         match self {
             Named::Some(nsids) => nsids.contains(&nsid),
             Named::All => true,
+        }
+    }
+
+    /// These and those.
+    fn and(self, others: Option<Named>) -> Named {
+        match (self, others) {
+            (named, None) => named,
+            (Named::Some(mut nsids), Some(Named::Some(others))) => {
+                nsids.extend(others);
+                nsids.sort_unstable();
+                nsids.dedup();
+                Named::Some(nsids)
+            }
+            (Named::All, _) | (_, Some(Named::All)) => Named::All,
         }
     }
 }
@@ -279,9 +295,13 @@ impl Scan {
         if wait.is_zero() {
             return true;
         }
-        let at = now.after(wait);
-        self.retry_at = Some(self.retry_at.map_or(at, |retry_at| retry_at.min(at)));
+        self.retry_by(now.after(wait));
         false
+    }
+
+    /// One is to begin by then.
+    fn retry_by(&mut self, at: Time) {
+        self.retry_at = Some(self.retry_at.map_or(at, |retry_at| retry_at.min(at)));
     }
 
     /// New devices came of it.
@@ -433,7 +453,8 @@ impl Controller {
             progress.named = known.filter(|&nsid| named.has(nsid)).collect();
             progress.named_left = progress.named.len();
         }
-        self.scan.named = Some(named);
+        // Of what was named before, a scan that has failed since may not have looked at all.
+        self.scan.named = Some(named.and(self.scan.named.take()));
         env.notice(self, Notice::Named);
         self.read_list(env, bufs, 0);
     }
@@ -469,8 +490,9 @@ impl Controller {
 
     /// Keeps the window full; ends the scan when nothing is left.
     fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let window = usize::from(self.facts.scan_window(WINDOW));
         while let Some(progress) = &mut self.scan.running {
-            if progress.doing.len() >= WINDOW {
+            if progress.doing.len() >= window {
                 return;
             }
             let Some(nsid) = progress.todo.pop() else {
@@ -623,11 +645,6 @@ impl Controller {
     }
 
     fn scan_done(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let unread = |it: &Progress| it.some_unread && it.found.iter().all(|found| found.unread);
-        if self.scan.running.as_ref().is_some_and(unread) {
-            // Perhaps it is the controller, and a new connection helps.
-            return self.scan_failed(env, String::from("no namespace can be read"));
-        }
         let Some(mut progress) = self.scan.running.take() else { return };
         progress.found.sort_unstable_by_key(|namespace| namespace.nsid);
         let known = self.scan.verified.is_some();
@@ -645,7 +662,7 @@ impl Controller {
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
         if progress.some_unread {
-            self.scan.retry_at = Some(env.now.after(UNREAD_PAUSE));
+            self.scan.retry_by(env.now.after(UNREAD_PAUSE));
         }
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {

@@ -241,18 +241,6 @@ fn a_namespace_that_can_never_be_read_takes_nothing_else_away() {
             assert_eq!(rig.event_count("path nvme0c0n2 removed"), 0);
         }
     }
-    // When none can be read, a new connection may help.
-    let mut rig = Rig::connected(1);
-    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Status(0x082))));
-    for connections in 2..4 {
-        rig.cut(1);
-        rig.advance_s(11);
-        assert_eq!((rig.state(0), rig.fake(1).connections), (LIVE, connections));
-        rig.advance_s(4);
-        assert_eq!(rig.state(0), Some(ControllerState::Connecting));
-    }
-    let why = "live -> resetting (namespace scan: no namespace can be read)";
-    assert_eq!(rig.event_count(why), 2, "{:#?}", rig.events);
     // One that is new is left out until it can be read.
     let mut rig = Rig::connected(1);
     rig.fake(1).spaces.insert(2, Space::new(0x22, 2048));
@@ -264,6 +252,29 @@ fn a_namespace_that_can_never_be_read_takes_nothing_else_away() {
     rig.fake(1).hook = None;
     rig.advance_s(11);
     assert_eq!(ready(&rig), [Some(true); 2]);
+}
+
+/// As of a gateway that has lost what is behind it.
+#[test]
+fn a_controller_of_which_no_namespace_can_be_read_is_kept_for_however_long() {
+    for status in [0x006, 0x082] {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_identify(0).then_some(Say::Status(status))));
+        rig.cut(1);
+        rig.advance_s(3_600);
+        let out = Some(false);
+        assert_eq!((rig.state(0), rig.fake(1).connections), (LIVE, 2), "{:#?}", rig.events);
+        assert_eq!(rig.path("nvme0n1", 0).map(|path| path.ready), out);
+        rig.fake(1).hook = None;
+        rig.advance_s(11);
+        assert_eq!(rig.path("nvme0n1", 0).map(|path| path.ready), Some(true));
+        // And while it is live.
+        rig.fake(1).hook = Some(Box::new(move |c| c.is_identify(0).then_some(Say::Status(status))));
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance_s(3_600);
+        assert_eq!((rig.state(0), rig.fake(1).connections), (LIVE, 2), "{:#?}", rig.events);
+        assert_eq!(rig.path("nvme0n1", 0).map(|path| path.ready), out);
+    }
 }
 
 #[test]

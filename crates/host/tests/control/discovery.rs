@@ -87,6 +87,35 @@ fn a_discovery_controller_is_asked_for_no_keep_alive() {
     assert_eq!(kato, [0]);
 }
 
+/// A listener is taken away between the header and the entries.
+#[test]
+fn a_log_that_has_become_shorter_is_read_again() {
+    let refusing = |generations: [u64; 2]| {
+        let mut headers = 0;
+        discover_as(Box::new(move |c| {
+            let whole = DiscoveryEntry::log(generations[usize::from(headers > 0)], &entries(20));
+            match (c.is_log(0x70), c.log_offset()) {
+                (false, _) => None,
+                (true, 0) => {
+                    headers += 1;
+                    Some(Say::Data(whole))
+                }
+                (true, _) if headers == 1 => Some(Say::Status(0x002)),
+                (true, at) => Some(Say::Data(whole[at..].to_vec())),
+            }
+        }))
+        .1
+    };
+    let reply = refusing([7, 8]);
+    let Some(Reply::Discovered { generation: 8, entries: found }) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(found, entries(20));
+    let reply = refusing([7, 7]);
+    let Some(Reply::Error(error)) = reply else { panic!("{reply:?}") };
+    assert!(error.to_string().contains("discovery log: Invalid Field"), "{error}");
+}
+
 /// MDTS is in units of the smallest page, here of 4 KiB.
 #[test]
 fn no_command_reads_more_of_the_log_than_the_controller_transfers() {

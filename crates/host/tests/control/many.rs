@@ -45,6 +45,25 @@ fn many_namespaces_are_all_found() {
     assert_eq!(rig.event_count("more than 1024 namespaces"), 1);
 }
 
+/// SPDK's target has as many places for admin commands as for others, and an event request, Keep
+/// Alive and the ANA log have theirs.
+#[test]
+fn a_scan_asks_no_more_at_once_than_the_controller_has_places_for() {
+    for (maxcmd, most) in [(0_u16, 8), (2, 1), (4, 1), (8, 5), (128, 8)] {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        fake.spaces = spaces(1..=12);
+        fake.patch_identify = Some(Box::new(move |data| {
+            data[514..516].copy_from_slice(&maxcmd.to_le_bytes());
+        }));
+        fake.hook = Some(Box::new(|c| c.is_identify(3).then_some(Say::Nothing)));
+        rig.put(1, fake);
+        rig.connect(1, |_| ());
+        rig.advance_s(1);
+        assert_eq!(rig.fake(1).count(|c| c.is_identify(3)), most, "MAXCMD {maxcmd}");
+    }
+}
+
 /// Whoever adds a namespace takes none away.
 #[test]
 fn devices_stay_when_namespaces_beyond_the_limit_come_before_them() {
