@@ -16,6 +16,7 @@ use crate::verb::Hindrance;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 use anabranch_policy::{Parameters, Policy};
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -191,7 +192,12 @@ impl Control {
     }
 
     fn head_view(&self, subsystem: &Subsystem, head: &Head) -> HeadView {
-        let affinity = affinity::of_paths(head, &self.env.config);
+        let affinity = match subsystem.parameters.policy {
+            Policy::IoAffinity => affinity::of_paths(head, &self.env.config),
+            // Nobody asks.
+            _ => Vec::new(),
+        };
+        let affinity = affinity.into_iter().chain(core::iter::repeat_with(Arc::default));
         let paths = head.paths.iter().zip(affinity).map(|(path, affinity)| {
             let condition = Condition::of(head, path, &self.controllers);
             let controller = self.controllers.get(&path.controller);

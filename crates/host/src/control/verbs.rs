@@ -63,10 +63,16 @@ impl Control {
             Verb::Explain { device } => self.find_head_named(&device).map(|head| {
                 self.ask_stats(StatsFor::Explain(id, head));
             }),
-            Verb::Get { object, attribute } => {
-                self.ask_stats(StatsFor::Get(id, object, attribute));
-                Ok(())
-            }
+            Verb::Get { object, attribute } => match self.shows_figures(&object) {
+                Ok(true) => {
+                    self.ask_stats(StatsFor::Get(id, object, attribute));
+                    Ok(())
+                }
+                Ok(false) => self.get_attribute(&object, &attribute, &[]).map(|text| {
+                    self.env.reply(id, Reply::Value(text));
+                }),
+                Err(why) => Err(why),
+            },
             Verb::Set { object, attribute, value } => match self.act_of(&object, &attribute) {
                 Some(act) => self.act(id, &object, act, bufs),
                 None => {

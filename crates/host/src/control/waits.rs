@@ -53,6 +53,12 @@ fn is_measured(attribute: &str) -> bool {
     matches!(attribute, "latency_stat" | "finish_time_stat")
 }
 
+/// Requests that these have not answered.
+fn unanswered(got: &[(WorkerId, ShardStats)]) -> u64 {
+    let heads = got.iter().flat_map(|(_, stats)| &stats.heads);
+    heads.map(|head| u64::from(head.in_flight)).sum()
+}
+
 struct StatsWait {
     id: u64,
     by: Time,
@@ -183,16 +189,45 @@ impl Control {
         }
         if wait.waiting.is_empty() {
             let wait = self.waits.stats.swap_remove(at);
-            self.figures(wait.purpose, wait.got, Some(bufs));
+            self.figures(wait.purpose, wait.got, bufs);
         }
     }
 
-    /// The figures are there (or those that came in time).
+    /// Some worker has not reported in time. Sums without it would be lower than they were, and a
+    /// counter that falls looks as if it had begun anew; what there is can be listed all the same.
+    fn figures_missing(&mut self, wait: StatsWait) {
+        match wait.purpose {
+            StatsFor::Snapshot(id, Detail::None) => {
+                let snapshot = self.snapshot(&wait.got);
+                self.env.reply(id, Reply::Snapshot(alloc::boxed::Box::new(snapshot)));
+            }
+            StatsFor::Snapshot(id, _)
+            | StatsFor::Attributes(id, _)
+            | StatsFor::Explain(id, _)
+            | StatsFor::Get(id, ..)
+            | StatsFor::Set(id, ..) => {
+                let late: Vec<u16> = wait.waiting.iter().map(|worker| worker.0).collect();
+                let text = format!(
+                    "workers {late:?} have not told their figures in {STATS_LIMIT:?}, try again"
+                );
+                self.env.refuse(id, VerbError::Failed(text));
+            }
+            // The removal looks again by itself.
+            StatsFor::InFlight(_) => {}
+            // What a worker that hangs has is unanswered: one at least.
+            StatsFor::Shutdown(id) => {
+                let silent = wait.waiting.len() as u64;
+                self.remove_all(id, silent + unanswered(&wait.got));
+            }
+        }
+    }
+
+    /// The figures of all are there.
     fn figures(
         &mut self,
         purpose: StatsFor,
         got: Vec<(WorkerId, ShardStats)>,
-        bufs: Option<&mut dyn Buffers>,
+        bufs: &mut dyn Buffers,
     ) {
         match purpose {
             StatsFor::Snapshot(id, _) => {
@@ -228,7 +263,6 @@ impl Control {
                 self.env.reply(id, reply);
             }
             StatsFor::InFlight(controller) => {
-                let Some(bufs) = bufs else { return };
                 let paths = got.iter().flat_map(|(_, stats)| &stats.paths);
                 let of_it = paths.filter(|path| path.controller == controller);
                 let commands = of_it.map(|path| u64::from(path.in_flight)).sum();
@@ -236,10 +270,7 @@ impl Control {
                     controller.in_flight(&mut self.env, bufs, commands);
                 }
             }
-            StatsFor::Shutdown(id) => {
-                let heads = got.iter().flat_map(|(_, stats)| &stats.heads);
-                self.remove_all(id, heads.map(|head| u64::from(head.in_flight)).sum());
-            }
+            StatsFor::Shutdown(id) => self.remove_all(id, unanswered(&got)),
         }
     }
 
@@ -303,7 +334,7 @@ impl Control {
         let now = self.env.now;
         while let Some(at) = self.waits.stats.iter().position(|wait| wait.by <= now) {
             let wait = self.waits.stats.swap_remove(at);
-            self.figures(wait.purpose, wait.got, None);
+            self.figures_missing(wait);
         }
         while let Some(at) = self.waits.stops.iter().position(|wait| wait.by <= now) {
             let wait = self.waits.stops.swap_remove(at);

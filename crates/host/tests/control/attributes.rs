@@ -377,6 +377,30 @@ fn a_shard_that_hangs_holds_figures_up_for_a_second_at_most() {
     assert!(matches!(rig.reply(id), Some(Reply::Snapshot(_))));
 }
 
+/// A counter that falls looks as if it had begun anew.
+#[test]
+fn sums_in_which_a_worker_is_missing_are_not_told() {
+    let mut rig = Rig::connected(2);
+    rig.shards = crate::rig::Shards::Hang;
+    let (object, attribute) = ("nvme0c0n1".to_string(), "multipath_failover_count".to_string());
+    let asked = [
+        rig.verb(Verb::Watch),
+        rig.verb(Verb::Attributes { object: None }),
+        rig.verb(Verb::Get { object: object.clone(), attribute: attribute.clone() }),
+        rig.verb(Verb::Set { object, attribute, value: "0".to_string() }),
+        rig.verb(Verb::Explain { device: "nvme0n1".to_string() }),
+    ];
+    rig.advance(std::time::Duration::from_millis(1001));
+    for id in asked {
+        let Some(Reply::Error(why)) = rig.reply(id) else { panic!("they are told") };
+        assert!(why.to_string().starts_with("workers [1, 2] have not told"), "{why}");
+    }
+    // Nobody has to count for these.
+    for (object, attribute) in [("nvme0", "state"), ("nvme-subsys0", "iopolicy")] {
+        assert!(rig.get(object, attribute).is_ok());
+    }
+}
+
 #[test]
 fn unknown_objects_and_attributes_are_refused_with_what_there_is() {
     let mut rig = Rig::connected(1);

@@ -622,6 +622,8 @@ fn d5_io_affinity_is_a_bitmap_of_workers_per_path() {
     }
     let of = |rig: &Rig| [0, 1].map(|id| rig.path(HEAD, id).unwrap().affinity.to_vec());
     let paths = ["nvme0c0n1", "nvme0c1n1"];
+    assert_eq!(of(&rig), [[]; 2], "under another policy nobody asks");
+    rig.set("nvme-subsys0", "iopolicy", "io-affinity").unwrap();
     assert_eq!(texts(&mut rig, &paths, "io_affinity"), ["5", "a"], "the workers in turn");
     let [first, second] = of(&rig);
     assert_eq!((first[0], first[2], second[1], second[3]), (Own, Own, Own, Own));

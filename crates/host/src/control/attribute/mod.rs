@@ -316,6 +316,11 @@ impl Control {
         Ok(())
     }
 
+    /// Whether something that the object shows is counted by the shards.
+    pub(super) fn shows_figures(&self, object: &str) -> Result<bool, VerbError> {
+        Ok(matches!(self.target(object)?, Target::Head(..) | Target::Path(..)))
+    }
+
     /// What writing that attribute does instead of setting it.
     pub(super) fn act_of(&self, object: &str, attribute: &str) -> Option<Act> {
         let target = self.target(object).ok()?;
