@@ -6,11 +6,10 @@ use crate::memory::{Pool, Regions};
 use crate::stats::Counters;
 use crate::topology::{CpuSet, Topology};
 use crate::worker::{EventSink, Place, Post, Shared, Worker};
-use crate::{Config, Error, Stats, clock};
+use crate::{Config, Error, Stats, clock, placement};
 use anabranch_proto::machine::{FileId, Machine, WorkerId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -83,7 +82,7 @@ where
         events: EventSink<M::Event>,
     ) -> Result<Group<M>, Error> {
         config.check(engines.len())?;
-        let cpus = cpus(&config, engines.len(), &Topology::read(Path::new("/")))?;
+        let cpus = placement::cpus(&config, engines.len(), &Topology::read(Path::new("/")))?;
         let regions = Regions::new(engines.len(), config.pool_bytes)
             .map_err(|source| Error::System { what: "map the buffer pools", source })?;
         let regions = Arc::new(regions);
@@ -248,61 +247,6 @@ fn place<M: Machine>(config: &Config) -> Result<Place<M>, Error> {
     Ok(Place { mailbox, counters, verbs: AtomicUsize::new(0) })
 }
 
-impl Config {
-    /// The NUMA node of each of so many workers, where all of its CPUs lie in one; `None` for those
-    /// that may run on several: where they are changes all the time.
-    ///
-    /// # Errors
-    /// A CPU is named that this process may not use.
-    pub fn nodes(&self, workers: usize, topology: &Topology) -> Result<Vec<Option<u32>>, Error> {
-        // Not readable on a machine with more CPUs than the set type holds: then they have none.
-        let allowed = CpuSet::allowed().unwrap_or_default();
-        let node = |cpus: &Option<CpuSet>| {
-            let cpus = cpus.as_ref().unwrap_or(&allowed);
-            let mut nodes = cpus.iter().map(|cpu| topology.node_of(cpu));
-            let first = nodes.next().flatten()?;
-            nodes.all(|other| other == Some(first)).then_some(first)
-        };
-        Ok(cpus(self, workers, topology)?.iter().map(node).collect())
-    }
-}
-
-/// The CPU set of each worker; `None` leaves the thread's set alone.
-fn cpus(
-    config: &Config,
-    workers: usize,
-    topology: &Topology,
-) -> Result<Vec<Option<CpuSet>>, Error> {
-    let by_node = config.by_node && !config.pin && topology.nodes.len() > 1;
-    if config.cpus.is_none() && !config.pin && !by_node {
-        return Ok(vec![None; workers]);
-    }
-    let allowed = match CpuSet::allowed() {
-        Ok(allowed) => allowed,
-        // Nobody has asked for certain ones.
-        Err(_) if config.cpus.is_none() && !config.pin => return Ok(vec![None; workers]),
-        Err(source) => return Err(Error::System { what: "read the allowed CPUs", source }),
-    };
-    let wanted = match &config.cpus {
-        Some(list) if !list.is_empty() => list.clone(),
-        _ => allowed.iter().collect(),
-    };
-    if let Some(&cpu) = wanted.iter().find(|cpu| !allowed.contains(**cpu)) {
-        return Err(Error::Cpu { cpu, allowed: allowed.to_string() });
-    }
-    let nodes: BTreeSet<_> = wanted.iter().map(|cpu| topology.node_of(*cpu)).collect();
-    let set = |worker: usize| {
-        let node = topology.node_of(wanted[worker * wanted.len() / workers]);
-        let of_node = wanted.iter().filter(|cpu| topology.node_of(**cpu) == node);
-        match () {
-            () if config.pin => CpuSet::of([wanted[worker % wanted.len()]]),
-            () if by_node && nodes.len() < workers => CpuSet::of(of_node.copied()),
-            () => CpuSet::of(wanted.iter().copied()),
-        }
-    };
-    Ok((0..workers).map(|worker| Some(set(worker))).collect())
-}
-
 /// What a worker's thread needs to begin.
 struct Start<M: Machine> {
     id: usize,
@@ -347,7 +291,11 @@ impl<M: Machine> Start<M> {
 
     fn prepare(&self, engine: M) -> Result<Worker<M, Uring>, Error> {
         if let Some(cpus) = &self.cpus {
-            cpus.apply().map_err(|source| Error::System { what: "bind to a CPU", source })?;
+            let applied = cpus.apply();
+            // Nobody has asked for it otherwise, and it goes on without.
+            if self.config.pin || self.config.cpus.is_some() {
+                applied.map_err(|source| Error::System { what: "bind to a CPU", source })?;
+            }
         }
         let place = &self.shared.places[self.id];
         let (regions, counters) = (self.regions.clone(), place.counters.clone());

@@ -23,6 +23,7 @@ pub mod heap;
 pub mod interface;
 mod mailbox;
 mod memory;
+mod placement;
 pub mod signal;
 mod socket_lock;
 mod stats;

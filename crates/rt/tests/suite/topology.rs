@@ -86,8 +86,8 @@ fn a_worker_has_a_node_when_all_its_cpus_lie_in_one() {
     assert_eq!(free.nodes(2, &one).expect("allowed"), [Some(6); 2], "nowhere else");
     let bound = Config { pin: true, ..Config::default() };
     let nodes = bound.nodes(allowed.len() + 1, &topology).expect("allowed");
-    let expected = std::iter::once(3).chain(others.iter().map(|_| 5)).chain([3]).map(Some);
-    assert_eq!(nodes, expected.collect::<Vec<_>>(), "one CPU each, in turn");
+    let expected = [3, 3].into_iter().chain(others.iter().map(|_| 5)).map(Some);
+    assert_eq!(nodes, expected.collect::<Vec<_>>(), "one CPU each");
     let named = Config { cpus: Some(vec![*first]), ..Config::default() };
     assert_eq!(named.nodes(2, &topology).expect("allowed"), [Some(3); 2]);
     let everywhere = Config { cpus: Some(allowed.clone()), ..Config::default() };
