@@ -6,8 +6,8 @@ use crate::mail::Takes;
 use alloc::vec::Vec;
 use anabranch_proto::machine::WorkerId;
 
-/// How many queue pairs there are of which kind. Of each kind the first belongs to worker 1, the
-/// next to worker 2, and so on.
+/// How many queue pairs there are of which kind. Of each kind the first belongs to the worker of the
+/// first [`Seats`], the next to the one of the next, and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kinds {
     /// For reads alone; 0 when the others take them, too.
@@ -36,15 +36,47 @@ impl Kinds {
     }
 
     /// Each queue pair by its identifier (from 1), who owns it and what it is for.
-    pub(super) fn pairs(self) -> impl Iterator<Item = (u16, WorkerId, Takes)> {
+    pub(super) fn pairs(self, seats: Seats) -> impl Iterator<Item = (u16, WorkerId, Takes)> {
         let takes = if self.reads > 0 { Takes::Others } else { Takes::All };
-        let others = (1..=self.others).map(move |at| (at, WorkerId(at), takes));
-        let reads = (1..=self.reads).map(move |at| (self.others + at, WorkerId(at), Takes::Reads));
-        others.chain(reads)
+        let others = (0..self.others).map(move |at| (at + 1, seats.at(at), takes));
+        let of_reads = move |at| (self.others + at + 1, seats.at(at), Takes::Reads);
+        others.chain((0..self.reads).map(of_reads))
+    }
+}
+
+/// In which order the data workers own the queue pairs of a controller. Where there are fewer of
+/// those than workers, the controllers begin with different ones: the first workers do not have the
+/// I/O of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seats {
+    /// The first one, from 0.
+    first: u16,
+    workers: u16,
+}
+
+impl Seats {
+    /// For the controller of this number, which has so many queue pairs of a kind.
+    pub(super) fn of(controller: u32, kinds: Kinds, workers: u16) -> Seats {
+        let workers = workers.max(1);
+        let first = u64::from(controller) * u64::from(kinds.others) % u64::from(workers);
+        // Less than there are workers.
+        Seats { first: first as u16, workers }
     }
 
-    fn workers(self) -> impl Iterator<Item = WorkerId> + use<> {
-        (1..=self.reads.max(self.others)).map(WorkerId)
+    /// From the first worker on.
+    pub(super) fn from_first(workers: u16) -> Seats {
+        Seats { first: 0, workers: workers.max(1) }
+    }
+
+    fn at(self, place: u16) -> WorkerId {
+        WorkerId((self.first + place) % self.workers + 1)
+    }
+
+    /// For each data worker in order, whose queue pair it submits through when there are so many:
+    /// who has none shares them in turn.
+    fn shared(self, count: u16) -> Vec<WorkerId> {
+        let place = |worker: u16| (worker + self.workers - self.first) % self.workers;
+        (0..self.workers).map(|worker| self.at(place(worker) % count.max(1))).collect()
     }
 }
 
@@ -59,6 +91,7 @@ pub(super) struct Owners {
 #[derive(Debug, Default)]
 pub(super) struct QueueSet {
     kinds: Kinds,
+    seats: Seats,
     /// Some shard was asked to open one in this association.
     asked: bool,
     /// Queue pairs that are being opened.
@@ -74,10 +107,10 @@ impl QueueSet {
     }
 
     /// Shards were told to open these.
-    pub(super) fn ask(&mut self, kinds: Kinds) {
-        self.kinds = kinds;
+    pub(super) fn ask(&mut self, kinds: Kinds, seats: Seats) {
+        (self.kinds, self.seats) = (kinds, seats);
         self.asked = true;
-        self.opening = kinds.pairs().map(|(qid, ..)| qid).collect();
+        self.opening = kinds.pairs(seats).map(|(qid, ..)| qid).collect();
     }
 
     /// One is open. What nobody waits for changes nothing.
@@ -93,11 +126,13 @@ impl QueueSet {
     /// Who has been is still waited for.
     pub(super) fn stop(&mut self) -> impl Iterator<Item = WorkerId> + use<> {
         self.opening.clear();
-        let kinds = if self.asked { self.kinds } else { Kinds::default() };
+        let (kinds, seats) = (self.kinds, self.seats);
+        let count = if self.asked { kinds.reads.max(kinds.others) } else { 0 };
+        let owners = (0..count).map(move |at| seats.at(at));
         if core::mem::take(&mut self.asked) {
-            self.stopping = kinds.workers().collect();
+            self.stopping = owners.clone().collect();
         }
-        kinds.workers()
+        owners
     }
 
     /// A worker has none any more. Answers that nobody waits for change nothing.
@@ -120,11 +155,11 @@ impl QueueSet {
     }
 
     pub(super) fn owners(&self, workers: u16) -> Owners {
-        let in_turn = |count: u16| (0..workers).map(|it| WorkerId(it % count + 1)).collect();
         let Kinds { reads, others } = self.kinds;
+        let seats = if others > 0 { self.seats } else { Seats::from_first(workers) };
         Owners {
-            reads: in_turn(if reads > 0 { reads } else { others.max(1) }),
-            others: in_turn(others.max(1)),
+            reads: seats.shared(if reads > 0 { reads } else { others }),
+            others: seats.shared(others),
         }
     }
 }
@@ -159,18 +194,43 @@ mod tests {
         assert_eq!(kinds(Some(2), 1).total(), 3);
         let (me, other) = (WorkerId(1), WorkerId(2));
         let all = [(1, me, Takes::Others), (2, me, Takes::Reads), (3, other, Takes::Reads)];
-        assert_eq!(kinds(Some(2), 1).pairs().collect::<Vec<_>>(), all);
+        assert_eq!(kinds(Some(2), 1).pairs(Seats::from_first(4)).collect::<Vec<_>>(), all);
     }
 
     #[test]
     fn who_was_told_to_stop_is_waited_for_however_often_that_is_said() {
         let mut queues = QueueSet::default();
-        queues.ask(Kinds { reads: 2, others: 1 });
+        queues.ask(Kinds { reads: 2, others: 1 }, Seats::from_first(4));
         assert_eq!(queues.stop().count(), 2);
         queues.stopped(WorkerId(1));
         assert_eq!(queues.stop().count(), 0, "nobody is told twice");
         assert!(!queues.all_stopped(), "the second one still has its queue pair");
         queues.stopped(WorkerId(2));
         assert!(queues.all_stopped());
+    }
+
+    #[test]
+    fn controllers_with_few_queue_pairs_have_them_with_different_workers() {
+        let owners = |controller: u32, reads: u16, others: u16| {
+            let kinds = Kinds { reads, others };
+            let mut queues = QueueSet::default();
+            queues.ask(kinds, Seats::of(controller, kinds, 4));
+            let Owners { reads, others } = queues.owners(4);
+            let mut pairs: Vec<u16> = kinds.pairs(queues.seats).map(|(_, it, _)| it.0).collect();
+            pairs.sort_unstable();
+            pairs.dedup();
+            let mut told: Vec<u16> = queues.stop().map(|it| it.0).collect();
+            told.sort_unstable();
+            assert_eq!(told, pairs, "who has one is told to stop it");
+            [reads, others].map(|them| them.iter().map(|it| it.0).collect::<Vec<_>>())
+        };
+        assert_eq!(owners(0, 0, 2), [[1, 2, 1, 2]; 2]);
+        assert_eq!(owners(1, 0, 2), [[3, 4, 3, 4]; 2]);
+        assert_eq!(owners(5, 0, 3), [[1, 2, 4, 4]; 2], "4, 1, 2, and 3 shares with 4");
+        assert_eq!(owners(3, 0, 1), [[4; 4]; 2]);
+        assert_eq!(owners(3, 4, 1), [[1, 2, 3, 4], [4; 4]]);
+        for controller in 0..9 {
+            assert_eq!(owners(controller, 0, 4), [[1, 2, 3, 4]; 2], "each has its own");
+        }
     }
 }

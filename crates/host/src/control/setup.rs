@@ -6,7 +6,7 @@ use super::env::{Env, Notice};
 use super::facts::Facts;
 use super::lifecycle::{ICRESP_LIMIT, Phase, SHARD_GRACE, TCP_LIMIT};
 use super::link::{Answer, Payload, Purpose};
-use super::queues::Kinds;
+use super::queues::{Kinds, Seats};
 use super::wire;
 use crate::config::ControllerOptions;
 use crate::event::HostEvent;
@@ -318,7 +318,12 @@ impl Controller {
     fn open_queues(&mut self, env: &mut Env) {
         let options = self.request.options.clone();
         let kinds = self.wanted_queues(env).granted(self.facts.io_queues);
-        for (qid, owner, takes) in kinds.pairs() {
+        let workers = env.config.data_workers;
+        let seats = match env.config.shared_queue {
+            true => Seats::from_first(workers),
+            false => Seats::of(self.id.0, kinds, workers),
+        };
+        for (qid, owner, takes) in kinds.pairs(seats) {
             let entries = self.facts.queue_entries;
             let (connect, data) = wire::connect(env, self, Some((qid, entries)));
             let open = OpenQueue {
@@ -342,7 +347,7 @@ impl Controller {
             };
             env.mail(owner, ToShard::OpenQueue(Box::new(open)));
         }
-        self.queues.ask(kinds);
+        self.queues.ask(kinds, seats);
         let until = self.admin_deadline(env.now).after(SHARD_GRACE);
         self.phase = Phase::Queues { until };
     }

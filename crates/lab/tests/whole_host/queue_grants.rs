@@ -25,7 +25,7 @@ fn carriers(rig: &mut Rig, workers: u16) -> BTreeSet<u16> {
 
 #[test]
 fn b2_fewer_queues_than_workers_carry_the_io_of_all() {
-    for (granted, expected) in [(1, vec![1]), (2, vec![1, 2]), (64, vec![1, 2, 3])] {
+    for (granted, expected) in [(1, vec![1, 2]), (2, vec![1, 2, 3]), (64, vec![1, 2, 3])] {
         let mut setup = Setup::new(2, 3);
         setup.target.limits.io_queues = granted;
         let mut rig = setup.connect();
