@@ -2,6 +2,7 @@
 
 use crate::units::{Span, SpanOrOff};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, LONGEST_TIME, check_time};
+use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
 use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::nqn::Nqn;
 use rustix::net::netdevice::name_to_index;
@@ -68,6 +69,9 @@ pub struct PathSpec {
     /// Type of service of the connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tos: Option<u8>,
+    /// Weight under `service-time` at first, 0 to 100.
+    #[serde(default, alias = "relative-throughput", skip_serializing_if = "Option::is_none")]
+    pub relative_throughput: Option<i64>,
     /// PDU header digests.
     #[serde(default, alias = "hdr-digest")]
     pub hdr_digest: bool,
@@ -336,6 +340,7 @@ impl PathSpec {
                 *into = span;
             }
         }
+        options.relative_throughput = self.weight(options.relative_throughput)?;
         options.hdr_digest = self.hdr_digest;
         options.data_digest = self.data_digest;
         options.disable_sqflow = self.disable_sqflow;
@@ -343,6 +348,16 @@ impl PathSpec {
         options.socket.interface = self.interface().map(str::to_owned);
         options.socket.tos = self.tos;
         Ok(options)
+    }
+
+    /// The weight of its controller, or this one.
+    fn weight(&self, default: u32) -> Result<u32, String> {
+        let Some(weight) = self.relative_throughput else { return Ok(default) };
+        let within = u32::try_from(weight).ok().filter(|it| *it <= MAX_RELATIVE_THROUGHPUT);
+        within.ok_or_else(|| {
+            let most = MAX_RELATIVE_THROUGHPUT;
+            format!("relative-throughput is {weight}, must lie between 0 and {most}")
+        })
     }
 }
 

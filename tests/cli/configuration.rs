@@ -58,6 +58,7 @@ ctrl_loss_tmo = -1
 traddr = "127.0.0.1"
 trsvcid = "4421"
 hdr_digest = true
+relative-throughput = 100
 
 [[export]]
 device = "nvme0n1"
@@ -79,6 +80,8 @@ nbd = "/run/x/nbd.sock"
     assert!(second.options.hdr_digest && !second.options.data_digest);
     assert_eq!(second.options.queue_size, 128);
     assert_eq!(second.options.keep_alive_tmo, Duration::from_secs(5));
+    let weights = [first, second].map(|request| request.options.relative_throughput);
+    assert_eq!(weights, [1, 100]);
 }
 
 #[test]
@@ -246,6 +249,7 @@ fn what_contradicts_itself_or_can_never_be_is_a_mistake() {
         (path("traddr = \"127.0.0.1:4420\"\n"), "line 4 (traddr)", "in trsvcid"),
         (path("traddr = \"1.2.3.4\"\nhost_traddr = \"::1\"\n"), "(host_traddr)", "cannot lead"),
         (path("traddr = \"a\"\nhost_iface = \"\"\n"), "line 5 (host_iface)", "1 to 15 bytes"),
+        (path("traddr = \"a\"\nrelative_throughput = -1\n"), "line 5 (relative_th", "is -1, must"),
     ];
     for (text, place, why) in cases {
         match load(&text) {
@@ -584,12 +588,22 @@ fn path_limits_are_the_kernels() {
         (r#"{"traddr":"127.0.0.1","io_timeout":"600000h"}"#, "must not exceed 2147483647 s"),
         (r#"{"traddr":"127.0.0.1","ctrl_loss_tmo":2147483648}"#, "must not exceed 2147483647 s"),
         (r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":"600000h"}"#, "must not exceed 2147483647 s"),
+        (
+            r#"{"traddr":"127.0.0.1","relative_throughput":101}"#,
+            "relative-throughput is 101, must lie between 0 and 100",
+        ),
         (r#"{"traddr":"127.0.0.1","transport":"rdma"}"#, "only tcp"),
     ] {
         let error = path(text).request(nqn, false).expect_err(text);
         assert!(error.contains(why), "{text}: {error}");
     }
-    for text in [r#""queue_size":16"#, r#""queue_size":1024"#, r#""ctrl_loss_tmo":2147483647"#] {
+    for text in [
+        r#""queue_size":16"#,
+        r#""queue_size":1024"#,
+        r#""ctrl_loss_tmo":2147483647"#,
+        r#""relative_throughput":0"#,
+        r#""relative_throughput":100"#,
+    ] {
         path(&format!(r#"{{"traddr":"127.0.0.1",{text}}}"#))
             .request(nqn, false)
             .expect("at the limit");

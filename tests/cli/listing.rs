@@ -316,6 +316,11 @@ fn a_number_that_an_option_does_not_take_is_told_with_its_limits() {
         (&[&connect[..], &["-Q", "-1"]].concat()[..], "--queue-size", "from 16 to 1024"),
         (&[&connect[..], &["-i", "0"]].concat()[..], "--nr-io-queues", "from 1 to 65535"),
         (&[&connect[..], &["-T", "-1"]].concat()[..], "--tos", "from 0 to 255"),
+        (
+            &[&connect[..], &["--relative-throughput", "101"]].concat()[..],
+            "--relative-throughput",
+            "from 0 to 100",
+        ),
         (&[&connect[..], &["-s", "-1"]].concat()[..], "--trsvcid", "1 to 65535"),
         (&["serve", "--workers", "129"][..], "--workers", "from 1 to 128"),
         (&["bench", "--iodepth", "x"][..], "--iodepth", "from 1 to 4096"),

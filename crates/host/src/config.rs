@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{LOCAL_DISTANCE, Policy};
+use anabranch_policy::{DEFAULT_RELATIVE_THROUGHPUT, LOCAL_DISTANCE, Policy};
 use anabranch_proto::machine::{Endpoint, SocketOptions, WorkerId};
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -114,6 +114,9 @@ pub struct ControllerOptions {
     pub disable_sqflow: bool,
     /// Socket options (`host-traddr`, `host-iface`, `tos`).
     pub socket: SocketOptions,
+    /// Its weight under `service-time` at first, 0 (standby) to 100; the attribute of its paths
+    /// changes it later.
+    pub relative_throughput: u32,
 }
 
 impl Default for ControllerOptions {
@@ -132,6 +135,7 @@ impl Default for ControllerOptions {
             data_digest: false,
             disable_sqflow: false,
             socket: SocketOptions::default(),
+            relative_throughput: DEFAULT_RELATIVE_THROUGHPUT,
         }
     }
 }

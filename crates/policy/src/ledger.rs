@@ -14,6 +14,8 @@ use crate::finish_time::Forecast;
 use crate::historical_service_time::History;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// The weight of a controller under `service-time` until another one is set.
+pub const DEFAULT_RELATIVE_THROUGHPUT: u32 = 1;
 /// The largest weight of `service-time`.
 pub const MAX_RELATIVE_THROUGHPUT: u32 = 100;
 
@@ -83,7 +85,7 @@ impl ControllerLedger {
         ControllerLedger {
             nr_active: Commands::new(),
             in_flight: Bytes(AtomicU64::new(0)),
-            relative_throughput: Weight(AtomicU32::new(1)),
+            relative_throughput: Weight(AtomicU32::new(DEFAULT_RELATIVE_THROUGHPUT)),
         }
     }
 

@@ -133,7 +133,9 @@ pub use latency::{
     LatencyReport, LatencyStat, LatencySummary, Local, NodeLatency, SizeBucket, latency_inputs,
     latency_report,
 };
-pub use ledger::{ControllerLedger, MAX_RELATIVE_THROUGHPUT, Shared, WorkerLedger};
+pub use ledger::{
+    ControllerLedger, DEFAULT_RELATIVE_THROUGHPUT, MAX_RELATIVE_THROUGHPUT, Shared, WorkerLedger,
+};
 pub use load::{Ledgers, Load};
 pub use name::Policy;
 pub use op::OpClass;

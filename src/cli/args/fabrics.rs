@@ -2,6 +2,7 @@
 
 use crate::daemon::path::{PathSpec, Service};
 use crate::units::{Span, SpanOrOff, time, time_or_off};
+use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
 use anabranch_proto::nvme::nqn::Nqn;
 use clap::Args;
 use std::net::IpAddr;
@@ -101,6 +102,13 @@ pub struct Fabrics {
         allow_negative_numbers = true
     )]
     pub tos: Option<u8>,
+    /// Weight under service-time, 0 (standby) to 100 [default: 1]
+    #[arg(
+        long, alias = "relative_throughput", value_name = "W",
+        value_parser = super::whole::<u32>(0, MAX_RELATIVE_THROUGHPUT.into()),
+        allow_negative_numbers = true
+    )]
+    pub relative_throughput: Option<u32>,
     /// PDU header digests
     #[arg(short = 'g', long, alias = "hdr_digest")]
     pub hdr_digest: bool,
@@ -132,6 +140,7 @@ impl Fabrics {
             io_timeout: self.io_timeout,
             admin_timeout: self.admin_timeout,
             tos: self.tos,
+            relative_throughput: self.relative_throughput.map(i64::from),
             hdr_digest: self.hdr_digest,
             data_digest: self.data_digest,
             disable_sqflow: self.disable_sqflow,

@@ -103,6 +103,8 @@ impl Controller {
         kind: Kind,
         data_workers: u16,
     ) -> Controller {
+        let load = ControllerLoad::new(data_workers);
+        load.ledger.set_relative_throughput(request.options.relative_throughput);
         Controller {
             id,
             instance,
@@ -127,7 +129,7 @@ impl Controller {
             scan: Scan::default(),
             queues: QueueSet::default(),
             waiters: Vec::new(),
-            load: Arc::new(ControllerLoad::new(data_workers)),
+            load: Arc::new(load),
             local: None,
             node: None,
             distances: None,

@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
 use anabranch_proto::machine::{Buffers, Endpoint, VerbId};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_proto::nvme::sqe::Sqe;
@@ -455,6 +456,9 @@ fn check_options(options: &ControllerOptions, discovery: bool) -> Answer {
     }
     if options.keep_alive_tmo.is_zero() && !discovery {
         return invalid("keep_alive_tmo 0 is for discovery controllers only");
+    }
+    if options.relative_throughput > MAX_RELATIVE_THROUGHPUT {
+        return invalid("relative_throughput must lie between 0 and 100");
     }
     if u32::try_from(options.keep_alive_tmo.as_millis()).is_err() {
         return invalid("keep_alive_tmo must not exceed 4294967 s (32 bits of milliseconds)");

@@ -7,6 +7,7 @@ mod ana_parts;
 mod attributes;
 mod bad_input;
 mod callers;
+mod configured;
 mod connect;
 mod devices;
 mod discovery;

@@ -5,6 +5,7 @@ use crate::rig::{MS, Rig, Setup};
 use crate::script::Op;
 use crate::wire::{Pdu, kind};
 use anabranch_lab::rng::Rng;
+use anabranch_policy::Policy;
 use anabranch_target::Shape;
 
 /// Blocks of 512 bytes.
@@ -53,14 +54,14 @@ fn choices(rig: &Rig) -> Vec<Choice> {
 }
 
 /// Two ports of these shapes.
-fn rig(shapes: [&str; 2]) -> Rig {
+fn setup(shapes: [&str; 2]) -> Setup {
     let mut setup = Setup::new(2, 1);
     setup.host.max_requests = DEPTH;
     setup.options.queue_size = 1024;
     for (port, shape) in setup.target.ports.iter_mut().zip(shapes) {
         port.shape = shape.parse::<Shape>().expect("a shape");
     }
-    setup.connect()
+    setup
 }
 
 /// Random reads of these sizes, equally often; as many at once as the host takes.
@@ -87,7 +88,7 @@ fn ratio(choices: &[Choice]) -> f64 {
 
 /// A run under a policy, with these weights of the two paths.
 fn course(policy: &str, shapes: [&str; 2], sizes: &[u32], weights: [u32; 2]) -> Vec<Choice> {
-    let mut rig = rig(shapes);
+    let mut rig = setup(shapes).connect();
     rig.set("nvme-subsys0", "iopolicy", policy);
     for (path, weight) in ["nvme0c0n1", "nvme0c1n1"].into_iter().zip(weights) {
         rig.set(path, "relative_throughput", &weight.to_string());
@@ -123,4 +124,19 @@ fn t1_equal_weights_and_sizes_make_the_choices_of_queue_depth() {
         let differs = by_commands.iter().zip(&by_bytes).position(|(a, b)| a != b);
         assert_eq!(differs, None, "{shapes:?}: one by one");
     }
+}
+
+/// As by `set`, from the first command on.
+#[test]
+fn weights_that_paths_were_connected_with_steer() {
+    let mut setup = setup(UNEQUAL);
+    setup.host.default_policy = Policy::ServiceTime;
+    let mut rig = setup.build();
+    for (port, weight) in [(0, 4), (1, 1)] {
+        rig.options.relative_throughput = weight;
+        rig.connect(port);
+    }
+    let ratio = ratio(&run(&mut rig, &[SMALL, LARGE]));
+    assert!((3.8..4.2).contains(&ratio), "{ratio}");
+    rig.finish();
 }
