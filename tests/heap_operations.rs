@@ -96,7 +96,7 @@ fn host(shared_queue: bool) -> Group<Worker<Load>> {
         data_workers: 2,
         shared_queue,
         default_policy: Policy::QueueDepth,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS,
         worker_nodes: vec![0, 0],

@@ -66,7 +66,7 @@ fn host(policy: Policy) -> Group<Worker<Load>> {
         data_workers: 1,
         shared_queue: false,
         default_policy: policy,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS,
         worker_nodes: vec![0],

@@ -1,10 +1,15 @@
 //! Configuration files of `serve`, as checked structures: every error names file, line and key.
 
+mod attributes;
+
+pub use attributes::Attributes;
+
 use super::path::{IO_PORT, PathSpec};
 use super::wording;
 use crate::failure::Failure;
 use crate::units::Span;
 use anabranch_export::nbd::{Access, Export, MAX_EXPORTS, NbdError};
+use anabranch_host::config::SubsystemSettings;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, SocketAccess};
 use anabranch_proto::nvme::ids::Uuid;
@@ -79,6 +84,9 @@ pub struct SubsystemConfig {
     /// Its I/O policy at first.
     #[serde(default, deserialize_with = "policy")]
     pub iopolicy: Option<Policy>,
+    /// What it and its devices have at first.
+    #[serde(default)]
+    pub attributes: Attributes,
     /// The paths to it.
     #[serde(default, rename = "path")]
     pub paths: Vec<Spanned<PathSpec>>,
@@ -225,13 +233,16 @@ impl Source {
         if message != "invalid type: map, expected a sequence" {
             return None;
         }
-        Some(match name.strip_prefix('[').map(|name| name.trim().split_once('.')) {
-            None => format!("there may be several of these: write [[{name}]]"),
-            Some(Some((of, _))) => {
+        // `[subsystem.attributes]` is one table; what there may be several of is the subsystem.
+        let single = !name.starts_with('[') && name != "subsystem.attributes";
+        let within = name.trim_start_matches('[').trim().split_once('.');
+        Some(match within {
+            _ if single => format!("there may be several of these: write [[{name}]]"),
+            Some((of, _)) => {
                 let of = wording::shortened(of.trim(), MAX_KEY_CHARS);
                 format!("this belongs to a [[{of}]], which must stand before it")
             }
-            Some(None) => return None,
+            None => return None,
         })
     }
 
@@ -325,15 +336,27 @@ pub(super) fn may_be_a_head(device: &str) -> bool {
 }
 
 impl ServeConfig {
-    /// The policies of single subsystems, by NQN.
-    #[must_use]
-    pub fn policies(&self) -> Vec<(Nqn, Policy)> {
-        let subsystems = self.subsystems.iter();
-        subsystems
-            .filter_map(|subsystem| {
-                Some((subsystem.nqn.get_ref().parse().ok()?, subsystem.iopolicy?))
-            })
-            .collect()
+    /// What single subsystems have at first, by NQN.
+    ///
+    /// # Errors
+    /// Names file, line and key.
+    pub fn settings(&self, source: &Source) -> Result<Vec<(Nqn, SubsystemSettings)>, Failure> {
+        let of = |subsystem: &SubsystemConfig| {
+            let nqn = subsystem.nqn.get_ref();
+            let parsed = nqn.parse::<Nqn>().map_err(|why| {
+                let message = format!("nqn '{}': {why}", nqn.escape_debug());
+                source.wrong(Some(subsystem.nqn.span().start), &message)
+            })?;
+            let mut settings = SubsystemSettings::new(subsystem.iopolicy, self.kernel_exact);
+            let applied = subsystem.attributes.apply(&mut settings);
+            applied.map_err(|(name, why)| {
+                let why = wording::shortened(&why, MAX_MESSAGE_CHARS);
+                let key = name.get_ref().escape_debug().to_string();
+                source.wrong_key(name.span().start, &key, &why)
+            })?;
+            Ok((parsed, settings))
+        };
+        self.subsystems.iter().map(of).collect()
     }
 
     /// Reads and parses a file.
@@ -413,28 +436,31 @@ impl ServeConfig {
             Some(Ok(hostid)) if hostid.is_zero() => return wrong("hostid", "must not be all zero"),
             _ => {}
         }
-        for subsystem in &self.subsystems {
-            let nqn = subsystem.nqn.get_ref();
-            if let Err(why) = nqn.parse::<Nqn>() {
-                let message = format!("nqn '{}': {why}", nqn.escape_debug());
-                return Err(source.wrong(Some(subsystem.nqn.span().start), &message));
-            }
-            let same = self.subsystems.iter().filter(|other| other.nqn.get_ref() == nqn);
-            if same.clone().any(|other| other.iopolicy != subsystem.iopolicy) {
-                let message = "this subsystem stands here twice, with different policies";
-                return Err(source.wrong(Some(subsystem.nqn.span().start), message));
+        self.check_subsystems(source)?;
+        self.check_paths(source)?;
+        self.check_exports(source)
+    }
+
+    fn check_subsystems(&self, source: &Source) -> Result<(), Failure> {
+        let settings = self.settings(source)?;
+        for (subsystem, (nqn, own)) in self.subsystems.iter().zip(&settings) {
+            let wrong = |message: &str| source.wrong(Some(subsystem.nqn.span().start), message);
+            let mut same = settings.iter().filter(|(other, _)| other == nqn);
+            if let Some((_, other)) = same.find(|(_, other)| other != own) {
+                let differ = if other.policy == own.policy { "attributes" } else { "policies" };
+                return Err(wrong(&format!(
+                    "this subsystem stands here twice, with different {differ}"
+                )));
             }
             if subsystem.paths.is_empty() {
-                let message = "a subsystem needs at least one [[subsystem.path]]";
-                return Err(source.wrong(Some(subsystem.nqn.span().start), message));
+                return Err(wrong("a subsystem needs at least one [[subsystem.path]]"));
             }
             for path in &subsystem.paths {
-                let named = path.get_ref().named(nqn, true);
+                let named = path.get_ref().named(subsystem.nqn.get_ref(), true);
                 named.map_err(|why| source.wrong_in(path.span().start, &why))?;
             }
         }
-        self.check_paths(source)?;
-        self.check_exports(source)
+        Ok(())
     }
 
     /// No path stands there twice.

@@ -20,7 +20,7 @@ use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
-use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig};
+use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings};
 use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
@@ -66,10 +66,10 @@ pub struct HostSetup {
     pub shared_queue: bool,
     /// Default policy: what subsystems have at first.
     pub policy: Policy,
-    /// What single subsystems have at first instead, by NQN.
-    pub policies: Vec<(Nqn, Policy)>,
     /// Choices exactly as the kernel makes them.
     pub kernel_exact: bool,
+    /// What single subsystems have at first instead, by NQN.
+    pub subsystems: Vec<(Nqn, SubsystemSettings)>,
     /// How long an orderly end may take.
     pub shutdown_timeout: Duration,
     /// Files that paths and exports are going to have.
@@ -93,8 +93,8 @@ impl HostSetup {
             spin: Duration::ZERO,
             shared_queue: false,
             policy: Policy::default(),
-            policies: Vec::new(),
             kernel_exact: false,
+            subsystems: Vec::new(),
             shutdown_timeout: Duration::from_secs(5),
             planned_files: 0,
             seed: super::identity::random_seed()?,
@@ -178,8 +178,8 @@ impl Host {
             data_workers: setup.workers,
             shared_queue: setup.shared_queue,
             default_policy: setup.policy,
-            policies: setup.policies.clone(),
             kernel_exact: setup.kernel_exact,
+            subsystems: setup.subsystems.clone(),
             max_requests: DEFAULT_MAX_REQUESTS,
             worker_nodes: nodes.iter().map(|node| node.unwrap_or(0)).collect(),
             distances: nodes.iter().map(|node| topology.distances(*node)).collect(),

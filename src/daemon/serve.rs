@@ -96,7 +96,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let path = options.socket.clone().unwrap_or_else(|| default_path(Role::Host));
     let socket = BoundSocket::bind(&path)?;
     let metrics = metrics_at(options, &config).map(BoundMetrics::bind).transpose()?;
-    let setup = setup(options, &config)?;
+    let setup = setup(options, &config, &source)?;
     let (failed, failures) = failures();
     let told = move |event| {
         failed.see(&event);
@@ -144,7 +144,11 @@ fn metrics_at(options: &ServeOptions, config: &ServeConfig) -> Option<SocketAddr
     options.metrics.or(of_file)
 }
 
-fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Failure> {
+fn setup(
+    options: &ServeOptions,
+    config: &ServeConfig,
+    source: &Source,
+) -> Result<HostSetup, Failure> {
     let identity = Identity::find(
         options.hostnqn.as_deref().or(config.hostnqn.as_deref()),
         options.hostid.as_deref().or(config.hostid.as_deref()),
@@ -159,7 +163,7 @@ fn setup(options: &ServeOptions, config: &ServeConfig) -> Result<HostSetup, Fail
     setup.pin = config.pin;
     setup.shared_queue = config.shared_queue;
     setup.kernel_exact = config.kernel_exact;
-    setup.policies = config.policies();
+    setup.subsystems = config.settings(source)?;
     if let Some(policy) = config.iopolicy {
         setup.policy = policy;
     }

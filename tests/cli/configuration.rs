@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-fn load(text: &str) -> Result<ServeConfig, Failure> {
+pub(crate) fn load(text: &str) -> Result<ServeConfig, Failure> {
     from_file(text, |path| ServeConfig::load(path).map(|(config, _)| config))
 }
 
@@ -68,8 +68,7 @@ nbd = "/run/x/nbd.sock"
     .expect("all well");
     assert_eq!(config.workers, Some(2));
     assert_eq!(config.iopolicy, Some(Policy::RoundRobin), "the default");
-    let nqn = "nqn.2026-01.org.example:a".parse().expect("an NQN");
-    assert_eq!(config.policies(), [(nqn, Policy::ServiceTime)], "of one subsystem");
+    assert_eq!(config.subsystems[0].iopolicy, Some(Policy::ServiceTime), "of one subsystem");
     assert_eq!(config.spin.map(|span| span.0), Some(Duration::from_micros(20)));
     let paths = &config.subsystems[0].paths;
     let first = paths[0].get_ref().request("nqn.2026-01.org.example:a", true).expect("a request");

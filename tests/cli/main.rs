@@ -4,6 +4,7 @@ mod attributes;
 mod bench;
 mod bench_peer;
 mod configuration;
+mod configured_attributes;
 mod connect_all;
 mod control_socket;
 mod default_workers;

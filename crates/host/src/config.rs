@@ -1,8 +1,11 @@
 //! Configuration of the host engine: plain values with the kernel's names, defaults and limits.
 
+use crate::explain::DEFAULT_SAMPLE;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{DEFAULT_RELATIVE_THROUGHPUT, LOCAL_DISTANCE, Policy};
+use anabranch_policy::{
+    DEFAULT_RELATIVE_THROUGHPUT, LOCAL_DISTANCE, LatencyParameters, Parameters, Policy,
+};
 use anabranch_proto::machine::{Endpoint, SocketOptions, WorkerId};
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -22,10 +25,10 @@ pub struct HostConfig {
     pub shared_queue: bool,
     /// I/O policy of subsystems that are seen for the first time (`nvme_core.iopolicy`).
     pub default_policy: Policy,
-    /// The same for single subsystems, by NQN; these do not go by the default.
-    pub policies: Vec<(Nqn, Policy)>,
     /// `kernel_exact` of subsystems that are seen for the first time.
     pub kernel_exact: bool,
+    /// What single subsystems have whenever they are seen anew, by NQN.
+    pub subsystems: Vec<(Nqn, SubsystemSettings)>,
     /// Requests that one shard holds at once for one head, while it holds none for others; more
     /// push back on the submitter. The table has about three times as many places, so that a head
     /// that waits for a path leaves enough to the others.
@@ -50,6 +53,12 @@ impl HostConfig {
         self.worker_nodes.get(index).copied().unwrap_or(0)
     }
 
+    /// What a subsystem has when it is seen anew.
+    pub(crate) fn settings_of(&self, nqn: &Nqn) -> SubsystemSettings {
+        let own = self.subsystems.iter().find(|(of, _)| of == nqn);
+        own.map_or_else(|| SubsystemSettings::new(None, self.kernel_exact), |(_, own)| *own)
+    }
+
     /// The distance from each data worker to a node; local, where it is not known.
     pub(crate) fn distances_to(&self, node: u32) -> Arc<[u32]> {
         let known = |worker: usize| self.distances.get(worker)?.get(node as usize).copied();
@@ -60,6 +69,48 @@ impl HostConfig {
     /// How many NUMA nodes to reckon with: numbers from 0 up to the highest of a worker.
     pub(crate) fn nodes(&self) -> usize {
         self.worker_nodes.iter().max().map_or(1, |&highest| highest as usize + 1)
+    }
+}
+
+/// What a subsystem and its devices have when they are seen anew. Their attributes are filled in by
+/// [`SubsystemSettings::set`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubsystemSettings {
+    /// Its policy; the default of that time when `None`.
+    pub policy: Option<Policy>,
+    /// What else is set about its policies.
+    pub(crate) parameters: Parameters,
+    /// Of each of its devices.
+    pub(crate) devices: DeviceSettings,
+}
+
+impl SubsystemSettings {
+    /// With the defaults of everything else.
+    #[must_use]
+    pub fn new(policy: Option<Policy>, kernel_exact: bool) -> SubsystemSettings {
+        let parameters = Parameters { kernel_exact, ..Parameters::default() };
+        SubsystemSettings { policy, parameters, devices: DeviceSettings::default() }
+    }
+}
+
+/// What is set about a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceSettings {
+    /// How long it stays when its last path is gone; 0: not at all.
+    pub(crate) delayed_removal_secs: u32,
+    /// One in so many choices of a worker is noted in full; 0 = none.
+    pub(crate) explain_sample: u32,
+    /// What is set about `latency`.
+    pub(crate) latency: LatencyParameters,
+}
+
+impl Default for DeviceSettings {
+    fn default() -> Self {
+        DeviceSettings {
+            delayed_removal_secs: 0,
+            explain_sample: DEFAULT_SAMPLE,
+            latency: LatencyParameters::default(),
+        }
     }
 }
 

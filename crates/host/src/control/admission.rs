@@ -10,7 +10,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use anabranch_policy::{Parameters, Policy};
+use anabranch_policy::Parameters;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::nqn::Nqn;
 
@@ -32,16 +32,12 @@ impl Control {
         let same = |subsystem: &Subsystem| subsystem.identity.nqn == identity.nqn;
         let found = self.subsystem_of(id).or_else(|| self.subsystems.iter().position(same));
         let Some(index) = found else {
-            let (policy, policy_source) = self.first_policy(&identity.nqn);
+            let (parameters, policy_source) = self.first_parameters(&identity.nqn);
             self.subsystems.push(Subsystem {
                 instance,
                 identity,
                 firmware,
-                parameters: Parameters {
-                    policy,
-                    kernel_exact: self.env.config.kernel_exact,
-                    ..Parameters::default()
-                },
+                parameters,
                 policy_source,
                 policy_epoch: 0,
                 controllers: alloc::vec![id],
@@ -119,12 +115,14 @@ impl Control {
 
     /// What a subsystem has at first. The default is copied: a later change of it is for subsystems
     /// that come later, as in the kernel.
-    pub(super) fn first_policy(&self, nqn: &Nqn) -> (Policy, PolicySource) {
+    pub(super) fn first_parameters(&self, nqn: &Nqn) -> (Parameters, PolicySource) {
         let config = &self.env.config;
-        match config.policies.iter().find(|(of, _)| of == nqn) {
-            Some((_, policy)) => (*policy, PolicySource::Configuration),
+        let own = config.settings_of(nqn);
+        let (policy, source) = match own.policy {
+            Some(policy) => (policy, PolicySource::Configuration),
             None => (config.default_policy, PolicySource::Default),
-        }
+        };
+        (Parameters { policy, ..own.parameters }, source)
     }
 
     /// A subsystem bears the number of the first controller that was asked to connect to it, as in

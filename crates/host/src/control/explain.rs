@@ -51,7 +51,7 @@ impl Control {
             at: self.env.now,
             policy: subsystem.parameters.policy,
             kernel_exact: subsystem.parameters.kernel_exact,
-            explain_sample: head.explain_sample,
+            explain_sample: head.settings.explain_sample,
             paths,
             decisions: self.decisions((subsystem, head), got, names),
             noted: explained.map(|explain| explain.noted).sum(),

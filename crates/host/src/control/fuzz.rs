@@ -108,7 +108,7 @@ impl Driver {
             data_workers: 2,
             shared_queue: false,
             default_policy: Policy::RoundRobin,
-            policies: Vec::new(),
+            subsystems: Vec::new(),
             kernel_exact: false,
             max_requests: 16,
             worker_nodes: vec![0, 0],

@@ -228,16 +228,16 @@ impl Control {
             blocks: head.blocks,
             block_bytes: head.block_bytes,
             limits: head.last_limits.unwrap_or_else(|| self.limits(head)),
-            parameters: Parameters { latency: head.latency, ..subsystem.parameters },
+            parameters: Parameters { latency: head.settings.latency, ..subsystem.parameters },
             // Either may change; both only grow.
             policy_epoch: subsystem.policy_epoch.wrapping_add(head.policy_epoch),
             paths: paths.collect(),
-            queue_if_no_path: head.delayed_removal_secs > 0,
+            queue_if_no_path: head.settings.delayed_removal_secs > 0,
             gone: false,
             quiesced: head.quiesced,
             frozen: head.frozen,
             max_retries: MAX_RETRIES,
-            explain_sample: head.explain_sample,
+            explain_sample: head.settings.explain_sample,
             zeroes_refused: head.zeroes_refused,
             written: head.written.clone(),
             leftovers: head.leftovers.clone(),
@@ -252,7 +252,7 @@ impl Control {
         for subsystem in &mut self.subsystems {
             let by_latency = subsystem.parameters.policy == Policy::Latency;
             for head in &mut subsystem.heads {
-                let wanted = if by_latency && head.latency.per_node { nodes } else { 0 };
+                let wanted = if by_latency && head.settings.latency.per_node { nodes } else { 0 };
                 for path in head.paths.iter_mut().filter(|path| path.nodes.len() != wanted) {
                     path.nodes = (0..wanted).map(|_| Arc::default()).collect();
                 }

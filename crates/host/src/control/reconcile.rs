@@ -29,7 +29,6 @@ use super::env::Env;
 use super::scan::{Namespace, Scan};
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
-use crate::explain::DEFAULT_SAMPLE;
 use crate::topology::{ControllerId, HeadId, PathId};
 use crate::{Leftovers, WriteMarks};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -37,7 +36,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::LatencyParameters;
 
 /// Heads of one host; more are refused.
 const MAX_HEADS: usize = 65_536;
@@ -245,6 +243,7 @@ impl Control {
         let id = HeadId(self.next_head);
         self.next_head += 1;
         let subsystem = &mut self.subsystems[index];
+        let settings = self.env.config.settings_of(&subsystem.identity.nqn).devices;
         let origin = self.controllers.get(&controller).and_then(|it| it.identity.clone());
         let origin = origin.unwrap_or_else(|| subsystem.identity.clone());
         let Subsystem { heads, numbers, .. } = subsystem;
@@ -270,13 +269,11 @@ impl Control {
             paths: Vec::new(),
             visible: false,
             stranded: false,
-            delayed_removal_secs: 0,
+            settings,
             remove_at: None,
             quiesced: 0,
             frozen: 0,
-            latency: LatencyParameters::default(),
             policy_epoch: 0,
-            explain_sample: DEFAULT_SAMPLE,
             zeroes_refused: false,
             written: Arc::default(),
             leftovers: Arc::new(Leftovers::new(id, self.leftovers.clone())),
@@ -429,7 +426,7 @@ impl Control {
                 head.remove_at = None;
                 continue;
             }
-            let seconds = head.delayed_removal_secs;
+            let seconds = u64::from(head.settings.delayed_removal_secs);
             if seconds > 0 && head.remove_at.is_none() {
                 let delay = core::time::Duration::from_secs(seconds);
                 head.remove_at = Some(now.after(delay));

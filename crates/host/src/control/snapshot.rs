@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{LatencyReport, LatencySummary, OpClass, Policy, Scope, SizeBucket};
+use anabranch_policy::{LatencyReport, LatencySummary, OpClass, Policy, SizeBucket};
 use anabranch_proto::machine::WorkerId;
 
 type Figures = [(WorkerId, ShardStats)];
@@ -54,18 +54,18 @@ impl Control {
                 same.controllers.push(snapshot);
                 continue;
             }
-            let (policy, source) = self.first_policy(&controller.request.subsystem_nqn);
+            let (first, source) = self.first_parameters(&controller.request.subsystem_nqn);
             let subsystem = SubsystemSnapshot {
                 name: format!("nvme-subsys{}", controller.instance),
                 nqn,
                 model: String::new(),
                 serial: String::new(),
                 firmware: String::new(),
-                iopolicy: policy.to_string(),
+                iopolicy: first.policy.to_string(),
                 iopolicy_default: self.env.config.default_policy.to_string(),
                 iopolicy_source: source,
-                kernel_exact: self.env.config.kernel_exact,
-                queue_depth_scope: Scope::default().to_string(),
+                kernel_exact: first.kernel_exact,
+                queue_depth_scope: first.scope.to_string(),
                 controllers: alloc::vec![snapshot],
                 heads: Vec::new(),
                 unborn: Vec::new(),

@@ -8,6 +8,7 @@
 
 use super::facts::Identity;
 use super::scan::Ids;
+use crate::config::DeviceSettings;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};
 use crate::verb::PolicySource;
@@ -17,7 +18,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_policy::{LatencyParameters, NodeLatency, Parameters};
+use anabranch_policy::{NodeLatency, Parameters};
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::ana::AnaState;
 
@@ -85,17 +86,13 @@ pub(super) struct Head {
     pub(super) visible: bool,
     /// It was told that none of its paths is usable.
     pub(super) stranded: bool,
-    pub(super) delayed_removal_secs: u64,
+    pub(super) settings: DeviceSettings,
     /// Without a path: when it goes.
     pub(super) remove_at: Option<Time>,
     pub(super) quiesced: u32,
     pub(super) frozen: u32,
-    /// What is set about `latency`.
-    pub(super) latency: LatencyParameters,
-    /// Grows when that changes so that what was measured is worth nothing any more.
+    /// Grows when its settings change so that what was measured is worth nothing any more.
     pub(super) policy_epoch: u32,
-    /// One in so many choices of a worker is noted in full; 0 = none.
-    pub(super) explain_sample: u32,
     /// The counters start from here since they were reset.
     pub(super) requeues_base: u64,
     pub(super) no_path_base: u64,

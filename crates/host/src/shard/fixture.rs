@@ -31,7 +31,7 @@ pub(super) fn shard() -> Shard {
         data_workers: 2,
         shared_queue: true,
         default_policy: Policy::FinishTime,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: 64,
         worker_nodes: vec![0; 2],

@@ -3,6 +3,7 @@
 
 use crate::fake::{Fake, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
+use anabranch_host::config::SubsystemSettings;
 use anabranch_host::mail::{RequestFailed, Rescued, ToControl};
 use anabranch_host::topology::{Association, ControllerId, HeadId};
 use anabranch_host::user::{IoError, RequestOp};
@@ -194,9 +195,10 @@ fn a_raw_structure_that_the_controller_refuses_is_an_error() {
 fn subsystems_are_told_apart_by_their_names() {
     let other = "nqn.2024-01.test:two";
     let mut config = crate::rig::config(1);
-    config.policies = vec![
-        (NQN.parse().unwrap(), anabranch_policy::Policy::RoundRobin),
-        (other.parse().unwrap(), anabranch_policy::Policy::Numa),
+    let of = |policy| SubsystemSettings::new(Some(policy), false);
+    config.subsystems = vec![
+        (NQN.parse().unwrap(), of(anabranch_policy::Policy::RoundRobin)),
+        (other.parse().unwrap(), of(anabranch_policy::Policy::Numa)),
     ];
     let mut rig = Rig::with(config);
     // The first is not there yet.

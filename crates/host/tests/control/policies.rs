@@ -4,6 +4,7 @@
 use crate::attributes::stats;
 use crate::fake::{Fake, Space};
 use crate::rig::{NQN, Rig, config};
+use anabranch_host::config::SubsystemSettings;
 use anabranch_host::mail::{PathStats, ShardStats};
 use anabranch_host::topology::ControllerId;
 use anabranch_host::verb::{PolicySource, Reply, Selection, Verb, VerbError};
@@ -272,7 +273,8 @@ fn the_default_policy_takes_exact_names_only() {
 #[test]
 fn a_configured_subsystem_does_not_go_by_the_default() {
     let mut config = crate::rig::config(1);
-    config.policies = vec![(NQN.parse().unwrap(), Policy::RoundRobin)];
+    let settings = SubsystemSettings::new(Some(Policy::RoundRobin), false);
+    config.subsystems = vec![(NQN.parse().unwrap(), settings)];
     let mut rig = Rig::with(config);
     rig.put(1, Fake::new(NQN, 1));
     rig.fake(1).refuse = true;

@@ -531,7 +531,7 @@ pub(crate) fn config(data_workers: u16) -> HostConfig {
         data_workers,
         shared_queue: false,
         default_policy: Policy::QueueDepth,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: 64,
         worker_nodes: vec![0; data_workers.into()],

@@ -116,7 +116,7 @@ fn host(policy: Policy) -> HostConfig {
         data_workers: 1,
         shared_queue: false,
         default_policy: policy,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: 256,
         worker_nodes: vec![0],

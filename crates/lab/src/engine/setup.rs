@@ -183,7 +183,7 @@ pub(super) fn host(cell: Cell<'_>, number: u32) -> HostConfig {
         data_workers: cell.workers() as u16,
         shared_queue: false,
         default_policy: cell.variant.parameters.policy,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: cell.variant.parameters.kernel_exact,
         max_requests: requests(cell),
         worker_nodes: cell.scenario.hosts.nodes.clone(),

@@ -340,7 +340,7 @@ fn config(scenario: &Scenario, index: u32) -> Result<HostConfig, String> {
         data_workers: u16::try_from(hosts.workers).map_err(|_| "too many workers".to_owned())?,
         shared_queue: false,
         default_policy: Policy::default(),
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS.max(open_requests(scenario)),
         worker_nodes: hosts.nodes.clone(),

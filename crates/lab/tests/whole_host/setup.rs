@@ -51,7 +51,7 @@ pub(crate) fn host(data_workers: u16, policy: Policy, seed: u64) -> HostConfig {
         data_workers,
         shared_queue: false,
         default_policy: policy,
-        policies: Vec::new(),
+        subsystems: Vec::new(),
         kernel_exact: false,
         max_requests: DEFAULT_MAX_REQUESTS.min(64),
         worker_nodes: vec![0; usize::from(data_workers)],

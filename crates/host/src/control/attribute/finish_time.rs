@@ -1,38 +1,33 @@
 //! Attributes of the policy `finish-time`: its switches, which belong to the subsystem, and what it
 //! knows of a path, which stands beside `latency_stat`.
 
-use super::ObjectKind::{Path as P, Subsystem as S};
-use super::subsystem::{Remembered, change};
-use super::{Attribute, Dir, Refused, Target, View, number, ro, rw};
-use crate::control::Control;
+use super::ObjectKind::Path as P;
+use super::{Attribute, Dir, Refused, Remembered, View, number, parameter, ro};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use anabranch_policy::{FinishTimeParameters, FinishTimeReport, SizeClass};
+use anabranch_policy::{FinishTimeParameters, FinishTimeReport, Parameters, SizeClass};
 
 pub(super) const SUBSYSTEM: &[Attribute] = &[
-    rw(
-        S,
+    parameter(
         "finish_time_tail",
         "finish-time: 1: short tails come before the last per cents of throughput; 0: throughput",
         |v| switch(v, |finish_time| finish_time.tail),
-        |control, target, value, _| set(control, target, value, |f, on| f.tail = on),
+        |parameters, value| set(parameters, value, |f, on| f.tail = on),
     ),
-    rw(
-        S,
+    parameter(
         "finish_time_compete",
         "finish-time: 1: non-optimized paths compete by merit; 0: they are used when no optimized \
          one can be",
         |v| switch(v, |finish_time| finish_time.compete),
-        |control, target, value, _| set(control, target, value, |f, on| f.compete = on),
+        |parameters, value| set(parameters, value, |f, on| f.compete = on),
     ),
-    rw(
-        S,
+    parameter(
         "finish_time_probes",
         "finish-time: 1: reads that nobody waits for look at paths that nobody uses, at most 1 % \
          of the bytes; 0: none",
         |v| switch(v, |finish_time| finish_time.probes),
-        |control, target, value, _| set(control, target, value, |f, on| f.probes = on),
+        |parameters, value| set(parameters, value, |f, on| f.probes = on),
     ),
 ];
 
@@ -52,14 +47,12 @@ fn switch(view: &View<'_>, of: fn(&FinishTimeParameters) -> bool) -> Option<Stri
 
 /// What was measured is as good under the new setting.
 fn set(
-    control: &mut Control,
-    target: &Target,
+    parameters: &mut Parameters,
     value: &str,
     set: fn(&mut FinishTimeParameters, bool),
-) -> Result<(), Refused> {
-    let on = number::parse_bool(value)?;
-    change(control, target, Remembered::Keep, |parameters| set(&mut parameters.finish_time, on));
-    Ok(())
+) -> Result<Remembered, Refused> {
+    set(&mut parameters.finish_time, number::parse_bool(value)?);
+    Ok(Remembered::Keep)
 }
 
 /// What each data worker says about the path.

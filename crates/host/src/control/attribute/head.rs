@@ -1,18 +1,18 @@
 //! Attributes of devices (heads).
 
 use super::ObjectKind::Head as H;
-use super::{Attribute, Dir, Figures, Refused, Target, number, ro, rw};
+use super::{Attribute, Dir, Figures, Refused, Remembered, Target, device, number, ro, rw};
+use crate::config::DeviceSettings;
 use crate::control::Control;
 use crate::mail::HeadStats;
 use crate::topology::HeadId;
 use alloc::string::ToString;
 
 pub(super) const TABLE: &[Attribute] = &[
-    rw(
-        H,
+    device(
         "delayed_removal_secs",
         "how long it stays, with I/O waiting, when its last path is gone; seconds",
-        |v| Some(v.head?.delayed_removal_secs.to_string()),
+        |v| Some(v.head?.settings.delayed_removal_secs.to_string()),
         set_delayed_removal,
     ),
     rw(
@@ -49,11 +49,10 @@ pub(super) const TABLE: &[Attribute] = &[
         },
     )
     .at(Dir::Diag),
-    rw(
-        H,
+    device(
         "explain_sample",
         "one in so many choices of a worker is noted in full, for explain; 1: all, 0: none",
-        |v| Some(v.head?.explain_sample.to_string()),
+        |v| Some(v.head?.settings.explain_sample.to_string()),
         set_explain_sample,
     )
     .at(Dir::Debug),
@@ -66,18 +65,14 @@ pub(super) const TABLE: &[Attribute] = &[
     .at(Dir::Diag),
 ];
 
-fn set_explain_sample(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
-    let one_in = number::parse_u32(value)?;
-    if let Some(head) = head_of(control, target).filter(|head| head.explain_sample != one_in) {
-        head.explain_sample = one_in;
-        control.env.dirty = true;
-    }
-    Ok(())
+fn set_explain_sample(settings: &mut DeviceSettings, value: &str) -> Result<Remembered, Refused> {
+    settings.explain_sample = number::parse_u32(value)?;
+    Ok(Remembered::Keep)
+}
+
+fn set_delayed_removal(settings: &mut DeviceSettings, value: &str) -> Result<Remembered, Refused> {
+    settings.delayed_removal_secs = number::parse_u32(value)?;
+    Ok(Remembered::Keep)
 }
 
 /// Counters take nothing but 0.
@@ -92,7 +87,7 @@ fn sum(id: HeadId, figures: &Figures<'_>, of: fn(&HeadStats) -> u64) -> u64 {
     figures.iter().flat_map(|(_, stats)| stats.of_head(id)).map(of).sum()
 }
 
-pub(super) fn head_of<'a>(
+fn head_of<'a>(
     control: &'a mut Control,
     target: &Target,
 ) -> Option<&'a mut crate::control::subsystem::Head> {
@@ -100,18 +95,4 @@ pub(super) fn head_of<'a>(
         Target::Head(at, head) => Some(&mut control.subsystems[at].heads[head]),
         _ => None,
     }
-}
-
-fn set_delayed_removal(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
-    let seconds = number::parse_u32(value)?;
-    if let Some(head) = head_of(control, target) {
-        head.delayed_removal_secs = u64::from(seconds);
-        control.env.dirty = true;
-    }
-    Ok(())
 }

@@ -2,9 +2,8 @@
 //! the device and can be set under any policy.
 
 use super::ObjectKind::{Head as H, Path as P};
-use super::head::head_of;
-use super::{Attribute, Dir, Figures, Refused, Target, View, number, ro, rw};
-use crate::control::Control;
+use super::{Attribute, Dir, Refused, Remembered, View, device, number, ro};
+use crate::config::DeviceSettings;
 use crate::control::subsystem::{Head, Path};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,56 +14,48 @@ use anabranch_policy::{
 };
 
 pub(super) const HEAD: &[Attribute] = &[
-    rw(
-        H,
+    device(
         "latency_ewma_shift",
         "how slowly a smoothed latency follows: a batch counts 1/2^shift; 0 (only the newest) to 8",
-        |v| Some(v.head?.latency.ewma_shift.to_string()),
+        |v| Some(v.head?.settings.latency.ewma_shift.to_string()),
         set_shift,
     )
     .at(Dir::Debug),
-    rw(
-        H,
+    device(
         "latency_batch_timeout",
         "how long latencies are gathered before they are averaged: whole seconds, or with us, ms, \
          s; 0 averages at each completion",
-        |v| Some(v.head?.latency.batch_timeout.to_string()),
+        |v| Some(v.head?.settings.latency.batch_timeout.to_string()),
         set_batch_timeout,
     )
     .at(Dir::Debug),
-    rw(
-        H,
+    device(
         "latency_size_buckets",
         "1: latencies and weights per size of the command (7 sizes); 0: for all sizes",
         |v| switch(v, |latency| latency.size_buckets),
-        |control, target, value, _| {
-            let on = number::parse_bool(value)?;
-            change(control, target, Measured::Drop, |latency| latency.size_buckets = on);
-            Ok(())
+        |settings, value| {
+            settings.latency.size_buckets = number::parse_bool(value)?;
+            Ok(Remembered::Drop)
         },
     )
     .at(Dir::Debug),
-    rw(
-        H,
+    device(
         "latency_per_node",
         "1: latencies are averaged over the workers of a NUMA node; 0: each worker has its own",
         |v| switch(v, |latency| latency.per_node),
-        |control, target, value, _| {
-            let on = number::parse_bool(value)?;
-            change(control, target, Measured::Drop, |latency| latency.per_node = on);
-            Ok(())
+        |settings, value| {
+            settings.latency.per_node = number::parse_bool(value)?;
+            Ok(Remembered::Drop)
         },
     )
     .at(Dir::Debug),
-    rw(
-        H,
+    device(
         "latency_ignore_ana",
         "1: non-optimized paths compete by weight; 0: they are used when no optimized one can be",
         |v| switch(v, |latency| latency.compete),
-        |control, target, value, _| {
-            let on = number::parse_bool(value)?;
-            change(control, target, Measured::Keep, |latency| latency.compete = on);
-            Ok(())
+        |settings, value| {
+            settings.latency.compete = number::parse_bool(value)?;
+            Ok(Remembered::Keep)
         },
     )
     .at(Dir::Debug),
@@ -102,7 +93,7 @@ fn reports(view: &View<'_>, path: &Path) -> Option<Vec<LatencyReport>> {
 
 /// The size classes that are told apart, with what stands before the colon of their lines.
 fn sizes(head: &Head) -> Vec<(SizeBucket, String)> {
-    if head.latency.size_buckets {
+    if head.settings.latency.size_buckets {
         SizeBucket::all().map(|bucket| (bucket, format!("{} ", bucket.name()))).collect()
     } else {
         alloc::vec![(SizeBucket::FIRST, String::new())]
@@ -140,55 +131,16 @@ fn stat_of_path(head: &Head, reports: &[LatencyReport]) -> String {
 }
 
 fn switch(view: &View<'_>, of: fn(&LatencyParameters) -> bool) -> Option<String> {
-    Some(u8::from(of(&view.head?.latency)).to_string())
+    Some(u8::from(of(&view.head?.settings.latency)).to_string())
 }
 
-/// What a change means for what was measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measured {
-    /// It has another meaning now, or stands in another place: it starts anew.
-    Drop,
-    /// It is as good as before.
-    Keep,
-}
-
-/// Changes parameters and tells the shards; writing what is there already changes nothing.
-fn change(
-    control: &mut Control,
-    target: &Target,
-    measured: Measured,
-    change: impl FnOnce(&mut LatencyParameters),
-) {
-    let Some(head) = head_of(control, target) else { return };
-    let before = head.latency;
-    change(&mut head.latency);
-    if head.latency == before {
-        return;
-    }
-    if measured == Measured::Drop {
-        head.policy_epoch = head.policy_epoch.wrapping_add(1);
-    }
-    control.env.dirty = true;
-}
-
-fn set_shift(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
+fn set_shift(settings: &mut DeviceSettings, value: &str) -> Result<Remembered, Refused> {
     let shift = u8::try_from(number::parse_u32(value)?).map_err(|_| InvalidShift);
-    let shift = shift.and_then(EwmaShift::new).map_err(Refused::of)?;
-    change(control, target, Measured::Keep, |latency| latency.ewma_shift = shift);
-    Ok(())
+    settings.latency.ewma_shift = shift.and_then(EwmaShift::new).map_err(Refused::of)?;
+    Ok(Remembered::Keep)
 }
 
-fn set_batch_timeout(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
+fn set_batch_timeout(settings: &mut DeviceSettings, value: &str) -> Result<Remembered, Refused> {
     let timeout: BatchTimeout = value.parse().map_err(|error| {
         let mut units = ["us", "ms", "s"].into_iter();
         let count = units.find_map(|unit| value.strip_suffix(unit)).unwrap_or(value);
@@ -197,6 +149,6 @@ fn set_batch_timeout(
             _ => Refused::of(error),
         }
     })?;
-    change(control, target, Measured::Keep, |latency| latency.batch_timeout = timeout);
-    Ok(())
+    settings.latency.batch_timeout = timeout;
+    Ok(Remembered::Keep)
 }

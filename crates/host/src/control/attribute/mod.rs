@@ -13,9 +13,11 @@ mod module;
 mod name;
 mod number;
 mod path;
+mod setting;
 mod subsystem;
 
 use self::name::Name;
+use self::setting::{Remembered, WriteDevice, WriteParameter, device, parameter};
 use super::Control;
 use super::controller::Controller;
 use super::publish::Condition;
@@ -117,6 +119,13 @@ impl From<&str> for Refused {
     }
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refused::Invalid(why) | Refused::OutOfRange(why)) = self;
+        f.write_str(why)
+    }
+}
+
 impl Refused {
     /// What a parser has to say about a value.
     fn of(error: impl fmt::Display) -> Refused {
@@ -134,8 +143,19 @@ impl Refused {
 
 /// The text of an attribute; `None` when the object does not show it, whatever the figures are.
 type Read = fn(&View<'_>) -> Option<String>;
-type Write = fn(&mut Control, &Target, &str, &Figures<'_>) -> Result<(), Refused>;
+type WriteObject = fn(&mut Control, &Target, &str, &Figures<'_>) -> Result<(), Refused>;
 type Figures<'a> = [(WorkerId, ShardStats)];
+
+/// What becomes of a value that is written.
+#[derive(Clone, Copy)]
+enum Write {
+    /// Something is done with the object.
+    Object(WriteObject),
+    /// It is one of a subsystem's parameters, which it can also be given at first.
+    Parameter(WriteParameter),
+    /// The same of a device.
+    Device(WriteDevice),
+}
 
 /// One attribute.
 pub struct Attribute {
@@ -158,6 +178,12 @@ impl Attribute {
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.write.is_some() || self.act.is_some()
+    }
+
+    /// Whether [`SubsystemSettings::set`](crate::config::SubsystemSettings::set) takes it.
+    #[must_use]
+    pub fn is_setting(&self) -> bool {
+        matches!(self.write, Some(Write::Parameter(_) | Write::Device(_)))
     }
 
     /// Whether it has a text.
@@ -208,9 +234,10 @@ const fn rw(
     name: &'static str,
     help: &'static str,
     read: Read,
-    write: Write,
+    write: WriteObject,
 ) -> Attribute {
-    Attribute { name, object, dir: Dir::Device, help, read, write: Some(write), act: None }
+    let write = Some(Write::Object(write));
+    Attribute { name, object, dir: Dir::Device, help, read, write, act: None }
 }
 
 /// Every attribute there is.
@@ -220,6 +247,12 @@ pub fn all() -> impl Iterator<Item = &'static Attribute> {
     let measured = latency::HEAD.iter().chain(latency::PATH).chain(finish_time::PATH);
     let module = module.chain(finish_time::SUBSYSTEM);
     module.chain(controller::TABLE).chain(disks).chain(measured)
+}
+
+/// One newline may end a value, as in sysfs.
+fn one_line(value: &str) -> Result<&str, Refused> {
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    if value.contains('\n') { Err("more than one line".into()) } else { Ok(value) }
 }
 
 /// An object by its place in the tables.
@@ -297,13 +330,18 @@ impl Control {
             .write
             .ok_or_else(|| VerbError::Invalid(format!("{attribute} of {object} is read-only")))?;
         let of = format!("{object} {attribute}");
-        let value = value.strip_suffix('\n').unwrap_or(value);
-        // One newline may end a value, as in sysfs.
-        if value.contains('\n') {
-            return Err(Refused::from("more than one line").told(&of));
-        }
+        let value = one_line(value).map_err(|why| why.told(&of))?;
         let before = (entry.read)(&self.view(&target, figures));
-        write(self, &target, value, figures).map_err(|why| why.told(&of))?;
+        match write {
+            Write::Object(write) => write(self, &target, value, figures),
+            Write::Parameter(write) => {
+                self.change_parameters(&target, |parameters| write(parameters, value)).map(drop)
+            }
+            Write::Device(write) => {
+                self.change_device(&target, |settings| write(settings, value)).map(drop)
+            }
+        }
+        .map_err(|why| why.told(&of))?;
         let now = (entry.read)(&self.view(&target, figures));
         // Counters are only reset.
         if entry.dir != Dir::Diag

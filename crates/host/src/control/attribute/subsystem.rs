@@ -1,11 +1,11 @@
 //! Attributes of subsystems.
 
 use super::ObjectKind::Subsystem as S;
-use super::{Attribute, Figures, Refused, Target, number, ro, rw};
+use super::{Attribute, Figures, Refused, Remembered, Target, number, parameter, ro, rw};
 use crate::control::Control;
 use crate::verb::PolicySource;
 use alloc::string::{String, ToString};
-use anabranch_policy::{BaseWeight, InvalidBaseWeight, Parameters, Policy, Scope};
+use anabranch_policy::{BaseWeight, InvalidBaseWeight, Parameters, Policy};
 
 pub(super) const TABLE: &[Attribute] = &[
     rw(
@@ -25,42 +25,31 @@ pub(super) const TABLE: &[Attribute] = &[
          attribute",
         |v| Some(v.subsystem?.policy_source.to_string()),
     ),
-    rw(
-        S,
+    parameter(
         "kernel_exact",
         "1: ties, charges and resets exactly as the kernel has them; 0: ours",
         |v| Some(u8::from(v.subsystem?.parameters.kernel_exact).to_string()),
         set_kernel_exact,
     ),
-    rw(
-        S,
+    parameter(
         "queue_depth_scope",
         "whose commands queue-depth compares: controller, namespace, queue-pair, worker or sum",
         |v| Some(v.subsystem?.parameters.scope.to_string()),
         set_scope,
     ),
-    rw(
-        S,
+    parameter(
         "hst_base_weight",
         "historical-service-time: how much of the history a short service time leaves, in 1/1024; \
          0 to 1023",
         |v| Some(v.subsystem?.parameters.historical.base_weight.to_string()),
         set_base_weight,
     ),
-    rw(
-        S,
+    parameter(
         "hst_threshold_multiplier",
         "historical-service-time: paths whose histories differ by no more than this factor are \
          told apart by their commands in flight; 0: always by history",
         |v| Some(v.subsystem?.parameters.historical.threshold_multiplier.to_string()),
-        |control, target, value, _| {
-            let factor = number::parse_u32(value)?;
-            let set = |parameters: &mut Parameters| {
-                parameters.historical.threshold_multiplier = factor;
-            };
-            change(control, target, Remembered::Keep, set);
-            Ok(())
-        },
+        set_threshold,
     ),
     ro(S, "subsysnqn", "NQN of the subsystem", |v| Some(v.subsystem?.identity.nqn.to_string())),
     ro(S, "subsystype", "always nvm: discovery subsystems are not kept", |_| {
@@ -71,37 +60,6 @@ pub(super) const TABLE: &[Attribute] = &[
     ro(S, "firmware_rev", "firmware revision", |v| Some(v.subsystem?.firmware.clone())),
 ];
 
-/// What a change of parameters means for what the shards remember.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remembered {
-    /// Choices and measurements were made under other rules: they are dropped.
-    Drop,
-    /// It is as good as before.
-    Keep,
-}
-
-/// Changes parameters and tells the shards; writing what is there already changes nothing (M8).
-/// Answers whether it was another.
-pub(super) fn change(
-    control: &mut Control,
-    target: &Target,
-    remembered: Remembered,
-    change: impl FnOnce(&mut Parameters),
-) -> bool {
-    let Target::Subsystem(at) = *target else { return false };
-    let subsystem = &mut control.subsystems[at];
-    let before = subsystem.parameters;
-    change(&mut subsystem.parameters);
-    if subsystem.parameters == before {
-        return false;
-    }
-    if remembered == Remembered::Drop {
-        subsystem.policy_epoch = subsystem.policy_epoch.wrapping_add(1);
-    }
-    control.env.dirty = true;
-    true
-}
-
 fn set_policy(
     control: &mut Control,
     target: &Target,
@@ -109,49 +67,37 @@ fn set_policy(
     _figures: &Figures<'_>,
 ) -> Result<(), Refused> {
     let policy: Policy = value.parse().map_err(Refused::of)?;
-    let set = |parameters: &mut Parameters| parameters.policy = policy;
-    let changed = change(control, target, Remembered::Drop, set);
+    let changed = control.change_parameters(target, |parameters| {
+        parameters.policy = policy;
+        Ok(Remembered::Drop)
+    })?;
     if let (true, Target::Subsystem(at)) = (changed, target) {
         control.subsystems[*at].policy_source = PolicySource::Attribute;
     }
     Ok(())
 }
 
-fn set_kernel_exact(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
-    let exact = number::parse_bool(value)?;
-    change(control, target, Remembered::Drop, |parameters| parameters.kernel_exact = exact);
-    Ok(())
+fn set_kernel_exact(parameters: &mut Parameters, value: &str) -> Result<Remembered, Refused> {
+    parameters.kernel_exact = number::parse_bool(value)?;
+    Ok(Remembered::Drop)
 }
 
 /// Each ledger is written only under its own scope: commands in flight return their charge to the
 /// one that they were started in, and no path is remembered by how deep it was.
-fn set_scope(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
-    let scope: Scope = value.parse().map_err(Refused::of)?;
-    change(control, target, Remembered::Keep, |parameters| parameters.scope = scope);
-    Ok(())
+fn set_scope(parameters: &mut Parameters, value: &str) -> Result<Remembered, Refused> {
+    parameters.scope = value.parse().map_err(Refused::of)?;
+    Ok(Remembered::Keep)
 }
 
 /// What was measured before stays: the next service times count by the new weight.
-fn set_base_weight(
-    control: &mut Control,
-    target: &Target,
-    value: &str,
-    _figures: &Figures<'_>,
-) -> Result<(), Refused> {
+fn set_base_weight(parameters: &mut Parameters, value: &str) -> Result<Remembered, Refused> {
     let weight = u16::try_from(number::parse_u32(value)?).map_err(|_| InvalidBaseWeight);
     let weight = weight.and_then(BaseWeight::new).map_err(Refused::of)?;
-    change(control, target, Remembered::Keep, |parameters| {
-        parameters.historical.base_weight = weight;
-    });
-    Ok(())
+    parameters.historical.base_weight = weight;
+    Ok(Remembered::Keep)
+}
+
+fn set_threshold(parameters: &mut Parameters, value: &str) -> Result<Remembered, Refused> {
+    parameters.historical.threshold_multiplier = number::parse_u32(value)?;
+    Ok(Remembered::Keep)
 }
