@@ -25,6 +25,7 @@ pub mod user;
 pub mod verb;
 
 mod by_id;
+mod failed_flushes;
 mod leftovers;
 mod shard;
 mod table;
@@ -32,6 +33,7 @@ mod worker;
 mod write_marks;
 
 pub use control::attribute;
+pub use failed_flushes::{FailedFlushes, Mark, Standing};
 pub use leftovers::Leftovers;
 pub use worker::{Event, Worker};
-pub use write_marks::{FailedFlushes, WriteMarks, WrittenUnder};
+pub use write_marks::{WriteMarks, WrittenUnder};

@@ -1,9 +1,10 @@
 //! What control publishes and every shard works from: an immutable picture of controllers, heads
 //! and paths. Each change is a new picture with a higher epoch; shards replace theirs as a whole.
 
+use crate::failed_flushes::FailedFlushes;
 use crate::leftovers::Leftovers;
 use crate::load::{ControllerLoad, PathLoad};
-use crate::write_marks::{FailedFlushes, WriteMarks, WrittenUnder};
+use crate::write_marks::{WriteMarks, WrittenUnder};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -173,6 +173,16 @@ impl RequestOp {
         Some(first..first.saturating_add(blocks))
     }
 
+    /// Whether data is durable when it has succeeded.
+    #[must_use]
+    pub fn makes_durable(&self) -> bool {
+        match *self {
+            RequestOp::Flush => true,
+            RequestOp::Write { fua, .. } | RequestOp::WriteZeroes { fua, .. } => fua,
+            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Discard { .. } => false,
+        }
+    }
+
     fn changes_media(&self) -> bool {
         match self {
             RequestOp::Write { .. } | RequestOp::WriteZeroes { .. } | RequestOp::Discard { .. } => {

@@ -75,79 +75,9 @@ impl WrittenUnder {
     }
 }
 
-/// How often a controller has failed a flush of a head, or a write that was to be durable.
-///
-/// What it could not make durable may have been written by any user, and a later flush succeeds: it
-/// has nothing left to fail with. So each user compares the count with that when it flushed last.
-///
-/// One that has left without a word may come back, as a newcomer, for the answer to a flush that it
-/// was not given. So who comes next compares with what that one knew, whoever it is: it is told of
-/// a loss that may not have been its own rather than not of one that was. (As Linux has it for
-/// files: an error that nobody has seen is told to who opens the file next.)
-#[derive(Debug)]
-pub struct FailedFlushes {
-    count: AtomicU64,
-    /// The least that one who has left knew, while nobody who came later was told of more.
-    left: AtomicU64,
-}
-
-impl Default for FailedFlushes {
-    fn default() -> FailedFlushes {
-        FailedFlushes { count: AtomicU64::new(0), left: AtomicU64::new(u64::MAX) }
-    }
-}
-
-impl FailedFlushes {
-    /// One more.
-    pub fn note(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
-    }
-
-    /// Who knows of so many leaves, and may come back.
-    pub fn leave(&self, known: u64) {
-        self.left.fetch_min(known, Ordering::AcqRel);
-    }
-
-    /// Of how many a newcomer is taken to know, and whether that is in the place of who has left.
-    #[must_use]
-    pub fn join(&self) -> (u64, bool) {
-        let (left, count) = (self.left.load(Ordering::Acquire), self.count());
-        (left.min(count), left <= count)
-    }
-
-    /// One in the place of who has left, which knew of `before`, was told of `now`: the next
-    /// newcomer is not told of that again.
-    pub fn told(&self, before: u64, now: u64) {
-        let left = |left| (before <= left && left < now).then_some(u64::MAX);
-        // Unchanged, who has left since knew less, or as much.
-        let _ = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, left);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_newcomer_knows_what_the_least_knew_who_has_left_until_one_was_told_in_its_place() {
-        let failed = FailedFlushes::default();
-        failed.note();
-        assert_eq!(failed.join(), (1, false), "nobody has left");
-        failed.leave(1);
-        failed.leave(0);
-        failed.note();
-        assert_eq!(failed.join(), (0, true));
-        failed.told(1, 2);
-        assert_eq!(failed.join(), (0, true), "that was not told of the first");
-        failed.told(0, 2);
-        assert_eq!(failed.join(), (2, false));
-    }
 
     #[test]
     fn the_newest_picture_counts() {

@@ -5,8 +5,8 @@ use super::MemoryHost;
 use crate::nbd::{MAX_BUFFER_BYTES, Nbd, NbdConfig, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_host::user::User;
 use anabranch_proto::machine::{
-    BufRef, Buffers, CloseCause, CloseHow, ConnId, Input, ListenerId, Output, Peer, Time, VerbId,
-    WorkerId,
+    BufRef, Buffers, CloseCause, CloseHow, ConnId, Input, ListenerId, Output, Peer, SystemError,
+    Time, VerbId, WorkerId,
 };
 use anabranch_proto::testing::{MemoryBuffers, VecGather};
 use std::collections::{BTreeMap, VecDeque};
@@ -179,6 +179,13 @@ impl Harness {
     /// A client vanishes.
     pub fn disconnect(&mut self, conn: ConnId) {
         self.close(conn, CloseCause::PeerClosed);
+        self.settle();
+    }
+
+    /// The connection of a client breaks.
+    pub fn break_off(&mut self, conn: ConnId) {
+        // ECONNRESET.
+        self.close(conn, CloseCause::Failed(SystemError(104)));
         self.settle();
     }
 

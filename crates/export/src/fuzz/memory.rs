@@ -159,12 +159,7 @@ impl MemoryHost {
 
     /// What should have been durable by itself tells of a loss when a controller has failed it.
     fn noted(&self, request: &Request, error: IoError) -> IoError {
-        let syncs = match request.op {
-            RequestOp::Flush => true,
-            RequestOp::Write { fua, .. } | RequestOp::WriteZeroes { fua, .. } => fua,
-            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Discard { .. } => false,
-        };
-        if syncs && matches!(error, IoError::Status(_)) {
+        if request.op.makes_durable() && matches!(error, IoError::Status(_)) {
             self.heads[request.head.0 as usize].failed_flushes.note();
         }
         error

@@ -2,14 +2,15 @@
 
 use super::exports::{Catalog, Missing};
 use super::handshake::{Handshake, Outcome};
-use super::memory::Memory;
 use super::request::Header;
 use super::transfer::{Seat, Transfer, Wait};
 use super::waiting::Want;
 use super::{NbdEvent, NbdMail, NbdReply, RECEIVE_INTO_BYTES, wire};
 use anabranch_host::topology::HeadId;
 use anabranch_host::user::IoError;
-use anabranch_proto::machine::{Buffers, CloseHow, ConnId, Gather, ListenerId, Output, Peer};
+use anabranch_proto::machine::{
+    Buffers, CloseCause, CloseHow, ConnId, Gather, ListenerId, Output, Peer,
+};
 use std::collections::VecDeque;
 
 /// What an NBD server wants done.
@@ -66,6 +67,8 @@ pub(super) struct Connection {
     header: [u8; wire::REQUEST_BYTES],
     /// Received bytes that could not be worked on yet: at most what two receives bring.
     stash: Vec<u8>,
+    /// So many bytes came in just now, behind what was stashed.
+    fresh: usize,
     wait: Option<Wait>,
     paused: bool,
     /// The driver was given a buffer for the next receive.
@@ -109,6 +112,7 @@ impl Connection {
             next: Next::Header { have: 0 },
             header: [0; wire::REQUEST_BYTES],
             stash: Vec::new(),
+            fresh: 0,
             wait: None,
             paused: false,
             aimed: false,
@@ -290,6 +294,7 @@ impl Connection {
 
     /// Works on what was stashed and on fresh bytes, as far as it goes.
     fn advance(&mut self, fresh: &[u8], seat: &mut Seat<'_>, out: &mut Outputs) {
+        self.fresh = fresh.len();
         let mut stash = std::mem::take(&mut self.stash);
         if stash.is_empty() {
             let mut bytes = fresh;
@@ -332,7 +337,7 @@ impl Connection {
                 }
                 Step::Violation(what) => {
                     out.push_back(Output::Event(NbdEvent::Violation { what }));
-                    self.close(CloseHow::Graceful, &mut seat.memory, out);
+                    self.close(CloseHow::Graceful, seat, out);
                     return;
                 }
             }
@@ -383,6 +388,10 @@ impl Connection {
         let Some(transfer) = &mut self.transfer else { return Step::NeedBytes };
         match self.next {
             Next::Header { have } => {
+                // A request that came in after an answer had left.
+                if have == 0 && (1..=self.fresh).contains(&bytes.len()) {
+                    transfer.failures.hears();
+                }
                 if have == 0 && !transfer.has_room() {
                     return self.make_room(seat);
                 }
@@ -505,12 +514,12 @@ impl Connection {
             if transfer.is_broken() && self.life != Life::Closing {
                 let event = NbdEvent::BrokenReply { export: self.export.clone() };
                 out.push_back(Output::Event(event));
-                self.close(CloseHow::Abort, &mut seat.memory, out);
+                self.close(CloseHow::Abort, seat, out);
             }
         }
         if self.wait == Some(Wait::End) && self.life != Life::Closing {
             // An error would reach a guest. One that is told nothing asks the next server again.
-            self.close(CloseHow::Graceful, &mut seat.memory, out);
+            self.close(CloseHow::Graceful, seat, out);
         }
         let speaks = matches!(self.life, Life::Open | Life::Ending);
         if speaks && self.has_transmit() && !self.announced && !self.sending {
@@ -523,7 +532,7 @@ impl Connection {
                 self.aim(out);
             }
             Life::Ending if self.is_quiet() => {
-                self.close(CloseHow::Graceful, &mut seat.memory, out);
+                self.close(CloseHow::Graceful, seat, out);
             }
             Life::Ending => {
                 self.steer(self.is_held_up() || !self.reads(), out);
@@ -616,28 +625,36 @@ impl Connection {
     }
 
     /// Closes now.
-    pub(super) fn close(&mut self, how: CloseHow, memory: &mut Memory<'_>, out: &mut Outputs) {
+    pub(super) fn close(&mut self, how: CloseHow, seat: &mut Seat<'_>, out: &mut Outputs) {
         if self.life == Life::Dead {
             return;
         }
         self.life = Life::Closing;
         self.stash.clear();
         if let Some(transfer) = &mut self.transfer {
-            transfer.mute(memory);
+            transfer.mute(&mut seat.memory);
+            // It may be let in again before it is closed.
+            if seat.may_return {
+                transfer.failures.leave();
+            }
         }
         out.push_back(Output::Close { conn: self.conn, how });
     }
 
     /// The driver has closed it: nobody outside names its buffers any more. A client that may
     /// return asks again for what it was not answered, so what waits of that must not follow.
-    pub(super) fn closed(&mut self, may_return: bool, seat: &mut Seat<'_>, out: &mut Outputs) {
+    pub(super) fn closed(&mut self, cause: CloseCause, seat: &mut Seat<'_>, out: &mut Outputs) {
         self.life = Life::Dead;
         self.handshake = None;
         self.stash = Vec::new();
         if let Some(transfer) = &mut self.transfer {
             let unanswered = transfer.unanswered();
             transfer.closed(&mut seat.memory);
-            if may_return {
+            if cause == CloseCause::PeerClosed {
+                transfer.failures.hears();
+            }
+            if seat.may_return {
+                transfer.failures.leave();
                 transfer.withdraw(seat.host);
             }
             let export = self.export.clone();

@@ -14,8 +14,8 @@ use super::{
 use anabranch_host::topology::HeadId;
 use anabranch_host::user::{Done, IoError, Submit, User};
 use anabranch_proto::machine::{
-    Buffers, CloseHow, ConnId, Gather, Input, ListenerId, Output, Peer, SocketAccess, Time, VerbId,
-    WorkerId,
+    Buffers, CloseCause, CloseHow, ConnId, Gather, Input, ListenerId, Output, Peer, SocketAccess,
+    Time, VerbId, WorkerId,
 };
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -222,7 +222,10 @@ impl Nbd {
         let Some(connection) = &mut entry.connection else { return };
         let now = place.now;
         let memory = Memory { bufs: place.bufs, shares: &mut self.shares };
-        let mut seat = Seat { now, host: place.host, memory, exports: self.exports.as_slice() };
+        let exports = self.exports.as_slice();
+        // At the end nobody can come back, and what is unanswered then is to be counted.
+        let may_return = !self.draining;
+        let mut seat = Seat { now, host: place.host, memory, exports, may_return };
         act(connection, &mut seat, &mut self.outputs);
         if let Some(want) = connection.wants()
             && entry.waits != Some(want)
@@ -450,7 +453,7 @@ impl Nbd {
 
     fn cut_off(&mut self, key: u32, place: &mut Place<'_>) {
         self.with(key, place, |connection, seat, out| {
-            connection.close(CloseHow::Abort, &mut seat.memory, out);
+            connection.close(CloseHow::Abort, seat, out);
         });
     }
 
@@ -471,12 +474,10 @@ impl Nbd {
         self.live(deadline).is_some_and(|it| matches!(it.life(), Life::Ending | Life::Closing))
     }
 
-    fn closed(&mut self, conn: ConnId, place: &mut Place<'_>) {
+    fn closed(&mut self, conn: ConnId, cause: CloseCause, place: &mut Place<'_>) {
         // The driver may use the identifier again, even while the host still has requests.
         let Some(key) = self.keys.remove(&conn) else { return };
-        // At the end nobody can come back, and what is unanswered then is to be counted.
-        let may_return = !self.draining;
-        self.with(key, place, |connection, seat, out| connection.closed(may_return, seat, out));
+        self.with(key, place, |connection, seat, out| connection.closed(cause, seat, out));
         self.looks.gone(conn);
     }
 
@@ -557,7 +558,7 @@ impl User for Nbd {
                     connection.resume(seat, out);
                 });
             }
-            Input::Closed { conn, .. } => self.closed(conn, &mut place),
+            Input::Closed { conn, cause } => self.closed(conn, cause, &mut place),
             Input::Looked { conn } => self.looks.seen(conn),
             Input::Mail { from, mail } => self.mail(from, mail, &mut place),
             Input::Verb { id, verb } => self.verb(id, verb),
@@ -576,7 +577,7 @@ impl User for Nbd {
         self.with(key, &mut place, |connection, seat, out| {
             if ends && connection.life() != Life::Closing {
                 // It is we who end: who is told nothing asks the next server again.
-                connection.close(CloseHow::Graceful, &mut seat.memory, out);
+                connection.close(CloseHow::Graceful, seat, out);
             }
             connection.completed(piece, done.result, seat);
         });

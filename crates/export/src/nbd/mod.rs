@@ -63,6 +63,7 @@ mod connection;
 mod control;
 mod errno;
 mod exports;
+mod failures;
 mod farewell;
 mod front;
 mod handshake;

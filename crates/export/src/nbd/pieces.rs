@@ -2,6 +2,7 @@
 
 use super::errno::Fault;
 use super::request::Op;
+use anabranch_host::Mark;
 use anabranch_proto::machine::BufRef;
 
 pub(super) struct Request {
@@ -39,6 +40,8 @@ pub(super) struct Piece {
     pub(super) offset: u32,
     pub(super) bytes: u32,
     pub(super) stage: Stage,
+    /// The host has it, and makes data durable.
+    pub(super) mark: Option<Mark>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use super::errno::Fault;
 use super::exports::{Catalog, Device, Export};
+use super::failures::Failures;
 use super::farewell::Farewell;
 use super::memory::{Held, Memory};
 use super::pieces::{Piece, Request, Stage};
@@ -17,8 +18,6 @@ use super::wire::command_flag;
 use super::{
     LEAST_PIECE_BYTES, MAX_BUFFER_BYTES, MAX_PIECES, MAX_REQUESTS, PIECE_BYTES, READ_WINDOW,
 };
-use anabranch_host::FailedFlushes;
-use anabranch_host::topology::HeadId;
 use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
 use anabranch_proto::machine::{BufRef, Buffers, Gather, ListenerId, Time};
 use std::collections::VecDeque;
@@ -30,6 +29,8 @@ pub(super) struct Seat<'a> {
     pub(super) memory: Memory<'a>,
     /// What is offered, and to the clients of which listener.
     pub(super) exports: &'a [(ListenerId, Export)],
+    /// A client whose connection ends may come back.
+    pub(super) may_return: bool,
 }
 
 impl Seat<'_> {
@@ -79,14 +80,8 @@ pub(super) struct Transfer {
     at_host: usize,
     /// Counts buffers and places in the host that it was given.
     granted: u64,
-    /// Failed flushes of the device that the client was told of, or had not to do with …
-    failed_flushes: u64,
-    /// … of those, the ones of which the answer has left.
-    heard: u64,
-    /// It may be one that has left, and be owed what that one was not told.
-    stands_in: bool,
-    /// The client has said that it leaves.
-    said_farewell: bool,
+    /// What the client knows of flushes that have failed.
+    pub(super) failures: Failures,
     /// Since the client has said that it leaves.
     farewell: Option<Farewell>,
     /// Nobody waits for answers any more.
@@ -103,13 +98,8 @@ pub(super) fn split_tag(tag: u64) -> (u32, u16) {
 
 impl Transfer {
     pub(super) fn new(key: u32, device: Device, structured: bool, host: &dyn Submit) -> Transfer {
-        let (known, stands_in) =
-            failed_flushes(host, device.head).map_or((0, false), |it| it.join());
         Transfer {
-            failed_flushes: known,
-            heard: known,
-            stands_in,
-            said_farewell: false,
+            failures: Failures::new(host, &device),
             key,
             device,
             structured,
@@ -151,6 +141,9 @@ impl Transfer {
     /// only when there is room.
     pub(super) fn open(&mut self, header: &Header) -> Option<(u16, Result<Op, Fault>)> {
         let checked = header.check(&self.device, self.structured);
+        if let Ok(op) = checked {
+            self.failures.asks(op);
+        }
         let read = header.command == super::wire::command::READ;
         // For a refused request the operation only decides how it is answered.
         let (op, (offset, bytes)) = match checked {
@@ -199,7 +192,8 @@ impl Transfer {
             Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => {
                 let bytes = request.bytes;
                 let buf = BufRef::EMPTY;
-                let piece = Piece { slot, buf, offset: 0, bytes, stage: Stage::Waiting };
+                let stage = Stage::Waiting;
+                let piece = Piece { slot, buf, offset: 0, bytes, stage, mark: None };
                 let piece = self.pieces.insert(piece).ok_or(Wait::Own)?;
                 if let Some(request) = self.requests.get_mut(slot) {
                     request.issued = bytes;
@@ -270,7 +264,7 @@ impl Transfer {
         let least = if request.whole { left } else { LEAST_PIECE_BYTES };
         let buf = self.buffer(left.min(most), least, &mut seat.memory)?;
         let bytes = buf.len();
-        let piece = Piece { slot, buf, offset: issued, bytes, stage };
+        let piece = Piece { slot, buf, offset: issued, bytes, stage, mark: None };
         let index = self.pieces.insert(piece).ok_or(Wait::Own)?;
         if let Some(request) = self.requests.get_mut(slot) {
             request.issued += bytes;
@@ -375,10 +369,14 @@ impl Transfer {
             }
             let tag = u64::from(self.key) << 16 | u64::from(index);
             let request = HostRequest { head: self.device.head, op, tag };
+            let mark = self.failures.begin(&op);
             let outcome = match self.pieces.get(index).map(|piece| piece.stage) {
                 Some(Stage::WaitingToBlank) => Err(Refused::NotSupported),
                 _ => seat.host.submit(seat.now, request),
             };
+            if outcome.is_err() {
+                self.failures.end(mark, false);
+            }
             let unable = outcome == Err(Refused::NotSupported);
             match op {
                 _ if outcome == Err(Refused::Full) => return Err(Wait::Room),
@@ -402,6 +400,7 @@ impl Transfer {
             if let Some(piece) = self.pieces.get_mut(index) {
                 let flush = piece.stage == Stage::WaitingToFlush;
                 piece.stage = if flush { Stage::Flushing } else { Stage::Submitted };
+                piece.mark = mark.filter(|_| outcome.is_ok());
             }
             if let Err(refused) = outcome {
                 let writes = matches!(op, RequestOp::Write { .. } | RequestOp::WriteZeroes { .. });
@@ -467,6 +466,10 @@ impl Transfer {
         let memory = &mut seat.memory;
         let op = self.pieces.get(piece).and_then(|piece| self.requests.get(piece.slot));
         let op = op.map(|request| request.op);
+        let trims = matches!(op, Some(Op::Trim { .. }));
+        let flushes = op == Some(Op::Flush) || trims && self.is_in(piece, Stage::Flushing);
+        let mark = self.pieces.get_mut(piece).and_then(|piece| piece.mark.take());
+        self.failures.end(mark, flushes && result.is_ok());
         let result = match (result, op) {
             // The device has offered what it cannot do.
             (Err(IoError::Status(status)), Some(op)) if status.is_unsupported_io() => match op {
@@ -479,16 +482,12 @@ impl Transfer {
         };
         let writes = op.is_some_and(Op::writes);
         let mut result = result.map_err(|error| Fault::of_io(error, writes));
-        let trims = matches!(op, Some(Op::Trim { .. }));
-        if op == Some(Op::Flush) || trims && self.is_in(piece, Stage::Flushing) {
-            let failed = failed_flushes(seat.host, self.device.head).map_or(0, |it| it.count());
-            if core::mem::replace(&mut self.failed_flushes, failed) != failed {
-                let request = self.pieces.get(piece).map(|piece| piece.slot);
-                if let Some(request) = request.and_then(|slot| self.requests.get_mut(slot)) {
-                    request.tells = failed;
-                }
-                result = result.and(Err(Fault::FLUSH_OF_ANOTHER));
+        if let Some(failed) = flushes.then(|| self.failures.news()).flatten() {
+            let request = self.pieces.get(piece).map(|piece| piece.slot);
+            if let Some(request) = request.and_then(|slot| self.requests.get_mut(slot)) {
+                request.tells = failed;
             }
+            result = result.and(Err(Fault::FLUSH_OF_ANOTHER));
         }
         self.ended(piece, result, memory);
     }
@@ -670,15 +669,8 @@ impl Transfer {
             {
                 self.release(piece, memory);
             }
-            let answered = reply.last.then(|| self.requests.remove(reply.slot)).flatten();
-            let Some(tells) = answered.map(|it| it.tells).filter(|&it| it > self.heard) else {
-                continue;
-            };
-            let before = core::mem::replace(&mut self.heard, tells);
-            if let Some(failed) = failed_flushes(seat.host, self.device.head)
-                && self.stands_in
-            {
-                failed.told(before, tells);
+            if let Some(request) = reply.last.then(|| self.requests.remove(reply.slot)).flatten() {
+                self.failures.told(request.tells);
             }
         }
         // The same memory serves for the next batch.
@@ -735,7 +727,7 @@ impl Transfer {
         let blocks = changing
             .map(|it| it.offset / block..(it.offset + u64::from(it.bytes)).div_ceil(block))
             .collect();
-        self.said_farewell = true;
+        self.failures.bids_farewell();
         self.farewell = Farewell::new(host, self.device.head, blocks);
     }
 
@@ -767,23 +759,11 @@ impl Transfer {
         }
     }
 
-    /// The client may come back. What the host has not sent is not to be sent any more; of a flush
-    /// that has failed, and whose answer it may not have got, it is to hear then, if it may have
-    /// written anything.
+    /// The client may come back: what the host has not sent is not to be sent any more.
     pub(super) fn withdraw(&self, host: &mut dyn Submit) {
-        if let Some(failed) = failed_flushes(host, self.device.head)
-            && !(self.said_farewell || self.read_only)
-        {
-            failed.leave(self.heard);
-        }
         if self.at_host > 0 {
             let client = u64::from(self.key);
             host.withdraw(self.device.head, &|tag| tag >> 16 == client);
         }
     }
-}
-
-fn failed_flushes(host: &dyn Submit, head: HeadId) -> Option<&FailedFlushes> {
-    let view = host.heads().iter().find(|view| view.id == head)?;
-    Some(&view.failed_flushes)
 }

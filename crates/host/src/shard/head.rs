@@ -385,6 +385,7 @@ impl HeadState {
     pub(super) fn durable(&self, command: &Command, work: &Work, epoch: u64) {
         let owed = match *work {
             Work::Read { .. } => return,
+            Work::Flush { owed: None } => return self.flushed_elsewhere(),
             Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => !fua,
             // What is gone must not come back; there is no other way to make that durable.
             Work::Discard { .. } => true,
@@ -397,6 +398,13 @@ impl HeadState {
         } else if owed && self.view.limits.volatile_write_cache {
             view.writes.acknowledge();
             self.view.written.note(epoch);
+        }
+    }
+
+    /// A flush has ended well that was for no controller, or for one that could not be asked.
+    fn flushed_elsewhere(&self) {
+        if self.paths.iter().any(|path| path.view.writes.owes()) {
+            self.view.failed_flushes.pass_over();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::command::{Command, NOT_OFFERED, Origin, Request, Work};
-use super::head::HeadState;
+use super::head::{HeadState, PathState};
 use super::wire;
 use crate::table::{Key, Table};
 use crate::topology::{ControllerId, HeadId, HeadView};
@@ -148,6 +148,10 @@ impl Shard {
             let most = u32::try_from(paths.max(1)).unwrap_or(u32::MAX);
             if !self.command_shares.has_room(head.commands, most) {
                 return Outcome::NoRoom;
+            }
+            let unasked = |path: &PathState| !path.flushes && path.view.writes.owes();
+            if head.paths.iter().any(unasked) {
+                head.view.failed_flushes.pass_over();
             }
             let mut made = false;
             for index in 0..paths {
