@@ -6,8 +6,8 @@ use crate::mail::Takes;
 use alloc::vec::Vec;
 use anabranch_proto::machine::WorkerId;
 
-/// How many queue pairs there are of which kind. Of each kind the first belongs to the worker of the
-/// first [`Seats`], the next to the one of the next, and so on.
+/// How many queue pairs there are of which kind. Of each kind the first belongs to the worker in
+/// the first of the [`Seats`], the next to that in the next, and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kinds {
     /// For reads alone; 0 when the others take them, too.

@@ -187,8 +187,8 @@ impl Control {
     }
 
     /// A controller says that namespaces have changed, not yet which. What is in use stays so until
-    /// it does. Where nothing was at that moment (`unused`), as after a reconnect, the first scan goes
-    /// on, and may have read what has changed since: it puts nothing into use.
+    /// it does. Where nothing was at that moment (`unused`), as after a reconnect, the first scan
+    /// goes on, and may have read what has changed since: it puts nothing into use.
     pub(super) fn await_news(&mut self, id: ControllerId, unused: bool) {
         let Some(index) = self.subsystem_of(id) else { return };
         let heads = self.subsystems[index].heads.iter_mut();

@@ -3,8 +3,8 @@
 //! When draining takes too long, CC.SHN comes before the queues are stopped. A controller that has
 //! shut down begins nothing any more; but Linux's target says so at once, and what it had begun
 //! goes on, and is answered. So what is in flight has the rest of the time to end, and only then is
-//! sent elsewhere. SPDK's closes each queue pair that has nothing in flight when it is told: that is
-//! no loss, and says nothing of the others.
+//! sent elsewhere. SPDK's closes each queue pair that has nothing in flight when it is told: that
+//! is no loss, and says nothing of the others.
 //!
 //! A Fabrics Disconnect is for I/O queues only, and is not sent: closing the connections of
 //! drained queues does the same on every target.

@@ -52,8 +52,8 @@ fn f13_a_change_during_the_first_scan_keeps_the_path_out_of_use_until_it_is_name
     assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1, "it leads elsewhere now");
 }
 
-/// The event and the last answer of the scan come at once, and a further event before the list: what
-/// the first one is about is not known any better.
+/// The event and the last answer of the scan come at once, and a further event before the list:
+/// what the first one is about is not known any better.
 #[test]
 fn f13_a_change_that_comes_with_the_end_of_the_first_scan_is_waited_for() {
     let mut rig = Rig::connected_twice(1);

@@ -156,8 +156,8 @@ impl Uring {
             conn.receiving = Some(Receiving::Into(buf));
             conn.filled = false;
             let at = self.regions.lend(buf);
-            // Without MSG_WAITALL: the system tries such a receive again 128 times (APOLL_MAX_RETRY)
-            // and then leaves it to a thread. Whoever trickles would have one per connection.
+            // Without MSG_WAITALL: the system tries such a receive again 128 times, and then leaves
+            // it to a thread. Whoever trickles would have one per connection.
             opcode::Recv::new(fd, at, buf.len()).build()
         } else {
             conn.receiving = Some(Receiving::Provided);
