@@ -219,13 +219,18 @@ impl Control {
     /// Nobody else would look again before something else changes there.
     pub(super) fn place_refused(&mut self, bufs: &mut dyn Buffers) {
         for index in 0..self.subsystems.len() {
-            let controllers = &self.subsystems[index].controllers;
-            if self.refusals.keys().any(|(controller, _)| controllers.contains(controller)) {
-                self.env.dirty = true;
-                let joined = self.joined_by(index, |control| control.join_all(index));
-                joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
-            }
+            let joined = self.joined_by(index, |control| control.join_refused(index));
+            joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
         }
+    }
+
+    /// A controller is live no more: it is no witness any longer for the sizes of its heads, nor
+    /// for what stood against what others show.
+    pub(super) fn witness_lost(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        self.resize(index);
+        let joined = self.joined_by(index, |control| control.join_refused(index));
+        joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
     }
 
     /// A controller is no more.

@@ -203,4 +203,9 @@ impl Controller {
     pub(super) fn is_verified(&self) -> bool {
         self.scan.is_verified(self.association)
     }
+
+    /// Whether what it showed last still counts: it is live, and that was read since it is.
+    pub(super) fn vouches(&self) -> bool {
+        self.is_live() && self.is_verified()
+    }
 }

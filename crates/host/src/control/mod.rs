@@ -184,7 +184,7 @@ impl Control {
             Notice::Named => self.doubt_named(id),
             Notice::Scanned => self.scanned(id, bufs),
             Notice::AnaRead => self.check_groups(id, false, bufs),
-            Notice::Lost => self.witness_lost(id),
+            Notice::Lost => self.witness_lost(id, bufs),
             Notice::Draining => self.ask_in_flight(id),
             Notice::Gone => self.gone(id, bufs),
         }

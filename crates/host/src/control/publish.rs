@@ -331,7 +331,7 @@ fn tell_sizes(env: &mut Env, subsystem: u32, head: &mut Head, controllers: &Cont
     let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
     for path in &mut head.paths {
         let knows = controllers.get(&path.controller);
-        if !knows.is_some_and(|controller| controller.is_live() && controller.is_verified()) {
+        if !knows.is_some_and(Controller::vouches) {
             continue;
         }
         let disagrees = path.blocks != blocks;

@@ -4,15 +4,17 @@
 //! data:
 //! * A head is recognised by UUID, NGUID and EUI64, all equal; never by NSID.
 //! * A namespace that shares an identifier with a head but differs in another one, or carries the
-//!   identifiers of a head under another NSID, is refused as a path. A head that has lost all its
-//!   paths is not told by its NSID any more: it follows its namespace to another one.
+//!   identifiers of a head under another NSID, is refused as a path. A head whose NSID no live
+//!   controller vouches for any more is not told by it: it follows its namespace to another one,
+//!   and the paths of controllers that are away stay until they are back and show what they have.
 //! * A namespace without any identifier is never merged: the first controller's becomes a head of
 //!   its own, one with the same NSID through another controller is refused.
 //! * A namespace with an NSID that a head has through *another* controller but with other
 //!   identifiers is refused. That controller may have missed the change, and what it is sent would
-//!   go to the wrong namespace: its path is out of use until it has been looked at again. Once the
-//!   old head has lost its paths the namespace becomes a new head. With the same controller it is
-//!   a new head at once.
+//!   go to the wrong namespace: its path is out of use until it has been looked at again. Once no
+//!   live controller shows the old head there the namespace becomes a new head. With the same
+//!   controller it is a new head at once. When one that was away comes back and still shows the old
+//!   one, both are used, after all that show either have been asked again.
 //! * Several paths need a namespace that says it may be shared (NMIC).
 //! * The same identifiers in two subsystems are refused in the second one as long as the first has
 //!   them.
@@ -42,24 +44,39 @@ const MAX_HEADS: usize = 65_536;
 
 type Controllers = BTreeMap<ControllerId, Controller>;
 
-/// Namespaces that were refused, and why, so that each refusal is told once.
+/// Namespaces that were refused, or that others show otherwise, and why: each is told once.
 pub(super) type Refusals = BTreeMap<(ControllerId, u32), String>;
 
 impl Control {
     /// Makes heads and paths agree with what the controllers of a subsystem show.
     pub(super) fn reconcile(&mut self, index: usize) {
         self.env.dirty = true;
-        let subsystem = &mut self.subsystems[index];
-        drop_paths(&mut self.env, subsystem, &self.controllers);
-        let rescan = resize(&mut self.env, subsystem, &self.controllers);
-        self.rescan.extend(rescan);
+        drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers);
+        self.resize(index);
         self.follow_namespaces(index);
         self.drop_heads(index);
         self.join_all(index);
     }
 
+    /// Takes in the sizes that were read, and has those asked again who say another one.
+    pub(super) fn resize(&mut self, index: usize) {
+        let rescan = resize(&mut self.env, &mut self.subsystems[index], &self.controllers);
+        self.rescan.extend(rescan);
+    }
+
+    /// Something that others show may have been refused because of a head or of what a controller
+    /// said that has gone: that has a place now.
+    pub(super) fn join_refused(&mut self, index: usize) {
+        let controllers = &self.subsystems[index].controllers;
+        if self.refusals.keys().any(|(controller, _)| controllers.contains(controller)) {
+            self.env.dirty = true;
+            self.follow_namespaces(index);
+            self.join_all(index);
+        }
+    }
+
     /// Namespaces may have got other NSIDs, as those of a target that has started anew and made
-    /// them in another order: heads whose last path went with that join them there.
+    /// them in another order: heads that nobody shows under the former one join them there.
     fn follow_namespaces(&mut self, index: usize) {
         for at in 0..self.subsystems[index].heads.len() {
             let Some((controller, namespace)) = self.namespace_elsewhere(index, at) else {
@@ -80,19 +97,20 @@ impl Control {
         }
     }
 
-    /// The namespace of a head without a path, under an NSID that no head has paths for.
+    /// The namespace of a head that no live controller shows under its NSID, under one that none
+    /// shows a head under.
     fn namespace_elsewhere(&self, index: usize, at: usize) -> Option<(ControllerId, Namespace)> {
         let subsystem = &self.subsystems[index];
         let head = &subsystem.heads[at];
-        if !head.paths.is_empty() || head.ids.is_none() {
+        if head.ids.is_none() || is_shown(head, &self.controllers) {
             return None;
         }
         let taken = |nsid| {
             let mut heads = subsystem.heads.iter();
-            heads.any(|other| other.nsid == nsid && !other.paths.is_empty())
+            heads.any(|other| other.nsid == nsid && is_shown(other, &self.controllers))
         };
         subsystem.controllers.iter().find_map(|id| {
-            let controller = self.controllers.get(id).filter(|it| it.is_verified())?;
+            let controller = self.controllers.get(id).filter(|it| it.vouches())?;
             let mut same = controller.scan.namespaces().iter().filter(|it| it.ids == head.ids);
             let found =
                 same.next().filter(|found| found.nsid != head.nsid && !taken(found.nsid))?;
@@ -119,16 +137,12 @@ impl Control {
         self.env.dirty = true;
     }
 
-    /// A controller was lost, and with it a witness for the sizes of its heads.
-    pub(super) fn witness_lost(&mut self, id: ControllerId) {
-        let Some(index) = self.subsystem_of(id) else { return };
-        let rescan = resize(&mut self.env, &mut self.subsystems[index], &self.controllers);
-        self.rescan.extend(rescan);
-    }
-
-    pub(super) fn join_all(&mut self, index: usize) {
+    /// What live controllers show becomes heads and paths.
+    fn join_all(&mut self, index: usize) {
+        let before = self.next_path;
+        let contested = contested(&self.subsystems[index], &self.controllers);
         for id in self.subsystems[index].controllers.clone() {
-            let Some(controller) = self.controllers.get(&id).filter(|c| c.is_verified()) else {
+            let Some(controller) = self.controllers.get(&id).filter(|it| it.vouches()) else {
                 continue;
             };
             let namespaces = controller.scan.namespaces().to_vec();
@@ -140,33 +154,44 @@ impl Control {
             let joined = heads.filter(|head| head.path(id).is_some()).map(|head| head.nsid);
             let joined: BTreeSet<u32> = joined.collect();
             for namespace in namespaces {
-                if joined.contains(&namespace.nsid) {
-                    self.refusals.remove(&(id, namespace.nsid));
-                    continue;
-                }
-                match self.place(index, id, &namespace) {
+                let nsid = namespace.nsid;
+                let refused = if !joined.contains(&nsid) {
+                    self.place(index, id, &namespace).map_err(|why| (true, why))
+                } else if contested.contains(&nsid) {
+                    Err((false, "it is another namespace through other controllers".into()))
+                } else {
+                    Ok(())
+                };
+                match refused {
                     Ok(()) => {
-                        self.refusals.remove(&(id, namespace.nsid));
+                        self.refusals.remove(&(id, nsid));
                     }
-                    Err(why) => {
-                        if self.refuse_namespace(id, namespace.nsid, why) {
+                    Err((refused, why)) => {
+                        if self.is_news(id, nsid, refused, why) {
                             self.doubt_others(index, id, &namespace);
                         }
                     }
                 }
             }
         }
+        if self.next_path != before {
+            // Of heads whose other paths are all away, a path that is new may know another size.
+            self.resize(index);
+        }
     }
 
-    /// Whether that is new.
-    fn refuse_namespace(&mut self, id: ControllerId, nsid: u32, why: String) -> bool {
+    /// Tells why a namespace is `refused`, or what is odd about it; gives back whether that is new.
+    fn is_news(&mut self, id: ControllerId, nsid: u32, refused: bool, why: String) -> bool {
         if self.refusals.get(&(id, nsid)) == Some(&why) {
             return false;
         }
         let Some(controller) = self.controllers.get(&id).map(Controller::name) else {
             return false;
         };
-        self.env.event(HostEvent::NamespaceRefused { controller, nsid, why: why.clone() });
+        self.env.event(match refused {
+            true => HostEvent::NamespaceRefused { controller, nsid, why: why.clone() },
+            false => HostEvent::Note { controller, text: format!("nsid {nsid}: {why}") },
+        });
         self.refusals.insert((id, nsid), why);
         true
     }
@@ -249,8 +274,9 @@ impl Control {
         let Subsystem { heads, numbers, .. } = subsystem;
         let taken = |number| heads.iter().any(|head| head.instance == number);
         let instance = numbers.give(namespace.ids, (namespace.nsid, &origin), taken);
-        let orphan = heads.iter().find(|head| head.nsid == namespace.nsid && head.paths.is_empty());
-        let orphan = orphan.filter(|head| head.visible).map(|head| head.instance);
+        let mut same_nsid = heads.iter().filter(|head| head.nsid == namespace.nsid);
+        let orphan = same_nsid.find(|head| head.visible && !is_shown(head, &self.controllers));
+        let orphan = orphan.map(|head| head.instance);
         // A namespace that is back under another NSID has its device: nothing waits for it.
         let present = |head: &Head| !head.paths.is_empty();
         let is_gone =
@@ -294,9 +320,9 @@ impl Control {
     /// The head that a namespace belongs to, `None` for a new one.
     fn find_head(&self, index: usize, namespace: &Namespace) -> Result<Option<usize>, String> {
         let subsystem = &self.subsystems[index];
-        let same_nsid = |head: &Head| head.nsid == namespace.nsid && !head.paths.is_empty();
+        let mut same_nsid = subsystem.heads.iter().filter(|head| head.nsid == namespace.nsid);
         if namespace.ids.is_none() {
-            return match subsystem.heads.iter().find(|head| same_nsid(head)) {
+            return match same_nsid.find(|head| !head.paths.is_empty()) {
                 None => Ok(None),
                 Some(head) => Err(format!(
                     "it has no identifier, and {} has the same NSID: they cannot be told apart",
@@ -334,7 +360,7 @@ impl Control {
             }
             return Ok(Some(at));
         }
-        match subsystem.heads.iter().find(|head| same_nsid(head)) {
+        match same_nsid.find(|head| is_shown(head, &self.controllers)) {
             None => Ok(None),
             Some(head) => Err(format!(
                 "identifiers do not match: it has {}, {} with the same NSID has {}",
@@ -460,7 +486,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
                 lost.push((id, path.controller_instance, instance));
                 return false;
             };
-            if !controller.is_verified() {
+            if !controller.vouches() {
                 return true;
             }
             match controller.scan.namespace(nsid) {
@@ -509,7 +535,7 @@ fn resize(
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
             let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
-            if !controller.is_verified() || found == path.blocks {
+            if !controller.vouches() || found == path.blocks {
                 continue;
             }
             if path.blocks == head.blocks {
@@ -545,6 +571,23 @@ fn resize(
     rescan
 }
 
+/// Some live controller shows it under its NSID.
+fn is_shown(head: &Head, controllers: &Controllers) -> bool {
+    let mut shows = head.paths.iter().filter_map(|path| controllers.get(&path.controller));
+    shows.any(Controller::vouches)
+}
+
+/// The NSIDs under which live controllers show different heads: some of them may have missed a
+/// change. Private namespaces may differ.
+fn contested(subsystem: &Subsystem, controllers: &Controllers) -> BTreeSet<u32> {
+    let shown = subsystem.heads.iter().filter(|head| is_shown(head, controllers));
+    let mut shown: Vec<_> = shown.map(|head| (head.nsid, head.shared)).collect();
+    shown.sort_unstable();
+    let pairs = shown.windows(2);
+    let contested = pairs.filter(|pair| pair[0].0 == pair[1].0 && (pair[0].1 || pair[1].1));
+    contested.map(|pair| pair[1].0).collect()
+}
+
 /// The live paths whose size has been read since their controller came up.
 fn witnesses<'a>(
     head: &'a Head,
@@ -552,8 +595,7 @@ fn witnesses<'a>(
 ) -> impl Iterator<Item = (&'a Controller, &'a Path)> {
     head.paths.iter().filter_map(|path| {
         let controller = controllers.get(&path.controller)?;
-        let knows = controller.is_live() && controller.is_verified() && !path.unread;
-        knows.then_some((controller, path))
+        (controller.vouches() && !path.unread).then_some((controller, path))
     })
 }
 

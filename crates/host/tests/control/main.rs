@@ -22,6 +22,7 @@ mod news;
 mod policies;
 mod refused;
 mod removal;
+mod renumbered;
 mod rig;
 mod served;
 mod sizes;

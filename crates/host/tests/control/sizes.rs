@@ -214,6 +214,21 @@ fn a_size_that_changed_while_no_path_was_there_is_taken_from_the_first_that_come
     assert_eq!(rig.event_count("capacity change from 1048576 to 2097152 bytes"), 1);
 }
 
+/// Those that are there but away do not keep a newcomer from its work.
+#[test]
+fn a_size_that_changed_while_every_path_is_away_is_taken_from_a_path_that_comes_new() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.put(2, Fake::new(NQN, 2));
+    rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.connect_ok(2, |_| ());
+    let head = rig.head("nvme0n1").unwrap();
+    assert_eq!(head.blocks, 4096);
+    assert!(head.paths[1].ready, "{:?}", rig.events);
+    assert_eq!(rig.event_count("capacity change from 1048576 to 2097152 bytes"), 1);
+}
+
 #[test]
 fn a_size_that_flips_between_two_paths_does_not_go_round_for_ever() {
     let mut rig = Rig::connected_twice(1);
