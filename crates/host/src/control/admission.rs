@@ -176,6 +176,17 @@ impl Control {
         }
     }
 
+    /// A controller has come back, and some of its namespaces are what they were.
+    pub(super) fn seen(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        let joined = self.joined_by(index, |control| control.reconcile(index));
+        joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
+        self.check_groups(id, false, bufs);
+        if let Some(controller) = self.controllers.get_mut(&id) {
+            controller.proven(&mut self.env);
+        }
+    }
+
     /// Whose paths have come of what was done to a subsystem: also others than of the controller
     /// that was looked at, when a head that was in their way goes.
     fn joined_by(

@@ -204,8 +204,18 @@ impl Controller {
         self.scan.is_verified(self.association)
     }
 
-    /// Whether what it showed last still counts: it is live, and that was read since it is.
+    /// Whether what it showed last still counts: it is live, and all that was read since it is.
     pub(super) fn vouches(&self) -> bool {
         self.is_live() && self.is_verified()
+    }
+
+    /// Whether that goes for what it has under this NSID.
+    pub(super) fn vouches_for(&self, nsid: u32) -> bool {
+        self.is_live() && self.has_read(nsid)
+    }
+
+    /// Whether what it has under this NSID was read in the present association.
+    pub(super) fn has_read(&self, nsid: u32) -> bool {
+        self.is_verified() || self.scan.has_seen(nsid)
     }
 }

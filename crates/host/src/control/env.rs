@@ -23,6 +23,8 @@ pub(super) enum Notice {
     Unheard { unused: bool },
     /// It has named the namespaces that have changed.
     Named,
+    /// It has come back, and some of its namespaces were seen to be what they were.
+    Seen,
     /// The namespace list was read.
     Scanned,
     /// An ANA log was processed.

@@ -218,7 +218,7 @@ impl Controller {
 
     /// From live to resetting.
     fn lose(&mut self, env: &mut Env, why: String, delay: Duration) {
-        if !self.is_verified() {
+        if !self.is_verified() && !self.scan.has_seen_any() {
             // A connection that never proved itself counts as a failed attempt.
             self.attempts = self.attempts.saturating_add(1);
         }
@@ -403,13 +403,17 @@ impl Controller {
         self.answer_reset(env, Ok(()));
     }
 
-    /// The namespaces of this association are known: the connection has proven itself, so losses
-    /// are counted from the start again.
+    /// The namespaces of this association are known.
     pub(super) fn verified(&mut self, env: &mut Env) {
+        self.proven(env);
+        self.answer_connect(env);
+    }
+
+    /// The connection has proven itself: losses are counted from the start again.
+    pub(super) fn proven(&mut self, env: &mut Env) {
         self.attempts = 0;
         self.lost_at = None;
         env.dirty = true;
-        self.answer_connect(env);
     }
 
     fn answer_connect(&mut self, env: &mut Env) {

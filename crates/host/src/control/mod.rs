@@ -182,6 +182,7 @@ impl Control {
             Notice::Identified => self.admit(id, bufs),
             Notice::Unheard { unused } => self.await_news(id, unused),
             Notice::Named => self.doubt_named(id),
+            Notice::Seen => self.seen(id, bufs),
             Notice::Scanned => self.scanned(id, bufs),
             Notice::AnaRead => self.check_groups(id, false, bufs),
             Notice::Lost => self.witness_lost(id, bufs),

@@ -109,7 +109,7 @@ fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
     let newer = |scan| controller.scan.is_newer_than(scan, head.nsid);
     // Whoever comes back does not name what it had to say before.
     let unknown = path.unread || path.awaits_news && controller.scan.has_unheard();
-    controller.is_verified() && !unknown && path.doubted.is_none_or(newer)
+    controller.has_read(head.nsid) && !unknown && path.doubted.is_none_or(newer)
 }
 
 impl Control {
@@ -331,7 +331,7 @@ fn tell_sizes(env: &mut Env, subsystem: u32, head: &mut Head, controllers: &Cont
     let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
     for path in &mut head.paths {
         let knows = controllers.get(&path.controller);
-        if !knows.is_some_and(Controller::vouches) {
+        if !knows.is_some_and(|controller| controller.vouches_for(head.nsid)) {
             continue;
         }
         let disagrees = path.blocks != blocks;

@@ -78,6 +78,7 @@ impl Control {
     /// Namespaces may have got other NSIDs, as those of a target that has started anew and made
     /// them in another order: heads that nobody shows under the former one join them there.
     fn follow_namespaces(&mut self, index: usize) {
+        let mut followed = false;
         for at in 0..self.subsystems[index].heads.len() {
             let Some((controller, namespace)) = self.namespace_elsewhere(index, at) else {
                 continue;
@@ -94,6 +95,11 @@ impl Control {
             if let Some(controller) = self.controllers.get(&controller).map(Controller::name) {
                 self.env.event(HostEvent::Note { controller, text });
             }
+            followed = true;
+        }
+        if followed {
+            // Another controller may have something else there, that is no path of any head.
+            drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers);
         }
     }
 
@@ -212,8 +218,8 @@ impl Control {
     }
 
     /// A controller says that namespaces have changed, not yet which. What is in use stays so until
-    /// it does. Where nothing was at that moment (`unused`), as after a reconnect, the first scan
-    /// goes on, and may have read what has changed since: it puts nothing into use.
+    /// it does. Where the first scan since it has come back goes on (`unused`), that may have read
+    /// what has changed since, and may take long: it puts nothing into use.
     pub(super) fn await_news(&mut self, id: ControllerId, unused: bool) {
         let Some(index) = self.subsystem_of(id) else { return };
         let heads = self.subsystems[index].heads.iter_mut();
@@ -486,7 +492,7 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
                 lost.push((id, path.controller_instance, instance));
                 return false;
             };
-            if !controller.vouches() {
+            if !controller.vouches_for(nsid) {
                 return true;
             }
             match controller.scan.namespace(nsid) {
@@ -535,7 +541,7 @@ fn resize(
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
             let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
-            if !controller.vouches() || found == path.blocks {
+            if !controller.vouches_for(head.nsid) || found == path.blocks {
                 continue;
             }
             if path.blocks == head.blocks {
@@ -574,7 +580,7 @@ fn resize(
 /// Some live controller shows it under its NSID.
 fn is_shown(head: &Head, controllers: &Controllers) -> bool {
     let mut shows = head.paths.iter().filter_map(|path| controllers.get(&path.controller));
-    shows.any(Controller::vouches)
+    shows.any(|controller| controller.vouches_for(head.nsid))
 }
 
 /// The NSIDs under which live controllers show different heads: some of them may have missed a
@@ -595,7 +601,7 @@ fn witnesses<'a>(
 ) -> impl Iterator<Item = (&'a Controller, &'a Path)> {
     head.paths.iter().filter_map(|path| {
         let controller = controllers.get(&path.controller)?;
-        (controller.vouches() && !path.unread).then_some((controller, path))
+        (controller.vouches_for(head.nsid) && !path.unread).then_some((controller, path))
     })
 }
 

@@ -11,6 +11,10 @@
 //! those before they have been looked at: each may be another one by now, and commands name no more
 //! of it than its NSID. So they are the first that the scan looks at, and when it has seen them all
 //! their users go on, however many others it has yet to read.
+//!
+//! Of a controller that comes back, too, nothing is used before it has been looked at. That may
+//! take long where there are many or each look does: those that are seen to be what they were are
+//! used while it goes on.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};
@@ -19,7 +23,7 @@ use super::link::{Answer, Payload, Purpose};
 use super::wire;
 use crate::event::HostEvent;
 use crate::topology::Association;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -44,6 +48,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// When a namespace is looked at again that could not be read.
 const UNREAD_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often it is told what a scan of a controller that has come back has seen so far.
+const TELL_PACE: Duration = Duration::from_millis(100);
 
 /// So many scans that found something else than before may follow each other at once, and one more
 /// each time this has passed: a controller that shows something else at every look must not keep
@@ -235,6 +242,11 @@ pub(super) struct Scan {
     complete: u64,
     /// What a scan of this number has looked at before it was complete, ordered by NSID.
     early: (u64, Vec<u32>),
+    /// Known namespaces that were looked at since the controller has come back and are the same,
+    /// until a scan is complete or something changes.
+    seen: BTreeSet<u32>,
+    /// When what was seen since is told.
+    tell_at: Option<Time>,
     /// What the controller has named as changed, until a scan that began after that is complete.
     named: Option<Named>,
     /// If nothing changed any more: when [`CHANGES`] would be allowed again.
@@ -244,6 +256,17 @@ pub(super) struct Scan {
 impl Scan {
     pub(super) fn is_verified(&self, association: Association) -> bool {
         self.verified == Some(association)
+    }
+
+    /// Whether a namespace was seen to be what it was before, by a scan of a controller that has
+    /// come back that is not complete yet.
+    pub(super) fn has_seen(&self, nsid: u32) -> bool {
+        self.seen.contains(&nsid)
+    }
+
+    /// Whether there is one like that.
+    pub(super) fn has_seen_any(&self) -> bool {
+        !self.seen.is_empty()
     }
 
     /// What the last complete scan has found, ordered by NSID.
@@ -283,10 +306,16 @@ impl Scan {
         self.named = None;
         self.retry_at = None;
         self.failures = 0;
+        self.forget_seen();
+    }
+
+    fn forget_seen(&mut self) {
+        self.seen.clear();
+        self.tell_at = None;
     }
 
     pub(super) fn due(&self) -> Option<Time> {
-        self.retry_at
+        [self.retry_at, self.tell_at].into_iter().flatten().min()
     }
 
     /// Whether a scan that can wait may begin now; otherwise one begins later.
@@ -360,6 +389,7 @@ impl Controller {
         // What the scan that goes on has seen may be what has changed again: nobody will say before
         // its end.
         self.scan.early.1.clear();
+        self.scan.forget_seen();
         env.dirty = true;
         self.request_paced_scan(env, bufs);
     }
@@ -415,6 +445,9 @@ impl Controller {
     }
 
     pub(super) fn scan_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if self.scan.tell_at.is_some_and(|at| at <= env.now) {
+            self.tell_seen(env);
+        }
         if self.scan.retry_at.is_some_and(|at| at <= env.now) {
             self.request_scan(env, bufs);
         }
@@ -484,7 +517,9 @@ impl Controller {
         }
         progress.todo.reverse();
         let Progress { todo, named, .. } = progress;
-        todo.sort_by_key(|nsid| named.binary_search(nsid).is_ok());
+        let known = &self.scan.namespaces;
+        let is_known = |nsid: &u32| known.binary_search_by_key(nsid, |it| it.nsid).is_ok();
+        todo.sort_by_key(|nsid| (named.binary_search(nsid).is_ok(), is_known(nsid)));
         self.scan_on(env, bufs);
     }
 
@@ -522,7 +557,7 @@ impl Controller {
             if self.scan.described == Some(self.association) {
                 // SPDK says so of a namespace that has just been taken away. By the next command
                 // there may be one again: with half of its identifiers it would be another one.
-                let why = format!("identifiers: {}", answer.status);
+                let why = format!("it has just gone, or hides its identifiers: {}", answer.status);
                 return self.namespace_refused(env, bufs, nsid, why);
             }
             // A controller that has no descriptors; Identify Namespace may have identifiers.
@@ -573,13 +608,7 @@ impl Controller {
             Ok(Some(namespace)) => {
                 progress.doing.remove(&nsid);
                 progress.found.push(namespace);
-                let is_named = progress.named.binary_search(&nsid).is_ok();
-                if is_named && self.scan.namespaces.iter().any(|it| it.is_still(&namespace)) {
-                    progress.named_left -= 1;
-                    if progress.named_left == 0 {
-                        self.named_seen(env);
-                    }
-                }
+                self.note_seen(env, &namespace);
                 self.scan_on(env, bufs);
             }
             Ok(None) => self.namespace_gone(env, bufs, nsid),
@@ -587,13 +616,49 @@ impl Controller {
         }
     }
 
-    /// All that were named as changed have been looked at. (Where one of them is not there any
-    /// more, is another one, or cannot be read, it takes the whole scan.)
-    fn named_seen(&mut self, env: &mut Env) {
+    /// A known namespace that is still the same need not wait for the end of the scan. (Where one
+    /// is not there any more, is another one, or cannot be read, it takes the whole scan.)
+    fn note_seen(&mut self, env: &mut Env, namespace: &Namespace) {
+        let in_use = self.is_verified();
+        let known = self.scan.namespace(namespace.nsid);
+        if !known.is_some_and(|known| known.is_still(namespace)) {
+            return;
+        }
         let Some(progress) = &mut self.scan.running else { return };
-        let named = core::mem::take(&mut progress.named);
+        if !in_use {
+            // What has changed meanwhile may be any of them.
+            if !self.scan.unheard {
+                self.scan.tell_at.get_or_insert(env.now.after(TELL_PACE));
+            }
+        } else if progress.named.binary_search(&namespace.nsid).is_ok() {
+            progress.named_left -= 1;
+            if progress.named_left == 0 {
+                let named = core::mem::take(&mut progress.named);
+                self.take_early(env, named);
+                env.notice(self, Notice::Scanned);
+            }
+        }
+    }
+
+    /// The controller has come back, and these are what they were.
+    fn tell_seen(&mut self, env: &mut Env) {
+        self.scan.tell_at = None;
+        let Some(progress) = &self.scan.running else { return };
+        let still = |found: &&Namespace| {
+            self.scan.namespace(found.nsid).is_some_and(|known| known.is_still(found))
+        };
+        let mut seen: Vec<u32> = progress.found.iter().filter(still).map(|it| it.nsid).collect();
+        seen.sort_unstable();
+        self.scan.seen.extend(&seen);
+        self.take_early(env, seen);
+        env.notice(self, Notice::Seen);
+    }
+
+    /// What the scan that goes on has found of these, ordered by NSID, is known before its end.
+    fn take_early(&mut self, env: &Env, nsids: Vec<u32>) {
+        let Some(progress) = &mut self.scan.running else { return };
         let mut changed = false;
-        for found in progress.found.iter().filter(|it| named.binary_search(&it.nsid).is_ok()) {
+        for found in progress.found.iter().filter(|it| nsids.binary_search(&it.nsid).is_ok()) {
             let known = &mut self.scan.namespaces;
             if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
                 changed |= lasting(found) != lasting(&known[at]);
@@ -603,8 +668,7 @@ impl Controller {
         if changed {
             self.scan.has_changed(1, env.now);
         }
-        self.scan.early = (self.scan.begun, named);
-        env.notice(self, Notice::Scanned);
+        self.scan.early = (self.scan.begun, nsids);
     }
 
     /// It cannot be read: if that may pass, the whole scan is tried again before it goes on so.
@@ -659,6 +723,7 @@ impl Controller {
         self.scan.verified = Some(self.association);
         self.scan.complete = self.scan.begun;
         self.scan.named = None;
+        self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
         if progress.some_unread {

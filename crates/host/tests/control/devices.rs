@@ -170,7 +170,10 @@ fn a_namespace_is_left_out_while_its_descriptors_cannot_be_read() {
     rig.fake(1).hook = Some(refuse);
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.heads().len(), 1, "{:?}", rig.events);
-    assert_eq!(rig.event_count("ignoring nsid 2: identifiers: Invalid Field"), 1);
+    assert_eq!(
+        rig.event_count("ignoring nsid 2: it has just gone, or hides its identifiers: Invalid"),
+        1
+    );
     rig.fake(1).hook = None;
     rig.raise(1, NAMESPACES_CHANGED);
     let wwid = rig.head("nvme0n2").map(|head| head.wwid.clone());

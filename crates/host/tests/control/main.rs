@@ -7,6 +7,7 @@ mod ana_parts;
 mod attributes;
 mod bad_input;
 mod callers;
+mod come_back;
 mod configured;
 mod connect;
 mod devices;
