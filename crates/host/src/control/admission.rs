@@ -176,14 +176,22 @@ impl Control {
         }
     }
 
-    /// A controller has come back, and some of its namespaces are what they were.
-    pub(super) fn seen(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
-        let Some(index) = self.subsystem_of(id) else { return };
+    /// Of this controller, and maybe of others of its subsystem, namespaces whose users wait for a
+    /// look were seen to be what they were.
+    pub(super) fn look_at_seen(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        let Some(index) = self.subsystem_of(id) else {
+            self.seen.remove(&id);
+            return;
+        };
+        let of_it = &self.subsystems[index].controllers;
+        let seen: BTreeSet<_> = self.seen.extract_if(.., |id| of_it.contains(id)).collect();
         let joined = self.joined_by(index, |control| control.reconcile(index));
-        joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
-        self.check_groups(id, false, bufs);
-        if let Some(controller) = self.controllers.get_mut(&id) {
-            controller.proven(&mut self.env);
+        joined.difference(&seen).for_each(|it| self.check_groups(*it, true, bufs));
+        for id in seen {
+            self.check_groups(id, false, bufs);
+            if let Some(controller) = self.controllers.get_mut(&id) {
+                controller.proven(&mut self.env);
+            }
         }
     }
 
@@ -213,8 +221,8 @@ impl Control {
         let (mut unknown, mut moved) = (false, false);
         for head in &self.subsystems[index].heads {
             let Some(path) = head.path(id) else { continue };
-            unknown |= controller.ana.state_of(head.nsid, path.ana_group).1.is_none();
-            moved |= controller.ana.lists_elsewhere(head.nsid, path.ana_group);
+            unknown |= controller.ana.state_of(path.nsid, path.ana_group).1.is_none();
+            moved |= controller.ana.lists_elsewhere(path.nsid, path.ana_group);
         }
         if !unknown {
             controller.ana.groups_known();
@@ -238,6 +246,7 @@ impl Control {
     /// A controller is live no more: it is no witness any longer for the sizes of its heads, nor
     /// for what stood against what others show.
     pub(super) fn witness_lost(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        self.ask_again(id);
         let Some(index) = self.subsystem_of(id) else { return };
         self.resize(index);
         let joined = self.joined_by(index, |control| control.join_refused(index));

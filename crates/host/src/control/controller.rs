@@ -61,6 +61,8 @@ pub(super) struct Controller {
     pub(super) was_live: bool,
     /// Who it said it was when it was first admitted.
     pub(super) identity: Option<Arc<Identity>>,
+    /// The last association in which it has shown a namespace that is of use.
+    pub(super) proven_in: Option<Association>,
     /// The association in which it was admitted last.
     pub(super) admitted: Option<Association>,
     /// It has another identity than when it was admitted last.
@@ -112,6 +114,7 @@ impl Controller {
             kind,
             state: ControllerState::New,
             association: Association(0),
+            proven_in: None,
             phase: Phase::Gone,
             link: None,
             attempts: 0,

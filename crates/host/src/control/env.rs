@@ -23,13 +23,13 @@ pub(super) enum Notice {
     Unheard { unused: bool },
     /// It has named the namespaces that have changed.
     Named,
-    /// It has come back, and some of its namespaces were seen to be what they were.
+    /// Some namespaces whose users wait for a look were seen to be what they were.
     Seen,
     /// The namespace list was read.
     Scanned,
     /// An ANA log was processed.
     AnaRead,
-    /// It was live and is so no more; it may come back.
+    /// It was live and is so no more.
     Lost,
     /// It is being removed: what do the shards have in flight on it?
     Draining,
@@ -99,6 +99,11 @@ impl Env {
         for worker in 1..=self.config.data_workers {
             self.output(Output::Mail { to: WorkerId(worker), mail: mail() });
         }
+    }
+
+    /// Whether there is something to send.
+    pub(super) fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
     }
 
     pub(super) fn post(&mut self) {

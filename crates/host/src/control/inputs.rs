@@ -236,7 +236,7 @@ impl Control {
             let subsystem = &self.subsystems[index];
             let head = subsystem.heads.iter().find(|candidate| candidate.id == head)?;
             let path = head.path(id)?;
-            Some((head.nsid, subsystem.path_name(head, path.controller_instance)))
+            Some((path.nsid, subsystem.path_name(head, path.controller_instance)))
         });
         if let (Some(path), Some(controller)) = (found, self.controllers.get_mut(&id)) {
             controller.ana_error(&mut self.env, bufs, path, status);
@@ -262,7 +262,8 @@ impl Controller {
     /// The admin connection has moved on: answers, faults, things to send.
     fn after_bytes(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.check_opened(env, bufs);
-        while let Some(answer) = self.link.as_mut().and_then(|link| link.poll_answer(bufs)) {
+        while let Some(answer) = self.link.as_mut().and_then(|link| link.poll_answer(env.now, bufs))
+        {
             self.answered(env, bufs, answer);
         }
         if let Some(why) = self.link.as_ref().and_then(super::link::Link::fault) {

@@ -218,7 +218,7 @@ impl Controller {
 
     /// From live to resetting.
     fn lose(&mut self, env: &mut Env, why: String, delay: Duration) {
-        if !self.is_verified() && !self.scan.has_seen_any() {
+        if self.proven_in != Some(self.association) {
             // A connection that never proved itself counts as a failed attempt.
             self.attempts = self.attempts.saturating_add(1);
         }
@@ -290,6 +290,7 @@ impl Controller {
         match self.phase {
             Phase::Live | Phase::Quieting { .. } => {
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
+                env.notice(self, Notice::Lost);
                 self.answer_connect(env);
                 let until = env.now.after(patience);
                 self.phase = Phase::Draining { until, poll_at: env.now };
@@ -411,6 +412,7 @@ impl Controller {
 
     /// The connection has proven itself: losses are counted from the start again.
     pub(super) fn proven(&mut self, env: &mut Env) {
+        self.proven_in = Some(self.association);
         self.attempts = 0;
         self.lost_at = None;
         env.dirty = true;

@@ -68,6 +68,8 @@ pub(super) struct Answer {
     pub(super) result: u64,
     /// What a command with data to the host has read.
     pub(super) data: Vec<u8>,
+    /// Since it was sent.
+    pub(super) took: Duration,
 }
 
 /// Why a command could not be sent.
@@ -263,7 +265,7 @@ impl Link {
     }
 
     /// The next command that has ended. Its buffer has gone back.
-    pub(super) fn poll_answer(&mut self, bufs: &mut dyn Buffers) -> Option<Answer> {
+    pub(super) fn poll_answer(&mut self, now: Time, bufs: &mut dyn Buffers) -> Option<Answer> {
         while self.state == State::Open {
             let done = self.queue.poll_completion()?;
             let Some(at) = self.pending.iter().position(|p| p.user == done.user) else { continue };
@@ -273,8 +275,9 @@ impl Link {
                 _ => Vec::new(),
             };
             pending.buf.into_iter().for_each(|buf| bufs.free(buf));
-            let Pending { purpose, .. } = pending;
-            return Some(Answer { purpose, status: done.status, result: done.result, data });
+            let Pending { purpose, sent, .. } = pending;
+            let (status, result, took) = (done.status, done.result, now.since(sent));
+            return Some(Answer { purpose, status, result, data, took });
         }
         None
     }

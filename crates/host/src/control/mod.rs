@@ -39,7 +39,7 @@ use crate::load::PathLoad;
 use crate::mail::ToControl;
 use crate::topology::ControllerId;
 use crate::verb::Verb;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{Histogram, LOCAL_DISTANCE};
@@ -61,6 +61,8 @@ pub struct Control {
     refusals: Refusals,
     /// Some of them may have been because of a head that has gone.
     head_has_gone: bool,
+    /// Controllers with namespaces whose users wait for a look and that were seen.
+    seen: BTreeSet<ControllerId>,
     /// Controllers whose namespaces should be read again.
     rescan: Vec<ControllerId>,
     waits: Waits,
@@ -98,6 +100,7 @@ impl Control {
             subsystems: Vec::new(),
             refusals: Refusals::new(),
             head_has_gone: false,
+            seen: BTreeSet::new(),
             rescan: Vec::new(),
             waits: Waits::default(),
             set_aside: Vec::new(),
@@ -122,8 +125,21 @@ impl Control {
         bufs: &mut dyn Buffers,
     ) {
         self.env.now = now;
+        // Each worker reports each path of each device: there may be a thousand such reports at
+        // once, and a picture for each would keep everybody from their work.
+        let report = matches!(
+            input,
+            Input::Mail {
+                mail: ToControl::AnaError { .. } | ToControl::NamespaceSuspect { .. },
+                ..
+            }
+        );
         self.input(input, bufs);
         self.settle(bufs);
+        if !report || self.env.has_mail() {
+            self.publish();
+        }
+        self.env.post();
     }
 
     /// The next thing that control wants done.
@@ -149,7 +165,9 @@ impl Control {
         let controllers = self.controllers.values().filter_map(Controller::due).min();
         let heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
         let heads = heads.filter_map(|head| head.remove_at).min();
-        [controllers, heads, self.waits.due()].into_iter().flatten().min()
+        // What was not published yet is with whatever comes next.
+        let unpublished = self.env.dirty.then_some(self.env.now);
+        [controllers, heads, self.waits.due(), unpublished].into_iter().flatten().min()
     }
 
     fn controller_of(&mut self, conn: ConnId) -> Option<&mut Controller> {
@@ -158,7 +176,7 @@ impl Control {
             .find(|controller| controller.link.as_ref().is_some_and(|link| link.conn() == conn))
     }
 
-    /// Carries what happened in controllers up to heads and callers, then tells the shards.
+    /// Carries what happened in controllers up to heads and callers.
     fn settle(&mut self, bufs: &mut dyn Buffers) {
         loop {
             if let Some((id, notice)) = self.env.next_notice() {
@@ -167,14 +185,14 @@ impl Control {
                 if let Some(controller) = self.controllers.get_mut(&id) {
                     controller.request_paced_scan(&mut self.env, bufs);
                 }
+            } else if let Some(id) = self.seen.first() {
+                self.look_at_seen(*id, bufs);
             } else if core::mem::take(&mut self.head_has_gone) {
                 self.place_refused(bufs);
             } else {
                 break;
             }
         }
-        self.publish();
-        self.env.post();
     }
 
     fn notice(&mut self, id: ControllerId, notice: Notice, bufs: &mut dyn Buffers) {
@@ -182,7 +200,7 @@ impl Control {
             Notice::Identified => self.admit(id, bufs),
             Notice::Unheard { unused } => self.await_news(id, unused),
             Notice::Named => self.doubt_named(id),
-            Notice::Seen => self.seen(id, bufs),
+            Notice::Seen => drop(self.seen.insert(id)),
             Notice::Scanned => self.scanned(id, bufs),
             Notice::AnaRead => self.check_groups(id, false, bufs),
             Notice::Lost => self.witness_lost(id, bufs),

@@ -53,11 +53,11 @@ impl Condition {
             let (live, leaves) = (false, true);
             return Condition { ana_state, ana_group, ana_pending, unready, live, leaves };
         };
-        let (group, state) = controller.ana.state_of(head.nsid, path.ana_group);
+        let (group, state) = controller.ana.state_of(path.nsid, path.ana_group);
         Condition {
             ana_state: state.unwrap_or(AnaState::Inaccessible),
             ana_group: group,
-            ana_pending: state.is_none() || controller.ana.is_suspect(head.nsid),
+            ana_pending: state.is_none() || controller.ana.is_suspect(path.nsid),
             unready: unready(head, path, controller),
             live: controller.is_live(),
             leaves: matches!(controller.state, ControllerState::Deleting | ControllerState::Dead),
@@ -106,10 +106,11 @@ fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindranc
 }
 
 fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
-    let newer = |scan| controller.scan.is_newer_than(scan, head.nsid);
+    let newer = |scan| controller.scan.is_newer_than(scan, path.nsid);
     // Whoever comes back does not name what it had to say before.
     let unknown = path.unread || path.awaits_news && controller.scan.has_unheard();
-    controller.has_read(head.nsid) && !unknown && path.doubted.is_none_or(newer)
+    let known = controller.has_read(path.nsid) && path.nsid == head.nsid;
+    known && !unknown && path.doubted.is_none_or(newer)
 }
 
 impl Control {
@@ -205,7 +206,7 @@ impl Control {
             PathView {
                 id: path.id,
                 controller: path.controller,
-                nsid: head.nsid,
+                nsid: path.nsid,
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
                 verified: controller
@@ -331,7 +332,7 @@ fn tell_sizes(env: &mut Env, subsystem: u32, head: &mut Head, controllers: &Cont
     let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
     for path in &mut head.paths {
         let knows = controllers.get(&path.controller);
-        if !knows.is_some_and(|controller| controller.vouches_for(head.nsid)) {
+        if !knows.is_some_and(|controller| controller.vouches_for(path.nsid)) {
             continue;
         }
         let disagrees = path.blocks != blocks;

@@ -44,18 +44,30 @@ const MAX_HEADS: usize = 65_536;
 
 type Controllers = BTreeMap<ControllerId, Controller>;
 
-/// Namespaces that were refused, or that others show otherwise, and why: each is told once.
-pub(super) type Refusals = BTreeMap<(ControllerId, u32), String>;
+/// Namespaces that were refused, or that others show otherwise.
+pub(super) type Refusals = BTreeMap<(ControllerId, u32), Refusal>;
+
+pub(super) struct Refusal {
+    /// Told once.
+    why: String,
+    /// Since the controller came up, the others were asked whether they show the same.
+    asked: bool,
+}
 
 impl Control {
     /// Makes heads and paths agree with what the controllers of a subsystem show.
     pub(super) fn reconcile(&mut self, index: usize) {
         self.env.dirty = true;
-        drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers);
+        self.drop_paths(index);
         self.resize(index);
         self.follow_namespaces(index);
         self.drop_heads(index);
         self.join_all(index);
+    }
+
+    fn drop_paths(&mut self, index: usize) {
+        let next = &mut self.next_path;
+        drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers, next);
     }
 
     /// Takes in the sizes that were read, and has those asked again who say another one.
@@ -78,9 +90,17 @@ impl Control {
     /// Namespaces may have got other NSIDs, as those of a target that has started anew and made
     /// them in another order: heads that nobody shows under the former one join them there.
     fn follow_namespaces(&mut self, index: usize) {
+        let lost = |head: &Head| !head.ids.is_none() && !is_shown(head, &self.controllers);
+        let heads = self.subsystems[index].heads.iter().enumerate();
+        let lost: Vec<usize> = heads.filter(|(_, head)| lost(head)).map(|(at, _)| at).collect();
+        if lost.is_empty() {
+            return;
+        }
+        let unplaced = self.unplaced(index);
         let mut followed = false;
-        for at in 0..self.subsystems[index].heads.len() {
-            let Some((controller, namespace)) = self.namespace_elsewhere(index, at) else {
+        for at in lost {
+            let Some((controller, namespace)) = self.namespace_elsewhere(index, at, &unplaced)
+            else {
                 continue;
             };
             let subsystem = &mut self.subsystems[index];
@@ -98,30 +118,46 @@ impl Control {
             followed = true;
         }
         if followed {
-            // Another controller may have something else there, that is no path of any head.
-            drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers);
+            // Of heads whose other paths are all away, a path that is new may know another size.
+            self.resize(index);
         }
     }
 
-    /// The namespace of a head that no live controller shows under its NSID, under one that none
-    /// shows a head under.
-    fn namespace_elsewhere(&self, index: usize, at: usize) -> Option<(ControllerId, Namespace)> {
+    /// What live controllers show that is no path of any head, by controller.
+    fn unplaced(&self, index: usize) -> Vec<Vec<(ControllerId, Namespace)>> {
+        let subsystem = &self.subsystems[index];
+        let paths = subsystem.heads.iter().flat_map(|head| &head.paths);
+        let placed: BTreeSet<_> = paths.map(|path| (path.controller, path.nsid)).collect();
+        let live = subsystem.controllers.iter().filter_map(|id| {
+            self.controllers.get(id).filter(|it| it.vouches()).map(|it| (*id, &it.scan))
+        });
+        let unplaced = live.map(|(id, scan)| {
+            let shown = scan.namespaces().iter().map(|namespace| (id, *namespace));
+            shown.filter(|(_, namespace)| !placed.contains(&(id, namespace.nsid))).collect()
+        });
+        unplaced.filter(|shown: &Vec<_>| !shown.is_empty()).collect()
+    }
+
+    /// The namespace of a head, under an NSID that no live controller shows a head under.
+    fn namespace_elsewhere(
+        &self,
+        index: usize,
+        at: usize,
+        unplaced: &[Vec<(ControllerId, Namespace)>],
+    ) -> Option<(ControllerId, Namespace)> {
         let subsystem = &self.subsystems[index];
         let head = &subsystem.heads[at];
-        if head.ids.is_none() || is_shown(head, &self.controllers) {
-            return None;
-        }
         let taken = |nsid| {
             let mut heads = subsystem.heads.iter();
             heads.any(|other| other.nsid == nsid && is_shown(other, &self.controllers))
         };
-        subsystem.controllers.iter().find_map(|id| {
-            let controller = self.controllers.get(id).filter(|it| it.vouches())?;
-            let mut same = controller.scan.namespaces().iter().filter(|it| it.ids == head.ids);
-            let found =
-                same.next().filter(|found| found.nsid != head.nsid && !taken(found.nsid))?;
+        unplaced.iter().find_map(|shown| {
+            let mut same = shown.iter().filter(|(_, namespace)| namespace.ids == head.ids);
+            let found = same.next()?;
+            let nsid = found.1.nsid;
             // Under two NSIDs: which of them it is cannot be told.
-            same.next().is_none().then_some((*id, *found))
+            let only = nsid != head.nsid && !taken(nsid) && same.next().is_none();
+            only.then_some(*found)
         })
     }
 
@@ -186,20 +222,27 @@ impl Control {
         }
     }
 
-    /// Tells why a namespace is `refused`, or what is odd about it; gives back whether that is new.
+    /// Tells why a namespace is `refused`, or what is odd about it, if that is new; gives back
+    /// whether the others are to be asked.
     fn is_news(&mut self, id: ControllerId, nsid: u32, refused: bool, why: String) -> bool {
-        if self.refusals.get(&(id, nsid)) == Some(&why) {
-            return false;
-        }
         let Some(controller) = self.controllers.get(&id).map(Controller::name) else {
             return false;
         };
+        if let Some(known) = self.refusals.get_mut(&(id, nsid)).filter(|known| known.why == why) {
+            return !core::mem::replace(&mut known.asked, true);
+        }
         self.env.event(match refused {
             true => HostEvent::NamespaceRefused { controller, nsid, why: why.clone() },
             false => HostEvent::Note { controller, text: format!("nsid {nsid}: {why}") },
         });
-        self.refusals.insert((id, nsid), why);
+        self.refusals.insert((id, nsid), Refusal { why, asked: true });
         true
+    }
+
+    /// A controller that comes back may be right this time, and the others may have missed it.
+    pub(super) fn ask_again(&mut self, id: ControllerId) {
+        let of_it = self.refusals.range_mut((id, 0)..=(id, u32::MAX));
+        of_it.for_each(|(_, refusal)| refusal.asked = false);
     }
 
     /// A command was told that there is no such namespace. By the next one there may be: another
@@ -232,9 +275,8 @@ impl Control {
         let Some(index) = self.subsystem_of(id) else { return };
         let Some(controller) = self.controllers.get(&id) else { return };
         for head in &mut self.subsystems[index].heads {
-            let doubted = controller.scan.doubted_since(head.nsid);
             let Some(path) = head.path_mut(id) else { continue };
-            path.doubted = path.doubted.max(doubted);
+            path.doubted = path.doubted.max(controller.scan.doubted_since(path.nsid));
             path.awaits_news &= controller.scan.has_unheard();
             self.env.dirty = true;
         }
@@ -422,6 +464,7 @@ impl Control {
             id,
             controller,
             controller_instance: instance,
+            nsid: namespace.nsid,
             blocks: namespace.blocks,
             used_blocks: namespace.used_blocks,
             ana_group: namespace.ana_group,
@@ -482,7 +525,12 @@ impl Control {
 }
 
 /// Paths whose namespace is no longer there, is another one now, or whose controller is gone.
-fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controllers) {
+fn drop_paths(
+    env: &mut Env,
+    subsystem: &mut Subsystem,
+    controllers: &Controllers,
+    next_path: &mut u64,
+) {
     let mut lost = Vec::new();
     for head in &mut subsystem.heads {
         let (nsid, ids, block_bytes) = (head.nsid, head.ids, head.block_bytes);
@@ -497,6 +545,12 @@ fn drop_paths(env: &mut Env, subsystem: &mut Subsystem, controllers: &Controller
             }
             match controller.scan.namespace(nsid) {
                 Some(now) if now.ids == ids && now.block_bytes == block_bytes => {
+                    if path.nsid != nsid {
+                        // What was meant for the former one is not to find this one.
+                        (path.nsid, path.id) = (nsid, PathId(*next_path));
+                        *next_path += 1;
+                        (path.failovers_base, path.errors_base, path.retries_base) = (0, 0, 0);
+                    }
                     path.ana_group = now.ana_group;
                     path.write_protected = now.write_protected;
                     path.zeroes_may_deallocate = now.zeroes_may_deallocate;
@@ -541,7 +595,8 @@ fn resize(
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
             let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
-            if !controller.vouches_for(head.nsid) || found == path.blocks {
+            if path.nsid != head.nsid || !controller.vouches_for(path.nsid) || found == path.blocks
+            {
                 continue;
             }
             if path.blocks == head.blocks {
@@ -579,8 +634,10 @@ fn resize(
 
 /// Some live controller shows it under its NSID.
 fn is_shown(head: &Head, controllers: &Controllers) -> bool {
-    let mut shows = head.paths.iter().filter_map(|path| controllers.get(&path.controller));
-    shows.any(|controller| controller.vouches_for(head.nsid))
+    head.paths.iter().any(|path| {
+        let controller = controllers.get(&path.controller);
+        path.nsid == head.nsid && controller.is_some_and(|it| it.vouches_for(path.nsid))
+    })
 }
 
 /// The NSIDs under which live controllers show different heads: some of them may have missed a
@@ -601,7 +658,8 @@ fn witnesses<'a>(
 ) -> impl Iterator<Item = (&'a Controller, &'a Path)> {
     head.paths.iter().filter_map(|path| {
         let controller = controllers.get(&path.controller)?;
-        (controller.vouches_for(head.nsid) && !path.unread).then_some((controller, path))
+        let knows = path.nsid == head.nsid && controller.vouches_for(path.nsid) && !path.unread;
+        knows.then_some((controller, path))
     })
 }
 

@@ -10,11 +10,11 @@
 //! After an event the controller is asked first which namespaces have changed. Nothing is sent to
 //! those before they have been looked at: each may be another one by now, and commands name no more
 //! of it than its NSID. So they are the first that the scan looks at, and when it has seen them all
-//! their users go on, however many others it has yet to read.
+//! their users go on, however many others it has yet to read. Of a controller that comes back, too,
+//! nothing is used before it has been looked at.
 //!
-//! Of a controller that comes back, too, nothing is used before it has been looked at. That may
-//! take long where there are many or each look does: those that are seen to be what they were are
-//! used while it goes on.
+//! That may take long where there are many or each look does: those that are seen to be what they
+//! were are used while it goes on.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};
@@ -41,6 +41,11 @@ pub(super) const MAX_NAMESPACES: usize = 1024;
 /// Namespaces looked at in parallel, so that a slow link does not add up.
 const WINDOW: u16 = 8;
 
+/// A controller that takes longer than this part of the Keep Alive time-out for a command of the
+/// scan is asked for one thing at a time: many work off one admin command after the other, and
+/// behind eight slow ones Keep Alive would come too late.
+const SLOW_PART: u32 = 16;
+
 /// A scan that could not be completed is tried again so often, after this pause; then the
 /// controller is reset.
 const MAX_FAILURES: u32 = 5;
@@ -49,8 +54,13 @@ const RETRY: Duration = Duration::from_secs(1);
 /// When a namespace is looked at again that could not be read.
 const UNREAD_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often it is told what a scan of a controller that has come back has seen so far.
+/// How often it is told what a scan has seen so far: at first; then half as often each time, down
+/// to a 16th. All controllers tell at the same times, for it is work for each path of a subsystem.
 const TELL_PACE: Duration = Duration::from_millis(100);
+const SLOWER_MOST: u32 = 4;
+
+/// A scan that takes longer than this is told of: paths may stand idle for it.
+const LONG: Duration = Duration::from_secs(5);
 
 /// So many scans that found something else than before may follow each other at once, and one more
 /// each time this has passed: a controller that shows something else at every look must not keep
@@ -190,6 +200,10 @@ struct Progress {
     some_unread: bool,
     /// Some are beyond [`MAX_NAMESPACES`].
     some_left_out: bool,
+    /// When it is told of that it takes long; then it is told of its end.
+    long_at: Option<Time>,
+    /// How often it was told what it has seen.
+    told: u32,
 }
 
 impl Progress {
@@ -242,9 +256,11 @@ pub(super) struct Scan {
     complete: u64,
     /// What a scan of this number has looked at before it was complete, ordered by NSID.
     early: (u64, Vec<u32>),
-    /// Known namespaces that were looked at since the controller has come back and are the same,
-    /// until a scan is complete or something changes.
+    /// Known namespaces that the scan was said to have seen, and that are the same, until it is
+    /// complete or something changes.
     seen: BTreeSet<u32>,
+    /// The controller took long for what it has answered last.
+    slow: bool,
     /// When what was seen since is told.
     tell_at: Option<Time>,
     /// What the controller has named as changed, until a scan that began after that is complete.
@@ -262,11 +278,6 @@ impl Scan {
     /// come back that is not complete yet.
     pub(super) fn has_seen(&self, nsid: u32) -> bool {
         self.seen.contains(&nsid)
-    }
-
-    /// Whether there is one like that.
-    pub(super) fn has_seen_any(&self) -> bool {
-        !self.seen.is_empty()
     }
 
     /// What the last complete scan has found, ordered by NSID.
@@ -315,7 +326,8 @@ impl Scan {
     }
 
     pub(super) fn due(&self) -> Option<Time> {
-        [self.retry_at, self.tell_at].into_iter().flatten().min()
+        let long_at = self.running.as_ref().and_then(|progress| progress.long_at);
+        [self.retry_at, self.tell_at, long_at].into_iter().flatten().min()
     }
 
     /// Whether a scan that can wait may begin now; otherwise one begins later.
@@ -367,7 +379,8 @@ impl Controller {
             self.scan.again = true;
             return;
         }
-        self.scan.running = Some(Progress::default());
+        let long_at = Some(env.now.after(LONG));
+        self.scan.running = Some(Progress { long_at, ..Progress::default() });
         self.scan.begun += 1;
         if core::mem::take(&mut self.scan.clear_first) {
             self.send_scan(env, bufs, ScanRead::Clear, wire::changed_namespaces());
@@ -451,6 +464,19 @@ impl Controller {
         if self.scan.retry_at.is_some_and(|at| at <= env.now) {
             self.request_scan(env, bufs);
         }
+        let name = self.name();
+        let Some(progress) = &mut self.scan.running else { return };
+        if progress.long_at.is_some_and(|at| at <= env.now) {
+            progress.long_at = None;
+            let Progress { found, doing, todo, .. } = progress;
+            let (seen, all) = (found.len(), found.len() + doing.len() + todo.len());
+            let so_far = match all {
+                0 => String::from("their list has not come"),
+                all => format!("{seen} of {all} so far"),
+            };
+            let text = format!("looking at its namespaces takes long: {so_far}");
+            env.event(HostEvent::Note { controller: name, text });
+        }
     }
 
     /// A command of a scan was answered. Answers to a scan that was given up change nothing, nor do
@@ -466,6 +492,8 @@ impl Controller {
         if !current || self.phase != Phase::Live {
             return;
         }
+        let kato = self.request.options.keep_alive_tmo;
+        self.scan.slow = !kato.is_zero() && answer.took > kato / SLOW_PART;
         match read {
             ScanRead::Clear => self.named_answered(env, bufs, answer),
             ScanRead::List => self.list_answered(env, bufs, answer),
@@ -525,7 +553,7 @@ impl Controller {
 
     /// Keeps the window full; ends the scan when nothing is left.
     fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let window = usize::from(self.facts.scan_window(WINDOW));
+        let window = usize::from(self.facts.scan_window(if self.scan.slow { 1 } else { WINDOW }));
         while let Some(progress) = &mut self.scan.running {
             if progress.doing.len() >= window {
                 return;
@@ -625,22 +653,23 @@ impl Controller {
             return;
         }
         let Some(progress) = &mut self.scan.running else { return };
-        if !in_use {
-            // What has changed meanwhile may be any of them.
-            if !self.scan.unheard {
-                self.scan.tell_at.get_or_insert(env.now.after(TELL_PACE));
-            }
-        } else if progress.named.binary_search(&namespace.nsid).is_ok() {
+        if progress.named.binary_search(&namespace.nsid).is_ok() {
             progress.named_left -= 1;
             if progress.named_left == 0 {
                 let named = core::mem::take(&mut progress.named);
                 self.take_early(env, named);
-                env.notice(self, Notice::Scanned);
+                return env.notice(self, Notice::Scanned);
             }
+        }
+        // While something has changed that was not read it may be any of them.
+        if (!in_use || self.scan.named.is_some()) && !self.scan.unheard {
+            let pace = TELL_PACE * (1 << progress.told.min(SLOWER_MOST));
+            let at = env.now.after(pace).ns().next_multiple_of(TELL_PACE.as_nanos() as u64);
+            self.scan.tell_at.get_or_insert(Time::from_ns(at));
         }
     }
 
-    /// The controller has come back, and these are what they were.
+    /// Those that were seen so far are what they were, while their users wait for that.
     fn tell_seen(&mut self, env: &mut Env) {
         self.scan.tell_at = None;
         let Some(progress) = &self.scan.running else { return };
@@ -665,6 +694,7 @@ impl Controller {
                 known[at] = *found;
             }
         }
+        progress.told += 1;
         if changed {
             self.scan.has_changed(1, env.now);
         }
@@ -712,9 +742,14 @@ impl Controller {
         let Some(mut progress) = self.scan.running.take() else { return };
         progress.found.sort_unstable_by_key(|namespace| namespace.nsid);
         let known = self.scan.verified.is_some();
-        if known && !progress.found.iter().map(lasting).eq(self.scan.namespaces.iter().map(lasting))
-        {
+        let found = progress.found.iter().map(lasting);
+        let changed = known && !found.eq(self.scan.namespaces.iter().map(lasting));
+        if changed {
             self.scan.has_changed(1, env.now);
+        }
+        if progress.long_at.is_none() {
+            let text = format!("has been asked for all {} namespaces", progress.found.len());
+            env.event(HostEvent::Note { controller: self.name(), text });
         }
         progress.found.shrink_to_fit();
         self.scan.namespaces = progress.found;

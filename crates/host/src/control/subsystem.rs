@@ -29,6 +29,9 @@ pub(super) struct Path {
     pub(super) controller: ControllerId,
     /// The C of `nvmeXcCnY`.
     pub(super) controller_instance: u32,
+    /// Under which NSID that controller has shown the namespace. The device may have another one by
+    /// now: then it is to show it there before it is used again.
+    pub(super) nsid: u32,
     /// What that controller says the size is.
     pub(super) blocks: u64,
     /// How many of them are in use, as of the last scan.

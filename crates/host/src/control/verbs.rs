@@ -5,7 +5,7 @@ use super::controller::{Controller, Kind, Waiter};
 use super::discovery::DiscoveryRead;
 use super::env::Env;
 use super::link::{Payload, Purpose};
-use super::subsystem::Head;
+use super::subsystem::{Head, Path};
 use super::waits::Stop;
 use super::waits::{RemovalWait, StatsFor};
 use super::{Control, wire};
@@ -384,10 +384,12 @@ impl Control {
         let id_of = self.find_head_named(device)?;
         let mut heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
         let Some(head) = heads.find(|head| head.id == id_of) else { return Ok(()) };
-        let is_live = |id: &ControllerId| self.controllers.get(id).is_some_and(Controller::is_live);
-        let nsid = head.nsid;
-        match head.paths.iter().map(|path| path.controller).find(is_live) {
-            Some(target) => self.raw(id, target, wire::identify_namespace(nsid), bufs),
+        let shows = |path: &&Path| {
+            let controller = self.controllers.get(&path.controller);
+            controller.is_some_and(|controller| controller.vouches_for(path.nsid))
+        };
+        match head.paths.iter().find(shows).map(|path| (path.controller, path.nsid)) {
+            Some((target, nsid)) => self.raw(id, target, wire::identify_namespace(nsid), bufs),
             None => Err(VerbError::Failed(format!("{device} has no path that is live"))),
         }
     }

@@ -79,6 +79,70 @@ fn f13_after_an_event_nothing_is_used_before_the_controller_has_said_what_has_ch
     }
 }
 
+/// Nothing of a controller in use that it names as changed is used before it was looked at, but
+/// each goes on as it has been.
+#[test]
+fn namespaces_that_have_changed_do_not_wait_for_one_that_is_slow() {
+    for named in [vec![1, 2, 3], vec![u32::MAX]] {
+        let mut rig = slow();
+        let mut log = vec![0; 4096];
+        for (at, nsid) in named.iter().enumerate() {
+            log[4 * at..4 * at + 4].copy_from_slice(&u32::to_le_bytes(*nsid));
+        }
+        rig.fake(1).hook = Some(Box::new(move |c| match c {
+            c if c.is_log(4) => Some(Say::Data(log.clone())),
+            c => is_last(c).then_some(Say::Nothing),
+        }));
+        assert_eq!(ready(&rig), [true; 3]);
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(ready(&rig), [false; 3], "{named:?}");
+        rig.advance_s(1);
+        assert_eq!(ready(&rig), [true, true, false], "{named:?}: {:?}", rig.events);
+    }
+}
+
+/// Those that people look after may stand idle for it.
+#[test]
+fn a_scan_that_takes_long_is_told_of() {
+    let mut rig = slow();
+    come_back(&mut rig, 4900);
+    assert_eq!(rig.event_count("takes long"), 0);
+    rig.advance_s(1);
+    let told = "nvme0: looking at its namespaces takes long: 2 of 3 so far";
+    assert_eq!(rig.event_count(told), 1, "{:?}", rig.events);
+    let waiting = rig.fake(1).seen.iter().rfind(|c| is_last(c)).copied().unwrap();
+    let mut identify = vec![0; 4096];
+    identify[..16].copy_from_slice(&[2048_u64.to_le_bytes(); 2].concat());
+    (identify[30], identify[92], identify[130]) = (1, 1, 9);
+    rig.fake(1).say(&waiting, Say::Data(identify));
+    rig.deliver(1);
+    rig.run();
+    assert_eq!(ready(&rig), [true; 3], "{:?}", rig.events);
+    assert_eq!(rig.event_count("nvme0: has been asked for all 3 namespaces"), 1);
+    assert_eq!(rig.event_count("takes long"), 1);
+}
+
+/// Many work off one admin command after the other: Keep Alive is not to stand behind eight.
+#[test]
+fn a_controller_that_answers_late_is_asked_for_one_namespace_at_a_time() {
+    for (late_ms, asked) in [(10, 8), (1000, 1)] {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).spaces.extend((2..30).map(|nsid| (nsid, Space::new(nsid as u8, 2048))));
+        let scans = |c: &Command| c.is_identify(2) || c.is_identify(3);
+        rig.fake(1).hook = Some(Box::new(move |c| scans(c).then_some(Say::Nothing)));
+        rig.raise(1, NAMESPACES_CHANGED);
+        let list = rig.fake(1).seen.iter().rfind(|c| scans(c)).copied().unwrap();
+        assert!(list.is_identify(2));
+        rig.advance(Duration::from_millis(late_ms));
+        rig.fake(1).seen.clear();
+        let nsids: Vec<u8> = (1_u32..30).flat_map(u32::to_le_bytes).collect();
+        rig.fake(1).say(&list, Say::Data(nsids));
+        rig.deliver(1);
+        rig.run();
+        assert_eq!(rig.fake(1).count(|c| c.is_identify(3)), asked, "{late_ms} ms");
+    }
+}
+
 /// They are looked at anew with each connection.
 #[test]
 fn f13_what_was_seen_is_forgotten_with_the_connection() {

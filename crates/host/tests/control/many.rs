@@ -2,6 +2,9 @@
 
 use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId};
+use anabranch_proto::nvme::status::Status;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -105,4 +108,31 @@ fn a_list_without_an_end_is_read_where_known_namespaces_would_stand_and_nowhere_
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(nsids(&rig), [7, 50_000, 0xffff_fffe]);
     assert_eq!(pages.get(), 4, "two that are full, and one for each known one behind them");
+}
+
+/// Each worker says so of each path, at once: a picture for each would keep all of them from their
+/// work.
+#[test]
+fn errors_of_many_paths_that_come_at_once_make_one_picture() {
+    let mut rig = connected(1..=100);
+    let (controller, association) = (ControllerId(0), Association(1));
+    let heads = || rig.heads().iter().map(|head| head.id).collect::<Vec<_>>();
+    let (ana, gone) = (heads(), heads());
+    let status = Status::ANA_INACCESSIBLE;
+    let ana = ana.into_iter();
+    let ana = ana.map(|head| ToControl::AnaError { controller, association, head, status });
+    let gone = gone.into_iter();
+    let gone = gone.map(|head| ToControl::NamespaceSuspect { controller, association, head });
+    // They are about to be looked at: what is sent to the controller comes of that.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    for mail in [ana.collect::<Vec<_>>(), gone.collect()] {
+        let before = rig.mail_count("Topology");
+        rig.post_together(mail);
+        assert_eq!(rig.mail_count("Topology"), before + 1);
+        let out_of_use = rig.heads().iter().all(|head| {
+            let path = &head.paths[0];
+            path.ana_pending || !path.ready
+        });
+        assert!(out_of_use);
+    }
 }

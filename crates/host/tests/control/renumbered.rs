@@ -1,7 +1,9 @@
 //! Namespaces under other NSIDs, and other namespaces under theirs, while a controller is away.
 
-use crate::fake::{Fake, Space};
+use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::topology::ControllerState;
+use anabranch_host::verb::{Selection, Verb};
 use std::collections::BTreeMap;
 
 /// A host with two controllers, of which the first is away, and NSIDs 1 and 2 are known.
@@ -49,8 +51,11 @@ fn a_device_follows_its_namespace_while_another_controller_is_away() {
     assert_eq!(rig.event_count("nvme0n2 has nsid 1 there now (it was 2)"), 1);
     // What the other one knows is of before it went.
     rig.raise(2, NAMESPACES_CHANGED);
-    assert_eq!(paths(&rig, "nvme0n2").len(), 2, "{:?}", rig.events);
+    assert_eq!(paths(&rig, "nvme0n2"), [(2, false), (1, true)], "{:?}", rig.events);
+    let path = rig.path("nvme0n2", 0).map(|path| path.id);
     come_back(&mut rig, &[(1, 0x22)]);
+    let now = rig.path("nvme0n2", 0).map(|path| path.id);
+    assert_ne!(now, path, "what was meant for the former NSID does not take it");
     assert_eq!(rig.head("nvme0n2").map(|head| head.id), Some(id));
     assert_eq!(paths(&rig, "nvme0n2"), [(1, true); 2], "{:?}", rig.events);
     assert!(rig.head("nvme0n1").is_none(), "nobody shows it any more");
@@ -92,6 +97,29 @@ fn what_was_refused_is_taken_when_nobody_stands_against_it_any_more() {
     }
 }
 
+/// What a controller that is being removed still does, it does under the NSID that it has shown.
+#[test]
+fn a_controller_that_leaves_keeps_the_nsids_that_it_has_shown() {
+    let mut rig = first_away();
+    come_back(&mut rig, &[(1, 0x11), (2, 0x22)]);
+    show(&mut rig, 2, &[(3, 0x11), (2, 0x22)]);
+    assert_eq!(paths(&rig, "nvme0n1"), [(1, true)]);
+    rig.fake(1).hook = Some(Box::new(|_| Some(Say::Nothing)));
+    rig.verb(Verb::Disconnect(Selection::Controller("nvme0".to_owned())));
+    assert_eq!(rig.state(0), Some(ControllerState::Deleting));
+    assert_eq!(paths(&rig, "nvme0n1"), [(1, false), (3, true)], "{:?}", rig.events);
+}
+
+/// Its only live path goes on with the size that its controller shows.
+#[test]
+fn a_device_follows_its_namespace_to_another_size_too() {
+    let mut rig = first_away();
+    rig.fake(2).spaces = [(1, Space::new(0x22, 4096))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(paths(&rig, "nvme0n2"), [(2, false), (1, true)], "{:?}", rig.events);
+    assert_eq!(rig.head("nvme0n2").unwrap().blocks, 4096);
+}
+
 /// One of the two may have missed a change, whoever it is: both are asked again, once.
 #[test]
 fn controllers_that_show_different_devices_under_one_nsid_are_asked_again() {
@@ -109,6 +137,14 @@ fn controllers_that_show_different_devices_under_one_nsid_are_asked_again() {
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(scans(&rig), [before[0] + 3, before[1] + 1], "not in turns for ever");
     assert_eq!(rig.event_count("nsid 1: it is another namespace through other"), 2);
+
+    // Each time that it comes back: it may be right this time.
+    rig.cut(1);
+    rig.fake(2).spaces = spaces(&[(1, 0x11), (2, 0x22)]);
+    rig.advance_s(30);
+    assert_eq!(paths(&rig, "nvme0n1"), [(1, true); 2], "{:?}", rig.events);
+    assert!(rig.head("nvme0n3").is_none());
+    assert_eq!(rig.event_count("nsid 1: it is another namespace through other"), 3);
 
     // The second one had missed that it was taken back.
     let mut rig = first_away();

@@ -289,6 +289,15 @@ impl Rig {
         self.queue.push_back(Happening::Mail(from, mail));
     }
 
+    /// What has come together while control was at other things.
+    pub(crate) fn post_together(&mut self, mail: Vec<ToControl>) {
+        for mail in mail {
+            self.input(Input::Mail { from: WorkerId(1), mail });
+        }
+        assert!(self.control.poll_timeout().is_some_and(|due| due <= self.now), "nothing to tell");
+        self.input(Input::Timeout);
+    }
+
     /// Until nothing happens any more without time passing.
     pub(crate) fn run(&mut self) {
         let mut steps = 0;
@@ -325,7 +334,13 @@ impl Rig {
                     self.input(Input::Closed { conn, cause });
                 }
             }
-            Happening::Mail(from, mail) => self.input(Input::Mail { from, mail }),
+            Happening::Mail(from, mail) => {
+                self.input(Input::Mail { from, mail });
+                // What came of it may be told with whatever else has come: that was all.
+                if self.control.poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.input(Input::Timeout);
+                }
+            }
         }
     }
 
