@@ -472,6 +472,8 @@ impl Host {
     /// It does not come.
     pub fn await_head(&self, name: &str) -> Result<(HeadView, u16), RpcError> {
         let until = Instant::now() + APPEAR;
+        // A look has every worker report: those who wait for many look less and less often.
+        let mut pause = Duration::from_millis(10);
         loop {
             let view = self.view()?;
             let mut heads = view.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
@@ -481,7 +483,8 @@ impl Host {
             if !may_be_a_head(name) || Instant::now() >= until {
                 return Err(RpcError::invalid(view.no_device(name)));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(APPEAR / 10);
         }
     }
 

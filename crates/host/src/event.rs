@@ -278,7 +278,8 @@ impl HostEvent {
             HostEvent::AttributeChanged { object, attribute, .. } => {
                 Some(format!("{object} {attribute}"))
             }
-            HostEvent::Rescued { path, .. } => Some(format!("{path} silent")),
+            HostEvent::Rescued { path, .. } => Some(format!("{} silent", without_head(path))),
+            HostEvent::RequestFailed { head, .. } => Some(format!("{} failed", without_head(head))),
             HostEvent::AnaChange { path, .. } => Some(format!("{} ANA state", without_head(path))),
             HostEvent::AnaError { path, .. } => Some(format!("{} ANA status", without_head(path))),
             HostEvent::PathAdded { path, .. } => Some(format!("{} path added", without_head(path))),
@@ -310,7 +311,6 @@ impl HostEvent {
             | HostEvent::ConnectFailed { .. }
             | HostEvent::Removed { .. }
             | HostEvent::FastIoFail { .. }
-            | HostEvent::RequestFailed { .. }
             | HostEvent::AnaDisabled { .. }
             | HostEvent::AnaTimeout { .. } => None,
         }

@@ -6,8 +6,7 @@ use crate::mail::Takes;
 use alloc::vec::Vec;
 use anabranch_proto::machine::WorkerId;
 
-/// How many queue pairs there are of which kind. Of each kind the first belongs to the worker in
-/// the first of the [`Seats`], the next to that in the next, and so on.
+/// How many queue pairs there are of which kind. Those of each kind are spread over the [`Seats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kinds {
     /// For reads alone; 0 when the others take them, too.
@@ -38,15 +37,16 @@ impl Kinds {
     /// Each queue pair by its identifier (from 1), who owns it and what it is for.
     pub(super) fn pairs(self, seats: Seats) -> impl Iterator<Item = (u16, WorkerId, Takes)> {
         let takes = if self.reads > 0 { Takes::Others } else { Takes::All };
-        let others = (0..self.others).map(move |at| (at + 1, seats.at(at), takes));
-        let of_reads = move |at| (self.others + at + 1, seats.at(at), Takes::Reads);
-        others.chain((0..self.reads).map(of_reads))
+        let Kinds { reads, others } = self;
+        let of_others = move |at| (at + 1, seats.at(at, others), takes);
+        let of_reads = move |at| (others + at + 1, seats.at(at, reads), Takes::Reads);
+        (0..others).map(of_others).chain((0..reads).map(of_reads))
     }
 }
 
-/// In which order the data workers own the queue pairs of a controller. Where there are fewer of
-/// those than workers, the controllers begin with different ones: the first workers do not have the
-/// I/O of all.
+/// Which data workers own the queue pairs of a controller. Where there are fewer of those than
+/// workers they are spread evenly, for workers that stand together may be of one NUMA node, and the
+/// controllers begin with different ones: the first workers do not have the I/O of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seats {
     /// The first one, from 0.
@@ -55,12 +55,11 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    /// For the controller of this number, which has so many queue pairs of a kind.
-    pub(super) fn of(controller: u32, kinds: Kinds, workers: u16) -> Seats {
+    /// For the controller of this number.
+    pub(super) fn of(controller: u32, workers: u16) -> Seats {
         let workers = workers.max(1);
-        let first = u64::from(controller) * u64::from(kinds.others) % u64::from(workers);
         // Less than there are workers.
-        Seats { first: first as u16, workers }
+        Seats { first: (controller % u32::from(workers)) as u16, workers }
     }
 
     /// From the first worker on.
@@ -68,20 +67,27 @@ impl Seats {
         Seats { first: 0, workers: workers.max(1) }
     }
 
-    fn at(self, place: u16) -> WorkerId {
-        WorkerId((self.first + place) % self.workers + 1)
+    /// The owner of one of so many.
+    fn at(self, place: u16, count: u16) -> WorkerId {
+        let [place, count] = [place, count.max(1)].map(u32::from);
+        let [first, workers] = [self.first, self.workers].map(u32::from);
+        // Less than there are workers.
+        WorkerId(((first + place * workers / count) % workers) as u16 + 1)
     }
 
     /// For each data worker in order, whose queue pair it submits through when there are so many:
-    /// who has none shares them in turn.
+    /// its own, or that of the nearest one before it that has one.
     fn shared(self, count: u16) -> Vec<WorkerId> {
-        let place = |worker: u16| (worker + self.workers - self.first) % self.workers;
-        (0..self.workers).map(|worker| self.at(place(worker) % count.max(1))).collect()
+        let [all, first, workers] = [count.max(1), self.first, self.workers].map(u32::from);
+        let place = |worker| {
+            let behind_first = (worker + workers - first) % workers;
+            ((behind_first + 1) * all - 1) / workers
+        };
+        (0..workers).map(|worker| self.at(place(worker) as u16, count)).collect()
     }
 }
 
-/// For each data worker in order, who owns the queue pair that it submits through: workers beyond
-/// the number of queue pairs share them in turn.
+/// For each data worker in order, who owns the queue pair that it submits through.
 pub(super) struct Owners {
     pub(super) reads: Vec<WorkerId>,
     pub(super) others: Vec<WorkerId>,
@@ -126,13 +132,14 @@ impl QueueSet {
     /// Who has been is still waited for.
     pub(super) fn stop(&mut self) -> impl Iterator<Item = WorkerId> + use<> {
         self.opening.clear();
-        let (kinds, seats) = (self.kinds, self.seats);
-        let count = if self.asked { kinds.reads.max(kinds.others) } else { 0 };
-        let owners = (0..count).map(move |at| seats.at(at));
+        let mut owners = Vec::new();
         if core::mem::take(&mut self.asked) {
-            self.stopping = owners.clone().collect();
+            owners.extend(self.kinds.pairs(self.seats).map(|(_, owner, _)| owner));
+            owners.sort_unstable();
+            owners.dedup();
+            self.stopping.clone_from(&owners);
         }
-        owners
+        owners.into_iter()
     }
 
     /// A worker has none any more. Answers that nobody waits for change nothing.
@@ -192,7 +199,7 @@ mod tests {
             assert_eq!(wanted.granted(granted), Kinds { reads, others }, "{wanted:?} {granted}");
         }
         assert_eq!(kinds(Some(2), 1).total(), 3);
-        let (me, other) = (WorkerId(1), WorkerId(2));
+        let (me, other) = (WorkerId(1), WorkerId(3));
         let all = [(1, me, Takes::Others), (2, me, Takes::Reads), (3, other, Takes::Reads)];
         assert_eq!(kinds(Some(2), 1).pairs(Seats::from_first(4)).collect::<Vec<_>>(), all);
     }
@@ -200,7 +207,7 @@ mod tests {
     #[test]
     fn who_was_told_to_stop_is_waited_for_however_often_that_is_said() {
         let mut queues = QueueSet::default();
-        queues.ask(Kinds { reads: 2, others: 1 }, Seats::from_first(4));
+        queues.ask(Kinds { reads: 2, others: 1 }, Seats::from_first(2));
         assert_eq!(queues.stop().count(), 2);
         queues.stopped(WorkerId(1));
         assert_eq!(queues.stop().count(), 0, "nobody is told twice");
@@ -214,7 +221,7 @@ mod tests {
         let owners = |controller: u32, reads: u16, others: u16| {
             let kinds = Kinds { reads, others };
             let mut queues = QueueSet::default();
-            queues.ask(kinds, Seats::of(controller, kinds, 4));
+            queues.ask(kinds, Seats::of(controller, 4));
             let Owners { reads, others } = queues.owners(4);
             let mut pairs: Vec<u16> = kinds.pairs(queues.seats).map(|(_, it, _)| it.0).collect();
             pairs.sort_unstable();
@@ -224,11 +231,12 @@ mod tests {
             assert_eq!(told, pairs, "who has one is told to stop it");
             [reads, others].map(|them| them.iter().map(|it| it.0).collect::<Vec<_>>())
         };
-        assert_eq!(owners(0, 0, 2), [[1, 2, 1, 2]; 2]);
-        assert_eq!(owners(1, 0, 2), [[3, 4, 3, 4]; 2]);
-        assert_eq!(owners(5, 0, 3), [[1, 2, 4, 4]; 2], "4, 1, 2, and 3 shares with 4");
+        assert_eq!(owners(0, 0, 2), [[1, 1, 3, 3]; 2]);
+        assert_eq!(owners(1, 0, 2), [[4, 2, 2, 4]; 2]);
+        assert_eq!(owners(5, 0, 3), [[4, 2, 3, 4]; 2]);
         assert_eq!(owners(3, 0, 1), [[4; 4]; 2]);
         assert_eq!(owners(3, 4, 1), [[1, 2, 3, 4], [4; 4]]);
+        assert_eq!(owners(1, 1, 4), [[2; 4], [1, 2, 3, 4]]);
         for controller in 0..9 {
             assert_eq!(owners(controller, 0, 4), [[1, 2, 3, 4]; 2], "each has its own");
         }

@@ -321,7 +321,7 @@ impl Controller {
         let workers = env.config.data_workers;
         let seats = match env.config.shared_queue {
             true => Seats::from_first(workers),
-            false => Seats::of(self.id.0, kinds, workers),
+            false => Seats::of(self.id.0, workers),
         };
         for (qid, owner, takes) in kinds.pairs(seats) {
             let entries = self.facts.queue_entries;
