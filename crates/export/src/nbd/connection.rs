@@ -390,7 +390,7 @@ impl Connection {
             Next::Header { have } => {
                 // A request that came in after an answer had left.
                 if have == 0 && (1..=self.fresh).contains(&bytes.len()) {
-                    transfer.failures.hears();
+                    transfer.failures.goes_on();
                 }
                 if have == 0 && !transfer.has_room() {
                     return self.make_room(seat);

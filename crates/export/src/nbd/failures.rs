@@ -20,10 +20,25 @@ pub(super) struct Failures {
     heard: u64,
     /// It stands in for those that had left when it came, until it has heard of any.
     standing: Option<Standing>,
+    /// How the client goes on.
+    depth: Depth,
     /// It has asked for something to be changed or made durable.
     asked: bool,
     /// It has said good-bye, or what it is to be told was left behind.
     settled: bool,
+}
+
+/// How many requests the client has had under way.
+#[derive(Clone, Copy, Default)]
+struct Depth {
+    /// Requests that came, and answers that have left.
+    arrived: u64,
+    answered: u64,
+    /// The most that it had under way, as far as it is known: what came without an answer that has
+    /// left.
+    deepest: u64,
+    /// How many answers had left with the last that told of something.
+    told_at: u64,
 }
 
 impl Failures {
@@ -44,14 +59,18 @@ impl Failures {
             heard: known,
             all,
             standing,
+            depth: Depth::default(),
             asked: false,
             settled: device.read_only,
         }
     }
 
-    /// A request of its was let in.
-    pub(super) fn asks(&mut self, op: Op) {
-        self.asked |= op.changes() || op == Op::Flush;
+    /// A request of its was let in; one that is refused has no operation.
+    pub(super) fn asks(&mut self, op: Option<Op>) {
+        self.depth.arrived += 1;
+        let under_way = self.depth.arrived - self.depth.answered;
+        self.depth.deepest = self.depth.deepest.max(under_way);
+        self.asked |= op.is_some_and(|op| op.changes() || op == Op::Flush);
     }
 
     /// A request to the host begins.
@@ -75,7 +94,20 @@ impl Failures {
 
     /// An answer has left that tells of so many.
     pub(super) fn told(&mut self, count: u64) {
-        self.left = self.left.max(count);
+        self.depth.answered += 1;
+        if self.left < count {
+            self.left = count;
+            self.depth.told_at = self.depth.answered;
+        }
+    }
+
+    /// A request comes in after all answers so far had left. It may have been sent before they
+    /// came, unless the client would have more under way then than it ever had.
+    pub(super) fn goes_on(&mut self) {
+        let Depth { arrived, deepest, told_at, .. } = self.depth;
+        if arrived + 2 > told_at + deepest {
+            self.hears();
+        }
     }
 
     /// It has got the answers that have left.

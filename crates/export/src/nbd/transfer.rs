@@ -141,9 +141,7 @@ impl Transfer {
     /// only when there is room.
     pub(super) fn open(&mut self, header: &Header) -> Option<(u16, Result<Op, Fault>)> {
         let checked = header.check(&self.device, self.structured);
-        if let Ok(op) = checked {
-            self.failures.asks(op);
-        }
+        self.failures.asks(checked.ok());
         let read = header.command == super::wire::command::READ;
         // For a refused request the operation only decides how it is answered.
         let (op, (offset, bytes)) = match checked {

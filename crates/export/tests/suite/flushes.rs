@@ -207,6 +207,25 @@ fn who_breaks_off_before_it_is_known_to_have_heard_is_told_again() {
         harness.break_off(conn);
     };
     assert_eq!(told_again(&asks), [0, 0], "it has asked for something since");
+    // One that asks ahead may have asked for that before the answer came.
+    let asks_ahead = |more: usize| {
+        let mut harness = server();
+        let conn = writer(&mut harness);
+        let reads = |count| client::request(command::READ, 0, 2, 0, 512).repeat(count);
+        harness.complete_at_once = false;
+        harness.send(conn, &reads(3));
+        harness.complete_all();
+        harness.complete_at_once = true;
+        assert_eq!(harness.take(conn).len(), 3 * (20 + 8 + 512));
+        fail(&mut harness, conn);
+        for _ in 0..more {
+            harness.send(conn, &reads(1));
+        }
+        harness.break_off(conn);
+        newcomers::<2>(&mut harness)
+    };
+    assert_eq!(asks_ahead(2), [errno::EIO, 0], "as many as it had under way");
+    assert_eq!(asks_ahead(3), [0, 0], "it had never more than three under way");
     let asked_before = |harness: &mut Harness, conn| {
         // It waits for room in the host behind one that is not answered.
         harness.complete_at_once = false;
