@@ -181,7 +181,10 @@ impl Controller {
             // A port that talks TLS only ends a connection that begins with ICReq; one that was
             // live before is down instead, behind something that accepts connections for it.
             Phase::Opening { .. } if connected => {
-                let hint = if self.was_live { "" } else { " (a port that requires TLS does so)" };
+                let hint = match self.was_live {
+                    true => "",
+                    false => " (a port that requires TLS does so, or one that is not ready yet)",
+                };
                 let text = format!("{cause} before ICResp{hint}");
                 self.fail(env, text, false);
             }
