@@ -188,7 +188,7 @@ impl Control {
         let joined = self.joined_by(index, |control| control.reconcile(index));
         joined.difference(&seen).for_each(|it| self.check_groups(*it, true, bufs));
         for id in seen {
-            self.check_groups(id, false, bufs);
+            self.check_groups(id, true, bufs);
             if let Some(controller) = self.controllers.get_mut(&id) {
                 controller.proven(&mut self.env);
             }

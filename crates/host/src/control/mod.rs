@@ -19,6 +19,7 @@ pub mod fuzz;
 mod inputs;
 mod lifecycle;
 mod link;
+mod namespace;
 mod publish;
 mod queues;
 mod reconcile;

@@ -57,7 +57,11 @@ impl Condition {
         Condition {
             ana_state: state.unwrap_or(AnaState::Inaccessible),
             ana_group: group,
-            ana_pending: state.is_none() || controller.ana.is_suspect(path.nsid),
+            // Under another NSID than the device it may lead elsewhere by now: nobody asks it
+            // for anything, not even to flush what it has.
+            ana_pending: state.is_none()
+                || controller.ana.is_suspect(path.nsid)
+                || path.nsid != head.nsid,
             unready: unready(head, path, controller),
             live: controller.is_live(),
             leaves: matches!(controller.state, ControllerState::Deleting | ControllerState::Dead),
@@ -99,18 +103,17 @@ fn unready(head: &Head, path: &Path, controller: &Controller) -> Option<Hindranc
         return Some(Hindrance::Controller);
     }
     // After a reconnect the namespace may be another one until it was looked at.
-    if !is_looked_at(head, path, controller) {
+    if !is_looked_at(path, controller) || path.nsid != head.nsid {
         return Some(Hindrance::Scan);
     }
     (!head.agrees(path)).then_some(Hindrance::Size)
 }
 
-fn is_looked_at(head: &Head, path: &Path, controller: &Controller) -> bool {
+fn is_looked_at(path: &Path, controller: &Controller) -> bool {
     let newer = |scan| controller.scan.is_newer_than(scan, path.nsid);
     // Whoever comes back does not name what it had to say before.
     let unknown = path.unread || path.awaits_news && controller.scan.has_unheard();
-    let known = controller.has_read(path.nsid) && path.nsid == head.nsid;
-    known && !unknown && path.doubted.is_none_or(newer)
+    controller.has_read(path.nsid) && !unknown && path.doubted.is_none_or(newer)
 }
 
 impl Control {
@@ -210,7 +213,7 @@ impl Control {
                 ana_state: condition.ana_state,
                 ana_pending: condition.ana_pending,
                 verified: controller
-                    .is_some_and(|it| is_looked_at(head, path, it) && !it.scan.has_unheard()),
+                    .is_some_and(|it| is_looked_at(path, it) && !it.scan.has_unheard()),
                 blocks: path.blocks,
                 ready: condition.ready(),
                 doubts: path.doubts,

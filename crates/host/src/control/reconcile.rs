@@ -28,7 +28,8 @@
 use super::Control;
 use super::controller::Controller;
 use super::env::Env;
-use super::scan::{Namespace, Scan};
+use super::namespace::Namespace;
+use super::scan::Scan;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
 use crate::topology::{ControllerId, HeadId, PathId};
@@ -636,7 +637,8 @@ fn resize(
 fn is_shown(head: &Head, controllers: &Controllers) -> bool {
     head.paths.iter().any(|path| {
         let controller = controllers.get(&path.controller);
-        path.nsid == head.nsid && controller.is_some_and(|it| it.vouches_for(path.nsid))
+        let shows = controller.is_some_and(|it| it.vouches_for(path.nsid)) && !path.unread;
+        path.nsid == head.nsid && shows
     })
 }
 

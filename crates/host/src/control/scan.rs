@@ -20,6 +20,7 @@ use super::controller::Controller;
 use super::env::{Env, Notice};
 use super::lifecycle::Phase;
 use super::link::{Answer, Payload, Purpose};
+use super::namespace::{Ids, Namespace};
 use super::wire;
 use crate::event::HostEvent;
 use crate::topology::Association;
@@ -28,10 +29,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, Time};
-use anabranch_proto::nvme::ids::{Eui64, Nguid, Uuid};
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
-use core::fmt;
 use core::time::Duration;
 
 /// Namespaces of one controller; more are left out with a line in the log. Those that are known
@@ -104,73 +103,6 @@ impl Named {
     }
 }
 
-/// The identifiers of a namespace; zero = none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ids {
-    pub(super) uuid: Uuid,
-    pub(super) nguid: Nguid,
-    pub(super) eui64: Eui64,
-}
-
-impl Ids {
-    /// There is nothing to recognise the namespace by.
-    pub(super) fn is_none(&self) -> bool {
-        self.uuid.is_zero() && self.nguid.is_zero() && self.eui64.is_zero()
-    }
-
-    /// All of them, where the first is not what matters.
-    pub(super) fn in_full(&self) -> String {
-        format!("uuid {}, nguid {}, eui64 {}", self.uuid, self.nguid, self.eui64)
-    }
-
-    /// Some identifier that both have is the same.
-    pub(super) fn overlaps(&self, other: &Ids) -> bool {
-        (!self.uuid.is_zero() && self.uuid == other.uuid)
-            || (!self.nguid.is_zero() && self.nguid == other.nguid)
-            || (!self.eui64.is_zero() && self.eui64 == other.eui64)
-    }
-}
-
-impl fmt::Display for Ids {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.uuid.is_zero() {
-            write!(f, "uuid {}", self.uuid)
-        } else if !self.nguid.is_zero() {
-            write!(f, "nguid {}", self.nguid)
-        } else if !self.eui64.is_zero() {
-            write!(f, "eui64 {}", self.eui64)
-        } else {
-            f.write_str("no identifier")
-        }
-    }
-}
-
-/// A namespace as one controller shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Namespace {
-    pub(super) nsid: u32,
-    pub(super) ids: Ids,
-    pub(super) blocks: u64,
-    /// Blocks in use (NUSE) as of the scan.
-    pub(super) used_blocks: u64,
-    pub(super) block_bytes: u32,
-    /// May be attached to several controllers (NMIC bit 0).
-    pub(super) shared: bool,
-    pub(super) ana_group: u32,
-    pub(super) write_protected: bool,
-    /// Write Zeroes may be told to give the space back.
-    pub(super) zeroes_may_deallocate: bool,
-    /// It could not be read this time: all this is what was read before.
-    pub(super) unread: bool,
-}
-
-impl Namespace {
-    /// Whether it is the same one, perhaps of another size.
-    fn is_still(&self, now: &Namespace) -> bool {
-        self.nsid == now.nsid && self.ids == now.ids && self.block_bytes == now.block_bytes
-    }
-}
-
 /// What a command of a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanRead {
@@ -196,6 +128,8 @@ struct Progress {
     named: Vec<u32>,
     named_left: usize,
     found: Vec<Namespace>,
+    /// Known ones that are not there any more or cannot be used.
+    gone: Vec<u32>,
     /// Some could not be read.
     some_unread: bool,
     /// Some are beyond [`MAX_NAMESPACES`].
@@ -254,8 +188,8 @@ pub(super) struct Scan {
     /// Scans that were begun, and the number among them of the last complete one.
     begun: u64,
     complete: u64,
-    /// What a scan of this number has looked at before it was complete, ordered by NSID.
-    early: (u64, Vec<u32>),
+    /// What scans have looked at before they were complete: by NSID, the number of the scan.
+    early: BTreeMap<u32, u64>,
     /// Known namespaces that the scan was said to have seen, and that are the same, until it is
     /// complete or something changes.
     seen: BTreeSet<u32>,
@@ -305,8 +239,7 @@ impl Scan {
     /// Whether what is known of a namespace was read by a scan that began after that of this
     /// number.
     pub(super) fn is_newer_than(&self, number: u64, nsid: u32) -> bool {
-        let (early, seen) = &self.early;
-        self.complete > number || *early > number && seen.binary_search(&nsid).is_ok()
+        self.complete > number || self.early.get(&nsid).is_some_and(|early| *early > number)
     }
 
     pub(super) fn abandon(&mut self) {
@@ -401,7 +334,7 @@ impl Controller {
         }
         // What the scan that goes on has seen may be what has changed again: nobody will say before
         // its end.
-        self.scan.early.1.clear();
+        self.scan.early.clear();
         self.scan.forget_seen();
         env.dirty = true;
         self.request_paced_scan(env, bufs);
@@ -543,11 +476,17 @@ impl Controller {
             let text = format!("more than {MAX_NAMESPACES} namespaces, the rest is left out");
             env.event(HostEvent::Note { controller: name, text });
         }
+        let gone = self.scan.namespaces.iter().map(|known| known.nsid);
+        let gone = gone.filter(|nsid| progress.todo.binary_search(nsid).is_err());
+        progress.gone = gone.collect();
         progress.todo.reverse();
         let Progress { todo, named, .. } = progress;
         let known = &self.scan.namespaces;
         let is_known = |nsid: &u32| known.binary_search_by_key(nsid, |it| it.nsid).is_ok();
         todo.sort_by_key(|nsid| (named.binary_search(nsid).is_ok(), is_known(nsid)));
+        if !progress.gone.is_empty() {
+            self.tell_later(env);
+        }
         self.scan_on(env, bufs);
     }
 
@@ -647,10 +586,10 @@ impl Controller {
     /// A known namespace that is still the same need not wait for the end of the scan. (Where one
     /// is not there any more, is another one, or cannot be read, it takes the whole scan.)
     fn note_seen(&mut self, env: &mut Env, namespace: &Namespace) {
-        let in_use = self.is_verified();
-        let known = self.scan.namespace(namespace.nsid);
-        if !known.is_some_and(|known| known.is_still(namespace)) {
-            return;
+        match self.scan.namespace(namespace.nsid) {
+            Some(known) if known.is_still(namespace) => {}
+            Some(_) => return self.tell_later(env),
+            None => return,
         }
         let Some(progress) = &mut self.scan.running else { return };
         if progress.named.binary_search(&namespace.nsid).is_ok() {
@@ -661,26 +600,41 @@ impl Controller {
                 return env.notice(self, Notice::Scanned);
             }
         }
-        // While something has changed that was not read it may be any of them.
-        if (!in_use || self.scan.named.is_some()) && !self.scan.unheard {
-            let pace = TELL_PACE * (1 << progress.told.min(SLOWER_MOST));
-            let at = env.now.after(pace).ns().next_multiple_of(TELL_PACE.as_nanos() as u64);
-            self.scan.tell_at.get_or_insert(Time::from_ns(at));
-        }
+        self.tell_later(env);
     }
 
-    /// Those that were seen so far are what they were, while their users wait for that.
+    fn tell_later(&mut self, env: &Env) {
+        let Some(progress) = &self.scan.running else { return };
+        let pace = TELL_PACE * (1 << progress.told.min(SLOWER_MOST));
+        let at = env.now.after(pace).ns().next_multiple_of(TELL_PACE.as_nanos() as u64);
+        self.scan.tell_at.get_or_insert(Time::from_ns(at));
+    }
+
+    /// What was seen so far counts before the scan ends. Known namespaces that are what they were
+    /// are used, unless something has changed that was not read: it may be any of them. Nothing is
+    /// sent any more to those that are something else or are gone; what they are counts at the end.
     fn tell_seen(&mut self, env: &mut Env) {
         self.scan.tell_at = None;
-        let Some(progress) = &self.scan.running else { return };
-        let still = |found: &&Namespace| {
-            self.scan.namespace(found.nsid).is_some_and(|known| known.is_still(found))
-        };
-        let mut seen: Vec<u32> = progress.found.iter().filter(still).map(|it| it.nsid).collect();
-        seen.sort_unstable();
-        self.scan.seen.extend(&seen);
-        self.take_early(env, seen);
-        env.notice(self, Notice::Seen);
+        let Some(progress) = &mut self.scan.running else { return };
+        let (known, mut changed) = (&self.scan.namespaces, core::mem::take(&mut progress.gone));
+        let mut same = Vec::new();
+        for found in &progress.found {
+            if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
+                let of_its_kind = if known[at].is_still(found) { &mut same } else { &mut changed };
+                of_its_kind.push(found.nsid);
+            }
+        }
+        if !changed.is_empty() {
+            self.scan.seen.retain(|nsid| !changed.contains(nsid));
+            self.scan.named = Some(Named::Some(changed).and(self.scan.named.take()));
+            env.notice(self, Notice::Named);
+        }
+        if !self.scan.unheard {
+            same.sort_unstable();
+            self.scan.seen.extend(&same);
+            self.take_early(env, same);
+            env.notice(self, Notice::Seen);
+        }
     }
 
     /// What the scan that goes on has found of these, ordered by NSID, is known before its end.
@@ -698,7 +652,8 @@ impl Controller {
         if changed {
             self.scan.has_changed(1, env.now);
         }
-        self.scan.early = (self.scan.begun, nsids);
+        let begun = self.scan.begun;
+        self.scan.early.extend(nsids.into_iter().map(|nsid| (nsid, begun)));
     }
 
     /// It cannot be read: if that may pass, the whole scan is tried again before it goes on so.
@@ -724,8 +679,13 @@ impl Controller {
     }
 
     fn namespace_gone(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32) {
+        let known = self.scan.namespace(nsid).is_some();
         if let Some(progress) = &mut self.scan.running {
             progress.doing.remove(&nsid);
+            if known {
+                progress.gone.push(nsid);
+                self.tell_later(env);
+            }
         }
         self.scan_on(env, bufs);
     }
@@ -748,7 +708,7 @@ impl Controller {
             self.scan.has_changed(1, env.now);
         }
         if progress.long_at.is_none() {
-            let text = format!("has been asked for all {} namespaces", progress.found.len());
+            let text = format!("has shown its namespaces: {}", progress.found.len());
             env.event(HostEvent::Note { controller: self.name(), text });
         }
         progress.found.shrink_to_fit();
@@ -758,6 +718,7 @@ impl Controller {
         self.scan.verified = Some(self.association);
         self.scan.complete = self.scan.begun;
         self.scan.named = None;
+        self.scan.early.clear();
         self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);

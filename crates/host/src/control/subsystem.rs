@@ -7,7 +7,7 @@
 //! by serial number and model.
 
 use super::facts::Identity;
-use super::scan::Ids;
+use super::namespace::Ids;
 use crate::config::DeviceSettings;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};

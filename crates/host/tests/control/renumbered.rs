@@ -52,6 +52,15 @@ fn a_device_follows_its_namespace_while_another_controller_is_away() {
     // What the other one knows is of before it went.
     rig.raise(2, NAMESPACES_CHANGED);
     assert_eq!(paths(&rig, "nvme0n2"), [(2, false), (1, true)], "{:?}", rig.events);
+    // It comes back, and it takes long until it is known what is where there: nobody asks it for a
+    // flush of what the device has left with it.
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+    come_back(&mut rig, &[(1, 0x22)]);
+    assert_eq!(rig.state(0), Some(ControllerState::Live));
+    let away = rig.path("nvme0n2", 0).unwrap();
+    assert!(!away.ready && away.ana_pending && away.nsid == 2);
+    rig.fake(1).hook = None;
+    rig.cut(1);
     let path = rig.path("nvme0n2", 0).map(|path| path.id);
     come_back(&mut rig, &[(1, 0x22)]);
     let now = rig.path("nvme0n2", 0).map(|path| path.id);
