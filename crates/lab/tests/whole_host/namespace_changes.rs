@@ -7,8 +7,10 @@ use crate::wire::kind;
 use anabranch_host::user::Refused;
 use anabranch_host::verb::Verb;
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::Uuid;
 use anabranch_proto::nvme::opcode::admin;
 use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
 
 fn resize(rig: &mut Rig, bytes: u64) {
     rig.target(TargetVerb::NamespaceResize { subsystem: setup::subsystem(), nsid: 1, bytes });
@@ -114,5 +116,55 @@ fn m20_a_path_whose_capacity_differs_is_out_until_it_agrees() {
     rig.wait_live(1);
     rig.io(reads(20));
     assert_eq!((rig.sent(0), rig.sent(1)), (30, 10), "its own identify agrees again");
+    rig.finish();
+}
+
+/// As of a target that has started anew with its namespaces in another order, and of which one port
+/// is not up yet.
+#[test]
+fn devices_follow_their_namespaces_while_a_port_is_down() {
+    let namespaces = |uuids: [u8; 2]| {
+        let nsids = (1..).zip(uuids);
+        nsids.map(|(nsid, uuid)| NamespaceConfig {
+            uuid: Some(Uuid([uuid; 16])),
+            ..setup::namespace(nsid, 512)
+        })
+    };
+    let mut setup = Setup::new(2, 1);
+    *setup.namespaces() = namespaces([1, 2]).collect();
+    let mut rig = setup.connect();
+    rig.run(2 * SECOND);
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(SECOND);
+    let subsystem = setup::subsystem;
+    for nsid in [1, 2] {
+        rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem(), nsid });
+    }
+    for config in namespaces([2, 1]) {
+        rig.target(TargetVerb::NamespaceAdd { subsystem: subsystem(), config });
+    }
+    rig.run(SECOND);
+    for up in [false, true] {
+        if up {
+            rig.target(TargetVerb::Restore { port: 0 });
+            rig.wait_live(0);
+            rig.run(SECOND);
+        }
+        let sent = rig.sent(0);
+        let fills =
+            [("nvme0n1", 1), ("nvme0n2", 2)].map(|(device, fill)| (device, fill + u8::from(up)));
+        for (device, fill) in fills {
+            let names = rig.submit_to(1, device, writes(20, fill));
+            rig.succeed(&names);
+        }
+        for (device, fill) in fills {
+            let names = rig.submit_to(1, device, reads(20));
+            let read = rig.succeed(&names);
+            assert!(read.iter().all(|outcome| outcome.data == [fill; 512]), "{device}, up: {up}");
+        }
+        assert_eq!(rig.sent(0) > sent, up);
+    }
+    let nsids = |device: &anabranch_host::verb::HeadSnapshot| device.nsid;
+    assert_eq!(rig.snapshot().subsystems[0].heads.iter().map(nsids).collect::<Vec<_>>(), [2, 1]);
     rig.finish();
 }
