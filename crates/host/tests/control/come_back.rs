@@ -156,10 +156,7 @@ fn a_scan_that_takes_long_is_told_of() {
     let told = "nvme0: looking at its namespaces takes long: 2 of 3 so far";
     assert_eq!(rig.event_count(told), 1, "{:?}", rig.events);
     let waiting = rig.fake(1).seen.iter().rfind(|c| is_last(c)).copied().unwrap();
-    let mut identify = vec![0; 4096];
-    identify[..16].copy_from_slice(&[2048_u64.to_le_bytes(); 2].concat());
-    (identify[30], identify[92], identify[130]) = (1, 1, 9);
-    rig.fake(1).say(&waiting, Say::Data(identify));
+    rig.fake(1).say(&waiting, Say::namespace(2048));
     rig.deliver(1);
     rig.run();
     assert_eq!(ready(&rig), [true; 3], "{:?}", rig.events);

@@ -89,6 +89,16 @@ pub(crate) enum Say {
     Garbage,
 }
 
+impl Say {
+    /// A shared namespace of so many blocks of 512 bytes, in group 1.
+    pub(crate) fn namespace(blocks: u64) -> Say {
+        let mut data = vec![0; 4096];
+        data[..16].copy_from_slice(&[blocks.to_le_bytes(); 2].concat());
+        (data[30], data[92], data[130]) = (1, 1, 9);
+        Say::Data(data)
+    }
+}
+
 /// A namespace of the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {

@@ -26,10 +26,7 @@ fn f13_a_change_during_the_first_scan_keeps_the_path_out_of_use_until_it_is_name
     rig.raise(1, NAMESPACES_CHANGED);
     let held = last(&mut rig, &|c| c.is_identify(0) && c.nsid == 2);
     rig.fake(1).hook = Some(Box::new(|c| c.is_log(4).then_some(Say::Nothing)));
-    let mut identify = vec![0; 4096];
-    identify[..16].copy_from_slice(&[2048_u64.to_le_bytes(); 2].concat());
-    (identify[30], identify[92], identify[130]) = (1, 1, 9);
-    rig.fake(1).say(&held, Say::Data(identify));
+    rig.fake(1).say(&held, Say::namespace(2048));
     rig.deliver(1);
     rig.run();
     assert_eq!(ready(&rig), [false, false], "which of them has changed was not said yet");
@@ -64,11 +61,8 @@ fn f13_a_change_that_comes_with_the_end_of_the_first_scan_is_waited_for() {
     let ready = |rig: &Rig| rig.path("nvme0n1", 0).is_some_and(|path| path.ready);
     let last = |rig: &mut Rig| rig.fake(1).seen.iter().rfind(|&c| held(c)).copied();
     let identify = last(&mut rig).filter(|c| c.is_identify(0)).expect("it was asked");
-    let mut namespace = vec![0; 4096];
-    namespace[..16].copy_from_slice(&[2048_u64.to_le_bytes(); 2].concat());
-    (namespace[30], namespace[92], namespace[130]) = (1, 1, 9);
     rig.fake(1).raise(NAMESPACES_CHANGED);
-    rig.fake(1).say(&identify, Say::Data(namespace));
+    rig.fake(1).say(&identify, Say::namespace(2048));
     rig.deliver(1);
     rig.run();
     assert!(!ready(&rig), "it may be what has changed");
