@@ -37,8 +37,9 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// One sentence that names the text and the units.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("'{text}' is not a time: write a number with us, ms or s, such as 250ms");
+    let wrong = || {
+        format!("'{text}' is not a time: write a number with ns, us, ms, s, m or h, such as 250ms")
+    };
     let (number, unit) = split(text);
     let unit_ns: u64 = match unit {
         "ns" => 1,
@@ -93,7 +94,10 @@ pub struct SpanOrOff(pub Option<Duration>);
 pub struct Bytes(pub u64);
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a whole number or a text such as \"250ms\" or \"64MiB\"")]
+#[serde(
+    untagged,
+    expecting = "a whole number is expected, or a text with a unit, such as \"250ms\" or \"64MiB\""
+)]
 enum NumberOrText {
     Number(i64),
     Text(String),

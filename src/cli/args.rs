@@ -242,6 +242,7 @@ pub struct OneHead {
 #[derive(Args, Clone, Debug)]
 pub struct Get {
     /// nvme_core, nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
+    #[arg(value_parser = device)]
     pub object: String,
     /// The attribute, with the kernel's name [default: all that the object shows]
     pub attribute: Option<String>,
@@ -251,6 +252,7 @@ pub struct Get {
 #[derive(Args, Clone, Debug)]
 pub struct Set {
     /// nvme_core, nvme-subsysN, nvmeN, nvmeXnY or nvmeXcYnZ
+    #[arg(value_parser = device)]
     pub object: String,
     /// The attribute, with the kernel's name
     pub attribute: String,
@@ -355,6 +357,8 @@ mod tests {
             ("export add /dev/nvme0n1", "nvme0n1"),
             ("top /dev/nvme0n1", "nvme0n1"),
             ("top /device/nvme0n1", "/device/nvme0n1"),
+            ("get /dev/nvme0n1 size", "nvme0n1"),
+            ("set /dev/nvme0 reset_controller 1", "nvme0"),
         ] {
             let words = ["anabranch"].into_iter().chain(line.split(' '));
             let found = match Cli::try_parse_from(words).expect(line).verb {
@@ -366,6 +370,8 @@ mod tests {
                 Verb::Explain(one) => Some(one.device),
                 Verb::Export(Export { verb: ExportVerb::Add { device, .. } }) => Some(device),
                 Verb::Top(one) => one.device,
+                Verb::Get(one) => Some(one.object),
+                Verb::Set(one) => Some(one.object),
                 other => panic!("{other:?}"),
             };
             assert_eq!(found.as_deref(), Some(named), "{line}");

@@ -62,12 +62,12 @@ impl Plain {
     }
 }
 
-/// The reverse of [`print()`]; also `200ms`, `50us`, `3s`.
+/// The reverse of [`print()`]; also `200ms`, `50us`, `3s`, `10m`, `1h`.
 pub(super) fn parse(text: &str) -> Result<Duration, Refused> {
     parse_as(text, Plain::Seconds)
 }
 
-/// The reverse of [`print_ms()`]; also `200ms`, `50us`, `3s`.
+/// The reverse of [`print_ms()`]; also `200ms`, `50us`, `3s`, `10m`, `1h`.
 pub(super) fn parse_ms(text: &str) -> Result<Duration, Refused> {
     parse_as(text, Plain::Milliseconds)
 }
@@ -76,7 +76,7 @@ fn parse_as(text: &str, plain: Plain) -> Result<Duration, Refused> {
     let word = plain.word();
     read(text, plain).map_err(|why| match why {
         Unread::NoTime => {
-            Refused::Invalid(format!("\"{text}\" is no time in {word} (or with us, ms, s)"))
+            Refused::Invalid(format!("\"{text}\" is no time in {word} (or with us, ms, s, m, h)"))
         }
         Unread::TooLong => {
             let most = MAX.as_nanos() / plain.ns();
@@ -92,6 +92,10 @@ fn read(text: &str, plain: Plain) -> Result<Duration, Unread> {
         (digits, Plain::Milliseconds.ns())
     } else if let Some(digits) = text.strip_suffix('s') {
         (digits, Plain::Seconds.ns())
+    } else if let Some(digits) = text.strip_suffix('m') {
+        (digits, 60 * Plain::Seconds.ns())
+    } else if let Some(digits) = text.strip_suffix('h') {
+        (digits, 3600 * Plain::Seconds.ns())
     } else {
         (text, plain.ns())
     };
@@ -117,7 +121,7 @@ pub(super) fn parse_or_off(text: &str) -> Result<Option<Duration>, String> {
     }
     read(text, Plain::Seconds).map(Some).map_err(|why| match why {
         Unread::NoTime => {
-            format!("\"{text}\" is neither a time in seconds (or with us, ms, s) nor \"off\"")
+            format!("\"{text}\" is neither a time in seconds (or with us, ms, s, m, h) nor \"off\"")
         }
         Unread::TooLong => {
             format!("{text} is too long: at most {} seconds, or \"off\"", MAX.as_secs())
@@ -143,6 +147,8 @@ mod tests {
         }
         assert_eq!(parse("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(parse("1.5us"), Ok(Duration::from_nanos(1500)));
+        assert_eq!(parse_or_off("10m"), Ok(Some(Duration::from_secs(600))));
+        assert_eq!(parse_or_off("0.5h"), Ok(Some(Duration::from_secs(1800))));
         assert_eq!(parse_or_off("off"), Ok(None));
         assert_eq!(parse_or_off("-1"), Ok(None));
         assert_eq!(parse_or_off("-600"), Ok(None));
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(parse_ms("50us"), Ok(Duration::from_micros(50)));
         let why = "2147483647001 is too long: at most 2147483647000 milliseconds";
         assert_eq!(parse_ms("2147483647001"), Err(Refused::OutOfRange(why.to_string())));
-        let why = "\"soon\" is no time in milliseconds (or with us, ms, s)";
+        let why = "\"soon\" is no time in milliseconds (or with us, ms, s, m, h)";
         assert_eq!(parse_ms("soon"), Err(Refused::Invalid(why.to_string())));
     }
 
@@ -182,6 +188,9 @@ mod tests {
             assert!(why.ends_with("at most 2147483647 seconds, or \"off\""), "{why}");
         }
         let why = parse_or_off("soon").expect_err("no time");
-        assert_eq!(why, "\"soon\" is neither a time in seconds (or with us, ms, s) nor \"off\"");
+        assert_eq!(
+            why,
+            "\"soon\" is neither a time in seconds (or with us, ms, s, m, h) nor \"off\""
+        );
     }
 }
