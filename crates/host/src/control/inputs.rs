@@ -284,6 +284,7 @@ impl Controller {
             Purpose::Event => self.event_answered(env, bufs, &answer),
             Purpose::AnaLog => self.ana_log_answered(env, bufs, &answer),
             Purpose::Scan(number, read) => self.scan_answered(env, bufs, (number, read), &answer),
+            Purpose::News => self.news_answered(env, bufs, &answer),
             Purpose::ClearEvent => {}
             Purpose::Shutdown => self.shutdown_answered(env, &answer),
             Purpose::Discovery => self.discovery_answered(env, bufs, &answer),

@@ -42,6 +42,8 @@ pub(super) enum Purpose {
     AnaLog,
     /// A command of the scan that has this number.
     Scan(u64, ScanRead),
+    /// The list of changed namespaces, beside a scan.
+    News,
     /// Clears an event whose log nobody else reads.
     ClearEvent,
     /// A step of the orderly shutdown.

@@ -250,7 +250,7 @@ impl Control {
     /// one, under its NSID. Nothing is sent there before it was looked at.
     pub(super) fn doubt_path(&mut self, controller: ControllerId, head: HeadId) {
         self.env.dirty = true;
-        let Some(number) = self.controllers.get(&controller).map(|it| it.scan.begun()) else {
+        let Some(number) = self.controllers.get(&controller).map(|it| it.scan.clock()) else {
             return;
         };
         let heads = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.heads);
@@ -263,7 +263,7 @@ impl Control {
 
     /// A controller says that namespaces have changed, not yet which. What is in use stays so until
     /// it does. Where the first scan since it has come back goes on (`unused`), that may have read
-    /// what has changed since, and may take long: it puts nothing into use.
+    /// what has changed since: it puts nothing into use before.
     pub(super) fn await_news(&mut self, id: ControllerId, unused: bool) {
         let Some(index) = self.subsystem_of(id) else { return };
         let heads = self.subsystems[index].heads.iter_mut();
@@ -294,7 +294,7 @@ impl Control {
         for head in self.subsystems[index].heads.iter_mut().filter(differs) {
             for path in head.paths.iter_mut().filter(|path| path.controller != from) {
                 let Some(other) = self.controllers.get(&path.controller) else { continue };
-                path.doubted = Some(other.scan.begun());
+                path.doubted = Some(other.scan.clock());
                 self.rescan.push(path.controller);
             }
         }

@@ -10,8 +10,9 @@
 //! After an event the controller is asked first which namespaces have changed. Nothing is sent to
 //! those before they have been looked at: each may be another one by now, and commands name no more
 //! of it than its NSID. So they are the first that the scan looks at, and when it has seen them all
-//! their users go on, however many others it has yet to read. Of a controller that comes back, too,
-//! nothing is used before it has been looked at.
+//! their users go on, however many others it has yet to read. What changes while one goes on is
+//! named beside it, and what it has read of that is read once more. Of a controller that comes
+//! back, too, nothing is used before it has been looked at.
 //!
 //! That may take long where there are many or each look does: those that are seen to be what they
 //! were are used while it goes on.
@@ -20,7 +21,10 @@ use super::controller::Controller;
 use super::env::{Env, Notice};
 use super::lifecycle::Phase;
 use super::link::{Answer, Payload, Purpose};
+use super::named::{Doubts, Named};
 use super::namespace::{Ids, Namespace};
+use super::news::named;
+use super::progress::{Look, MAX_NAMESPACES, Progress};
 use super::wire;
 use crate::event::HostEvent;
 use crate::topology::Association;
@@ -32,10 +36,6 @@ use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
-
-/// Namespaces of one controller; more are left out with a line in the log. Those that are known
-/// already keep their places, whatever comes before them in the list.
-pub(super) const MAX_NAMESPACES: usize = 1024;
 
 /// Namespaces looked at in parallel, so that a slow link does not add up.
 const WINDOW: u16 = 8;
@@ -71,36 +71,16 @@ const CHANGE_PACE: Duration = Duration::from_millis(500);
 /// is not all forgotten, as its number and name stay its own.
 const DEVICES_LIKE_A_CHANGE: u32 = 64;
 
-/// Namespaces that have changed, as a controller says after an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Named {
-    /// Those with these NSIDs.
-    Some(Vec<u32>),
-    /// More than the list has room for, or the controller does not say which.
-    All,
-}
-
-impl Named {
-    pub(super) fn has(&self, nsid: u32) -> bool {
-        match self {
-            Named::Some(nsids) => nsids.contains(&nsid),
-            Named::All => true,
-        }
-    }
-
-    /// These and those.
-    fn and(self, others: Option<Named>) -> Named {
-        match (self, others) {
-            (named, None) => named,
-            (Named::Some(mut nsids), Some(Named::Some(others))) => {
-                nsids.extend(others);
-                nsids.sort_unstable();
-                nsids.dedup();
-                Named::Some(nsids)
-            }
-            (Named::All, _) | (_, Some(Named::All)) => Named::All,
-        }
-    }
+/// The list of changed namespaces, beside a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is not to be read.
+    #[default]
+    None,
+    /// It is to be read when there is room.
+    Due,
+    /// It was asked for; `more` has changed since.
+    Asked { more: bool },
 }
 
 /// What a command of a scan reads.
@@ -116,65 +96,16 @@ pub(super) enum ScanRead {
     Namespace(u32),
 }
 
-#[derive(Debug, Default)]
-struct Progress {
-    /// Namespaces still to look at, the next one last; while the list is read, ascending.
-    todo: Vec<u32>,
-    /// The list was read as far as this NSID.
-    listed: u32,
-    /// Being looked at; the identifiers once they are known.
-    doing: BTreeMap<u32, Option<Ids>>,
-    /// Known ones that were named as changed, ordered by NSID, and how many of them are not found.
-    named: Vec<u32>,
-    named_left: usize,
-    found: Vec<Namespace>,
-    /// Known ones that are not there any more or cannot be used.
-    gone: Vec<u32>,
-    /// Some could not be read.
-    some_unread: bool,
-    /// Some are beyond [`MAX_NAMESPACES`].
-    some_left_out: bool,
-    /// When it is told of that it takes long; then it is told of its end.
-    long_at: Option<Time>,
-    /// How often it was told what it has seen.
-    told: u32,
-}
-
-impl Progress {
-    /// Leaves out what is too much of the list as far as it was read: not those of `known` (ordered
-    /// by NSID, and no more than fit), whose users have them. Gives back behind which NSID the list
-    /// is read on, if it goes on behind `next`. When it is full that is where the next known one
-    /// would stand, so that what lies between, however much, is never read.
-    fn make_room(&mut self, known: &[Namespace], next: Option<u32>) -> Option<u32> {
-        let is_known = |nsid: u32| known.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
-        let mut too_many = self.todo.len().saturating_sub(MAX_NAMESPACES);
-        self.some_left_out |= too_many > 0;
-        for at in (0..self.todo.len()).rev() {
-            if too_many == 0 {
-                break;
-            }
-            if !is_known(self.todo[at]) {
-                self.todo.remove(at);
-                too_many -= 1;
-            }
-        }
-        let next = next?;
-        if !self.some_left_out {
-            return Some(next);
-        }
-        let behind = known.partition_point(|it| it.nsid <= next);
-        known.get(behind).map(|it| it.nsid - 1)
-    }
-}
-
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    running: Option<Progress>,
-    again: bool,
-    clear_first: bool,
+    pub(super) running: Option<Progress>,
+    pub(super) again: bool,
+    pub(super) clear_first: bool,
+    /// What has changed since a scan has begun.
+    pub(super) news: News,
     /// What has changed last was not read yet.
-    unheard: bool,
+    pub(super) unheard: bool,
     failures: u32,
     retry_at: Option<Time>,
     ended_at: Option<Time>,
@@ -185,10 +116,14 @@ pub(super) struct Scan {
     /// Namespaces that cannot be used: why, as was told, and the scan that last found it so. Told
     /// once, however often the controller's namespaces change.
     refused: BTreeMap<u32, (String, u64)>,
-    /// Scans that were begun, and the number among them of the last complete one.
-    begun: u64,
+    /// Tells what was read before something has changed from what was read later: it ticks when a
+    /// scan begins, and when the controller names what has changed while one goes on.
+    clock: u64,
+    /// The tick with which the last scan, and the last complete one, began.
+    number: u64,
     complete: u64,
-    /// What scans have looked at before they were complete: by NSID, the number of the scan.
+    /// What was looked at by a scan that is not complete yet, or by the last complete one later
+    /// than when that began: by NSID, the tick.
     early: BTreeMap<u32, u64>,
     /// Known namespaces that the scan was said to have seen, and that are the same, until it is
     /// complete or something changes.
@@ -197,8 +132,9 @@ pub(super) struct Scan {
     slow: bool,
     /// When what was seen since is told.
     tell_at: Option<Time>,
-    /// What the controller has named as changed, until a scan that began after that is complete.
-    named: Option<Named>,
+    /// What the controller has named as changed, until a scan that has looked at it since is
+    /// complete.
+    doubts: Doubts,
     /// If nothing changed any more: when [`CHANGES`] would be allowed again.
     changes_by: Time,
 }
@@ -231,15 +167,14 @@ impl Scan {
         self.namespace(nsid).map(|found| found.blocks)
     }
 
-    /// The number of the scan that was begun last.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun
+    /// The present tick: what is being read now may have been so before.
+    pub(super) fn clock(&self) -> u64 {
+        self.clock
     }
 
-    /// Whether what is known of a namespace was read by a scan that began after that of this
-    /// number.
-    pub(super) fn is_newer_than(&self, number: u64, nsid: u32) -> bool {
-        self.complete > number || self.early.get(&nsid).is_some_and(|early| *early > number)
+    /// Whether what is known of a namespace was read after this tick.
+    pub(super) fn is_newer_than(&self, tick: u64, nsid: u32) -> bool {
+        self.complete > tick || self.early.get(&nsid).is_some_and(|early| *early > tick)
     }
 
     pub(super) fn abandon(&mut self) {
@@ -247,7 +182,8 @@ impl Scan {
         self.again = false;
         // Whoever comes back looks at everything.
         self.unheard = false;
-        self.named = None;
+        self.news = News::None;
+        self.doubts = Doubts::default();
         self.retry_at = None;
         self.failures = 0;
         self.forget_seen();
@@ -264,13 +200,30 @@ impl Scan {
     }
 
     /// Whether a scan that can wait may begin now; otherwise one begins later.
-    fn may_begin(&mut self, now: Time) -> bool {
+    pub(super) fn may_begin(&mut self, now: Time) -> bool {
         let wait = self.changes_by.since(now.after(CHANGE_PACE * CHANGES));
         if wait.is_zero() {
             return true;
         }
         self.retry_by(now.after(wait));
         false
+    }
+
+    /// Whether none goes on, and none will begin by itself.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_none() && self.retry_at.is_none()
+    }
+
+    /// Whether another namespace may be looked at beside those that are being so.
+    fn may_look(&self, window: usize) -> bool {
+        self.running.as_ref().is_some_and(|it| !it.listing && it.doing.len() < window)
+    }
+
+    /// Commands under way.
+    pub(super) fn under_way(&self) -> usize {
+        let asked = matches!(self.news, News::Asked { .. });
+        let of_scan = |it: &Progress| it.doing.len() + usize::from(it.listing);
+        self.running.as_ref().map_or(0, of_scan) + usize::from(asked)
     }
 
     /// One is to begin by then.
@@ -288,11 +241,27 @@ impl Scan {
         self.unheard
     }
 
-    /// The number of the scan before the one that goes on, if the controller has named this
-    /// namespace as changed when that began: only what it reads now is known.
+    /// The tick up to which nothing counts that was read of a namespace, if the controller has
+    /// named it as changed.
     pub(super) fn doubted_since(&self, nsid: u32) -> Option<u64> {
-        let named = self.named.as_ref().filter(|named| named.has(nsid));
-        named.map(|_| self.begun.saturating_sub(1))
+        self.doubts.since(nsid)
+    }
+
+    /// The controller has named what has changed since the scan has begun that goes on, if one
+    /// does: what was read of these before does not count. Those that are in use are waited for.
+    pub(super) fn has_changed_meanwhile(&mut self, named: &Named, in_use: bool) {
+        self.doubts.add(named, self.clock);
+        self.clock += 1;
+        let Some(progress) = &mut self.running else { return };
+        progress.look_again(named, &self.namespaces);
+        if in_use {
+            progress.wait_for(named, &self.namespaces);
+        }
+    }
+
+    /// The tick before the scan that goes on has begun.
+    fn before(&self) -> u64 {
+        self.number.saturating_sub(1)
     }
 
     fn has_changed(&mut self, times: u32, now: Time) {
@@ -312,10 +281,12 @@ impl Controller {
             self.scan.again = true;
             return;
         }
-        let long_at = Some(env.now.after(LONG));
-        self.scan.running = Some(Progress { long_at, ..Progress::default() });
-        self.scan.begun += 1;
-        if core::mem::take(&mut self.scan.clear_first) {
+        self.scan.running = Some(Progress::new(env.now.after(LONG)));
+        self.scan.clock += 1;
+        self.scan.number = self.scan.clock;
+        let asked = matches!(self.scan.news, News::Asked { .. });
+        if !asked && core::mem::take(&mut self.scan.clear_first) {
+            self.scan.news = News::None;
             self.send_scan(env, bufs, ScanRead::Clear, wire::changed_namespaces());
             // An event that comes before the answer is another one; what was not sent is still due.
             self.scan.clear_first = self.scan.running.is_none();
@@ -332,11 +303,12 @@ impl Controller {
         if !core::mem::replace(&mut self.scan.unheard, true) {
             env.notice(self, Notice::Unheard { unused: !self.is_verified() });
         }
-        // What the scan that goes on has seen may be what has changed again: nobody will say before
-        // its end.
-        self.scan.early.clear();
+        // What the scan that goes on has seen may be what has changed again.
         self.scan.forget_seen();
         env.dirty = true;
+        if self.scan.running.is_some() {
+            self.ask_for_news(env, bufs);
+        }
         self.request_paced_scan(env, bufs);
     }
 
@@ -369,7 +341,7 @@ impl Controller {
         command: (Sqe, Payload<'_>),
     ) {
         let deadline = self.admin_deadline(env.now);
-        let purpose = Purpose::Scan(self.scan.begun, read);
+        let purpose = Purpose::Scan(self.scan.number, read);
         let Some(link) = &mut self.link else { return };
         if let Err(error) = link.send(env, bufs, purpose, command, deadline) {
             self.scan_failed(env, error.text().to_string());
@@ -421,12 +393,16 @@ impl Controller {
         (number, read): (u64, ScanRead),
         answer: &Answer,
     ) {
-        let current = self.scan.running.is_some() && number == self.scan.begun;
+        let current = self.scan.running.is_some() && number == self.scan.number;
         if !current || self.phase != Phase::Live {
             return;
         }
-        let kato = self.request.options.keep_alive_tmo;
-        self.scan.slow = !kato.is_zero() && answer.took > kato / SLOW_PART;
+        self.note_pace(answer);
+        if let ScanRead::Ids(nsid) | ScanRead::Namespace(nsid) = read
+            && self.is_outdated(nsid)
+        {
+            return self.look_again(env, bufs, nsid);
+        }
         match read {
             ScanRead::Clear => self.named_answered(env, bufs, answer),
             ScanRead::List => self.list_answered(env, bufs, answer),
@@ -435,20 +411,42 @@ impl Controller {
         }
     }
 
+    /// Whether it answers soon enough to be asked for several things at once.
+    pub(super) fn note_pace(&mut self, answer: &Answer) {
+        let kato = self.request.options.keep_alive_tmo;
+        self.scan.slow = !kato.is_zero() && answer.took > kato / SLOW_PART;
+    }
+
+    /// Commands that may be under way for the scan and beside it.
+    pub(super) fn admin_room(&self) -> usize {
+        usize::from(self.facts.scan_window(WINDOW + 1))
+    }
+
+    /// Whether a namespace has changed since the look at it began that goes on.
+    fn is_outdated(&self, nsid: u32) -> bool {
+        let look = self.scan.running.as_ref().and_then(|progress| progress.doing.get(&nsid));
+        look.is_some_and(|look| self.scan.doubts.since(nsid) >= Some(look.tick))
+    }
+
+    fn look_again(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32) {
+        if let Some(progress) = &mut self.scan.running {
+            progress.doing.remove(&nsid);
+            progress.todo.push(nsid);
+        }
+        self.scan_on(env, bufs);
+    }
+
     /// Which namespaces have changed. The whole list is read all the same: events may be lost.
     fn named_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
         self.scan.unheard = false;
-        let named = answer.status.is_success().then(|| wire::parse_changed(&answer.data));
-        let named = named.unwrap_or(Named::All);
+        let named = named(answer);
         // After a reconnect nothing is used before the whole scan anyway.
         let in_use = self.is_verified();
-        if let (Named::Some(_), Some(progress), true) = (&named, &mut self.scan.running, in_use) {
-            let known = self.scan.namespaces.iter().map(|known| known.nsid);
-            progress.named = known.filter(|&nsid| named.has(nsid)).collect();
-            progress.named_left = progress.named.len();
+        if let (Some(progress), true) = (&mut self.scan.running, in_use) {
+            progress.wait_for(&named, &self.scan.namespaces);
         }
-        // Of what was named before, a scan that has failed since may not have looked at all.
-        self.scan.named = Some(named.and(self.scan.named.take()));
+        let before = self.scan.before();
+        self.scan.doubts.add(&named, before);
         env.notice(self, Notice::Named);
         self.read_list(env, bufs, 0);
     }
@@ -476,6 +474,7 @@ impl Controller {
             let text = format!("more than {MAX_NAMESPACES} namespaces, the rest is left out");
             env.event(HostEvent::Note { controller: name, text });
         }
+        progress.listing = false;
         let gone = self.scan.namespaces.iter().map(|known| known.nsid);
         let gone = gone.filter(|nsid| progress.todo.binary_search(nsid).is_err());
         progress.gone = gone.collect();
@@ -490,13 +489,13 @@ impl Controller {
         self.scan_on(env, bufs);
     }
 
-    /// Keeps the window full; ends the scan when nothing is left.
-    fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let window = usize::from(self.facts.scan_window(if self.scan.slow { 1 } else { WINDOW }));
-        while let Some(progress) = &mut self.scan.running {
-            if progress.doing.len() >= window {
-                return;
-            }
+    /// Keeps the window full once the list is known; ends the scan when nothing is left.
+    pub(super) fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        self.send_for_news(env, bufs);
+        let window = usize::from(if self.scan.slow { 1 } else { WINDOW });
+        let tick = self.scan.clock;
+        while self.scan.may_look(window) && self.scan.under_way() < self.admin_room() {
+            let Some(progress) = &mut self.scan.running else { return };
             let Some(nsid) = progress.todo.pop() else {
                 if progress.doing.is_empty() {
                     self.scan_done(env, bufs);
@@ -504,11 +503,11 @@ impl Controller {
                 return;
             };
             if self.facts.has_descriptors() {
-                progress.doing.insert(nsid, None);
+                progress.doing.insert(nsid, Look { ids: None, tick });
                 let command = wire::namespace_descriptors(nsid);
                 self.send_scan(env, bufs, ScanRead::Ids(nsid), command);
             } else {
-                progress.doing.insert(nsid, Some(Ids::default()));
+                progress.doing.insert(nsid, Look { ids: Some(Ids::default()), tick });
                 let command = wire::identify_namespace(nsid);
                 self.send_scan(env, bufs, ScanRead::Namespace(nsid), command);
             }
@@ -538,8 +537,8 @@ impl Controller {
                     self.scan.described = Some(self.association);
                 }
                 let Some(progress) = &mut self.scan.running else { return };
-                let Some(known) = progress.doing.get_mut(&nsid) else { return };
-                *known = Some(ids);
+                let Some(look) = progress.doing.get_mut(&nsid) else { return };
+                look.ids = Some(ids);
                 let command = wire::identify_namespace(nsid);
                 self.send_scan(env, bufs, ScanRead::Namespace(nsid), command);
             }
@@ -561,7 +560,7 @@ impl Controller {
             return self.namespace_failed(env, bufs, nsid, ("identify", answer.status));
         }
         let Some(progress) = &mut self.scan.running else { return };
-        let Some(Some(ids)) = progress.doing.get(&nsid).copied() else { return };
+        let Some(ids) = progress.doing.get(&nsid).and_then(|look| look.ids) else { return };
         let max_transfer_bytes = self.facts.max_transfer_bytes.unwrap_or(u32::MAX);
         match wire::parse_namespace(nsid, ids, &answer.data) {
             Ok(Some(namespace)) if namespace.block_bytes > max_transfer_bytes => {
@@ -573,7 +572,10 @@ impl Controller {
                 self.namespace_refused(env, bufs, nsid, why);
             }
             Ok(Some(namespace)) => {
-                progress.doing.remove(&nsid);
+                let tick = progress.doing.remove(&nsid).map(|look| look.tick);
+                if let Some(tick) = tick.filter(|tick| *tick > self.scan.number) {
+                    progress.late.insert(nsid, tick);
+                }
                 progress.found.push(namespace);
                 self.note_seen(env, &namespace);
                 self.scan_on(env, bufs);
@@ -603,7 +605,7 @@ impl Controller {
         self.tell_later(env);
     }
 
-    fn tell_later(&mut self, env: &Env) {
+    pub(super) fn tell_later(&mut self, env: &Env) {
         let Some(progress) = &self.scan.running else { return };
         let pace = TELL_PACE * (1 << progress.told.min(SLOWER_MOST));
         let at = env.now.after(pace).ns().next_multiple_of(TELL_PACE.as_nanos() as u64);
@@ -626,7 +628,8 @@ impl Controller {
         }
         if !changed.is_empty() {
             self.scan.seen.retain(|nsid| !changed.contains(nsid));
-            self.scan.named = Some(Named::Some(changed).and(self.scan.named.take()));
+            let before = self.scan.before();
+            self.scan.doubts.add(&Named::Some(changed), before);
             env.notice(self, Notice::Named);
         }
         if !self.scan.unheard {
@@ -649,11 +652,12 @@ impl Controller {
             }
         }
         progress.told += 1;
+        let tick = |nsid| progress.late.get(&nsid).copied().unwrap_or(self.scan.number);
+        let ticks: Vec<_> = nsids.into_iter().map(|nsid| (nsid, tick(nsid))).collect();
         if changed {
             self.scan.has_changed(1, env.now);
         }
-        let begun = self.scan.begun;
-        self.scan.early.extend(nsids.into_iter().map(|nsid| (nsid, begun)));
+        self.scan.early.extend(ticks);
     }
 
     /// It cannot be read: if that may pass, the whole scan is tried again before it goes on so.
@@ -691,7 +695,7 @@ impl Controller {
     }
 
     fn namespace_refused(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32, why: String) {
-        let told = self.scan.refused.insert(nsid, (why.clone(), self.scan.begun));
+        let told = self.scan.refused.insert(nsid, (why.clone(), self.scan.number));
         if told.is_none_or(|(before, _)| before != why) {
             env.event(HostEvent::NamespaceRefused { controller: self.name(), nsid, why });
         }
@@ -713,12 +717,12 @@ impl Controller {
         }
         progress.found.shrink_to_fit();
         self.scan.namespaces = progress.found;
-        let begun = self.scan.begun;
-        self.scan.refused.retain(|_, (_, seen)| *seen == begun);
+        let number = self.scan.number;
+        self.scan.refused.retain(|_, (_, seen)| *seen == number);
         self.scan.verified = Some(self.association);
-        self.scan.complete = self.scan.begun;
-        self.scan.named = None;
-        self.scan.early.clear();
+        self.scan.complete = number;
+        self.scan.doubts = Doubts::default();
+        self.scan.early = progress.late;
         self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);

@@ -23,15 +23,15 @@ fn f13_a_change_during_the_first_scan_keeps_the_path_out_of_use_until_it_is_name
         rig.fake(1).seen.iter().rfind(|&c| is(c)).copied().expect("it was asked")
     };
     rig.fake(1).spaces.insert(1, Space::new(0x99, 2048));
+    rig.fake(1).hook =
+        Some(Box::new(|c| (c.is_log(4) || c.is_identify(2)).then_some(Say::Nothing)));
     rig.raise(1, NAMESPACES_CHANGED);
     let held = last(&mut rig, &|c| c.is_identify(0) && c.nsid == 2);
-    rig.fake(1).hook = Some(Box::new(|c| c.is_log(4).then_some(Say::Nothing)));
     rig.fake(1).say(&held, Say::namespace(2048));
     rig.deliver(1);
     rig.run();
     assert_eq!(ready(&rig), [false, false], "which of them has changed was not said yet");
     let held = last(&mut rig, &|c| c.is_log(4));
-    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
     let mut named = vec![0; 4096];
     named[0] = 1;
     rig.fake(1).say(&held, Say::Data(named));
@@ -59,8 +59,10 @@ fn f13_a_change_that_comes_with_the_end_of_the_first_scan_is_waited_for() {
     rig.cut(1);
     rig.advance_s(11);
     let ready = |rig: &Rig| rig.path("nvme0n1", 0).is_some_and(|path| path.ready);
-    let last = |rig: &mut Rig| rig.fake(1).seen.iter().rfind(|&c| held(c)).copied();
-    let identify = last(&mut rig).filter(|c| c.is_identify(0)).expect("it was asked");
+    let last = |rig: &mut Rig, is: fn(&Command) -> bool| {
+        rig.fake(1).seen.iter().rfind(|&c| is(c)).copied().expect("it was asked")
+    };
+    let identify = last(&mut rig, |c| c.is_identify(0));
     rig.fake(1).raise(NAMESPACES_CHANGED);
     rig.fake(1).say(&identify, Say::namespace(2048));
     rig.deliver(1);
@@ -68,7 +70,7 @@ fn f13_a_change_that_comes_with_the_end_of_the_first_scan_is_waited_for() {
     assert!(!ready(&rig), "it may be what has changed");
     rig.raise(1, NAMESPACES_CHANGED);
     assert!(!ready(&rig), "it still may");
-    let log = last(&mut rig).filter(|c| c.is_log(4)).expect("it was asked");
+    let log = last(&mut rig, |c| c.is_log(4));
     rig.fake(1).hook = None;
     rig.fake(1).say(&log, Say::Data(vec![0; 4096]));
     rig.deliver(1);
@@ -100,8 +102,7 @@ fn changes_without_end_do_not_keep_a_path_out_of_use() {
     rig.cut(1);
     rig.advance_s(11);
     let answer = |rig: &mut Rig, is: fn(&Command) -> bool, say: Say| {
-        let held = rig.fake(1).seen.iter().rfind(|&c| hold(c)).copied().expect("it was asked");
-        assert!(is(&held), "{held:?}");
+        let held = rig.fake(1).seen.iter().rfind(|&c| is(c)).copied().expect("it was asked");
         rig.fake(1).say(&held, say);
         rig.deliver(1);
         rig.run();
@@ -119,4 +120,152 @@ fn changes_without_end_do_not_keep_a_path_out_of_use() {
         used
     });
     assert_eq!(used, [false, true, true, true, true, true, true, true]);
+}
+
+/// Three namespaces through two controllers. The first is being looked at (in use, or as it has
+/// come back), and Identify Namespace of the last is not answered; nor is what has changed.
+fn under_a_long_look(comes_back: bool) -> Rig {
+    let mut rig = Rig::connected_twice(1);
+    for at in [1, 2] {
+        for nsid in [2, 3] {
+            rig.fake(at).spaces.insert(nsid, Space::new(nsid as u8, 2048));
+        }
+        rig.raise(at, NAMESPACES_CHANGED);
+    }
+    rig.fake(1).hook = Some(Box::new(|c| (is_slow(c) || c.is_log(4)).then_some(Say::Nothing)));
+    if comes_back {
+        rig.cut(1);
+    } else {
+        rig.set("nvme0", "rescan_controller", "1").unwrap();
+    }
+    rig.advance_s(11);
+    assert_eq!(ready_ones(&rig), [true, true, !comes_back]);
+    rig
+}
+
+fn is_slow(command: &Command) -> bool {
+    command.is_identify(0) && command.nsid == 3
+}
+
+fn ready_ones(rig: &Rig) -> [bool; 3] {
+    ["nvme0n1", "nvme0n2", "nvme0n3"].map(|head| rig.path(head, 0).is_some_and(|path| path.ready))
+}
+
+/// The first controller answers the last command of that kind now.
+fn answer_last(rig: &mut Rig, is: fn(&Command) -> bool, say: Say) {
+    let asked = rig.fake(1).seen.iter().rfind(|&c| is(c)).copied().expect("it was asked");
+    rig.fake(1).say(&asked, say);
+    rig.deliver(1);
+    rig.advance_s(1);
+}
+
+fn names(nsids: &[u32]) -> Say {
+    Say::Data(nsids.iter().copied().flat_map(u32::to_le_bytes).collect())
+}
+
+/// It is asked at once which ones have changed, however long the scan that goes on takes. What that
+/// one has read of them does not count.
+#[test]
+fn f13_what_has_changed_is_named_while_a_long_scan_goes_on() {
+    for comes_back in [false, true] {
+        let mut rig = under_a_long_look(comes_back);
+        rig.fake(1).spaces.insert(2, Space::new(0x99, 2048));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(ready_ones(&rig), [!comes_back; 3], "what has changed was not said yet");
+        // Another event comes before the answer.
+        rig.raise(1, NAMESPACES_CHANGED);
+        let asked = |rig: &Rig| rig.fake(1).count(|c| c.is_log(4));
+        let before = asked(&rig);
+        answer_last(&mut rig, |c| c.is_log(4), names(&[2]));
+        assert_eq!(ready_ones(&rig), [true, false, !comes_back], "{:?}", rig.events);
+        assert_eq!(asked(&rig), before + 1, "what came meanwhile is asked for, too");
+        answer_last(&mut rig, |c| c.is_log(4), names(&[]));
+        assert_eq!(ready_ones(&rig), [true, false, !comes_back]);
+        // That scan tells what there is now.
+        answer_last(&mut rig, is_slow, Say::namespace(2048));
+        assert_eq!(ready_ones(&rig), [true, false, true], "{:?}", rig.events);
+        assert!(rig.path("nvme0n2", 0).is_none(), "it leads elsewhere now");
+    }
+}
+
+/// One that has grown stands idle no longer than the look at it takes; one that is new is found.
+#[test]
+fn what_has_changed_during_a_long_scan_is_looked_at_first() {
+    for named in [[2, 4].as_slice(), &[u32::MAX]] {
+        for comes_back in [false, true] {
+            let mut rig = under_a_long_look(comes_back);
+            for at in [1, 2] {
+                rig.fake(at).spaces.insert(2, Space::new(2, 4096));
+                rig.fake(at).spaces.insert(4, Space::new(4, 2048));
+            }
+            rig.raise(2, NAMESPACES_CHANGED);
+            rig.raise(1, NAMESPACES_CHANGED);
+            answer_last(&mut rig, |c| c.is_log(4), names(named));
+            let lasts = !comes_back && named.len() == 2;
+            assert_eq!(ready_ones(&rig), [true, true, lasts], "{named:?}: {:?}", rig.events);
+            assert_eq!(rig.head("nvme0n2").unwrap().blocks, 4096);
+            assert_eq!(rig.path("nvme0n2", 0).unwrap().blocks, 4096);
+            let lists = rig.fake(1).count(|c| c.is_identify(2));
+            rig.fake(1).hook = Some(Box::new(|c| c.is_identify(2).then_some(Say::Nothing)));
+            answer_last(&mut rig, is_slow, Say::namespace(2048));
+            if named.len() == 1 {
+                // The look at it had begun before, and is done once more.
+                rig.advance_s(1);
+            }
+            assert_eq!(ready_ones(&rig), [true; 3], "{named:?}: {:?}", rig.events);
+            assert_eq!(rig.path("nvme0n4", 0).is_some(), named.len() == 2, "{:?}", rig.events);
+            assert_eq!(
+                rig.fake(1).count(|c| c.is_identify(2)),
+                lists + 1,
+                "it may have missed one"
+            );
+        }
+    }
+}
+
+/// What was asked before it has changed may be answered with what it was.
+#[test]
+fn f13_a_look_that_began_before_the_change_does_not_count() {
+    for comes_back in [false, true] {
+        let mut rig = under_a_long_look(comes_back);
+        let looks = |rig: &Rig| rig.fake(1).count(is_slow);
+        let before = looks(&rig);
+        rig.raise(1, NAMESPACES_CHANGED);
+        answer_last(&mut rig, |c| c.is_log(4), names(&[3]));
+        assert_eq!(ready_ones(&rig), [true, true, false]);
+        assert_eq!(looks(&rig), before, "nothing is asked twice at a time");
+        answer_last(&mut rig, is_slow, Say::namespace(2048));
+        assert_eq!(ready_ones(&rig), [true, true, false], "{:?}", rig.events);
+        assert_eq!(looks(&rig), before + 1);
+        answer_last(&mut rig, is_slow, Say::namespace(2048));
+        assert_eq!(ready_ones(&rig), [true; 3], "{:?}", rig.events);
+    }
+}
+
+/// A scan ends however often it is told that something has changed.
+#[test]
+fn changes_without_end_do_not_keep_a_scan_from_its_end() {
+    let mut rig = under_a_long_look(false);
+    let asked = |rig: &Rig| rig.fake(1).count(|c| c.is_log(4));
+    let mut rounds = 0;
+    loop {
+        while !rig.fake(1).has_event_request() {
+            rig.advance_s(1);
+        }
+        let before = asked(&rig);
+        rig.raise(1, NAMESPACES_CHANGED);
+        if asked(&rig) == before {
+            break;
+        }
+        answer_last(&mut rig, |c| c.is_log(4), names(&[1, 2, 3]));
+        answer_last(&mut rig, is_slow, Say::namespace(2048));
+        assert!(!ready_ones(&rig)[2]);
+        rounds += 1;
+        assert!(rounds < 100, "{:?}", rig.events.last());
+    }
+    assert!(rounds > 5, "{rounds}: some changes are nothing special");
+    let before = asked(&rig);
+    answer_last(&mut rig, is_slow, Say::namespace(2048));
+    assert_eq!(ready_ones(&rig), [true; 3]);
+    assert_eq!(asked(&rig), before + 1, "by the next scan");
 }
