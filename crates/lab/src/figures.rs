@@ -217,7 +217,8 @@ impl Hash {
     }
 
     fn add_latency(&mut self, latency: &Histogram) {
-        self.add(&[latency.count(), latency.sum(), latency.stdev(), latency.min(), latency.max()]);
+        let sum = latency.sum() as u64;
+        self.add(&[latency.count(), sum, latency.stdev(), latency.min(), latency.max()]);
         self.add(&[10, 100, 250, 500, 750, 900, 990, 999].map(|part| latency.per_mille(part)));
     }
 }

@@ -19,7 +19,7 @@ const BUCKETS: usize = 1 + OCTAVES * PER_OCTAVE + 1;
 #[derive(Clone)]
 pub struct Histogram {
     count: u64,
-    sum: u64,
+    sum: u128,
     sum_of_squares: u128,
     min: u64,
     max: u64,
@@ -44,7 +44,7 @@ impl Histogram {
     #[inline]
     pub fn record(&mut self, value: u64) {
         self.count += 1;
-        self.sum = self.sum.saturating_add(value);
+        self.sum += u128::from(value);
         let square = u128::from(value) * u128::from(value);
         self.sum_of_squares = self.sum_of_squares.saturating_add(square);
         self.min = self.min.min(value);
@@ -77,7 +77,7 @@ impl Histogram {
 
     /// Sum of all values.
     #[must_use]
-    pub const fn sum(&self) -> u64 {
+    pub const fn sum(&self) -> u128 {
         self.sum
     }
 
@@ -96,8 +96,9 @@ impl Histogram {
     /// The mean, rounded down; 0 when there is no value.
     #[must_use]
     pub const fn mean(&self) -> u64 {
-        match self.sum.checked_div(self.count) {
-            Some(mean) => mean,
+        match self.sum.checked_div(self.count as u128) {
+            // No more than the largest of them.
+            Some(mean) => mean as u64,
             None => 0,
         }
     }
@@ -106,8 +107,10 @@ impl Histogram {
     #[must_use]
     pub fn stdev(&self) -> u64 {
         let count = u128::from(self.count);
-        let sum = u128::from(self.sum);
-        let Some(square_of_mean_times_count) = (sum * sum).checked_div(count) else { return 0 };
+        let Some(mean) = self.sum.checked_div(count) else { return 0 };
+        // Its square by the count, exactly: the square itself may have more than 128 bits.
+        let rest = (self.sum % count).saturating_mul(self.sum) / count;
+        let square_of_mean_times_count = mean.saturating_mul(self.sum).saturating_add(rest);
         let variance = self.sum_of_squares.saturating_sub(square_of_mean_times_count) / count;
         // The root of a 128-bit number has 64 bits.
         variance.isqrt() as u64

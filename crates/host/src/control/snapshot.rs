@@ -241,7 +241,7 @@ fn weights(reports: &[&LatencyReport]) -> [u32; 3] {
 }
 
 fn add<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
-    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
 }
 
 fn add_head(sum: &mut HeadSnapshot, more: &HeadStats) {

@@ -366,7 +366,7 @@ fn path_samples(snapshot: &HostSnapshot, at: Time) -> Vec<PathSample> {
         at,
         commands: path.commands.iter().sum(),
         bytes: path.bytes.iter().sum(),
-        latency_ns: path.latency_ns.sum(),
+        latency_ns: path.latency_ns.sum() as u64,
         in_flight: path.in_flight,
     };
     paths.iter().map(sample).collect()

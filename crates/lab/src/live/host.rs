@@ -294,7 +294,7 @@ impl LiveHost {
                 at,
                 commands: path.commands.iter().sum(),
                 bytes: path.bytes.iter().sum(),
-                latency_ns: path.latency_ns.sum(),
+                latency_ns: path.latency_ns.sum() as u64,
                 in_flight: path.in_flight,
             })
         };

@@ -56,7 +56,7 @@ fn latency_counts_from_the_intended_start() {
     }
     let latency = &figures.jobs[0][0].latency;
     assert_eq!((figures.submission.count(), latency.count()), (counts[0], counts[1]));
-    assert_eq!((figures.submission.sum(), latency.sum()), (sums[0], sums[1]));
+    assert_eq!((figures.submission.sum(), latency.sum()), (sums[0].into(), sums[1].into()));
     assert!(latency.max() > 50 * MS, "{}", latency.max());
     assert!(waited > 1000);
     assert_eq!(figures.waited, waited);

@@ -52,7 +52,7 @@ fn sample(world: &mut Pair) -> Vec<PathSample> {
         at,
         commands: path.commands.iter().sum(),
         bytes: path.bytes.iter().sum(),
-        latency_ns: path.latency_ns.sum(),
+        latency_ns: path.latency_ns.sum() as u64,
         in_flight: path.in_flight,
     };
     paths.map(sample).collect()

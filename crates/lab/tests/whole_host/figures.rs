@@ -6,7 +6,7 @@ use crate::script::Op;
 use anabranch_host::verb::{HeadSnapshot, Selection, Verb};
 use anabranch_policy::Histogram;
 
-fn exact(latency: &Histogram) -> (u64, u64, u64, u64, u64) {
+fn exact(latency: &Histogram) -> (u64, u128, u64, u64, u64) {
     (latency.count(), latency.sum(), latency.min(), latency.max(), latency.stdev())
 }
 

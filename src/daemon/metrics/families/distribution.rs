@@ -35,7 +35,7 @@ pub(super) fn distribution(from: &Histogram) -> Distribution {
     let mut buckets: Vec<(f64, u64)> =
         buckets.into_iter().map(|(bound, count)| (seconds(bound), count)).collect();
     buckets.push((f64::INFINITY, beyond));
-    Distribution { sum: seconds(from.sum()), count: from.count(), buckets }
+    Distribution { sum: from.sum() as f64 / 1e9, count: from.count(), buckets }
 }
 
 #[cfg(test)]
