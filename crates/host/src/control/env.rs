@@ -6,7 +6,7 @@ use crate::event::HostEvent;
 use crate::mail::ToShard;
 use crate::topology::ControllerId;
 use crate::verb::{Reply, VerbError};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use anabranch_proto::machine::{ConnId, Output, Time, VerbId, WorkerId};
 use core::convert::Infallible;
@@ -50,7 +50,33 @@ pub(super) struct Env {
     outputs: VecDeque<ControlOutput>,
     mail: Vec<(WorkerId, ToShard)>,
     notices: VecDeque<(ControllerId, Notice)>,
-    next_conn: u32,
+    pub(super) conns: Conns,
+}
+
+/// The names of connections.
+#[derive(Default)]
+pub(super) struct Conns {
+    next: u32,
+    /// Those that are not over yet.
+    open: BTreeSet<ConnId>,
+}
+
+impl Conns {
+    /// A name for a connection. It comes again after 2^31 others, when the former has ended: a few
+    /// weeks, where a thousand ports are dead and each is tried every second.
+    pub(super) fn open(&mut self) -> ConnId {
+        loop {
+            let conn = ConnId::opened(self.next);
+            self.next = (self.next + 1) & 0x7fff_ffff;
+            if self.open.insert(conn) {
+                return conn;
+            }
+        }
+    }
+
+    pub(super) fn closed(&mut self, conn: ConnId) {
+        self.open.remove(&conn);
+    }
 }
 
 impl Env {
@@ -62,7 +88,7 @@ impl Env {
             outputs: VecDeque::new(),
             mail: Vec::new(),
             notices: VecDeque::new(),
-            next_conn: 0,
+            conns: Conns::default(),
         }
     }
 
@@ -128,11 +154,19 @@ impl Env {
         }
         output
     }
+}
 
-    /// A connection name that was not used for 2^31 connections.
-    pub(super) fn new_conn(&mut self) -> ConnId {
-        let conn = ConnId::opened(self.next_conn);
-        self.next_conn = (self.next_conn + 1) & 0x7fff_ffff;
-        conn
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_its_name_alone() {
+        let mut conns = Conns::default();
+        let (first, second) = (conns.open(), conns.open());
+        conns.next = 0x7fff_ffff;
+        assert_eq!(conns.open().index(), 0x7fff_ffff);
+        conns.closed(second);
+        assert_eq!((first.index(), conns.open()), (0, second));
     }
 }

@@ -55,6 +55,7 @@ impl Control {
                 });
             }
             Input::Closed { conn, cause } => {
+                self.env.conns.closed(conn);
                 self.with(conn, |controller, env| controller.closed(env, cause, bufs));
             }
             // Accepted connections, listeners and files belong to the user of this worker.

@@ -123,7 +123,7 @@ pub(super) struct Link {
 impl Link {
     /// Starts to connect.
     pub(super) fn open(env: &mut Env, to: &Endpoint, options: &ControllerOptions) -> Link {
-        let conn = env.new_conn();
+        let conn = env.conns.open();
         let socket = SocketOptions { tell_node: true, ..options.socket.clone() };
         env.output(Output::Connect { conn, to: to.clone(), options: socket });
         let queue = HostQueue::new(HostQueueConfig {
