@@ -88,15 +88,9 @@ impl Control {
             Verb::IdNs { device } => self.raw_namespace(id, &device, bufs),
             Verb::Reset { controller } => self.reset(id, &controller),
             Verb::Quiesce { device } => self.stop_head(id, &device, Stop::Quiesce),
-            Verb::Unquiesce { device } => self.count(id, &device, |head| {
-                head.quiesced = head.quiesced.checked_sub(1)?;
-                Some(())
-            }),
+            Verb::Unquiesce { device } => self.go_on(id, &device, Stop::Quiesce),
             Verb::Freeze { device } => self.stop_head(id, &device, Stop::Freeze),
-            Verb::Unfreeze { device } => self.count(id, &device, |head| {
-                head.frozen = head.frozen.checked_sub(1)?;
-                Some(())
-            }),
+            Verb::Unfreeze { device } => self.go_on(id, &device, Stop::Freeze),
             Verb::Shutdown => self.shutdown(id),
             Verb::User(never) => match never {},
         };
@@ -307,19 +301,19 @@ impl Control {
         Ok(())
     }
 
-    fn count(
-        &mut self,
-        id: VerbId,
-        device: &str,
-        change: impl FnOnce(&mut Head) -> Option<()>,
-    ) -> Answer {
+    fn go_on(&mut self, id: VerbId, device: &str, stop: Stop) -> Answer {
         let head = self.find_head_named(device)?;
         let before = self.rests(head);
-        let changed = self.head_mut(head).and_then(change);
-        if changed.is_none() {
+        let left = self.head_mut(head).and_then(|head| {
+            let count = stop.count(head);
+            *count = count.checked_sub(1)?;
+            Some(*count)
+        });
+        let Some(left) = left else {
             let text = format!("{device} is not quiesced or frozen that often");
             return Err(VerbError::Invalid(text));
-        }
+        };
+        self.take_back_stops(head, stop, left);
         self.tell_rest(head, before);
         self.env.dirty = true;
         self.env.reply(id, Reply::Done);

@@ -299,6 +299,20 @@ impl Control {
         self.waits.stops.push(StopWait { id, head, stop, by, epoch, waiting });
     }
 
+    /// A head is to rest no more often than so: of those who wait for it to, each has raised the
+    /// count by one, so the first of them was taken back by somebody.
+    pub(super) fn take_back_stops(&mut self, head: HeadId, stop: Stop, left: u32) {
+        let is_it = |wait: &StopWait| wait.head == head && wait.stop == stop;
+        let waiting = self.waits.stops.iter().filter(|wait| is_it(wait)).count();
+        if waiting > left as usize
+            && let Some(at) = self.waits.stops.iter().position(is_it)
+        {
+            let wait = self.waits.stops.remove(at);
+            let text = String::from("somebody told the device to go on before it had come to rest");
+            self.env.refuse(wait.id, VerbError::Failed(text));
+        }
+    }
+
     pub(super) fn may_wait(&self) -> bool {
         self.waits.stops.len() < MAX_WAITS
     }

@@ -511,3 +511,29 @@ fn b15_a_freeze_that_does_not_end_is_undone_and_told() {
     assert!(matches!(rig.reply(id), Some(Reply::Error(_))));
     assert_eq!(rig.head("nvme0n1").unwrap().frozen, 0);
 }
+
+/// What was taken back before it took hold is over: it undoes nobody else's when its time is up.
+#[test]
+fn b15_a_freeze_that_was_taken_back_is_over() {
+    let mut rig = Rig::connected(1);
+    let device = || "nvme0n1".to_string();
+    let frozen = |rig: &Rig| rig.head("nvme0n1").unwrap().frozen;
+    let first = rig.verb(Verb::Freeze { device: device() });
+    rig.advance_s(10);
+    assert!(matches!(rig.ask(Verb::Unfreeze { device: device() }), Reply::Done));
+    let why = rig.reply(first);
+    assert!(format!("{why:?}").contains("told the device to go on"), "{why:?}");
+    let second = rig.verb(Verb::Freeze { device: device() });
+    let third = rig.verb(Verb::Freeze { device: device() });
+    rig.advance_s(59);
+    assert_eq!((rig.reply(second).is_none(), frozen(&rig)), (true, 2));
+    assert!(matches!(rig.ask(Verb::Unfreeze { device: device() }), Reply::Done));
+    assert!(rig.reply(second).is_some() && rig.reply(third).is_none());
+    // One that has taken hold is held on its own.
+    let (head, epoch) = (rig.head("nvme0n1").unwrap().id, rig.topology.epoch);
+    rig.post(WorkerId(1), ToControl::Frozen { head, epoch });
+    rig.run();
+    assert!(matches!(rig.reply(third), Some(Reply::Done)));
+    rig.advance_s(100);
+    assert_eq!(frozen(&rig), 1);
+}
