@@ -13,8 +13,8 @@ pub(super) const MAX_NAMESPACES: usize = 1024;
 /// So often one scan looks at something once more because it has changed meanwhile: it has to end.
 const LOOKS_AGAIN: usize = MAX_NAMESPACES;
 
-/// So often it is asked what has changed though it has not got on since: what changes faster than it
-/// can be looked at is used all the same.
+/// So often it is asked what has changed though it has not got on since: what changes faster than
+/// it can be looked at is used all the same.
 const ASKED_AT_ONCE: u32 = 8;
 
 /// A namespace that is being looked at.

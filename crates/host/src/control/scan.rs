@@ -209,6 +209,13 @@ impl Scan {
         false
     }
 
+    /// Of scans that were not complete, what the last one has refused is enough: a controller may
+    /// show others each time, and be lost before it has shown all.
+    fn forget_refused(&mut self) {
+        let (last, complete) = (self.number, self.complete);
+        self.refused.retain(|_, (_, seen)| *seen == last || *seen == complete);
+    }
+
     /// Whether none goes on, and none will begin by itself.
     pub(super) fn is_idle(&self) -> bool {
         self.running.is_none() && self.retry_at.is_none()
@@ -281,6 +288,7 @@ impl Controller {
             self.scan.again = true;
             return;
         }
+        self.scan.forget_refused();
         self.scan.running = Some(Progress::new(env.now.after(LONG)));
         self.scan.clock += 1;
         self.scan.number = self.scan.clock;
@@ -739,4 +747,20 @@ impl Controller {
 /// What does not change with every write.
 fn lasting(namespace: &Namespace) -> Namespace {
     Namespace { used_blocks: 0, ..*namespace }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_kept_of_two_scans_only() {
+        let mut scan = Scan { number: 1, complete: 1, ..Scan::default() };
+        for nsid in 1..=9 {
+            scan.refused.insert(nsid, (String::from("odd"), scan.number));
+            scan.forget_refused();
+            scan.number += 1;
+        }
+        assert_eq!(scan.refused.into_keys().collect::<Vec<_>>(), [1, 9]);
+    }
 }
