@@ -9,7 +9,7 @@ use crate::driver::Event;
 use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
 use flushes::Flushes;
 use io_uring::{opcode, types};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -55,7 +55,7 @@ struct Task {
 pub(super) struct Disk {
     tasks: Vec<Option<Task>>,
     free: Vec<u32>,
-    files: Vec<Option<Known>>,
+    files: BTreeMap<FileId, Known>,
     /// Those that wait until the system has a thread for them, and when to try again.
     resting: Vec<u32>,
     retry_at: Option<Time>,
@@ -75,21 +75,20 @@ struct Known {
 impl Disk {
     /// A registered file that was not let go.
     fn open(&mut self, table: &crate::Files, id: FileId) -> Option<Arc<File>> {
-        let index = id.0 as usize;
-        if let Some(Some(known)) = self.files.get(index) {
+        if let Some(known) = self.files.get(&id) {
             return known.file.upgrade();
         }
         let file = table.get(id)?;
-        if self.files.len() <= index {
-            self.files.resize_with(index + 1, || None);
-        }
-        self.files[index] = Some(Known {
+        // Those that were let go, and to which nothing is done any more.
+        self.files.retain(|_, known| known.file.strong_count() > 0);
+        let known = Known {
             file: Arc::downgrade(&file),
             refused: [false; 2],
             flushes: Flushes::default(),
             threads: 0,
             line: VecDeque::new(),
-        });
+        };
+        self.files.insert(id, known);
         Some(file)
     }
 
@@ -105,7 +104,7 @@ impl Disk {
     }
 
     fn known(&mut self, file: FileId) -> Option<&mut Known> {
-        self.files.get_mut(file.0 as usize)?.as_mut()
+        self.files.get_mut(&file)
     }
 }
 

@@ -205,3 +205,21 @@ fn a_file_that_was_let_go_is_closed_when_its_last_operation_has_ended() {
     still.driver.disk(DiskId(3), still.file, DiskOp::Flush);
     assert_eq!(still.told(), Some((3, Err(SystemError(libc::EBADF)))), "it is gone");
 }
+
+#[test]
+fn nothing_is_kept_of_files_that_were_let_go() {
+    let mut still = still();
+    still.driver.disk(DiskId(0), still.file, DiskOp::Flush);
+    for id in 1..=9 {
+        let file = still.driver.files.register(File::open("/dev/null").expect("opened"));
+        still.driver.disk(DiskId(id), file, DiskOp::Flush);
+        still.driver.files.forget(file);
+        assert!(still.driver.files.get(file).is_none());
+        still.driver.disk_step_done(1, 0);
+        assert_eq!(still.told(), Some((id, Ok(0))));
+    }
+    assert!(still.driver.disk.files.len() <= 2, "{:?}", still.driver.disk.files.keys());
+    still.driver.files.forget(still.file);
+    still.driver.disk_step_done(0, 0);
+    assert_eq!(still.told(), Some((0, Ok(0))), "it was kept while something was done to it");
+}
