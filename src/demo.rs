@@ -78,7 +78,7 @@ struct Stage {
 impl Stage {
     fn set_up(demo: &Demo, termination: Termination) -> Result<Stage, Failure> {
         let target = RunningTarget::start(&target_setup()?, |_| {})?;
-        let mut setup = HostSetup::new(Identity::fresh()?)?;
+        let mut setup = HostSetup::new(Identity::fresh()?);
         setup.workers = usual_workers(None).min(2);
         setup.policy = demo.policy;
         let host = Host::start(&setup, |_| {})?;

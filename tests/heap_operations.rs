@@ -102,7 +102,6 @@ fn host(shared_queue: bool) -> Group<Worker<Load>> {
         worker_nodes: vec![0, 0],
         distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
-        seed: 1,
     };
     let engines = Worker::group(&config, |_| Load::new());
     let sink = Box::new(|_, _: Event<_>| ());

@@ -72,7 +72,6 @@ fn host(policy: Policy) -> Group<Worker<Load>> {
         worker_nodes: vec![0],
         distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
-        seed: 1,
     };
     let engines = Worker::group(&config, |_| Load::new());
     let sink = Box::new(|_, _: Event<_>| ());

@@ -72,7 +72,7 @@ impl Stand {
             Some(_) => Identity::fresh()?,
             None => Identity::find(None, None, &Places::default())?,
         };
-        let mut setup = HostSetup::new(identity)?;
+        let mut setup = HostSetup::new(identity);
         setup.name = "bench";
         setup.workers = bench.workers;
         setup.policy = bench.policy;

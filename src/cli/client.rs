@@ -149,7 +149,16 @@ impl Client {
         let verb = self.role.verb();
         let path = self.path.display();
         let why = error.message;
-        format!("{path} is not the socket of an 'anabranch {verb}' as new as this one: {why}")
+        format!("{path} is not the socket of an 'anabranch {verb}', or of an older one: {why}")
+    }
+
+    /// What has answered does not speak as we do.
+    fn is_another(&self) -> Failure {
+        let (path, program) = (self.path.display(), self.role.verb());
+        Failure::failed(format!(
+            "what answers on {path} is no 'anabranch {program}': its control socket is meant, not \
+             that of an export"
+        ))
     }
 
     /// As [`Client::call`], with the other side's error and its code. Nothing in its text controls
@@ -185,8 +194,7 @@ impl Client {
             read?;
             return Err(lost(io::ErrorKind::UnexpectedEof.into()));
         }
-        let answer: Answer = serde_json::from_slice(&answer)
-            .map_err(|error| lost(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let answer: Answer = serde_json::from_slice(&answer).map_err(|_| self.is_another())?;
         Ok(match answer.error {
             None => Ok(answer.result),
             Some(RpcError { code, message }) => {

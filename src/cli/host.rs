@@ -163,7 +163,7 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
             note(&text);
         }
     };
-    let host = Host::start(&HostSetup::new(identity)?, told)?;
+    let host = Host::start(&HostSetup::new(identity), told)?;
     let log = at_one_of(&addresses, |at| host.discover(named.request(at)));
     let log = log.map_err(|error| Failure::failed(Shown(&error.message).to_string()));
     host.stop()?;

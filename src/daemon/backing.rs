@@ -30,7 +30,7 @@ pub struct NamespaceSpec {
     /// Bytes per block, 512 or 4096.
     #[serde(default = "default_block_bytes")]
     pub bs: u32,
-    /// Its UUID. When it is not given it follows from NQN, NSID and the file's path; memory, which
+    /// Its UUID. When it is not given it follows from NQN, NSID and which file it is; memory, which
     /// is empty with each start, has another one each time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<UuidText>,

@@ -74,17 +74,13 @@ pub struct HostSetup {
     pub shutdown_timeout: Duration,
     /// Files that paths and exports are going to have.
     pub planned_files: usize,
-    /// Seed of everything that needs chance.
-    pub seed: u64,
 }
 
 impl HostSetup {
     /// The defaults.
-    ///
-    /// # Errors
-    /// When the system has no random numbers.
-    pub fn new(identity: Identity) -> Result<HostSetup, Failure> {
-        Ok(HostSetup {
+    #[must_use]
+    pub fn new(identity: Identity) -> HostSetup {
+        HostSetup {
             name: "host",
             identity,
             workers: 1,
@@ -97,8 +93,7 @@ impl HostSetup {
             subsystems: Vec::new(),
             shutdown_timeout: Duration::from_secs(5),
             planned_files: 0,
-            seed: super::identity::random_seed()?,
-        })
+        }
     }
 }
 
@@ -184,7 +179,6 @@ impl Host {
             worker_nodes: nodes.iter().map(|node| node.unwrap_or(0)).collect(),
             distances: nodes.iter().map(|node| topology.distances(*node)).collect(),
             shutdown_timeout: setup.shutdown_timeout,
-            seed: setup.seed,
         };
         let clients = Arc::<Clients>::default();
         let at_once = super::files::nbd_clients(setup.workers, setup.planned_files);

@@ -154,7 +154,7 @@ fn setup(
         options.hostid.as_deref().or(config.hostid.as_deref()),
         &Places::default(),
     )?;
-    let mut setup = HostSetup::new(identity)?;
+    let mut setup = HostSetup::new(identity);
     // That it fits was checked with the file.
     let workers = config.workers.and_then(|workers| u16::try_from(workers).ok());
     let cpus = config.cpus.as_deref();

@@ -131,8 +131,8 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Binds a socket at `path` in a directory of mode 0700, which is made if it is not there. A
-    /// stale socket is replaced.
+    /// Binds a socket at `path`, in a directory in which nobody else can replace it, which is made
+    /// (with mode 0700) if it is not there. A stale socket is replaced.
     ///
     /// # Errors
     /// [`SocketError`], which says what to do.

@@ -103,7 +103,7 @@ impl Stand {
             Endpoint::Unix(path) => panic!("not a port: {path}"),
         });
         let ports = ports.collect();
-        let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a setup");
+        let mut setup = HostSetup::new(Identity::fresh().expect("an identity"));
         setup.workers = 2;
         let host = Arc::new(Host::start(&setup, |_| {}).expect("a host"));
         let place = Place::new();

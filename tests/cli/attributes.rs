@@ -8,7 +8,7 @@ use anabranch_policy::Policy;
 use serde_json::{Value, json};
 
 fn host() -> Host {
-    let setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a setup");
+    let setup = HostSetup::new(Identity::fresh().expect("an identity"));
     Host::start(&setup, |_| {}).expect("a host")
 }
 

@@ -94,7 +94,7 @@ fn load(field: &str, value: Value) -> Value {
 fn host(target: &RunningTarget) -> Host {
     let at = target.listeners().expect("ports")[0].to_string();
     let (address, port) = at.rsplit_once(':').expect("an address and a port");
-    let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a setup");
+    let mut setup = HostSetup::new(Identity::fresh().expect("an identity"));
     setup.workers = 2;
     let host = Host::start(&setup, |_| {}).expect("a host");
     let trsvcid = Some(Service(port.parse().expect("a port")));

@@ -388,6 +388,25 @@ fn a_second_instance_is_refused_and_a_stale_socket_replaced() {
     BoundSocket::bind(&path).expect("free again");
 }
 
+/// As one of an export is taken for: what answers there is said to be something else.
+#[test]
+fn a_socket_of_somebody_who_speaks_otherwise_is_named() {
+    let place = Place::new("another");
+    let path = place.file("export.sock");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let greeter = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        client.write_all(b"NBDMAGICIHAVEOPT\0\x03").expect("greeted");
+        let mut asked = [0; 4];
+        client.read_exact(&mut asked).expect("a request");
+    });
+    let failure = Client::connect(Role::Host, Some(&path)).and_then(|it| it.call("top", json!({})));
+    let text = failure.expect_err("nobody of ours").to_string();
+    assert!(text.contains("is no 'anabranch serve'") && text.contains("export"), "{text}");
+    assert!(text.contains("export.sock"), "{text}");
+    greeter.join().expect("greeted");
+}
+
 /// What cleans `/tmp` takes files that nobody has touched for days, and leaves sockets.
 #[test]
 fn a_second_instance_is_refused_also_when_the_lock_was_cleaned_away() {

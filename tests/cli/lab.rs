@@ -160,5 +160,5 @@ fn mistakes_are_usage() {
     assert!(text(&output.stderr).contains("scenarios/none.toml: there is no such file"));
     let output = lab(&["run", "scenarios/path-fails.toml", "--policies", "fastest"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no variant \"fastest\"; there are numa"));
+    assert!(text(&output.stderr).contains("no variant \"fastest\"; there are \"numa\""));
 }

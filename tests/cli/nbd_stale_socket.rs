@@ -35,7 +35,7 @@ fn host() -> Host {
         nqn: "nqn.2014-08.org.example:host".parse().expect("an NQN"),
         id: "0a1b2c3d-0000-4000-8000-000000000001".parse().expect("a UUID"),
     };
-    let setup = HostSetup::new(identity).expect("random numbers");
+    let setup = HostSetup::new(identity);
     Host::start(&setup, |_| {}).expect("a host")
 }
 

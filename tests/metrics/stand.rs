@@ -128,7 +128,7 @@ impl Stand {
             cpus: None,
         };
         let target = RunningTarget::start(&setup, |_| {}).expect("the target starts");
-        let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a seed");
+        let mut setup = HostSetup::new(Identity::fresh().expect("an identity"));
         setup.workers = 2;
         let host = Arc::new(Host::start(&setup, |_| {}).expect("the host starts"));
         let at = "127.0.0.1:0".parse().expect("an address");

@@ -60,7 +60,7 @@ impl Stand {
             cpus: None,
         };
         let target = RunningTarget::start(&setup, |_| {}).expect("the target starts");
-        let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a seed");
+        let mut setup = HostSetup::new(Identity::fresh().expect("an identity"));
         setup.workers = u16::try_from(WORKERS).expect("a few workers");
         let (tell, news) = channel();
         let tell = move |_| {

@@ -50,7 +50,7 @@ impl Stand {
 
     /// Starts a host and its control socket.
     pub(crate) fn start(&mut self) {
-        let mut setup = HostSetup::new(Identity::fresh().expect("an identity")).expect("a seed");
+        let mut setup = HostSetup::new(Identity::fresh().expect("an identity"));
         setup.policy = Policy::RoundRobin;
         let host = Host::start(&setup, |_| {}).expect("the host starts");
         for listener in self.target.listeners().expect("listeners") {

@@ -41,8 +41,6 @@ pub struct HostConfig {
     pub distances: Vec<Vec<u32>>,
     /// How long an orderly shutdown of a controller may take (`shutdown_timeout`, 5 s).
     pub shutdown_timeout: Duration,
-    /// Seed of everything that needs chance (jitter of reconnects).
-    pub seed: u64,
 }
 
 impl HostConfig {
@@ -155,7 +153,8 @@ pub struct ControllerOptions {
     pub fast_io_fail_tmo: Option<Duration>,
     /// Time limit of one I/O command.
     pub io_timeout: Duration,
-    /// Time limit of one admin command, of connecting and of ICResp.
+    /// Time limit of one admin command and of each step of connecting (TCP has 5 s at most, ICResp
+    /// 10 s).
     pub admin_timeout: Duration,
     /// PDU header digests.
     pub hdr_digest: bool,

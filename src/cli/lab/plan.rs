@@ -160,7 +160,8 @@ fn choose(all: &mut [Planned], names: &[String]) -> Result<(), Failure> {
         let missing = names.iter().find(|name| all.iter().all(|one| !known(name, one)));
         let none = !names.is_empty() && names.iter().all(|name| !known(name, planned));
         let Some(name) = missing.or(names.first().filter(|_| none)) else { continue };
-        let names: Vec<_> = planned.scenario.variants.iter().map(|v| v.name.as_str()).collect();
+        let names = planned.scenario.variants.iter().map(|variant| format!("{:?}", variant.name));
+        let names: Vec<_> = names.collect();
         let (scenario, names) = (&planned.scenario.name, names.join(", "));
         return Err(Failure::usage(format!("{scenario}: no variant {name:?}; there are {names}")));
     }

@@ -114,7 +114,6 @@ impl Driver {
             worker_nodes: vec![0, 0],
             distances: Vec::new(),
             shutdown_timeout: Duration::from_secs(1),
-            seed: 0,
         };
         let mut driver = Driver {
             control: Control::new(config),

@@ -37,7 +37,6 @@ pub(super) fn shard() -> Shard {
         worker_nodes: vec![0; 2],
         distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
-        seed: 1,
     };
     Shard::new(&config, WorkerId(2))
 }

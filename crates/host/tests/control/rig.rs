@@ -552,6 +552,5 @@ pub(crate) fn config(data_workers: u16) -> HostConfig {
         worker_nodes: vec![0; data_workers.into()],
         distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
-        seed: 1,
     }
 }

@@ -122,6 +122,5 @@ fn host(policy: Policy) -> HostConfig {
         worker_nodes: vec![0],
         distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
-        seed: 1,
     }
 }

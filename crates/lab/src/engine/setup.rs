@@ -189,7 +189,6 @@ pub(super) fn host(cell: Cell<'_>, number: u32) -> HostConfig {
         worker_nodes: cell.scenario.hosts.nodes.clone(),
         distances: distances(cell),
         shutdown_timeout: Duration::from_secs(5),
-        seed: cell.seed ^ u64::from(number),
     }
 }
 

@@ -347,7 +347,6 @@ fn config(scenario: &Scenario, index: u32) -> Result<HostConfig, String> {
         // All links are loopback.
         distances: Vec::new(),
         shutdown_timeout: SHUTDOWN,
-        seed: u64::from(index) + 1,
     })
 }
 

@@ -329,7 +329,8 @@ impl NbdLoad {
         match &mut self.state {
             State::Opening { until, .. } if *until <= now => {
                 let s = NEGOTIATION_TIMEOUT.as_secs();
-                self.failure.get_or_insert(format!("no open export after {s} s"));
+                self.failure
+                    .get_or_insert(format!("nothing there has opened an export as NBD in {s} s"));
             }
             State::Closing { until, .. } if *until <= now => {
                 *until = now.after(CLOSE_TIMEOUT);

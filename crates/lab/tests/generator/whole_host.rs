@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two paths, two data workers with room for 64 requests each, 1 MiB in blocks of 512 bytes.
 fn connected() -> Pair {
-    let host = setup::host(2, Policy::RoundRobin, 1);
+    let host = setup::host(2, Policy::RoundRobin);
     let workers = Worker::group(&host, |_| Generator::new());
     let ports = (0..2).map(|index| PortConfig::new(setup::port(index))).collect();
     let target = setup::target(ports, vec![setup::namespace(1, 512)]);

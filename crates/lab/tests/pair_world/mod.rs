@@ -162,11 +162,11 @@ fn target(plan: &mut Plan) -> Target {
     Target::new(config, plan.rng.next_u64()).expect("a valid configuration")
 }
 
-fn host(plan: &mut Plan) -> Vec<Worker<Load>> {
+fn host(plan: &Plan) -> Vec<Worker<Load>> {
     let config = HostConfig {
         shared_queue: plan.shared_queue,
         kernel_exact: plan.kernel_exact,
-        ..setup::host(2, plan.policy, plan.rng.next_u64())
+        ..setup::host(2, plan.policy)
     };
     Worker::group(&config, |_| Load::new())
 }
@@ -193,7 +193,7 @@ fn job(plan: &mut Plan, seed: u64) -> Job {
 /// Runs one seed; panics when something does not hold.
 pub(crate) fn run_seed(seed: u64, kind: Faults, loud: bool) -> Outcome {
     let mut plan = Plan::draw(seed, kind);
-    let (hosts, targets) = (host(&mut plan), vec![target(&mut plan)]);
+    let (hosts, targets) = (host(&plan), vec![target(&mut plan)]);
     let mut world: Pair = World::new(hosts, targets, plan.times, seed);
     for index in 0..plan.ports {
         let id = world.host_verb(connect(&plan, index));

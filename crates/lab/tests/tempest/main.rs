@@ -84,7 +84,7 @@ impl Outcome {
 
 fn run_seed(seed: u64, loud: bool) -> Outcome {
     let mut plan = Plan::draw(seed);
-    let workers = Worker::group(&plan.host(seed), |_| Everything::default());
+    let workers = Worker::group(&plan.host(), |_| Everything::default());
     let target = Target::new(plan.target(), seed).expect("a valid configuration");
     let mut world: Pair = World::new(workers, vec![target], plan.times, seed);
     for file in (1..=DEVICES).filter_map(|nsid| plan.file(nsid)) {

@@ -166,12 +166,12 @@ impl Plan {
         }
     }
 
-    pub(crate) fn host(&self, seed: u64) -> HostConfig {
+    pub(crate) fn host(&self) -> HostConfig {
         HostConfig {
             shared_queue: self.shared_queue,
             kernel_exact: self.kernel_exact,
             max_requests: self.max_requests,
-            ..setup::host(self.workers, self.policy, seed)
+            ..setup::host(self.workers, self.policy)
         }
     }
 

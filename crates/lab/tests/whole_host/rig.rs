@@ -42,7 +42,7 @@ impl Setup {
         Setup {
             ports,
             options,
-            host: setup::host(data_workers, Policy::RoundRobin, 1),
+            host: setup::host(data_workers, Policy::RoundRobin),
             target: setup::target(listen, vec![setup::namespace(1, 512)]),
             times: LinkTimes::default(),
         }

@@ -43,7 +43,7 @@ pub(crate) fn target(ports: Vec<PortConfig>, namespaces: Vec<NamespaceConfig>) -
 }
 
 /// A host whose workers are all on node 0.
-pub(crate) fn host(data_workers: u16, policy: Policy, seed: u64) -> HostConfig {
+pub(crate) fn host(data_workers: u16, policy: Policy) -> HostConfig {
     let name = "nqn.2014-08.org.nvmexpress:uuid:0c0ffee0-0000-4000-8000-000000000001";
     HostConfig {
         host_nqn: name.parse().expect("a valid NQN"),
@@ -57,7 +57,6 @@ pub(crate) fn host(data_workers: u16, policy: Policy, seed: u64) -> HostConfig {
         worker_nodes: vec![0; usize::from(data_workers)],
         distances: Vec::new(),
         shutdown_timeout: Duration::from_secs(5),
-        seed,
     }
 }
 

@@ -80,7 +80,8 @@ impl fmt::Display for InvalidBatchTimeout {
         let max = u32::MAX;
         write!(
             f,
-            "no batch timeout: use whole seconds (15), or a unit (200ms, 50us, 3s), up to {max}"
+            "no batch timeout: use a whole number up to {max}, of seconds (15) or with a unit \
+             (200ms, 50us, 3s)"
         )
     }
 }

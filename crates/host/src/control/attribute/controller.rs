@@ -144,7 +144,7 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         C,
         "admin_timeout",
-        "time limit of one admin command, of connecting and of ICResp, milliseconds, at least 1",
+        "time limit of one admin command and of each step of connecting, milliseconds, at least 1",
         |v| Some(duration::print_ms(v.controller?.request.options.admin_timeout)),
         |control, target, value, _| {
             let time = duration::parse_ms(value)?;

@@ -1,5 +1,5 @@
 //! Times as attributes: seconds or, where the kernel has them so, milliseconds; fractions and the
-//! units `us`, `ms`, `s` are ours.
+//! units `us`, `ms`, `s`, `m`, `h` are ours.
 
 use super::Refused;
 use alloc::format;

@@ -14,7 +14,10 @@ pub(super) fn parse_u32(text: &str) -> Result<u32, Refused> {
     };
     let digit = |c: char| c.to_digit(radix);
     if digits.is_empty() || !digits.chars().all(|c| digit(c).is_some()) {
-        return Err(Refused::Invalid(format!("\"{}\" is no whole number", text.escape_debug())));
+        return Err(Refused::Invalid(format!(
+            "\"{}\" is no whole number of 0 or more",
+            text.escape_debug()
+        )));
     }
     digits
         .chars()
