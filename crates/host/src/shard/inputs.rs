@@ -83,7 +83,7 @@ impl Shard {
                 Some(Err(progress)) => self.act_on(slot, progress, now, bufs),
                 Some(Ok((key, done))) => {
                     if self.commands.get(key).is_some() {
-                        queue.flying.unlink(&mut self.commands, key);
+                        queue.land(&mut self.commands, key);
                         self.answered(key, done.status, done.result, now, bufs);
                     }
                 }
@@ -158,6 +158,9 @@ impl Shard {
             self.tell_control(ToControl::QueueLost { controller, association, qid, why });
         }
         self.rebind_all(now, bufs);
+        if let Some(queue) = self.queues[usize::from(slot)].as_mut() {
+            queue.scatter(&mut self.commands);
+        }
         while let Some(queue) = self.queues[usize::from(slot)].as_mut()
             && let Some(key) = queue
                 .waiting
@@ -216,7 +219,7 @@ impl Shard {
             if let Ok((key, done)) = done
                 && self.commands.get(key).is_some()
             {
-                queue.flying.unlink(&mut self.commands, key);
+                queue.land(&mut self.commands, key);
                 self.answered(key, done.status, done.result, now, bufs);
             }
         }

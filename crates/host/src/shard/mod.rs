@@ -3,6 +3,7 @@
 mod command;
 mod complete;
 mod connect_data;
+mod crowd;
 mod cut;
 mod dispatch;
 mod doubt;
@@ -220,7 +221,7 @@ impl Shard {
 
     fn serve_queue(&mut self, slot: u16, now: Time) {
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
-        if !queue.waiting.is_empty() {
+        if queue.is_waited_for() {
             let heads = &self.heads;
             queue.submit_waiting(now, &mut self.commands, slot, |command| {
                 dispatch::start(command, heads, now)

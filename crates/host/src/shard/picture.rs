@@ -1,7 +1,7 @@
 //! The picture of controllers and namespaces that control sends, and what a new one changes.
 
 use super::command::{Carried, Command, Origin};
-use super::head::{ControllerEntry, HeadState, entry};
+use super::head::{Carrier, ControllerEntry, HeadState, entry};
 use super::queue::{Phase, Queue};
 use super::split::Split;
 use super::{Shard, all_commands};
@@ -56,6 +56,7 @@ impl Shard {
         }
         self.forget_heads();
         self.deal_places();
+        self.deal_tags();
         self.stats.forget(&self.heads);
     }
 
@@ -107,6 +108,7 @@ impl Shard {
             let Some(queue) = self.queues[slot].as_mut() else { continue };
             let has_lost = |command: &Command| has_lost_its_path(command, known);
             queue.take_unsent(&mut self.commands, has_lost, &mut lost);
+            queue.scatter(&mut self.commands);
             // What was set aside came first; whatever belongs there is set aside again.
             let lists =
                 [core::mem::take(&mut queue.set_aside), core::mem::take(&mut queue.waiting)];
@@ -172,6 +174,28 @@ impl Shard {
             if let Some(head) = self.heads.get_mut(id) {
                 head.rebind(self.me, &self.controllers);
                 self.kick(HeadId(id), now, bufs);
+            }
+        }
+        self.deal_tags();
+    }
+
+    /// Tells the queue pairs how many heads share them now.
+    fn deal_tags(&mut self) {
+        let mut users = alloc::vec![0_u32; self.queues.len()];
+        for head in self.heads.values().filter(|head| !head.gone) {
+            for path in &head.paths {
+                let Split { reads, others } = path.carriers;
+                let second = (others != reads).then_some(others);
+                for carrier in core::iter::once(reads).chain(second) {
+                    if let Carrier::Own { slot } = carrier {
+                        users[usize::from(slot)] += 1;
+                    }
+                }
+            }
+        }
+        for (queue, users) in self.queues.iter_mut().zip(users) {
+            if let Some(queue) = queue {
+                queue.is_used_by(users);
             }
         }
     }

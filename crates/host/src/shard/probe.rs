@@ -43,7 +43,7 @@ impl Queue {
     /// Whether a probe would take nothing from anybody.
     pub(super) fn can_spare(&self) -> bool {
         let spared = (self.open.queue_size / SPARED).max(1);
-        self.phase == Phase::Open && self.waiting.is_empty() && self.link.free_tags() > spared
+        self.phase == Phase::Open && !self.is_waited_for() && self.link.free_tags() > spared
     }
 
     /// Takes a probe at once, or not at all.
@@ -58,7 +58,7 @@ impl Queue {
         }
         let Ok(cid) = self.link.submit(sqe, data, key.token()) else { return false };
         commands[key].place = Place::Flying { slot, cid };
-        self.flying.push_back(commands, key);
+        self.fly(commands, key);
         true
     }
 }

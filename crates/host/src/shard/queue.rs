@@ -2,6 +2,7 @@
 
 use super::command::{Command, Place};
 use super::connect_data::{ConnectData, Loan};
+use super::crowd::{Crowd, enough};
 use super::probe::Wanted;
 use crate::mail::{OpenQueue, Takes};
 use crate::table::{Key, List, Table};
@@ -53,8 +54,12 @@ pub(super) struct Queue {
     /// When all of it must have.
     opened_by: Time,
     pub(super) link: HostQueue,
-    /// Commands without a tag, in order.
+    /// Commands without a tag, in order; where there is a crowd, those that have come since.
     pub(super) waiting: List,
+    /// While nearly all tags are taken, if several devices share them.
+    crowd: Option<Box<Crowd>>,
+    /// So many are free otherwise; 0: one device has them alone.
+    enough: u16,
     /// Commands of quiesced heads that were waiting for a tag.
     pub(super) set_aside: List,
     /// Commands with a tag, oldest first.
@@ -94,6 +99,8 @@ impl Queue {
             opened_by: now.after(open.timeout),
             link: HostQueue::new(config),
             waiting: List::default(),
+            crowd: None,
+            enough: 0,
             set_aside: List::default(),
             flying: List::default(),
             probe: None,
@@ -231,7 +238,22 @@ impl Queue {
     /// Whether a command that comes now gets a tag without waiting.
     #[inline]
     pub(super) fn takes_at_once(&self) -> bool {
-        self.waiting.is_empty() && self.phase == Phase::Open && self.link.free_tags() > 0
+        self.waiting.is_empty()
+            && self.crowd.is_none()
+            && self.phase == Phase::Open
+            && self.link.free_tags() > self.enough
+    }
+
+    /// Whether commands wait for a tag, or those of several devices did a moment ago.
+    #[inline]
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty() || self.crowd.is_some()
+    }
+
+    /// So many devices use it.
+    pub(super) fn is_used_by(&mut self, devices: u32) {
+        let tags = self.open.queue_size.saturating_sub(1);
+        self.enough = if devices > 1 { enough(tags) } else { 0 };
     }
 
     /// Gives a command its tag. Tags were free a moment ago; a queue pair that refuses all the same
@@ -249,12 +271,75 @@ impl Queue {
         if let Ok(cid) = taken {
             command.place = Place::Flying { slot, cid };
             command.tagged = now;
-            self.flying.push_back(commands, key);
+            self.fly(commands, key);
         } else {
             command.place = Place::Waiting { slot };
             self.waiting.push_back(commands, key);
         }
         taken.is_ok()
+    }
+
+    /// A command has got a tag.
+    #[inline]
+    pub(super) fn fly(&mut self, commands: &mut Table<Command>, key: Key) {
+        self.flying.push_back(commands, key);
+        if let Some(crowd) = &mut self.crowd {
+            crowd.took(commands[key].head);
+        }
+    }
+
+    /// It has none any more.
+    #[inline]
+    pub(super) fn land(&mut self, commands: &mut Table<Command>, key: Key) {
+        self.flying.unlink(commands, key);
+        if let Some(crowd) = &mut self.crowd {
+            crowd.gave(commands[key].head);
+        }
+    }
+
+    /// All that waits for a tag is on the list again.
+    pub(super) fn scatter(&mut self, commands: &mut Table<Command>) {
+        let Some(crowd) = self.crowd.take() else { return };
+        let mut all = crowd.scatter(commands);
+        while let Some(key) = self.waiting.pop_front(commands) {
+            all.push_back(commands, key);
+        }
+        self.waiting = all;
+    }
+
+    /// Takes the command off that gets a tag now.
+    #[inline]
+    fn next_waiting(&mut self, commands: &mut Table<Command>) -> Option<Key> {
+        let free = self.link.free_tags();
+        if self.phase != Phase::Open || free == 0 {
+            return None;
+        }
+        if free > self.enough && self.crowd.is_none() {
+            return self.waiting.pop_front(commands);
+        }
+        self.next_of_crowd(free, commands)
+    }
+
+    /// The same where several devices want what is left.
+    #[inline(never)]
+    fn next_of_crowd(&mut self, free: u16, commands: &mut Table<Command>) -> Option<Key> {
+        if self.enough == 0 || self.is_half_free() {
+            self.scatter(commands);
+            return self.waiting.pop_front(commands);
+        }
+        if self.crowd.is_none() && self.waiting.is_empty() {
+            return None;
+        }
+        let crowd = self.crowd.get_or_insert_with(|| Box::new(Crowd::of(&self.flying, commands)));
+        while let Some(key) = self.waiting.pop_front(commands) {
+            crowd.wait(commands, key);
+        }
+        crowd.next(free, commands)
+    }
+
+    fn is_half_free(&self) -> bool {
+        let served = self.crowd.as_ref().is_none_or(|crowd| crowd.is_served());
+        served && self.waiting.is_empty() && self.link.free_tags() > self.link.in_flight()
     }
 
     /// Hands waiting commands to the queue pair while it has tags.
@@ -265,8 +350,7 @@ impl Queue {
         slot: u16,
         mut make: impl FnMut(&mut Command) -> (Sqe, HostData),
     ) {
-        while self.phase == Phase::Open && self.link.free_tags() > 0 {
-            let Some(key) = self.waiting.pop_front(commands) else { return };
+        while let Some(key) = self.next_waiting(commands) {
             let form = make(&mut commands[key]);
             if !self.submit((key, slot), form, now, commands) {
                 return;
@@ -291,7 +375,7 @@ impl Queue {
                 && fits(command)
                 && self.link.recall(cid)
             {
-                self.flying.unlink(commands, key);
+                self.land(commands, key);
                 taken.push(key);
             }
         }

@@ -23,6 +23,7 @@ impl Shard {
             if !some_quiesced && queue.set_aside.is_empty() {
                 continue;
             }
+            queue.scatter(&mut self.commands);
             // What was set aside came first.
             let mut all = core::mem::take(&mut queue.set_aside);
             while let Some(key) = queue.waiting.pop_front(&mut self.commands) {

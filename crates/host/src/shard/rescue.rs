@@ -180,15 +180,17 @@ impl Shard {
     fn take_off(&mut self, slot: usize, (key, cid): (Key, Cid), now: Time, bufs: &mut dyn Buffers) {
         let Some(queue) = self.queues[slot].as_deref_mut() else { return };
         if queue.link.recall(cid) {
-            queue.flying.unlink(&mut self.commands, key);
+            queue.land(&mut self.commands, key);
             self.move_unsent(key, now, bufs);
         }
     }
 
     /// The same for what waits for a tag there.
     fn rescue_waiting(&mut self, slot: usize, now: Time, bufs: &mut dyn Buffers) {
-        let queue = self.queues[slot].as_deref().filter(|queue| queue.phase == Phase::Open);
-        for _ in 0..queue.map_or(0, |queue| queue.waiting.len()) {
+        let queue = self.queues[slot].as_deref_mut().filter(|queue| queue.phase == Phase::Open);
+        let Some(queue) = queue else { return };
+        queue.scatter(&mut self.commands);
+        for _ in 0..queue.waiting.len() {
             let Some(queue) = self.queues[slot].as_deref_mut() else { return };
             let Some(key) = queue.waiting.pop_front(&mut self.commands) else { return };
             if self.is_stuck_unsent(key) && self.goes_elsewhere(key, now) {

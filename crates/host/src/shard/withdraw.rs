@@ -46,6 +46,7 @@ impl Shard {
         let withdrawn = |command: &Command| is_withdrawn(command, &self.requests);
         for queue in self.queues.iter_mut().flatten() {
             queue.take_unsent(&mut self.commands, withdrawn, &mut ended);
+            queue.scatter(&mut self.commands);
             take(&mut queue.waiting, &mut self.commands, withdrawn, &mut ended);
             take(&mut queue.set_aside, &mut self.commands, withdrawn, &mut ended);
         }
@@ -104,6 +105,7 @@ impl Shard {
         let mut unsent = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
             queue.take_unsent(&mut self.commands, theirs, &mut unsent);
+            queue.scatter(&mut self.commands);
             take(&mut queue.waiting, &mut self.commands, theirs, &mut unsent);
             take(&mut queue.set_aside, &mut self.commands, theirs, &mut unsent);
         }

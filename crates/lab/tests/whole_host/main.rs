@@ -14,6 +14,7 @@ mod ana_follow;
 mod ana_table;
 mod ana_truth;
 mod answers_in_doubt;
+mod crowd;
 mod data_transfer;
 mod digests;
 mod doubted_paths;
