@@ -19,8 +19,8 @@ use core::time::Duration;
 pub(super) const ADMIN_DEPTH: u16 = 30;
 
 /// Tags that callers' commands leave to ours, without which the controller is lost: keep-alive, a
-/// scan (eight at once), the ANA log, events, the shutdown. Linux keeps some back, too.
-const KEPT_TAGS: u16 = 12;
+/// scan (nine at once), the ANA log, events, the shutdown. Linux keeps some back, too.
+const KEPT_TAGS: u16 = 13;
 
 /// In-capsule data of an admin queue in bytes (NVMe/TCP: fixed).
 const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;

@@ -3,8 +3,8 @@
 use super::controller::Controller;
 use super::env::Env;
 use super::link::{ADMIN_DEPTH, Answer, Payload};
-use super::named::Named;
 use super::namespace::{Ids, Namespace};
+use super::scan::Named;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

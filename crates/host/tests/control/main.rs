@@ -23,6 +23,7 @@ mod news;
 mod policies;
 mod refused;
 mod removal;
+mod renaming;
 mod renumbered;
 mod rig;
 mod served;

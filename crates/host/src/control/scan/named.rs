@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// Namespaces that have changed, as a controller says after an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(in super::super) enum Named {
     /// Those with these NSIDs.
     Some(Vec<u32>),
     /// More than the list has room for, or the controller does not say which.
@@ -13,7 +13,7 @@ pub(super) enum Named {
 }
 
 impl Named {
-    pub(super) fn has(&self, nsid: u32) -> bool {
+    pub(in super::super) fn has(&self, nsid: u32) -> bool {
         match self {
             Named::Some(nsids) => nsids.contains(&nsid),
             Named::All => true,

@@ -1,7 +1,7 @@
 //! How far a scan of the namespaces of a controller is.
 
+use super::super::namespace::{Ids, Namespace};
 use super::named::Named;
-use super::namespace::{Ids, Namespace};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
@@ -125,7 +125,8 @@ impl Progress {
     pub(super) fn look_again(&mut self, named: &Named, known: &[Namespace]) {
         let found = self.found.extract_if(.., |it| named.has(it.nsid)).map(|it| it.nsid);
         let mut first: Vec<u32> = found.collect();
-        first.extend(self.gone.extract_if(.., |nsid| named.has(*nsid)));
+        let gone: BTreeSet<u32> = self.gone.extract_if(.., |nsid| named.has(*nsid)).collect();
+        first.extend(&gone);
         self.late.retain(|nsid, _| !named.has(*nsid));
         if let Named::Some(nsids) = named {
             // Some may be new.
@@ -138,12 +139,13 @@ impl Progress {
         first.extend(self.todo.extract_if(.., |nsid| named.has(*nsid)));
         first.retain(|nsid| !self.doing.contains_key(nsid));
         let is_known = |nsid: u32| known.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
-        first.sort_unstable_by_key(|&nsid| (is_known(nsid), nsid));
+        // Those that the list had are the ones that there is room for.
+        first.sort_unstable_by_key(|&nsid| (is_known(nsid), !gone.contains(&nsid), nsid));
         first.dedup();
         let others = self.found.len() + self.doing.len() + self.todo.len();
         let too_many = (others + first.len()).saturating_sub(MAX_NAMESPACES);
-        let new = first.partition_point(|&nsid| !is_known(nsid));
-        first.drain(..too_many.min(new));
+        self.some_left_out |= too_many > 0;
+        self.gone.extend(first.drain(..too_many.min(first.len())).filter(|&nsid| is_known(nsid)));
         self.todo.append(&mut first);
     }
 

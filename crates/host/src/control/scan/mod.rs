@@ -17,14 +17,16 @@
 //! That may take long where there are many or each look does: those that are seen to be what they
 //! were are used while it goes on.
 
+mod named;
+mod news;
+mod progress;
+mod seen;
+
 use super::controller::Controller;
 use super::env::{Env, Notice};
 use super::lifecycle::Phase;
 use super::link::{Answer, Payload, Purpose};
-use super::named::{Doubts, Named};
 use super::namespace::{Ids, Namespace};
-use super::news::named;
-use super::progress::{Look, MAX_NAMESPACES, Progress};
 use super::wire;
 use crate::event::HostEvent;
 use crate::topology::Association;
@@ -36,6 +38,11 @@ use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
+use named::Doubts;
+use news::{News, named};
+use progress::{Look, MAX_NAMESPACES, Progress};
+
+pub(super) use named::Named;
 
 /// Namespaces looked at in parallel, so that a slow link does not add up.
 const WINDOW: u16 = 8;
@@ -53,11 +60,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// When a namespace is looked at again that could not be read.
 const UNREAD_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often it is told what a scan has seen so far: at first; then half as often each time, down
-/// to a 16th. All controllers tell at the same times, for it is work for each path of a subsystem.
-const TELL_PACE: Duration = Duration::from_millis(100);
-const SLOWER_MOST: u32 = 4;
-
 /// A scan that takes longer than this is told of: paths may stand idle for it.
 const LONG: Duration = Duration::from_secs(5);
 
@@ -70,18 +72,6 @@ const CHANGE_PACE: Duration = Duration::from_millis(500);
 /// So many new devices at once count like one more such scan: what was known about one that is gone
 /// is not all forgotten, as its number and name stay its own.
 const DEVICES_LIKE_A_CHANGE: u32 = 64;
-
-/// The list of changed namespaces, beside a scan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum News {
-    /// It is not to be read.
-    #[default]
-    None,
-    /// It is to be read when there is room.
-    Due,
-    /// It was asked for; `more` has changed since.
-    Asked { more: bool },
-}
 
 /// What a command of a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +89,13 @@ pub(super) enum ScanRead {
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    pub(super) running: Option<Progress>,
-    pub(super) again: bool,
-    pub(super) clear_first: bool,
+    running: Option<Progress>,
+    again: bool,
+    clear_first: bool,
     /// What has changed since a scan has begun.
-    pub(super) news: News,
+    news: News,
     /// What has changed last was not read yet.
-    pub(super) unheard: bool,
+    unheard: bool,
     failures: u32,
     retry_at: Option<Time>,
     ended_at: Option<Time>,
@@ -200,7 +190,7 @@ impl Scan {
     }
 
     /// Whether a scan that can wait may begin now; otherwise one begins later.
-    pub(super) fn may_begin(&mut self, now: Time) -> bool {
+    fn may_begin(&mut self, now: Time) -> bool {
         let wait = self.changes_by.since(now.after(CHANGE_PACE * CHANGES));
         if wait.is_zero() {
             return true;
@@ -217,17 +207,21 @@ impl Scan {
     }
 
     /// Whether none goes on, and none will begin by itself.
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.running.is_none() && self.retry_at.is_none()
     }
 
     /// Whether another namespace may be looked at beside those that are being so.
+    /// One that is out of use because it has just changed waits for none of them.
     fn may_look(&self, window: usize) -> bool {
-        self.running.as_ref().is_some_and(|it| !it.listing && it.doing.len() < window)
+        self.running.as_ref().is_some_and(|progress| {
+            let is_news = progress.todo.last().is_some_and(|&nsid| self.is_news(nsid));
+            !progress.listing && progress.doing.len() < window + usize::from(is_news)
+        })
     }
 
     /// Commands under way.
-    pub(super) fn under_way(&self) -> usize {
+    fn under_way(&self) -> usize {
         let asked = matches!(self.news, News::Asked { .. });
         let of_scan = |it: &Progress| it.doing.len() + usize::from(it.listing);
         self.running.as_ref().map_or(0, of_scan) + usize::from(asked)
@@ -256,7 +250,7 @@ impl Scan {
 
     /// The controller has named what has changed since the scan has begun that goes on, if one
     /// does: what was read of these before does not count. Those that are in use are waited for.
-    pub(super) fn has_changed_meanwhile(&mut self, named: &Named, in_use: bool) {
+    fn has_changed_meanwhile(&mut self, named: &Named, in_use: bool) {
         self.doubts.add(named, self.clock);
         self.clock += 1;
         let Some(progress) = &mut self.running else { return };
@@ -314,9 +308,7 @@ impl Controller {
         // What the scan that goes on has seen may be what has changed again.
         self.scan.forget_seen();
         env.dirty = true;
-        if self.scan.running.is_some() {
-            self.ask_for_news(env, bufs);
-        }
+        self.ask_for_news(env, bufs);
         self.request_paced_scan(env, bufs);
     }
 
@@ -420,13 +412,13 @@ impl Controller {
     }
 
     /// Whether it answers soon enough to be asked for several things at once.
-    pub(super) fn note_pace(&mut self, answer: &Answer) {
+    fn note_pace(&mut self, answer: &Answer) {
         let kato = self.request.options.keep_alive_tmo;
         self.scan.slow = !kato.is_zero() && answer.took > kato / SLOW_PART;
     }
 
     /// Commands that may be under way for the scan and beside it.
-    pub(super) fn admin_room(&self) -> usize {
+    fn admin_room(&self) -> usize {
         usize::from(self.facts.scan_window(WINDOW + 1))
     }
 
@@ -498,14 +490,16 @@ impl Controller {
     }
 
     /// Keeps the window full once the list is known; ends the scan when nothing is left.
-    pub(super) fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+    fn scan_on(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.send_for_news(env, bufs);
         let window = usize::from(if self.scan.slow { 1 } else { WINDOW });
         let tick = self.scan.clock;
         while self.scan.may_look(window) && self.scan.under_way() < self.admin_room() {
             let Some(progress) = &mut self.scan.running else { return };
             let Some(nsid) = progress.todo.pop() else {
-                if progress.doing.is_empty() {
+                // What is asked for beside it may have changed before it was looked at.
+                let asked = matches!(self.scan.news, News::Asked { .. });
+                if progress.doing.is_empty() && !asked {
                     self.scan_done(env, bufs);
                 }
                 return;
@@ -528,6 +522,9 @@ impl Controller {
         } else if answer.status.is(Status::INVALID_NAMESPACE) {
             return self.namespace_gone(env, bufs, nsid);
         } else if answer.status.dnr() || answer.status.is(Status::INVALID_FIELD) {
+            if self.scan.is_news(nsid) {
+                return self.leave_to_next(env, bufs, nsid);
+            }
             if self.scan.described == Some(self.association) {
                 // SPDK says so of a namespace that has just been taken away. By the next command
                 // there may be one again: with half of its identifiers it would be another one.
@@ -593,81 +590,6 @@ impl Controller {
         }
     }
 
-    /// A known namespace that is still the same need not wait for the end of the scan. (Where one
-    /// is not there any more, is another one, or cannot be read, it takes the whole scan.)
-    fn note_seen(&mut self, env: &mut Env, namespace: &Namespace) {
-        match self.scan.namespace(namespace.nsid) {
-            Some(known) if known.is_still(namespace) => {}
-            Some(_) => return self.tell_later(env),
-            None => return,
-        }
-        let Some(progress) = &mut self.scan.running else { return };
-        if progress.named.binary_search(&namespace.nsid).is_ok() {
-            progress.named_left -= 1;
-            if progress.named_left == 0 {
-                let named = core::mem::take(&mut progress.named);
-                self.take_early(env, named);
-                return env.notice(self, Notice::Scanned);
-            }
-        }
-        self.tell_later(env);
-    }
-
-    pub(super) fn tell_later(&mut self, env: &Env) {
-        let Some(progress) = &self.scan.running else { return };
-        let pace = TELL_PACE * (1 << progress.told.min(SLOWER_MOST));
-        let at = env.now.after(pace).ns().next_multiple_of(TELL_PACE.as_nanos() as u64);
-        self.scan.tell_at.get_or_insert(Time::from_ns(at));
-    }
-
-    /// What was seen so far counts before the scan ends. Known namespaces that are what they were
-    /// are used, unless something has changed that was not read: it may be any of them. Nothing is
-    /// sent any more to those that are something else or are gone; what they are counts at the end.
-    fn tell_seen(&mut self, env: &mut Env) {
-        self.scan.tell_at = None;
-        let Some(progress) = &mut self.scan.running else { return };
-        let (known, mut changed) = (&self.scan.namespaces, core::mem::take(&mut progress.gone));
-        let mut same = Vec::new();
-        for found in &progress.found {
-            if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
-                let of_its_kind = if known[at].is_still(found) { &mut same } else { &mut changed };
-                of_its_kind.push(found.nsid);
-            }
-        }
-        if !changed.is_empty() {
-            self.scan.seen.retain(|nsid| !changed.contains(nsid));
-            let before = self.scan.before();
-            self.scan.doubts.add(&Named::Some(changed), before);
-            env.notice(self, Notice::Named);
-        }
-        if !self.scan.unheard {
-            same.sort_unstable();
-            self.scan.seen.extend(&same);
-            self.take_early(env, same);
-            env.notice(self, Notice::Seen);
-        }
-    }
-
-    /// What the scan that goes on has found of these, ordered by NSID, is known before its end.
-    fn take_early(&mut self, env: &Env, nsids: Vec<u32>) {
-        let Some(progress) = &mut self.scan.running else { return };
-        let mut changed = false;
-        for found in progress.found.iter().filter(|it| nsids.binary_search(&it.nsid).is_ok()) {
-            let known = &mut self.scan.namespaces;
-            if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
-                changed |= lasting(found) != lasting(&known[at]);
-                known[at] = *found;
-            }
-        }
-        progress.told += 1;
-        let tick = |nsid| progress.late.get(&nsid).copied().unwrap_or(self.scan.number);
-        let ticks: Vec<_> = nsids.into_iter().map(|nsid| (nsid, tick(nsid))).collect();
-        if changed {
-            self.scan.has_changed(1, env.now);
-        }
-        self.scan.early.extend(ticks);
-    }
-
     /// It cannot be read: if that may pass, the whole scan is tried again before it goes on so.
     fn namespace_failed(
         &mut self,
@@ -676,6 +598,9 @@ impl Controller {
         nsid: u32,
         (what, status): (&str, Status),
     ) {
+        if self.scan.is_news(nsid) {
+            return self.leave_to_next(env, bufs, nsid);
+        }
         let why = format!("it cannot be read: {status}");
         // It was tried again often enough when it was first so.
         let told = self.scan.refused.get(&nsid).is_some_and(|(told, _)| *told == why);
@@ -688,6 +613,19 @@ impl Controller {
             progress.some_unread = true;
         }
         self.namespace_refused(env, bufs, nsid, why);
+    }
+
+    /// It has changed since the scan began, and cannot be read: it may have just gone. The list
+    /// the next scan reads will say so.
+    fn leave_to_next(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32) {
+        let known = self.scan.namespace(nsid).copied();
+        if let Some(progress) = &mut self.scan.running {
+            progress.doing.remove(&nsid);
+            progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
+            progress.some_unread |= known.is_some();
+        }
+        self.scan.again = true;
+        self.scan_on(env, bufs);
     }
 
     fn namespace_gone(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32) {

@@ -1,18 +1,38 @@
 //! What changes while a controller is being looked at is named at once, not when that ends: it may
 //! take long, and until then commands would go to what may be another namespace by now.
 
-use super::controller::Controller;
-use super::env::{Env, Notice};
-use super::lifecycle::Phase;
-use super::link::{Answer, Purpose};
+use super::super::controller::Controller;
+use super::super::env::{Env, Notice};
+use super::super::lifecycle::Phase;
+use super::super::link::{Answer, Purpose};
+use super::super::wire;
+use super::Scan;
 use super::named::Named;
 use super::progress::Progress;
-use super::scan::News;
-use super::wire;
 use anabranch_proto::machine::Buffers;
 
+/// The list of changed namespaces, beside a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is not to be read.
+    #[default]
+    None,
+    /// It is to be read when there is room.
+    Due,
+    /// It was asked for; `more` has changed since.
+    Asked { more: bool },
+}
+
+impl Scan {
+    /// Whether a namespace has changed since the scan that goes on began.
+    pub(super) fn is_news(&self, nsid: u32) -> bool {
+        self.doubted_since(nsid) >= Some(self.number)
+    }
+}
+
 impl Controller {
-    /// Something has changed. When a scan goes on it is asked what, as soon as there is room.
+    /// Something has changed. When a scan goes on it is asked what, as soon as there is room, or
+    /// when what is asked for has come.
     pub(super) fn ask_for_news(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let scan = &mut self.scan;
         match &mut scan.news {
@@ -23,7 +43,10 @@ impl Controller {
                 return;
             }
         }
-        if scan.may_begin(env.now) && scan.running.as_mut().is_some_and(Progress::may_ask) {
+        if scan.running.is_some()
+            && scan.may_begin(env.now)
+            && scan.running.as_mut().is_some_and(Progress::may_ask)
+        {
             scan.news = News::Due;
             self.send_for_news(env, bufs);
         }
@@ -45,7 +68,12 @@ impl Controller {
 
     /// Which namespaces have changed since a scan has begun; that may have ended, or failed. What
     /// was read of them does not count.
-    pub(super) fn news_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
+    pub(in super::super) fn news_answered(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        answer: &Answer,
+    ) {
         if self.phase != Phase::Live {
             return;
         }
@@ -54,7 +82,7 @@ impl Controller {
         let scan = &mut self.scan;
         let more = scan.news == News::Asked { more: true };
         scan.news = News::None;
-        (scan.unheard, scan.clear_first) = (false, more);
+        (scan.unheard, scan.clear_first) = (more, more);
         scan.has_changed_meanwhile(&named(answer), in_use);
         env.notice(self, Notice::Named);
         self.tell_later(env);
