@@ -4,43 +4,63 @@
 //! all of them before long, and what the others do would wait for it. So none has more than
 //! [`FOR_ONE_LEFT`] times the tags that are left: the dynamic threshold of Choudhury and Hahne
 //! ("Dynamic queue length thresholds for shared-memory packet switches", 1998) for the buffers of a
-//! switch. One alone leaves a ninth, two leave a 17th and have the same; nobody has to say who will
+//! switch. One alone leaves a ninth, two that want as many leave a 17th; nobody has to say who will
 //! want how many, and none lies idle that somebody with few could use. Linux gives each device that
 //! is in use the same part (`hctx_may_queue`), also where the others want less.
 //!
-//! A tag that comes free goes to the device that has the fewest.
+//! The last few are for devices that have none: where several hang, one after the other, each costs
+//! the others one more.
+//!
+//! A tag that comes free goes to the device that has the fewest; of several the one that has waited
+//! longest since it got its last one.
 
 use super::command::Command;
 use crate::table::{Key, List, Table};
 use crate::topology::HeadId;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 /// So many tags of one device for each that is left.
 const FOR_ONE_LEFT: u32 = 8;
 
+/// Of so many tags one is for a device that has none.
+const ONE_KEPT_OF: u16 = 32;
+
+/// Tags for devices that have none.
+fn kept(tags: u16) -> u16 {
+    (tags / ONE_KEPT_OF).max(2).min(tags / 2)
+}
+
 /// Tags of a queue pair that are left while no device can have too many.
 pub(super) fn enough(tags: u16) -> u16 {
-    tags / (FOR_ONE_LEFT as u16 + 1)
+    kept(tags).max(tags / (FOR_ONE_LEFT as u16 + 1))
 }
 
 /// Who has how many tags of such a queue pair, and what waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Crowd {
+    kept: u16,
+    /// Whoever has or has had something to do with it.
     members: BTreeMap<HeadId, Member>,
-    /// Those with commands that wait, by their tags.
-    line: BTreeSet<(u32, HeadId)>,
+    /// Those with commands that wait, ordered by tags and turn.
+    line: Vec<(u32, u64, HeadId)>,
+    /// Turns that were given.
+    turns: u64,
 }
 
 #[derive(Debug, Default)]
 struct Member {
     tags: u32,
+    /// When it last began to wait or got a tag.
+    turn: u64,
     waiting: List,
 }
 
 impl Crowd {
-    /// Of the commands that have a tag.
-    pub(super) fn of(flying: &List, commands: &Table<Command>) -> Crowd {
-        let mut crowd = Crowd::default();
+    /// Of the commands that have one of so many tags.
+    pub(super) fn of(flying: &List, tags: u16, commands: &Table<Command>) -> Crowd {
+        let (members, line) = (BTreeMap::new(), Vec::new());
+        let mut crowd = Crowd { kept: kept(tags), members, line, turns: 0 };
         let mut next = flying.front(commands);
         while let Some(key) = next {
             crowd.members.entry(commands[key].head).or_default().tags += 1;
@@ -58,43 +78,48 @@ impl Crowd {
     pub(super) fn wait(&mut self, commands: &mut Table<Command>, key: Key) {
         let head = commands[key].head;
         let member = self.members.entry(head).or_default();
+        if member.waiting.is_empty() {
+            self.turns += 1;
+            member.turn = self.turns;
+            insert(&mut self.line, (member.tags, member.turn, head));
+        }
         member.waiting.push_back(commands, key);
-        self.line.insert((member.tags, head));
     }
 
     /// Takes the command off that gets the next of `left` tags, if one may have it.
     pub(super) fn next(&mut self, left: u16, commands: &mut Table<Command>) -> Option<Key> {
-        let &(tags, head) = self.line.first()?;
-        if tags >= FOR_ONE_LEFT * u32::from(left) {
+        let &(tags, turn, head) = self.line.first()?;
+        if tags > 0 && (left <= self.kept || tags >= FOR_ONE_LEFT * u32::from(left)) {
             return None;
         }
         let member = self.members.get_mut(&head)?;
         let key = member.waiting.pop_front(commands)?;
         if member.waiting.is_empty() {
-            self.line.remove(&(tags, head));
+            remove(&mut self.line, (tags, turn, head));
         }
         Some(key)
     }
 
     /// A command has got a tag.
     pub(super) fn took(&mut self, head: HeadId) {
-        self.count(head, |tags| tags + 1);
+        self.turns += 1;
+        let turn = self.turns;
+        self.change(head, |member| (member.tags, member.turn) = (member.tags + 1, turn));
     }
 
     /// One has given its tag back.
     pub(super) fn gave(&mut self, head: HeadId) {
-        self.count(head, |tags| tags.saturating_sub(1));
+        self.change(head, |member| member.tags = member.tags.saturating_sub(1));
     }
 
-    fn count(&mut self, head: HeadId, change: impl Fn(u32) -> u32) {
+    fn change(&mut self, head: HeadId, change: impl FnOnce(&mut Member)) {
         let member = self.members.entry(head).or_default();
-        let before = member.tags;
-        member.tags = change(before);
+        let before = (member.tags, member.turn, head);
+        change(member);
         if !member.waiting.is_empty() {
-            self.line.remove(&(before, head));
-            self.line.insert((member.tags, head));
-        } else if member.tags == 0 {
-            self.members.remove(&head);
+            let now = (member.tags, member.turn, head);
+            remove(&mut self.line, before);
+            insert(&mut self.line, now);
         }
     }
 
@@ -107,5 +132,16 @@ impl Crowd {
             }
         }
         all
+    }
+}
+
+fn insert<T: Ord>(sorted: &mut Vec<T>, it: T) {
+    let at = sorted.partition_point(|other| *other < it);
+    sorted.insert(at, it);
+}
+
+fn remove<T: Ord>(sorted: &mut Vec<T>, it: T) {
+    if let Ok(at) = sorted.binary_search(&it) {
+        sorted.remove(at);
     }
 }

@@ -40,6 +40,7 @@ impl Shard {
         self.topology = topology;
         self.refresh_slots();
         self.update_heads();
+        self.deal_tags();
         self.watch_heads(now);
         self.settle_doubted(now, bufs);
         self.recall_waiting(now, bufs);
@@ -56,7 +57,6 @@ impl Shard {
         }
         self.forget_heads();
         self.deal_places();
-        self.deal_tags();
         self.stats.forget(&self.heads);
     }
 
@@ -169,14 +169,15 @@ impl Shard {
 
     pub(super) fn rebind_all(&mut self, now: Time, bufs: &mut dyn Buffers) {
         self.refresh_slots();
+        for head in self.heads.values_mut() {
+            head.rebind(self.me, &self.controllers);
+        }
+        self.deal_tags();
         for place in 0..self.heads.places() {
-            let Some(id) = self.heads.id_at(place) else { continue };
-            if let Some(head) = self.heads.get_mut(id) {
-                head.rebind(self.me, &self.controllers);
+            if let Some(id) = self.heads.id_at(place) {
                 self.kick(HeadId(id), now, bufs);
             }
         }
-        self.deal_tags();
     }
 
     /// Tells the queue pairs how many heads share them now.

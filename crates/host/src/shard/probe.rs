@@ -43,7 +43,7 @@ impl Queue {
     /// Whether a probe would take nothing from anybody.
     pub(super) fn can_spare(&self) -> bool {
         let spared = (self.open.queue_size / SPARED).max(1);
-        self.phase == Phase::Open && !self.is_waited_for() && self.link.free_tags() > spared
+        self.phase == Phase::Open && !self.has_waiting() && self.link.free_tags() > spared
     }
 
     /// Takes a probe at once, or not at all.

@@ -244,6 +244,11 @@ impl Queue {
             && self.link.free_tags() > self.enough
     }
 
+    /// Whether commands wait for a tag.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || self.crowd.as_ref().is_some_and(|crowd| !crowd.is_served())
+    }
+
     /// Whether commands wait for a tag, or those of several devices did a moment ago.
     #[inline]
     pub(super) fn is_waited_for(&self) -> bool {
@@ -252,8 +257,11 @@ impl Queue {
 
     /// So many devices use it.
     pub(super) fn is_used_by(&mut self, devices: u32) {
-        let tags = self.open.queue_size.saturating_sub(1);
-        self.enough = if devices > 1 { enough(tags) } else { 0 };
+        self.enough = if devices > 1 { enough(self.tags()) } else { 0 };
+    }
+
+    fn tags(&self) -> u16 {
+        self.open.queue_size.saturating_sub(1)
     }
 
     /// Gives a command its tag. Tags were free a moment ago; a queue pair that refuses all the same
@@ -330,7 +338,9 @@ impl Queue {
         if self.crowd.is_none() && self.waiting.is_empty() {
             return None;
         }
-        let crowd = self.crowd.get_or_insert_with(|| Box::new(Crowd::of(&self.flying, commands)));
+        let tags = self.tags();
+        let new = || Box::new(Crowd::of(&self.flying, tags, commands));
+        let crowd = self.crowd.get_or_insert_with(new);
         while let Some(key) = self.waiting.pop_front(commands) {
             crowd.wait(commands, key);
         }
@@ -338,8 +348,7 @@ impl Queue {
     }
 
     fn is_half_free(&self) -> bool {
-        let served = self.crowd.as_ref().is_none_or(|crowd| crowd.is_served());
-        served && self.waiting.is_empty() && self.link.free_tags() > self.link.in_flight()
+        !self.has_waiting() && self.link.free_tags() > self.link.in_flight()
     }
 
     /// Hands waiting commands to the queue pair while it has tags.
