@@ -35,9 +35,9 @@ impl BlockStat {
     #[must_use]
     pub fn with(mut self, other: &BlockStat) -> BlockStat {
         for at in 0..4 {
-            self.count[at] = self.count[at].saturating_add(other.count[at]);
-            self.bytes[at] = self.bytes[at].saturating_add(other.bytes[at]);
-            self.latency_ns[at] = self.latency_ns[at].saturating_add(other.latency_ns[at]);
+            self.count[at] = self.count[at].wrapping_add(other.count[at]);
+            self.bytes[at] = self.bytes[at].wrapping_add(other.bytes[at]);
+            self.latency_ns[at] = self.latency_ns[at].wrapping_add(other.latency_ns[at]);
         }
         self.busy_ns = self.busy_ns.max(other.busy_ns);
         self
@@ -53,7 +53,7 @@ impl BlockStat {
             let (ios, sectors) = (self.count[at], self.bytes[at] / 512);
             format!("{ios:8} {:8} {sectors:8} {:8}", 0, ms(self.latency_ns[at]))
         };
-        let all = self.latency_ns.iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+        let all = self.latency_ns.iter().fold(0_u64, |sum, ns| sum.wrapping_add(*ns));
         let flush = BlockOp::Flush as usize;
         format!(
             "{} {} {in_flight:8} {:8} {:8} {} {:8} {:8}",

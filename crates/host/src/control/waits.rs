@@ -300,12 +300,12 @@ impl Control {
     }
 
     /// A head is to rest no more often than so: of those who wait for it to, each has raised the
-    /// count by one, so the first of them was taken back by somebody.
+    /// count by one, so the last of them was taken back.
     pub(super) fn take_back_stops(&mut self, head: HeadId, stop: Stop, left: u32) {
         let is_it = |wait: &StopWait| wait.head == head && wait.stop == stop;
         let waiting = self.waits.stops.iter().filter(|wait| is_it(wait)).count();
         if waiting > left as usize
-            && let Some(at) = self.waits.stops.iter().position(is_it)
+            && let Some(at) = self.waits.stops.iter().rposition(is_it)
         {
             let wait = self.waits.stops.remove(at);
             let text = String::from("somebody told the device to go on before it had come to rest");
