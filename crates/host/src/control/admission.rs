@@ -183,13 +183,16 @@ impl Control {
             self.seen.remove(&id);
             return;
         };
+        let before = self.next_head;
         let of_it = &self.subsystems[index].controllers;
         let seen: BTreeSet<_> = self.seen.extract_if(.., |id| of_it.contains(id)).collect();
         let joined = self.joined_by(index, |control| control.reconcile(index));
         joined.difference(&seen).for_each(|it| self.check_groups(*it, true, bufs));
+        let made = self.next_head - before;
         for id in seen {
             self.check_groups(id, true, bufs);
             if let Some(controller) = self.controllers.get_mut(&id) {
+                controller.scan.has_made(made, self.env.now);
                 controller.proven(&mut self.env);
             }
         }

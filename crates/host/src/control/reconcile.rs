@@ -185,10 +185,12 @@ impl Control {
         let before = self.next_path;
         let contested = contested(&self.subsystems[index], &self.controllers);
         for id in self.subsystems[index].controllers.clone() {
-            let Some(controller) = self.controllers.get(&id).filter(|it| it.vouches()) else {
-                continue;
-            };
-            let namespaces = controller.scan.namespaces().to_vec();
+            // Of the first scan of all what was seen so far.
+            let joins = |it: &&Controller| it.is_live() && (it.is_verified() || it.scan.is_first());
+            let Some(controller) = self.controllers.get(&id).filter(joins) else { continue };
+            let namespaces = controller.scan.namespaces().iter();
+            let read = namespaces.filter(|namespace| controller.has_read(namespace.nsid));
+            let namespaces: Vec<Namespace> = read.copied().collect();
             self.subsystems[index].make_room(namespaces.len());
             let shows = |nsid| namespaces.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
             self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));

@@ -14,6 +14,7 @@ mod devices;
 mod discovery;
 mod events;
 mod fake;
+mod first_look;
 mod fuzz;
 mod identity;
 mod keep_alive;

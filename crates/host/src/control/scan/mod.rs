@@ -15,7 +15,8 @@
 //! back, too, nothing is used before it has been looked at.
 //!
 //! That may take long where there are many or each look does: those that are seen to be what they
-//! were are used while it goes on.
+//! were are used while it goes on. So are all that were seen of a controller that is looked at for
+//! the first time.
 
 mod named;
 mod news;
@@ -132,6 +133,11 @@ pub(super) struct Scan {
 impl Scan {
     pub(super) fn is_verified(&self, association: Association) -> bool {
         self.verified == Some(association)
+    }
+
+    /// Whether no scan was complete yet.
+    pub(super) fn is_first(&self) -> bool {
+        self.verified.is_none()
     }
 
     /// Whether a namespace was seen to be what it was before, by a scan of a controller that has

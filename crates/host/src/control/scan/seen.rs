@@ -5,6 +5,7 @@ use super::super::env::{Env, Notice};
 use super::super::namespace::Namespace;
 use super::lasting;
 use super::named::Named;
+use super::progress::MAX_NAMESPACES;
 use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
 use core::time::Duration;
@@ -15,12 +16,14 @@ const TELL_PACE: Duration = Duration::from_millis(100);
 const SLOWER_MOST: u32 = 4;
 
 impl Controller {
-    /// A known namespace that is still the same need not wait for the end of the scan. (Where one
-    /// is not there any more, is another one, or cannot be read, it takes the whole scan.)
+    /// A known namespace that is still the same need not wait for the end of the scan, nor does any
+    /// of a controller that has shown none before. (Where one is not there any more, is another
+    /// one, or cannot be read, it takes the whole scan.)
     pub(super) fn note_seen(&mut self, env: &mut Env, namespace: &Namespace) {
         match self.scan.namespace(namespace.nsid) {
             Some(known) if known.is_still(namespace) => {}
             Some(_) => return self.tell_later(env),
+            None if self.scan.is_first() => return self.tell_later(env),
             None => return,
         }
         let Some(progress) = &mut self.scan.running else { return };
@@ -42,18 +45,27 @@ impl Controller {
         self.scan.tell_at.get_or_insert(Time::from_ns(at));
     }
 
-    /// What was seen so far counts before the scan ends. Known namespaces that are what they were
-    /// are used, unless something has changed that was not read: it may be any of them. Nothing is
-    /// sent any more to those that are something else or are gone; what they are counts at the end.
+    /// What was seen so far counts before the scan ends. Known namespaces that are what they were,
+    /// and all of a first scan, are used, unless something has changed that was not read: it may be
+    /// any of them. Nothing is sent any more to those that are something else or are gone; what
+    /// they are counts at the end.
     pub(super) fn tell_seen(&mut self, env: &mut Env) {
         self.scan.tell_at = None;
+        let is_first = self.scan.is_first();
         let Some(progress) = &mut self.scan.running else { return };
         let (known, mut changed) = (&self.scan.namespaces, core::mem::take(&mut progress.gone));
         let mut same = Vec::new();
+        // Those of a connection that was lost before its scan had ended keep their places.
+        let mut room = if is_first { MAX_NAMESPACES.saturating_sub(known.len()) } else { 0 };
         for found in &progress.found {
-            if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
-                let of_its_kind = if known[at].is_still(found) { &mut same } else { &mut changed };
-                of_its_kind.push(found.nsid);
+            match known.binary_search_by_key(&found.nsid, |known| known.nsid) {
+                Ok(at) if known[at].is_still(found) => same.push(found.nsid),
+                Ok(_) => changed.push(found.nsid),
+                Err(_) if room > 0 => {
+                    room -= 1;
+                    same.push(found.nsid);
+                }
+                Err(_) => {}
             }
         }
         if !changed.is_empty() {
@@ -76,9 +88,12 @@ impl Controller {
         let mut changed = false;
         for found in progress.found.iter().filter(|it| nsids.binary_search(&it.nsid).is_ok()) {
             let known = &mut self.scan.namespaces;
-            if let Ok(at) = known.binary_search_by_key(&found.nsid, |known| known.nsid) {
-                changed |= lasting(found) != lasting(&known[at]);
-                known[at] = *found;
+            match known.binary_search_by_key(&found.nsid, |known| known.nsid) {
+                Ok(at) => {
+                    changed |= lasting(found) != lasting(&known[at]);
+                    known[at] = *found;
+                }
+                Err(at) => known.insert(at, *found),
             }
         }
         progress.told += 1;
