@@ -191,9 +191,12 @@ impl Control {
             let namespaces = controller.scan.namespaces().iter();
             let read = namespaces.filter(|namespace| controller.has_read(namespace.nsid));
             let namespaces: Vec<Namespace> = read.copied().collect();
+            let is_all = controller.is_verified();
             self.subsystems[index].make_room(namespaces.len());
             let shows = |nsid| namespaces.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
-            self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));
+            if is_all {
+                self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));
+            }
             // Looked for once: there may be a thousand heads, and as many namespaces.
             let heads = self.subsystems[index].heads.iter();
             let joined = heads.filter(|head| head.path(id).is_some()).map(|head| head.nsid);
@@ -211,6 +214,8 @@ impl Control {
                     Ok(()) => {
                         self.refusals.remove(&(id, nsid));
                     }
+                    // What is not all may look odd that is not: a head that has another number.
+                    Err(_) if !is_all => {}
                     Err((refused, why)) => {
                         if self.is_news(id, nsid, refused, why) {
                             self.doubt_others(index, id, &namespace);

@@ -123,10 +123,13 @@ impl Crowd {
         }
     }
 
-    /// All that waits, those of a device in their order.
-    pub(super) fn scatter(self, commands: &mut Table<Command>) -> List {
+    /// All that waits, those of a device in their order, and the devices in the order of their
+    /// turns: who waits anew in this order has them again.
+    pub(super) fn scatter(&mut self, commands: &mut Table<Command>) -> List {
+        self.line.sort_unstable_by_key(|&(_, turn, _)| turn);
         let mut all = List::default();
-        for mut member in self.members.into_values() {
+        for (_, _, head) in self.line.drain(..) {
+            let Some(member) = self.members.get_mut(&head) else { continue };
             while let Some(key) = member.waiting.pop_front(commands) {
                 all.push_back(commands, key);
             }

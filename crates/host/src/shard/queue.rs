@@ -305,9 +305,9 @@ impl Queue {
         }
     }
 
-    /// All that waits for a tag is on the list again.
+    /// All that waits for a tag is on the list again. A crowd goes on with what stays there.
     pub(super) fn scatter(&mut self, commands: &mut Table<Command>) {
-        let Some(crowd) = self.crowd.take() else { return };
+        let Some(crowd) = &mut self.crowd else { return };
         let mut all = crowd.scatter(commands);
         while let Some(key) = self.waiting.pop_front(commands) {
             all.push_back(commands, key);
@@ -333,6 +333,7 @@ impl Queue {
     fn next_of_crowd(&mut self, free: u16, commands: &mut Table<Command>) -> Option<Key> {
         if self.enough == 0 || self.is_half_free() {
             self.scatter(commands);
+            self.crowd = None;
             return self.waiting.pop_front(commands);
         }
         if self.crowd.is_none() && self.waiting.is_empty() {

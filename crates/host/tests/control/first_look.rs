@@ -102,6 +102,93 @@ fn f13_what_changes_during_the_first_look_is_not_used() {
     assert_eq!(rig.event_count("nvme0n2: path nvme0c0n2 removed"), 1, "{:?}", rig.events);
 }
 
+/// As of a gateway that has lost a part of what is behind it: what hung comes last the next time.
+#[test]
+fn as_many_that_hang_as_are_looked_at_at_once_keep_no_other_one_from_its_users_for_long() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.spaces = (1..=20).map(|nsid| (nsid, Space::new(nsid as u8, 2048))).collect();
+    let hangs = |c: &Command| c.is_identify(0) && c.nsid <= 8;
+    fake.hook = Some(Box::new(move |c| hangs(c).then_some(Say::Nothing)));
+    rig.put(1, fake);
+    rig.connect(1, |request| request.keep_trying = true);
+    rig.advance_s(50);
+    assert!(used(&rig).is_empty());
+    rig.advance_s(25);
+    assert_eq!(used(&rig).len(), 12, "{:?}", rig.events);
+}
+
+/// Events beside a look that hangs: each is asked for, and what it does not name goes on.
+#[test]
+fn events_beside_a_look_that_hangs_cost_the_others_no_more_than_a_moment() {
+    let (mut rig, _) = connecting();
+    for _ in 0..15 {
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance_s(3);
+        assert_eq!(used(&rig).len(), 4, "{:?}", rig.events);
+    }
+}
+
+/// What was read as something else is not used, though the scan that has read it fails at once.
+#[test]
+fn f13_what_a_scan_has_seen_to_be_another_one_is_not_used_when_that_scan_fails() {
+    for first in [false, true] {
+        let (mut rig, _) = connecting();
+        let third = rig.fake(1).seen.iter().rfind(|c| is_third(c)).copied().expect("asked");
+        let passes = |c: &Command| is_third(c).then_some(Say::Status(0x006));
+        if !first {
+            rig.fake(1).hook = None;
+            rig.fake(1).say(&third, Say::namespace(2048));
+            rig.deliver(1);
+            rig.advance_s(1);
+        }
+        rig.fake(1).spaces.insert(2, Space::new(0x99, 2048));
+        rig.fake(1).hook = Some(Box::new(passes));
+        if first {
+            // The next scan, which this one makes begin, reads it.
+            rig.fake(1).say(&third, Say::Status(0x006));
+            rig.deliver(1);
+            rig.advance_s(1);
+        } else {
+            rig.set("nvme0", "rescan_controller", "1").unwrap();
+        }
+        rig.run();
+        let reads = rig.fake(1).count(|c| c.is_identify(3) && c.nsid == 2);
+        assert!(reads >= 2, "it was read");
+        let of_old = |(name, nsid): &(String, u32)| name == "nvme0n2" && *nsid == 2;
+        assert!(!used(&rig).iter().any(of_old), "first: {first}: {:?}", rig.events);
+    }
+}
+
+/// One that shows something else than others do is told of when it has shown all, once.
+#[test]
+fn what_is_odd_about_a_first_look_is_told_at_its_end() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.extend((2..=5).map(|nsid| (nsid, Space::new(nsid as u8, 2048))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(1);
+    let mut fake = Fake::new(NQN, 2);
+    fake.spaces = rig.fake(1).spaces.clone();
+    fake.spaces.insert(2, Space::new(0x99, 2048));
+    fake.hook = Some(Box::new(|c| is_third(c).then_some(Say::Nothing)));
+    rig.put(2, fake);
+    rig.connect(2, |request| request.keep_trying = true);
+    let lists = rig.fake(1).count(|c| c.is_identify(2));
+    for _ in 0..3 {
+        rig.advance_s(11);
+        let first = |head: &str| rig.path(head, 0).is_some_and(|path| path.ready);
+        assert!(["nvme0n1", "nvme0n2", "nvme0n3"].iter().all(|head| first(head)));
+        rig.cut(2);
+    }
+    assert_eq!(rig.event_count("ignoring"), 0, "{:?}", rig.events);
+    assert_eq!(rig.fake(1).count(|c| c.is_identify(2)), lists, "nobody is asked for it");
+    rig.fake(2).hook = None;
+    rig.cut(2);
+    rig.advance_s(12);
+    assert_eq!(rig.event_count("nvme1: ignoring nsid 2"), 1, "{:?}", rig.events);
+    assert!(rig.fake(1).count(|c| c.is_identify(2)) > lists);
+}
+
 /// One that is lost before it has shown all, and shows others each time, has no more of them known
 /// than one that has shown all.
 #[test]

@@ -264,9 +264,9 @@ fn changes_without_end_do_not_keep_a_scan_from_its_end() {
         answer_last(&mut rig, is_slow, Say::namespace(2048));
         assert!(!ready_ones(&rig)[2]);
         rounds += 1;
-        assert!(rounds < 100, "{:?}", rig.events.last());
+        assert!(rounds < 1000, "{:?}", rig.events.last());
     }
-    assert!(rounds > 5, "{rounds}: some changes are nothing special");
+    assert!(rounds > 100, "{rounds}: some changes are nothing special");
     let before = asked(&rig);
     answer_last(&mut rig, is_slow, Say::namespace(2048));
     assert_eq!(ready_ones(&rig), [true; 3]);

@@ -171,6 +171,33 @@ fn devices_get_their_tags_in_turn_where_there_are_more_than_tags() {
     }
 }
 
+/// New pictures and withdrawals have all that waits looked through: the turns stay.
+#[test]
+fn turns_in_a_crowd_outlast_what_happens_to_other_devices() {
+    for withdraws in [false, true] {
+        let mut setup = devices(42, 1);
+        setup.options.queue_size = 16;
+        setup.host.max_requests = 4096;
+        let mut rig = setup.connect();
+        slow(&mut rig, 500 * MS);
+        let all: Vec<_> = (1..=40).map(|n| rig.submit_to(1, &device(n), reads(60))).collect();
+        for _ in 0..100 {
+            if withdraws {
+                rig.submit_to(1, &device(41), reads(2).chain([Op::WithdrawOdd]));
+            } else {
+                rig.done(Verb::Quiesce { device: device(42) });
+                rig.done(Verb::Unquiesce { device: device(42) });
+            }
+            rig.run(300 * MS);
+        }
+        let done = answered(&rig, &all);
+        let (least, most) = (done.iter().min().unwrap(), done[1..].iter().max().unwrap());
+        assert!(*least >= 5 && most - least <= 3, "{done:?}");
+        rig.run(200 * SECOND);
+        all.iter().for_each(|names| drop(rig.answers(names)));
+    }
+}
+
 /// Each that hangs costs the others a tag or two more, not all that are left.
 #[test]
 fn devices_that_hang_one_after_the_other_leave_some_to_the_others() {

@@ -116,6 +116,8 @@ pub(super) struct Scan {
     /// What was looked at by a scan that is not complete yet, or by the last complete one later
     /// than when that began: by NSID, the tick.
     early: BTreeMap<u32, u64>,
+    /// Being looked at when the connection was lost, maybe for one of them: they come last.
+    hung: Vec<u32>,
     /// Known namespaces that the scan was said to have seen, and that are the same, until it is
     /// complete or something changes.
     seen: BTreeSet<u32>,
@@ -174,7 +176,9 @@ impl Scan {
     }
 
     pub(super) fn abandon(&mut self) {
-        self.running = None;
+        if let Some(progress) = self.running.take() {
+            self.hung = progress.doing.into_keys().collect();
+        }
         self.again = false;
         // Whoever comes back looks at everything.
         self.unheard = false;
@@ -355,6 +359,8 @@ impl Controller {
     }
 
     fn scan_failed(&mut self, env: &mut Env, why: String) {
+        // What it has seen to be something else is not used until the next one has looked.
+        self.tell_seen(env);
         if self.scan.running.take().is_none() {
             return;
         }
@@ -486,9 +492,11 @@ impl Controller {
         progress.gone = gone.collect();
         progress.todo.reverse();
         let Progress { todo, named, .. } = progress;
-        let known = &self.scan.namespaces;
+        let (known, hung) = (&self.scan.namespaces, &self.scan.hung);
         let is_known = |nsid: &u32| known.binary_search_by_key(nsid, |it| it.nsid).is_ok();
-        todo.sort_by_key(|nsid| (named.binary_search(nsid).is_ok(), is_known(nsid)));
+        todo.sort_by_key(|nsid| {
+            (!hung.contains(nsid), named.binary_search(nsid).is_ok(), is_known(nsid))
+        });
         if !progress.gone.is_empty() {
             self.tell_later(env);
         }
@@ -673,6 +681,7 @@ impl Controller {
         self.scan.refused.retain(|_, (_, seen)| *seen == number);
         self.scan.verified = Some(self.association);
         self.scan.complete = number;
+        self.scan.hung.clear();
         self.scan.doubts = Doubts::default();
         self.scan.early = progress.late;
         self.scan.forget_seen();

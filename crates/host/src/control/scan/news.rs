@@ -8,7 +8,6 @@ use super::super::link::{Answer, Purpose};
 use super::super::wire;
 use super::Scan;
 use super::named::Named;
-use super::progress::Progress;
 use anabranch_proto::machine::Buffers;
 
 /// The list of changed namespaces, beside a scan.
@@ -45,7 +44,7 @@ impl Controller {
         }
         if scan.running.is_some()
             && scan.may_begin(env.now)
-            && scan.running.as_mut().is_some_and(Progress::may_ask)
+            && scan.running.as_mut().is_some_and(|it| it.may_ask(env.now))
         {
             scan.news = News::Due;
             self.send_for_news(env, bufs);

@@ -5,6 +5,7 @@ use super::named::Named;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
+use core::time::Duration;
 
 /// Namespaces of one controller; more are left out with a line in the log. Those that are known
 /// already keep their places, whatever comes before them in the list.
@@ -13,9 +14,10 @@ pub(super) const MAX_NAMESPACES: usize = 1024;
 /// So often one scan looks at something once more because it has changed meanwhile: it has to end.
 const LOOKS_AGAIN: usize = MAX_NAMESPACES;
 
-/// So often it is asked what has changed though it has not got on since: what changes faster than
-/// it can be looked at is used all the same.
+/// So often it is asked what has changed though it has not got on since, and then once in this
+/// time: what changes faster than it can be looked at is used all the same.
 const ASKED_AT_ONCE: u32 = 8;
+const ASK_PAUSE: Duration = Duration::from_secs(1);
 
 /// A namespace that is being looked at.
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub(super) struct Progress {
     /// be done where there are more.
     fewest_left: usize,
     asks: u32,
+    asked_at: Time,
     /// Known ones that are not there any more or cannot be used.
     pub(super) gone: Vec<u32>,
     /// Some could not be read.
@@ -74,6 +77,7 @@ impl Progress {
             looks_again: LOOKS_AGAIN,
             fewest_left: usize::MAX,
             asks: ASKED_AT_ONCE,
+            asked_at: Time::ZERO,
             gone: Vec::new(),
             some_unread: false,
             some_left_out: false,
@@ -108,15 +112,16 @@ impl Progress {
     }
 
     /// Whether it may be asked what has changed since it began; counts that as done.
-    pub(super) fn may_ask(&mut self) -> bool {
+    pub(super) fn may_ask(&mut self, now: Time) -> bool {
         let left = self.todo.len() + self.doing.len();
         if left < self.fewest_left && !self.listing {
             self.fewest_left = left;
         } else if self.asks > 0 {
             self.asks -= 1;
-        } else {
+        } else if now.since(self.asked_at) < ASK_PAUSE {
             return false;
         }
+        self.asked_at = now;
         self.looks_again > 0
     }
 

@@ -74,7 +74,7 @@ impl Controller {
             self.scan.doubts.add(&Named::Some(changed), before);
             env.notice(self, Notice::Named);
         }
-        if !self.scan.unheard {
+        if !self.scan.unheard && !same.is_empty() {
             same.sort_unstable();
             self.scan.seen.extend(&same);
             self.take_early(env, same);
