@@ -48,6 +48,14 @@ type Controllers = BTreeMap<ControllerId, Controller>;
 /// Namespaces that were refused, or that others show otherwise.
 pub(super) type Refusals = BTreeMap<(ControllerId, u32), Refusal>;
 
+/// What keeps a namespace that a controller shows from being like any other.
+enum Oddity {
+    /// It is no path, for this reason.
+    Refused(String),
+    /// It is a path, and others show another one under its NSID.
+    Contested,
+}
+
 pub(super) struct Refusal {
     /// Told once.
     why: String,
@@ -203,21 +211,21 @@ impl Control {
             let joined: BTreeSet<u32> = joined.collect();
             for namespace in namespaces {
                 let nsid = namespace.nsid;
-                let refused = if !joined.contains(&nsid) {
-                    self.place(index, id, &namespace).map_err(|why| (true, why))
+                let placed = if !joined.contains(&nsid) {
+                    self.place(index, id, &namespace).map_err(Oddity::Refused)
                 } else if contested.contains(&nsid) {
-                    Err((false, "it is another namespace through other controllers".into()))
+                    Err(Oddity::Contested)
                 } else {
                     Ok(())
                 };
-                match refused {
+                match placed {
                     Ok(()) => {
                         self.refusals.remove(&(id, nsid));
                     }
                     // What is not all may look odd that is not: a head that has another number.
                     Err(_) if !is_all => {}
-                    Err((refused, why)) => {
-                        if self.is_news(id, nsid, refused, why) {
+                    Err(oddity) => {
+                        if self.is_news(id, nsid, oddity) {
                             self.doubt_others(index, id, &namespace);
                         }
                     }
@@ -230,16 +238,22 @@ impl Control {
         }
     }
 
-    /// Tells why a namespace is `refused`, or what is odd about it, if that is new; gives back
-    /// whether the others are to be asked.
-    fn is_news(&mut self, id: ControllerId, nsid: u32, refused: bool, why: String) -> bool {
+    /// Tells what is odd about a namespace, if that is new; gives back whether the others are to be
+    /// asked.
+    fn is_news(&mut self, id: ControllerId, nsid: u32, oddity: Oddity) -> bool {
         let Some(controller) = self.controllers.get(&id).map(Controller::name) else {
             return false;
+        };
+        let (why, is_refused) = match oddity {
+            Oddity::Refused(why) => (why, true),
+            Oddity::Contested => {
+                (String::from("it is another namespace through other controllers"), false)
+            }
         };
         if let Some(known) = self.refusals.get_mut(&(id, nsid)).filter(|known| known.why == why) {
             return !core::mem::replace(&mut known.asked, true);
         }
-        self.env.event(match refused {
+        self.env.event(match is_refused {
             true => HostEvent::NamespaceRefused { controller, nsid, why: why.clone() },
             false => HostEvent::Note { controller, text: format!("nsid {nsid}: {why}") },
         });

@@ -225,8 +225,8 @@ impl Scan {
     /// One that is out of use because it has just changed waits for none of them.
     fn may_look(&self, window: usize) -> bool {
         self.running.as_ref().is_some_and(|progress| {
-            let is_news = progress.todo.last().is_some_and(|&nsid| self.is_news(nsid));
-            !progress.listing && progress.doing.len() < window + usize::from(is_news)
+            let is_urgent = progress.todo.last().is_some_and(|&nsid| self.has_just_changed(nsid));
+            !progress.listing && progress.doing.len() < window + usize::from(is_urgent)
         })
     }
 
@@ -536,7 +536,7 @@ impl Controller {
         } else if answer.status.is(Status::INVALID_NAMESPACE) {
             return self.namespace_gone(env, bufs, nsid);
         } else if answer.status.dnr() || answer.status.is(Status::INVALID_FIELD) {
-            if self.scan.is_news(nsid) {
+            if self.scan.has_just_changed(nsid) {
                 return self.leave_to_next(env, bufs, nsid);
             }
             if self.scan.described == Some(self.association) {
@@ -612,7 +612,7 @@ impl Controller {
         nsid: u32,
         (what, status): (&str, Status),
     ) {
-        if self.scan.is_news(nsid) {
+        if self.scan.has_just_changed(nsid) {
             return self.leave_to_next(env, bufs, nsid);
         }
         let why = format!("it cannot be read: {status}");

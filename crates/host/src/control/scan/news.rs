@@ -24,7 +24,7 @@ pub(super) enum News {
 
 impl Scan {
     /// Whether a namespace has changed since the scan that goes on began.
-    pub(super) fn is_news(&self, nsid: u32) -> bool {
+    pub(super) fn has_just_changed(&self, nsid: u32) -> bool {
         self.doubted_since(nsid) >= Some(self.number)
     }
 }
