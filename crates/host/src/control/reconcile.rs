@@ -112,9 +112,12 @@ impl Control {
             else {
                 continue;
             };
-            let subsystem = &mut self.subsystems[index];
-            let former = core::mem::replace(&mut subsystem.heads[at].nsid, namespace.nsid);
-            if self.join(index, at, controller, &namespace).is_err() {
+            let head = &mut self.subsystems[index].heads[at];
+            let former = core::mem::replace(&mut head.nsid, namespace.nsid);
+            // A path there whose namespace could not be read any more comes along.
+            if head.path(controller).is_none()
+                && self.join(index, at, controller, &namespace).is_err()
+            {
                 self.subsystems[index].heads[at].nsid = former;
                 continue;
             }
@@ -127,6 +130,7 @@ impl Control {
             followed = true;
         }
         if followed {
+            self.drop_paths(index);
             // Of heads whose other paths are all away, a path that is new may know another size.
             self.resize(index);
         }
@@ -193,15 +197,17 @@ impl Control {
         let before = self.next_path;
         let contested = contested(&self.subsystems[index], &self.controllers);
         for id in self.subsystems[index].controllers.clone() {
-            // Of the first scan of all what was seen so far.
-            let joins = |it: &&Controller| it.is_live() && (it.is_verified() || it.scan.is_first());
-            let Some(controller) = self.controllers.get(&id).filter(joins) else { continue };
+            let live = |it: &&Controller| it.is_live();
+            let Some(controller) = self.controllers.get(&id).filter(live) else { continue };
             let namespaces = controller.scan.namespaces().iter();
+            // Before a scan is complete, what it has seen so far.
             let read = namespaces.filter(|namespace| controller.has_read(namespace.nsid));
-            let namespaces: Vec<Namespace> = read.copied().collect();
             let is_all = controller.is_verified();
+            let settled = |nsid| is_all && controller.scan.is_settled(nsid);
+            let namespaces: Vec<(Namespace, bool)> =
+                read.map(|namespace| (*namespace, settled(namespace.nsid))).collect();
             self.subsystems[index].make_room(namespaces.len());
-            let shows = |nsid| namespaces.binary_search_by_key(&nsid, |it| it.nsid).is_ok();
+            let shows = |nsid| namespaces.binary_search_by_key(&nsid, |(it, _)| it.nsid).is_ok();
             if is_all {
                 self.refusals.retain(|&(controller, nsid), _| controller != id || shows(nsid));
             }
@@ -209,7 +215,7 @@ impl Control {
             let heads = self.subsystems[index].heads.iter();
             let joined = heads.filter(|head| head.path(id).is_some()).map(|head| head.nsid);
             let joined: BTreeSet<u32> = joined.collect();
-            for namespace in namespaces {
+            for (namespace, is_settled) in namespaces {
                 let nsid = namespace.nsid;
                 let placed = if !joined.contains(&nsid) {
                     self.place(index, id, &namespace).map_err(Oddity::Refused)
@@ -222,8 +228,9 @@ impl Control {
                     Ok(()) => {
                         self.refusals.remove(&(id, nsid));
                     }
-                    // What is not all may look odd that is not: a head that has another number.
-                    Err(_) if !is_all => {}
+                    // What is not all may look odd that is not, as what has moved: its head has
+                    // another NSID until it is certain that it is not there any more.
+                    Err(_) if !is_settled => {}
                     Err(oddity) => {
                         if self.is_news(id, nsid, oddity) {
                             self.doubt_others(index, id, &namespace);

@@ -1,5 +1,5 @@
-//! What a controller shows that is looked at for the first time is there as it is seen: one
-//! namespace that hangs keeps none of the others from their users.
+//! What a controller shows that is looked at for the first time, or that is new there, is there as
+//! it is seen: one namespace that hangs keeps none of the others from their users.
 
 use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
@@ -72,6 +72,61 @@ fn a_second_path_joins_what_there_is_as_it_is_seen() {
     assert!(rig.path("nvme0n3", 1).is_none());
     rig.cut(1);
     assert_eq!(rig.heads().len(), 3);
+}
+
+/// So it is with what comes later, and with what came while the controller was away.
+#[test]
+fn a_namespace_that_is_new_waits_for_none_that_hangs() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| is_third(c).then_some(Say::Nothing)));
+    rig.fake(1).spaces.extend((2..=5).map(|nsid| (nsid, Space::new(nsid as u8, 2048))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance(Duration::from_millis(400));
+    let four = names(&[("nvme0n1", 1), ("nvme0n2", 2), ("nvme0n3", 4), ("nvme0n4", 5)]);
+    assert_eq!(used(&rig), four, "{:?}", rig.events);
+    rig.cut(1);
+    rig.fake(1).spaces.insert(9, Space::new(9, 2048));
+    rig.advance_s(11);
+    let mut five = four;
+    five.extend(names(&[("nvme0n5", 9)]));
+    assert_eq!(used(&rig), five, "{:?}", rig.events);
+    // They are not forgotten with the scan that has seen them.
+    for _ in 0..3 {
+        rig.advance_s(71);
+        rig.advance(Duration::from_millis(400));
+        assert_eq!(used(&rig), five, "{:?}", rig.events);
+    }
+    rig.fake(1).spaces.remove(&3);
+    rig.fake(1).hook = None;
+    rig.advance_s(75);
+    assert_eq!(used(&rig), five, "{:?}", rig.events);
+    assert_eq!(rig.event_count("removed"), 0, "{:?}", rig.events);
+}
+
+/// What looks new may be what was there under another NSID: that takes the whole scan.
+#[test]
+fn a_namespace_that_has_moved_is_not_taken_for_a_new_one() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces.insert(2, Space::new(2, 2048));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(1);
+    let asked = rig.fake(1).seen.len();
+    rig.fake(1).hook = Some(Box::new(|c| is_third(c).then_some(Say::Nothing)));
+    let moved = rig.fake(1).spaces.remove(&2).unwrap();
+    rig.fake(1).spaces.extend([(3, Space::new(3, 2048)), (4, Space::new(4, 2048)), (5, moved)]);
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(1);
+    let while_it_hangs = names(&[("nvme0n1", 1), ("nvme0n3", 4)]);
+    assert_eq!(used(&rig), while_it_hangs, "{:?}", rig.events);
+    assert_eq!(rig.event_count("ignoring"), 0, "{:?}", rig.events);
+    let third = rig.fake(1).seen[asked..].iter().rfind(|c| is_third(c)).copied().expect("asked");
+    rig.fake(1).hook = None;
+    rig.fake(1).say(&third, Say::namespace(2048));
+    rig.deliver(1);
+    rig.advance_s(1);
+    let all = [("nvme0n1", 1), ("nvme0n2", 5), ("nvme0n3", 4), ("nvme0n4", 3)];
+    assert_eq!(used(&rig), names(&all), "{:?}", rig.events);
+    assert_eq!(rig.event_count("ignoring"), 0, "{:?}", rig.events);
 }
 
 /// What has changed is not used before it was looked at again, whatever had been seen.

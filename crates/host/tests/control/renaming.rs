@@ -5,7 +5,7 @@
 use crate::fake::{Command, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, Rig};
 use crate::storm::Rng;
-use anabranch_host::topology::ControllerState;
+use anabranch_host::topology::{ControllerState, HeadView};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -46,6 +46,15 @@ impl Model {
         if shown.uuid != uuid {
             *shown = Shown { uuid, version: shown.version + 1 };
             self.changed.insert(nsid);
+        }
+    }
+
+    /// Two change places.
+    fn swap(&mut self, one: u32, other: u32) {
+        let [of_one, of_other] = [one, other].map(|nsid| self.shown.get(&nsid).map(|it| it.uuid));
+        if let (Some(of_one), Some(of_other)) = (of_one, of_other) {
+            self.change(one, of_other);
+            self.change(other, of_one);
         }
     }
 
@@ -91,7 +100,8 @@ impl Model {
     }
 }
 
-/// A host with so many namespaces through two controllers, the first of which is the model's.
+/// A host with so many namespaces through one or two controllers, the first of which is the
+/// model's.
 struct Stand {
     rig: Rig,
     model: Rc<RefCell<Model>>,
@@ -100,6 +110,7 @@ struct Stand {
     rng: Rng,
     fails: bool,
     cuts: bool,
+    moves: bool,
 }
 
 impl Stand {
@@ -107,8 +118,9 @@ impl Stand {
         let mut rng = Rng(seed);
         let first: BTreeMap<u32, u8> =
             (1..=4 + rng.below(12) as u32).map(|nsid| (nsid, 0x10 + nsid as u8)).collect();
-        let mut rig = Rig::connected_twice(1);
-        for at in [1, 2] {
+        let both = rng.below(2) == 0;
+        let mut rig = if both { Rig::connected_twice(1) } else { Rig::connected(1) };
+        for at in if both { 1..=2 } else { 1..=1 } {
             let spaces = first.iter().map(|(nsid, uuid)| (*nsid, Space::new(*uuid, 2048)));
             rig.fake(at).spaces = spaces.collect();
             rig.raise(at, NAMESPACES_CHANGED);
@@ -146,14 +158,18 @@ impl Stand {
             let commands = 1 + rng.below(8) as u8;
             rig.fake(1).patch_identify = Some(Box::new(move |data| data[514] = commands));
         }
-        let (fails, cuts) = (rng.below(3) == 0, rng.below(3) == 0);
-        Stand { rig, model, first, rng, fails, cuts }
+        let [fails, cuts, moves] = [(); 3].map(|()| rng.below(3) == 0);
+        Stand { rig, model, first, rng, fails, cuts, moves }
     }
 
     fn step(&mut self) {
         match self.rng.below(20) {
             0..=2 => {
-                let nsid = 1 + self.rng.below(self.first.len() as u64) as u32;
+                let [nsid, other] =
+                    [(); 2].map(|()| 1 + self.rng.below(self.first.len() as u64) as u32);
+                if self.moves && self.rng.below(2) == 0 {
+                    return self.model.borrow_mut().swap(nsid, other);
+                }
                 let uuid = match self.rng.below(4) {
                     0 => None,
                     1 => Some(0x80 + nsid as u8),
@@ -204,21 +220,27 @@ impl Stand {
         }
     }
 
-    fn is_used(&self, nsid: u32) -> bool {
-        self.rig.path(&format!("nvme0n{nsid}"), 0).is_some_and(|path| path.ready)
+    /// What is used through the model's controller: the device's identifier, by NSID.
+    fn used(&self) -> BTreeMap<u32, String> {
+        let live = self.rig.state(0) == Some(ControllerState::Live);
+        let heads = self.rig.heads().into_iter().filter(|_| live);
+        let path = |head: &HeadView| self.rig.path(&head.name, 0).filter(|path| path.ready);
+        heads.filter_map(|head| Some((path(&head)?.nsid, head.wwid.clone()))).collect()
     }
 
-    /// No device is used through an NSID that the host knows to be another one's.
+    /// No device is used through an NSID that the host knows to be another one's, or has two paths
+    /// through one controller.
     fn check(&mut self, at: (u64, u32)) {
-        if self.rig.state(0) != Some(ControllerState::Live) {
-            return;
+        for head in self.rig.heads() {
+            let by: BTreeSet<_> = head.paths.iter().map(|path| path.controller).collect();
+            assert_eq!(by.len(), head.paths.len(), "{at:?}: {} twice", head.name);
         }
         let model = self.model.borrow();
-        for (nsid, uuid) in &self.first {
-            let shown = model.shown[nsid];
-            let known = model.named[nsid] == shown.version;
-            let wrong = known && shown.uuid != Some(*uuid) && self.is_used(*nsid);
-            assert!(!wrong, "{at:?}: nsid {nsid} is {:x?}, used as {uuid:x}", shown.uuid);
+        for (nsid, used_as) in self.used() {
+            let shown = model.shown[&nsid];
+            let known = model.named[&nsid] == shown.version;
+            let right = shown.uuid.is_some_and(|uuid| wwid(uuid) == used_as);
+            assert!(!known || right, "{at:?}: nsid {nsid} is {:x?}: {used_as}", shown.uuid);
         }
     }
 
@@ -242,9 +264,18 @@ impl Stand {
         }
         let model = self.model.borrow();
         assert!(!model.masked && model.changed.is_empty(), "{seed}: no news is read any more");
-        let idle: Vec<_> = self.first.keys().filter(|&&nsid| !self.is_used(nsid)).collect();
+        let used = self.used();
+        let is_idle = |nsid: &u32, uuid: u8| used.get(nsid) != Some(&wwid(uuid));
+        let idle: Vec<_> = self.first.iter().filter(|(nsid, uuid)| is_idle(nsid, **uuid)).collect();
         assert!(idle.is_empty(), "{seed}: {idle:?} stay idle: {:#?}", self.rig.events.last());
     }
+}
+
+/// The identifier of a device of this UUID, all of whose bytes are one.
+fn wwid(uuid: u8) -> String {
+    let hex = format!("{uuid:02x}").repeat(16);
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &hex[part]);
+    format!("uuid.{}", parts.join("-"))
 }
 
 fn number(name: &str) -> Option<u64> {

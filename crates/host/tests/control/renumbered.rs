@@ -1,6 +1,6 @@
 //! Namespaces under other NSIDs, and other namespaces under theirs, while a controller is away.
 
-use crate::fake::{Fake, Say, Space};
+use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{Selection, Verb};
@@ -162,4 +162,24 @@ fn controllers_that_show_different_devices_under_one_nsid_are_asked_again() {
     come_back(&mut rig, &[(1, 0x11), (2, 0x22)]);
     assert_eq!(paths(&rig, "nvme0n1"), [(1, true); 2], "{:?}", rig.events);
     assert!(rig.head("nvme0n3").is_none());
+}
+
+/// A controller that shows a namespace under a new NSID and can no longer read the former one has
+/// one path to it, which counts anew.
+#[test]
+fn a_path_follows_its_namespace_from_an_nsid_that_cannot_be_read_any_more() {
+    let mut rig = Rig::connected(1);
+    show(&mut rig, 1, &[(1, 0x11), (2, 0x22)]);
+    let id = rig.head("nvme0n2").unwrap().paths[0].id;
+    let fails = |c: &Command| c.is_identify(0) && c.nsid == 2;
+    rig.fake(1).hook = Some(Box::new(move |c| fails(c).then_some(Say::Status(0x006 | 1 << 14))));
+    show(&mut rig, 1, &[(1, 0x11), (2, 0x22), (5, 0x22)]);
+    assert_eq!(paths(&rig, "nvme0n2"), [(5, true)], "{:?}", rig.events);
+    assert_ne!(rig.head("nvme0n2").unwrap().paths[0].id, id);
+    // Nor has it two once it can be read again.
+    rig.fake(1).hook = None;
+    rig.advance_s(30);
+    assert_eq!(paths(&rig, "nvme0n2"), [(5, true)], "{:?}", rig.events);
+    show(&mut rig, 1, &[(1, 0x11), (2, 0x22)]);
+    assert_eq!(paths(&rig, "nvme0n2"), [(2, true)], "{:?}", rig.events);
 }

@@ -15,8 +15,7 @@
 //! back, too, nothing is used before it has been looked at.
 //!
 //! That may take long where there are many or each look does: those that are seen to be what they
-//! were are used while it goes on. So are all that were seen of a controller that is looked at for
-//! the first time.
+//! were, and new ones, are used while it goes on.
 
 mod named;
 mod news;
@@ -121,6 +120,8 @@ pub(super) struct Scan {
     /// Known namespaces that the scan was said to have seen, and that are the same, until it is
     /// complete or something changes.
     seen: BTreeSet<u32>,
+    /// Known namespaces that no complete scan has shown.
+    unsettled: BTreeSet<u32>,
     /// The controller took long for what it has answered last.
     slow: bool,
     /// When what was seen since is told.
@@ -137,18 +138,18 @@ impl Scan {
         self.verified == Some(association)
     }
 
-    /// Whether no scan was complete yet.
-    pub(super) fn is_first(&self) -> bool {
-        self.verified.is_none()
-    }
-
-    /// Whether a namespace was seen to be what it was before, by a scan of a controller that has
-    /// come back that is not complete yet.
+    /// Whether a namespace was seen to be what it was before, or to be new, by a scan of a
+    /// controller that has come back that is not complete yet.
     pub(super) fn has_seen(&self, nsid: u32) -> bool {
         self.seen.contains(&nsid)
     }
 
-    /// What the last complete scan has found, ordered by NSID.
+    /// Whether a complete scan has shown it.
+    pub(super) fn is_settled(&self, nsid: u32) -> bool {
+        !self.unsettled.contains(&nsid)
+    }
+
+    /// What the last complete scan has found and what was seen since, ordered by NSID.
     pub(super) fn namespaces(&self) -> &[Namespace] {
         &self.namespaces
     }
@@ -684,6 +685,7 @@ impl Controller {
         self.scan.hung.clear();
         self.scan.doubts = Doubts::default();
         self.scan.early = progress.late;
+        self.scan.unsettled.clear();
         self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);

@@ -16,15 +16,13 @@ const TELL_PACE: Duration = Duration::from_millis(100);
 const SLOWER_MOST: u32 = 4;
 
 impl Controller {
-    /// A known namespace that is still the same need not wait for the end of the scan, nor does any
-    /// of a controller that has shown none before. (Where one is not there any more, is another
-    /// one, or cannot be read, it takes the whole scan.)
+    /// A known namespace that is still the same need not wait for the end of the scan, nor does one
+    /// that is new. (Where one is not there any more, is another one or cannot be read, it takes
+    /// the whole scan.)
     pub(super) fn note_seen(&mut self, env: &mut Env, namespace: &Namespace) {
         match self.scan.namespace(namespace.nsid) {
             Some(known) if known.is_still(namespace) => {}
-            Some(_) => return self.tell_later(env),
-            None if self.scan.is_first() => return self.tell_later(env),
-            None => return,
+            _ => return self.tell_later(env),
         }
         let Some(progress) = &mut self.scan.running else { return };
         if progress.named.binary_search(&namespace.nsid).is_ok() {
@@ -46,17 +44,16 @@ impl Controller {
     }
 
     /// What was seen so far counts before the scan ends. Known namespaces that are what they were,
-    /// and all of a first scan, are used, unless something has changed that was not read: it may be
-    /// any of them. Nothing is sent any more to those that are something else or are gone; what
-    /// they are counts at the end.
+    /// and new ones, are used, unless something has changed that was not read: it may be any of
+    /// them. Nothing is sent any more to those that are something else or are gone; what they are
+    /// counts at the end.
     pub(super) fn tell_seen(&mut self, env: &mut Env) {
         self.scan.tell_at = None;
-        let is_first = self.scan.is_first();
         let Some(progress) = &mut self.scan.running else { return };
         let (known, mut changed) = (&self.scan.namespaces, core::mem::take(&mut progress.gone));
         let mut same = Vec::new();
-        // Those of a connection that was lost before its scan had ended keep their places.
-        let mut room = if is_first { MAX_NAMESPACES.saturating_sub(known.len()) } else { 0 };
+        // Those that may be gone keep their places until that is certain.
+        let mut room = MAX_NAMESPACES.saturating_sub(known.len());
         for found in &progress.found {
             match known.binary_search_by_key(&found.nsid, |known| known.nsid) {
                 Ok(at) if known[at].is_still(found) => same.push(found.nsid),
@@ -93,7 +90,11 @@ impl Controller {
                     changed |= lasting(found) != lasting(&known[at]);
                     known[at] = *found;
                 }
-                Err(at) => known.insert(at, *found),
+                Err(at) => {
+                    changed |= self.scan.verified.is_some();
+                    known.insert(at, *found);
+                    self.scan.unsettled.insert(found.nsid);
+                }
             }
         }
         progress.told += 1;
