@@ -230,7 +230,7 @@ impl Target {
         let Of::Subsystem(subsystem) = controller.of else { return Err(internal) };
         let namespace = self.subsystems[subsystem].namespace_mut(sqe.nsid()).ok_or(internal)?;
         let Backend::File(store) = &namespace.backend else { return Err(internal) };
-        let file = store.file;
+        let (file, lost_before) = (store.file, store.lost_writes);
         let alloc = |bufs: &mut dyn Buffers, len| bufs.alloc(len).ok_or(Step::Wait);
         let mut rest = if plan.is_durable() { Rest::Sync } else { Rest::Nothing };
         let (kind, op, buf) = match plan {
@@ -283,6 +283,7 @@ impl Target {
             kind,
             buf,
             rest,
+            lost_before,
         };
         self.submit(file, job, op);
         Ok(if keeps { Step::DiskKeepsData } else { Step::Disk })

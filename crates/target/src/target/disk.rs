@@ -51,6 +51,8 @@ pub(super) struct Job {
     /// The buffer that the operation names; the driver's until it ends.
     pub(super) buf: Option<BufRef>,
     pub(super) rest: Rest,
+    /// How often data of the namespace had been lost when the command began.
+    pub(super) lost_before: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -305,19 +307,11 @@ impl Target {
             (Ok(_), ..) => result,
         };
         let answer = match result {
-            Err(error) => {
-                if job.kind == DiskKind::Durable {
-                    // This controller hears of a failed flush by this very answer.
-                    self.take_lost_write(&job);
-                }
-                Some(Answer::status(disk_status(job.kind, error)))
-            }
+            Err(error) => Some(Answer::status(disk_status(job.kind, error))),
             Ok(_) => self.go_on(&job, left, bufs),
         };
         let Some(mut answer) = answer else { return };
-        // A flush that ran beside a failed one must not acknowledge what that one lost.
-        if answer.status.is_success() && job.kind == DiskKind::Durable && self.take_lost_write(&job)
-        {
+        if job.kind == DiskKind::Durable && self.has_lost(&job) && answer.status.is_success() {
             answer = Answer::refuse(Status::WRITE_FAULT);
         }
         self.conclude(now, job, answer, bufs);
@@ -432,19 +426,28 @@ impl Target {
         self.tell(TargetEvent::FlushFailed { subsystem: nqn, nsid: job.nsid, error });
     }
 
-    /// Whether the job's controller has still to hear of a failed flush; it does so now.
-    fn take_lost_write(&mut self, job: &Job) -> bool {
+    /// Whether a command that was to make blocks durable must not be said to have done so.
+    ///
+    /// The system tells one of those that run at the same time of what it could not write,
+    /// whichever of them that was for, so all that had begun by then fail. With a flush its
+    /// controller has heard of it; a write that failed speaks for its own blocks alone.
+    fn has_lost(&mut self, job: &Job) -> bool {
+        let Some(namespace) = self.subsystems[job.subsystem].namespace(job.nsid) else {
+            return false;
+        };
+        let Backend::File(store) = &namespace.backend else { return false };
+        if namespace.generation != job.namespace {
+            return false;
+        }
+        let meanwhile = store.lost_writes > job.lost_before;
         let alive = self.conns.get(job.place).is_some_and(|conn| {
             conn.generation == job.generation && conn.controller() == Some(job.controller)
         });
-        let Some(controller) = self.controllers[job.controller].as_mut().filter(|_| alive) else {
-            return false;
-        };
-        match self.subsystems[job.subsystem].namespace(job.nsid) {
-            Some(namespace) if namespace.generation == job.namespace => {
-                lost_write(controller, namespace)
+        match self.controllers[job.controller].as_mut() {
+            Some(controller) if alive && matches!(job.plan, Plan::Flush) => {
+                lost_write(controller, namespace) || meanwhile
             }
-            _ => false,
+            _ => meanwhile,
         }
     }
 }

@@ -272,6 +272,69 @@ fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
     rig.assert_no_leak();
 }
 
+/// Ends the first operation of this kind.
+fn end(rig: &mut Rig, kind: fn(&DiskOp) -> bool, result: Result<u32, SystemError>) {
+    let at = rig.disk.iter().position(|(.., op)| kind(op)).expect("such an operation");
+    rig.disk.swap(0, at);
+    rig.finish_disk(result);
+}
+
+fn is_sync(op: &DiskOp) -> bool {
+    matches!(op, DiskOp::Sync { .. })
+}
+
+/// The system tells one of them, whichever the blocks were for that it could not write.
+#[test]
+fn nothing_is_called_durable_beside_what_failed_to_be() {
+    let fault = Status::WRITE_FAULT.with_dnr();
+    type Start = fn(&mut Rig, ConnId) -> u16;
+    let starts: [Start; 3] = [
+        |rig, conn| rig.start_out(conn, io::write(1, 8, 1, true), &[2; 4096]),
+        |rig, conn| rig.start(conn, io::write_zeroes(1, 8, 1, false, true), 0),
+        |rig, conn| rig.start(conn, io::flush(1), 0),
+    ];
+    for start in starts {
+        // It is heard of when both are with the system, and before the other one is.
+        for both in [true, false] {
+            let (mut rig, queue) = rig();
+            let failed = rig.start_out(queue, io::write(1, 0, 1, true), &[1; 4096]);
+            rig.finish_disk(Ok(4096));
+            let beside = start(&mut rig, queue);
+            if both && !matches!(rig.disk[1].2, DiskOp::Flush) {
+                end(&mut rig, |op| !is_sync(op), Ok(4096));
+            }
+            end(&mut rig, is_sync, Err(SystemError::IO));
+            while !rig.disk.is_empty() {
+                rig.finish_disk(Ok(4096));
+            }
+            assert_eq!(rig.poll(queue, failed).unwrap().status, fault);
+            assert_eq!(rig.poll(queue, beside).unwrap().status, fault);
+            rig.assert_no_leak();
+        }
+    }
+}
+
+/// It may have been for other blocks: whoever has written those hears of it with their flush.
+#[test]
+fn a_flush_after_a_write_that_failed_to_be_durable_is_not_called_a_success() {
+    let (mut rig, queue) = rig();
+    let other = rig.start_out(queue, write(8, 1), &[2; 4096]);
+    rig.finish_disk(Ok(4096));
+    assert_eq!(rig.poll(queue, other).unwrap().status, Status::SUCCESS);
+    let durable = |rig: &mut Rig, synced| {
+        let cid = rig.start_out(queue, io::write(1, 0, 1, true), &[1; 4096]);
+        rig.finish_disk(Ok(4096));
+        rig.finish_disk(synced);
+        rig.poll(queue, cid).unwrap().status
+    };
+    let fault = Status::WRITE_FAULT.with_dnr();
+    assert_eq!(durable(&mut rig, Err(SystemError::IO)), fault);
+    // What begins now stands for its own blocks.
+    assert_eq!(durable(&mut rig, Ok(0)), Status::SUCCESS);
+    assert_eq!(rig.run(queue, io::flush(1), 0).status, fault);
+    assert_eq!(run(&mut rig, queue, io::flush(1), &[], Ok(0)).status, Status::SUCCESS);
+}
+
 /// Its host may send the flush again from there: that one must not say that all is well.
 #[test]
 fn who_comes_in_the_place_of_one_that_left_hears_of_the_failed_flush_too() {
@@ -319,7 +382,9 @@ fn a_write_with_fua_that_does_not_become_durable_is_sticky_too() {
         let (mut rig, queue) = rig();
         let (_, other) = rig.controller(1);
         assert_eq!(write_through(&mut rig, queue, Ok(4096), Err(error)), fault);
-        assert_eq!(rig.run(other, io::flush(1), 0).status, fault);
+        for conn in [other, queue] {
+            assert_eq!(rig.run(conn, io::flush(1), 0).status, fault);
+        }
         let again = run(&mut rig, queue, io::flush(1), &[], Err(error));
         assert_eq!(again.status, fault);
         assert_eq!(write_through(&mut rig, queue, Ok(4096), Ok(0)), Status::SUCCESS);
