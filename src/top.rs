@@ -117,7 +117,7 @@ fn batch(watched: &Watched, json: bool, bars: Bars) -> Result<(), Failure> {
         // Keeps step, but does not make up for what was missed.
         due = (due + watched.delay).max(Instant::now());
         let now = watched.place.look()?;
-        let frame = Frame::new(&now, Some(&before)).only(device);
+        let frame = Frame::of(device, &now, Some(&before));
         before = now;
         let text = if json {
             shown::json(&format!("{}\n", json!(frame)))

@@ -169,6 +169,12 @@ impl Frame {
     /// What is there now, and what happened since the look before.
     #[must_use]
     pub fn new(now: &TopView, before: Option<&TopView>) -> Frame {
+        Frame::of(None, now, before)
+    }
+
+    /// That of one device, or of all.
+    #[must_use]
+    pub fn of(device: Option<&str>, now: &TopView, before: Option<&TopView>) -> Frame {
         let same = before.filter(|before| before.instance == now.instance);
         let interval_ns = same
             .and_then(|before| now.host.at_ns.checked_sub(before.host.at_ns))
@@ -183,6 +189,7 @@ impl Frame {
             .subsystems
             .iter()
             .flat_map(|subsystem| subsystem.heads.iter().map(move |head| (subsystem, head)))
+            .filter(|(_, head)| device.is_none_or(|device| head.name == device))
             .map(|(subsystem, head)| looks.head(subsystem, head))
             .unzip();
         let mut total = Flow::default();
@@ -204,15 +211,6 @@ impl Frame {
             total,
             heads,
         }
-    }
-
-    /// Only one device.
-    #[must_use]
-    pub fn only(mut self, device: Option<&str>) -> Frame {
-        if let Some(device) = device {
-            self.heads.retain(|head| head.device == device);
-        }
-        self
     }
 }
 

@@ -123,6 +123,8 @@ pub fn paint(lines: &[Line], colours: bool) -> String {
         if at > 0 {
             text.push_str("\r\n");
         }
+        // Before the text: behind a line that is full the cursor stands on its last character.
+        text.push_str(if at + 1 < lines.len() { "\x1b[K" } else { "\x1b[J" });
         for piece in &line.0 {
             let code = match (piece.look, colours) {
                 (Look::Plain, _) | (Look::Bar, false) => "",
@@ -139,8 +141,6 @@ pub fn paint(lines: &[Line], colours: bool) -> String {
                 text.push_str(&format!("\x1b[{code}m{}\x1b[0m", piece.text));
             }
         }
-        text.push_str("\x1b[K");
     }
-    text.push_str("\x1b[J");
     text
 }

@@ -111,7 +111,7 @@ pub(super) fn run(watched: &Watched, colours: bool, bars: Bars) -> Result<(), Fa
     let looker = Looker::start(move || place.look()).map_err(failed("start a thread"))?;
     let mut watch = Watch {
         state: State::new(watched.delay),
-        frame: Frame::new(&first, None).only(watched.device.as_deref()),
+        frame: Frame::of(watched.device.as_deref(), &first, None),
         before: first,
         lost: None,
         looker,
@@ -213,7 +213,7 @@ impl Watch<'_> {
         match answer {
             Ok(now) => {
                 let device = self.watched.device.as_deref();
-                self.frame = Frame::new(&now, Some(&self.before)).only(device);
+                self.frame = Frame::of(device, &now, Some(&self.before));
                 self.before = now;
                 self.lost = None;
                 self.frames_left = self.frames_left.map(|left| left.saturating_sub(1));

@@ -70,6 +70,24 @@ impl Sim<'_> {
     fn set_ana(&mut self, path: usize, ana: AnaState) {
         self.ports[path].ana = ana;
         self.tell_hosts(path);
+        if ana != AnaState::Inaccessible {
+            return;
+        }
+        for queue in (path..self.queues.len()).step_by(self.ports.len()) {
+            self.take_all_back(queue, path);
+        }
+    }
+
+    /// A command has reached a path that is inaccessible: it is dispatched again.
+    pub(super) fn refuse(&mut self, slot: u32, path: usize) {
+        self.take_back(slot, path);
+        self.free_tag(slot);
+        let entry = &mut self.slots[slot as usize];
+        if entry.thread == NONE {
+            entry.stage = Stage::Idle;
+            return self.free.push(&mut self.slots, slot);
+        }
+        self.submit(slot);
     }
 
     fn bring_up(&mut self, path: usize) {

@@ -20,7 +20,9 @@
 //!   up. *Silent*: nothing comes through until the hosts notice, which is a cut then. A silence
 //!   that ends before that goes unnoticed: what was held goes on. Under `finish-time` reads are
 //!   sent again on another path before; what answers later finds nobody.
-//! - An ANA state that changes is known to all hosts at once; what is on the path ends well.
+//! - An ANA state that changes is known to all hosts at once. What waits for a tag of a path that
+//!   is inaccessible now, and what reaches the target there, is dispatched again at once; what has
+//!   reached it before ends well.
 //! - Weights of `latency` are computed right after the completion that makes them due.
 //!
 //! Everything is an integer, chance comes from the seed, what happens at the same nanosecond

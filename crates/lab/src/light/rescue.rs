@@ -41,12 +41,7 @@ impl Sim<'_> {
     }
 
     fn rescue(&mut self, worker: u32, path: usize) {
-        let queue = self.workers[worker as usize].queues as usize + path;
-        let mut waiting = std::mem::replace(&mut self.queues[queue].waiting, List::EMPTY);
-        while let Some(slot) = waiting.pop(&self.slots) {
-            self.take_back(slot, path);
-            self.submit(slot);
-        }
+        self.take_all_back(self.workers[worker as usize].queues as usize + path, path);
         // Without probes nothing is sent twice.
         if !self.cell.variant.parameters.finish_time.probes {
             return;
@@ -61,11 +56,23 @@ impl Sim<'_> {
         }
     }
 
-    /// A command was never sent.
-    fn take_back(&mut self, slot: u32, path: usize) {
+    /// What was never sent is dispatched again.
+    pub(super) fn take_all_back(&mut self, queue: usize, path: usize) {
+        let mut waiting = std::mem::replace(&mut self.queues[queue].waiting, List::EMPTY);
+        while let Some(slot) = waiting.pop(&self.slots) {
+            self.take_back(slot, path);
+            self.submit(slot);
+        }
+    }
+
+    /// A command was not executed.
+    pub(super) fn take_back(&mut self, slot: u32, path: usize) {
         let entry = &mut self.slots[slot as usize];
         let load = self.workers[entry.worker as usize].paths[path].load;
         anabranch_policy::finish(entry.charge.take(), load);
+        if entry.thread == NONE {
+            return;
+        }
         self.books.commands_lost += 1;
         self.ports[path].in_flight.down(self.now);
     }

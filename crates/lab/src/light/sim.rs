@@ -12,7 +12,7 @@ use crate::cell::Cell;
 use crate::figures::{Books, Figures, SERIES_NS};
 use crate::pace::{self, Chains, Source, Thread};
 use crate::rng::Rng;
-use crate::scenario::{Arrival, Distribution, Stolen};
+use crate::scenario::{AnaState, Arrival, Distribution, Stolen};
 use anabranch_policy::{
     Candidate, OpClass, Sampled, Selector, compute_weights, finish, sample, start, start_probe,
 };
@@ -348,8 +348,12 @@ impl<'a> Sim<'a> {
     /// A command is at the target.
     pub(super) fn enter(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
+        let path = usize::from(entry.path);
+        if self.ports[path].ana == AnaState::Inaccessible {
+            return self.refuse(slot, path);
+        }
         entry.stage = Stage::Served;
-        let station = usize::from(entry.path).min(self.stations.len() - 1);
+        let station = path.min(self.stations.len() - 1);
         let generation = entry.generation;
         if self.stations[station].enter(slot, generation) {
             self.execute(station, slot, generation);
@@ -439,7 +443,7 @@ impl<'a> Sim<'a> {
     }
 
     /// The tag of a command goes to the one that waits for it the longest.
-    fn free_tag(&mut self, slot: u32) {
+    pub(super) fn free_tag(&mut self, slot: u32) {
         let entry = &self.slots[slot as usize];
         let first = self.workers[entry.worker as usize].queues as usize;
         let queue = &mut self.queues[first + usize::from(entry.path)];

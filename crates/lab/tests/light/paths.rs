@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use anabranch_lab::light::{Books, Cell, adaptations, jain_ppm};
-use anabranch_lab::scenario::{Alteration, Hosts, Job, Mix, PathState, Scenario};
+use anabranch_lab::scenario::{Alteration, AnaState, Hosts, Job, Mix, PathState, Scenario};
 use anabranch_policy::Policy;
 use anabranch_target::link::Shape;
 use std::time::Duration;
@@ -37,6 +37,32 @@ fn a_cut_path_carries_nothing_and_its_commands_go_elsewhere() {
         assert!((least..=64).contains(&lost), "{policy}: {lost} lost");
         // Nothing takes longer than a full queue on one path.
         assert!(figures.latency.max() < 30 * MS, "{policy}: {} ns", figures.latency.max());
+    }
+}
+
+/// What the target has taken in ends well. What waits for a tag goes elsewhere, and so does what
+/// arrives later.
+#[test]
+fn an_inaccessible_path_begins_nothing_any_more() {
+    let delay = Duration::from_micros(50);
+    let mix = |read| Mix { read, write: 100 - read, trim: 0 };
+    for (read, most) in [(0, 1), (100, 16)] {
+        let job = Job { mix: mix(read), ..reads(65_536, 256, 1) };
+        let paths = vec![path("a", 40 * MBIT, delay), path("b", 1000 * MBIT, delay)];
+        let changes = [(200, AnaState::Inaccessible), (700, AnaState::Optimized)];
+        let changes = changes.map(|(at_ms, ana)| change(at_ms, 0, Alteration::Ana(ana))).to_vec();
+        let mut scenario = Scenario { changes, ..scenario(paths, vec![job]) };
+        scenario.hosts = Hosts { queue_depth: 16, ..Hosts::default() };
+        for policy in [Policy::RoundRobin, Policy::QueueDepth, Policy::FinishTime] {
+            let figures = run_policy(&scenario, policy);
+            let carried = |windows: std::ops::Range<usize>| {
+                windows.map(|window| figures.series.bytes_of(window)[0] / 65_536).sum::<u64>()
+            };
+            let (before, after, again) = (carried(0..6), carried(6..16), carried(16..20));
+            assert!(before > 5 && again > 2, "{policy}: {before} before, {again} when it is back");
+            assert!(after <= most, "{policy}, {read} % reads: {after} commands");
+            assert!(figures.books.commands_lost > 0, "{policy}, {read} % reads");
+        }
     }
 }
 
