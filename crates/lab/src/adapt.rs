@@ -2,10 +2,15 @@
 
 use crate::cell::Cell;
 use crate::figures::{Figures, SERIES_NS};
-use crate::limit::limits;
+use crate::limit::{Bound, Limit, limits};
+use crate::scenario::Arrival;
 
 /// What counts as adapted, in hundredths of the limit.
 const GOOD_PERCENT: u128 = 85;
+
+/// Requests that a window has to have at the limit, so that it tells anything: where they come one
+/// after the other, and where they arrive by chance (of 400, 20 more or fewer).
+const FEWEST: [u64; 2] = [20, 400];
 
 /// What became of one change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub struct Adaptation {
 }
 
 /// The time to adapt after each change that is followed by a whole window of the time series before
-/// the next one. Changes at the same time count as one.
+/// the next one, if windows have enough requests to tell. Changes at the same time count as one.
 #[must_use]
 pub fn adaptations(cell: Cell<'_>, figures: &Figures) -> Vec<Adaptation> {
     let limits = limits(cell);
@@ -32,7 +37,7 @@ pub fn adaptations(cell: Cell<'_>, figures: &Figures) -> Vec<Adaptation> {
         let until = limits.get(index + 1).map_or(end, |next| next.0).min(end);
         let first = at_ns.div_ceil(SERIES_NS);
         let behind = (until / SERIES_NS).min(figures.series.len() as u64);
-        if first >= behind {
+        if first >= behind || has_too_few(cell, &limit) {
             continue;
         }
         let whole = u128::from(limit.bytes_per_second) * u128::from(SERIES_NS) / 1_000_000_000;
@@ -47,6 +52,14 @@ pub fn adaptations(cell: Cell<'_>, figures: &Figures) -> Vec<Adaptation> {
         found.push(Adaptation { at_ns, limit_bytes_per_second, took_ns, lowest_per_mille });
     }
     found
+}
+
+/// Whether a window of the time series has so few requests that any may be one of the bad ones.
+fn has_too_few(cell: Cell<'_>, limit: &Limit) -> bool {
+    let arrive = cell.scenario.jobs.iter().any(|job| job.arrival != Arrival::Closed);
+    let by_chance = arrive && limit.bound == Bound::Offered;
+    let requests = u128::from(limit.iops) * u128::from(SERIES_NS) / 1_000_000_000;
+    limit.iops > 0 && requests < u128::from(FEWEST[usize::from(by_chance)])
 }
 
 /// Jain's index of what each one got, in millionths: a million when all got the same, down to a

@@ -173,6 +173,25 @@ fn the_time_to_adapt_is_that_of_the_last_window_below_85_percent() {
 }
 
 #[test]
+fn no_time_to_adapt_is_told_where_windows_have_too_few_requests_to_tell() {
+    let told = |job: Job| {
+        let delay = Duration::from_micros(50);
+        let paths = vec![path("a", 1000 * MBIT, delay), path("b", 1000 * MBIT, delay)];
+        let farther = Shape { delay: delay * 2, ..paths[0].shape.clone() };
+        let changes = vec![change(200, 0, Alteration::Shape(farther))];
+        let scenario = Scenario { changes, ..scenario(paths, vec![job]) };
+        let variant = plain(Policy::RoundRobin, 2);
+        let figures = run_variant(&scenario, &variant, 1);
+        adaptations(Cell { scenario: &scenario, variant: &variant, seed: 1 }, &figures).len()
+    };
+    let [few, enough] = [2_000, 20_000].map(|iops| told(arrivals(iops)));
+    assert_eq!((few, enough), (0, 1), "they arrive by chance");
+    // Of 4 MiB the links carry 59 in a second, of 64 KiB thousands.
+    assert_eq!(told(reads(4 << 20, 4, 1)), 0);
+    assert_eq!(told(reads(65_536, 16, 4)), 1);
+}
+
+#[test]
 fn a_slower_link_slows_down_what_waits_for_it() {
     // One path, 64 requests of 16 KiB: 8 ms of work at 1 Gbit/s, 84 ms at 100 Mbit/s.
     let only = path("only", 1000 * MBIT, Duration::from_micros(50));
