@@ -127,10 +127,10 @@ impl Control {
             if let Some(controller) = self.controllers.get(&controller).map(Controller::name) {
                 self.env.event(HostEvent::Note { controller, text });
             }
+            self.drop_paths(index);
             followed = true;
         }
         if followed {
-            self.drop_paths(index);
             // Of heads whose other paths are all away, a path that is new may know another size.
             self.resize(index);
         }
@@ -145,7 +145,9 @@ impl Control {
             self.controllers.get(id).filter(|it| it.vouches()).map(|it| (*id, &it.scan))
         });
         let unplaced = live.map(|(id, scan)| {
-            let shown = scan.namespaces().iter().map(|namespace| (id, *namespace));
+            // What cannot be read was there once.
+            let read = scan.namespaces().iter().filter(|namespace| !namespace.unread);
+            let shown = read.map(|namespace| (id, *namespace));
             shown.filter(|(_, namespace)| !placed.contains(&(id, namespace.nsid))).collect()
         });
         unplaced.filter(|shown: &Vec<_>| !shown.is_empty()).collect()
@@ -170,7 +172,7 @@ impl Control {
             let nsid = found.1.nsid;
             // Under two NSIDs: which of them it is cannot be told.
             let only = nsid != head.nsid && !taken(nsid) && same.next().is_none();
-            only.then_some(*found)
+            (only && head.block_bytes == found.1.block_bytes).then_some(*found)
         })
     }
 
@@ -578,6 +580,8 @@ fn drop_paths(
                         // What was meant for the former one is not to find this one.
                         (path.nsid, path.id) = (nsid, PathId(*next_path));
                         *next_path += 1;
+                        path.doubted = path.doubted.max(controller.scan.doubted_since(nsid));
+                        path.awaits_news = controller.scan.has_unheard();
                         (path.failovers_base, path.errors_base, path.retries_base) = (0, 0, 0);
                     }
                     path.ana_group = now.ana_group;

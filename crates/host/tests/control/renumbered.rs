@@ -183,3 +183,92 @@ fn a_path_follows_its_namespace_from_an_nsid_that_cannot_be_read_any_more() {
     show(&mut rig, 1, &[(1, 0x11), (2, 0x22)]);
     assert_eq!(paths(&rig, "nvme0n2"), [(2, true)], "{:?}", rig.events);
 }
+
+/// A controller that shows NSIDs 1 to `last` and can no longer read these.
+fn unreadable(rig: &mut Rig, port: u16, last: u32, nsids: &'static [u32]) {
+    let known: Vec<_> = (1..=last).map(|nsid| (nsid, 0x11 * nsid as u8)).collect();
+    show(rig, port, &known);
+    rig.advance_s(5);
+    let fails = |c: &Command| c.is_identify(0) && nsids.contains(&c.nsid);
+    rig.fake(port).hook = Some(Box::new(move |c| fails(c).then_some(Say::Status(0x006 | 1 << 14))));
+    rig.raise(port, NAMESPACES_CHANGED);
+    rig.advance_s(5);
+}
+
+#[test]
+fn a_device_does_not_go_to_and_fro_between_nsids_that_cannot_be_read() {
+    let mut rig = Rig::connected(1);
+    unreadable(&mut rig, 1, 2, &[2]);
+    show(&mut rig, 1, &[(1, 0x11), (2, 0x22), (5, 0x22)]);
+    assert_eq!(paths(&rig, "nvme0n2"), [(5, true)], "{:?}", rig.events);
+    let fails = |c: &Command| c.is_identify(0) && c.nsid > 1;
+    rig.fake(1).hook = Some(Box::new(move |c| fails(c).then_some(Say::Status(0x006 | 1 << 14))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(120);
+    assert_eq!(rig.event_count("there now"), 1, "{:?}", rig.events);
+}
+
+#[test]
+fn a_device_does_not_follow_its_identifiers_to_other_blocks() {
+    let mut rig = Rig::connected(1);
+    unreadable(&mut rig, 1, 2, &[2]);
+    rig.fake(1).spaces.insert(5, Space { lbads: 12, ..Space::new(0x22, 2048) });
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(120);
+    assert_eq!(paths(&rig, "nvme0n2"), [(2, false)], "{:?}", rig.events);
+    assert_eq!(rig.event_count("there now"), 0, "{:?}", rig.events);
+    assert_eq!(rig.event_count("nvme0: ignoring nsid 5: duplicate identifiers"), 1);
+}
+
+/// Two controllers show different ones under the new NSID, and who knew better is lost.
+#[test]
+fn two_devices_do_not_follow_to_the_same_nsid() {
+    let mut rig = Rig::connected_twice(1);
+    rig.put(3, Fake::new(NQN, 3));
+    rig.connect_ok(3, |_| ());
+    show(&mut rig, 3, &[(1, 0x11), (2, 0x22), (3, 0x33)]);
+    for (port, at_5) in [(1, 0x22), (2, 0x33)] {
+        unreadable(&mut rig, port, 3, &[2, 3]);
+        show(&mut rig, port, &[(1, 0x11), (2, 0x22), (3, 0x33), (5, at_5)]);
+    }
+    rig.advance_s(15);
+    rig.fake(3).refuse = true;
+    rig.cut(3);
+    let follow = |rig: &Rig| {
+        let at_5 = |head: &&str| paths(rig, head).iter().any(|(nsid, _)| *nsid == 5);
+        ["nvme0n2", "nvme0n3"].iter().filter(|head| at_5(head)).count()
+    };
+    assert_eq!(follow(&rig), 1, "{:?}", rig.events);
+    rig.advance_s(60);
+    assert_eq!(follow(&rig), 1, "{:?}", rig.events);
+}
+
+/// What has changed since it was read under the new NSID is not used before it was looked at.
+#[test]
+fn f13_a_path_that_follows_waits_for_what_its_controller_has_named() {
+    for named in [true, false] {
+        let mut rig = Rig::connected_twice(1);
+        for port in [1, 2] {
+            show(&mut rig, port, &[(1, 0x11), (2, 0x22)]);
+        }
+        unreadable(&mut rig, 1, 2, &[2]);
+        show(&mut rig, 1, &[(1, 0x11), (2, 0x22), (5, 0x22)]);
+        rig.advance_s(5);
+        assert_eq!(paths(&rig, "nvme0n2"), [(2, false), (2, true)], "the second shows it there");
+        let hangs = move |c: &Command| {
+            c.is_identify(2) || c.is_identify(3) && c.nsid == 5 || !named && c.is_log(4)
+        };
+        rig.fake(1).hook = Some(Box::new(move |c| match c {
+            c if hangs(c) => Some(Say::Nothing),
+            c if c.is_log(4) => Some(Say::Data(vec![5, 0, 0, 0])),
+            c if c.is_identify(0) && c.nsid == 2 => Some(Say::Status(0x006 | 1 << 14)),
+            _ => None,
+        }));
+        rig.fake(1).spaces = spaces(&[(1, 0x11), (2, 0x22), (5, 0x99)]);
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance_s(1);
+        rig.fake(2).refuse = true;
+        rig.cut(2);
+        assert!(!paths(&rig, "nvme0n2").contains(&(5, true)), "{named}: {:?}", rig.events);
+    }
+}
