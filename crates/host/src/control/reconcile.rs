@@ -112,12 +112,14 @@ impl Control {
             else {
                 continue;
             };
-            let head = &mut self.subsystems[index].heads[at];
-            let former = core::mem::replace(&mut head.nsid, namespace.nsid);
+            let subsystem = &mut self.subsystems[index];
+            let former = core::mem::replace(&mut subsystem.heads[at].nsid, namespace.nsid);
             // A path there whose namespace could not be read any more comes along.
-            if head.path(controller).is_none()
-                && self.join(index, at, controller, &namespace).is_err()
-            {
+            let joined = match subsystem.heads[at].path(controller) {
+                Some(_) => fits(subsystem, at, controller, &namespace),
+                None => self.join(index, at, controller, &namespace),
+            };
+            if joined.is_err() {
                 self.subsystems[index].heads[at].nsid = former;
                 continue;
             }
@@ -172,7 +174,7 @@ impl Control {
             let nsid = found.1.nsid;
             // Under two NSIDs: which of them it is cannot be told.
             let only = nsid != head.nsid && !taken(nsid) && same.next().is_none();
-            (only && head.block_bytes == found.1.block_bytes).then_some(*found)
+            only.then_some(*found)
         })
     }
 
@@ -458,18 +460,10 @@ impl Control {
         namespace: &Namespace,
     ) -> Result<(), String> {
         let subsystem = &mut self.subsystems[index];
+        fits(subsystem, at, controller, namespace)?;
         let head = &subsystem.heads[at];
         let instance = self.controllers.get(&controller).map_or(0, |found| found.instance);
         let (name, path) = (subsystem.head_name(head), subsystem.path_name(head, instance));
-        if !(head.paths.is_empty() || head.shared && namespace.shared) {
-            return Err(format!("it may not be shared (NMIC), and {name} has a path already"));
-        }
-        if head.block_bytes != namespace.block_bytes {
-            return Err(format!(
-                "block size {} differs from {} of {name}",
-                namespace.block_bytes, head.block_bytes
-            ));
-        }
         let id = PathId(self.next_path);
         self.next_path += 1;
         let head = &mut subsystem.heads[at];
@@ -553,6 +547,28 @@ impl Control {
             self.heads_removed(&removed);
         }
     }
+}
+
+/// Whether the namespace that a controller shows may be a path of the head with its identifiers.
+fn fits(
+    subsystem: &Subsystem,
+    at: usize,
+    controller: ControllerId,
+    namespace: &Namespace,
+) -> Result<(), String> {
+    let head = &subsystem.heads[at];
+    let name = subsystem.head_name(head);
+    let alone = head.paths.iter().all(|path| path.controller == controller);
+    if !(alone || head.shared && namespace.shared) {
+        return Err(format!("it may not be shared (NMIC), and {name} has a path already"));
+    }
+    if head.block_bytes != namespace.block_bytes {
+        return Err(format!(
+            "block size {} differs from {} of {name}",
+            namespace.block_bytes, head.block_bytes
+        ));
+    }
+    Ok(())
 }
 
 /// Paths whose namespace is no longer there, is another one now, or whose controller is gone.

@@ -272,3 +272,24 @@ fn f13_a_path_that_follows_waits_for_what_its_controller_has_named() {
         assert!(!paths(&rig, "nvme0n2").contains(&(5, true)), "{named}: {:?}", rig.events);
     }
 }
+
+#[test]
+fn a_path_does_not_follow_to_what_may_not_be_shared_while_there_is_another() {
+    let mut rig = Rig::connected_twice(1);
+    for port in [1, 2] {
+        show(&mut rig, port, &[(1, 0x11), (2, 0x22)]);
+    }
+    rig.fake(2).refuse = true;
+    rig.cut(2);
+    unreadable(&mut rig, 1, 2, &[2]);
+    let private = || Space { shared: false, ..Space::new(0x22, 2048) };
+    rig.fake(1).spaces.insert(5, private());
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(5);
+    rig.fake(2).spaces = spaces(&[(1, 0x11)]);
+    rig.fake(2).spaces.insert(5, private());
+    rig.fake(2).refuse = false;
+    rig.advance_s(60);
+    let ready = paths(&rig, "nvme0n2").iter().filter(|(_, ready)| *ready).count();
+    assert!(ready <= 1, "{:?}", rig.events);
+}
