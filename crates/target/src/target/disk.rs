@@ -311,8 +311,11 @@ impl Target {
             Ok(_) => self.go_on(&job, left, bufs),
         };
         let Some(mut answer) = answer else { return };
-        if job.kind == DiskKind::Durable && self.has_lost(&job) && answer.status.is_success() {
-            answer = Answer::refuse(Status::WRITE_FAULT);
+        if job.kind == DiskKind::Durable
+            && let Some(status) = self.doubt_of(&job)
+            && answer.status.is_success()
+        {
+            answer = Answer::refuse(status);
         }
         self.conclude(now, job, answer, bufs);
     }
@@ -426,28 +429,29 @@ impl Target {
         self.tell(TargetEvent::FlushFailed { subsystem: nqn, nsid: job.nsid, error });
     }
 
-    /// Whether a command that was to make blocks durable must not be said to have done so.
+    /// Why a command that was to make blocks durable must not be said to have done so, if it must
+    /// not.
     ///
     /// The system tells one of those that run at the same time of what it could not write,
     /// whichever of them that was for, so all that had begun by then fail. With a flush its
-    /// controller has heard of it; a write that failed speaks for its own blocks alone.
-    fn has_lost(&mut self, job: &Job) -> bool {
-        let Some(namespace) = self.subsystems[job.subsystem].namespace(job.nsid) else {
-            return false;
+    /// controller has heard of it; a write that failed speaks for its own blocks alone. Of a
+    /// namespace that was taken away meanwhile nobody knows any more.
+    fn doubt_of(&mut self, job: &Job) -> Option<Status> {
+        let namespace = self.subsystems[job.subsystem].namespace(job.nsid);
+        let namespace = namespace.filter(|found| found.generation == job.namespace);
+        let Some((namespace, Backend::File(store))) = namespace.map(|it| (it, &it.backend)) else {
+            return Some(Status::INVALID_NAMESPACE);
         };
-        let Backend::File(store) = &namespace.backend else { return false };
-        if namespace.generation != job.namespace {
-            return false;
-        }
         let meanwhile = store.lost_writes > job.lost_before;
         let alive = self.conns.get(job.place).is_some_and(|conn| {
             conn.generation == job.generation && conn.controller() == Some(job.controller)
         });
-        match self.controllers[job.controller].as_mut() {
+        let has_lost = match self.controllers[job.controller].as_mut() {
             Some(controller) if alive && matches!(job.plan, Plan::Flush) => {
                 lost_write(controller, namespace) || meanwhile
             }
             _ => meanwhile,
-        }
+        };
+        has_lost.then_some(Status::WRITE_FAULT)
     }
 }

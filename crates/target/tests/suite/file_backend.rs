@@ -314,6 +314,31 @@ fn nothing_is_called_durable_beside_what_failed_to_be() {
     }
 }
 
+/// Of which what was lost is counted no more.
+#[test]
+fn nothing_is_called_durable_in_a_namespace_that_was_taken_away_meanwhile() {
+    for again in [false, true] {
+        let (mut rig, queue) = rig();
+        let write = |rig: &mut Rig, lba| {
+            let cid = rig.start_out(queue, io::write(1, lba, 1, true), &[1; 4096]);
+            end(rig, |op| !is_sync(op), Ok(4096));
+            cid
+        };
+        let (failed, beside) = (write(&mut rig, 0), write(&mut rig, 8));
+        rig.ok(TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 1 });
+        if again {
+            let config = file_namespace(1, MIB);
+            rig.ok(TargetVerb::NamespaceAdd { subsystem: nqn(SUBSYSTEM), config });
+        }
+        rig.finish_disk(Err(SystemError::IO));
+        rig.finish_disk(Ok(0));
+        for cid in [failed, beside] {
+            assert!(!rig.poll(queue, cid).unwrap().status.is_success());
+        }
+        rig.assert_no_leak();
+    }
+}
+
 /// It may have been for other blocks: whoever has written those hears of it with their flush.
 #[test]
 fn a_flush_after_a_write_that_failed_to_be_durable_is_not_called_a_success() {
