@@ -174,7 +174,7 @@ impl Control {
             let nsid = found.1.nsid;
             // Under two NSIDs: which of them it is cannot be told.
             let only = nsid != head.nsid && !taken(nsid) && same.next().is_none();
-            only.then_some(*found)
+            (only && fits(subsystem, at, found.0, &found.1).is_ok()).then_some(*found)
         })
     }
 

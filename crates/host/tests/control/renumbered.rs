@@ -293,3 +293,18 @@ fn a_path_does_not_follow_to_what_may_not_be_shared_while_there_is_another() {
     let ready = paths(&rig, "nvme0n2").iter().filter(|(_, ready)| *ready).count();
     assert!(ready <= 1, "{:?}", rig.events);
 }
+
+#[test]
+fn a_namespace_that_does_not_fit_keeps_the_device_from_none_that_does() {
+    let mut rig = Rig::connected_twice(1);
+    for port in [1, 2] {
+        unreadable(&mut rig, port, 2, &[2]);
+    }
+    rig.fake(1).spaces.insert(5, Space { lbads: 12, ..Space::new(0x22, 2048) });
+    rig.fake(2).spaces.insert(5, Space::new(0x22, 2048));
+    for port in [1, 2] {
+        rig.raise(port, NAMESPACES_CHANGED);
+    }
+    rig.advance_s(30);
+    assert_eq!(paths(&rig, "nvme0n2"), [(5, true)], "{:?}", rig.events);
+}

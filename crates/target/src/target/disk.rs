@@ -433,9 +433,9 @@ impl Target {
     /// not.
     ///
     /// The system tells one of those that run at the same time of what it could not write,
-    /// whichever of them that was for, so all that had begun by then fail. With a flush its
-    /// controller has heard of it; a write that failed speaks for its own blocks alone. Of a
-    /// namespace that was taken away meanwhile nobody knows any more.
+    /// whichever of them that was for, so all that had begun by then fail. A flush, or a read, is
+    /// for what was written before, too: with it its controller has heard of it. A write speaks for
+    /// its own blocks alone. Of a namespace that was taken away meanwhile nobody knows any more.
     fn doubt_of(&mut self, job: &Job) -> Option<Status> {
         let namespace = self.subsystems[job.subsystem].namespace(job.nsid);
         let namespace = namespace.filter(|found| found.generation == job.namespace);
@@ -446,8 +446,9 @@ impl Target {
         let alive = self.conns.get(job.place).is_some_and(|conn| {
             conn.generation == job.generation && conn.controller() == Some(job.controller)
         });
+        let of_before = matches!(job.plan, Plan::Flush | Plan::Read { .. } | Plan::Compare { .. });
         let has_lost = match self.controllers[job.controller].as_mut() {
-            Some(controller) if alive && matches!(job.plan, Plan::Flush) => {
+            Some(controller) if alive && of_before => {
                 lost_write(controller, namespace) || meanwhile
             }
             _ => meanwhile,

@@ -314,6 +314,24 @@ fn nothing_is_called_durable_beside_what_failed_to_be() {
     }
 }
 
+/// They may be the ones that were lost.
+#[test]
+fn blocks_that_were_written_before_are_not_called_durable_after_a_loss() {
+    let (mut rig, queue) = rig();
+    let (_, other) = rig.controller(1);
+    let plain = rig.start_out(other, write(8, 1), &[2; 4096]);
+    rig.finish_disk(Ok(4096));
+    assert_eq!(rig.poll(other, plain).unwrap().status, Status::SUCCESS);
+    let failed = write_through(&mut rig, queue, Ok(4096), Err(SystemError::IO));
+    assert!(!failed.is_success());
+    let sqe = read(8, 1);
+    let durable = rig.start(other, sqe.with_cdw(12, sqe.cdw(12) | FUA), 4096);
+    rig.finish_disk(Ok(4096));
+    rig.finish_disk(Ok(0));
+    assert_eq!(rig.poll(other, durable).unwrap().status, Status::WRITE_FAULT.with_dnr());
+    rig.assert_no_leak();
+}
+
 /// Of which what was lost is counted no more.
 #[test]
 fn nothing_is_called_durable_in_a_namespace_that_was_taken_away_meanwhile() {
