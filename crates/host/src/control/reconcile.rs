@@ -112,14 +112,12 @@ impl Control {
             else {
                 continue;
             };
-            let subsystem = &mut self.subsystems[index];
-            let former = core::mem::replace(&mut subsystem.heads[at].nsid, namespace.nsid);
+            let head = &mut self.subsystems[index].heads[at];
+            let former = core::mem::replace(&mut head.nsid, namespace.nsid);
             // A path there whose namespace could not be read any more comes along.
-            let joined = match subsystem.heads[at].path(controller) {
-                Some(_) => fits(subsystem, at, controller, &namespace),
-                None => self.join(index, at, controller, &namespace),
-            };
-            if joined.is_err() {
+            if head.path(controller).is_none()
+                && self.join(index, at, controller, &namespace).is_err()
+            {
                 self.subsystems[index].heads[at].nsid = former;
                 continue;
             }
@@ -155,7 +153,8 @@ impl Control {
         unplaced.filter(|shown: &Vec<_>| !shown.is_empty()).collect()
     }
 
-    /// The namespace of a head, under an NSID that no live controller shows a head under.
+    /// The namespace of a head, under an NSID that no live controller shows a head under, if it may
+    /// be a path there.
     fn namespace_elsewhere(
         &self,
         index: usize,
