@@ -56,7 +56,10 @@ run_packages() {
   return 77
 }
 run_format() { cargo fmt --all --check; }
-run_lints() { cargo clippy --workspace --all-targets --quiet -- -D warnings; }
+run_lints() {
+  cargo clippy --workspace --all-targets --quiet -- -D warnings &&
+    RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --quiet
+}
 run_build() { cargo build --workspace --quiet && cargo test --workspace --no-run --quiet; }
 run_tests() { cargo test --workspace --no-fail-fast --quiet; }
 run_instructions() { # instructions per selection, command and I/O, against their snapshots

@@ -6,8 +6,8 @@
 //! policy state. They exchange [`mail`]; what they share is the immutable [`topology::Topology`]
 //! that control publishes, and the atomics in it.
 //!
-//! Every worker also carries a [`User`]: whatever submits requests there (an NBD front, a load job)
-//! joins the shard by static dispatch, so that submit and completion are calls.
+//! Every worker also carries a [`user::User`]: whatever submits requests there (an NBD front, a
+//! load job) joins the shard by static dispatch, so that submit and completion are calls.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -15,10 +15,10 @@
 //! one load in the proportion of what its jobs ask for. The other jobs get what that leaves, as one
 //! load in the proportion of their open requests. Where one of them reads and another writes, each
 //! direction goes on at its own pace, and together they may do much more: results say so
-//! ([`beyond`]).
+//! (`beyond`).
 //!
 //! A rate of reads or of writes bounds these alone: a job that mixes them goes on with the others
-//! once these have it, and where the others have none it is no job that comes first ([`demand`]).
+//! once these have it, and where the others have none it is no job that comes first (`demand`).
 //!
 //! Inside, numbers of requests a second are in thousandths: a few long requests a second are no
 //! whole number.

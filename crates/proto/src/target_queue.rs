@@ -6,8 +6,9 @@
 //!
 //! # Buffers
 //!
-//! * In-capsule data is collected in a buffer from [`Buffers::alloc`]. It belongs to the engine
-//!   from [`TargetQueue::take_data`] on, which follows [`TargetEvent::Command`].
+//! * In-capsule data is collected in a buffer from
+//!   [`Buffers::alloc`](crate::machine::Buffers::alloc). It belongs to the engine from
+//!   [`TargetQueue::take_data`] on, which follows [`TargetEvent::Command`].
 //! * A buffer given to [`TargetQueue::request_data`] is the queue's until `DataReady` or
 //!   `DataDigestError` for that slot is polled.
 //! * A buffer given to [`TargetQueue::send_data`] comes back through

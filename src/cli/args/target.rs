@@ -25,6 +25,7 @@ pub struct Run {
     /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,nsid=N]; file: also
     /// [,size=SIZE], to make it if it is not there (repeat) [default: mem:1GiB]
     #[arg(long, value_name = "SPEC")]
+    #[allow(rustdoc::broken_intra_doc_links, reason = "what help prints: brackets, no links")]
     pub namespace: Vec<String>,
     /// PORT:KEY=V,… with keys rate, rate_in (to the target), rate_out (500mbit, 60MiB/s), delay
     /// (2ms), jitter (of it), large=SIZE:DELAY (64k:10ms), onoff=ON:OFF (50ms:20ms); PORT is its
@@ -117,6 +118,7 @@ pub enum Ns {
     Add {
         /// mem:SIZE or file:PATH, with [,bs=512|4096][,uuid=U][,anagrp=N][,nsid=N]; file: also
         /// [,size=SIZE], to make it if it is not there
+        #[allow(rustdoc::broken_intra_doc_links, reason = "what help prints: no links")]
         spec: String,
         /// The subsystem, when there are several
         #[arg(short = 'n', long)]

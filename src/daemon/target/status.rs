@@ -88,7 +88,7 @@ fn controller(controller: &ControllerStatus) -> Value {
     })
 }
 
-/// As tables, from what [`json`] made (it comes over the control socket).
+/// As tables, from what [`json()`] made (it comes over the control socket).
 #[must_use]
 pub fn text(status: &Value) -> String {
     let part = |head: &[&str], list: &Value, keys: &[&str]| {

@@ -1,8 +1,8 @@
 //! The control half of a host: controllers' life cycles, admin queues, heads, attributes, verbs.
 //!
-//! Each controller is a state machine of its own ([`lifecycle`]); connecting one never waits for
-//! another. What they learn becomes heads and paths ([`reconcile`]), and each change becomes a new
-//! [`Topology`](crate::topology::Topology) for the shards ([`publish`]), at most one per input.
+//! Each controller is a state machine of its own (`lifecycle`); connecting one never waits for
+//! another. What they learn becomes heads and paths (`reconcile`), and each change becomes a new
+//! [`Topology`](crate::topology::Topology) for the shards (`publish`), at most one per input.
 
 mod admission;
 mod affinity;

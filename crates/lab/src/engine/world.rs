@@ -1,7 +1,8 @@
 //! Hosts, a target, and everything between them: calm, and lean.
 //!
-//! Everything travels for [`TRAVEL_NS`], so that one queue in the order of time holds nearly all
-//! that happens; only timers, and what stolen processor time puts off, need a heap.
+//! Everything travels for [`TRAVEL_NS`](super::TRAVEL_NS), so that one queue in the order of time
+//! holds nearly all that happens; only timers, and what stolen processor time puts off, need a
+//! heap.
 
 use super::core::{Core, Due, Late, Node};
 use super::memory::Memory;

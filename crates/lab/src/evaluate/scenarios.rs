@@ -9,7 +9,7 @@ use std::path::Path;
 pub enum Length {
     /// As they are, without the long forms of cells that are there twice.
     Own,
-    /// Those without changes at most [`SHORT_RAMP_NS`] and [`SHORT_WINDOW_NS`].
+    /// Those without changes with a ramp of at most 300 ms and a window of at most 1 s.
     Short,
 }
 

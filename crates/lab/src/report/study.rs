@@ -1,6 +1,5 @@
 //! What was read, in the order in which the report tells it: scenarios, ways to run them, variants.
-//! Statistics are those of [`summary`](crate::result::summary); beside them stands what only
-//! charts need.
+//! Statistics are those of [`summary`]; beside them stands what only charts need.
 
 use super::Material;
 use crate::result::stats::{Merged, ONE_PPM, Paired, median};

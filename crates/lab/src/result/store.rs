@@ -466,7 +466,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     written.map_err(system("write", path))
 }
 
-/// Reads a file of this schema, of at most [`MAX_BYTES`].
+/// Reads a file of this schema, of at most 256 MiB.
 ///
 /// # Errors
 /// It cannot be read, is damaged, or of another schema.

@@ -9,7 +9,7 @@
 //! | `large` | `SIZE:DELAY`, extra delay of commands that move at least SIZE bytes: `64k:10ms` |
 //! | `onoff` | `ON:OFF`, carries for ON, then nothing for OFF: `2s:500ms` |
 //!
-//! Units: [`units`](super::units). `none` is no shaping; nothing at all is a mistake, such as a
+//! Units: [`units`]. `none` is no shaping; nothing at all is a mistake, such as a
 //! variable of a script that was never set.
 
 use super::{Large, OnOff, Shape, units};
