@@ -26,6 +26,9 @@ pub(super) enum Life {
     Ending,
     /// `Close` was said.
     Closing,
+    /// The driver has closed it; what its client has asked for before it said that it leaves is
+    /// still done.
+    Left,
     /// The driver has closed it.
     Dead,
 }
@@ -141,7 +144,7 @@ impl Connection {
 
     /// What it waits for and shares with others.
     pub(super) fn wants(&self) -> Option<Want> {
-        let waits = self.wait.filter(|_| matches!(self.life, Life::Open | Life::Ending));
+        let waits = self.wait.filter(|_| self.has_work());
         match (waits?, &self.transfer) {
             (Wait::Memory, _) => Some(Want::Memory),
             (Wait::Share, Some(transfer)) => Some(Want::Share(transfer.device.head)),
@@ -189,13 +192,19 @@ impl Connection {
         theirs.is_some_and(|it| match self.life {
             Life::Open | Life::Ending => true,
             Life::Closing => it.at_host() > 0,
-            Life::Dead => false,
+            // What it has to do counts as left behind.
+            Life::Left | Life::Dead => false,
         })
     }
 
     /// What one that has left was not answered has not ended.
     pub(super) fn awaits_rest(&self) -> bool {
-        self.wait == Some(Wait::Rest) && matches!(self.life, Life::Open | Life::Ending)
+        self.wait == Some(Wait::Rest) && self.has_work()
+    }
+
+    /// What waits is still to be done.
+    fn has_work(&self) -> bool {
+        matches!(self.life, Life::Open | Life::Ending | Life::Left)
     }
 
     /// What it calls the export for which it waits.
@@ -235,7 +244,7 @@ impl Connection {
         match self.life {
             Life::Open => true,
             Life::Ending => self.is_amid_request(),
-            Life::Closing | Life::Dead => false,
+            Life::Closing | Life::Left | Life::Dead => false,
         }
     }
 
@@ -504,8 +513,10 @@ impl Connection {
     /// Brings everything in line with what has happened: submits, tells the driver what to send,
     /// whether to read, and where to; closes when it is time.
     pub(super) fn settle(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
-        if self.life == Life::Dead {
-            return;
+        match self.life {
+            Life::Left => return self.finish(seat),
+            Life::Dead => return,
+            Life::Open | Life::Ending | Life::Closing => {}
         }
         if let Some(transfer) = &mut self.transfer {
             if let Err(wait) = transfer.submit(seat) {
@@ -538,7 +549,20 @@ impl Connection {
                 self.steer(self.is_held_up() || !self.reads(), out);
                 self.aim(out);
             }
-            Life::Closing | Life::Dead => {}
+            Life::Closing | Life::Left | Life::Dead => {}
+        }
+    }
+
+    /// Its client has left in order: what is left to do is submitted, until all has ended.
+    fn finish(&mut self, seat: &mut Seat<'_>) {
+        let Some(transfer) = &mut self.transfer else { return };
+        match transfer.submit(seat) {
+            Ok(()) => {}
+            Err(Wait::End) => transfer.give_up_on_it(&mut seat.memory),
+            Err(wait) => self.wait = Some(wait),
+        }
+        if transfer.is_done() {
+            self.life = Life::Dead;
         }
     }
 
@@ -624,9 +648,21 @@ impl Connection {
         }
     }
 
+    /// Its end has taken long enough: what is not done by now is not done any more.
+    pub(super) fn cut_off(&mut self, seat: &mut Seat<'_>, out: &mut Outputs) {
+        if let Some(transfer) = &mut self.transfer {
+            transfer.give_up_on_it(&mut seat.memory);
+            if self.life == Life::Left {
+                self.life = Life::Dead;
+                withdraw(transfer, seat);
+            }
+        }
+        self.close(CloseHow::Abort, seat, out);
+    }
+
     /// Closes now.
     pub(super) fn close(&mut self, how: CloseHow, seat: &mut Seat<'_>, out: &mut Outputs) {
-        if self.life == Life::Dead {
+        if matches!(self.life, Life::Left | Life::Dead) {
             return;
         }
         self.life = Life::Closing;
@@ -642,7 +678,8 @@ impl Connection {
     }
 
     /// The driver has closed it: nobody outside names its buffers any more. A client that may
-    /// return asks again for what it was not answered, so what waits of that must not follow.
+    /// return asks again for what it was not answered, so what waits of that must not follow. One
+    /// that has said that it leaves may have gone before it was answered: all of that is done.
     pub(super) fn closed(&mut self, cause: CloseCause, seat: &mut Seat<'_>, out: &mut Outputs) {
         self.life = Life::Dead;
         self.handshake = None;
@@ -655,11 +692,16 @@ impl Connection {
             }
             if seat.may_return {
                 transfer.failures.leave();
-                transfer.withdraw(seat.host);
+            }
+            if transfer.leaves() {
+                self.life = Life::Left;
+            } else {
+                withdraw(transfer, seat);
             }
             let export = self.export.clone();
             out.push_back(Output::Event(NbdEvent::Left { export, peer: self.peer, unanswered }));
         }
+        self.settle(seat, out);
     }
 
     /// The heads or exports have changed: follow the device, or end when it is no longer offered.
@@ -678,6 +720,13 @@ impl Connection {
             }
             _ => self.end(seat, out),
         }
+    }
+}
+
+/// Whatever no controller has of what a client has asked for that may return.
+fn withdraw(transfer: &Transfer, seat: &mut Seat<'_>) {
+    if seat.may_return {
+        transfer.withdraw(seat.host);
     }
 }
 

@@ -193,7 +193,10 @@ impl Nbd {
                 return Some(NbdEvent::Crowded { worker, clients, address: Some(from.ip()) });
             }
         }
-        let clients = self.keys.len();
+        // Those that have left and are not done have their places.
+        let has_left =
+            |entry: &&Entry| entry.connection.as_ref().is_some_and(|it| it.life() == Life::Left);
+        let clients = self.keys.len() + self.connections.iter().filter(has_left).count();
         if clients < self.at_most {
             return None;
         }
@@ -268,6 +271,8 @@ impl Nbd {
                 let at = now.after(self.close_timeout);
                 self.endings.push_back(Deadline { at, key, serial: entry.serial });
             }
+            // Its time runs since it has said that it leaves.
+            Life::Left => {}
             Life::Dead if connection.is_forgotten() => self.forget(key),
             Life::Dead => {}
         }
@@ -452,9 +457,7 @@ impl Nbd {
     }
 
     fn cut_off(&mut self, key: u32, place: &mut Place<'_>) {
-        self.with(key, place, |connection, seat, out| {
-            connection.close(CloseHow::Abort, seat, out);
-        });
+        self.with(key, place, Connection::cut_off);
     }
 
     fn live(&self, deadline: Deadline) -> Option<&Connection> {
@@ -471,7 +474,8 @@ impl Nbd {
     }
 
     fn is_ending(&self, deadline: Deadline) -> bool {
-        self.live(deadline).is_some_and(|it| matches!(it.life(), Life::Ending | Life::Closing))
+        let life = self.live(deadline).map(Connection::life);
+        matches!(life, Some(Life::Ending | Life::Closing | Life::Left))
     }
 
     fn closed(&mut self, conn: ConnId, cause: CloseCause, place: &mut Place<'_>) {

@@ -64,7 +64,6 @@ mod control;
 mod errno;
 mod exports;
 mod failures;
-mod farewell;
 mod front;
 mod handshake;
 mod looks;

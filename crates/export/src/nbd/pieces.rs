@@ -61,9 +61,3 @@ pub(super) enum Stage {
     /// Part of an answer.
     Replying,
 }
-
-impl Piece {
-    pub(super) fn is_at_host(&self) -> bool {
-        matches!(self.stage, Stage::Submitted | Stage::Flushing)
-    }
-}

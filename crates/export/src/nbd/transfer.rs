@@ -8,7 +8,6 @@
 use super::errno::Fault;
 use super::exports::{Catalog, Device, Export};
 use super::failures::Failures;
-use super::farewell::Farewell;
 use super::memory::{Held, Memory};
 use super::pieces::{Piece, Request, Stage};
 use super::reply::{self, Part, Queue, Reply};
@@ -20,7 +19,10 @@ use super::{
 };
 use anabranch_host::user::{IoError, Refused, Request as HostRequest, RequestOp, Submit};
 use anabranch_proto::machine::{BufRef, Buffers, Gather, ListenerId, Time};
+use farewell::Farewell;
 use std::collections::VecDeque;
+
+mod farewell;
 
 /// What a connection works with while it is called.
 pub(super) struct Seat<'a> {
@@ -82,8 +84,10 @@ pub(super) struct Transfer {
     granted: u64,
     /// What the client knows of flushes that have failed.
     pub(super) failures: Failures,
-    /// Since the client has said that it leaves.
+    /// Since the client has said that it leaves, as long as others have to wait for what it asked.
     farewell: Option<Farewell>,
+    /// It has said so.
+    leaves: bool,
     /// Nobody waits for answers any more.
     muted: bool,
     /// An answer has begun that can not be completed.
@@ -114,6 +118,7 @@ impl Transfer {
             at_host: 0,
             granted: 0,
             farewell: None,
+            leaves: false,
             muted: false,
             broken: false,
         }
@@ -494,9 +499,9 @@ impl Transfer {
         self.pieces.get(piece).is_some_and(|piece| piece.stage == stage)
     }
 
-    /// Zeroes that were refused are to be written, if somebody waits for them.
+    /// Zeroes that were refused are to be written, if they are still wanted.
     fn blank_later(&mut self, index: u16) -> bool {
-        let piece = self.pieces.get_mut(index).filter(|_| !self.muted);
+        let piece = self.pieces.get_mut(index).filter(|_| self.leaves || !self.muted);
         let Some(piece) = piece else { return false };
         piece.stage = Stage::WaitingToBlank;
         self.at_host -= 1;
@@ -509,7 +514,7 @@ impl Transfer {
         let Some(piece) = self.pieces.get_mut(index) else { return };
         let slot = piece.slot;
         let Some(request) = self.requests.get_mut(slot) else { return };
-        if self.muted {
+        if self.muted && (request.op == Op::Read || !self.leaves) {
             self.release(index, memory);
             return;
         }
@@ -715,53 +720,5 @@ impl Transfer {
     /// Requests that are not answered completely.
     pub(super) fn unanswered(&self) -> usize {
         self.requests.len()
-    }
-
-    /// The client leaves. What it has asked for is done, and waited for by others: whether it is
-    /// there to hear of it nobody knows.
-    pub(super) fn bid_farewell(&mut self, host: &dyn Submit) {
-        let block = u64::from(self.device.block_bytes);
-        let changing = self.requests.iter().filter(|it| it.op.changes() && !it.is_over());
-        let blocks = changing
-            .map(|it| it.offset / block..(it.offset + u64::from(it.bytes)).div_ceil(block))
-            .collect();
-        self.failures.bids_farewell();
-        self.farewell = Farewell::new(host, self.device.head, blocks);
-    }
-
-    /// If nothing is left of what the client had asked for when it left, that has ended.
-    fn end_farewell(&mut self) {
-        if self.at_host == 0 && self.waiting.is_empty() {
-            self.farewell = None;
-        }
-    }
-
-    /// From now on nothing is answered. What is ready may still leave.
-    pub(super) fn mute(&mut self, memory: &mut Memory<'_>) {
-        self.muted = true;
-        while let Some(piece) = self.waiting.pop_front() {
-            self.release(piece, memory);
-        }
-    }
-
-    /// The connection is gone, nothing outside names its buffers: all come back except those that
-    /// the host has, which come back as they complete.
-    pub(super) fn closed(&mut self, memory: &mut Memory<'_>) {
-        self.mute(memory);
-        self.queue.clear();
-        self.sent.clear();
-        for index in 0..MAX_PIECES as u16 {
-            if self.pieces.get(index).is_some_and(|piece| !piece.is_at_host()) {
-                self.release(index, memory);
-            }
-        }
-    }
-
-    /// The client may come back: what the host has not sent is not to be sent any more.
-    pub(super) fn withdraw(&self, host: &mut dyn Submit) {
-        if self.at_host > 0 {
-            let client = u64::from(self.key);
-            host.withdraw(self.device.head, &|tag| tag >> 16 == client);
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod absent_device;
 mod bounds;
 mod control;
+mod farewell;
 mod flushes;
 mod fuzz;
 mod leftovers;
