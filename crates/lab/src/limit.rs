@@ -112,7 +112,8 @@ struct Load {
     open: u128,
     /// For so long each of those is not made again when it has ended.
     thought_ns: u128,
-    /// Queue pairs per path that the load reaches times their tags, in [`PARTS`].
+    /// Queue pairs per path that the load reaches times their tags, in [`PARTS`]: of the variant
+    /// that has the most.
     tags: u128,
 }
 
@@ -128,8 +129,7 @@ impl Load {
     fn new(cell: Cell<'_>, streams: &[Stream<'_>], offered: u128) -> Load {
         let scenario = cell.scenario;
         let hosts = u128::from(scenario.hosts.count);
-        let queues = cell.variant.queues(&scenario.hosts);
-        let (mut open, mut pairs) = (0u128, 0);
+        let mut open = 0u128;
         let mut all: Vec<(OpClass, u32, u128)> = Vec::new();
         let mut total = 0;
         for Stream { job, kinds, weight } in streams {
@@ -140,8 +140,10 @@ impl Load {
             };
             total += weight;
             all.extend(kinds.iter().map(|(op, n, ppm)| (*op, *n, weight * u128::from(*ppm))));
-            pairs += clones.min(u128::from(queues_of(job, queues)) * hosts);
         }
+        // One limit for all variants, also for those that have fewer queue pairs than others.
+        let variants = scenario.variants.iter().chain([cell.variant]);
+        let pairs = variants.map(|variant| pairs(streams, variant.queues(&scenario.hosts), hosts));
         for (_, _, share) in &mut all {
             *share /= total.max(1);
         }
@@ -158,10 +160,18 @@ impl Load {
             offered,
             open: open.min(ENDLESS),
             thought_ns: thought_ns.min().unwrap_or(0),
-            tags: pairs.min(u128::from(queues) * hosts) * u128::from(scenario.hosts.tags()) * PARTS,
+            tags: pairs.max().unwrap_or(0) * u128::from(scenario.hosts.tags()) * PARTS,
             kinds: all,
         }
     }
+}
+
+/// How many of the queue pairs on a path the jobs' clones can use, where each host has so many.
+fn pairs(streams: &[Stream<'_>], queues: u32, hosts: u128) -> u128 {
+    let used = streams.iter().map(|Stream { job, .. }| {
+        (u128::from(job.clones) * hosts).min(u128::from(queues_of(job, queues)) * hosts)
+    });
+    used.sum::<u128>().min(u128::from(queues) * hosts)
 }
 
 /// How many of a host's queue pairs on a path the job's clones can use.

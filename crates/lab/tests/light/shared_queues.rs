@@ -24,12 +24,24 @@ fn workers_that_share_a_queue_pair_share_its_tags() {
     for (host, variant, queues) in
         [(None, None, 2), (Some(1), None, 1), (None, Some(1), 1), (Some(1), Some(2), 2)]
     {
-        let (scenario, variant) = (crowded(host), with(variant));
+        let variant = with(variant);
+        let scenario = Scenario { variants: vec![variant.clone()], ..crowded(host) };
         let figures = run_variant(&scenario, &variant, 1);
         assert_eq!(figures.requests, queues * 4 * 900, "{queues} queue pairs");
         let cell = anabranch_lab::light::Cell { scenario: &scenario, variant: &variant, seed: 1 };
         let limit = limit_of_window(cell);
         assert_eq!((limit.iops, limit.bound), (queues * 4000, Bound::Tags));
+    }
+}
+
+/// A share of the limit says the same of each of them.
+#[test]
+fn variants_with_fewer_queue_pairs_are_measured_by_the_limit_of_the_others() {
+    let variants = vec![with(Some(1)), with(Some(2))];
+    let scenario = Scenario { variants, ..crowded(None) };
+    for variant in &scenario.variants {
+        let cell = anabranch_lab::light::Cell { scenario: &scenario, variant, seed: 1 };
+        assert_eq!(limit_of_window(cell).iops, 8000);
     }
 }
 
