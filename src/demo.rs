@@ -146,9 +146,13 @@ impl Stage {
         Ok(())
     }
 
-    /// The figures so far. A wrong byte or a failed I/O ends the demo at once.
+    /// The figures so far. A wrong byte or a failed I/O ends the demo at once, and so does a load
+    /// that gives up.
     fn look(&self) -> Result<LoadReport, Failure> {
         let load = self.host.load_report(false).map_err(failed)?;
+        if let Some(why) = &load.rejected {
+            return Err(Failure::failed(format!("the load gave up: {why}")));
+        }
         if load.verify_errors == 0 && load.errors == 0 {
             return Ok(load);
         }

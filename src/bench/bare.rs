@@ -3,7 +3,9 @@
 use super::plan::Plan;
 use super::report::Figures;
 use crate::failure::Failure;
-use anabranch_lab::bare::{BareClient, BareJob, BareReply, BareServer, BareVerb, Exchange};
+use anabranch_lab::bare::{
+    BareClient, BareJob, BareReply, BareReport, BareServer, BareVerb, Exchange,
+};
 use anabranch_lab::load::LatencySummary;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_rt::{Config, Group};
@@ -14,7 +16,7 @@ use std::time::Duration;
 /// How long the local parts may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-pub(super) fn run(plan: &Plan, exchange: Exchange, connections: usize) -> Result<Figures, Failure> {
+pub(super) fn run(plan: &Plan, exchange: Exchange, connections: u32) -> Result<Figures, Failure> {
     let (tell, told) = channel();
     let tell = Mutex::new(tell);
     let any = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
@@ -33,20 +35,32 @@ pub(super) fn run(plan: &Plan, exchange: Exchange, connections: usize) -> Result
     let server = Group::start(config("bare-target", &plan.placement.target), server, events)
         .map_err(broken)?;
     let at = told.recv_timeout(ANSWER).map_err(|_| broken("it does not listen"))?;
-    let client = vec![BareClient::new()];
+    // As the host's: each worker has its connections, and its part of what is under way.
+    let workers = plan.workers();
+    let clients = (0..workers).map(|_| BareClient::new()).collect();
     let client = Group::start(
         config("bare-host", &plan.placement.host),
-        client,
+        clients,
         Box::new(|_, never: std::convert::Infallible| match never {}),
     )
     .map_err(broken)?;
-    let job = BareJob { to: vec![at; connections], depth: plan.depth(), exchange };
-    let ask = |verb| client.verb(WorkerId(0), verb, ANSWER).map_err(broken);
-    ask(BareVerb::Start(Box::new(job)))?;
+    let ask = |worker, verb| client.verb(WorkerId(worker), verb, ANSWER).map_err(broken);
+    for worker in 0..workers {
+        let part = |all: u32| {
+            all / u32::from(workers) + u32::from(u32::from(worker) < all % u32::from(workers))
+        };
+        let to = vec![at.clone(); part(connections) as usize];
+        let job = BareJob { to, depth: part(plan.depth()), exchange };
+        ask(worker, BareVerb::Start(Box::new(job)))?;
+    }
     std::thread::sleep(plan.runtime);
-    let BareReply::Report(report) = ask(BareVerb::Stop)? else {
-        return Err(broken("it gives no report"));
-    };
+    let mut report = BareReport::default();
+    for worker in 0..workers {
+        let BareReply::Report(part) = ask(worker, BareVerb::Stop)? else {
+            return Err(broken("it gives no report"));
+        };
+        report.merge(&part);
+    }
     client.stop().map_err(broken)?;
     server.stop().map_err(broken)?;
     if report.lost > 0 || report.exchanges == 0 {

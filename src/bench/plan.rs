@@ -74,6 +74,11 @@ impl Plan {
         self.bench.iodepth.saturating_mul(self.bench.numjobs)
     }
 
+    /// Data workers of the host, or as many as have something to do.
+    pub(super) fn workers(&self) -> u16 {
+        self.bench.workers.min(u16::try_from(self.depth()).unwrap_or(u16::MAX))
+    }
+
     /// The plan in fio's words, for the report.
     pub(super) fn words(&self, device: &str) -> Value {
         let bench = &self.bench;

@@ -25,7 +25,8 @@ impl Figures {
     /// Of a load's report.
     ///
     /// # Errors
-    /// I/Os failed, blocks were wrong, or nothing was done: then the figures mean nothing.
+    /// I/Os failed, blocks were wrong, the load gave up or nothing was done: then the figures mean
+    /// nothing.
     pub fn of(load: &Value) -> Result<Figures, Failure> {
         let number = |key: &str| load[key].as_u64().unwrap_or(0);
         if number("errors") > 0 || number("verify_errors") > 0 {
@@ -37,10 +38,17 @@ impl Figures {
                 Shown(told.unwrap_or("not told"))
             )));
         }
-        if number("reads") + number("writes") == 0 {
-            let why = load["rejected"].as_str();
-            let why = why.unwrap_or("nothing was answered in time, or the device has gone");
-            return Err(Failure::failed(format!("no I/O was done: {}", Shown(why))));
+        let done = number("reads") + number("writes");
+        match load["rejected"].as_str() {
+            Some(why) if done > 0 => {
+                let text = format!("the load gave up after {done} I/Os: {}", Shown(why));
+                return Err(Failure::failed(text));
+            }
+            None if done > 0 => {}
+            why => {
+                let why = why.unwrap_or("nothing was answered in time, or the device has gone");
+                return Err(Failure::failed(format!("no I/O was done: {}", Shown(why))));
+            }
         }
         let latency = |key: &str| load["lat_ns"][key].as_u64().unwrap_or(0);
         Ok(Figures {
@@ -204,5 +212,8 @@ mod tests {
         let refused = Figures::of(&load).expect_err("an error makes the figures void");
         assert!(refused.to_string().contains("no available path"), "{refused}");
         assert!(Figures::of(&json!({})).is_err(), "nothing was done");
+        let load = json!({ "reads": 5, "errors": 0, "rejected": "nvme0n1: out of range" });
+        let refused = Figures::of(&load).expect_err("they are of a part of the run");
+        assert!(refused.to_string().contains("after 5 I/Os: nvme0n1: out of range"), "{refused}");
     }
 }

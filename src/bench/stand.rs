@@ -41,7 +41,7 @@ pub(super) enum Stand {
     /// On a host that runs already. A signal that is to end us ends the load there first.
     Running { socket: Option<PathBuf>, device: String, termination: Termination },
     /// On a host of our own, and an embedded target unless addresses were given.
-    Own { host: Box<Host>, target: Option<Box<RunningTarget>>, connections: usize },
+    Own { host: Box<Host>, target: Option<Box<RunningTarget>>, connections: u32 },
     /// On an export of an NBD server.
     Nbd(Box<NbdStand>),
 }
@@ -93,7 +93,8 @@ impl Stand {
             let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
             return Err(no_device(&host, &nqn, refused));
         }
-        let connections = paths.len() * usize::from(bench.workers);
+        // Paths are options of one command line.
+        let connections = paths.len() as u32 * u32::from(bench.workers);
         Ok(Stand::Own { host: Box::new(host), target: target.map(Box::new), connections })
     }
 
@@ -106,7 +107,7 @@ impl Stand {
     }
 
     /// I/O connections of a host of our own.
-    pub(super) fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> u32 {
         match self {
             Stand::Running { .. } | Stand::Nbd(_) => 0,
             Stand::Own { connections, .. } => *connections,

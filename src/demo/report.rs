@@ -34,6 +34,8 @@ pub struct DemoReport {
     pub io_errors: u64,
     /// The first failure in words.
     pub first_error: Option<String>,
+    /// Why a part of the load gave up.
+    pub rejected: Option<String>,
     /// Blocks that did not hold what they must.
     pub verify_errors: u64,
     /// Blocks read and checked.
@@ -108,6 +110,7 @@ impl DemoReport {
             ios: load.total_requests(),
             io_errors: load.errors,
             first_error: load.first_error.clone(),
+            rejected: load.rejected.clone(),
             verify_errors: load.verify_errors,
             blocks_verified: load.blocks_verified,
             failovers: paths.iter().map(|path| path.failovers).sum(),
@@ -133,8 +136,14 @@ impl DemoReport {
             let first = self.first_error.as_deref().unwrap_or("not told");
             return Err(format!("{} I/Os failed; the first: {first}", self.io_errors));
         }
+        if let Some(why) = &self.rejected {
+            return Err(format!("the load gave up: {why}"));
+        }
         if self.ios == 0 || self.blocks_verified == 0 {
             return Err("the load did no verified I/O".to_owned());
+        }
+        if !self.course.down {
+            return Err("the path that was cut was not seen to be down".to_owned());
         }
         if !self.course.back {
             return Err("the restored path did not come back to live".to_owned());

@@ -54,6 +54,16 @@ pub struct BareReport {
     pub lost: u32,
 }
 
+impl BareReport {
+    /// Adds what another client has done beside this one.
+    pub fn merge(&mut self, other: &BareReport) {
+        self.exchanges += other.exchanges;
+        self.latency_ns.merge(&other.latency_ns);
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.lost += other.lost;
+    }
+}
+
 struct Peer {
     conn: ConnId,
     depth: u32,
