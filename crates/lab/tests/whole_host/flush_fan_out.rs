@@ -340,6 +340,47 @@ fn a_flush_that_is_carried_out_elsewhere_settles_nothing_of_what_comes_after_it_
     rig.finish();
 }
 
+/// Nor when it is carried out there because the one that was asked does not have the namespace.
+#[test]
+fn a_flush_that_meets_no_such_namespace_settles_nothing_of_what_comes_after_it_elsewhere() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        if pdu.port == 1 && pdu.answers(io::FLUSH) {
+            pdu.answer(Status::INVALID_NAMESPACE.with_dnr());
+        }
+    });
+    assert_eq!(flush(&mut rig), [2, 1], "the first has answered for the second");
+    rig.wire().clear_rules();
+    rig.run(SECOND);
+    rig.io(writes(4, 2));
+    assert_eq!(flush(&mut rig), [1, 1], "each has acknowledged writes since");
+    rig.finish();
+}
+
+/// The one that was asked first has not made durable what it has acknowledged, though the flush has
+/// ended well: who has left is still to be told of a loss that shows later.
+#[test]
+fn a_flush_that_is_carried_out_elsewhere_makes_no_debt_void() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io(writes(4, 1));
+    rig.wire().rule(|pdu| {
+        if pdu.port == 1 && pdu.answers(io::FLUSH) {
+            pdu.answer(Status::INTERNAL_PATH_ERROR);
+        }
+    });
+    let failed = rig.world.host(WorkerId(1)).user().failed_flushes.clone().expect("asked of it");
+    failed.leave(0);
+    let mark = failed.begin();
+    assert_eq!(flush(&mut rig), [2, 1]);
+    failed.end(mark, true);
+    failed.note();
+    let newcomer = failed.join();
+    assert_eq!((newcomer.known, newcomer.count), (0, 1));
+    rig.wire().clear_rules();
+    rig.finish();
+}
+
 /// A controller that cannot reach the namespace cannot flush it either: the flush would never end.
 #[test]
 fn a_flush_ends_although_one_controller_answers_path_errors_for_ever() {
