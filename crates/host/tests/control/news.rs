@@ -191,6 +191,19 @@ fn f13_what_has_changed_is_named_while_a_long_scan_goes_on() {
     }
 }
 
+/// What has changed, and is what it was, waits for its own look and for nothing else: not until it
+/// is told next what the scan has seen.
+#[test]
+fn what_was_named_is_used_as_soon_as_it_was_looked_at() {
+    let mut rig = under_a_long_look(false);
+    rig.raise(1, NAMESPACES_CHANGED);
+    let log = rig.fake(1).seen.iter().rfind(|c| c.is_log(4)).copied().unwrap();
+    rig.fake(1).say(&log, names(&[1, 2]));
+    rig.deliver(1);
+    rig.run();
+    assert_eq!(ready_ones(&rig), [true; 3], "{:?}", rig.events);
+}
+
 /// One that has grown stands idle no longer than the look at it takes; one that is new is found.
 #[test]
 fn what_has_changed_during_a_long_scan_is_looked_at_first() {
