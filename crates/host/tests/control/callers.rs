@@ -7,7 +7,7 @@ use anabranch_host::config::SubsystemSettings;
 use anabranch_host::mail::{RequestFailed, Rescued, ToControl};
 use anabranch_host::topology::{Association, ControllerId, HeadId};
 use anabranch_host::user::{IoError, RequestOp};
-use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::status::Status;
 use std::time::Duration;
@@ -89,6 +89,26 @@ fn figures_are_those_of_whoever_asked_for_them() {
     assert_eq!(answer(2, 1), [false, true]);
     assert_eq!(answer(2, 0), [false, false]);
     assert_eq!(answer(1, 0), [true, false]);
+}
+
+/// While a worker hangs they may come faster than they are answered: those beyond the limit are
+/// told so at once.
+#[test]
+fn no_more_wait_for_figures_than_there_is_room_for() {
+    let mut rig = Rig::connected(1);
+    rig.shards = Shards::Hang;
+    let asked: Vec<u64> = (0..1024).map(|_| rig.verb(Verb::Snapshot)).collect();
+    let list = Verb::Attributes { object: None };
+    let beyond = [rig.verb(Verb::Snapshot), rig.verb(list)].map(|id| rig.reply(id));
+    for reply in beyond {
+        assert!(matches!(reply, Some(Reply::Error(VerbError::Conflict(_)))), "{reply:?}");
+    }
+    rig.advance_s(2);
+    assert!(asked.into_iter().all(|id| matches!(rig.reply(id), Some(Reply::Snapshot(_)))));
+    let later = rig.verb(Verb::Snapshot);
+    rig.shards = Shards::Obey;
+    rig.advance_s(2);
+    assert!(matches!(rig.reply(later), Some(Reply::Snapshot(_))));
 }
 
 #[test]

@@ -405,6 +405,20 @@ fn a_shutdown_does_not_drain_again_what_was_not_answered_in_its_time() {
     assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 7 })));
 }
 
+/// One that hangs does not say what it has: it counts as one request.
+#[test]
+fn a_shutdown_counts_what_a_worker_that_hangs_may_have() {
+    let mut rig = Rig::connected(2);
+    let stats = Box::new(path_in_flight(&rig, 7));
+    rig.shards = Shards::Hang;
+    let id = rig.verb(Verb::Shutdown);
+    rig.advance_s(5);
+    rig.post(WorkerId(2), ToControl::Stats { id: 0, stats });
+    // It does not let go of its queue pair either.
+    rig.advance_s(75);
+    assert!(matches!(rig.reply(id), Some(Reply::ShutDown { unanswered: 8 })));
+}
+
 #[test]
 fn names_are_given_again_once_they_are_free() {
     let mut rig = Rig::connected_twice(1);
