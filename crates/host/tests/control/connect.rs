@@ -49,13 +49,14 @@ fn b1_options_out_of_range_are_refused() {
     let mut rig = Rig::new(1);
     rig.put(1, Fake::new(NQN, 1));
     type Change = fn(&mut ControllerOptions);
-    let cases: [(Change, &str); 12] = [
+    let cases: [(Change, &str); 13] = [
         (|o| o.queue_size = 15, "queue_size"),
         (|o| o.queue_size = 1025, "queue_size"),
         (|o| o.nr_io_queues = Some(0), "nr_io_queues"),
         (|o| o.reconnect_delay = Duration::ZERO, "reconnect_delay"),
         (|o| o.keep_alive_tmo = Duration::ZERO, "keep_alive_tmo"),
         (|o| o.keep_alive_tmo = Duration::from_secs(1 << 33), "keep_alive_tmo"),
+        (|o| o.keep_alive_tmo = Duration::from_millis(1 << 32), "keep_alive_tmo"),
         (|o| o.io_timeout = Duration::ZERO, "io_timeout"),
         (|o| o.io_timeout = Duration::from_nanos(1), "io_timeout"),
         (|o| o.reconnect_delay = Duration::from_micros(999), "reconnect_delay"),
