@@ -16,6 +16,8 @@ pub struct Leftovers {
     all: AtomicU32,
     /// Of those, the ones that have no place: they may be anywhere on the device.
     unlisted: AtomicU32,
+    /// And those of users who have said that they leave.
+    unlisted_leaving: AtomicU32,
     head: HeadId,
     places: Places,
 }
@@ -44,24 +46,53 @@ impl Default for Leftovers {
 impl Leftovers {
     /// None, of this head.
     pub(crate) fn new(head: HeadId, places: Places) -> Leftovers {
-        Leftovers { all: AtomicU32::new(0), unlisted: AtomicU32::new(0), head, places }
+        let [all, unlisted, unlisted_leaving] = [const { AtomicU32::new(0) }; 3];
+        Leftovers { all, unlisted, unlisted_leaving, head, places }
     }
 
     /// There is one that changes these blocks.
     pub fn begin(&self, blocks: &Range<u64>) {
-        self.all.fetch_add(1, Ordering::AcqRel);
-        if !self.places.0.iter().any(|place| place.take(self.head, blocks)) {
-            self.unlisted.fetch_add(1, Ordering::AcqRel);
-        }
+        self.enter(blocks, LISTED);
     }
 
     /// One that changes these blocks has ended.
     pub fn end(&self, blocks: &Range<u64>) {
+        self.remove(blocks, LISTED);
+    }
+
+    /// As [`Leftovers::begin`], of a user who has said that it leaves: it may still submit what
+    /// changes these blocks.
+    pub fn begin_leaving(&self, blocks: &Range<u64>) {
+        self.enter(blocks, LEAVING);
+    }
+
+    /// As [`Leftovers::end`], after [`Leftovers::begin_leaving`].
+    pub fn end_leaving(&self, blocks: &Range<u64>) {
+        self.remove(blocks, LEAVING);
+    }
+
+    fn enter(&self, blocks: &Range<u64>, kind: u32) {
+        self.all.fetch_add(1, Ordering::AcqRel);
+        if !self.places.0.iter().any(|place| place.take(self.head, blocks, kind)) {
+            self.unlisted(kind).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn remove(&self, blocks: &Range<u64>, kind: u32) {
         // One place with these blocks is as good as another.
-        if !self.places.0.iter().any(|place| place.give(self.head, blocks)) {
-            self.unlisted.fetch_sub(1, Ordering::AcqRel);
+        if !self.places.0.iter().any(|place| place.give(self.head, blocks, kind)) {
+            self.unlisted(kind).fetch_sub(1, Ordering::AcqRel);
         }
         self.all.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn unlisted(&self, kind: u32) -> &AtomicU32 {
+        if kind == LEAVING { &self.unlisted_leaving } else { &self.unlisted }
+    }
+
+    fn is_changed(&self, blocks: &Range<u64>, kinds: &[u32]) -> bool {
+        kinds.iter().any(|&kind| self.unlisted(kind).load(Ordering::Acquire) > 0)
+            || self.places.0.iter().any(|place| place.touches(self.head, blocks, kinds))
     }
 
     /// Whether there are any.
@@ -74,13 +105,14 @@ impl Leftovers {
     /// Whether one may change some of these blocks.
     #[must_use]
     pub fn touch(&self, blocks: &Range<u64>) -> bool {
-        self.any() && (self.unlisted.load(Ordering::Acquire) > 0 || self.listed(blocks) > 0)
+        self.any() && self.is_changed(blocks, &[LISTED, LEAVING])
     }
 
-    /// How many whose blocks are known change some of these.
+    /// Whether one may whose user is gone. Those who leave wait for such alone: none of these waits
+    /// for anything, while two who leave would wait for each other.
     #[must_use]
-    pub fn listed(&self, blocks: &Range<u64>) -> usize {
-        self.places.0.iter().filter(|place| place.touches(self.head, blocks)).count()
+    pub fn gone_touch(&self, blocks: &Range<u64>) -> bool {
+        self.is_changed(blocks, &[LISTED])
     }
 }
 
@@ -99,12 +131,14 @@ struct Place {
 const STEP: u32 = 4;
 /// ... being written with this added, ...
 const WRITTEN: u32 = 1;
-/// ... and stands for blocks with this.
+/// ... stands for blocks with this, ...
 const LISTED: u32 = 2;
+/// ... and with this for those of a user who has said that it leaves.
+const LEAVING: u32 = 3;
 
 impl Place {
     /// Stands for these blocks from now on, if it is free.
-    fn take(&self, head: HeadId, blocks: &Range<u64>) -> bool {
+    fn take(&self, head: HeadId, blocks: &Range<u64>, kind: u32) -> bool {
         let free = self.state.load(Ordering::Relaxed);
         if !free.is_multiple_of(STEP) || !self.change(free, free + WRITTEN) {
             return false;
@@ -112,20 +146,20 @@ impl Place {
         self.head.store(head.0, Ordering::Relaxed);
         self.first.store(blocks.start, Ordering::Relaxed);
         self.end.store(blocks.end, Ordering::Relaxed);
-        self.state.store(free + LISTED, Ordering::Release);
+        self.state.store(free + kind, Ordering::Release);
         true
     }
 
     /// Is free from now on, if it stands for these blocks.
-    fn give(&self, head: HeadId, blocks: &Range<u64>) -> bool {
+    fn give(&self, head: HeadId, blocks: &Range<u64>, kind: u32) -> bool {
         let listed = self.state.load(Ordering::Acquire);
-        let stands = self.is_of(head, listed) && self.blocks() == *blocks;
+        let stands = self.is_of(head, listed, &[kind]) && self.blocks() == *blocks;
         // The count tells when it has been free meanwhile and stands for something else.
-        stands && self.change(listed, (listed - LISTED).wrapping_add(STEP))
+        stands && self.change(listed, (listed - kind).wrapping_add(STEP))
     }
 
-    fn touches(&self, head: HeadId, blocks: &Range<u64>) -> bool {
-        let is_mine = self.is_of(head, self.state.load(Ordering::Acquire));
+    fn touches(&self, head: HeadId, blocks: &Range<u64>, kinds: &[u32]) -> bool {
+        let is_mine = self.is_of(head, self.state.load(Ordering::Acquire), kinds);
         let its = self.blocks();
         is_mine && its.start < blocks.end && blocks.start < its.end
     }
@@ -134,8 +168,8 @@ impl Place {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    fn is_of(&self, head: HeadId, state: u32) -> bool {
-        state % STEP == LISTED && self.head.load(Ordering::Relaxed) == head.0
+    fn is_of(&self, head: HeadId, state: u32, kinds: &[u32]) -> bool {
+        kinds.contains(&(state % STEP)) && self.head.load(Ordering::Relaxed) == head.0
     }
 
     fn blocks(&self) -> Range<u64> {

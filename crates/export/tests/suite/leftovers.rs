@@ -6,8 +6,9 @@ use anabranch_export::fuzz::Harness;
 use anabranch_export::fuzz::client::{self, OptionReply};
 use anabranch_export::nbd::wire::{command, option, option_reply};
 use anabranch_export::nbd::{DEVICE_TIMEOUT, Export, NbdConfig, NbdEvent, NbdMail, RETRY_DELAY};
-use anabranch_host::user::Submit;
+use anabranch_host::user::{IoError, Submit};
 use anabranch_proto::machine::{ConnId, Input, WorkerId};
+use anabranch_proto::nvme::status::Status;
 
 /// A server, one of whose clients vanished with a write and a read unanswered.
 fn left_behind() -> Harness {
@@ -310,4 +311,23 @@ fn whose_patience_ends_before_they_do_is_told_why() {
         harness.send(back, &client::option(option::GO, &client::info("disk", &[])));
         assert!(!harness.take(back).is_empty(), "it may ask again");
     }
+}
+
+/// Each has still to write zeroes that the device did not make.
+#[test]
+fn two_that_leave_do_not_wait_for_each_other() {
+    let mut harness = server();
+    harness.complete_at_once = false;
+    harness.host.unable = Some(IoError::Status(Status::INVALID_OPCODE.with_dnr()));
+    let leaving = [(); 2].map(|()| open(&mut harness, false));
+    let zeroes = client::request(command::WRITE_ZEROES, 0, 1, 0, 512);
+    let good_bye = client::request(command::DISC, 0, 9, 0, 0);
+    leaving.into_iter().for_each(|conn| harness.send(conn, &zeroes));
+    leaving.into_iter().for_each(|conn| harness.send(conn, &good_bye));
+    for _ in 0..10 {
+        harness.complete_all();
+        harness.pass(RETRY_DELAY);
+    }
+    assert_eq!(leaving.map(|conn| harness.is_connected(conn)), [false; 2]);
+    harness.check_empty();
 }

@@ -35,6 +35,26 @@ fn heads_have_their_own() {
 }
 
 #[test]
+fn who_leaves_waits_for_those_alone_who_are_gone() {
+    let leftovers = Leftovers::default();
+    leftovers.begin_leaving(&(0..8));
+    leftovers.begin(&(16..24));
+    assert!(leftovers.touch(&(0..1)) && !leftovers.gone_touch(&(0..16)));
+    assert!(leftovers.gone_touch(&(23..24)));
+    leftovers.begin(&(0..8));
+    leftovers.end_leaving(&(0..8));
+    assert!(leftovers.gone_touch(&(0..1)), "the other one is still there");
+    // Those without a place, too.
+    (2..PLACES as u64).for_each(|_| leftovers.begin_leaving(&(32..40)));
+    leftovers.begin_leaving(&(32..40));
+    assert!(leftovers.touch(&(64..65)) && !leftovers.gone_touch(&(64..65)));
+    leftovers.begin(&(40..48));
+    assert!(leftovers.gone_touch(&(64..65)));
+    leftovers.end(&(40..48));
+    assert!(!leftovers.gone_touch(&(64..65)));
+}
+
+#[test]
 fn what_has_no_place_may_be_anywhere() {
     let leftovers = Leftovers::default();
     let many = PLACES as u64 + 2;

@@ -28,22 +28,20 @@ impl Farewell {
     ) -> Option<Farewell> {
         let head = host.heads().iter().find(|view| view.id == head);
         let leftovers = Arc::clone(&head.filter(|_| !blocks.is_empty())?.leftovers);
-        blocks.iter().for_each(|blocks| leftovers.begin(blocks));
+        blocks.iter().for_each(|blocks| leftovers.begin_leaving(blocks));
         Some(Farewell { leftovers, blocks })
     }
 
     /// Whether what somebody else has left behind may undo what this one of the client's own
-    /// requests does.
+    /// requests does. (What others who leave have still to do was asked for beside it.)
     pub(super) fn may_be_undone_by_others(&self, op: &RequestOp) -> bool {
-        let Some(blocks) = op.changes() else { return false };
-        let own = |its: &&Range<u64>| its.start < blocks.end && blocks.start < its.end;
-        self.leftovers.listed(&blocks) > self.blocks.iter().filter(own).count()
+        op.changes().is_some_and(|blocks| self.leftovers.gone_touch(&blocks))
     }
 }
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        self.blocks.iter().for_each(|blocks| self.leftovers.end(blocks));
+        self.blocks.iter().for_each(|blocks| self.leftovers.end_leaving(blocks));
     }
 }
 
