@@ -9,7 +9,7 @@
 //! and that is all that SPDK says. So the log is read once more, too, when a scan finds a namespace
 //! that says that it is in another group than the log has it in.
 
-use super::ana_read::{LogRead, LogSize, Trouble};
+use super::ana_read::{LogRead, LogSize, Part, Trouble};
 use super::controller::Controller;
 use super::env::{Env, Notice};
 use super::facts::Facts;
@@ -87,8 +87,9 @@ fn is_out(contradicted: &BTreeMap<u32, Contradicted>, nsid: u32) -> bool {
 enum Taken {
     /// More is to be read.
     More,
-    /// Processed. It may have said what was known.
-    Whole { news: bool },
+    /// Processed. It may have said what was known. One that does not rest is read again later, and
+    /// told of the first time.
+    Whole { news: bool, restless: Option<String> },
 }
 
 /// See the module documentation.
@@ -109,6 +110,8 @@ pub(super) struct AnaBook {
     contradicted: BTreeMap<u32, Contradicted>,
     generation: u64,
     reading: Option<Reading>,
+    /// The last one has brought parts of several logs.
+    torn: bool,
     /// Readings for callers, beside ours.
     pub(super) raw_reads: Vec<(VerbId, LogRead)>,
     failures: u32,
@@ -136,6 +139,7 @@ impl Default for AnaBook {
             contradicted: BTreeMap::new(),
             generation: 0,
             reading: None,
+            torn: false,
             raw_reads: Vec::new(),
             failures: 0,
             retry_at: None,
@@ -239,21 +243,34 @@ impl AnaBook {
     /// meanwhile that asks for another one.
     fn take_answer(&mut self, now: Time, answer: &Answer) -> (Result<Taken, Trouble>, bool) {
         let Some(mut reading) = self.reading.take() else {
-            return (Ok(Taken::Whole { news: false }), false);
+            return (Ok(Taken::Whole { news: false, restless: None }), false);
         };
         let overtaken = reading.overtaken;
-        match reading.log.take(answer) {
-            Ok(None) => {
+        let (bytes, torn) = match reading.log.take(answer) {
+            Ok(Part::More) => {
                 self.reading = Some(reading);
-                (Ok(Taken::More), false)
+                return (Ok(Taken::More), false);
             }
-            Ok(Some(bytes)) => {
-                let taken = self.take_log(now, &bytes, overtaken);
-                let trouble = |why| Trouble::nonsense(why, reading.log.in_parts());
-                (taken.map(|news| Taken::Whole { news }).map_err(trouble), overtaken)
+            Ok(Part::Whole(bytes)) => (bytes, false),
+            Ok(Part::Torn(bytes)) => (bytes, true),
+            Err(trouble) => return (Err(trouble), overtaken),
+        };
+        let taken = match self.take_log(now, &bytes, overtaken) {
+            Ok(news) if torn => {
+                self.retry_later(now);
+                let restless = (!self.torn).then(|| reading.log.restless());
+                Ok(Taken::Whole { news, restless })
             }
-            Err(trouble) => (Err(trouble), overtaken),
-        }
+            Ok(news) => Ok(Taken::Whole { news, restless: None }),
+            // Perhaps parts of different logs.
+            Err(_) if reading.log.restart() => {
+                self.reading = Some(reading);
+                return (Ok(Taken::More), false);
+            }
+            Err(why) => Err(reading.log.nonsense(why)),
+        };
+        self.torn = torn;
+        (taken, overtaken)
     }
 
     /// Processes a whole log. Nothing changes when it does not make sense (C61). Gives back whether
@@ -324,6 +341,7 @@ impl AnaBook {
         self.forgive_at = None;
         self.contradicted.clear();
         self.failures = 0;
+        self.torn = false;
         self.retry_pause = RETRY;
     }
 
@@ -333,7 +351,9 @@ impl AnaBook {
 
     /// The log lists every group that it should: trouble that comes later begins anew.
     pub(super) fn groups_known(&mut self) {
-        self.retry_pause = RETRY;
+        if !self.torn {
+            self.retry_pause = RETRY;
+        }
     }
 
     fn retry_later(&mut self, now: Time) {
@@ -369,7 +389,10 @@ impl Controller {
     ) {
         match self.ana.take_answer(env.now, answer).0 {
             Ok(Taken::More) => self.ask_ana_log(env, bufs),
-            Ok(Taken::Whole { .. }) => self.ask_queues(env, bufs),
+            Ok(Taken::Whole { restless, .. }) => {
+                self.tell_restless(env, restless);
+                self.ask_queues(env, bufs);
+            }
             Err(trouble) if trouble.hopeless => {
                 self.ana.disable(trouble.why);
                 self.tell_ana_disabled(env);
@@ -379,6 +402,13 @@ impl Controller {
                 self.fail(env, format!("{}: {}", Step::AnaLog, trouble.why), trouble.dnr);
             }
             Err(trouble) => self.fail(env, format!("ANA log: {}", trouble.why), false),
+        }
+    }
+
+    fn tell_restless(&self, env: &mut Env, why: Option<String>) {
+        if let Some(why) = why {
+            let text = format!("ANA log: {why}: it is taken as it came, and read again");
+            env.event(HostEvent::Note { controller: self.name(), text });
         }
     }
 
@@ -422,7 +452,8 @@ impl Controller {
         let (result, again) = self.ana.take_answer(env.now, answer);
         match result {
             Ok(Taken::More) => return self.ask_live_log(env, bufs),
-            Ok(Taken::Whole { news }) => {
+            Ok(Taken::Whole { news, restless }) => {
+                self.tell_restless(env, restless);
                 // A controller may tell of changes as often as it likes where there are none: that
                 // is no work for every worker.
                 env.dirty |= news;

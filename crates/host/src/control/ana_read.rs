@@ -5,6 +5,7 @@
 //! up to where the log's own counts end, which is often in the first one already. After several,
 //! the first one again: when it has changed, from the start. (Not the header alone: its change
 //! count is always 0 with some targets, and Linux fails a read that ends before the first group.)
+//! One that never rests is taken as its parts came: each state was so when it was read.
 //! Everything that the peer says is bounded (C61).
 
 use super::controller::Controller;
@@ -23,7 +24,7 @@ use anabranch_proto::nvme::status::Status;
 /// The longest log that is read in parts; some thousand groups and a million namespaces.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// How often the log may change while it is read in parts.
+/// How often the log may change, or make no sense, while it is read in parts.
 const MAX_RESTARTS: u32 = 16;
 
 /// How much of the log is read how.
@@ -45,12 +46,18 @@ pub(super) struct Trouble {
     pub(super) hopeless: bool,
 }
 
-impl Trouble {
-    /// What was read makes no sense. In parts: perhaps the controller does not know offsets.
-    pub(super) fn nonsense(why: String, in_parts: bool) -> Trouble {
-        Trouble { why, dnr: false, hopeless: in_parts }
-    }
+/// What an answer has brought.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// There is more to read.
+    More,
+    /// A log that was whole at one time.
+    Whole(Vec<u8>),
+    /// Parts of several logs, of one that did not rest.
+    Torn(Vec<u8>),
+}
 
+impl Trouble {
     fn hopeless(why: String) -> Trouble {
         Trouble { why, dnr: false, hopeless: true }
     }
@@ -68,6 +75,8 @@ pub(super) struct LogRead {
     /// The first part is read once more.
     checking: bool,
     restarts: u32,
+    /// It has changed meanwhile.
+    moved: bool,
 }
 
 impl LogSize {
@@ -86,7 +95,8 @@ impl LogSize {
     /// Begins to read.
     pub(super) fn read(self, deadline: Time) -> LogRead {
         let (bytes, for_caller) = (Vec::new(), false);
-        LogRead { size: self, deadline, for_caller, bytes, checking: false, restarts: 0 }
+        let (checking, moved, restarts) = (false, false, 0);
+        LogRead { size: self, deadline, for_caller, bytes, checking, restarts, moved }
     }
 
     fn in_parts(self) -> bool {
@@ -105,7 +115,7 @@ impl LogRead {
         wire::ana_log_part(at, bytes, retain)
     }
 
-    pub(super) fn in_parts(&self) -> bool {
+    fn in_parts(&self) -> bool {
         self.size.in_parts()
     }
 
@@ -113,59 +123,85 @@ impl LogRead {
         self.deadline
     }
 
-    /// Takes an answer in. `None`: there is more to read.
-    pub(super) fn take(&mut self, answer: &Answer) -> Result<Option<Vec<u8>>, Trouble> {
+    /// Takes an answer in.
+    pub(super) fn take(&mut self, answer: &Answer) -> Result<Part, Trouble> {
         if !answer.status.is_success() {
             return Err(self.refused(answer.status));
         }
         if !self.size.in_parts() {
-            return Ok(Some(answer.data.clone()));
+            return Ok(Part::Whole(answer.data.clone()));
         }
         if self.checking {
             return self.check(&answer.data);
         }
         self.bytes.extend_from_slice(&answer.data);
-        let (whole, needed) = (self.size.whole, Ana::bytes_at_least(&self.bytes));
-        // Parts of different logs: it has changed between them.
-        let torn = needed > whole.min(MAX_BYTES) && self.bytes.len() > answer.data.len();
-        if torn && self.restart() {
-            return Ok(None);
+        let needed = Ana::bytes_at_least(&self.bytes);
+        let endless = self.endless(needed);
+        if endless.is_none() && needed > self.bytes.len() as u64 {
+            return Ok(Part::More);
         }
+        if self.bytes.len() <= answer.data.len() {
+            let whole = Part::Whole(core::mem::take(&mut self.bytes));
+            return endless.map_or(Ok(whole), |why| Err(Trouble::hopeless(why)));
+        }
+        self.checking = true;
+        Ok(Part::More)
+    }
+
+    /// The first part has come once more.
+    fn check(&mut self, first: &[u8]) -> Result<Part, Trouble> {
+        let rests = self.bytes.starts_with(first);
+        self.moved |= !rests;
+        let endless = self.endless(Ana::bytes_at_least(&self.bytes));
+        // What makes no sense may be parts of different logs, too, though the first is the same.
+        if (!rests || endless.is_some()) && self.restart() {
+            return Ok(Part::More);
+        }
+        let bytes = core::mem::take(&mut self.bytes);
+        match endless {
+            Some(why) => Err(self.nonsense(why)),
+            None if rests => Ok(Part::Whole(bytes)),
+            None => Ok(Part::Torn(bytes)),
+        }
+    }
+
+    /// The whole log makes no sense. In parts that do not change, for good: the controller may not
+    /// know offsets.
+    pub(super) fn nonsense(&self, why: String) -> Trouble {
+        if !self.in_parts() {
+            return Trouble { why, dnr: false, hopeless: false };
+        }
+        if self.moved {
+            let why = format!("{}: {why}", self.restless());
+            return Trouble { why, dnr: false, hopeless: false };
+        }
+        Trouble::hopeless(why)
+    }
+
+    /// Why a log of so many bytes, as the parts say that have come, is not read to its end.
+    fn endless(&self, needed: u64) -> Option<String> {
+        let whole = self.size.whole;
         if needed > whole {
-            return Err(Trouble::hopeless(format!(
+            return Some(format!(
                 "its log goes on for {needed} bytes, NANAGRPID and MNAN allow {whole}"
-            )));
+            ));
         }
-        if needed > MAX_BYTES {
-            return Err(Trouble::hopeless(format!(
-                "its log takes {needed} bytes, at most {MAX_BYTES} are read in parts"
-            )));
-        }
-        let is_whole = needed <= self.bytes.len() as u64;
-        if is_whole && self.bytes.len() <= answer.data.len() {
-            return Ok(Some(core::mem::take(&mut self.bytes)));
-        }
-        self.checking = is_whole;
-        Ok(None)
+        (needed > MAX_BYTES)
+            .then(|| format!("its log takes {needed} bytes, at most {MAX_BYTES} are read in parts"))
     }
 
-    fn check(&mut self, first: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
-        if self.bytes.starts_with(first) {
-            return Ok(Some(core::mem::take(&mut self.bytes)));
-        }
-        if !self.restart() {
-            let LogSize { whole, part } = self.size;
-            return Err(Trouble::hopeless(format!(
-                "its log takes {whole} bytes, one transfer carries at most {part}, and it changes \
-                 faster than it is read in parts"
-            )));
-        }
-        Ok(None)
+    /// What is wrong with a log of which only [`Part::Torn`] can be had.
+    pub(super) fn restless(&self) -> String {
+        let LogSize { whole, part } = self.size;
+        format!(
+            "its log takes {whole} bytes, one transfer carries at most {part}, and it changes \
+             faster than it is read in parts"
+        )
     }
 
-    /// Begins anew, unless it has changed too often.
-    fn restart(&mut self) -> bool {
-        if self.restarts >= MAX_RESTARTS {
+    /// Begins anew, unless it is not read in parts, or that was done too often.
+    pub(super) fn restart(&mut self) -> bool {
+        if !self.in_parts() || self.restarts >= MAX_RESTARTS {
             return false;
         }
         self.restarts += 1;
@@ -230,20 +266,22 @@ impl Controller {
     ) {
         let at = self.ana.raw_reads.iter().position(|(of, _)| *of == id);
         let taken = match at.map(|at| self.ana.raw_reads.swap_remove(at).1) {
-            None if answer.status.is_success() => Ok(Some(answer.data)),
+            None if answer.status.is_success() => Ok(answer.data),
             None => Err(answer.status.to_string()),
             Some(mut read) => match read.take(&answer) {
-                Ok(None) => {
+                Ok(Part::More) => {
                     if let Err(error) = self.continue_raw_log(env, bufs, id, read) {
                         env.refuse(id, error);
                     }
                     return;
                 }
-                taken => taken.map_err(|trouble| trouble.why),
+                Ok(Part::Whole(data)) => Ok(data),
+                Ok(Part::Torn(_)) => Err(read.restless()),
+                Err(trouble) => Err(trouble.why),
             },
         };
         match taken {
-            Ok(data) => env.reply(id, Reply::Raw(data.unwrap_or_default())),
+            Ok(data) => env.reply(id, Reply::Raw(data)),
             Err(why) => env.refuse(id, VerbError::Failed(format!("{}: {why}", self.name()))),
         }
     }

@@ -249,22 +249,81 @@ fn m18_parts_of_different_logs_that_do_not_fit_together_are_read_again() {
     assert_eq!(state(&rig), "non-optimized");
 }
 
-#[test]
-fn m18_a_log_that_never_rests_while_it_is_read_in_parts_turns_ana_off() {
-    let mut rig = rig(large(2));
-    let (log, changes) = (large(2).ana_log(), Cell::new(0_u64));
-    rig.fake(1).hook = Some(Box::new(move |c| {
-        c.is_log(0x0c).then(|| {
-            changes.set(changes.get() + 1);
+/// Each answer to a read of the log has another change count, as long as the cell says so.
+fn restless(log: Vec<u8>) -> (Rc<Cell<bool>>, impl FnMut(&Command) -> Option<Say>) {
+    let (on, mut changes) = (Rc::new(Cell::new(true)), 0_u64);
+    let still = Rc::clone(&on);
+    let hook = move |c: &Command| {
+        (c.is_log(0x0c) && still.get()).then(|| {
+            changes += 1;
             let mut log = log.clone();
-            log[..8].copy_from_slice(&changes.get().to_le_bytes());
+            log[..8].copy_from_slice(&changes.to_le_bytes());
             Say::Data(log.split_off(c.log_offset()))
         })
-    }));
+    };
+    (on, hook)
+}
+
+#[test]
+fn m18_a_log_that_does_not_rest_while_it_is_read_in_parts_is_taken_as_it_comes() {
+    let mut rig = rig(large(2));
+    let (on, hook) = restless(large(2).ana_log());
+    rig.fake(1).hook = Some(Box::new(hook));
     rig.connect_ok(1, |_| ());
     assert_eq!(reads(&rig).len(), 17 * 3, "sixteen more readings, then no more");
-    assert_eq!(rig.event_count("changes faster than it is read in parts"), 1, "{:?}", rig.events);
-    assert_eq!(state(&rig), "optimized");
+    assert_eq!(state(&rig), "non-optimized");
+    let told = "changes faster than it is read in parts: it is taken as it came, and read again";
+    assert_eq!(rig.event_count(told), 1, "{:?}", rig.events);
+    // A caller has one that is whole or none.
+    let Reply::Error(error) = rig.ask(Verb::AnaLog { controller: "nvme0".to_string() }) else {
+        panic!("no log");
+    };
+    assert!(error.to_string().contains("changes faster than it is read"), "{error}");
+    // What a command meets there is over with the next reading, which is no more whole.
+    rig.fake(1).seen.clear();
+    let head = rig.head("nvme0n1").unwrap().id;
+    let mail = ToControl::AnaError {
+        controller: ControllerId(0),
+        association: Association(1),
+        head,
+        status: Status::ANA_INACCESSIBLE,
+    };
+    rig.post(WorkerId(1), mail);
+    rig.run();
+    assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
+    // It is read less and less often: at 1 s, 2 s, 4 s and so on, up to 30 s.
+    rig.fake(1).seen.clear();
+    rig.advance_s(300);
+    let often = reads(&rig).len();
+    assert!((9 * 51..=14 * 51).contains(&often), "{often}");
+    assert_eq!(rig.event_count(told), 1, "it is told once");
+    // It has come to rest, with another state than it had.
+    on.set(false);
+    rig.fake(1).ana.as_mut().unwrap().insert(GROUPS, 3);
+    rig.advance_s(31);
+    assert_eq!(state(&rig), "inaccessible");
+    rig.fake(1).seen.clear();
+    rig.advance_s(300);
+    assert!(reads(&rig).is_empty());
+    assert_eq!(rig.event_count("ANA is not used"), 0);
+}
+
+/// Its parts do not make a log either: the first begins a longer one each time.
+#[test]
+fn m18_a_log_that_does_not_rest_and_makes_no_sense_fails_the_connection_until_it_does() {
+    let mut rig = rig(large(2));
+    let mut log = large(2).ana_log();
+    log[8..10].copy_from_slice(&(GROUPS as u16 + 1).to_le_bytes());
+    let (on, hook) = restless(log.clone());
+    rig.fake(1).hook = Some(Box::new(hook));
+    rig.connect(1, |request| request.keep_trying = true);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    assert_eq!(reads(&rig).len(), 17 * 3);
+    assert_eq!(rig.event_count("ANA is not used"), 0, "{:?}", rig.events);
+    on.set(false);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), Some(ControllerState::Live), "{:?}", rig.events);
+    assert_eq!(state(&rig), "non-optimized");
 }
 
 #[test]
