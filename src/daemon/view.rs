@@ -258,6 +258,8 @@ views! {
         bytes: [u64; 2],
         /// Commands that ended with an error.
         errors: u64,
+        /// Of them, those that the controller has answered with success.
+        flawed: u64,
         /// Commands tried again on it.
         retries: u64,
         /// Commands that left it for another path.

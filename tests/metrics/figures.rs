@@ -28,6 +28,7 @@ fn same_path(found: &Exposition, view: &TopView, path: &PathView) {
     for (name, count) in [
         ("anabranch_path_inflight_ios", path.in_flight),
         ("anabranch_path_errors_total", path.errors),
+        ("anabranch_path_flawed_answers_total", path.flawed),
         ("anabranch_path_retries_total", path.retries),
         ("anabranch_path_failovers_total", path.failovers),
         ("anabranch_path_uncertain_writes_resent_total", path.uncertain_writes_resent),

@@ -77,6 +77,7 @@ fn path(with: &With<'_>) -> PathSnapshot {
         bytes: [8192, 4096],
         latency_sums_ns: [300_000, 3_000_000, 0],
         errors: 1,
+        flawed: 10,
         retries: 2,
         failovers: 3,
         uncertain_writes_resent: 4,

@@ -4,6 +4,7 @@ use crate::topology::ControllerState;
 use crate::user::{IoError, RequestOp};
 use alloc::format;
 use alloc::string::String;
+use anabranch_proto::host_queue::Flaw;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::status::Status;
 use core::fmt;
@@ -69,6 +70,16 @@ pub enum HostEvent {
         /// How often it said so before, since that was last told.
         untold: u32,
     },
+    /// A controller has answered a command with success, wrongly: it is tried again. Of several in
+    /// a short time one is told.
+    Flawed {
+        /// `nvmeXcYnZ`.
+        path: String,
+        /// What was wrong.
+        flaw: Flaw,
+        /// Commands before it that were not told.
+        untold: u32,
+    },
     /// What was stuck on a path that has fallen silent goes on elsewhere. Told once in a while.
     Rescued {
         /// `nvmeXcYnZ`.
@@ -88,7 +99,9 @@ pub enum HostEvent {
         op: RequestOp,
         /// Why.
         error: IoError,
-        /// `nvmeN`, if a controller said so.
+        /// What makes its status one of ours.
+        flaw: Option<Flaw>,
+        /// `nvmeN`, if a controller said so, or its answer was wrong.
         controller: Option<String>,
         /// Requests that failed before it and were not told.
         untold: u32,
@@ -278,6 +291,7 @@ impl HostEvent {
             HostEvent::AttributeChanged { object, attribute, .. } => {
                 Some(format!("{object} {attribute}"))
             }
+            HostEvent::Flawed { path, .. } => Some(format!("{} flawed", without_head(path))),
             HostEvent::Rescued { path, .. } => Some(format!("{} silent", without_head(path))),
             HostEvent::RequestFailed { head, .. } => Some(format!("{} failed", without_head(head))),
             HostEvent::AnaChange { path, .. } => Some(format!("{} ANA state", without_head(path))),
@@ -339,11 +353,17 @@ impl HostEvent {
     }
 
     fn request_failed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostEvent::RequestFailed { head, op, error, controller, untold } = self else {
+        let HostEvent::RequestFailed { head, op, error, flaw, controller, untold } = self else {
             return Ok(());
         };
         write!(f, "{head}: {} failed: {error}", Words(op))?;
-        controller.iter().try_for_each(|name| write!(f, ", says {name}"))?;
+        match flaw {
+            Some(flaw) => {
+                let of = controller.as_deref().unwrap_or("a controller that is gone");
+                write!(f, ": {flaw}, though {of} says that it succeeded")?;
+            }
+            None => controller.iter().try_for_each(|name| write!(f, ", says {name}"))?,
+        }
         if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
     }
 
@@ -386,6 +406,10 @@ impl fmt::Display for HostEvent {
             HostEvent::AnaChange { path, from, to } => write!(f, "{path}: ANA {from} -> {to}"),
             HostEvent::AnaError { path, status, untold } => {
                 write!(f, "{path}: {status}")?;
+                if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
+            }
+            HostEvent::Flawed { path, flaw, untold } => {
+                write!(f, "{path}: a command has not succeeded though it was answered so: {flaw}")?;
                 if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
             }
             HostEvent::Rescued { path, silent_ns, reads, unsent } => write!(

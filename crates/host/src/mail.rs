@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{FinishTimeReport, Histogram, LatencyReport};
-use anabranch_proto::host_queue::{Attempt, HostData};
+use anabranch_proto::host_queue::{Attempt, Flaw, HostData};
 use anabranch_proto::machine::{Endpoint, SocketOptions};
 use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::sqe::Sqe;
@@ -187,6 +187,17 @@ pub enum ToControl {
     },
     /// Commands went on elsewhere, as their path has fallen silent; the log is to hear of it.
     Rescued(Box<Rescued>),
+    /// What a controller has answered with success could not be used; the log is to hear of it.
+    Flawed {
+        /// The head.
+        head: HeadId,
+        /// The controller of the path.
+        controller: ControllerId,
+        /// What was wrong.
+        flaw: Flaw,
+        /// Commands of this head that were so on this worker since the last mail, untold.
+        untold: u32,
+    },
     /// A request ends with an error to the user; the log is to hear why.
     RequestFailed(Box<RequestFailed>),
     /// A write that was to be durable (FUA) has failed so that other data may be lost.
@@ -287,8 +298,8 @@ pub enum CommandOutcome {
     Answered {
         /// Its status.
         status: Status,
-        /// The command-specific result.
-        result: u64,
+        /// What makes the status one of ours.
+        flaw: Option<Flaw>,
     },
     /// It was not carried, or its queue pair was lost.
     Lost {
@@ -353,6 +364,8 @@ pub struct PathStats {
     pub latency_sums_ns: [u64; 3],
     /// Commands that ended with an error of whatever kind.
     pub errors: u64,
+    /// Of them, those that the controller has answered with success.
+    pub flawed: u64,
     /// Commands tried again on the same path.
     pub retries: u64,
     /// Commands that left this path for the requeue list (`multipath_failover_count`).
@@ -434,6 +447,8 @@ pub struct RequestFailed {
     pub op: RequestOp,
     /// The first error of its commands.
     pub error: IoError,
+    /// What makes its status one of ours.
+    pub flaw: Option<Flaw>,
     /// Requests of this head that have failed on this worker since the last mail, untold.
     pub untold: u32,
 }

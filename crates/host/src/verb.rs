@@ -533,6 +533,9 @@ pub struct PathSnapshot {
     pub latency_sums_ns: [u64; 3],
     /// Commands that ended with an error.
     pub errors: u64,
+    /// Of them (since the start, whatever was reset), those that the controller has answered with
+    /// success: a data digest did not match, or not all of the data had moved.
+    pub flawed: u64,
     /// Commands tried again on it.
     pub retries: u64,
     /// Commands that left it for another path.

@@ -22,6 +22,7 @@ use crate::nvme::status::Status;
 use crate::pdu::{IcReq, Role};
 use crate::stream::Stream;
 use alloc::collections::VecDeque;
+use core::fmt;
 use receive::Inbound;
 use tags::{Entry, Stage, Tags};
 use transmit::Outbox;
@@ -87,6 +88,26 @@ pub struct Completion {
     pub result: u64,
     /// Payload bytes that came (reads) or went (writes).
     pub bytes: u32,
+    /// What makes the status one of ours: the controller has said "success".
+    pub flaw: Option<Flaw>,
+}
+
+/// Why a command has not succeeded although its controller says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A data digest did not match.
+    DataDigest,
+    /// Not all the data of a read came, or was asked for of a write.
+    Short,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flaw::DataDigest => "a data digest did not match",
+            Flaw::Short => "not all of the data had moved",
+        })
+    }
 }
 
 /// Whether a command that was not answered may have reached the controller.
@@ -280,10 +301,15 @@ impl HostQueue {
         };
         // Success without all the data, in either direction, is none. Like damage on the way it is
         // of this controller: another one may have the data.
-        if status.is_success() && (entry.damaged || bytes < entry.data.bytes()) {
+        let flaw = match status.is_success() {
+            true if entry.damaged => Some(Flaw::DataDigest),
+            true if bytes < entry.data.bytes() => Some(Flaw::Short),
+            _ => None,
+        };
+        if flaw.is_some() {
             status = Status::TRANSIENT_TRANSPORT_ERROR;
         }
-        let completion = Completion { user: entry.user, cid, status, result, bytes };
+        let completion = Completion { user: entry.user, cid, status, result, bytes, flaw };
         self.tags.release(cid);
         self.completions.push_back(completion);
     }

@@ -257,6 +257,7 @@ fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
             "read_bytes": path.bytes[0],
             "written_bytes": path.bytes[1],
             "command_error_count": path.errors,
+            "flawed_answer_count": path.flawed,
             "command_retry_count": path.retries,
             "multipath_failover_count": path.failovers,
             "uncertain_writes_resent": path.uncertain_writes_resent,

@@ -132,6 +132,11 @@ impl Control {
                 self.ana_error((controller, association), head, status, bufs);
             }
             ToControl::Rescued(rescued) => self.rescued(*rescued),
+            ToControl::Flawed { head, controller, flaw, untold } => {
+                if let Some(path) = self.name_of_path(head, controller) {
+                    self.env.event(HostEvent::Flawed { path, flaw, untold });
+                }
+            }
             ToControl::RequestFailed(failed) => self.request_failed(&failed),
             ToControl::LossSuspected { head, controller, status } => {
                 let Some(head) = self.name_of(head) else { return };
@@ -186,6 +191,7 @@ impl Control {
             head,
             op: failed.op,
             error: failed.error,
+            flaw: failed.flaw,
             controller: controller.map(Controller::name),
             untold: failed.untold,
         });
@@ -211,14 +217,16 @@ impl Control {
         }
     }
 
+    /// `nvmeXcYnZ` of a head's path by a controller.
+    fn name_of_path(&self, head: HeadId, controller: ControllerId) -> Option<String> {
+        let subsystem = &self.subsystems[self.subsystem_of(controller)?];
+        let head = subsystem.heads.iter().find(|candidate| candidate.id == head)?;
+        Some(subsystem.path_name(head, head.path(controller)?.controller_instance))
+    }
+
     fn rescued(&mut self, rescued: Rescued) {
         let Rescued { head, controller, silent_ns, reads, unsent } = rescued;
-        let found = self.subsystem_of(controller).and_then(|index| {
-            let subsystem = &self.subsystems[index];
-            let head = subsystem.heads.iter().find(|candidate| candidate.id == head)?;
-            Some(subsystem.path_name(head, head.path(controller)?.controller_instance))
-        });
-        if let Some(path) = found {
+        if let Some(path) = self.name_of_path(head, controller) {
             self.env.event(HostEvent::Rescued { path, silent_ns, reads, unsent });
         }
     }
@@ -278,6 +286,10 @@ impl Controller {
     fn answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: Answer) {
         if !answer.status.is_success() && self.must_succeed(&answer) {
             self.admin_errors += 1;
+        }
+        if let Some(flaw) = answer.flaw {
+            let text = format!("what it answered to an admin command is not used: {flaw}");
+            env.event(HostEvent::Note { controller: self.name(), text });
         }
         match answer.purpose {
             Purpose::Setup => self.setup_answered(env, bufs, &answer),

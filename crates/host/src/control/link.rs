@@ -6,7 +6,7 @@ use super::scan::ScanRead;
 use crate::config::ControllerOptions;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use anabranch_proto::host_queue::{HostData, HostQueue, HostQueueConfig};
+use anabranch_proto::host_queue::{Completion, Flaw, HostData, HostQueue, HostQueueConfig};
 use anabranch_proto::machine::{
     BufRef, Buffers, CloseHow, ConnId, Endpoint, Gather, Output, SocketOptions, Time, VerbId,
 };
@@ -68,6 +68,8 @@ pub(super) struct Answer {
     pub(super) purpose: Purpose,
     pub(super) status: Status,
     pub(super) result: u64,
+    /// What makes the status one of ours.
+    pub(super) flaw: Option<Flaw>,
     /// What a command with data to the host has read.
     pub(super) data: Vec<u8>,
     /// Since it was sent.
@@ -278,8 +280,9 @@ impl Link {
             };
             pending.buf.into_iter().for_each(|buf| bufs.free(buf));
             let Pending { purpose, sent, .. } = pending;
-            let (status, result, took) = (done.status, done.result, now.since(sent));
-            return Some(Answer { purpose, status, result, data, took });
+            let took = now.since(sent);
+            let Completion { status, result, flaw, .. } = done;
+            return Some(Answer { purpose, status, result, flaw, data, took });
         }
         None
     }

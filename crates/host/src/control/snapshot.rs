@@ -194,6 +194,7 @@ impl Control {
             bytes: [0; 2],
             latency_sums_ns: [0; 3],
             errors: 0,
+            flawed: 0,
             retries: 0,
             failovers: 0,
             uncertain_writes_resent: 0,
@@ -262,6 +263,7 @@ fn add_path(sum: &mut PathSnapshot, more: &PathStats) {
     add(&mut sum.bytes, &more.bytes);
     add(&mut sum.latency_sums_ns, &more.latency_sums_ns);
     sum.errors += more.errors;
+    sum.flawed += more.flawed;
     sum.retries += more.retries;
     sum.failovers += more.failovers;
     sum.uncertain_writes_resent += more.uncertain_writes_resent;

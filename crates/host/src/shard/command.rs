@@ -4,7 +4,7 @@ use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
 use anabranch_policy::{Charge, OpClass};
-use anabranch_proto::host_queue::{Cid, HostData};
+use anabranch_proto::host_queue::{Cid, Flaw, HostData};
 use anabranch_proto::machine::{BufRef, Time, WorkerId};
 use anabranch_proto::nvme::opcode::io::{FLUSH, READ, WRITE};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -187,6 +187,8 @@ pub(super) struct Command {
     pub(super) doubts: u8,
     /// Paths that failed under it, in a row.
     pub(super) failovers: u8,
+    /// What was wrong with what it was answered last.
+    pub(super) flaw: Option<Flaw>,
 }
 
 impl Command {
@@ -207,6 +209,7 @@ impl Command {
             retries: 0,
             doubts: 0,
             failovers: 0,
+            flaw: None,
         }
     }
 

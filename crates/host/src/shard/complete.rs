@@ -1,7 +1,7 @@
 //! What becomes of a command that has ended: success, retry, failover or an error to the user.
 
 use super::Shard;
-use super::command::{Carried, Origin, Place, Request, Work};
+use super::command::{Carried, Command, Origin, Place, Request, Work};
 use super::doubt::MAX_DOUBTS;
 use super::durable::may_tell_of_a_loss;
 use super::head::{ControllerEntry, HeadState, PathState, entry};
@@ -11,7 +11,7 @@ use crate::table::Key;
 use crate::topology::{ControllerId, ControllerState, HeadId};
 use crate::user::{Done, IoError, RequestOp};
 use alloc::boxed::Box;
-use anabranch_proto::host_queue::Attempt;
+use anabranch_proto::host_queue::{Attempt, Flaw};
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::status::Status;
 use core::cmp::Reverse;
@@ -41,15 +41,14 @@ impl Shard {
     pub(super) fn answered(
         &mut self,
         key: Key,
-        status: Status,
-        result: u64,
+        (status, flaw): (Status, Option<Flaw>),
         now: Time,
         bufs: &mut dyn Buffers,
     ) {
         match self.commands[key].origin {
             Origin::Own { .. } => {}
             Origin::Peer(Carried { worker, token, .. }) => {
-                let outcome = CommandOutcome::Answered { status, result };
+                let outcome = CommandOutcome::Answered { status, flaw };
                 return self.answer_peer(key, worker, token, outcome);
             }
             Origin::Probe { .. } => return self.probe_answered(key, status, now),
@@ -57,6 +56,10 @@ impl Shard {
         }
         if !status.is_success() {
             self.leave_path(key);
+            self.commands[key].flaw = flaw;
+            if let Some(flaw) = flaw {
+                self.tell_flaw(key, flaw, now);
+            }
             self.failed(key, status, now, bufs);
         } else if self.is_of_its_namespace(key) {
             self.succeeded(key, now, bufs);
@@ -448,7 +451,7 @@ impl Shard {
         {
             request.error = Some(error);
             let op = request.op;
-            self.tell_failure(command.head, command.controller, op, error, now);
+            self.tell_failure(&command, op, error, now);
         }
         if over {
             self.finish_request(request_key, now);
@@ -458,14 +461,8 @@ impl Shard {
     /// A user gets an error: the log hears which, once per pause and head. A comparison that found
     /// a difference has done its work, that a device is gone was told when it went, that it does
     /// not make zeroes is told in other words: they are written instead. To deallocate is a wish.
-    fn tell_failure(
-        &mut self,
-        head_id: HeadId,
-        from: ControllerId,
-        op: RequestOp,
-        error: IoError,
-        now: Time,
-    ) {
+    fn tell_failure(&mut self, command: &Command, op: RequestOp, error: IoError, now: Time) {
+        let head_id = command.head;
         let controller = match error {
             IoError::Gone | IoError::Withdrawn => return,
             IoError::NoPath => None,
@@ -476,7 +473,7 @@ impl Shard {
             {
                 return;
             }
-            IoError::Status(_) => Some(from),
+            IoError::Status(_) => Some(command.controller),
         };
         let Some(head) = self.head_mut(head_id) else { return };
         if head.failures_quiet_until.is_some_and(|until| now < until) {
@@ -485,8 +482,25 @@ impl Shard {
         }
         head.failures_quiet_until = Some(now.after(FAILURE_PAUSE));
         let untold = core::mem::take(&mut head.failures_untold);
-        let failed = RequestFailed { head: head_id, controller, op, error, untold };
+        let flaw = command.flaw.filter(|_| controller.is_some());
+        let failed = RequestFailed { head: head_id, controller, op, error, flaw, untold };
         self.tell_control(ToControl::RequestFailed(Box::new(failed)));
+    }
+
+    /// A controller says that a command has succeeded, and it has not: what was wrong is told once
+    /// per pause and head.
+    #[cold]
+    fn tell_flaw(&mut self, key: Key, flaw: Flaw, now: Time) {
+        let &Command { head: id, controller, stats, .. } = &self.commands[key];
+        self.stats.paths[stats as usize].flawed += 1;
+        let Some(head) = self.head_mut(id) else { return };
+        if head.flaws_quiet_until.is_some_and(|until| now < until) {
+            head.flaws_untold = head.flaws_untold.saturating_add(1);
+            return;
+        }
+        head.flaws_quiet_until = Some(now.after(FAILURE_PAUSE));
+        let untold = core::mem::take(&mut head.flaws_untold);
+        self.tell_control(ToControl::Flawed { head: id, controller, flaw, untold });
     }
 
     /// What was to be durable by itself has failed, and is tried again: what else that may mean,

@@ -134,5 +134,5 @@ pub(super) fn carried(shard: &mut Shard) -> Vec<(ControllerId, u64, bool)> {
 
 /// It was answered so.
 pub(super) fn answered(status: Status) -> CommandOutcome {
-    CommandOutcome::Answered { status, result: 0 }
+    CommandOutcome::Answered { status, flaw: None }
 }

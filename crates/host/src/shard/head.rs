@@ -228,6 +228,9 @@ pub(super) struct HeadState {
     /// Until then no failed request is told to the log, but counted.
     pub(super) failures_quiet_until: Option<Time>,
     pub(super) failures_untold: u32,
+    /// The same of commands that the controller has wrongly answered with success.
+    pub(super) flaws_quiet_until: Option<Time>,
+    pub(super) flaws_untold: u32,
     /// The same of durable writes that have failed and are tried again.
     pub(super) loss_quiet_until: Option<Time>,
     /// A Write Zeroes was refused as a command that the namespace does not have: it gets no more.
@@ -255,6 +258,8 @@ impl HeadState {
             quiesced_reported: None,
             failures_quiet_until: None,
             failures_untold: 0,
+            flaws_quiet_until: None,
+            flaws_untold: 0,
             loss_quiet_until: None,
             zeroes_refused: view.zeroes_refused,
             view,

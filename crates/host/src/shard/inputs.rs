@@ -84,7 +84,7 @@ impl Shard {
                 Some(Ok((key, done))) => {
                     if self.commands.get(key).is_some() {
                         queue.land(&mut self.commands, key);
-                        self.answered(key, done.status, done.result, now, bufs);
+                        self.answered(key, (done.status, done.flaw), now, bufs);
                     }
                 }
             }
@@ -220,7 +220,7 @@ impl Shard {
                 && self.commands.get(key).is_some()
             {
                 queue.land(&mut self.commands, key);
-                self.answered(key, done.status, done.result, now, bufs);
+                self.answered(key, (done.status, done.flaw), now, bufs);
             }
         }
         unsent.sort_unstable();
@@ -279,8 +279,8 @@ impl Shard {
         }
         let (controller, class) = (command.controller, command.class());
         match outcome {
-            CommandOutcome::Answered { status, result } => {
-                self.answered(key, status, result, now, bufs);
+            CommandOutcome::Answered { status, flaw } => {
+                self.answered(key, (status, flaw), now, bufs);
             }
             CommandOutcome::Lost { attempt, gone } => {
                 // The carrier knows before the next picture does; until then nothing goes there.

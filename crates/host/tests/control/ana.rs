@@ -557,3 +557,13 @@ fn m14_without_a_log_no_path_stays_out_for_longer_than_the_connection() {
     assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
     assert!(rig.controller(0).unwrap().ana_generation > generation, "shards forgive it, too");
 }
+
+/// "Success" without its data is none, and not what the controller says.
+#[test]
+fn the_log_hears_what_was_wrong_with_an_answer_of_success() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Result(0))));
+    rig.raise(1, ANA_CHANGED);
+    let what = "nvme0: what it answered to an admin command is not used: not all of the data had";
+    assert_eq!(rig.event_count(what), 1, "{:?}", rig.events);
+}

@@ -288,6 +288,7 @@ pub(crate) fn stats(head: anabranch_host::topology::HeadId, times: u64) -> Shard
         bytes: [8, 9],
         latency_sums_ns: [0; 3],
         errors: times,
+        flawed: 0,
         retries: 2 * times,
         failovers: 3 * times,
         uncertain_writes_resent: 4,

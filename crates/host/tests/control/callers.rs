@@ -152,7 +152,7 @@ fn what_workers_tell_of_a_device_is_told_of_that_one() {
     assert_eq!(usable, [true, false], "as it is shown");
 
     let (op, error, controller) = (RequestOp::Flush, IoError::NoPath, Some(ControllerId(0)));
-    let failed = RequestFailed { head, controller, op, error, untold: 0 };
+    let failed = RequestFailed { head, controller, op, error, flaw: None, untold: 0 };
     rig.post(WorkerId(1), ToControl::RequestFailed(Box::new(failed)));
     let rescued =
         Rescued { head, controller: ControllerId(0), silent_ns: 9_000_000, reads: 3, unsent: 1 };

@@ -22,6 +22,7 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         bytes: [8, 9],
         latency_sums_ns: [0; 3],
         errors: 1,
+        flawed: 0,
         retries: 2,
         failovers: 3,
         uncertain_writes_resent: 4,

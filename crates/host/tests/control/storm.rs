@@ -43,7 +43,7 @@ fn some_mail(rng: &mut Rng) -> ToControl {
         8 => {
             let (op, error) = (RequestOp::Flush, IoError::NoPath);
             let controller = Some(controller);
-            let failed = RequestFailed { head, controller, op, error, untold: 1 };
+            let failed = RequestFailed { head, controller, op, error, flaw: None, untold: 1 };
             ToControl::RequestFailed(Box::new(failed))
         }
         _ => ToControl::Drained,

@@ -1,6 +1,6 @@
 //! Bytes that change on the way.
 
-use crate::rig::{MS, Rig, Setup, reads, writes};
+use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::setup;
 use crate::wire::{Pdu, kind};
 use anabranch_proto::machine::WorkerId;
@@ -82,6 +82,59 @@ fn b6_a_wrong_data_digest_of_a_read_retries_that_command_alone() {
     assert_eq!((rig.path(0).retries, rig.path(1).retries), (1, 0), "on its path");
     assert_eq!((rig.path(0).failovers, resets(&mut rig)), (0, 0));
     rig.finish();
+}
+
+/// The controller has said "success": it is not the one that says what was wrong.
+#[test]
+fn who_reads_the_log_hears_that_a_data_digest_did_not_match() {
+    for shared_queue in [false, true] {
+        let mut setup = Setup::new(1, 2);
+        setup.options.data_digest = true;
+        setup.host.shared_queue = shared_queue;
+        let mut rig = setup.connect();
+        rig.io(writes(20, 0x5a));
+        let is_data = |pdu: &Pdu| pdu.worker > 0 && pdu.kind == kind::C2H_DATA;
+        let told = |rig: &Rig, what: &str| -> Vec<String> {
+            let lines = rig.events().into_iter().map(|(_, text)| text);
+            lines.filter(|text| text.contains(what)).collect()
+        };
+        let noticed = "though it was answered so: a data digest did not match";
+        // Both workers', which reads again and has it.
+        for worker in [1, 2] {
+            flip_once(&rig, is_data, -100);
+            let names = rig.submit_to(worker, "nvme0n1", reads(1));
+            rig.succeed(&names);
+        }
+        assert_eq!((rig.path(0).flawed, rig.path(0).errors), (2, 2));
+        let lines = told(&rig, noticed);
+        assert_eq!(lines.len(), 2, "each worker tells of its own: {lines:?}");
+        assert!(lines.iter().all(|line| line.starts_with("nvme0c0n1: ")), "{lines:?}");
+        assert!(told(&rig, " failed: ").is_empty());
+        // Each time.
+        rig.run(2 * SECOND);
+        rig.wire().rule(move |pdu| {
+            if is_data(pdu) {
+                let at = pdu.bytes.len() - 100;
+                pdu.bytes[at] ^= 0x40;
+            }
+        });
+        let before = rig.path(0).flawed;
+        let names = rig.submit_to(2, "nvme0n1", reads(1));
+        rig.answers(&names);
+        let failed = told(&rig, " failed: ");
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        let why = "22h): a data digest did not match, though nvme0 says that it succeeded";
+        assert!(failed[0].ends_with(why), "{failed:?}");
+        let more = rig.path(0).flawed - before;
+        assert!(more > 1, "{more}");
+        assert_eq!(told(&rig, noticed).len(), 3, "once, however often it is tried");
+        // The next line says how many there were.
+        rig.run(2 * SECOND);
+        let names = rig.submit_to(2, "nvme0n1", reads(1));
+        rig.answers(&names);
+        let untold = format!("{noticed} ({} more before)", more - 1);
+        assert_eq!(told(&rig, &untold).len(), 1, "{:?}", told(&rig, noticed));
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! that a connection can judge, by their numbers.
 
 use anabranch_proto::digest::crc32c;
-use anabranch_proto::host_queue::{Attempt, Cid, Completion, HostData, HostQueue, HostQueueConfig};
+use anabranch_proto::host_queue::{
+    Attempt, Cid, Completion, Flaw, HostData, HostQueue, HostQueueConfig,
+};
 use anabranch_proto::machine::{BufRef, Buffers};
 use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::{Cqe, Status, io};
@@ -290,10 +292,13 @@ fn c20_b6_damaged_data_fails_the_command_and_keeps_the_connection() {
         let mut bytes = rig.whole(&Pdu::C2hData(head), &[7; 4096]);
         bytes[2000] ^= 0x10;
         rig.feed(&bytes);
-        assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR);
+        let done = rig.done();
+        assert_eq!(done.status, Status::TRANSIENT_TRANSPORT_ERROR);
+        assert_eq!(done.flaw, Some(Flaw::DataDigest));
         let cid = rig.flush();
         rig.give(response(cid));
-        assert!(rig.done().status.is_success());
+        let done = rig.done();
+        assert!(done.status.is_success() && done.flaw.is_none());
     }
 }
 
@@ -416,9 +421,17 @@ fn c56_success_with_too_little_data_is_an_error() {
     rig.give(C2hData { last: true, success: true, ..data(cid, 0, 512) });
     let done = rig.done();
     assert_eq!((done.status, done.bytes), (Status::TRANSIENT_TRANSPORT_ERROR, 512));
+    assert_eq!(done.flaw, Some(Flaw::Short));
     let (cid, _) = rig.read(4 * KIB);
     rig.give(response(cid));
     assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR);
+    // What the controller says itself is no flaw, whatever has come.
+    let (cid, _) = rig.read(4 * KIB);
+    let mut said = response(cid);
+    said.status = Status::TRANSIENT_TRANSPORT_ERROR;
+    rig.give(said);
+    let done = rig.done();
+    assert_eq!((done.status, done.flaw), (Status::TRANSIENT_TRANSPORT_ERROR, None));
     let (cid, _) = rig.write(16 * KIB);
     rig.give(response(cid));
     assert_eq!(rig.done().status, Status::TRANSIENT_TRANSPORT_ERROR, "a write that took no data");

@@ -61,8 +61,15 @@ fn traffic(subsystems: &[SubsystemSnapshot], page: &mut Page<'_>) -> fmt::Result
 
 fn counts(subsystems: &[SubsystemSnapshot], page: &mut Page<'_>) -> fmt::Result {
     let all = || paths(subsystems).map(|(labels, _, path)| (labels, path));
-    let counts: [Count<PathSnapshot>; 8] = [
+    let counts: [Count<PathSnapshot>; 9] = [
         (of("path_errors", "Commands that ended with an error."), |path| path.errors),
+        (
+            of(
+                "path_flawed_answers",
+                "Answers of success with a wrong data digest, or without all of the data.",
+            ),
+            |path| path.flawed,
+        ),
         (of("path_retries", "Commands that were tried again on the path."), |path| path.retries),
         (of("path_failovers", "Commands that left for another path."), |path| path.failovers),
         (
