@@ -17,8 +17,6 @@ use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
-use anabranch_host::Event;
-use anabranch_host::event::HostEvent;
 use anabranch_lab::shown::Shown;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -92,10 +90,15 @@ fn note(what: &str) {
     let _ = writeln!(std::io::stderr(), "anabranch: {}", Shown(what));
 }
 
+/// Who gets a log without some of its entries hears of those.
+fn note_skipped(log: &DiscoveryLog) {
+    log.skipped.iter().for_each(|why| note(why));
+}
+
 /// `disconnect`: each that is named, also when another one can not be.
 pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(), Failure> {
     for nqn in &disconnect.nqn {
-        nqn.parse::<Nqn>()
+        Nqn::as_named(nqn)
             .map_err(|why| Failure::usage(format!("nqn '{}': {why}", nqn.escape_debug())))?;
     }
     let subsystem = |nqn: &String| (json!({ "nqn": nqn }), format!("NQN:{nqn}"));
@@ -142,6 +145,7 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
         Err(failure) if global.socket.is_some() => return Err(failure),
         Err(_) => discover_alone(discover)?,
     };
+    note_skipped(&log);
     super::print(global, || discovery::text(&log), || discovery::json(&log))
 }
 
@@ -157,13 +161,7 @@ fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
         // Nothing can be kept here: a pair for this one question will do.
         Err(Failure::Failed(_)) => Identity::fresh()?,
     };
-    // Where no daemon keeps a log, people are told here.
-    let told = |event| {
-        if let Event::Host(HostEvent::Note { text, .. }) = event {
-            note(&text);
-        }
-    };
-    let host = Host::start(&HostSetup::new(identity), told)?;
+    let host = Host::start(&HostSetup::new(identity), |_| ())?;
     let log = at_one_of(&addresses, |at| host.discover(named.request(at)));
     let log = log.map_err(|error| Failure::failed(Shown(&error.message).to_string()));
     host.stop()?;

@@ -343,7 +343,7 @@ impl ServeConfig {
     pub fn settings(&self, source: &Source) -> Result<Vec<(Nqn, SubsystemSettings)>, Failure> {
         let of = |subsystem: &SubsystemConfig| {
             let nqn = subsystem.nqn.get_ref();
-            let parsed = nqn.parse::<Nqn>().map_err(|why| {
+            let parsed = Nqn::as_named(nqn).map_err(|why| {
                 let message = format!("nqn '{}': {why}", nqn.escape_debug());
                 source.wrong(Some(subsystem.nqn.span().start), &message)
             })?;

@@ -341,9 +341,10 @@ impl Host {
     pub fn discover(&self, request: ConnectRequest) -> Result<DiscoveryLog, RpcError> {
         let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
         match self.ask(Verb::Discover(Box::new(request)), limit)? {
-            Reply::Discovered { generation, entries } => Ok(DiscoveryLog {
+            Reply::Discovered { generation, entries, skipped } => Ok(DiscoveryLog {
                 genctr: generation,
                 records: entries.iter().map(record).collect(),
+                skipped,
             }),
             other => Err(unexpected(&other)),
         }
@@ -696,9 +697,11 @@ impl Host {
             }
             "disconnect" => {
                 let which = match params.one_of("nqn, device or all")? {
-                    Which::Nqn(nqn) => Selection::Subsystem(nqn.parse().map_err(|why| {
-                        RpcError::invalid(format!("nqn '{}': {why}", nqn.escape_debug()))
-                    })?),
+                    Which::Nqn(nqn) => {
+                        Selection::Subsystem(Nqn::as_named(&nqn).map_err(|why| {
+                            RpcError::invalid(format!("nqn '{}': {why}", nqn.escape_debug()))
+                        })?)
+                    }
                     Which::Device(name) => Selection::Controller(name),
                     Which::All(true) => Selection::All,
                     Which::All(false) => return Err(RpcError::invalid("all must be true")),

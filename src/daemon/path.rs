@@ -186,8 +186,8 @@ impl PathSpec {
         {
             return Err(format!("transport '{transport}' is not supported: only tcp is"));
         }
-        let subsystem_nqn: Nqn =
-            nqn.parse().map_err(|why| format!("nqn '{}': {why}", nqn.escape_debug()))?;
+        let subsystem_nqn =
+            Nqn::as_named(nqn).map_err(|why| format!("nqn '{}': {why}", nqn.escape_debug()))?;
         let port = self.trsvcid.map_or(
             if subsystem_nqn.is_discovery() { DISCOVERY_PORT } else { IO_PORT },
             |service| service.0,

@@ -454,4 +454,7 @@ pub struct DiscoveryLog {
     pub genctr: u64,
     /// Its entries.
     pub records: Vec<DiscoveryRecord>,
+    /// Why there are others that are not among them, as people are told.
+    #[serde(default)]
+    pub skipped: Vec<String>,
 }

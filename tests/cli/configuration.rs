@@ -510,16 +510,16 @@ fn what_is_wrong_whoever_answers_is_misuse() {
     for (words, why) in [
         (with(&["connect", "-q", "x"], &address), "hostnqn 'x'"),
         (with(&["connect", "-I", "x"], &address), "hostid 'x'"),
-        (with(&["discover", "-a", "::1", "-n", "x"], &[]), "nqn 'x'"),
+        (with(&["discover", "-a", "::1", "-n", ""], &[]), "nqn '': empty NQN"),
         (with(&["connect-all", "-a", "::1", "-w", "1.2.3.4"], &[]), "host-traddr 1.2.3.4"),
-        (with(&["disconnect", "-n", "x"], &[]), "nqn 'x'"),
+        (with(&["disconnect", "-n", "a\tb"], &[]), "nqn 'a\\tb': NQN has a control character"),
         (with(&["list", "--socket", &long], &[]), "at most 107"),
         (with(&["serve", "--socket", &long], &[]), "at most 107"),
         (with(&["serve", "--config", &file], &[]), "line 2 (cpus): CPU 99999 is not allowed"),
         (with(&["target", "--namespace", "mem:0"], &[]), "namespace 'mem:0': backend mem has 0"),
         (with(&["target", "ctl", "ns", "resize", "1", "0"], &[]), "multiple of 512 and not 0"),
         (with(&["lab", "list", &nobody], &[]), "No such file"),
-        (with(&["bench", "-a", "127.0.0.1", "-n", "x"], &[]), "nqn 'x'"),
+        (with(&["bench", "-a", "127.0.0.1", "-n", ""], &[]), "nqn ''"),
         (with(&["bench", "--cpus", "99999"], &[]), "cpus '99999': CPU 99999 is not allowed"),
         (with(&["bench", "nvme0n1", "--offset", "1"], &[]), "offset is 1, must be a multiple of 5"),
         (with(&["bench", "--offset", "512"], &[]), "offset is 512, must be a multiple of 4096"),
@@ -614,7 +614,7 @@ fn path_limits_are_the_kernels() {
     let discovery = anabranch_proto::nvme::Nqn::DISCOVERY;
     let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).request(discovery, false);
     assert_eq!(found.expect("discovery may").to.to_string(), "[::1]:8009");
-    assert!(path(r#"{"traddr":"::1"}"#).request("nqn", false).is_err(), "no NQN");
+    assert!(path(r#"{"traddr":"::1"}"#).request("", false).is_err(), "no NQN");
 }
 
 #[test]

@@ -38,7 +38,10 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
     let port = port.as_u64().or_else(|| port.as_str()?.parse().ok()).expect("a port");
     match request["method"].as_str() {
         Some("discover") => match log(port) {
-            Some(records) => json!({ "result": DiscoveryLog { genctr: 1, records } }),
+            Some(records) => {
+                let skipped = vec![format!("entry 3 at {port} is skipped: odd")];
+                json!({ "result": DiscoveryLog { genctr: 1, records, skipped } })
+            }
             None => json!({ "error": { "code": -32000, "message": "connection refused" } }),
         },
         Some("connect") => json!({ "result": { "controller": "nvme7" } }),
@@ -148,6 +151,20 @@ fn referrals_are_followed_once() {
     assert!(output.status.success());
     let notes = String::from_utf8(output.stderr).expect("UTF-8");
     assert!(notes.contains("rdma at 127.0.0.1:4003 is skipped"), "{notes}");
+    for port in [4001, 4002] {
+        assert!(
+            notes.contains(&format!("anabranch: entry 3 at {port} is skipped: odd")),
+            "{notes}"
+        );
+    }
+}
+
+#[test]
+fn who_discovers_hears_of_entries_that_are_left_out() {
+    let arguments = ["discover", "-a", "127.0.0.1", "-s", "4001"];
+    let (output, _) = run(&arguments, "left-out", |_| Some(Vec::new()));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stderr, b"anabranch: entry 3 at 4001 is skipped: odd\n");
 }
 
 #[test]
@@ -198,6 +215,6 @@ fn disconnect_takes_several_and_goes_on_when_one_is_not_there() {
     let (status, _, told, _) = disconnect("d-json", &["-d", "nvme2,nvme4", "-o", "json"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!((status, told), (Some(0), json!({ "disconnected": 2 })));
-    let (status, asked, ..) = disconnect("d-mistake", &["-n", "nqn.2026-01.org.test:a,x"]);
+    let (status, asked, ..) = disconnect("d-mistake", &["-n", "nqn.2026-01.org.test:a,x\ny"]);
     assert_eq!((status, asked.len()), (Some(2), 0), "nothing is done of what makes no sense");
 }

@@ -64,7 +64,11 @@ fn answer(method: &str, whole: bool) -> Value {
         "snapshot" => json!(view()),
         "top" => json!(TopView { host: view(), ..TopView::default() }),
         "explain" => json!(explained()),
-        "discover" => json!(DiscoveryLog { genctr: 1, records: vec![DiscoveryRecord::default()] }),
+        "discover" => json!(DiscoveryLog {
+            genctr: 1,
+            records: vec![DiscoveryRecord::default()],
+            skipped: vec![String::new()],
+        }),
         "get" if whole => json!({ "attributes": [AttributeView::default()] }),
         "get" => json!({ "value": "" }),
         "connect" => json!({ "controller": "" }),

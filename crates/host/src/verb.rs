@@ -185,6 +185,8 @@ pub enum Reply<U> {
         generation: u64,
         /// The entries that could be understood.
         entries: Vec<DiscoveryEntry>,
+        /// Why others could not: a line each for the first ones, then one that says how many more.
+        skipped: Vec<String>,
     },
     /// Everything there is to see.
     Snapshot(Box<HostSnapshot>),
@@ -219,7 +221,9 @@ impl<U> Reply<U> {
             Reply::Connected(name) => Reply::Connected(name),
             Reply::SetAside(number) => Reply::SetAside(number),
             Reply::Disconnected(count) => Reply::Disconnected(count),
-            Reply::Discovered { generation, entries } => Reply::Discovered { generation, entries },
+            Reply::Discovered { generation, entries, skipped } => {
+                Reply::Discovered { generation, entries, skipped }
+            }
             Reply::Snapshot(snapshot) => Reply::Snapshot(snapshot),
             Reply::Objects(objects) => Reply::Objects(objects),
             Reply::Description(object, shows) => Reply::Description(object, shows),

@@ -1,6 +1,6 @@
 //! `connect-all`: everything that a discovery service names, and those that it refers to.
 
-use super::{RpcError, check, client, note, read, request};
+use super::{RpcError, check, client, note, note_skipped, read, request};
 use crate::cli::args::Global;
 use crate::cli::args::fabrics::{ConnectAll, Fabrics};
 use crate::cli::client::Client;
@@ -64,6 +64,7 @@ struct Round<'a> {
 impl Round<'_> {
     /// Connects what a log lists, and notes whom it refers to.
     fn connect(&mut self, log: &DiscoveryLog) {
+        note_skipped(log);
         for record in &log.records {
             let refers = match record.subtype.as_str() {
                 "nvme subsystem" => false,

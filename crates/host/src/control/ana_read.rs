@@ -14,7 +14,7 @@ use super::link::{Answer, Payload, Purpose};
 use super::wire;
 use crate::verb::{Reply, VerbError};
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, Time, VerbId};
 use anabranch_proto::nvme::log::Ana;
@@ -126,7 +126,7 @@ impl LogRead {
     /// Takes an answer in.
     pub(super) fn take(&mut self, answer: &Answer) -> Result<Part, Trouble> {
         if !answer.status.is_success() {
-            return Err(self.refused(answer.status));
+            return Err(self.refused(answer));
         }
         if !self.size.in_parts() {
             return Ok(Part::Whole(answer.data.clone()));
@@ -211,15 +211,16 @@ impl LogRead {
     }
 
     /// A controller that refuses parts for good says so with DNR, or that a field is wrong.
-    fn refused(&self, status: Status) -> Trouble {
+    fn refused(&self, answer: &Answer) -> Trouble {
         let LogSize { whole, part } = self.size;
+        let status = answer.status;
         if self.size.in_parts() && (status.dnr() || status.is(Status::INVALID_FIELD)) {
             return Trouble::hopeless(format!(
                 "its log takes {whole} bytes, one transfer carries at most {part}, and reading it \
                  in parts is refused: {status}"
             ));
         }
-        Trouble { why: status.to_string(), dnr: status.dnr(), hopeless: false }
+        Trouble { why: answer.says(), dnr: status.dnr(), hopeless: false }
     }
 }
 
@@ -267,7 +268,7 @@ impl Controller {
         let at = self.ana.raw_reads.iter().position(|(of, _)| *of == id);
         let taken = match at.map(|at| self.ana.raw_reads.swap_remove(at).1) {
             None if answer.status.is_success() => Ok(answer.data),
-            None => Err(answer.status.to_string()),
+            None => Err(answer.says()),
             Some(mut read) => match read.take(&answer) {
                 Ok(Part::More) => {
                     if let Err(error) = self.continue_raw_log(env, bufs, id, read) {

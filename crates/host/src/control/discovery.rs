@@ -11,7 +11,6 @@ use super::lifecycle::Phase;
 use super::link::{Answer, Purpose};
 use super::setup::Step;
 use super::wire;
-use crate::event::HostEvent;
 use crate::verb::Reply;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -68,8 +67,16 @@ pub(super) struct DiscoveryRead {
 impl DiscoveryRead {
     /// What was read, if that is all.
     pub(super) fn take_log(&mut self) -> Option<Reply<Infallible>> {
+        if !self.whole {
+            return None;
+        }
+        let more = self.skipped.saturating_sub(MAX_SKIPPED_TOLD);
+        if more > 0 {
+            self.skipped_why.push(format!("{more} more entries of the discovery log are skipped"));
+        }
         let entries = core::mem::take(&mut self.entries);
-        self.whole.then_some(Reply::Discovered { generation: self.generation, entries })
+        let skipped = core::mem::take(&mut self.skipped_why);
+        Some(Reply::Discovered { generation: self.generation, entries, skipped })
     }
 
     fn restart(&mut self) {
@@ -119,15 +126,6 @@ impl DiscoveryRead {
         }
     }
 
-    /// What people are told about skipped entries.
-    fn take_skipped(&mut self) -> Vec<String> {
-        let more = self.skipped.saturating_sub(MAX_SKIPPED_TOLD);
-        if more > 0 {
-            self.skipped_why.push(format!("{more} more entries of the discovery log are skipped"));
-        }
-        core::mem::take(&mut self.skipped_why)
-    }
-
     fn go_on(&mut self, next: u64, most: u64) {
         // At most a handful: fits any integer.
         let count = (self.count - next).min(most) as u32;
@@ -167,7 +165,7 @@ impl Controller {
         if !answer.status.is_success() {
             return self.fail(
                 env,
-                format!("discovery log: {}", answer.status),
+                format!("discovery log: {}", answer.says()),
                 answer.status.dnr(),
             );
         }
@@ -179,10 +177,6 @@ impl Controller {
             Ok(true) => {
                 // It is told when the controller is gone: whoever connects next has its number.
                 read.whole = true;
-                let skipped = read.take_skipped();
-                for text in skipped {
-                    env.event(HostEvent::Note { controller: self.name(), text });
-                }
                 self.shut_down(env, bufs);
             }
             Err(why) => self.fail(env, format!("discovery log: {why}"), false),

@@ -4,6 +4,7 @@
 use super::env::Env;
 use super::scan::ScanRead;
 use crate::config::ControllerOptions;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::host_queue::{Completion, Flaw, HostData, HostQueue, HostQueueConfig};
@@ -74,6 +75,16 @@ pub(super) struct Answer {
     pub(super) data: Vec<u8>,
     /// Since it was sent.
     pub(super) took: Duration,
+}
+
+impl Answer {
+    /// How the command has ended, for people.
+    pub(super) fn says(&self) -> String {
+        match self.flaw {
+            Some(flaw) => format!("{}: {flaw}", self.status),
+            None => self.status.to_string(),
+        }
+    }
 }
 
 /// Why a command could not be sent.

@@ -131,7 +131,7 @@ impl Controller {
             // Linux targets set DNR on this, too, and what keeps them busy is often our own former
             // controller, until its keep-alive time-out.
             let busy = step == Step::Connect && answer.status.is(Status::CONNECT_CONTROLLER_BUSY);
-            Err((format!("{step}: {}{hint}", answer.status), answer.status.dnr() && !busy))
+            Err((format!("{step}: {}{hint}", answer.says()), answer.status.dnr() && !busy))
         };
         match result {
             Ok(()) => self.next_step(env, bufs, step, answer.result),

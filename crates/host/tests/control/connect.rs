@@ -560,3 +560,18 @@ fn command_sets_are_selected_as_the_controller_offers_them() {
     let why = rig.connect_fails(1, |_| ());
     assert!(why.ends_with("CAP.CSS: the controller has no I/O command set"), "{why}");
 }
+
+/// As Linux's target lets its owner name one.
+#[test]
+fn a_subsystem_may_have_a_name_that_is_not_a_qualified_one() {
+    const NAME: &str = "testnqn";
+    let nqn = Nqn::as_named(NAME).expect("a name");
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NAME, 1));
+    rig.connect_ok(1, |request| request.subsystem_nqn = nqn.clone());
+    assert!(rig.path("nvme0n1", 0).is_some());
+    let id = rig.verb(Verb::Disconnect(Selection::Subsystem(nqn)));
+    rig.advance(Duration::from_secs(5));
+    let gone = rig.reply(id);
+    assert!(matches!(gone, Some(Reply::Disconnected(1))), "{gone:?}");
+}

@@ -44,7 +44,7 @@ fn fixed(bytes: &[u8]) {
         && let Ok(nqn) = Nqn::from_field(field)
     {
         assert_eq!(&nqn.to_field(), field);
-        assert_eq!(nqn.as_str().parse(), Ok(nqn.clone()));
+        assert_eq!(Nqn::as_named(nqn.as_str()), Ok(nqn));
     }
     if let Ok(data) = ConnectData::parse(bytes) {
         assert_eq!(ConnectData::parse(&data.to_bytes()), Ok(data));

@@ -142,17 +142,16 @@ impl ConnectData {
     /// Reads the data of a Connect; bytes behind the 1024th are not looked at.
     ///
     /// # Errors
-    /// Fewer than 1024 bytes, or an NQN that is none; the refusal names the parameter. Whether a
+    /// Fewer than 1024 bytes, or an NQN that is not a qualified one; the refusal names the parameter. Whether a
     /// host identifier of zero will do depends on the queue.
     pub fn parse(bytes: &[u8]) -> Result<ConnectData, ConnectRefusal> {
         if bytes.len() < Self::BYTES {
             return Err(ConnectRefusal::command(offset::SGL));
         }
         let hostid = Uuid(le::array(bytes, 0));
-        let subnqn = Nqn::from_field(&le::array(bytes, 256))
-            .map_err(|_| ConnectRefusal::data(offset::SUBNQN))?;
-        let hostnqn = Nqn::from_field(&le::array(bytes, 512))
-            .map_err(|_| ConnectRefusal::data(offset::HOSTNQN))?;
+        let nqn = |at| Nqn::from_field(&le::array(bytes, at)).and_then(Nqn::qualified);
+        let subnqn = nqn(256).map_err(|_| ConnectRefusal::data(offset::SUBNQN))?;
+        let hostnqn = nqn(512).map_err(|_| ConnectRefusal::data(offset::HOSTNQN))?;
         Ok(ConnectData { hostid, cntlid: le::u16(bytes, 16), subnqn, hostnqn })
     }
 }

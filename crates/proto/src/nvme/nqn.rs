@@ -4,8 +4,11 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
 
-/// A checked NVMe qualified name (Base 4.5): UTF-8, at most 223 bytes, starts with `nqn.`, no
-/// control characters. The UUID form (`nqn.2014-08.org.nvmexpress:uuid:…`) must hold a UUID.
+/// A checked NVMe qualified name (Base 4.5): UTF-8, at most 223 bytes, no control characters.
+///
+/// [`FromStr`] asks for one that is qualified, too: it starts with `nqn.`, and the UUID form
+/// (`nqn.2014-08.org.nvmexpress:uuid:…`) holds a UUID. What a peer calls its subsystem need not be:
+/// Linux's target takes any text ([`Nqn::as_named`], [`Nqn::from_field`]).
 ///
 /// Cloning shares the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +75,37 @@ impl Nqn {
         Nqn(Arc::from(alloc::format!("{}{uuid}", Self::UUID_FORM)))
     }
 
+    /// The name that somebody else has given to a subsystem, qualified or not.
+    ///
+    /// # Errors
+    /// Nothing, more than 223 bytes, or a control character.
+    pub fn as_named(text: &str) -> Result<Nqn, NqnError> {
+        if text.is_empty() {
+            return Err(NqnError::Empty);
+        }
+        if text.len() > Self::MAX_BYTES {
+            return Err(NqnError::TooLong);
+        }
+        if let Some((at, _)) = text.char_indices().find(|(_, letter)| letter.is_control()) {
+            return Err(NqnError::Control(u8::try_from(at).unwrap_or(u8::MAX)));
+        }
+        Ok(Nqn(Arc::from(text)))
+    }
+
+    /// The name, if it has a form that the specification knows.
+    ///
+    /// # Errors
+    /// It does not start with `nqn.` and go on, or has the UUID form without a UUID.
+    pub fn qualified(self) -> Result<Nqn, NqnError> {
+        if self.0.strip_prefix("nqn.").is_none_or(str::is_empty) {
+            return Err(NqnError::Prefix);
+        }
+        if let Some(uuid) = self.0.strip_prefix(Self::UUID_FORM) {
+            uuid.parse::<super::Uuid>().map_err(|_| NqnError::Uuid)?;
+        }
+        Ok(self)
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -84,17 +118,17 @@ impl Nqn {
         self.as_str() == Self::DISCOVERY
     }
 
-    /// Reads a zero-terminated, zero-padded field.
+    /// Reads a zero-terminated, zero-padded field, whose name may be a qualified one or not.
     ///
     /// # Errors
     /// The field is not terminated within 224 bytes, has bytes behind the terminator, or holds no
-    /// valid name.
+    /// name.
     pub fn from_field(field: &[u8; Nqn::FIELD_BYTES]) -> Result<Nqn, NqnError> {
         let end = field.iter().position(|&byte| byte == 0).ok_or(NqnError::Unterminated)?;
         if end > Self::MAX_BYTES || field[end..].iter().any(|&byte| byte != 0) {
             return Err(NqnError::Unterminated);
         }
-        core::str::from_utf8(&field[..end]).map_err(|_| NqnError::Encoding)?.parse()
+        Nqn::as_named(core::str::from_utf8(&field[..end]).map_err(|_| NqnError::Encoding)?)
     }
 
     /// The zero-padded 256-byte field.
@@ -110,22 +144,7 @@ impl FromStr for Nqn {
     type Err = NqnError;
 
     fn from_str(text: &str) -> Result<Nqn, NqnError> {
-        if text.is_empty() {
-            return Err(NqnError::Empty);
-        }
-        if text.len() > Self::MAX_BYTES {
-            return Err(NqnError::TooLong);
-        }
-        if let Some((at, _)) = text.char_indices().find(|(_, letter)| letter.is_control()) {
-            return Err(NqnError::Control(u8::try_from(at).unwrap_or(u8::MAX)));
-        }
-        if text.strip_prefix("nqn.").is_none_or(str::is_empty) {
-            return Err(NqnError::Prefix);
-        }
-        if let Some(uuid) = text.strip_prefix(Self::UUID_FORM) {
-            uuid.parse::<super::Uuid>().map_err(|_| NqnError::Uuid)?;
-        }
-        Ok(Nqn(Arc::from(text)))
+        Nqn::as_named(text)?.qualified()
     }
 }
 

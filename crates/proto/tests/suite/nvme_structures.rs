@@ -652,7 +652,7 @@ fn c65_discovery_logs_that_lie_are_refused_or_skipped() {
         ("TRADDR", 512, &[b'1'; 256]),
         ("TRADDR", 512, b"example.org"),
         ("ADRFAM", 1, &[2]),
-        ("SUBNQN", 256, b"x"),
+        ("SUBNQN", 256, &[7]),
     ];
     for (field, at, value) in refused {
         assert_eq!(changed(at, value).expect_err(field).field, field);

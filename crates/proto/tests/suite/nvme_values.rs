@@ -182,6 +182,22 @@ fn nqns_are_checked_c35() {
     assert_eq!(format!("{long}a").parse::<Nqn>(), Err(NqnError::TooLong));
 }
 
+/// Linux's target takes any text as a subsystem's name.
+#[test]
+fn names_that_others_give_need_not_be_qualified() {
+    let long = "a".repeat(Nqn::MAX_BYTES);
+    for text in ["testnqn", "x", "nqn.2014-08.org.nvmexpress:uuid:0f1e", long.as_str()] {
+        let nqn = Nqn::as_named(text).expect(text);
+        assert_eq!(nqn.as_str(), text);
+        assert_eq!(Nqn::from_field(&nqn.to_field()), Ok(nqn.clone()));
+        assert!(nqn.qualified().is_err(), "{text}");
+    }
+    assert_eq!(Nqn::as_named(""), Err(NqnError::Empty));
+    assert_eq!(Nqn::as_named("a\u{1b}[2J"), Err(NqnError::Control(1)));
+    assert_eq!(Nqn::as_named(&format!("{long}a")), Err(NqnError::TooLong));
+    assert_eq!(Nqn::discovery().qualified(), Ok(Nqn::discovery()));
+}
+
 #[test]
 fn nqn_fields_must_be_terminated_and_padded_c35() {
     let good = Nqn::discovery().to_field();

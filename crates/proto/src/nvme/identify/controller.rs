@@ -104,7 +104,7 @@ pub struct Controller {
     pub sgls: u32,
     /// Most namespaces; not 0 and at most `nn` when ANA is reported.
     pub mnan: u32,
-    /// The subsystem; `None` when the field holds no NQN.
+    /// The subsystem; `None` when the field holds no qualified NQN.
     pub subnqn: Option<Nqn>,
     /// Largest command capsule in units of 16 bytes; at least 4 on I/O controllers.
     pub ioccsz: u32,
@@ -401,7 +401,7 @@ impl Controller {
         self.awupf = le::u16(b, 528);
         self.sgls = le::u32(b, 536);
         self.mnan = le::u32(b, 540);
-        self.subnqn = Nqn::from_field(&le::array(b, 768)).ok();
+        self.subnqn = Nqn::from_field(&le::array(b, 768)).and_then(Nqn::qualified).ok();
         self.ioccsz = le::u32(b, 1792);
         self.iorcsz = le::u32(b, 1796);
         self.icdoff = le::u16(b, 1800);
