@@ -457,6 +457,9 @@ impl Controller {
                 // A controller may tell of changes as often as it likes where there are none: that
                 // is no work for every worker.
                 env.dirty |= news;
+                if news {
+                    self.look_at_unread(env, bufs);
+                }
                 env.notice(self, Notice::AnaRead);
             }
             Err(Trouble { why, .. }) => {

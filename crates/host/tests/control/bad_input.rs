@@ -2,7 +2,7 @@
 //! (C62, C63), Connect responses (C64), statuses (C67).
 
 use crate::fake::{Fake, Say, Space};
-use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
 use std::time::Duration;
 
@@ -193,10 +193,12 @@ fn errors_while_namespaces_are_read_take_nothing_away() {
 fn a_namespace_that_can_never_be_read_takes_nothing_else_away() {
     let ready =
         |rig: &Rig| ["nvme0n1", "nvme0n2"].map(|name| rig.path(name, 0).map(|path| path.ready));
-    // Internal Error, the same with "do not retry", Namespace Not Ready.
-    for (status, tries) in [(0x006, 5), (0x006 | 1 << 14, 1), (0x082, 5)] {
+    // Internal Error, the same with "do not retry", Namespace Not Ready: how often it is looked at
+    // in 4.5 s, and in 60 s more. What may pass is tried five times, once a second; then it is so
+    // after 1, 2, 4, 8 s, and each 10.
+    for (status, tries, later) in [(0x006, 5, 8), (0x006 | 1 << 14, 3, 6), (0x082, 5, 8)] {
         for cns in [3, 0] {
-            if cns == 3 && tries == 1 {
+            if cns == 3 && status & 1 << 14 != 0 {
                 // A controller that has no descriptors may say so.
                 continue;
             }
@@ -217,16 +219,15 @@ fn a_namespace_that_can_never_be_read_takes_nothing_else_away() {
                 let before = lists(&rig);
                 if lost {
                     rig.cut(1);
-                    rig.advance_s(11);
+                    rig.advance_s(10);
                 } else {
                     rig.raise(1, NAMESPACES_CHANGED);
                 }
-                rig.advance_s(5);
+                rig.advance(Duration::from_millis(4_500));
                 assert_eq!(ready(&rig), [Some(true), Some(false)], "{:#?}", rig.events);
                 assert_eq!(lists(&rig) - before, tries);
-                // Once in a while it is looked at again.
                 rig.advance_s(60);
-                assert_eq!(lists(&rig) - before, tries + 6);
+                assert_eq!(lists(&rig) - before, tries + later);
                 assert_eq!(rig.state(0), LIVE);
                 rig.fake(1).hook = None;
                 rig.advance_s(11);
@@ -252,6 +253,62 @@ fn a_namespace_that_can_never_be_read_takes_nothing_else_away() {
     rig.fake(1).hook = None;
     rig.advance_s(11);
     assert_eq!(ready(&rig), [Some(true); 2]);
+}
+
+/// CRD names one of CRDT1 to 3. It may be 109 minutes: not so long.
+#[test]
+fn what_cannot_be_read_is_looked_at_again_when_the_controller_asks_for_it() {
+    for (tenths, seconds) in [(35, [0.0, 3.5, 7.0]), (u16::MAX, [0.0, 10.0, 20.0])] {
+        let mut fake = Fake::new(NQN, 1);
+        fake.patch_identify =
+            Some(Box::new(move |data| data[130..132].copy_from_slice(&tenths.to_le_bytes())));
+        let mut rig = Rig::new(1);
+        rig.put(1, fake);
+        rig.connect_ok(1, |_| ());
+        // Namespace Not Ready, CRDT2.
+        rig.fake(1).hook =
+            Some(Box::new(|c| c.is_identify(0).then_some(Say::Status(0x082 | 2 << 11))));
+        let lists = |rig: &Rig| rig.fake(1).count(|c| c.is_identify(2));
+        let (begin, before) = (rig.now, lists(&rig));
+        rig.raise(1, NAMESPACES_CHANGED);
+        for (nth, at) in seconds.into_iter().enumerate() {
+            let at = begin.after(Duration::from_secs_f64(at));
+            rig.advance(at.since(rig.now).saturating_sub(Duration::from_millis(10)));
+            assert_eq!(lists(&rig) - before, nth.max(1), "{tenths}: not earlier");
+            rig.advance(Duration::from_millis(20));
+            assert_eq!(lists(&rig) - before, nth + 1, "{tenths}");
+        }
+    }
+}
+
+/// As of a gateway that has what is behind it again. Not more often than once a second.
+#[test]
+fn what_could_not_be_read_is_looked_at_again_when_its_ana_state_changes() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Status(0x006))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(60);
+    let ready = |rig: &Rig| rig.path("nvme0n1", 0).map(|path| path.ready);
+    let lists = |rig: &Rig| rig.fake(1).count(|c| c.is_identify(2));
+    assert_eq!(ready(&rig), Some(false));
+    let before = lists(&rig);
+    for state in [2, 1, 2, 1, 2, 1, 2] {
+        rig.fake(1).ana = Some([(1, state)].into());
+        rig.raise(1, ANA_CHANGED);
+    }
+    rig.advance_s(2);
+    assert!((2..=3).contains(&(lists(&rig) - before)), "{}", lists(&rig) - before);
+    rig.fake(1).hook = None;
+    rig.fake(1).ana = Some([(1, 1)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(1);
+    assert_eq!(ready(&rig), Some(true));
+    // All is well: nothing is looked at.
+    let after = lists(&rig);
+    rig.fake(1).ana = Some([(1, 2)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(30);
+    assert_eq!(lists(&rig), after);
 }
 
 /// As of a gateway that has lost what is behind it.

@@ -57,8 +57,10 @@ const SLOW_PART: u32 = 16;
 const MAX_FAILURES: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 
-/// When a namespace is looked at again that could not be read.
-const UNREAD_PAUSE: Duration = Duration::from_secs(10);
+/// When a namespace is looked at again that could not be read: doubles, while it is so, up to the
+/// second one. What the controller asks for (CRD) is waited for up to there, too.
+const UNREAD_PAUSE: Duration = Duration::from_secs(1);
+const UNREAD_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// A scan that takes longer than this is told of: paths may stand idle for it.
 const LONG: Duration = Duration::from_secs(5);
@@ -98,6 +100,10 @@ pub(super) struct Scan {
     unheard: bool,
     failures: u32,
     retry_at: Option<Time>,
+    /// How long the controller asks to wait with what could not be read.
+    asked_to_wait: Duration,
+    /// After how long what the last complete scan could not read was to be looked at again.
+    unread_pause: Option<Duration>,
     ended_at: Option<Time>,
     verified: Option<Association>,
     /// It has given identification descriptors in this association.
@@ -186,6 +192,7 @@ impl Scan {
         self.news = News::None;
         self.doubts = Doubts::default();
         self.retry_at = None;
+        self.unread_pause = None;
         self.failures = 0;
         self.forget_seen();
     }
@@ -241,6 +248,12 @@ impl Scan {
     /// One is to begin by then.
     fn retry_by(&mut self, at: Time) {
         self.retry_at = Some(self.retry_at.map_or(at, |retry_at| retry_at.min(at)));
+    }
+
+    /// When a scan that could not read something is followed by another one.
+    fn next_unread_pause(&mut self) -> Duration {
+        let pause = self.unread_pause.map_or(UNREAD_PAUSE, |before| before * 2);
+        pause.max(core::mem::take(&mut self.asked_to_wait)).min(UNREAD_PAUSE_MAX)
     }
 
     /// New devices came of it.
@@ -330,13 +343,20 @@ impl Controller {
         }
     }
 
-    /// A command met "invalid namespace": at most one scan per [`RETRY`] for that reason.
+    /// A command met "invalid namespace", or the like: at most one scan per [`RETRY`] for that.
     pub(super) fn suspect_namespaces(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
         if earliest <= env.now || self.scan.running.is_some() {
             self.request_scan(env, bufs);
         } else if self.phase == Phase::Live {
-            self.scan.retry_at.get_or_insert(earliest);
+            self.scan.retry_by(earliest);
+        }
+    }
+
+    /// Something else than its namespaces has changed: what could not be read may be now.
+    pub(super) fn look_at_unread(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if self.scan.unread_pause.is_some() {
+            self.suspect_namespaces(env, bufs);
         }
     }
 
@@ -372,7 +392,8 @@ impl Controller {
         let text = format!("namespace scan: {why}; will try again");
         env.event(HostEvent::Note { controller: self.name(), text });
         self.scan.again = false;
-        self.scan.retry_at = Some(env.now.after(RETRY));
+        let pause = core::mem::take(&mut self.scan.asked_to_wait).max(RETRY);
+        self.scan.retry_at = Some(env.now.after(pause));
     }
 
     pub(super) fn scan_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
@@ -616,6 +637,10 @@ impl Controller {
         if self.scan.has_just_changed(nsid) {
             return self.leave_to_next(env, bufs, nsid);
         }
+        if let Some(index) = usize::from(status.crd()).checked_sub(1).filter(|_| !status.dnr()) {
+            let asked = self.proven.retry_delays[index].min(UNREAD_PAUSE_MAX);
+            self.scan.asked_to_wait = self.scan.asked_to_wait.max(asked);
+        }
         let why = format!("it cannot be read: {status}");
         // It was tried again often enough when it was first so.
         let told = self.scan.refused.get(&nsid).is_some_and(|(told, _)| *told == why);
@@ -689,8 +714,9 @@ impl Controller {
         self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
-        if progress.some_unread {
-            self.scan.retry_by(env.now.after(UNREAD_PAUSE));
+        self.scan.unread_pause = progress.some_unread.then(|| self.scan.next_unread_pause());
+        if let Some(pause) = self.scan.unread_pause {
+            self.scan.retry_by(env.now.after(pause));
         }
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {
