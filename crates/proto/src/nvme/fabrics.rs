@@ -142,8 +142,8 @@ impl ConnectData {
     /// Reads the data of a Connect; bytes behind the 1024th are not looked at.
     ///
     /// # Errors
-    /// Fewer than 1024 bytes, or an NQN that is not a qualified one; the refusal names the parameter.
-    /// Whether a host identifier of zero will do depends on the queue.
+    /// Fewer than 1024 bytes, or an NQN that is not a qualified one; the refusal names the
+    /// parameter. Whether a host identifier of zero will do depends on the queue.
     pub fn parse(bytes: &[u8]) -> Result<ConnectData, ConnectRefusal> {
         if bytes.len() < Self::BYTES {
             return Err(ConnectRefusal::command(offset::SGL));
