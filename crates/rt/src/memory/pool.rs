@@ -140,8 +140,7 @@ impl Slots {
         if self.unused == NONE {
             let idle = (0..CLASSES).find_map(|other| {
                 let index = self.partial[other];
-                let chunk = self.chunks.get(index as usize)?;
-                (usize::from(chunk.free_count) == PAGES_PER_CHUNK >> other).then_some(index)
+                self.is_idle(index, other).then_some(index)
             });
             let Some(index) = idle else { return false };
             self.retire_chunk(region, index);
@@ -178,7 +177,12 @@ impl Slots {
         chunk.free_count += 1;
         let free = usize::from(chunk.free_count);
         if free == 1 {
+            let first = self.partial[class];
             self.link(index);
+            // It was kept as the only one. Behind another one nobody would find it.
+            if self.is_idle(first, class) {
+                self.retire_chunk(region, first);
+            }
         }
         // An idle chunk is kept when it is the only one of its class with room.
         let only = {
@@ -188,6 +192,12 @@ impl Slots {
         if free == PAGES_PER_CHUNK >> class && !only {
             self.retire_chunk(region, index);
         }
+    }
+
+    /// Whether no slot of a chunk that serves `class` is used.
+    fn is_idle(&self, index: u32, class: usize) -> bool {
+        let chunk = self.chunks.get(index as usize);
+        chunk.is_some_and(|it| usize::from(it.free_count) == PAGES_PER_CHUNK >> class)
     }
 
     fn retire_chunk(&mut self, region: &Region, index: u32) {

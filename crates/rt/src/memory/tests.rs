@@ -43,6 +43,20 @@ fn random_sizes_never_overlap_and_all_comes_back() {
     }
 }
 
+/// Of two full chunks of small buffers one becomes idle, and is kept as the only one with room;
+/// then the other one has room as well, and comes first.
+#[test]
+fn an_idle_chunk_behind_another_one_serves_any_size() {
+    let mut pool = pool(2);
+    let held: Vec<_> = (0..2 * 256).map(|_| pool.alloc(4096).expect("room")).collect();
+    held[..256].iter().for_each(|&buf| pool.free(buf));
+    pool.free(held[256]);
+    let whole = pool.alloc(1 << 20).expect("a chunk of which nothing is used");
+    assert_eq!(pool.alloc(8192), None, "of the other one a slot is free");
+    assert!(pool.alloc(4096).is_some());
+    pool.free(whole);
+}
+
 #[test]
 fn limits() {
     let mut pool = pool(4);
