@@ -41,10 +41,12 @@ impl fmt::Display for Mismatch {
 
 #[derive(Clone, Copy)]
 struct Block {
-    /// The last acknowledged write; 0 = never written by us.
+    /// The last acknowledged write, or the last that was seen of those behind it; 0 = never written
+    /// by us.
     acknowledged: u64,
-    /// A write that failed to the user may or may not have happened; 0 = none.
-    maybe: u64,
+    /// Since the last acknowledged write, the first and the last one that failed to the user: each
+    /// may or may not have happened, in whatever order; 0 = none.
+    maybe: (u64, u64),
     /// A request covers the block now.
     busy: bool,
 }
@@ -60,7 +62,7 @@ pub(super) struct Register {
 impl Register {
     /// For the region that starts at block `first`.
     pub(super) fn new(volume: u64, writer: u32, first: u64, blocks: usize) -> Register {
-        let empty = Block { acknowledged: 0, maybe: 0, busy: false };
+        let empty = Block { acknowledged: 0, maybe: (0, 0), busy: false };
         Register { volume, writer, first, blocks: vec![empty; blocks] }
     }
 
@@ -96,9 +98,10 @@ impl Register {
         for block in self.range(extent) {
             if well {
                 block.acknowledged = sequence;
-                block.maybe = 0;
+                block.maybe = (0, 0);
             } else {
-                block.maybe = sequence;
+                let first = if block.maybe.0 == 0 { sequence } else { block.maybe.0 };
+                block.maybe = (first, sequence);
             }
         }
     }
@@ -121,13 +124,18 @@ impl Register {
             }
             checked += 1;
             let found = Stamp::read(data);
-            let is = |sequence| found == Ok(Stamp { volume, lba, writer, sequence });
-            if block.maybe != 0 && is(block.maybe) {
-                // Seen once, it has happened, and must not be undone.
-                block.acknowledged = block.maybe;
-                block.maybe = 0;
-            } else if !is(block.acknowledged) {
-                mismatch(Mismatch { lba, expected: block.acknowledged, found });
+            // What names this block was written to it.
+            let ours = found.ok().map(|stamp| stamp.sequence);
+            let ours =
+                ours.filter(|&sequence| found == Ok(Stamp { volume, lba, writer, sequence }));
+            let (first, last) = block.maybe;
+            match ours {
+                // Seen once, it has happened: what was before all of these must not come back.
+                Some(sequence) if first != 0 && (first..=last).contains(&sequence) => {
+                    block.acknowledged = sequence;
+                }
+                Some(sequence) if sequence == block.acknowledged => {}
+                _ => mismatch(Mismatch { lba, expected: block.acknowledged, found }),
             }
         }
         checked
@@ -170,6 +178,30 @@ mod tests {
         assert_eq!(errors(&mut register, &first), []);
         assert_eq!(errors(&mut register, &second), []);
         assert_eq!(errors(&mut register, &first).len(), 2, "it was seen and then undone");
+    }
+
+    /// Both may still be under way when they have failed.
+    #[test]
+    fn of_several_failed_writes_each_may_be_there() {
+        let mut register = Register::new(1, 2, 8, 8);
+        let data = [1, 2, 3, 4].map(|sequence| {
+            let mut bytes = [0; 1024];
+            register.fill(EXTENT, sequence, &mut bytes);
+            bytes
+        });
+        register.written(EXTENT, 1, true);
+        register.written(EXTENT, 2, false);
+        register.written(EXTENT, 3, false);
+        assert_eq!(errors(&mut register, &data[0]), []);
+        for seen in [1, 2, 1] {
+            assert_eq!(errors(&mut register, &data[seen]), [], "write {}", seen + 1);
+            assert_eq!(errors(&mut register, &data[0]).len(), 2, "write 1 is gone for good");
+        }
+        register.written(EXTENT, 4, true);
+        assert_eq!(errors(&mut register, &data[3]), []);
+        for undone in [1, 2] {
+            assert_eq!(errors(&mut register, &data[undone]).len(), 2, "write {}", undone + 1);
+        }
     }
 
     #[test]
