@@ -259,6 +259,7 @@ views! {
         /// Commands that ended with an error.
         errors: u64,
         /// Of them, those that the controller has answered with success.
+        #[serde(default)]
         flawed: u64,
         /// Commands tried again on it.
         retries: u64,

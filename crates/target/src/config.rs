@@ -147,7 +147,8 @@ impl Default for Limits {
             queue_depth: 1024,
             in_capsule_bytes: 8192,
             max_transfer_bytes: 1 << 20,
-            max_h2c_data_bytes: 128 << 10,
+            // As much as one R2T asks for: Linux hosts before 5.17 answer that with one PDU.
+            max_h2c_data_bytes: 1 << 20,
             connections: 4096,
             ana_transition_s: 10,
             hdr_digest: true,

@@ -58,8 +58,16 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 struct Reading {
     log: LogRead,
-    /// An error or event came in after it began.
+    /// An ANA status came in after it began: the log may have been put together before.
     overtaken: bool,
+    /// It is to be read once more, for whatever reason.
+    again: bool,
+}
+
+impl Reading {
+    fn new(log: LogRead) -> Reading {
+        Reading { log, overtaken: false, again: false }
+    }
 }
 
 /// An ANA status that was told.
@@ -245,32 +253,37 @@ impl AnaBook {
         let Some(mut reading) = self.reading.take() else {
             return (Ok(Taken::Whole { news: false, restless: None }), false);
         };
-        let overtaken = reading.overtaken;
-        let (bytes, torn) = match reading.log.take(answer) {
-            Ok(Part::More) => {
-                self.reading = Some(reading);
-                return (Ok(Taken::More), false);
+        let again = reading.again;
+        let (bytes, torn) = match reading.log.take(now, answer) {
+            Ok(part @ (Part::More | Part::Again)) => {
+                return (self.go_on(reading, matches!(part, Part::Again)), false);
             }
             Ok(Part::Whole(bytes)) => (bytes, false),
             Ok(Part::Torn(bytes)) => (bytes, true),
-            Err(trouble) => return (Err(trouble), overtaken),
+            Err(trouble) => return (Err(trouble), again),
         };
-        let taken = match self.take_log(now, &bytes, overtaken) {
+        let taken = match self.take_log(now, &bytes, reading.overtaken) {
             Ok(news) if torn => {
                 self.retry_later(now);
                 let restless = (!self.torn).then(|| reading.log.restless());
                 Ok(Taken::Whole { news, restless })
             }
             Ok(news) => Ok(Taken::Whole { news, restless: None }),
-            // Perhaps parts of different logs.
-            Err(_) if reading.log.restart() => {
-                self.reading = Some(reading);
-                return (Ok(Taken::More), false);
-            }
-            Err(why) => Err(reading.log.nonsense(why)),
+            Err(why) => match reading.log.nonsense(now, &bytes, why) {
+                Ok(()) => return (self.go_on(reading, true), false),
+                Err(trouble) => Err(trouble),
+            },
         };
         self.torn = torn;
-        (taken, overtaken)
+        (taken, again)
+    }
+
+    /// From its start it is read later than what came in meanwhile.
+    fn go_on(&mut self, reading: Reading, from_start: bool) -> Result<Taken, Trouble> {
+        let Reading { log, overtaken, again } = reading;
+        let (overtaken, again) = (overtaken && !from_start, again && !from_start);
+        self.reading = Some(Reading { log, overtaken, again });
+        Ok(Taken::More)
     }
 
     /// Processes a whole log. Nothing changes when it does not make sense (C61). Gives back whether
@@ -368,8 +381,8 @@ impl Controller {
     /// A step of the connect sequence: reads the log, or goes on where ANA is not used.
     pub(super) fn begin_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let Some(size) = self.ana.size else { return self.ask_queues(env, bufs) };
-        let log = size.read(self.admin_deadline(env.now));
-        self.ana.reading = Some(Reading { log, overtaken: false });
+        let log = size.read(env.now, self.admin_deadline(env.now));
+        self.ana.reading = Some(Reading::new(log));
         self.ask_ana_log(env, bufs);
     }
 
@@ -380,7 +393,7 @@ impl Controller {
     }
 
     /// The log came in the connect sequence, or a part of it. One that is read in parts and cannot
-    /// be, or makes no sense so, costs ANA, not the connection.
+    /// be, or makes no sense so although it does not change, costs ANA, not the connection.
     pub(super) fn setup_log_answered(
         &mut self,
         env: &mut Env,
@@ -418,15 +431,28 @@ impl Controller {
         }
     }
 
-    /// Reads the ANA log, or once more when it is being read already.
+    /// Reads the ANA log, or once more when it is being read already. One that did not rest when it
+    /// was last read is read once per [`RETRY`], however often something asks for it.
     pub(super) fn read_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        let (Phase::Live, Some(size)) = (self.phase, self.ana.size) else { return };
-        if let Some(reading) = &mut self.ana.reading {
-            reading.overtaken = true;
+        if self.phase != Phase::Live || !self.ana.is_used() {
             return;
         }
-        let log = size.read(self.admin_deadline(env.now));
-        self.ana.reading = Some(Reading { log, overtaken: false });
+        if let Some(reading) = &mut self.ana.reading {
+            reading.again = true;
+        } else if self.ana.torn {
+            let at = env.now.after(RETRY);
+            self.ana.retry_at = Some(self.ana.retry_at.map_or(at, |retry_at| retry_at.min(at)));
+        } else {
+            self.begin_live_log(env, bufs);
+        }
+    }
+
+    fn begin_live_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        let (Phase::Live, Some(size), None) = (self.phase, self.ana.size, &self.ana.reading) else {
+            return;
+        };
+        let log = size.read(env.now, self.admin_deadline(env.now));
+        self.ana.reading = Some(Reading::new(log));
         self.ask_live_log(env, bufs);
     }
 
@@ -458,7 +484,7 @@ impl Controller {
                 // is no work for every worker.
                 env.dirty |= news;
                 if news {
-                    self.look_at_unread(env, bufs);
+                    self.look_at_unread(env);
                 }
                 env.notice(self, Notice::AnaRead);
             }
@@ -491,6 +517,9 @@ impl Controller {
             }
             self.ana.count_contradiction(env.now, nsid);
             env.dirty = true;
+        }
+        if let Some(reading) = &mut self.ana.reading {
+            reading.overtaken = true;
         }
         if self.ana.is_used() {
             self.read_ana_log(env, bufs);
@@ -528,7 +557,7 @@ impl Controller {
         }
         if self.ana.retry_at.is_some_and(|at| at <= now) {
             self.ana.retry_at = None;
-            self.read_ana_log(env, bufs);
+            self.begin_live_log(env, bufs);
         }
     }
 }

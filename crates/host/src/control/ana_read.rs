@@ -5,8 +5,8 @@
 //! up to where the log's own counts end, which is often in the first one already. After several,
 //! the first one again: when it has changed, from the start. (Not the header alone: its change
 //! count is always 0 with some targets, and Linux fails a read that ends before the first group.)
-//! One that never rests is taken as its parts came: each state was so when it was read.
-//! Everything that the peer says is bounded (C61).
+//! One that does not rest is taken as its parts came, if they make a log: while no groups come or
+//! go, each state was so when it was read. Everything that the peer says is bounded (C61).
 
 use super::controller::Controller;
 use super::env::Env;
@@ -16,6 +16,7 @@ use crate::verb::{Reply, VerbError};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use anabranch_proto::digest::crc32c;
 use anabranch_proto::machine::{Buffers, Time, VerbId};
 use anabranch_proto::nvme::log::Ana;
 use anabranch_proto::nvme::sqe::Sqe;
@@ -24,8 +25,12 @@ use anabranch_proto::nvme::status::Status;
 /// The longest log that is read in parts; some thousand groups and a million namespaces.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// How often the log may change, or make no sense, while it is read in parts.
+/// How often the log may change while it is read in parts, as long as half of the time for it is
+/// left.
 const MAX_RESTARTS: u32 = 16;
+
+/// How often it is read again when it makes no sense and does not change.
+const NONSENSE_RESTARTS: u32 = 2;
 
 /// How much of the log is read how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub(super) struct Trouble {
 pub(super) enum Part {
     /// There is more to read.
     More,
+    /// It has changed, or makes no sense: it is read again from its start.
+    Again,
     /// A log that was whole at one time.
     Whole(Vec<u8>),
     /// Parts of several logs, of one that did not rest.
@@ -69,6 +76,8 @@ pub(super) struct LogRead {
     size: LogSize,
     /// For all commands together.
     deadline: Time,
+    /// From then on it is not read again from its start.
+    restarts_until: Time,
     /// A caller's: what tells us that the log has changed stays for us.
     for_caller: bool,
     bytes: Vec<u8>,
@@ -77,6 +86,8 @@ pub(super) struct LogRead {
     restarts: u32,
     /// It has changed meanwhile.
     moved: bool,
+    /// CRC of the last whole reading that made no sense.
+    nonsense: Option<u32>,
 }
 
 impl LogSize {
@@ -93,10 +104,18 @@ impl LogSize {
     }
 
     /// Begins to read.
-    pub(super) fn read(self, deadline: Time) -> LogRead {
-        let (bytes, for_caller) = (Vec::new(), false);
-        let (checking, moved, restarts) = (false, false, 0);
-        LogRead { size: self, deadline, for_caller, bytes, checking, restarts, moved }
+    pub(super) fn read(self, now: Time, deadline: Time) -> LogRead {
+        LogRead {
+            size: self,
+            deadline,
+            restarts_until: now.after(deadline.since(now) / 2),
+            for_caller: false,
+            bytes: Vec::new(),
+            checking: false,
+            restarts: 0,
+            moved: false,
+            nonsense: None,
+        }
     }
 
     fn in_parts(self) -> bool {
@@ -124,7 +143,7 @@ impl LogRead {
     }
 
     /// Takes an answer in.
-    pub(super) fn take(&mut self, answer: &Answer) -> Result<Part, Trouble> {
+    pub(super) fn take(&mut self, now: Time, answer: &Answer) -> Result<Part, Trouble> {
         if !answer.status.is_success() {
             return Err(self.refused(answer));
         }
@@ -132,7 +151,7 @@ impl LogRead {
             return Ok(Part::Whole(answer.data.clone()));
         }
         if self.checking {
-            return self.check(&answer.data);
+            return self.check(now, &answer.data);
         }
         self.bytes.extend_from_slice(&answer.data);
         let needed = Ana::bytes_at_least(&self.bytes);
@@ -149,33 +168,38 @@ impl LogRead {
     }
 
     /// The first part has come once more.
-    fn check(&mut self, first: &[u8]) -> Result<Part, Trouble> {
+    fn check(&mut self, now: Time, first: &[u8]) -> Result<Part, Trouble> {
         let rests = self.bytes.starts_with(first);
         self.moved |= !rests;
         let endless = self.endless(Ana::bytes_at_least(&self.bytes));
-        // What makes no sense may be parts of different logs, too, though the first is the same.
-        if (!rests || endless.is_some()) && self.restart() {
-            return Ok(Part::More);
+        if let Some(why) = endless {
+            let bytes = core::mem::take(&mut self.bytes);
+            return self.nonsense(now, &bytes, why).map(|()| Part::Again);
+        }
+        if !rests && self.restart(now) {
+            return Ok(Part::Again);
         }
         let bytes = core::mem::take(&mut self.bytes);
-        match endless {
-            Some(why) => Err(self.nonsense(why)),
-            None if rests => Ok(Part::Whole(bytes)),
-            None => Ok(Part::Torn(bytes)),
-        }
+        Ok(if rests { Part::Whole(bytes) } else { Part::Torn(bytes) })
     }
 
-    /// The whole log makes no sense. In parts that do not change, for good: the controller may not
-    /// know offsets.
-    pub(super) fn nonsense(&self, why: String) -> Trouble {
-        if !self.in_parts() {
-            return Trouble { why, dnr: false, hopeless: false };
+    /// What was read to the end makes no sense. Parts of different logs may not, though the first
+    /// one is the same: it is read again. When it never changes it is so for good: the controller
+    /// may not know offsets.
+    pub(super) fn nonsense(&mut self, now: Time, bytes: &[u8], why: String) -> Result<(), Trouble> {
+        let crc = crc32c(bytes);
+        self.moved |= self.nonsense.is_some_and(|former| former != crc);
+        self.nonsense = Some(crc);
+        if self.restart(now) {
+            return Ok(());
         }
-        if self.moved {
-            let why = format!("{}: {why}", self.restless());
-            return Trouble { why, dnr: false, hopeless: false };
-        }
-        Trouble::hopeless(why)
+        Err(match self.in_parts() {
+            true if self.moved => {
+                let why = format!("{}: {why}", self.restless());
+                Trouble { why, dnr: false, hopeless: false }
+            }
+            in_parts => Trouble { why, dnr: false, hopeless: in_parts },
+        })
     }
 
     /// Why a log of so many bytes, as the parts say that have come, is not read to its end.
@@ -199,9 +223,10 @@ impl LogRead {
         )
     }
 
-    /// Begins anew, unless it is not read in parts, or that was done too often.
-    pub(super) fn restart(&mut self) -> bool {
-        if !self.in_parts() || self.restarts >= MAX_RESTARTS {
+    /// Begins anew, unless it is not read in parts, or that was done too often or for too long.
+    fn restart(&mut self, now: Time) -> bool {
+        let most = if self.moved { MAX_RESTARTS } else { NONSENSE_RESTARTS };
+        if !self.in_parts() || self.restarts >= most || now >= self.restarts_until {
             return false;
         }
         self.restarts += 1;
@@ -235,7 +260,7 @@ impl Controller {
         let Some(size) = self.ana.size() else {
             return Err(VerbError::Failed(format!("{} does not use ANA", self.name())));
         };
-        let read = LogRead { for_caller: true, ..size.read(self.admin_deadline(env.now)) };
+        let read = LogRead { for_caller: true, ..size.read(env.now, self.admin_deadline(env.now)) };
         self.continue_raw_log(env, bufs, id, read)
     }
 
@@ -269,8 +294,8 @@ impl Controller {
         let taken = match at.map(|at| self.ana.raw_reads.swap_remove(at).1) {
             None if answer.status.is_success() => Ok(answer.data),
             None => Err(answer.says()),
-            Some(mut read) => match read.take(&answer) {
-                Ok(Part::More) => {
+            Some(mut read) => match read.take(env.now, &answer) {
+                Ok(Part::More | Part::Again) => {
                     if let Err(error) = self.continue_raw_log(env, bufs, id, read) {
                         env.refuse(id, error);
                     }

@@ -89,7 +89,7 @@ impl Controller {
 
     pub(super) fn keep_alive_answered(&mut self, env: &mut Env, answer: &Answer) {
         if !answer.status.is_success() && !self.is_connecting() {
-            self.fail(env, format!("Keep Alive: {}", answer.status), false);
+            self.fail(env, format!("Keep Alive: {}", answer.says()), false);
         }
     }
 
@@ -119,7 +119,7 @@ impl Controller {
             return;
         }
         if !answer.status.is_success() {
-            let text = format!("Asynchronous Event Request: {}", answer.status);
+            let text = format!("Asynchronous Event Request: {}", answer.says());
             env.event(HostEvent::Note { controller: self.name(), text });
             self.events.rearm_at = Some(env.now.after(REFUSED_PAUSE));
             return;

@@ -287,10 +287,6 @@ impl Controller {
         if !answer.status.is_success() && self.must_succeed(&answer) {
             self.admin_errors += 1;
         }
-        if let Some(flaw) = answer.flaw {
-            let text = format!("what it answered to an admin command is not used: {flaw}");
-            env.event(HostEvent::Note { controller: self.name(), text });
-        }
         match answer.purpose {
             Purpose::Setup => self.setup_answered(env, bufs, &answer),
             Purpose::KeepAlive => self.keep_alive_answered(env, &answer),

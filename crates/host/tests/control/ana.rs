@@ -564,6 +564,7 @@ fn the_log_hears_what_was_wrong_with_an_answer_of_success() {
     let mut rig = Rig::connected(1);
     rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Result(0))));
     rig.raise(1, ANA_CHANGED);
-    let what = "nvme0: what it answered to an admin command is not used: not all of the data had";
+    let what =
+        "nvme0: ANA log: Transient Transport Error (sct 0h, sc 22h): not all of the data had";
     assert_eq!(rig.event_count(what), 1, "{:?}", rig.events);
 }

@@ -7,8 +7,10 @@ use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::status::Status;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 const GROUPS: u32 = 300;
 const GROUPS_AT_MOST: u32 = 1024;
@@ -212,6 +214,7 @@ fn m18_a_controller_that_takes_no_notice_of_offsets_is_used_without_ana() {
     rig.connect_ok(1, |_| ());
     assert_eq!(rig.event_count("ANA is not used"), 1, "{:?}", rig.events);
     assert_eq!(state(&rig), "optimized");
+    assert_eq!(reads(&rig).len(), 3 * 3, "it is read again twice");
 }
 
 #[test]
@@ -290,6 +293,8 @@ fn m18_a_log_that_does_not_rest_while_it_is_read_in_parts_is_taken_as_it_comes()
     };
     rig.post(WorkerId(1), mail);
     rig.run();
+    assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
+    rig.advance_s(1);
     assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending);
     // It is read less and less often: at 1 s, 2 s, 4 s and so on, up to 30 s.
     rig.fake(1).seen.clear();
@@ -306,6 +311,116 @@ fn m18_a_log_that_does_not_rest_while_it_is_read_in_parts_is_taken_as_it_comes()
     rig.advance_s(300);
     assert!(reads(&rig).is_empty());
     assert_eq!(rig.event_count("ANA is not used"), 0);
+}
+
+/// Answers to reads of the log come when the test gives them.
+fn held(rig: &Rig) -> Rc<RefCell<VecDeque<Command>>> {
+    let held: Rc<RefCell<VecDeque<Command>>> = Rc::default();
+    let to = Rc::clone(&held);
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        c.is_log(0x0c).then(|| {
+            to.borrow_mut().push_back(*c);
+            Say::Nothing
+        })
+    }));
+    held
+}
+
+/// It tells so, too, all the time.
+#[test]
+fn f21_a_path_does_not_wait_for_a_log_to_come_to_rest() {
+    let mut rig = rig(large(2));
+    rig.connect_ok(1, |_| ());
+    let (log, held) = (large(2).ana_log(), held(&rig));
+    let head = rig.head("nvme0n1").unwrap().id;
+    let (controller, association) = (ControllerId(0), Association(1));
+    let status = Status::ANA_TRANSITION;
+    rig.post(WorkerId(1), ToControl::AnaError { controller, association, head, status });
+    rig.run();
+    let (mut reads, mut told) = (0_u64, 0);
+    for ms in 0..60_000 {
+        rig.advance(Duration::from_millis(1));
+        if ms % 25 == 0 && rig.fake(1).has_event_request() {
+            rig.fake(1).raise(ANA_CHANGED);
+            told += 1;
+        }
+        let command = held.borrow_mut().pop_front();
+        if let Some(c) = command {
+            reads += 1;
+            let mut log = log.clone();
+            log[..8].copy_from_slice(&reads.to_le_bytes());
+            rig.fake(1).say(&c, Say::Data(log.split_off(c.log_offset())));
+        }
+        rig.deliver(1);
+        rig.run();
+        assert!(ms < 2_000 || !rig.path("nvme0n1", 0).unwrap().ana_pending, "{ms} ms");
+    }
+    assert_eq!(
+        (rig.state(0), state(&rig).as_str()),
+        (Some(ControllerState::Live), "non-optimized")
+    );
+    assert!(told > 20, "{told} events");
+    // Seventeen times three parts a second.
+    assert!(reads < 62 * 51, "{reads} reads");
+}
+
+/// It has a minute for the log. At 1.3 s for each part that is not enough for many readings.
+#[test]
+fn m18_a_log_that_comes_slowly_and_does_not_rest_or_makes_no_sense_is_no_reason_to_go_down() {
+    for knows_offsets in [true, false] {
+        let mut rig = rig(large(2));
+        let (log, held) = (large(2).ana_log(), held(&rig));
+        rig.connect(1, |_| ());
+        let mut changes = 0_u64;
+        while rig.state(0) == Some(ControllerState::Connecting) {
+            rig.advance(Duration::from_millis(1_300));
+            let command = held.borrow_mut().pop_front();
+            let Some(c) = command else { continue };
+            changes += 1;
+            let mut log = log.clone();
+            let data = if knows_offsets {
+                log[..8].copy_from_slice(&changes.to_le_bytes());
+                log.split_off(c.log_offset())
+            } else {
+                log
+            };
+            rig.fake(1).say(&c, Say::Data(data));
+            rig.deliver(1);
+            rig.run();
+        }
+        rig.advance_s(5);
+        let how = (rig.state(0), rig.event_count("ANA is not used"));
+        let off = usize::from(!knows_offsets);
+        assert_eq!(how, (Some(ControllerState::Live), off), "{:?}", rig.events);
+        let expected = if knows_offsets { "non-optimized" } else { "optimized" };
+        assert_eq!(state(&rig), expected);
+    }
+}
+
+/// SPDK's change count is always 0, and what is in the first part stays as it is.
+#[test]
+fn m18_what_makes_no_sense_is_not_given_up_while_a_later_part_changes() {
+    let mut rig = rig(large(2));
+    let (log, changes) = (large(2).ana_log(), Cell::new(0_u8));
+    let rests = Rc::new(Cell::new(false));
+    let still = Rc::clone(&rests);
+    rig.fake(1).hook = Some(Box::new(move |c| {
+        (c.is_log(0x0c) && c.log_offset() > 0 && !still.get()).then(|| {
+            changes.set(changes.get().wrapping_add(1));
+            // Group 300 has another number each time, lower than those before it.
+            let mut log = log.clone();
+            let at = log.len() - 4 - 32;
+            log[at..at + 4].copy_from_slice(&[1 + changes.get() % 100, 0, 0, 0]);
+            Say::Data(log.split_off(c.log_offset()))
+        })
+    }));
+    rig.connect(1, |request| request.keep_trying = true);
+    assert_eq!(rig.state(0), Some(ControllerState::Connecting));
+    assert_eq!(rig.event_count("ANA is not used"), 0, "{:?}", rig.events);
+    rests.set(true);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), Some(ControllerState::Live), "{:?}", rig.events);
+    assert_eq!(state(&rig), "non-optimized");
 }
 
 /// Its parts do not make a log either: the first begins a longer one each time.

@@ -1,9 +1,12 @@
 //! Bad input at connect, table-driven: Identify Controller (C60), namespace lists and identifiers
 //! (C62, C63), Connect responses (C64), statuses (C67).
 
-use crate::fake::{Fake, Say, Space};
+use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
-use anabranch_host::topology::ControllerState;
+use anabranch_host::mail::ToControl;
+use anabranch_host::topology::{Association, ControllerId, ControllerState, HeadView};
+use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::status::Status;
 use std::time::Duration;
 
 const LIVE: Option<ControllerState> = Some(ControllerState::Live);
@@ -281,6 +284,77 @@ fn what_cannot_be_read_is_looked_at_again_when_the_controller_asks_for_it() {
     }
 }
 
+/// Who asks for a long pause with one namespace has no such with the others.
+#[test]
+fn a_namespace_that_is_not_ready_for_long_keeps_no_other_one_waiting() {
+    let mut fake = Fake::new(NQN, 1);
+    fake.patch_identify = Some(Box::new(|data| data[128] = 100));
+    fake.spaces.extend((2..=20).map(|nsid: u32| (nsid, Space::new(0x20 + nsid as u8, 2048))));
+    // Namespace Not Ready, CRDT1: ten seconds.
+    let not_ready =
+        |c: &Command| (c.is_identify(0) && c.nsid == 1).then_some(Say::Status(0x082 | 1 << 11));
+    fake.hook = Some(Box::new(not_ready));
+    let mut rig = Rig::new(1);
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    let ready = |rig: &Rig| {
+        let paths = |head: &HeadView| head.paths.iter().filter(|path| path.ready).count();
+        rig.heads().iter().map(|head| paths(head)).sum::<usize>()
+    };
+    assert_eq!(ready(&rig), 19);
+    rig.fake(1).hook = None;
+    rig.advance_s(11);
+    assert_eq!(ready(&rig), 20);
+    rig.fake(1).hook = Some(Box::new(not_ready));
+    rig.cut(1);
+    rig.advance(Duration::from_millis(10_100));
+    assert_eq!(ready(&rig), 19);
+}
+
+/// The end of a scan has the ANA log read where a namespace says that it is in another group than
+/// the log has it in, and each log says something else: that does not begin the next scan at once.
+#[test]
+fn what_cannot_be_read_does_not_make_a_host_scan_without_end() {
+    let mut fake = Fake::new(NQN, 1);
+    fake.spaces.insert(2, Space::new(0x22, 2048));
+    let mut flips = false;
+    fake.hook = Some(Box::new(move |c: &Command| {
+        if c.is_identify(0) && c.nsid == 2 {
+            return Some(Say::Status(0x006 | 1 << 14));
+        }
+        c.is_log(0x0c).then(|| {
+            flips = !flips;
+            // Group 1 has nothing, and group 2 namespace 1.
+            let group = |id: u8, members: u8, state: u8| {
+                let mut group = [0; 32];
+                (group[0], group[4], group[16]) = (id, members, state);
+                group
+            };
+            let mut log = vec![0; 16];
+            log[8] = 2;
+            log.extend(group(1, 0, 1));
+            log.extend(group(2, 1, 1 + u8::from(flips)));
+            log.extend(1_u32.to_le_bytes());
+            Say::Data(log)
+        })
+    }));
+    let mut rig = Rig::new(1);
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    rig.advance_s(30);
+    rig.fake(1).raise(NAMESPACES_CHANGED);
+    rig.deliver(1);
+    let head = rig.head("nvme0n1").unwrap().id;
+    let status = Status::ANA_INACCESSIBLE;
+    let (controller, association) = (ControllerId(0), Association(1));
+    rig.post(WorkerId(1), ToControl::AnaError { controller, association, head, status });
+    rig.run();
+    let lists = |rig: &Rig| rig.fake(1).count(|c| c.is_identify(2));
+    let before = lists(&rig);
+    rig.advance_s(60);
+    assert!((6..=62).contains(&(lists(&rig) - before)), "{}", lists(&rig) - before);
+}
+
 /// As of a gateway that has what is behind it again. Not more often than once a second.
 #[test]
 fn what_could_not_be_read_is_looked_at_again_when_its_ana_state_changes() {
@@ -295,6 +369,7 @@ fn what_could_not_be_read_is_looked_at_again_when_its_ana_state_changes() {
     for state in [2, 1, 2, 1, 2, 1, 2] {
         rig.fake(1).ana = Some([(1, state)].into());
         rig.raise(1, ANA_CHANGED);
+        rig.advance(Duration::from_millis(100));
     }
     rig.advance_s(2);
     assert!((2..=3).contains(&(lists(&rig) - before)), "{}", lists(&rig) - before);

@@ -37,6 +37,10 @@ impl Inbound {
     }
 }
 
+/// Bytes of a H2CData PDU at most, whatever the controller takes: between two of them other
+/// commands have their turn.
+const DATA_PDU_BYTES: u32 = 128 * 1024;
+
 /// A receive is aimed at the caller's buffer from so many bytes of a PDU's data that are to come.
 const RECEIVE_INTO_MIN: u32 = 16 * 1024;
 
@@ -142,7 +146,7 @@ impl HostQueue {
         let inward = Format { header_digest, data_digest, alignment: 0 };
         self.stream.set_format(inward);
         self.outbox.format = Format { alignment: resp.cpda, ..inward };
-        self.outbox.max_h2c_data = resp.max_h2c_data;
+        self.outbox.max_h2c_data = resp.max_h2c_data.min(DATA_PDU_BYTES);
         self.phase = Phase::Ready;
         Ok(())
     }

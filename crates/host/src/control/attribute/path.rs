@@ -82,7 +82,7 @@ pub(super) const TABLE: &[Attribute] = &[
     rw(
         P,
         "command_error_count",
-        "times that it answered a command with an error; writing 0 resets it",
+        "times that a command on it ended with an error, whoever found it; writing 0 resets it",
         |v| Some(sum(v, ERRORS).saturating_sub(v.path?.errors_base).to_string()),
         |control, target, value, figures| {
             reset_count(control, target, value, figures, ERRORS, |path| &mut path.errors_base)

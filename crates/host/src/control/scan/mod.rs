@@ -100,9 +100,7 @@ pub(super) struct Scan {
     unheard: bool,
     failures: u32,
     retry_at: Option<Time>,
-    /// How long the controller asks to wait with what could not be read.
-    asked_to_wait: Duration,
-    /// After how long what the last complete scan could not read was to be looked at again.
+    /// The least pause before what the last complete scan could not read is looked at again.
     unread_pause: Option<Duration>,
     ended_at: Option<Time>,
     verified: Option<Association>,
@@ -250,12 +248,6 @@ impl Scan {
         self.retry_at = Some(self.retry_at.map_or(at, |retry_at| retry_at.min(at)));
     }
 
-    /// When a scan that could not read something is followed by another one.
-    fn next_unread_pause(&mut self) -> Duration {
-        let pause = self.unread_pause.map_or(UNREAD_PAUSE, |before| before * 2);
-        pause.max(core::mem::take(&mut self.asked_to_wait)).min(UNREAD_PAUSE_MAX)
-    }
-
     /// New devices came of it.
     pub(super) fn has_made(&mut self, devices: u32, now: Time) {
         self.has_changed(devices / DEVICES_LIKE_A_CHANGE, now);
@@ -343,7 +335,7 @@ impl Controller {
         }
     }
 
-    /// A command met "invalid namespace", or the like: at most one scan per [`RETRY`] for that.
+    /// A command met "invalid namespace": at most one scan per [`RETRY`] for that reason.
     pub(super) fn suspect_namespaces(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
         if earliest <= env.now || self.scan.running.is_some() {
@@ -353,10 +345,13 @@ impl Controller {
         }
     }
 
-    /// Something else than its namespaces has changed: what could not be read may be now.
-    pub(super) fn look_at_unread(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+    /// Something else than its namespaces has changed: what could not be read may be now. A scan
+    /// that goes on is not followed by another one at once: its end may be why that was found.
+    pub(super) fn look_at_unread(&mut self, env: &Env) {
         if self.scan.unread_pause.is_some() {
-            self.suspect_namespaces(env, bufs);
+            let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
+            let goes_on = self.scan.running.is_some();
+            self.scan.retry_by(if goes_on { env.now.after(RETRY) } else { earliest });
         }
     }
 
@@ -392,8 +387,7 @@ impl Controller {
         let text = format!("namespace scan: {why}; will try again");
         env.event(HostEvent::Note { controller: self.name(), text });
         self.scan.again = false;
-        let pause = core::mem::take(&mut self.scan.asked_to_wait).max(RETRY);
-        self.scan.retry_at = Some(env.now.after(pause));
+        self.scan.retry_at = Some(env.now.after(RETRY));
     }
 
     pub(super) fn scan_timeout(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
@@ -487,7 +481,7 @@ impl Controller {
 
     fn list_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
         if !answer.status.is_success() {
-            return self.scan_failed(env, format!("active namespace list: {}", answer.status));
+            return self.scan_failed(env, format!("active namespace list: {}", answer.says()));
         }
         let name = self.name();
         let Some(progress) = &mut self.scan.running else { return };
@@ -570,7 +564,7 @@ impl Controller {
             // A controller that has no descriptors; Identify Namespace may have identifiers.
             Ok(Ids::default())
         } else {
-            return self.namespace_failed(env, bufs, nsid, ("identifiers of", answer.status));
+            return self.namespace_failed(env, bufs, nsid, ("identifiers of", answer));
         };
         match parsed {
             Ok(ids) => {
@@ -598,7 +592,7 @@ impl Controller {
             return self.namespace_gone(env, bufs, nsid);
         }
         if !answer.status.is_success() {
-            return self.namespace_failed(env, bufs, nsid, ("identify", answer.status));
+            return self.namespace_failed(env, bufs, nsid, ("identify", answer));
         }
         let Some(progress) = &mut self.scan.running else { return };
         let Some(ids) = progress.doing.get(&nsid).and_then(|look| look.ids) else { return };
@@ -632,25 +626,27 @@ impl Controller {
         env: &mut Env,
         bufs: &mut dyn Buffers,
         nsid: u32,
-        (what, status): (&str, Status),
+        (what, answer): (&str, &Answer),
     ) {
+        let status = answer.status;
         if self.scan.has_just_changed(nsid) {
             return self.leave_to_next(env, bufs, nsid);
         }
-        if let Some(index) = usize::from(status.crd()).checked_sub(1).filter(|_| !status.dnr()) {
-            let asked = self.proven.retry_delays[index].min(UNREAD_PAUSE_MAX);
-            self.scan.asked_to_wait = self.scan.asked_to_wait.max(asked);
-        }
-        let why = format!("it cannot be read: {status}");
+        let crd = if status.dnr() { 0 } else { usize::from(status.crd()) };
+        let asked = crd.checked_sub(1).map_or(Duration::ZERO, |it| self.proven.retry_delays[it]);
+        let why = format!("it cannot be read: {}", answer.says());
         // It was tried again often enough when it was first so.
         let told = self.scan.refused.get(&nsid).is_some_and(|(told, _)| *told == why);
-        if !status.dnr() && !told && self.scan.failures + 1 < MAX_FAILURES {
-            return self.scan_failed(env, format!("{what} nsid {nsid}: {status}"));
+        let may_pass = !status.dnr() && !told && self.scan.failures + 1 < MAX_FAILURES;
+        // For longer the others do not wait.
+        if may_pass && asked <= RETRY {
+            return self.scan_failed(env, format!("{what} nsid {nsid}: {}", answer.says()));
         }
         let known = self.scan.namespaces.iter().find(|known| known.nsid == nsid).copied();
         if let Some(progress) = &mut self.scan.running {
             progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
             progress.some_unread = true;
+            progress.asked_to_wait = progress.asked_to_wait.max(asked);
         }
         self.namespace_refused(env, bufs, nsid, why);
     }
@@ -714,9 +710,12 @@ impl Controller {
         self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
-        self.scan.unread_pause = progress.some_unread.then(|| self.scan.next_unread_pause());
-        if let Some(pause) = self.scan.unread_pause {
-            self.scan.retry_by(env.now.after(pause));
+        let before = self.scan.unread_pause.take();
+        if progress.some_unread {
+            let pause = before.map_or(UNREAD_PAUSE, |it| (it * 2).min(UNREAD_PAUSE_MAX));
+            let asked = progress.asked_to_wait.min(UNREAD_PAUSE_MAX);
+            self.scan.unread_pause = Some(pause);
+            self.scan.retry_by(env.now.after(pause.max(asked)));
         }
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {

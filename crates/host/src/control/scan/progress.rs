@@ -55,6 +55,8 @@ pub(super) struct Progress {
     pub(super) gone: Vec<u32>,
     /// Some could not be read.
     pub(super) some_unread: bool,
+    /// For how long the controller asks not to look at these again.
+    pub(super) asked_to_wait: Duration,
     /// Some are beyond [`MAX_NAMESPACES`].
     pub(super) some_left_out: bool,
     /// When it is told of that it takes long; then it is told of its end.
@@ -80,6 +82,7 @@ impl Progress {
             asked_at: Time::ZERO,
             gone: Vec::new(),
             some_unread: false,
+            asked_to_wait: Duration::ZERO,
             some_left_out: false,
             long_at: Some(long_at),
             told: 0,

@@ -27,7 +27,8 @@ pub(crate) const HOST: &str =
 pub(crate) const OTHER_HOST: &str = "nqn.2026-11.org.example:other-host";
 pub(crate) const HOST_ID: Uuid = Uuid([7; 16]);
 pub(crate) const MIB: u64 = 1 << 20;
-const MAX_H2C_DATA: u32 = 128 << 10;
+/// As Linux before 5.17, which sends all that was asked for at once.
+const MAX_H2C_DATA: u32 = 1 << 20;
 
 pub(crate) fn nqn(text: &str) -> Nqn {
     text.parse().unwrap()
