@@ -136,39 +136,76 @@ fn kept(places: &Places) -> Result<Identity, Failure> {
              path of a directory: set one, or give --hostnqn and --hostid",
         )
     })?;
-    let (nqn_file, id_file) = (directory.join("hostnqn"), directory.join("hostid"));
-    if let (Some(nqn), Some(id)) = (stored(&nqn_file, parse_nqn)?, stored(&id_file, parse_id)?) {
-        return Ok(Identity { nqn, id });
+    if let Some(identity) = stored_pair(directory)? {
+        return Ok(identity);
     }
-    let identity = Identity::fresh()?;
-    let keep = || -> io::Result<()> {
-        fs::DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
-        replace(&id_file, &identity.id.to_string())?;
-        replace(&nqn_file, identity.nqn.as_str())
-    };
-    keep().map_err(|error| {
+    let refused = |error: io::Error| {
         Failure::failed(format!(
             "cannot keep the host NQN in {}: {error}; give --hostnqn and --hostid instead",
             directory.display()
         ))
-    })?;
-    Ok(identity)
+    };
+    // Of several that start for the first time at once the identifier of one stays, and the NQN of
+    // all is made of it.
+    let (nqn_file, id_file) = (directory.join("hostnqn"), directory.join("hostid"));
+    fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(refused)?;
+    let id = match stored(&id_file, parse_id)? {
+        Some(id) => id,
+        None => {
+            // What is there of another identifier is not to be read beside this one.
+            remove(&nqn_file).map_err(refused)?;
+            let own = Identity::fresh()?.id;
+            put(&id_file, &own.to_string()).map_err(refused)?;
+            stored(&id_file, parse_id)?.unwrap_or(own)
+        }
+    };
+    let nqn = Nqn::from_uuid(id);
+    put(&nqn_file, nqn.as_str()).map_err(refused)?;
+    Ok(Identity { nqn, id })
 }
 
-/// Writes a file so that a reader sees all of it or nothing.
-fn replace(path: &Path, line: &str) -> io::Result<()> {
-    let new = path.with_extension(format!("new{}", std::process::id()));
-    let written = || -> io::Result<()> {
+fn stored_pair(directory: &Path) -> Result<Option<Identity>, Failure> {
+    let nqn = stored(&directory.join("hostnqn"), parse_nqn)?;
+    let id = stored(&directory.join("hostid"), parse_id)?;
+    Ok(nqn.zip(id).map(|(nqn, id)| Identity { nqn, id }))
+}
+
+/// Writes a file that a reader sees whole or not at all. One that is there already stays, unless
+/// there is nothing in it.
+fn put(path: &Path, line: &str) -> io::Result<()> {
+    let (new, mut file) = beside(path)?;
+    let has_line = || fs::read_to_string(path).is_ok_and(|text| !text.trim().is_empty());
+    let written = writeln!(file, "{line}").and_then(|()| file.sync_all());
+    let put = written.and_then(|()| match fs::hard_link(&new, path) {
+        Err(_) if has_line() => Ok(()),
+        // It is empty, or the file system knows no second names.
+        Err(_) => fs::rename(&new, path),
+        linked => linked,
+    });
+    // A supervisor that tries again and again does not fill the directory.
+    let removed = remove(&new);
+    put.and(removed)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// A new file beside another one. Processes in containers may have one number, and who was killed
+/// has left its file.
+fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    let mut tries = 0;
+    loop {
+        let new = path.with_extension(format!("new{}-{tries}", std::process::id()));
         let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o644).open(&new)?;
-        writeln!(file, "{line}")?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    written().inspect_err(|_| {
-        // A supervisor that tries again and again does not fill the directory.
-        let _ = fs::remove_file(&new);
-    })
+        match options.write(true).create_new(true).mode(0o644).open(&new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
+            opened => return opened.map(|file| (new, file)),
+        }
+    }
 }
 
 /// A random (version 4) UUID.

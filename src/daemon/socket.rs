@@ -210,8 +210,8 @@ fn is_listened_on(path: &Path) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let connected = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));
-    // "Again": it has no time for us.
-    matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN))
+    // "Again": it has no time for us. "Protocol wrong type": it takes datagrams, as a log does.
+    matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::PROTOTYPE))
 }
 
 /// The mode is set on the socket before it has a name: there is no moment in which others could

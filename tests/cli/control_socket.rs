@@ -435,6 +435,22 @@ fn a_second_instance_is_refused_also_when_the_lock_was_cleaned_away() {
     BoundSocket::bind(&path).expect("free again");
 }
 
+/// As `/dev/log` is one.
+#[test]
+fn a_socket_of_another_kind_that_somebody_has_is_left_alone() {
+    let place = Place::new("datagrams");
+    let path = place.file("log.sock");
+    let owner = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    match BoundSocket::bind(&path) {
+        Err(SocketError::InUse(at)) => assert_eq!(at, path),
+        other => panic!("its place was taken: {other:?}"),
+    }
+    let client = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    client.send_to(b"still", &path).expect("its owner is reached");
+    drop(owner);
+    BoundSocket::bind(&path).expect("nobody has it any more");
+}
+
 #[test]
 fn the_socket_and_its_directory_are_ours_alone() {
     let place = Place::new("mode");

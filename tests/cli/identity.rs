@@ -4,6 +4,8 @@ use anabranch::daemon::identity::{Identity, Places};
 use anabranch::failure::Failure;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Barrier;
+use std::thread;
 
 struct Home(PathBuf);
 
@@ -31,6 +33,26 @@ fn the_host_is_generated_once_and_kept() {
     assert_ne!(Identity::fresh().expect("another"), first);
 }
 
+/// As a machine's services do.
+#[test]
+fn several_that_start_for_the_first_time_at_once_are_one_host() {
+    const THREADS: usize = 8;
+    for round in 0..20 {
+        let (_home, places) = Home::new(&format!("at-once-{round}"));
+        let together = Barrier::new(THREADS);
+        let found: Vec<Identity> = thread::scope(|scope| {
+            let find = || {
+                together.wait();
+                Identity::find(None, None, &places).expect("generated")
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(find)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("an end")).collect()
+        });
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        assert_eq!(Identity::find(None, None, &places).expect("kept"), found[0]);
+    }
+}
+
 /// In a place that is everybody's, somebody else could say who we are.
 #[test]
 fn the_host_is_kept_in_a_place_of_the_users_own_or_not_at_all() {
@@ -49,18 +71,32 @@ fn the_host_is_kept_in_a_place_of_the_users_own_or_not_at_all() {
 }
 
 #[test]
-fn a_full_disk_is_left_as_it_was() {
-    let (_home, places) = Home::new("full");
+fn a_place_that_cannot_be_had_is_told() {
+    let (_home, places) = Home::new("no-place");
     let state = places.state.clone().expect("a place");
-    fs::create_dir_all(&state).expect("a directory");
-    let half = state.join(format!("hostid.new{}", std::process::id()));
-    std::os::unix::fs::symlink("/dev/full", &half).expect("a file that takes nothing");
+    fs::write(&state, "").expect("a file in its place");
     let Err(Failure::Failed(told)) = Identity::find(None, None, &places) else {
         panic!("nothing can be kept");
     };
-    assert!(told.contains("No space left") && told.contains("--hostid"), "{told}");
-    assert_eq!(fs::read_dir(&state).expect("the directory").count(), 0);
-    Identity::find(None, None, &places).expect("there is room again");
+    assert!(told.contains(&state.display().to_string()), "{told}");
+    fs::remove_file(&state).expect("it goes");
+    Identity::find(None, None, &places).expect("there is a place again");
+}
+
+/// As when the power failed between the two.
+#[test]
+fn an_identifier_without_its_nqn_is_kept() {
+    let (_home, places) = Home::new("half");
+    let first = Identity::find(None, None, &places).expect("generated");
+    let state = places.state.clone().expect("a place");
+    fs::remove_file(state.join("hostnqn")).expect("it goes");
+    assert_eq!(Identity::find(None, None, &places).expect("made again"), first);
+    for empty in ["hostid", "hostnqn"] {
+        fs::write(state.join(empty), "").expect("it is empty");
+        let made = Identity::find(None, None, &places).expect("made again");
+        assert_eq!(Identity::find(None, None, &places).expect("kept"), made, "{empty}");
+    }
+    assert_eq!(fs::read_dir(&state).expect("the directory").count(), 2, "nothing else is there");
 }
 
 #[test]

@@ -339,6 +339,16 @@ pub enum Peer {
     Process(u32),
 }
 
+/// What an address has in common with all that whoever has it can choose: of IPv6 the first half,
+/// as the other 2^64 are theirs, too; of an IPv4 one, whichever way it is written, all of it.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => IpAddr::V6((six.to_bits() >> 64 << 64).into()),
+        four @ IpAddr::V4(_) => four,
+    }
+}
+
 impl core::fmt::Display for Peer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -515,5 +525,19 @@ impl core::fmt::Display for SystemError {
 impl core::fmt::Debug for SystemError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         core::fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::network;
+
+    #[test]
+    fn an_address_is_told_by_what_its_owner_cannot_choose() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

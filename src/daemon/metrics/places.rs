@@ -1,6 +1,7 @@
 //! Places for clients, of which no network address takes more than it leaves.
 
-use std::net::{IpAddr, Ipv6Addr};
+use anabranch_proto::machine::network;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who has a place now.
@@ -39,17 +40,6 @@ impl Drop for Place {
         if let Some(at) = taken.iter().position(|who| *who == self.who) {
             taken.swap_remove(at);
         }
-    }
-}
-
-/// Of IPv6 the first half: whoever has one address there has the other 2^64, too.
-fn network(of: IpAddr) -> IpAddr {
-    match of.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        address => address,
     }
 }
 

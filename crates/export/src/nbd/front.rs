@@ -15,7 +15,7 @@ use anabranch_host::topology::HeadId;
 use anabranch_host::user::{Done, IoError, Submit, User};
 use anabranch_proto::machine::{
     Buffers, CloseCause, CloseHow, ConnId, Gather, Input, ListenerId, Output, Peer, SocketAccess,
-    Time, VerbId, WorkerId,
+    Time, VerbId, WorkerId, network,
 };
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -177,7 +177,7 @@ impl Nbd {
         self.keys.insert(conn, key);
     }
 
-    /// Why one more client cannot come in. One address does not take all the places, and whoever
+    /// Why one more client cannot come in. One network address does not take all the places, and whoever
     /// does not go on to negotiate makes room, the oldest first: nobody keeps the others out for
     /// long.
     fn crowded(&mut self, peer: Option<Peer>, place: &mut Place<'_>) -> Option<NbdEvent> {
@@ -185,7 +185,7 @@ impl Nbd {
         if let Some(Peer::Address(from)) = peer {
             let is_theirs = |entry: &&Entry| {
                 let peer = entry.connection.as_ref().and_then(|connection| connection.peer());
-                matches!(peer, Some(Peer::Address(other)) if other.ip() == from.ip())
+                matches!(peer, Some(Peer::Address(other)) if network(other.ip()) == network(from.ip()))
             };
             let clients = self.connections.iter().filter(is_theirs).count();
             let (parts, of) = ADDRESS_SHARE;

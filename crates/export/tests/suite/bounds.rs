@@ -597,6 +597,23 @@ fn one_address_does_not_take_all_places() {
     assert!(told(&format!("has {MAX_CONNECTIONS} clients, another one was turned away")));
 }
 
+/// Whoever has one IPv6 address has 2^64 of them.
+#[test]
+fn one_ipv6_network_does_not_take_all_places() {
+    let mut harness = server();
+    let mut connect = |address: [u16; 8]| {
+        let peer = Peer::Address((address, 5000).into());
+        let conn = harness.connect_as(ListenerId(0), Some(peer));
+        harness.send(conn, &client::negotiate("disk", true));
+        harness.is_connected(conn)
+    };
+    let share = MAX_CONNECTIONS * ADDRESS_SHARE.0 / ADDRESS_SHARE.1;
+    let all = 0..MAX_CONNECTIONS as u16;
+    let greedy = all.filter(|host| connect([0x2001, 0xdb8, 0, 1, 0, 0, 0, *host])).count();
+    assert_eq!(greedy, share);
+    assert!(connect([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1]), "another one has its places");
+}
+
 #[test]
 fn too_many_clients_are_turned_away() {
     let mut harness = server();
