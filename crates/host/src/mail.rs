@@ -61,6 +61,8 @@ pub enum ToShard {
     ReportStats {
         /// Names the answer.
         id: u64,
+        /// Of this head only, or of all.
+        of: Option<HeadId>,
         /// What besides the figures.
         detail: Detail,
     },

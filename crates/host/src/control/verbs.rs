@@ -64,22 +64,26 @@ impl Control {
             Verb::Explain { device } => self.find_head_named(&device).map(|head| {
                 self.ask_stats(StatsFor::Explain(id, head));
             }),
-            Verb::Get { object, attribute } => match self.shows_figures(&object) {
-                Ok(true) => {
-                    self.ask_stats(StatsFor::Get(id, object, attribute));
+            Verb::Get { object, attribute } => self.head_of(&object).and_then(|head| match head {
+                Some(head) => {
+                    self.ask_stats(StatsFor::Get(id, head, object, attribute));
                     Ok(())
                 }
-                Ok(false) => self.get_attribute(&object, &attribute, &[]).map(|text| {
+                None => self.get_attribute(&object, &attribute, &[]).map(|text| {
                     self.env.reply(id, Reply::Value(text));
                 }),
-                Err(why) => Err(why),
-            },
+            }),
             Verb::Set { object, attribute, value } => match self.act_of(&object, &attribute) {
                 Some(act) => self.act(id, &object, act, bufs),
-                None => {
-                    self.ask_stats(StatsFor::Set(id, object, attribute, value));
-                    Ok(())
-                }
+                None => self.head_of(&object).and_then(|head| match head {
+                    Some(head) => {
+                        self.ask_stats(StatsFor::Set(id, head, object, attribute, value));
+                        Ok(())
+                    }
+                    None => self.set_attribute(&object, &attribute, &value, &[]).map(|()| {
+                        self.env.reply(id, Reply::Done);
+                    }),
+                }),
             },
             Verb::AnaLog { controller } => self.raw_ana_log(id, &controller, bufs),
             Verb::IdCtrl { controller } => self

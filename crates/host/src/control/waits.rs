@@ -25,9 +25,10 @@ pub(super) enum StatsFor {
     Snapshot(VerbId, Detail),
     Attributes(VerbId, Option<String>),
     Explain(VerbId, HeadId),
-    Get(VerbId, String, String),
-    /// Resets a counter to what it is now.
-    Set(VerbId, String, String, String),
+    /// An object that is this head or a path to it, and the attribute.
+    Get(VerbId, HeadId, String, String),
+    /// The same, and the value: resets a counter to what it is now.
+    Set(VerbId, HeadId, String, String, String),
     /// How many commands a controller that is being removed still has.
     InFlight(ControllerId),
     /// How many requests are unanswered when the time for draining is over.
@@ -42,8 +43,18 @@ impl StatsFor {
             StatsFor::Explain(_, head) => Detail::Explain(*head),
             StatsFor::InFlight(controller) => Detail::InFlight(*controller),
             StatsFor::Attributes(..) => Detail::Measured,
-            StatsFor::Get(_, _, attribute) if is_measured(attribute) => Detail::Measured,
+            StatsFor::Get(.., attribute) if is_measured(attribute) => Detail::Measured,
             _ => Detail::None,
+        }
+    }
+
+    /// Whose figures are needed, if not those of all.
+    fn of(&self) -> Option<HeadId> {
+        match self {
+            StatsFor::Explain(_, head)
+            | StatsFor::Get(_, head, ..)
+            | StatsFor::Set(_, head, ..) => Some(*head),
+            _ => None,
         }
     }
 }
@@ -143,9 +154,9 @@ impl Control {
         self.waits.next_id += 1;
         let waiting = self.data_workers();
         let by = self.env.now.after(STATS_LIMIT);
-        let detail = purpose.detail();
+        let (of, detail) = (purpose.of(), purpose.detail());
         self.waits.stats.push(StatsWait { id, by, waiting, got: Vec::new(), purpose });
-        self.env.mail_all(|| ToShard::ReportStats { id, detail });
+        self.env.mail_all(|| ToShard::ReportStats { id, of, detail });
     }
 
     fn stats_busy(&mut self, purpose: &StatsFor) {
@@ -248,19 +259,17 @@ impl Control {
                 };
                 self.env.reply(id, reply);
             }
-            StatsFor::Get(id, object, attribute) => {
-                let reply = match self.get_attribute(&object, &attribute, &got) {
-                    Ok(text) => Reply::Value(text),
-                    Err(error) => Reply::Error(error),
-                };
-                self.env.reply(id, reply);
+            StatsFor::Get(id, head, object, attribute) => {
+                let text = self
+                    .still_of(head, &object)
+                    .and_then(|()| self.get_attribute(&object, &attribute, &got));
+                self.env.reply(id, text.map_or_else(Reply::Error, Reply::Value));
             }
-            StatsFor::Set(id, object, attribute, value) => {
-                let reply = match self.set_attribute(&object, &attribute, &value, &got) {
-                    Ok(()) => Reply::Done,
-                    Err(error) => Reply::Error(error),
-                };
-                self.env.reply(id, reply);
+            StatsFor::Set(id, head, object, attribute, value) => {
+                let set = self
+                    .still_of(head, &object)
+                    .and_then(|()| self.set_attribute(&object, &attribute, &value, &got));
+                self.env.reply(id, set.map_or_else(Reply::Error, |()| Reply::Done));
             }
             StatsFor::InFlight(controller) => {
                 let paths = got.iter().flat_map(|(_, stats)| &stats.paths);
@@ -271,6 +280,14 @@ impl Control {
                 }
             }
             StatsFor::Shutdown(id) => self.remove_all(id, unanswered(&got)),
+        }
+    }
+
+    /// Whether a name that was asked for means the same head as it did then.
+    fn still_of(&self, head: HeadId, object: &str) -> Result<(), VerbError> {
+        match self.head_of(object)? {
+            Some(now) if now == head => Ok(()),
+            _ => Err(VerbError::Failed(format!("{object} is another one now, try again"))),
         }
     }
 

@@ -247,8 +247,8 @@ impl Shard {
             ShardMail::Control(ToShard::StopQueue { controller, association }) => {
                 self.stop_queue(controller, association, now, bufs);
             }
-            ShardMail::Control(ToShard::ReportStats { id, detail }) => {
-                let stats = Box::new(self.stats_report(detail, now));
+            ShardMail::Control(ToShard::ReportStats { id, of, detail }) => {
+                let stats = Box::new(self.stats_report(of, detail, now));
                 self.tell_control(ToControl::Stats { id, stats });
             }
             ShardMail::Control(ToShard::Drain) => self.draining = true,

@@ -319,16 +319,19 @@ fn list_free<T>(list: &mut Vec<u32>, entries: &[T], free: impl Fn(&T) -> bool) {
 }
 
 impl Shard {
-    /// The figures since the start, with what only this moment knows filled in.
-    pub(super) fn stats_report(&self, detail: Detail, now: Time) -> ShardStats {
+    /// The figures since the start, of one head or of all, with what only this moment knows filled
+    /// in.
+    pub(super) fn stats_report(&self, of: Option<HeadId>, detail: Detail, now: Time) -> ShardStats {
         if let Detail::InFlight(controller) = detail {
             let paths = self.stats.in_flight(controller);
             return ShardStats { paths, ..ShardStats::default() };
         }
         let StatsTable { paths, heads, .. } = &self.stats;
+        let is_asked_for =
+            |head: HeadId| head != NOBODY && of.is_none_or(|asked_for| asked_for == head);
         // By head, in one pass: there may be thousands of each.
         let mut whole: Vec<Option<Box<Tally>>> = heads.iter().map(|_| None).collect();
-        for path in paths {
+        for path in paths.iter().filter(|path| is_asked_for(path.head)) {
             if let (Some(head), Some(tally)) = (self.head(path.head), &path.whole) {
                 whole[head.stats as usize].get_or_insert_default().merge(tally);
             }
@@ -347,11 +350,11 @@ impl Shard {
             stats
         };
         ShardStats {
-            paths: paths.iter().filter(|path| path.head != NOBODY).map(path).collect(),
+            paths: paths.iter().filter(|path| is_asked_for(path.head)).map(path).collect(),
             heads: heads
                 .iter()
                 .zip(&whole)
-                .filter(|(head, _)| head.head != NOBODY)
+                .filter(|(head, _)| is_asked_for(head.head))
                 .map(head)
                 .collect(),
             explain: match detail {

@@ -538,3 +538,32 @@ fn b15_a_freeze_that_was_taken_back_is_over() {
     rig.advance_s(100);
     assert_eq!(frozen(&rig), 1);
 }
+
+/// Beside tens of thousands of others that would be work for all workers, for each reader.
+#[test]
+fn an_attribute_asks_for_the_figures_of_its_device_alone() {
+    let mut rig = Rig::connected(2);
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 2048));
+    rig.raise(1, NAMESPACES_CHANGED);
+    let ids = ["nvme0n1", "nvme0n2"].map(|name| rig.head(name).expect("a device").id);
+    let mut asked = |object: &str, attribute: &str, value: Option<&str>| {
+        let (object, attribute) = (object.to_string(), attribute.to_string());
+        rig.asked_of.clear();
+        let reply = rig.ask(match value {
+            None => Verb::Get { object, attribute },
+            Some(value) => Verb::Set { object, attribute, value: value.to_string() },
+        });
+        assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+        rig.asked_of.clone()
+    };
+    assert_eq!(asked("nvme0n1", "size", None), [Some(ids[0]); 2]);
+    assert_eq!(asked("nvme0c0n2", "command_error_count", None), [Some(ids[1]); 2]);
+    assert_eq!(asked("nvme0c0n2", "command_error_count", Some("0")), [Some(ids[1]); 2]);
+    for (object, attribute, value) in [
+        ("nvme0", "state", None),
+        ("nvme0", "reconnect_delay", Some("7")),
+        ("nvme-subsys0", "iopolicy", Some("numa")),
+    ] {
+        assert_eq!(asked(object, attribute, value), [], "{object} {attribute}");
+    }
+}

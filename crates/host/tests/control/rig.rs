@@ -4,7 +4,9 @@ use crate::fake::Fake;
 use anabranch_host::config::{ConnectRequest, ControllerOptions, HostConfig};
 use anabranch_host::control::{Control, ControlOutput};
 use anabranch_host::mail::{Detail, OpenQueue, ShardStats, ToControl, ToShard};
-use anabranch_host::topology::{ControllerState, ControllerView, HeadView, PathView, Topology};
+use anabranch_host::topology::{
+    ControllerState, ControllerView, HeadId, HeadView, PathView, Topology,
+};
 use anabranch_host::verb::{HostSnapshot, Reply, Verb, VerbError};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{
@@ -69,6 +71,8 @@ pub(crate) struct Rig {
     pub(crate) stats: BTreeMap<u16, ShardStats>,
     /// Which figures shards were asked for.
     pub(crate) details: Vec<Detail>,
+    /// Whose figures were asked for each time.
+    pub(crate) asked_of: Vec<Option<HeadId>>,
     pub(crate) topology: Arc<Topology>,
     /// Everything mailed to shards, as text of the variant and its worker.
     pub(crate) mailed: Vec<(WorkerId, String)>,
@@ -103,6 +107,7 @@ impl Rig {
             drain_never_ends: false,
             stats: BTreeMap::new(),
             details: Vec::new(),
+            asked_of: Vec::new(),
             topology: Arc::default(),
             mailed: Vec::new(),
             opened: Vec::new(),
@@ -270,8 +275,9 @@ impl Rig {
                     self.post(to, ToControl::QueueStopped { controller, association });
                 }
             }
-            ToShard::ReportStats { id, detail } => {
+            ToShard::ReportStats { id, of, detail } => {
                 self.details.push(detail);
+                self.asked_of.push(of);
                 let stats = Box::new(self.stats.get(&to.0).cloned().unwrap_or_default());
                 if obey {
                     self.post(to, ToControl::Stats { id, stats });

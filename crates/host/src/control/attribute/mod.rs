@@ -24,7 +24,7 @@ use super::publish::Condition;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
 use crate::mail::{PathStats, ShardStats};
-use crate::topology::ControllerId;
+use crate::topology::{ControllerId, HeadId};
 use crate::verb::VerbError;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -354,9 +354,14 @@ impl Control {
         Ok(())
     }
 
-    /// Whether something that the object shows is counted by the shards.
-    pub(super) fn shows_figures(&self, object: &str) -> Result<bool, VerbError> {
-        Ok(matches!(self.target(object)?, Target::Head(..) | Target::Path(..)))
+    /// The head that an object is, or is a path to: what these show may be counted by the shards.
+    pub(super) fn head_of(&self, object: &str) -> Result<Option<HeadId>, VerbError> {
+        Ok(match self.target(object)? {
+            Target::Head(at, head) | Target::Path(at, head, _) => {
+                Some(self.subsystems[at].heads[head].id)
+            }
+            Target::Module | Target::Subsystem(_) | Target::Controller(_) => None,
+        })
     }
 
     /// What writing that attribute does instead of setting it.
