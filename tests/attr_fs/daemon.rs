@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -106,6 +107,34 @@ fn the_tree_goes_with_the_daemon_even_if_files_are_open() {
     assert_eq!(daemon.0.wait().expect("it ends").code(), Some(0));
     assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 0, "unmounted");
     assert!(open.read_at(&mut [0; 8], 0).is_err(), "nobody answers");
+}
+
+/// Its own one was taken away meanwhile.
+#[test]
+fn a_daemon_that_ends_leaves_the_tree_of_another_one_alone() {
+    if !has_fuse() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("NOT RUN: only root unmounts what is in use");
+        return;
+    }
+    let (place, dir) = place();
+    let (mut first, _) = ready(place.path(), &config(&dir));
+    let parameter = dir.join("module/nvme_core/parameters/multipath");
+    let open = File::open(&parameter).expect("it opens");
+    rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::DETACH).expect("it is detached");
+    let other = Place::new();
+    let (mut second, _) = ready(other.path(), &config(&dir));
+    kill_process(Pid::from_child(&first.0), Signal::TERM).expect("it runs");
+    assert_eq!(first.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(fs::read_to_string(&parameter).expect("it reads"), "Y\n", "the other's");
+    drop(open);
+    rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::DETACH).expect("it is unmounted");
+    kill_process(Pid::from_child(&second.0), Signal::TERM).expect("it runs");
+    let mut told = String::new();
+    second.0.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert!(told.contains("somebody has unmounted the attribute tree at"), "{told}");
 }
 
 /// As when a supervisor's next one is there before all of the last one has gone.

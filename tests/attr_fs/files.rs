@@ -1,6 +1,7 @@
 //! Files behave as in sysfs under the tools that people use.
 
 use crate::stand::{Stand, errno};
+use anabranch_host::verb::Selection;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 use serde_json::json;
@@ -10,6 +11,9 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::process::Command;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 const POLICY: &str = "class/nvme-subsystem/nvme-subsys0/iopolicy";
 
@@ -163,6 +167,34 @@ fn a_controller_is_deleted_by_a_write_to_a_file_that_nobody_reads() {
     stand.write(file, "1").expect("it is deleted");
     assert_eq!(errno(fs::metadata(stand.at("class/nvme/nvme1"))), Errno::NOENT.raw_os_error());
     assert_eq!(stand.read("class/nvme/nvme0/state"), "live\n");
+    stand.finish();
+}
+
+/// It ends when the controller is live again, and in an outage that is not soon.
+#[test]
+fn whoever_waits_for_his_write_keeps_nobody_else_waiting() {
+    let Some(stand) = Stand::new() else { return };
+    let others = (2..10).map(|own| stand.connect_from(0, Some([127, 0, 0, own].into())));
+    let controllers: Vec<String> = others.collect();
+    stand.stall();
+    let (ended, begun) = (AtomicU32::new(0), Barrier::new(controllers.len() + 1));
+    thread::scope(|scope| {
+        for name in &controllers {
+            let file = stand.at(&format!("class/nvme/{name}/reset_controller"));
+            scope.spawn(|| {
+                let mut file = File::options().write(true).open(file).expect("it opens");
+                begun.wait();
+                let _ = file.write(b"1");
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        begun.wait();
+        for _ in 0..100 {
+            assert_ne!(stand.read("class/nvme/nvme0/state"), "");
+        }
+        assert_eq!(ended.load(Ordering::Relaxed), 0, "all of them still wait");
+        assert!(stand.host.disconnect(Selection::All).expect("they go") > 0);
+    });
     stand.finish();
 }
 

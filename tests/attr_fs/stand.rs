@@ -140,6 +140,13 @@ impl Stand {
         assert_eq!(self.host.disconnect(selection).expect("it goes"), 1);
     }
 
+    /// Nothing comes from its first port any more.
+    pub(crate) fn stall(&self) {
+        let target = self.target.as_ref().expect("it runs");
+        let port = json!({ "port": 1 }).to_string();
+        target.call("stall", Params::from_text(&port)).expect("it is stalled");
+    }
+
     /// What the control socket answers.
     pub(crate) fn call(&self, method: &str, params: Value) -> Option<Value> {
         let answer = self.host.call(method, Params::from_text(&params.to_string())).ok()?;

@@ -1,9 +1,9 @@
 //! The tree as the kernel's FUSE asks for it.
 
 use super::nodes::Nodes;
-use super::opened::{self, Handles, OpenDir, OpenFile};
+use super::opened::{Handles, OpenDir, OpenFile};
 use super::source::Source;
-use super::tree::{self, File, Node};
+use super::tree::{self, Node};
 use anabranch_host::attribute::Dir;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -11,14 +11,17 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may keep directories that are always there. Of the rest it keeps nothing:
 /// the next look sees what is there then.
 const FIXED_TTL: Duration = Duration::from_secs(60);
-/// What a file's size is said to be a multiple of: as in sysfs that of the shortest, too.
+/// What the size of a file in sysfs is said to be, that of the shortest, too.
 const PAGE_BYTES: u64 = 4096;
+/// Writes that are waited for beside the threads that answer. One that resets a controller ends
+/// when that is live again, seconds later.
+const WRITERS: usize = 64;
 
 /// The file system.
 pub(super) struct AttributeTree<S> {
@@ -29,9 +32,11 @@ pub(super) struct AttributeTree<S> {
     nodes: Mutex<Nodes>,
     files: Mutex<Handles<OpenFile>>,
     dirs: Mutex<Handles<OpenDir>>,
+    /// Whoever writes holds one.
+    writers: Arc<()>,
 }
 
-impl<S: Source> AttributeTree<S> {
+impl<S: Source + Clone> AttributeTree<S> {
     pub(super) fn new(source: S, owner: (u32, u32)) -> AttributeTree<S> {
         AttributeTree {
             source,
@@ -40,6 +45,7 @@ impl<S: Source> AttributeTree<S> {
             nodes: Mutex::new(Nodes::new()),
             files: Mutex::new(Handles::new()),
             dirs: Mutex::new(Handles::new()),
+            writers: Arc::default(),
         }
     }
 
@@ -49,7 +55,10 @@ impl<S: Source> AttributeTree<S> {
 
     fn attr(&self, ino: u64, node: &Node) -> FileAttr {
         let (size, perm, nlink) = match node {
-            Node::File(file) => (self.size(file), file.mode, 1),
+            // As in the kernel: of a file in debugfs nobody knows before it is read, and tools read
+            // it to its end.
+            Node::File(file) if file.dir == Dir::Debug => (0, file.mode, 1),
+            Node::File(file) => (PAGE_BYTES, file.mode, 1),
             Node::Link(to) => (to.len() as u64, 0o777, 1),
             _ => (0, 0o755, 2),
         };
@@ -70,17 +79,6 @@ impl<S: Source> AttributeTree<S> {
             blksize: 4096,
             flags: 0,
         }
-    }
-
-    /// What a file's size is said to be. In sysfs no attribute is longer than a page; in debugfs
-    /// those of many paths are, and tools look for the end there, or stop. With some room: numbers
-    /// grow until they are read.
-    fn size(&self, file: &File) -> u64 {
-        if file.dir != Dir::Debug {
-            return PAGE_BYTES;
-        }
-        let bytes = opened::read(file, &self.source).map_or(0, |text| text.len() as u64);
-        (bytes + bytes / 8).max(1).next_multiple_of(PAGE_BYTES)
     }
 
     fn find(&self, parent: INodeNo, name: &OsStr) -> Result<(Duration, FileAttr), Errno> {
@@ -116,7 +114,7 @@ fn kind(node: &Node) -> FileType {
     }
 }
 
-impl<S: Source> Filesystem for AttributeTree<S> {
+impl<S: Source + Clone> Filesystem for AttributeTree<S> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.find(parent, name) {
             Ok((ttl, attr)) => reply.entry(&ttl, &attr, Generation(0)),
@@ -208,11 +206,24 @@ impl<S: Source> Filesystem for AttributeTree<S> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let file = lock(&self.files).get(handle.0);
-        match file.and_then(|file| file.write(data, &self.source)) {
-            Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
-            Err(errno) => reply.error(errno),
+        let file = match lock(&self.files).get(handle.0) {
+            Ok(file) => file,
+            Err(errno) => return reply.error(errno),
+        };
+        let writer = Arc::clone(&self.writers);
+        let (source, data) = (self.source.clone(), data.to_vec());
+        let write = move || {
+            match file.write(&data, &source) {
+                Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
+                Err(errno) => reply.error(errno),
+            }
+            drop(writer);
+        };
+        if Arc::strong_count(&self.writers) > WRITERS + 1 {
+            return write();
         }
+        // Where there is no thread to be had, whoever writes gets EIO, from the reply that goes.
+        let _ = std::thread::Builder::new().name("attr-fs-write".to_owned()).spawn(write);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -24,14 +25,22 @@ const LET_GO: Duration = Duration::from_secs(2);
 /// Links that lead to a directory, one to the next, as in the kernel.
 const MAX_LINKS: u32 = 40;
 
-/// What the list of mounts calls ours.
+/// What the list of mounts calls ours: this, a colon and the number of the daemon's process.
 const SOURCE: &str = "anabranch";
+
+/// A file system that is mounted.
+struct Mount {
+    kind: String,
+    source: String,
+}
 
 /// A mounted tree; dropping it takes it away.
 #[derive(Debug)]
 pub struct AttrFs {
     dir: PathBuf,
     unmounter: SessionUnmounter,
+    /// It is to end: whoever takes it away before is told of.
+    ends: Arc<AtomicBool>,
     ended: Receiver<()>,
 }
 
@@ -51,7 +60,7 @@ impl AttrFs {
         let tree = AttributeTree::new(Arc::downgrade(host), owner);
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName(SOURCE.to_owned()),
+            MountOption::FSName(own_source()),
             MountOption::DefaultPermissions,
             MountOption::NoExec,
             MountOption::NoSuid,
@@ -60,20 +69,31 @@ impl AttrFs {
         config.n_threads = Some(THREADS);
         let mut session =
             Session::new(tree, &dir, &config).map_err(|error| cannot(&dir, &why(&error)))?;
-        let unmounter = session.unmount_callable();
+        let mut unmounter = session.unmount_callable();
+        // Another daemon may have looked at the directory at the same moment.
+        if mounts_on(&mountinfo(), &dir).iter().any(|mount| is_ours(mount) && !is_own(mount)) {
+            let _ = unmounter.unmount();
+            return Err(cannot(&dir, "another daemon has just mounted its own there"));
+        }
         let (tell, ended) = channel();
         let name = dir.display().to_string();
+        let ends = Arc::new(AtomicBool::new(false));
+        let is_meant = Arc::clone(&ends);
         let spawned = std::thread::Builder::new().name("attr-fs".to_owned()).spawn(move || {
-            if let Err(error) = session.run()
-                && !is_unmount(&error)
-            {
-                log(format_args!("the attribute tree at {name} has ended: {error}"));
+            match session.run() {
+                Err(error) if !is_unmount(&error) => {
+                    log(format_args!("the attribute tree at {name} has ended: {error}"));
+                }
+                _ if !is_meant.load(Ordering::Acquire) => {
+                    log(format_args!("somebody has unmounted the attribute tree at {name}"));
+                }
+                _ => {}
             }
             // Nobody may be listening any more.
             let _ = tell.send(());
         });
         spawned.map_err(|error| cannot(&dir, &error.to_string()))?;
-        Ok(AttrFs { dir, unmounter, ended })
+        Ok(AttrFs { dir, unmounter, ends, ended })
     }
 
     /// Where it is.
@@ -85,10 +105,23 @@ impl AttrFs {
 
 impl Drop for AttrFs {
     fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
         if let Ok(()) | Err(RecvTimeoutError::Disconnected) =
             self.ended.recv_timeout(Duration::ZERO)
         {
             return;
+        }
+        // What is mounted there by now may be somebody else's, and ours be taken away already.
+        let mounts = mountinfo();
+        match mounts_on(&mounts, &self.dir).last() {
+            Some(mount) if is_own(mount) => {}
+            Some(_) => {
+                let dir = self.dir.display();
+                log(format_args!("{dir} is not unmounted: something else is mounted there"));
+                return;
+            }
+            None if mounts.is_empty() => {}
+            None => return,
         }
         // At once, even if a program stands in a directory of it; else the way of users.
         let detached = unmount(&self.dir, UnmountFlags::DETACH);
@@ -122,8 +155,17 @@ fn ours_without_a_daemon(dir: &Path) -> Option<PathBuf> {
     // What the kernel remembers of the directory itself it tells all the same.
     let stale = std::fs::read_dir(dir).is_err_and(|error| is_stale(&error));
     let place = stale.then(|| real_place(dir)).flatten()?;
-    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    is_ours(&mounts, &place).then_some(place)
+    let is_last_ours = mounts_on(&mountinfo(), &place).last().is_some_and(|last| is_ours(last));
+    is_last_ours.then_some(place)
+}
+
+/// What is mounted where, as the kernel lists it (proc(5)); nothing where it cannot be read.
+fn mountinfo() -> Vec<u8> {
+    std::fs::read("/proc/self/mountinfo").unwrap_or_default()
+}
+
+fn own_source() -> String {
+    format!("{SOURCE}:{}", std::process::id())
 }
 
 /// Where a directory is whose own inode nobody answers for.
@@ -139,16 +181,26 @@ fn real_place(dir: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Whether the last mount on a directory is a tree of ours, by the kernel's list (proc(5)).
-fn is_ours(mounts: &[u8], dir: &Path) -> bool {
+/// What is mounted on a directory, the last one on top.
+fn mounts_on(mounts: &[u8], dir: &Path) -> Vec<Mount> {
     let place = escaped(dir);
     let on_it = |line: &&[u8]| line.split(|byte| *byte == b' ').nth(4) == Some(&place[..]);
-    let Some(line) = mounts.split(|byte| *byte == b'\n').rfind(on_it) else {
-        return false;
+    let mount = |line: &[u8]| {
+        let words = line.split(|byte| *byte == b' ').skip_while(|word| *word != b"-").skip(1);
+        let mut words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        Mount { kind: words.next().unwrap_or_default(), source: words.next().unwrap_or_default() }
     };
-    let mut words = line.split(|byte| *byte == b' ').skip_while(|word| *word != b"-").skip(1);
-    let (kind, source) = (words.next(), words.next());
-    kind == Some(b"fuse") && source == Some(SOURCE.as_bytes())
+    mounts.split(|byte| *byte == b'\n').filter(on_it).map(mount).collect()
+}
+
+/// Whether a mount is the tree of an `anabranch serve`.
+fn is_ours(mount: &Mount) -> bool {
+    let (name, _) = mount.source.split_once(':').unwrap_or((&mount.source, ""));
+    mount.kind == "fuse" && name == SOURCE
+}
+
+fn is_own(mount: &Mount) -> bool {
+    is_ours(mount) && mount.source == own_source()
 }
 
 /// A path as that list shows it.
@@ -247,19 +299,23 @@ mod tests {
     fn only_the_tree_that_was_mounted_last_and_is_ours_counts() {
         let line = |place: &str, rest: &str| format!("36 35 0:50 / {place} rw,nosuid - {rest}\n");
         let dir = Path::new("/run/a b\\/sys");
-        let ours = line("/run/a\\040b\\134/sys", "fuse anabranch rw,user_id=0");
+        let ours = line("/run/a\\040b\\134/sys", "fuse anabranch:7 rw,user_id=0");
+        let former = line("/run/a\\040b\\134/sys", "fuse anabranch rw,user_id=0");
         let sshfs = line("/run/a\\040b\\134/sys", "fuse.sshfs anabranch rw");
         let other = line("/run/a\\040b\\134/sys", "fuse other rw");
         let elsewhere = line("/run/sys", "fuse anabranch rw");
         for (mounts, expected) in [
             (ours.clone(), true),
+            (former, true),
             (format!("{other}{ours}{elsewhere}"), true),
             (format!("{ours}{other}"), false),
             (sshfs, false),
             (elsewhere, false),
             (String::new(), false),
         ] {
-            assert_eq!(is_ours(mounts.as_bytes(), dir), expected, "{mounts}");
+            let last = mounts_on(mounts.as_bytes(), dir).pop();
+            assert_eq!(last.as_ref().is_some_and(is_ours), expected, "{mounts}");
+            assert!(!last.as_ref().is_some_and(is_own), "that of process 7 is not this one's");
         }
     }
 }
