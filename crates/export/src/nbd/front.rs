@@ -177,15 +177,16 @@ impl Nbd {
         self.keys.insert(conn, key);
     }
 
-    /// Why one more client cannot come in. One network address does not take all the places, and whoever
-    /// does not go on to negotiate makes room, the oldest first: nobody keeps the others out for
-    /// long.
+    /// Why one more client cannot come in. One network address does not take all the places, and
+    /// whoever does not go on to negotiate makes room, the oldest first: nobody keeps the others
+    /// out for long.
     fn crowded(&mut self, peer: Option<Peer>, place: &mut Place<'_>) -> Option<NbdEvent> {
         let worker = place.host.worker();
         if let Some(Peer::Address(from)) = peer {
+            let theirs = network(from.ip());
             let is_theirs = |entry: &&Entry| {
                 let peer = entry.connection.as_ref().and_then(|connection| connection.peer());
-                matches!(peer, Some(Peer::Address(other)) if network(other.ip()) == network(from.ip()))
+                matches!(peer, Some(Peer::Address(other)) if network(other.ip()) == theirs)
             };
             let clients = self.connections.iter().filter(is_theirs).count();
             let (parts, of) = ADDRESS_SHARE;

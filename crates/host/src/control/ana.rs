@@ -118,8 +118,8 @@ pub(super) struct AnaBook {
     contradicted: BTreeMap<u32, Contradicted>,
     generation: u64,
     reading: Option<Reading>,
-    /// The last one has brought parts of several logs.
-    torn: bool,
+    /// The last one has brought parts of several logs: when it is read again after the next such.
+    torn: Option<Duration>,
     /// Readings for callers, beside ours.
     pub(super) raw_reads: Vec<(VerbId, LogRead)>,
     failures: u32,
@@ -147,7 +147,7 @@ impl Default for AnaBook {
             contradicted: BTreeMap::new(),
             generation: 0,
             reading: None,
-            torn: false,
+            torn: None,
             raw_reads: Vec::new(),
             failures: 0,
             retry_at: None,
@@ -264,17 +264,21 @@ impl AnaBook {
         };
         let taken = match self.take_log(now, &bytes, reading.overtaken) {
             Ok(news) if torn => {
-                self.retry_later(now);
-                let restless = (!self.torn).then(|| reading.log.restless());
+                let restless = self.torn.is_none().then(|| reading.log.restless());
+                let pause = self.torn.unwrap_or(RETRY);
+                self.torn = Some((pause * 2).min(RETRY_MAX));
+                self.retry_by(now.after(pause));
                 Ok(Taken::Whole { news, restless })
             }
-            Ok(news) => Ok(Taken::Whole { news, restless: None }),
+            Ok(news) => {
+                self.torn = None;
+                Ok(Taken::Whole { news, restless: None })
+            }
             Err(why) => match reading.log.nonsense(now, &bytes, why) {
                 Ok(()) => return (self.go_on(reading, true), false),
                 Err(trouble) => Err(trouble),
             },
         };
-        self.torn = torn;
         (taken, again)
     }
 
@@ -354,7 +358,7 @@ impl AnaBook {
         self.forgive_at = None;
         self.contradicted.clear();
         self.failures = 0;
-        self.torn = false;
+        self.torn = None;
         self.retry_pause = RETRY;
     }
 
@@ -364,9 +368,11 @@ impl AnaBook {
 
     /// The log lists every group that it should: trouble that comes later begins anew.
     pub(super) fn groups_known(&mut self) {
-        if !self.torn {
-            self.retry_pause = RETRY;
-        }
+        self.retry_pause = RETRY;
+    }
+
+    fn retry_by(&mut self, at: Time) {
+        self.retry_at = Some(self.retry_at.map_or(at, |retry_at| retry_at.min(at)));
     }
 
     fn retry_later(&mut self, now: Time) {
@@ -418,6 +424,14 @@ impl Controller {
         }
     }
 
+    /// An ANA status may have come in while the controller was being set up, from a worker that
+    /// had not heard of that: a log that was read then does not count for it.
+    pub(super) fn read_ana_log_for_suspects(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+        if !self.ana.suspects.is_empty() {
+            self.read_ana_log(env, bufs);
+        }
+    }
+
     fn tell_restless(&self, env: &mut Env, why: Option<String>) {
         if let Some(why) = why {
             let text = format!("ANA log: {why}: it is taken as it came, and read again");
@@ -439,9 +453,8 @@ impl Controller {
         }
         if let Some(reading) = &mut self.ana.reading {
             reading.again = true;
-        } else if self.ana.torn {
-            let at = env.now.after(RETRY);
-            self.ana.retry_at = Some(self.ana.retry_at.map_or(at, |retry_at| retry_at.min(at)));
+        } else if self.ana.torn.is_some() {
+            self.ana.retry_by(env.now.after(RETRY));
         } else {
             self.begin_live_log(env, bufs);
         }
@@ -495,7 +508,7 @@ impl Controller {
                 }
                 let text = format!("ANA log: {why}");
                 env.event(HostEvent::Note { controller: self.name(), text });
-                self.ana.retry_later(env.now);
+                return self.ana.retry_later(env.now);
             }
         }
         if again {
@@ -518,7 +531,7 @@ impl Controller {
             self.ana.count_contradiction(env.now, nsid);
             env.dirty = true;
         }
-        if let Some(reading) = &mut self.ana.reading {
+        if let (Some(reading), Phase::Live) = (&mut self.ana.reading, self.phase) {
             reading.overtaken = true;
         }
         if self.ana.is_used() {

@@ -188,8 +188,8 @@ impl LogRead {
     /// may not know offsets.
     pub(super) fn nonsense(&mut self, now: Time, bytes: &[u8], why: String) -> Result<(), Trouble> {
         let crc = crc32c(bytes);
-        self.moved |= self.nonsense.is_some_and(|former| former != crc);
-        self.nonsense = Some(crc);
+        let former = self.nonsense.replace(crc);
+        self.moved |= former.is_some_and(|former| former != crc);
         if self.restart(now) {
             return Ok(());
         }
@@ -198,7 +198,8 @@ impl LogRead {
                 let why = format!("{}: {why}", self.restless());
                 Trouble { why, dnr: false, hopeless: false }
             }
-            in_parts => Trouble { why, dnr: false, hopeless: in_parts },
+            // Read once only it may have changed meanwhile.
+            in_parts => Trouble { why, dnr: false, hopeless: in_parts && former.is_some() },
         })
     }
 

@@ -403,6 +403,7 @@ impl Controller {
         self.was_live = true;
         self.ana.check_transition(env.now);
         self.arm_events(env);
+        self.read_ana_log_for_suspects(env, bufs);
         self.request_scan(env, bufs);
         self.answer_reset(env, Ok(()));
     }

@@ -1,6 +1,6 @@
 //! ANA: the log, pending paths, ANATT.
 
-use crate::fake::{Fake, Say, Space};
+use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
@@ -567,4 +567,33 @@ fn the_log_hears_what_was_wrong_with_an_answer_of_success() {
     let what =
         "nvme0: ANA log: Transient Transport Error (sct 0h, sc 22h): not all of the data had";
     assert_eq!(rig.event_count(what), 1, "{:?}", rig.events);
+}
+
+/// A worker that has not heard of the new connection tells of a command of the former one.
+#[test]
+fn f21_an_ana_status_that_comes_while_a_controller_is_set_up_does_not_stay() {
+    for log in [true, false] {
+        let mut rig = Rig::connected(1);
+        // Reading the log, and asking for queues behind it.
+        let is_queues = |c: &Command| c.opcode == 0x09 && c.cdw10 & 0xff == 7;
+        let step = move |c: &Command| if log { c.is_log(0x0c) } else { is_queues(c) };
+        rig.fake(1).hook = Some(Box::new(move |c| step(c).then_some(Say::Nothing)));
+        rig.cut(1);
+        rig.advance_s(11);
+        let held = *rig.fake(1).seen.iter().rfind(|c| step(c)).expect("it was asked");
+        let head = rig.head("nvme0n1").unwrap().id;
+        let (controller, association) = (ControllerId(0), Association(2));
+        let status = Status::ANA_INACCESSIBLE;
+        rig.post(WorkerId(1), ToControl::AnaError { controller, association, head, status });
+        rig.run();
+        rig.fake(1).hook = None;
+        let log_data = rig.fake(1).ana_log();
+        let said = if log { Say::Data(log_data) } else { Say::Result(0x7f_007f) };
+        rig.fake(1).say(&held, said);
+        rig.deliver(1);
+        rig.run();
+        rig.advance_s(1);
+        assert_eq!(rig.state(0), LIVE, "{log}: {:?}", rig.events);
+        assert!(!rig.path("nvme0n1", 0).unwrap().ana_pending, "{log}");
+    }
 }

@@ -311,6 +311,62 @@ fn a_namespace_that_is_not_ready_for_long_keeps_no_other_one_waiting() {
     assert_eq!(ready(&rig), 19);
 }
 
+/// It is in use, nothing says that it has changed, and its controller is busy for a moment: the
+/// other paths may be, too.
+#[test]
+fn what_is_in_use_stays_so_while_its_controller_asks_to_wait_with_a_look_at_it() {
+    for (mends, named) in [(true, false), (false, false), (true, true)] {
+        let mut fake = Fake::new(NQN, 1);
+        fake.patch_identify = Some(Box::new(|data| data[128] = 50));
+        let mut rig = Rig::new(1);
+        rig.put(1, fake);
+        rig.connect_ok(1, |_| ());
+        let ready = |rig: &Rig| rig.path("nvme0n1", 0).map(|path| path.ready);
+        // Namespace Not Ready, CRDT1: five seconds.
+        rig.fake(1).hook = Some(Box::new(move |c| match c {
+            c if c.is_identify(0) => Some(Say::Status(0x082 | 1 << 11)),
+            c if c.is_log(4) && named => Some(Say::Data(vec![1, 0, 0, 0])),
+            _ => None,
+        }));
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(ready(&rig), Some(!named), "what is named as changed is not used unread");
+        rig.advance_s(4);
+        assert_eq!(ready(&rig), Some(!named));
+        if mends {
+            rig.fake(1).hook = None;
+        }
+        rig.advance_s(2);
+        assert_eq!(ready(&rig), Some(mends), "it was asked again when that was over");
+        rig.fake(1).hook = None;
+        rig.advance_s(11);
+        assert_eq!(ready(&rig), Some(true));
+    }
+}
+
+/// A command has found it to be none.
+#[test]
+fn what_a_command_has_doubted_is_not_used_before_it_was_read() {
+    let mut fake = Fake::new(NQN, 1);
+    fake.patch_identify = Some(Box::new(|data| data[128] = 50));
+    let mut rig = Rig::new(1);
+    rig.put(1, fake);
+    rig.connect_ok(1, |_| ());
+    rig.advance_s(2);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Status(0x082 | 1 << 11))));
+    let head = rig.head("nvme0n1").unwrap().id;
+    let (controller, association) = (ControllerId(0), Association(1));
+    rig.post(WorkerId(1), ToControl::NamespaceSuspect { controller, association, head });
+    rig.run();
+    let ready = |rig: &Rig| rig.path("nvme0n1", 0).map(|path| path.ready);
+    for _ in 0..12 {
+        assert_eq!(ready(&rig), Some(false));
+        rig.advance_s(1);
+    }
+    rig.fake(1).hook = None;
+    rig.advance_s(11);
+    assert_eq!(ready(&rig), Some(true));
+}
+
 /// The end of a scan has the ANA log read where a namespace says that it is in another group than
 /// the log has it in, and each log says something else: that does not begin the next scan at once.
 #[test]

@@ -102,6 +102,11 @@ pub(super) struct Scan {
     retry_at: Option<Time>,
     /// The least pause before what the last complete scan could not read is looked at again.
     unread_pause: Option<Duration>,
+    /// It is to be looked at soon after the scan that goes on.
+    unread_soon: bool,
+    /// Namespaces in use that could not be read for once, and are not out of use for that before
+    /// the time that their controller has asked for is over; and the tick when they were read last.
+    excused: BTreeMap<u32, (Time, u64)>,
     ended_at: Option<Time>,
     verified: Option<Association>,
     /// It has given identification descriptors in this association.
@@ -177,7 +182,13 @@ impl Scan {
 
     /// Whether what is known of a namespace was read after this tick.
     pub(super) fn is_newer_than(&self, tick: u64, nsid: u32) -> bool {
-        self.complete > tick || self.early.get(&nsid).is_some_and(|early| *early > tick)
+        self.read_at(nsid) > tick
+    }
+
+    /// The tick of the last complete scan that has read a namespace, or of a later look at it.
+    fn read_at(&self, nsid: u32) -> u64 {
+        let complete = self.excused.get(&nsid).map_or(self.complete, |(_, read)| *read);
+        self.early.get(&nsid).map_or(complete, |early| complete.max(*early))
     }
 
     pub(super) fn abandon(&mut self) {
@@ -191,6 +202,8 @@ impl Scan {
         self.doubts = Doubts::default();
         self.retry_at = None;
         self.unread_pause = None;
+        self.unread_soon = false;
+        self.excused.clear();
         self.failures = 0;
         self.forget_seen();
     }
@@ -349,9 +362,11 @@ impl Controller {
     /// that goes on is not followed by another one at once: its end may be why that was found.
     pub(super) fn look_at_unread(&mut self, env: &Env) {
         if self.scan.unread_pause.is_some() {
-            let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
-            let goes_on = self.scan.running.is_some();
-            self.scan.retry_by(if goes_on { env.now.after(RETRY) } else { earliest });
+            self.scan.unread_soon = self.scan.running.is_some();
+            if !self.scan.unread_soon {
+                let earliest = self.scan.ended_at.map_or(env.now, |ended| ended.after(RETRY));
+                self.scan.retry_by(earliest);
+            }
         }
     }
 
@@ -612,6 +627,7 @@ impl Controller {
                     progress.late.insert(nsid, tick);
                 }
                 progress.found.push(namespace);
+                self.scan.excused.remove(&nsid);
                 self.note_seen(env, &namespace);
                 self.scan_on(env, bufs);
             }
@@ -642,13 +658,44 @@ impl Controller {
         if may_pass && asked <= RETRY {
             return self.scan_failed(env, format!("{what} nsid {nsid}: {}", answer.says()));
         }
-        let known = self.scan.namespaces.iter().find(|known| known.nsid == nsid).copied();
+        let known = self.scan.namespace(nsid).copied();
+        if let Some(progress) = &mut self.scan.running {
+            let least = progress.asked_to_wait.map_or(asked, |before| before.min(asked));
+            progress.asked_to_wait = Some(least);
+        }
+        if may_pass
+            && let Some(known) = known
+            && self.is_excused(&known, env.now, asked)
+        {
+            let text = format!("namespace scan: {what} nsid {nsid}: {}", answer.says());
+            env.event(HostEvent::Note { controller: self.name(), text });
+            if let Some(progress) = &mut self.scan.running {
+                progress.doing.remove(&nsid);
+                progress.found.push(known);
+            }
+            return self.scan_on(env, bufs);
+        }
         if let Some(progress) = &mut self.scan.running {
             progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
-            progress.some_unread = true;
-            progress.asked_to_wait = progress.asked_to_wait.max(asked);
         }
         self.namespace_refused(env, bufs, nsid, why);
+    }
+
+    /// Whether a namespace that cannot be read for as long as its controller asks for stays in use
+    /// till then: nothing says that it is another one. One that is out of use already, or of a
+    /// controller that has come back, or named as changed, does not come into use unread.
+    fn is_excused(&mut self, known: &Namespace, now: Time, asked: Duration) -> bool {
+        let doubted = self.scan.doubts.since(known.nsid).is_some();
+        if known.unread || doubted || !self.scan.is_verified(self.association) {
+            return false;
+        }
+        let new = (now.after(asked.min(UNREAD_PAUSE_MAX)), self.scan.read_at(known.nsid));
+        let (until, _) = *self.scan.excused.entry(known.nsid).or_insert(new);
+        let is_excused = now < until;
+        if !is_excused {
+            self.scan.excused.remove(&known.nsid);
+        }
+        is_excused
     }
 
     /// It has changed since the scan began, and cannot be read: it may have just gone. The list
@@ -658,7 +705,9 @@ impl Controller {
         if let Some(progress) = &mut self.scan.running {
             progress.doing.remove(&nsid);
             progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
-            progress.some_unread |= known.is_some();
+            if known.is_some() {
+                progress.asked_to_wait = Some(Duration::ZERO);
+            }
         }
         self.scan.again = true;
         self.scan_on(env, bufs);
@@ -710,12 +759,15 @@ impl Controller {
         self.scan.forget_seen();
         self.scan.failures = 0;
         self.scan.ended_at = Some(env.now);
-        let before = self.scan.unread_pause.take();
-        if progress.some_unread {
+        let (before, soon) = (self.scan.unread_pause.take(), self.scan.unread_soon);
+        self.scan.unread_soon = false;
+        if let Some(asked) = progress.asked_to_wait {
             let pause = before.map_or(UNREAD_PAUSE, |it| (it * 2).min(UNREAD_PAUSE_MAX));
-            let asked = progress.asked_to_wait.min(UNREAD_PAUSE_MAX);
             self.scan.unread_pause = Some(pause);
-            self.scan.retry_by(env.now.after(pause.max(asked)));
+            let pause = if soon { RETRY } else { pause.max(asked.min(UNREAD_PAUSE_MAX)) };
+            self.scan.retry_by(env.now.after(pause));
+        } else {
+            self.scan.excused.clear();
         }
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {

@@ -53,10 +53,9 @@ pub(super) struct Progress {
     asked_at: Time,
     /// Known ones that are not there any more or cannot be used.
     pub(super) gone: Vec<u32>,
-    /// Some could not be read.
-    pub(super) some_unread: bool,
-    /// For how long the controller asks not to look at these again.
-    pub(super) asked_to_wait: Duration,
+    /// For how long the controller asks, at the least, not to look again at those that could not be
+    /// read, if there are any.
+    pub(super) asked_to_wait: Option<Duration>,
     /// Some are beyond [`MAX_NAMESPACES`].
     pub(super) some_left_out: bool,
     /// When it is told of that it takes long; then it is told of its end.
@@ -81,8 +80,7 @@ impl Progress {
             asks: ASKED_AT_ONCE,
             asked_at: Time::ZERO,
             gone: Vec::new(),
-            some_unread: false,
-            asked_to_wait: Duration::ZERO,
+            asked_to_wait: None,
             some_left_out: false,
             long_at: Some(long_at),
             told: 0,
