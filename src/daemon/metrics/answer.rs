@@ -1,7 +1,6 @@
 //! What is asked for, and what is answered.
 
-use super::exposition::exposition;
-use super::http::{Request, Response, Status};
+use super::http::{Body, Request, Response, Status};
 use super::pace::Looks;
 use std::time::Instant;
 
@@ -25,7 +24,8 @@ pub(super) fn answer(request: Request<'_>, looks: &Looks) -> Response {
     let response = if request.path == METRICS {
         metrics(request, looks)
     } else {
-        let (content_type, body) = ("text/html; charset=utf-8", INDEX.to_owned());
+        let content_type = "text/html; charset=utf-8";
+        let body = Body::Sentence(INDEX.to_owned());
         Response { status: Status::Ok, content_type, body, head_only }
     };
     Response { head_only, ..response }
@@ -37,8 +37,10 @@ fn metrics(request: Request<'_>, looks: &Looks) -> Response {
         Err(why) => return Response::sentence(Status::Unavailable, &why.0),
     };
     let content_type = request.format.content_type();
-    match exposition(&look, request.format) {
-        Ok(body) => Response { status: Status::Ok, content_type, body, head_only: false },
-        Err(_) => Response::sentence(Status::Failed, "what is counted cannot be written as text"),
+    if look.text(request.format).is_err() {
+        let sentence = "what is counted cannot be written as text";
+        return Response::sentence(Status::Failed, sentence);
     }
+    let body = Body::Counted(look, request.format);
+    Response { status: Status::Ok, content_type, body, head_only: false }
 }

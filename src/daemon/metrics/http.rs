@@ -2,6 +2,8 @@
 //! answer. Each connection carries one request.
 
 use super::exposition::Format;
+use super::pace::Found;
+use std::sync::Arc;
 
 /// The longest head of a request in bytes: its first line, its fields, the empty line.
 pub const MAX_HEAD_BYTES: usize = 8 << 10;
@@ -17,13 +19,28 @@ pub(super) struct Request<'a> {
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: Status,
     pub(super) content_type: &'static str,
-    pub(super) body: String,
+    pub(super) body: Body,
     /// It answers HEAD: the body is described, and not sent.
     pub(super) head_only: bool,
+}
+
+pub(super) enum Body {
+    Sentence(String),
+    /// What was counted, as text that others may read, too.
+    Counted(Arc<Found>, Format),
+}
+
+impl Body {
+    fn text(&self) -> &str {
+        match self {
+            Body::Sentence(text) => text,
+            // Whoever answers with it has seen that there is one.
+            Body::Counted(found, format) => found.text(*format).unwrap_or_default(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,28 +75,26 @@ impl Status {
 impl Response {
     /// A sentence for people.
     pub(super) fn sentence(status: Status, sentence: &str) -> Response {
-        let body = format!("{sentence}\n");
+        let body = Body::Sentence(format!("{sentence}\n"));
         Response { status, content_type: "text/plain; charset=utf-8", body, head_only: false }
     }
 
-    /// As it goes over the wire.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    /// As it goes over the wire: the head, and what follows it.
+    pub(super) fn parts(&self) -> (String, &str) {
+        let body = self.body.text();
         let allow = match self.status {
             Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
             _ => "",
         };
-        let mut text = format!(
+        let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
              Connection: close\r\n\r\n",
             self.status.line(),
             self.content_type,
-            self.body.len(),
+            body.len(),
         );
-        if !self.head_only {
-            text.push_str(&self.body);
-        }
-        text.into_bytes()
+        (head, if self.head_only { "" } else { body })
     }
 }
 

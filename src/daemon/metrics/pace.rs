@@ -1,8 +1,10 @@
 //! Looks at a pace: whoever reaches the address may scrape as often as they like, and a look costs
 //! every worker some time.
 
+use super::exposition::{Format, exposition};
 use super::look::{Look, Source, Unavailable};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The least time from the begin of one look to that of the next.
@@ -18,7 +20,31 @@ pub(super) struct Looks {
 struct Last {
     began: Instant,
     /// Gone when nobody reads it any more: between scrapes it would be nothing but memory.
-    found: Result<Weak<Look>, Unavailable>,
+    found: Result<Weak<Found>, Unavailable>,
+}
+
+/// A look, and its texts as soon as somebody has asked for them: who has the same look has the same
+/// text, which may be tens of MiB long.
+pub(super) struct Found {
+    look: Arc<Look>,
+    texts: [OnceLock<Result<String, fmt::Error>>; 2],
+}
+
+impl Found {
+    /// The text in a format.
+    ///
+    /// # Errors
+    /// As [`exposition`].
+    pub(super) fn text(&self, format: Format) -> Result<&str, fmt::Error> {
+        let text = match format {
+            Format::OpenMetrics => &self.texts[0],
+            Format::Plain => &self.texts[1],
+        };
+        match text.get_or_init(|| exposition(&self.look, format)) {
+            Ok(text) => Ok(text),
+            Err(error) => Err(*error),
+        }
+    }
 }
 
 impl Looks {
@@ -27,7 +53,7 @@ impl Looks {
     }
 
     /// What was there at a moment that is not before `asked`.
-    pub(super) fn look(&self, asked: Instant) -> Result<Arc<Look>, Unavailable> {
+    pub(super) fn look(&self, asked: Instant) -> Result<Arc<Found>, Unavailable> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = last.as_ref() {
             if last.began >= asked {
@@ -43,7 +69,9 @@ impl Looks {
             std::thread::sleep((last.began + PAUSE).saturating_duration_since(Instant::now()));
         }
         let began = Instant::now();
-        let found = self.source.look().map(Arc::new);
+        let texts = || [OnceLock::new(), OnceLock::new()];
+        let found = self.source.look();
+        let found = found.map(|look| Arc::new(Found { look: Arc::new(look), texts: texts() }));
         *last =
             Some(Last { began, found: found.as_ref().map(Arc::downgrade).map_err(Clone::clone) });
         found

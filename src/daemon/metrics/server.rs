@@ -63,6 +63,9 @@ pub struct MetricsServer {
     acceptor: Option<JoinHandle<()>>,
 }
 
+/// So much of an answer is copied behind its head.
+const SMALL_BYTES: usize = 64 << 10;
+
 /// Somebody with a place.
 struct Client {
     stream: TcpStream,
@@ -172,7 +175,9 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>, crew: &Crew<
 }
 
 fn turn_away(mut stream: &TcpStream, text: &str) {
-    let bytes = Response::sentence(Status::Unavailable, text).bytes();
+    let response = Response::sentence(Status::Unavailable, text);
+    let (head, body) = response.parts();
+    let bytes = [head.as_bytes(), body.as_bytes()].concat();
     // A fresh socket takes this without waiting, or the client is not there any more.
     let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&bytes));
     let _ = stream.shutdown(Shutdown::Write);
@@ -195,7 +200,15 @@ fn talk(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         Head::End => return Ok(()),
         Head::Refused(refusal) => refusal,
     };
-    send(stream, &response.bytes(), limits.answer)?;
+    let (head, body) = response.parts();
+    let deadline = Instant::now() + limits.answer;
+    if body.len() <= SMALL_BYTES {
+        // In one piece: a second small one would wait for the first to be acknowledged.
+        send(stream, (head + body).as_bytes(), deadline)?;
+    } else {
+        send(stream, head.as_bytes(), deadline)?;
+        send(stream, body.as_bytes(), deadline)?;
+    }
     stream.shutdown(Shutdown::Write)?;
     drain(stream, limits.linger)
 }
@@ -253,9 +266,8 @@ fn read(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> io::Resul
     }
 }
 
-/// Sends all of it within the limit: a client that takes a byte now and then does not stay.
-fn send(mut stream: &TcpStream, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + limit;
+/// Sends all of it by then: a client that takes a byte now and then does not stay.
+fn send(mut stream: &TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
