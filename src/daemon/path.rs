@@ -426,13 +426,23 @@ fn addresses(traddr: &str, port: u16, own: Option<IpAddr>) -> Result<Vec<SocketA
     reachable(found, own).map_err(|why| format!("traddr '{traddr}' {why}"))
 }
 
+/// An IPv4 address as such, also where it was given as an IPv6 one: the same place is not to be had
+/// twice.
+fn plain(to: SocketAddr) -> SocketAddr {
+    match to.ip().to_canonical() {
+        four @ IpAddr::V4(_) => SocketAddr::new(four, to.port()),
+        // It may have a scope.
+        IpAddr::V6(_) => to,
+    }
+}
+
 /// Of the addresses of a name those that our own can lead to, each once.
 fn reachable(
     found: impl IntoIterator<Item = SocketAddr>,
     own: Option<IpAddr>,
 ) -> Result<Vec<SocketAddr>, String> {
     let (mut all, mut others) = (Vec::new(), false);
-    for to in found {
+    for to in found.into_iter().map(plain) {
         let leads = own.is_none_or(|own| own.is_ipv4() == to.is_ipv4());
         others |= !leads;
         if leads && !all.contains(&to) {
@@ -463,5 +473,7 @@ mod tests {
         let told = "has no address that host-traddr 2001:db8::9 can lead to".to_owned();
         assert_eq!(reachable(all[1..].to_vec(), Some(six)), Err(told));
         assert_eq!(reachable([], Some(six)), Err("has no address".to_owned()));
+        let mapped = at("[::ffff:192.0.2.1]:4420");
+        assert_eq!(reachable([mapped, all[1]], Some(four)), Ok(vec![all[1]]), "one place");
     }
 }

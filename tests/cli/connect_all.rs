@@ -159,6 +159,23 @@ fn referrals_are_followed_once() {
     }
 }
 
+/// They say nothing without an interface, and the log is of the one that was asked on.
+#[test]
+fn what_is_listed_of_a_link_is_on_the_interface_that_was_asked() {
+    let arguments = ["connect-all", "-a", "fe80::9%va", "-s", "4001"];
+    let (output, asked) = run(&arguments, "link", |_| {
+        let on = |traddr: &str| DiscoveryRecord {
+            traddr: traddr.to_owned(),
+            ..record(NVM, "tcp", "nqn.2026-01.org.test:a", 5001)
+        };
+        Some(vec![on("fe80::1"), on("fd00::1"), on("192.0.2.1")])
+    });
+    assert!(output.status.success(), "{output:?}");
+    let to = |request: &Value| request["params"]["path"]["traddr"].as_str().map(str::to_owned);
+    let to: Vec<String> = asked[1..].iter().filter_map(to).collect();
+    assert_eq!(to, ["fe80::1%va", "fd00::1", "192.0.2.1"]);
+}
+
 #[test]
 fn who_discovers_hears_of_entries_that_are_left_out() {
     let arguments = ["discover", "-a", "127.0.0.1", "-s", "4001"];

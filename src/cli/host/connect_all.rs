@@ -9,6 +9,7 @@ use crate::daemon::view::{DiscoveryLog, DiscoveryRecord};
 use crate::failure::Failure;
 use anabranch_lab::shown::Shown;
 use serde_json::json;
+use std::net::Ipv6Addr;
 
 /// How many referrals are followed: services may refer to each other, and name ever new ones.
 const REFERRALS_MAX: usize = 16;
@@ -26,6 +27,7 @@ pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(
     let mut round = Round {
         client: &client,
         options: &all.path,
+        zone: all.path.path().zone().map(str::to_owned),
         services: asked,
         names: Vec::new(),
         failures: Vec::new(),
@@ -53,6 +55,8 @@ struct Round<'a> {
     client: &'a Client,
     /// Options of every path.
     options: &'a Fabrics,
+    /// The interface that stands in the address that was asked: what is listed of that link is there.
+    zone: Option<String>,
     /// NQN, address and port of the discovery services: those that were asked, then those that are
     /// still to be.
     services: Vec<(String, String, String)>,
@@ -112,14 +116,17 @@ impl Round<'_> {
         match log.and_then(read::<DiscoveryLog>) {
             Ok(log) => self.connect(&log),
             Err(failure) => {
-                self.failed(&format!("{nqn} at {traddr}:{trsvcid}"), &failure.to_string());
+                self.failed(&at(nqn, traddr, trsvcid), &failure.to_string());
             }
         }
     }
 
     fn options_to(&self, traddr: &str, trsvcid: &str) -> Fabrics {
         let mut path = self.options.clone();
-        traddr.clone_into(&mut path.traddr);
+        path.traddr = match &self.zone {
+            Some(zone) if is_of_a_link(traddr) => format!("{traddr}%{zone}"),
+            _ => traddr.to_owned(),
+        };
         path.trsvcid = trsvcid.parse().ok().map(Service);
         path
     }
@@ -130,5 +137,17 @@ impl Round<'_> {
 }
 
 fn place(record: &DiscoveryRecord) -> String {
-    format!("{} at {}:{}", record.subnqn, record.traddr, record.trsvcid)
+    at(&record.subnqn, &record.traddr, &record.trsvcid)
+}
+
+fn at(nqn: &str, traddr: &str, trsvcid: &str) -> String {
+    match traddr.contains(':') {
+        true => format!("{nqn} at [{traddr}]:{trsvcid}"),
+        false => format!("{nqn} at {traddr}:{trsvcid}"),
+    }
+}
+
+/// Whether an address says nothing without an interface, and has none.
+fn is_of_a_link(traddr: &str) -> bool {
+    traddr.parse().is_ok_and(|address: Ipv6Addr| address.is_unicast_link_local())
 }
