@@ -2,6 +2,8 @@
 
 use anabranch::daemon::identity::{Identity, Places};
 use anabranch::failure::Failure;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -81,6 +83,48 @@ fn a_place_that_cannot_be_had_is_told() {
     assert!(told.contains(&state.display().to_string()), "{told}");
     fs::remove_file(&state).expect("it goes");
     Identity::find(None, None, &places).expect("there is a place again");
+}
+
+/// A disk of so many bytes, until the end of this.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None` where this process may not mount one.
+    fn new(at: PathBuf, bytes: u32) -> Option<Disk> {
+        fs::create_dir_all(&at).expect("a directory");
+        let size = CString::new(format!("size={bytes}")).expect("text");
+        let flags = MountFlags::empty();
+        match rustix::mount::mount("tmpfs", &at, "tmpfs", flags, size.as_c_str()) {
+            Ok(()) => Some(Disk(at)),
+            Err(error) => {
+                println!("NOT RUN: a disk that is soon full cannot be mounted: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_is_left_as_it_was() {
+    let (_home, places) = Home::new("full");
+    let state = places.state.clone().expect("a place");
+    let Some(_disk) = Disk::new(state.clone(), 4096) else { return };
+    fs::write(state.join("all"), [1; 4096]).expect("it fits");
+    let Err(Failure::Failed(told)) = Identity::find(None, None, &places) else {
+        panic!("nothing can be kept");
+    };
+    assert!(told.contains("No space left") && told.contains("--hostid"), "{told}");
+    assert_eq!(fs::read_dir(&state).expect("the directory").count(), 1);
+    fs::write(state.join("all"), "").expect("there is room again");
+    fs::remove_file(state.join("all")).expect("it goes");
+    let error = Identity::find(None, None, &places).expect_err("for one, not for both").to_string();
+    assert!(error.contains("No space left"), "{error}");
 }
 
 /// As when the power failed between the two.
