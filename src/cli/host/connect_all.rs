@@ -55,7 +55,7 @@ struct Round<'a> {
     client: &'a Client,
     /// Options of every path.
     options: &'a Fabrics,
-    /// The interface that stands in the address that was asked: what is listed of that link is there.
+    /// The interface in the address that was asked: what is listed of that link is there.
     zone: Option<String>,
     /// NQN, address and port of the discovery services: those that were asked, then those that are
     /// still to be.

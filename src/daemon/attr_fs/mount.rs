@@ -155,7 +155,7 @@ fn ours_without_a_daemon(dir: &Path) -> Option<PathBuf> {
     // What the kernel remembers of the directory itself it tells all the same.
     let stale = std::fs::read_dir(dir).is_err_and(|error| is_stale(&error));
     let place = stale.then(|| real_place(dir)).flatten()?;
-    let is_last_ours = mounts_on(&mountinfo(), &place).last().is_some_and(|last| is_ours(last));
+    let is_last_ours = mounts_on(&mountinfo(), &place).last().is_some_and(is_ours);
     is_last_ours.then_some(place)
 }
 
