@@ -109,6 +109,34 @@ fn the_tree_goes_with_the_daemon_even_if_files_are_open() {
     assert!(open.read_at(&mut [0; 8], 0).is_err(), "nobody answers");
 }
 
+#[test]
+fn of_two_that_start_at_once_one_has_the_directory() {
+    if !has_fuse() {
+        return;
+    }
+    let (_place, dir) = place();
+    for _ in 0..5 {
+        let places = [Place::new(), Place::new()];
+        let children = places
+            .each_ref()
+            .map(|place| serve(place.path(), &config(&dir)).spawn().expect("it starts"));
+        let ready = children.map(|mut child| {
+            let stdout = child.stdout.take().expect("a pipe");
+            let mut values = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>();
+            (values.next().is_some(), Daemon(child))
+        });
+        let count = ready.iter().filter(|(is_ready, _)| *is_ready).count();
+        assert_eq!(count, 1, "the other one has found the directory not empty");
+        let parameter = dir.join("module/nvme_core/parameters/multipath");
+        assert_eq!(fs::read_to_string(parameter).expect("it reads"), "Y\n");
+        for (_, mut daemon) in ready {
+            let _ = kill_process(Pid::from_child(&daemon.0), Signal::TERM);
+            daemon.0.wait().expect("it ends");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("it is there").count(), 0, "unmounted");
+    }
+}
+
 /// Its own one was taken away meanwhile.
 #[test]
 fn a_daemon_that_ends_leaves_the_tree_of_another_one_alone() {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{getegid, geteuid};
 use std::ffi::OsStr;
+use std::fs::TryLockError;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,10 @@ use std::time::Duration;
 const THREADS: usize = 4;
 /// How long the end waits for the kernel to let go of the tree.
 const LET_GO: Duration = Duration::from_secs(2);
+
+/// How often, and how far apart, it is tried to be alone with a directory.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Links that lead to a directory, one to the next, as in the kernel.
 const MAX_LINKS: u32 = 40;
@@ -51,6 +56,8 @@ impl AttrFs {
     /// # Errors
     /// Says what is wrong with the directory, or what FUSE lacks.
     pub fn mount(dir: &Path, host: &Arc<Host>) -> Result<AttrFs, Failure> {
+        // Till it is mounted, and answers: another daemon finds the directory as it is then.
+        let _alone = alone(dir);
         if let Some(place) = ours_without_a_daemon(dir) {
             take_away(&place);
         }
@@ -69,12 +76,7 @@ impl AttrFs {
         config.n_threads = Some(THREADS);
         let mut session =
             Session::new(tree, &dir, &config).map_err(|error| cannot(&dir, &why(&error)))?;
-        let mut unmounter = session.unmount_callable();
-        // Another daemon may have looked at the directory at the same moment.
-        if mounts_on(&mountinfo(), &dir).iter().any(|mount| is_ours(mount) && !is_own(mount)) {
-            let _ = unmounter.unmount();
-            return Err(cannot(&dir, "another daemon has just mounted its own there"));
-        }
+        let unmounter = session.unmount_callable();
         let (tell, ended) = channel();
         let name = dir.display().to_string();
         let ends = Arc::new(AtomicBool::new(false));
@@ -135,6 +137,22 @@ impl Drop for AttrFs {
             log(format_args!("programs still have files of {} open", self.dir.display()));
         }
     }
+}
+
+/// The right to mount something in the directory in which this one stands: of several daemons that
+/// start at once each sees what the one before it has done. It is waited for for a moment, as
+/// whoever reads a directory may lock it.
+fn alone(dir: &Path) -> Option<std::fs::File> {
+    let dir = std::path::absolute(dir).ok()?;
+    let parent = std::fs::File::open(dir.parent()?).ok()?;
+    for _ in 0..LOCK_TRIES {
+        match parent.try_lock() {
+            Ok(()) => return Some(parent),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 /// So the kernel answers whoever takes a request of a tree that is being taken away (fuse(4): its
