@@ -165,8 +165,9 @@ fn kept(places: &Places) -> Result<Identity, Failure> {
 }
 
 fn stored_pair(directory: &Path) -> Result<Option<Identity>, Failure> {
-    let nqn = stored(&directory.join("hostnqn"), parse_nqn)?;
+    // In this order: before an identifier is made, the NQN of another one goes.
     let id = stored(&directory.join("hostid"), parse_id)?;
+    let nqn = stored(&directory.join("hostnqn"), parse_nqn)?;
     Ok(nqn.zip(id).map(|(nqn, id)| Identity { nqn, id }))
 }
 

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -159,10 +159,11 @@ fn a_daemon_that_ends_leaves_the_tree_of_another_one_alone() {
     assert_eq!(fs::read_to_string(&parameter).expect("it reads"), "Y\n", "the other's");
     drop(open);
     rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::DETACH).expect("it is unmounted");
+    let told = BufReader::new(second.0.stderr.take().expect("a pipe")).lines();
+    let mut told = told.map(|line| line.expect("text"));
+    assert!(told.any(|line| line.contains("somebody has unmounted the attribute tree at")));
     kill_process(Pid::from_child(&second.0), Signal::TERM).expect("it runs");
-    let mut told = String::new();
-    second.0.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
-    assert!(told.contains("somebody has unmounted the attribute tree at"), "{told}");
+    assert_eq!(second.0.wait().expect("it ends").code(), Some(0));
 }
 
 /// As when a supervisor's next one is there before all of the last one has gone.

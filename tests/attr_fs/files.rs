@@ -181,8 +181,9 @@ fn whoever_waits_for_his_write_keeps_nobody_else_waiting() {
     thread::scope(|scope| {
         for name in &controllers {
             let file = stand.at(&format!("class/nvme/{name}/reset_controller"));
-            scope.spawn(|| {
-                let mut file = File::options().write(true).open(file).expect("it opens");
+            let mut file = File::options().write(true).open(file).expect("it opens");
+            let (begun, ended) = (&begun, &ended);
+            scope.spawn(move || {
                 begun.wait();
                 let _ = file.write(b"1");
                 ended.fetch_add(1, Ordering::Relaxed);

@@ -271,14 +271,15 @@ pub enum NbdEvent {
         /// The export's name.
         export: String,
     },
-    /// No more clients fit on a worker, or none from this address.
+    /// No more clients fit on a worker, or none from this network address.
     Crowded {
         /// The worker.
         worker: WorkerId,
         /// How many clients it has, from there.
         clients: usize,
-        /// The address that has its share, unless all places are taken.
-        address: Option<IpAddr>,
+        /// What has its share, unless all places are taken: an IPv4 address, or the first half of an
+        /// IPv6 one.
+        network: Option<IpAddr>,
     },
 }
 
@@ -342,9 +343,13 @@ impl fmt::Display for NbdEvent {
                 "nbd: a read of export \"{export}\" failed after its reply had begun; \
                  the client was disconnected"
             ),
-            NbdEvent::Crowded { worker, clients, address } => {
+            NbdEvent::Crowded { worker, clients, network } => {
                 write!(f, "nbd: worker {} has {clients} clients", worker.0)?;
-                address.map_or(Ok(()), |address| write!(f, " from {address}"))?;
+                match network {
+                    Some(IpAddr::V6(network)) => write!(f, " from {network}/64")?,
+                    Some(IpAddr::V4(address)) => write!(f, " from {address}")?,
+                    None => {}
+                }
                 f.write_str(", another one was turned away")
             }
         }

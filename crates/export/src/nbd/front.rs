@@ -191,7 +191,7 @@ impl Nbd {
             let clients = self.connections.iter().filter(is_theirs).count();
             let (parts, of) = ADDRESS_SHARE;
             if clients >= self.at_most.div_ceil(of) * parts {
-                return Some(NbdEvent::Crowded { worker, clients, address: Some(from.ip()) });
+                return Some(NbdEvent::Crowded { worker, clients, network: Some(theirs) });
             }
         }
         // Those that have left and are not done have their places.
@@ -212,7 +212,7 @@ impl Nbd {
                 return None;
             }
         }
-        Some(NbdEvent::Crowded { worker, clients, address: None })
+        Some(NbdEvent::Crowded { worker, clients, network: None })
     }
 
     /// Does something with a client, and keeps the lists of clients in order.

@@ -612,6 +612,8 @@ fn one_ipv6_network_does_not_take_all_places() {
     let greedy = all.filter(|host| connect([0x2001, 0xdb8, 0, 1, 0, 0, 0, *host])).count();
     assert_eq!(greedy, share);
     assert!(connect([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1]), "another one has its places");
+    let why = format!("has {share} clients from 2001:db8:0:1::/64, another one was turned away");
+    assert!(harness.events.iter().any(|event| event.to_string().contains(&why)));
 }
 
 #[test]

@@ -508,6 +508,9 @@ impl Controller {
                 }
                 let text = format!("ANA log: {why}");
                 env.event(HostEvent::Note { controller: self.name(), text });
+                if again {
+                    self.ana.retry_by(env.now.after(RETRY));
+                }
                 return self.ana.retry_later(env.now);
             }
         }

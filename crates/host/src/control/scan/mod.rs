@@ -104,9 +104,6 @@ pub(super) struct Scan {
     unread_pause: Option<Duration>,
     /// It is to be looked at soon after the scan that goes on.
     unread_soon: bool,
-    /// Namespaces in use that could not be read for once, and are not out of use for that before
-    /// the time that their controller has asked for is over; and the tick when they were read last.
-    excused: BTreeMap<u32, (Time, u64)>,
     ended_at: Option<Time>,
     verified: Option<Association>,
     /// It has given identification descriptors in this association.
@@ -182,13 +179,7 @@ impl Scan {
 
     /// Whether what is known of a namespace was read after this tick.
     pub(super) fn is_newer_than(&self, tick: u64, nsid: u32) -> bool {
-        self.read_at(nsid) > tick
-    }
-
-    /// The tick of the last complete scan that has read a namespace, or of a later look at it.
-    fn read_at(&self, nsid: u32) -> u64 {
-        let complete = self.excused.get(&nsid).map_or(self.complete, |(_, read)| *read);
-        self.early.get(&nsid).map_or(complete, |early| complete.max(*early))
+        self.complete > tick || self.early.get(&nsid).is_some_and(|early| *early > tick)
     }
 
     pub(super) fn abandon(&mut self) {
@@ -203,7 +194,6 @@ impl Scan {
         self.retry_at = None;
         self.unread_pause = None;
         self.unread_soon = false;
-        self.excused.clear();
         self.failures = 0;
         self.forget_seen();
     }
@@ -627,7 +617,6 @@ impl Controller {
                     progress.late.insert(nsid, tick);
                 }
                 progress.found.push(namespace);
-                self.scan.excused.remove(&nsid);
                 self.note_seen(env, &namespace);
                 self.scan_on(env, bufs);
             }
@@ -654,48 +643,18 @@ impl Controller {
         // It was tried again often enough when it was first so.
         let told = self.scan.refused.get(&nsid).is_some_and(|(told, _)| *told == why);
         let may_pass = !status.dnr() && !told && self.scan.failures + 1 < MAX_FAILURES;
-        // For longer the others do not wait.
-        if may_pass && asked <= RETRY {
-            return self.scan_failed(env, format!("{what} nsid {nsid}: {}", answer.says()));
-        }
         let known = self.scan.namespace(nsid).copied();
-        if let Some(progress) = &mut self.scan.running {
-            let least = progress.asked_to_wait.map_or(asked, |before| before.min(asked));
-            progress.asked_to_wait = Some(least);
-        }
-        if may_pass
-            && let Some(known) = known
-            && self.is_excused(&known, env.now, asked)
-        {
-            let text = format!("namespace scan: {what} nsid {nsid}: {}", answer.says());
-            env.event(HostEvent::Note { controller: self.name(), text });
-            if let Some(progress) = &mut self.scan.running {
-                progress.doing.remove(&nsid);
-                progress.found.push(known);
-            }
-            return self.scan_on(env, bufs);
+        let in_use = self.scan.is_verified(self.association) && known.is_some_and(|it| !it.unread);
+        // What is in use stays so till then. For longer the others do not wait for one that is not.
+        if may_pass && (in_use || asked <= RETRY) {
+            return self.scan_failed(env, format!("{what} nsid {nsid}: {}", answer.says()));
         }
         if let Some(progress) = &mut self.scan.running {
             progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
+            let least = progress.asked_to_wait.map_or(asked, |before| before.min(asked));
+            progress.asked_to_wait = Some(least);
         }
         self.namespace_refused(env, bufs, nsid, why);
-    }
-
-    /// Whether a namespace that cannot be read for as long as its controller asks for stays in use
-    /// till then: nothing says that it is another one. One that is out of use already, or of a
-    /// controller that has come back, or named as changed, does not come into use unread.
-    fn is_excused(&mut self, known: &Namespace, now: Time, asked: Duration) -> bool {
-        let doubted = self.scan.doubts.since(known.nsid).is_some();
-        if known.unread || doubted || !self.scan.is_verified(self.association) {
-            return false;
-        }
-        let new = (now.after(asked.min(UNREAD_PAUSE_MAX)), self.scan.read_at(known.nsid));
-        let (until, _) = *self.scan.excused.entry(known.nsid).or_insert(new);
-        let is_excused = now < until;
-        if !is_excused {
-            self.scan.excused.remove(&known.nsid);
-        }
-        is_excused
     }
 
     /// It has changed since the scan began, and cannot be read: it may have just gone. The list
@@ -766,8 +725,6 @@ impl Controller {
             self.scan.unread_pause = Some(pause);
             let pause = if soon { RETRY } else { pause.max(asked.min(UNREAD_PAUSE_MAX)) };
             self.scan.retry_by(env.now.after(pause));
-        } else {
-            self.scan.excused.clear();
         }
         env.notice(self, Notice::Scanned);
         if core::mem::take(&mut self.scan.again) {
