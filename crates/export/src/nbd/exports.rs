@@ -277,8 +277,8 @@ pub enum NbdEvent {
         worker: WorkerId,
         /// How many clients it has, from there.
         clients: usize,
-        /// What has its share, unless all places are taken: an IPv4 address, or the first half of an
-        /// IPv6 one.
+        /// What has its share, unless all places are taken: an IPv4 address, or the first half of
+        /// an IPv6 one.
         network: Option<IpAddr>,
     },
 }
