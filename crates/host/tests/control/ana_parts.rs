@@ -16,7 +16,7 @@ const GROUPS: u32 = 300;
 const GROUPS_AT_MOST: u32 = 1024;
 
 /// A controller that carries 8 KiB at once and whose log has 300 groups, the namespace in the last.
-fn large(state: u8) -> Fake {
+pub(crate) fn large(state: u8) -> Fake {
     let mut fake = Fake::new(NQN, 1);
     fake.mdts = 1;
     fake.ana = Some((1..GROUPS).map(|group| (group, 1)).chain([(GROUPS, state)]).collect());

@@ -4,6 +4,7 @@
 
 mod ana;
 mod ana_parts;
+mod ana_random;
 mod attributes;
 mod bad_input;
 mod callers;
