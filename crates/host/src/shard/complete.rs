@@ -476,12 +476,7 @@ impl Shard {
             IoError::Status(_) => Some(command.controller),
         };
         let Some(head) = self.head_mut(head_id) else { return };
-        if head.failures_quiet_until.is_some_and(|until| now < until) {
-            head.failures_untold = head.failures_untold.saturating_add(1);
-            return;
-        }
-        head.failures_quiet_until = Some(now.after(FAILURE_PAUSE));
-        let untold = core::mem::take(&mut head.failures_untold);
+        let Some(untold) = head.failures.told(now, FAILURE_PAUSE) else { return };
         let flaw = command.flaw.filter(|_| controller.is_some());
         let failed = RequestFailed { head: head_id, controller, op, error, flaw, untold };
         self.tell_control(ToControl::RequestFailed(Box::new(failed)));
@@ -494,12 +489,7 @@ impl Shard {
         let &Command { head: id, controller, stats, .. } = &self.commands[key];
         self.stats.paths[stats as usize].flawed += 1;
         let Some(head) = self.head_mut(id) else { return };
-        if head.flaws_quiet_until.is_some_and(|until| now < until) {
-            head.flaws_untold = head.flaws_untold.saturating_add(1);
-            return;
-        }
-        head.flaws_quiet_until = Some(now.after(FAILURE_PAUSE));
-        let untold = core::mem::take(&mut head.flaws_untold);
+        let Some(untold) = head.flaws.told(now, FAILURE_PAUSE) else { return };
         self.tell_control(ToControl::Flawed { head: id, controller, flaw, untold });
     }
 
@@ -508,8 +498,7 @@ impl Shard {
     #[cold]
     fn tell_loss(&mut self, id: HeadId, controller: ControllerId, status: Status, now: Time) {
         let Some(head) = self.head_mut(id) else { return };
-        if head.loss_quiet_until.is_none_or(|until| until <= now) {
-            head.loss_quiet_until = Some(now.after(FAILURE_PAUSE));
+        if head.losses.told(now, FAILURE_PAUSE).is_some() {
             self.tell_control(ToControl::LossSuspected { head: id, controller, status });
         }
     }

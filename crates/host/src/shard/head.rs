@@ -20,6 +20,7 @@ use anabranch_policy::{
 };
 use anabranch_proto::machine::{Time, WorkerId};
 use anabranch_proto::nvme::ana::AnaState;
+use core::time::Duration;
 
 /// Which worker this is.
 #[derive(Clone, Copy, Debug)]
@@ -225,17 +226,34 @@ pub(super) struct HeadState {
     pub(super) frozen_reported: Option<u64>,
     /// The epoch in which `Quiesced` was last reported.
     pub(super) quiesced_reported: Option<u64>,
-    /// Until then no failed request is told to the log, but counted.
-    pub(super) failures_quiet_until: Option<Time>,
-    pub(super) failures_untold: u32,
+    /// Failed requests, as the log hears of them.
+    pub(super) failures: Telling,
     /// The same of commands that the controller has wrongly answered with success.
-    pub(super) flaws_quiet_until: Option<Time>,
-    pub(super) flaws_untold: u32,
+    pub(super) flaws: Telling,
     /// The same of durable writes that have failed and are tried again.
-    pub(super) loss_quiet_until: Option<Time>,
+    pub(super) losses: Telling,
     /// A Write Zeroes was refused as a command that the namespace does not have: it gets no more.
     pub(super) zeroes_refused: bool,
     pub(super) stats: u32,
+}
+
+/// What is told to the log once per pause, however often it happens.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    quiet_until: Option<Time>,
+    untold: u32,
+}
+
+impl Telling {
+    /// It has happened: how often before it since that was last told, if it is to be told now.
+    pub(super) fn told(&mut self, now: Time, pause: Duration) -> Option<u32> {
+        if self.quiet_until.is_some_and(|until| now < until) {
+            self.untold = self.untold.saturating_add(1);
+            return None;
+        }
+        self.quiet_until = Some(now.after(pause));
+        Some(core::mem::take(&mut self.untold))
+    }
 }
 
 impl HeadState {
@@ -256,11 +274,9 @@ impl HeadState {
             gone: view.gone,
             frozen_reported: None,
             quiesced_reported: None,
-            failures_quiet_until: None,
-            failures_untold: 0,
-            flaws_quiet_until: None,
-            flaws_untold: 0,
-            loss_quiet_until: None,
+            failures: Telling::default(),
+            flaws: Telling::default(),
+            losses: Telling::default(),
             zeroes_refused: view.zeroes_refused,
             view,
         }

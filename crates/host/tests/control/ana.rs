@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const LIVE: Option<ControllerState> = Some(ControllerState::Live);
 
-fn ana_error(rig: &mut Rig) {
+pub(crate) fn ana_error(rig: &mut Rig) {
     let head = rig.head("nvme0n1").unwrap().id;
     let mail = ToControl::AnaError {
         controller: ControllerId(0),

@@ -1,5 +1,6 @@
 //! ANA logs that one transfer does not carry.
 
+use crate::ana::ana_error;
 use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NQN, Rig};
 use anabranch_host::mail::ToControl;
@@ -284,14 +285,7 @@ fn m18_a_log_that_does_not_rest_while_it_is_read_in_parts_is_taken_as_it_comes()
     assert!(error.to_string().contains("changes faster than it is read"), "{error}");
     // What a command meets there is over with the next reading, which is no more whole.
     rig.fake(1).seen.clear();
-    let head = rig.head("nvme0n1").unwrap().id;
-    let mail = ToControl::AnaError {
-        controller: ControllerId(0),
-        association: Association(1),
-        head,
-        status: Status::ANA_INACCESSIBLE,
-    };
-    rig.post(WorkerId(1), mail);
+    ana_error(&mut rig);
     rig.run();
     assert!(rig.path("nvme0n1", 0).unwrap().ana_pending);
     rig.advance_s(1);
