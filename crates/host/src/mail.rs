@@ -15,6 +15,7 @@ use anabranch_proto::nvme::fabrics::ConnectCommand;
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::convert::Infallible;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 /// Mail between workers of one host; `U` is what their users tell each other.
@@ -61,8 +62,8 @@ pub enum ToShard {
     ReportStats {
         /// Names the answer.
         id: u64,
-        /// Of this head only, or of all.
-        of: Option<HeadId>,
+        /// Of these heads.
+        of: RangeInclusive<HeadId>,
         /// What besides the figures.
         detail: Detail,
     },
@@ -329,6 +330,13 @@ impl ShardStats {
     pub(crate) fn sort(&mut self) {
         self.paths.sort_by_key(|path| (path.head, path.controller));
         self.heads.sort_by_key(|head| head.head);
+    }
+
+    /// Puts figures of further heads behind these.
+    pub(crate) fn append(&mut self, mut more: ShardStats) {
+        self.paths.append(&mut more.paths);
+        self.heads.append(&mut more.heads);
+        self.explain = more.explain.or_else(|| self.explain.take());
     }
 
     /// What was counted for a path: twice for one that has left and come back, while the former

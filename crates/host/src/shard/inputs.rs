@@ -248,7 +248,7 @@ impl Shard {
                 self.stop_queue(controller, association, now, bufs);
             }
             ShardMail::Control(ToShard::ReportStats { id, of, detail }) => {
-                let stats = Box::new(self.stats_report(of, detail, now));
+                let stats = Box::new(self.stats_report(&of, detail, now));
                 self.tell_control(ToControl::Stats { id, stats });
             }
             ShardMail::Control(ToShard::Drain) => self.draining = true,

@@ -18,6 +18,7 @@ use anabranch_policy::{
     Charge, Choice, Lane, Ledgers, Policy, finish, finish_time_report, latency_report,
 };
 use anabranch_proto::machine::Time;
+use core::ops::RangeInclusive;
 
 #[derive(Default)]
 pub(super) struct StatsTable {
@@ -319,16 +320,19 @@ fn list_free<T>(list: &mut Vec<u32>, entries: &[T], free: impl Fn(&T) -> bool) {
 }
 
 impl Shard {
-    /// The figures since the start, of one head or of all, with what only this moment knows filled
-    /// in.
-    pub(super) fn stats_report(&self, of: Option<HeadId>, detail: Detail, now: Time) -> ShardStats {
+    /// The figures of some heads since the start, with what only this moment knows filled in.
+    pub(super) fn stats_report(
+        &self,
+        of: &RangeInclusive<HeadId>,
+        detail: Detail,
+        now: Time,
+    ) -> ShardStats {
         if let Detail::InFlight(controller) = detail {
             let paths = self.stats.in_flight(controller);
             return ShardStats { paths, ..ShardStats::default() };
         }
         let StatsTable { paths, heads, .. } = &self.stats;
-        let is_asked_for =
-            |head: HeadId| head != NOBODY && of.is_none_or(|asked_for| asked_for == head);
+        let is_asked_for = |head: HeadId| head != NOBODY && of.contains(&head);
         // By head, in one pass: there may be thousands of each.
         let mut whole: Vec<Option<Box<Tally>>> = heads.iter().map(|_| None).collect();
         for path in paths.iter().filter(|path| is_asked_for(path.head)) {
@@ -385,6 +389,10 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::fixture;
+    use crate::topology::{HeadView, Topology};
+    use alloc::vec;
+    use anabranch_proto::testing::MemoryBuffers;
 
     fn held() -> Held {
         Held {
@@ -404,6 +412,27 @@ mod tests {
         }
         let told = stats.in_flight(ControllerId(1));
         assert_eq!(told.iter().map(|path| path.in_flight).collect::<Vec<_>>(), [2, 8]);
+    }
+
+    #[test]
+    fn figures_are_told_of_those_heads_that_were_asked_for() {
+        let mut shard = fixture::shard();
+        let head = |id: u32| HeadView { id: HeadId(id), ..fixture::head(vec![fixture::path(0)]) };
+        let controllers = fixture::picture(1, head(1)).controllers.clone();
+        let heads = [1, 2, 3, 7].map(|id| Arc::new(head(id))).into();
+        let picture = Arc::new(Topology { epoch: 1, controllers, heads });
+        shard.topology(picture, Time::ZERO, &mut MemoryBuffers::new());
+        let told = |of: RangeInclusive<u32>| {
+            let of = HeadId(*of.start())..=HeadId(*of.end());
+            let stats = shard.stats_report(&of, Detail::None, Time::ZERO);
+            let paths = stats.paths.iter().map(|path| path.head.0).collect::<Vec<_>>();
+            assert_eq!(paths, stats.heads.iter().map(|head| head.head.0).collect::<Vec<_>>());
+            paths
+        };
+        assert_eq!(told(2..=2), [2]);
+        assert_eq!(told(2..=6), [2, 3]);
+        assert_eq!(told(3..=u32::MAX), [3, 7], "entries that are nobody's are not told of");
+        assert_eq!(told(4..=5), []);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! is over.
 
 use crate::fake::{Fake, Space};
+use crate::many::spaces;
+use crate::removal::head_stats;
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::config::SubsystemSettings;
-use anabranch_host::mail::{RequestFailed, Rescued, ToControl};
+use anabranch_host::mail::{RequestFailed, Rescued, ShardStats, ToControl};
 use anabranch_host::topology::{Association, ControllerId, HeadId};
 use anabranch_host::user::{IoError, RequestOp};
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
@@ -19,6 +21,21 @@ fn with_two_devices(data_workers: u16) -> (Rig, [HeadId; 2]) {
     rig.raise(1, NAMESPACES_CHANGED);
     let heads = ["nvme0n1", "nvme0n2"].map(|name| rig.head(name).unwrap().id);
     (rig, heads)
+}
+
+/// One controller with 300 devices; of each the first of two workers has counted as many reads as
+/// its number, and the second a thousand.
+fn with_many_devices() -> (Rig, Vec<HeadId>) {
+    let mut rig = Rig::connected(2);
+    rig.fake(1).spaces.extend(spaces(2..=300));
+    rig.raise(1, NAMESPACES_CHANGED);
+    let ids: Vec<HeadId> = rig.topology.heads.iter().map(|head| head.id).collect();
+    for worker in [1, 2] {
+        let reads = |id: HeadId| if worker == 1 { id.0.into() } else { 1000 };
+        let heads = ids.iter().map(|&id| head_stats(id, [reads(id), 0, 0])).collect();
+        rig.stats.insert(worker, ShardStats { heads, ..ShardStats::default() });
+    }
+    (rig, ids)
 }
 
 fn is_done(rig: &mut Rig, id: u64) -> bool {
@@ -89,6 +106,52 @@ fn figures_are_those_of_whoever_asked_for_them() {
     assert_eq!(answer(2, 1), [false, true]);
     assert_eq!(answer(2, 0), [false, false]);
     assert_eq!(answer(1, 0), [true, false]);
+}
+
+/// All of them at once would keep a worker from its I/O for milliseconds.
+#[test]
+fn a_worker_tells_the_figures_of_many_devices_in_portions() {
+    let (mut rig, ids) = with_many_devices();
+    rig.asked_of.clear();
+    let Reply::Snapshot(snapshot) = rig.ask(Verb::Snapshot) else { panic!("no snapshot") };
+    let counted = snapshot.subsystems[0].heads.iter().map(|head| head.requests[0]);
+    let by_both = ids.iter().map(|id| u64::from(id.0) + 1000);
+    assert_eq!(counted.collect::<Vec<u64>>(), by_both.collect::<Vec<u64>>());
+    let portions: Vec<_> = rig.asked_of.iter().step_by(2).cloned().collect();
+    assert_eq!(portions, rig.asked_of.iter().skip(1).step_by(2).cloned().collect::<Vec<_>>());
+    // With one path each.
+    for portion in &portions {
+        assert!((1..=128).contains(&ids.iter().filter(|id| portion.contains(id)).count()));
+    }
+    // Whatever number a device has, it lies in one of them.
+    assert_eq!((portions[0].start().0, portions[2].end().0), (0, u32::MAX));
+    assert!(portions.windows(2).all(|two| two[0].end().0 + 1 == two[1].start().0));
+}
+
+/// It is asked for its next portion when it has told one, and what others have told is there.
+#[test]
+fn a_worker_that_hangs_keeps_no_others_from_telling_their_figures() {
+    let (mut rig, ids) = with_many_devices();
+    rig.shards = Shards::Hang;
+    rig.asked_of.clear();
+    let asked = rig.verb(Verb::Snapshot);
+    for told in 0..3 {
+        // Both were asked for the first, one for the others.
+        assert_eq!(rig.asked_of.len(), 2 + told);
+        let of = rig.asked_of.last().expect("it was asked").clone();
+        // The time that a worker has is that for a portion.
+        rig.advance(Duration::from_millis(900));
+        assert!(rig.reply(asked).is_none());
+        let mut stats = Box::new(rig.stats[&1].clone());
+        stats.heads.retain(|head| of.contains(&head.head));
+        rig.post(WorkerId(1), ToControl::Stats { id: 0, stats });
+        rig.run();
+    }
+    assert_eq!(rig.asked_of.len(), 4);
+    rig.advance(Duration::from_millis(1100));
+    let Some(Reply::Snapshot(snapshot)) = rig.reply(asked) else { panic!("no snapshot") };
+    let counted = snapshot.subsystems[0].heads.iter().map(|head| head.requests[0]);
+    assert!(counted.eq(ids.iter().map(|id| u64::from(id.0))));
 }
 
 /// While a worker hangs they may come faster than they are answered: those beyond the limit are

@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// What one controller may show.
 const MOST: u32 = 1024;
 
-fn spaces(nsids: impl IntoIterator<Item = u32>) -> BTreeMap<u32, Space> {
+pub(crate) fn spaces(nsids: impl IntoIterator<Item = u32>) -> BTreeMap<u32, Space> {
     let space = |nsid: u32| {
         let mut space = Space::new(0, 64);
         space.uuid[..4].copy_from_slice(&nsid.to_le_bytes());

@@ -4,13 +4,30 @@ use crate::fake::{Fake, Say};
 use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{Detail, HeadStats, PathStats, ShardStats, ToControl};
-use anabranch_host::topology::{Association, ControllerId, ControllerState};
+use anabranch_host::topology::{Association, ControllerId, ControllerState, HeadId};
 use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use std::time::Duration;
 
 fn disconnect(rig: &mut Rig, name: &str) -> u64 {
     rig.verb(Verb::Disconnect(Selection::Controller(name.to_string())))
+}
+
+/// What a worker has counted for a device: so many requests.
+pub(crate) fn head_stats(head: HeadId, requests: [u64; 3]) -> HeadStats {
+    HeadStats {
+        head,
+        requests,
+        bytes: [4, 5],
+        latency_sums_ns: [0; 3],
+        errors: 0,
+        in_flight: 0,
+        requeued_no_usable_path: 0,
+        failed_no_available_path: 0,
+        affinity_misses: 0,
+        stat: BlockStat::default(),
+        latency_ns: None,
+    }
 }
 
 fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
@@ -38,17 +55,11 @@ fn path_in_flight(rig: &Rig, in_flight: u32) -> ShardStats {
         rescued: 0,
     };
     let of_head = HeadStats {
-        head,
-        requests: [1, 2, 3],
-        bytes: [4, 5],
-        latency_sums_ns: [0; 3],
-        errors: 0,
         in_flight,
         requeued_no_usable_path: 10,
         failed_no_available_path: 20,
         affinity_misses: 4,
-        stat: BlockStat::default(),
-        latency_ns: None,
+        ..head_stats(head, [1, 2, 3])
     };
     ShardStats { paths: vec![path], heads: vec![of_head], explain: None }
 }

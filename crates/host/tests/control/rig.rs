@@ -19,6 +19,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,7 @@ pub(crate) struct Rig {
     /// Which figures shards were asked for.
     pub(crate) details: Vec<Detail>,
     /// Whose figures were asked for each time.
-    pub(crate) asked_of: Vec<Option<HeadId>>,
+    pub(crate) asked_of: Vec<RangeInclusive<HeadId>>,
     pub(crate) topology: Arc<Topology>,
     /// Everything mailed to shards, as text of the variant and its worker.
     pub(crate) mailed: Vec<(WorkerId, String)>,
@@ -277,8 +278,11 @@ impl Rig {
             }
             ToShard::ReportStats { id, of, detail } => {
                 self.details.push(detail);
+                let mut stats = self.stats.get(&to.0).cloned().unwrap_or_default();
+                stats.paths.retain(|path| of.contains(&path.head));
+                stats.heads.retain(|head| of.contains(&head.head));
                 self.asked_of.push(of);
-                let stats = Box::new(self.stats.get(&to.0).cloned().unwrap_or_default());
+                let stats = Box::new(stats);
                 if obey {
                     self.post(to, ToControl::Stats { id, stats });
                 }
