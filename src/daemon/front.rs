@@ -243,6 +243,7 @@ fn wrap<M, R, E>(
         Output::Listen { listener, at, options } => Output::Listen { listener, at, options },
         Output::Unlisten { listener } => Output::Unlisten { listener },
         Output::Transmit { conn } => Output::Transmit { conn },
+        Output::Acknowledge { conn } => Output::Acknowledge { conn },
         Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
         Output::Pause { conn, watch } => Output::Pause { conn, watch },
         Output::Resume { conn } => Output::Resume { conn },

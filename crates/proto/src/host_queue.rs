@@ -140,6 +140,8 @@ pub struct HostQueue {
     phase: Phase,
     stream: Stream,
     inbound: Option<Inbound>,
+    /// Whose data has ended last, until its status comes or [`HostQueue::awaits_status`] was asked.
+    unanswered: Option<Cid>,
     /// The next receive may be aimed at the buffer of the command whose data is under way.
     aimed: bool,
     tags: Tags,
@@ -172,6 +174,7 @@ impl HostQueue {
             phase: Phase::Idle,
             stream: Stream::new(Role::Host),
             inbound: None,
+            unanswered: None,
             aimed: false,
             tags: Tags::new(config.depth),
             outbox: Outbox::new(config.depth),
@@ -272,6 +275,13 @@ impl HostQueue {
     #[must_use]
     pub fn has_transmit(&self) -> bool {
         self.outbox.has_transmit()
+    }
+
+    /// Whether all data of a command has come since the last call, but not its status. SPDK's
+    /// zero-copy target sends that in a PDU of its own, and only when the data is acknowledged: it
+    /// is worth an acknowledgement ahead of time.
+    pub fn awaits_status(&mut self) -> bool {
+        self.unanswered.take().is_some() && self.phase == Phase::Ready
     }
 
     /// Fills a batch.

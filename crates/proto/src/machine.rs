@@ -212,6 +212,12 @@ pub enum Output<M, R, E> {
         /// The connection.
         conn: ConnId,
     },
+    /// Acknowledge what has come at once (TCP): the peer waits for that, and nothing is to be sent
+    /// that would carry it. No more than a hint.
+    Acknowledge {
+        /// The connection.
+        conn: ConnId,
+    },
     /// Aim the next receive at this buffer, at most its length.
     ReceiveInto {
         /// The connection.
@@ -298,6 +304,7 @@ impl<M, R, E> Output<M, R, E> {
             Output::Listen { listener, at, options } => Output::Listen { listener, at, options },
             Output::Unlisten { listener } => Output::Unlisten { listener },
             Output::Transmit { conn } => Output::Transmit { conn },
+            Output::Acknowledge { conn } => Output::Acknowledge { conn },
             Output::ReceiveInto { conn, buf } => Output::ReceiveInto { conn, buf },
             Output::Pause { conn, watch } => Output::Pause { conn, watch },
             Output::Resume { conn } => Output::Resume { conn },

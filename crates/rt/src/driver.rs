@@ -102,6 +102,8 @@ pub(crate) trait Driver {
     fn unlisten(&mut self, listener: ListenerId);
     /// The engine has bytes for this connection.
     fn transmit(&mut self, conn: ConnId);
+    /// What has come is to be acknowledged at once.
+    fn acknowledge(&mut self, conn: ConnId);
     fn receive_into(&mut self, conn: ConnId, buf: BufRef);
     /// Stops reading; with `watch` the peer's end is noticed all the same.
     fn pause(&mut self, conn: ConnId, watch: bool);

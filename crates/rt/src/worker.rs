@@ -176,6 +176,7 @@ impl<M: Machine, D: Driver> Worker<M, D> {
             }
             Output::Unlisten { listener } => self.driver.unlisten(listener),
             Output::Transmit { conn } => self.driver.transmit(conn),
+            Output::Acknowledge { conn } => self.driver.acknowledge(conn),
             Output::ReceiveInto { conn, buf } => self.driver.receive_into(conn, buf),
             Output::Pause { conn, watch } => self.driver.pause(conn, watch),
             Output::Look { conn } => self.driver.look(conn),

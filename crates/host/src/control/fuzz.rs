@@ -183,7 +183,10 @@ impl Driver {
             Output::Close { conn, .. } => self.closed.push_back(conn),
             Output::Reply { .. } => self.answered += 1,
             Output::Mail { to, mail } => self.shard(to, mail),
-            Output::Transmit { .. } | Output::ReceiveInto { .. } | Output::Event(_) => {}
+            Output::Transmit { .. }
+            | Output::Acknowledge { .. }
+            | Output::ReceiveInto { .. }
+            | Output::Event(_) => {}
             other => panic!("control has no business with {other:?}"),
         }
     }

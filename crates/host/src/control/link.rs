@@ -209,8 +209,11 @@ impl Link {
         {
             env.output(Output::ReceiveInto { conn, buf });
         }
+        let awaits_status = self.queue.awaits_status();
         if self.state != State::Opening && self.queue.has_transmit() {
             env.output(Output::Transmit { conn });
+        } else if awaits_status {
+            env.output(Output::Acknowledge { conn });
         }
     }
 

@@ -240,6 +240,9 @@ impl Shard {
             queue.announced = true;
             self.outputs.push_back(Output::Transmit { conn: queue.conn });
         }
+        if queue.link.awaits_status() && !queue.announced {
+            self.outputs.push_back(Output::Acknowledge { conn: queue.conn });
+        }
     }
 
     /// Tells control which heads are at rest here, as it has asked.

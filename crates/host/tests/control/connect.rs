@@ -575,3 +575,16 @@ fn a_subsystem_may_have_a_name_that_is_not_a_qualified_one() {
     let gone = rig.reply(id);
     assert!(matches!(gone, Some(Reply::Disconnected(1))), "{gone:?}");
 }
+
+/// A controller may keep the status of what is read until the data is acknowledged, which takes some
+/// 40 ms by itself.
+#[test]
+fn data_of_an_admin_command_is_acknowledged_at_once_where_its_status_comes_apart() {
+    for (piece, expected) in [(usize::MAX, false), (24 + 4096, true)] {
+        let mut rig = Rig::new(1);
+        rig.piece = piece;
+        rig.put(1, Fake::new(NQN, 1));
+        rig.connect_ok(1, |_| ());
+        assert_eq!(rig.acknowledged > 0, expected, "{piece}");
+    }
+}

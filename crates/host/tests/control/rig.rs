@@ -70,6 +70,8 @@ pub(crate) struct Rig {
     /// `Drain` is never answered.
     pub(crate) drain_never_ends: bool,
     pub(crate) stats: BTreeMap<u16, ShardStats>,
+    /// How often control has wanted to acknowledge at once what had come.
+    pub(crate) acknowledged: u32,
     /// Which figures shards were asked for.
     pub(crate) details: Vec<Detail>,
     /// Whose figures were asked for each time.
@@ -109,6 +111,7 @@ impl Rig {
             stats: BTreeMap::new(),
             details: Vec::new(),
             asked_of: Vec::new(),
+            acknowledged: 0,
             topology: Arc::default(),
             mailed: Vec::new(),
             opened: Vec::new(),
@@ -194,6 +197,7 @@ impl Rig {
             Output::ReceiveInto { conn, buf } => {
                 self.aimed.insert(conn, buf);
             }
+            Output::Acknowledge { .. } => self.acknowledged += 1,
             other => panic!("control has no business with {other:?}"),
         }
     }

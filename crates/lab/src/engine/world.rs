@@ -451,6 +451,8 @@ fn drive<M: Machine, HM>(
             Output::Pause { conn, .. } => core.with_end(node, conn, |end| end.paused = true),
             Output::Resume { conn } => core.resume(node, conn),
             Output::Close { conn, how } => core.close(node, conn, how),
+            // Nothing is acknowledged late here.
+            Output::Acknowledge { .. } => {}
             Output::Look { .. } => unreachable!("nobody looks for a peer here"),
             Output::HandOver { .. } => unreachable!("nothing is handed over here"),
         }

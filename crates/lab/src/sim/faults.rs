@@ -34,6 +34,11 @@ impl<H: Machine, T: Machine> World<H, T> {
         self.core.tap = Some(tap);
     }
 
+    /// How often somebody has wanted to acknowledge at once what had come.
+    pub fn acknowledged(&self) -> u64 {
+        self.core.acknowledged
+    }
+
     /// The open stream of a host worker to an address.
     pub fn stream(&self, worker: WorkerId, to: &Endpoint) -> Option<StreamId> {
         let owner = usize::from(worker.0);

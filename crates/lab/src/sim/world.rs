@@ -80,6 +80,7 @@ pub(super) struct Core<HM> {
     /// The earliest timer event on the heap per node.
     pub(super) timers: BTreeMap<NodeId, Time>,
     accepted: u32,
+    pub(super) acknowledged: u64,
     /// Sees and may change what passes.
     pub(super) tap: Option<Tap>,
     hash: u64,
@@ -135,6 +136,7 @@ impl<H: Machine, T: Machine> World<H, T> {
                 listeners: BTreeMap::new(),
                 timers: BTreeMap::new(),
                 accepted: 0,
+                acknowledged: 0,
                 tap: None,
                 hash: 0xcbf2_9ce4_8422_2325,
                 steps: 0,
@@ -539,6 +541,7 @@ fn drive<M: Machine, HM>(
             Output::Resume { conn } => core.resume(node, conn),
             Output::Close { conn, how } => core.close(node, conn, how),
             Output::Disk { id, file, op } => loose.push(Loose::Disk(id, file, op)),
+            Output::Acknowledge { .. } => core.acknowledged += 1,
             Output::Look { .. } => unreachable!("nobody looks for a peer here"),
             Output::HandOver { .. } => unreachable!("hand-over is not simulated"),
         }

@@ -51,6 +51,29 @@ fn b4_data_pdus_keep_to_what_the_controller_takes_at_once() {
     }
 }
 
+/// A controller may keep the status until the data is acknowledged, and nothing else is to be sent
+/// that would do so.
+#[test]
+fn data_without_its_status_is_acknowledged_at_once() {
+    for (disable_sqflow, acknowledged) in [(false, 1), (true, 0)] {
+        let mut setup = Setup::new(1, 1);
+        setup.options.disable_sqflow = disable_sqflow;
+        let mut rig = setup.connect();
+        rig.run(SECOND);
+        rig.wire().rule(|pdu| {
+            if pdu.answers(io::READ) {
+                pdu.bytes.clear();
+            }
+        });
+        let before = rig.world.acknowledged();
+        let read = rig.submit([Op::Read { lba: 0, blocks: 100 }]);
+        rig.run(SECOND);
+        // With the data itself where the queue pair's flow is not controlled.
+        assert_eq!(rig.answered(&read), usize::from(disable_sqflow));
+        assert_eq!(rig.world.acknowledged() - before, acknowledged, "once");
+    }
+}
+
 #[test]
 fn b5_success_with_the_data_completes_a_read() {
     for disable_sqflow in [true, false] {

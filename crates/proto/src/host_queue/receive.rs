@@ -154,6 +154,9 @@ impl HostQueue {
     fn on_response(&mut self, resp: &CapsuleResp) -> Result<(), ProtocolError> {
         let cid = Cid(resp.cqe.cid);
         self.sent_command("CapsuleResp", "CID", AT_RESPONSE_CID, cid)?;
+        if self.unanswered == Some(cid) {
+            self.unanswered = None;
+        }
         self.answered(cid, resp.cqe.status, resp.cqe.result);
         Ok(())
     }
@@ -269,6 +272,8 @@ impl HostQueue {
         entry.damaged |= !digest_ok;
         if inbound.last && inbound.success {
             self.answered(inbound.cid, Status::SUCCESS, 0);
+        } else if inbound.last {
+            self.unanswered = Some(inbound.cid);
         }
     }
 

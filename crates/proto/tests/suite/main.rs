@@ -14,4 +14,5 @@ mod nvme_structures;
 mod nvme_values;
 mod queue_pair;
 mod read_buffer_taken_back;
+mod status_apart;
 mod stream_splits;

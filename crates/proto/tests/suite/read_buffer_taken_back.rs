@@ -12,11 +12,11 @@ const READ_BYTES: u32 = 64 << 10;
 const POISON: u8 = 0xa7;
 const USER: u64 = 42;
 
-struct Rig {
-    queue: HostQueue,
+pub(crate) struct Rig {
+    pub(crate) queue: HostQueue,
     bufs: MemoryBuffers,
     format: Format,
-    cid: Cid,
+    pub(crate) cid: Cid,
     buf: BufRef,
 }
 
@@ -43,14 +43,14 @@ impl Rig {
         Rig { queue, bufs, format, cid, buf }
     }
 
-    fn sent(digests: bool) -> Rig {
+    pub(crate) fn sent(digests: bool) -> Rig {
         let mut rig = Rig::new(digests);
         send(&mut rig.queue, &mut rig.bufs);
         rig
     }
 
     /// Everything that a controller sends for the read: two data PDUs and the answer.
-    fn answer(&self) -> Vec<u8> {
+    pub(crate) fn answer(&self) -> Vec<u8> {
         let (first, second) = (READ_BYTES / 4, READ_BYTES - READ_BYTES / 4);
         let mut bytes = self.data(0, first, false);
         bytes.extend(self.data(first, second, true));
@@ -71,7 +71,7 @@ impl Rig {
         bytes
     }
 
-    fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.queue.received(bytes, &mut self.bufs);
     }
 

@@ -270,6 +270,12 @@ fn ends_in_a_moment(connection: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Acknowledges what a TCP connection has received. A Unix socket has nothing to acknowledge, and
+/// where the system does not do it the acknowledgement comes by itself, some 40 ms later.
+pub(crate) fn acknowledge(connection: BorrowedFd<'_>) {
+    let _ = rustix::net::sockopt::set_tcp_quickack(connection, true);
+}
+
 /// Whether the peer has ended its direction of a connection, also where bytes are to be read
 /// before that end.
 pub(crate) fn peer_has_ended(connection: BorrowedFd<'_>) -> bool {

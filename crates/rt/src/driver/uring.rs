@@ -280,6 +280,10 @@ impl Driver for Uring {
         self.want_send(conn);
     }
 
+    fn acknowledge(&mut self, conn: ConnId) {
+        self.acknowledge_now(conn);
+    }
+
     fn receive_into(&mut self, conn: ConnId, buf: BufRef) {
         self.aim(conn, buf);
     }

@@ -4,9 +4,11 @@ use crate::support;
 
 use crate::support::{Rig, loopback, tcp};
 use anabranch_proto::machine::{CloseCause, ConnId, Endpoint, Output, SocketOptions};
+use rustix::net::sockopt::{set_tcp_quickack, tcp_quickack};
 use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 const CONN: ConnId = ConnId::opened(0);
@@ -71,6 +73,29 @@ fn type_of_service_over_ipv6() {
     rig.ask(0, move |engine, _| engine.out(Output::Connect { conn: CONN, to, options }));
     rig.expect(0, &support::Seen::Connected(CONN));
     assert_eq!(of_socket(at, |socket| socket.tclass_v6()), Some(0x20));
+    rig.stop();
+}
+
+/// Where the system would wait for something to send that carries it.
+#[test]
+fn acknowledgements_are_sent_at_once_when_that_is_asked_for() {
+    let mut rig = Rig::new(1);
+    let (listener, to) = listener();
+    let at = tcp(&to);
+    let options = SocketOptions::default();
+    rig.ask(0, move |engine, _| engine.out(Output::Connect { conn: CONN, to, options }));
+    rig.expect(0, &support::Seen::Connected(CONN));
+    let (peer, _) = listener.accept().expect("accepted");
+    let at_once = || of_socket(at, |socket| Ok(tcp_quickack(socket.as_fd())?));
+    // As after a while of questions and answers.
+    of_socket(at, |socket| Ok(set_tcp_quickack(socket.as_fd(), false)?));
+    assert_eq!(at_once(), Some(false));
+    rig.ask(0, move |engine, _| engine.out(Output::Acknowledge { conn: CONN }));
+    assert_eq!(at_once(), Some(true));
+    drop(peer);
+    rig.closed(0, CONN);
+    // Of one that is over it means nothing.
+    rig.ask(0, move |engine, _| engine.out(Output::Acknowledge { conn: CONN }));
     rig.stop();
 }
 

@@ -99,6 +99,15 @@ impl Uring {
         self.receive(slot);
     }
 
+    pub(super) fn acknowledge_now(&mut self, id: ConnId) {
+        let conn = self.conns.slot(id).and_then(|slot| self.conns.get_mut(slot));
+        let open = conn.filter(|it| it.phase == Phase::Open);
+        if let Some(fd) = open.and_then(|it| it.fd.as_ref()) {
+            self.counters.system_calls.add(1);
+            socket::acknowledge(fd.as_fd());
+        }
+    }
+
     /// Asked of the socket at once: an operation of its own would be answered later, perhaps too
     /// late for whoever has to know before it goes on.
     pub(super) fn look_for_peer(&mut self, id: ConnId) {

@@ -262,6 +262,7 @@ impl Rig {
             Output::Event(event) => self.events.push(event),
             Output::ReceiveInto { .. } => {}
             Output::Connect { .. }
+            | Output::Acknowledge { .. }
             | Output::HandOver { .. }
             | Output::Look { .. }
             | Output::Mail { .. } => {
