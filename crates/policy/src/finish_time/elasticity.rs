@@ -206,6 +206,11 @@ mod tests {
             elasticity.learn(64, 2, 50_000);
             assert_eq!(elasticity.of(16, 100_000), None);
         }
+        // A unit more or less of commands that have sixteen: that is next to nothing.
+        let elasticity = Elasticity::new();
+        (0..4096).for_each(|turn| elasticity.learn(64 + turn % 2, 2, 50_000));
+        assert!(elasticity.variance.load(Relaxed) > 0);
+        assert_eq!(elasticity.of(16, 100_000), None);
     }
 
     #[test]

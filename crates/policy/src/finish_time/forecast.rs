@@ -261,16 +261,22 @@ impl Forecast {
         self.rested_ns.age_ns(now_ns) <= 2 * self.window()
     }
 
+    /// Whether one that has nothing to do has had nothing for two windows: what commands waited
+    /// before that says nothing.
+    #[inline]
+    pub(super) fn has_been_idle(&self, now_ns: u64) -> bool {
+        self.busy_ns.age_ns(now_ns) > 2 * self.window()
+    }
+
     /// A command of `units` was started; gives back the units in flight with it.
     #[inline]
     pub(crate) fn started(&self, lane: &Lane, units: u32, now_ns: u64) -> Flight {
         let before = lane.started(self, u64::from(units), now_ns);
         if before == 0 {
-            let idle_ns = self.busy_ns.age_ns(now_ns);
-            if idle_ns > 2 * self.window() {
+            if self.has_been_idle(now_ns) {
                 self.forget_waits();
             }
-            if idle_ns > self.window() / 2 {
+            if self.busy_ns.age_ns(now_ns) > self.window() / 2 {
                 self.rested_ns.set(now_ns);
             }
             self.busy_ns.set(now_ns);

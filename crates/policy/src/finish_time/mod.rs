@@ -111,7 +111,7 @@
 //!     last: the command is sent there, too, as a read, and what it brings is dropped. The gap is
 //!     10 ms, doubled up to 160 ms while nothing gets better by an eighth. Each command earns 1/128
 //!     of its bytes for probes; a path of which nothing is known may be looked at on credit, eight
-//!     probes deep. When five probes in a row could not be sent, the command itself goes there;
+//!     probes deep. When four probes in a row could not be sent, the command itself goes there;
 //!     where they are answered with errors it does not.
 //! 13. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
 //!     probe or a read was answered in the last 50 ms, the write itself is sent when no write of

@@ -74,7 +74,11 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
         outliers_ns: forecast.outliers.get().into(),
-        standing_ns: standing_ns(forecast),
+        standing_ns: match load.work() {
+            // As commands that come will see it.
+            0 if forecast.has_been_idle(now_ns) => 0,
+            _ => standing_ns(forecast),
+        },
         toll_ns: toll_ns(forecast, load.work(), Incoming::new(OpClass::Read, SMALL_BYTES, now_ns)),
         // At most 100.
         elasticity_percent: elasticity.map(|of| (of * 100 / INELASTIC) as u8),

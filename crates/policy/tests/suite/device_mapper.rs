@@ -355,3 +355,21 @@ fn d5_misses_count_selections_of_a_worker_without_a_path() {
         assert_eq!(selector.affinity_misses(), 3);
     }
 }
+
+#[test]
+fn one_that_joins_where_the_order_ends_pushes_the_last_one_out_of_it() {
+    for place in [10, 63, 64, 65] {
+        let mut table = paths(&"o".repeat(66));
+        let mut selector = Selector::new();
+        let policy = Policy::QueueLength;
+        let chosen = one_at_a_time(&mut selector, policy, false, &table, 64);
+        assert_eq!(chosen, Vec::from_iter(0..64));
+        table.insert(place, Path::new(true, AnaRank::Optimized));
+        selector.path_added(place);
+        // Those that were used stay in order; one that joined among them is behind them.
+        let mut order: Vec<usize> = (0..64).filter(|&index| index != place).collect();
+        order.extend((place < 64).then_some(place));
+        let chosen = one_at_a_time(&mut selector, policy, false, &table, 64);
+        assert_eq!(chosen, order, "at {place}");
+    }
+}

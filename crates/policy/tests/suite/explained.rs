@@ -3,7 +3,7 @@
 use crate::support::{Path, parameters, paths};
 use anabranch_policy::{
     Affinity, AnaRank, AsCandidate, Inputs, OpClass, Parameters, Policy, Reason, Scope, Selector,
-    SizeClass, finish, finish_time_report, inputs, sample, start,
+    SizeClass, finish, finish_time_report, inputs, rejoined, sample, start,
 };
 use std::collections::HashSet;
 
@@ -298,4 +298,104 @@ fn what_is_too_much_for_the_near_path_is_an_overflow_and_its_toll_is_shown() {
     flying.into_iter().for_each(|charge| end(charge, now_ns + 500_000));
     assert!(near(now_ns + 500_000).toll_ns < seen.toll_ns, "it falls when no queue stands");
     assert_eq!(near(now_ns + 500_000 + FAR_NS).toll_ns, 0);
+}
+
+#[test]
+fn how_latencies_hang_together_with_what_is_in_flight_is_shown_in_per_cent() {
+    let parameters = Parameters::of(Policy::FinishTime);
+    // Rounds of some reads at once: each takes `delay_ns`, and `each_ns` for all before it.
+    let elasticity = |delay_ns: u64, each_ns: u64, at_once: fn(u64) -> usize| {
+        let path = Path::new(true, AnaRank::Optimized);
+        let shown = |now_ns| finish_time_report(path.load(), now_ns).elasticity_percent;
+        let mut now_ns = 1_000_000_000;
+        for round in 0..400 {
+            let count = at_once(round);
+            let begin = |_| start(&parameters, path.load(), OpClass::Read, 4096, now_ns);
+            let charges: Vec<_> = (0..count).map(begin).collect();
+            for (charge, place) in charges.into_iter().zip(1..) {
+                finish(charge, path.load());
+                let end_ns = now_ns + delay_ns + place * each_ns;
+                let _: anabranch_policy::Sampled =
+                    sample(&parameters, charge, path.load(), 1, end_ns);
+            }
+            now_ns += delay_ns + count as u64 * each_ns;
+        }
+        let known = shown(now_ns);
+        rejoined(&parameters, path.load());
+        assert_eq!(shown(now_ns), None, "it is forgotten with all else");
+        known
+    };
+    let some = |round: u64| 1 + (round * 7 % 32) as usize;
+    assert_eq!(elasticity(1_000_000, 0, some), Some(0), "a cable");
+    let queue = elasticity(0, 10_000, some).expect("what is in flight varies");
+    assert!((90..=100).contains(&queue), "{queue} %");
+    let both = elasticity(160_000, 10_000, some).expect("what is in flight varies");
+    assert!((30..=70).contains(&both), "{both} %: as long a way as the queue");
+    assert_eq!(elasticity(0, 10_000, |_| 1), None, "always the same");
+}
+
+#[test]
+fn what_stands_is_the_least_that_commands_of_late_have_waited() {
+    const US: u64 = 1_000;
+    const SECOND: u64 = 1_000_000 * US;
+    let parameters = Parameters::of(Policy::FinishTime);
+    let path = Path::new(true, AnaRank::Optimized);
+    let standing_ns = |now_ns| finish_time_report(path.load(), now_ns).standing_ns;
+    let begin = |now_ns| start(&parameters, path.load(), OpClass::Read, 4096, now_ns);
+    let end = |charge, now_ns| {
+        finish(charge, path.load());
+        let _: anabranch_policy::Sampled = sample(&parameters, charge, path.load(), 1, now_ns);
+    };
+    let two = [begin(SECOND), begin(SECOND)];
+    two.into_iter().zip(1..).for_each(|(charge, n)| end(charge, SECOND + n * 100 * US));
+    assert_eq!(standing_ns(SECOND + 200 * US), 0, "the first has not waited");
+    // From here on there is always one before it.
+    let mut now_ns = SECOND + 200 * US;
+    let mut first = begin(now_ns);
+    for _ in 0..20 {
+        let next = begin(now_ns);
+        now_ns += 100 * US;
+        end(first, now_ns);
+        first = next;
+        now_ns += 100 * US;
+    }
+    end(first, now_ns);
+    let waited_ns = standing_ns(now_ns);
+    assert!(waited_ns > 50 * US, "{waited_ns}");
+    // A moment without anything to do changes nothing, two windows do.
+    let next = begin(now_ns + 50 * US);
+    assert!(standing_ns(now_ns + 50 * US) > 50 * US);
+    finish(next, path.load());
+    assert!(standing_ns(now_ns + 100 * US) > 50 * US);
+    assert_eq!(standing_ns(now_ns + 5_000 * US), 0, "seen without any command");
+    finish(begin(now_ns + 5_000 * US), path.load());
+    assert_eq!(standing_ns(now_ns + 5_000 * US), 0);
+}
+
+#[test]
+fn what_is_not_known_of_a_size_is_taken_from_the_nearest_and_then_from_the_other_direction() {
+    let parameters = Parameters::of(Policy::FinishTime);
+    let path = Path::new(true, AnaRank::Optimized);
+    let (read, write) = (OpClass::Read, OpClass::Write);
+    let known_us = |op, kib: u32| {
+        let seen = inputs(&parameters, path.candidate(), op, kib << 10, 1_000_000);
+        seen.latency_ns.expect("is shown") / 1_000
+    };
+    assert_eq!(known_us(read, 4), 0, "nothing is known");
+    for (turn, (op, kib, took_us)) in
+        [(write, 128, 900), (read, 8, 100), (read, 64, 300)].into_iter().enumerate()
+    {
+        let at_ns = 1_000_000_000 + 10_000_000 * turn as u64;
+        let charge = start(&parameters, path.load(), op, kib << 10, at_ns);
+        finish(charge, path.load());
+        let _: anabranch_policy::Sampled =
+            sample(&parameters, charge, path.load(), 1, at_ns + took_us * 1_000);
+        if turn == 0 {
+            assert_eq!([known_us(read, 4), known_us(write, 256)], [900; 2], "writes alone");
+        }
+    }
+    // A smaller size comes before a larger one, however near that is.
+    let reads = [4, 8, 16, 32, 64, 256].map(|kib| known_us(read, kib));
+    assert_eq!(reads, [100, 100, 100, 100, 300, 300]);
+    assert_eq!([4, 128, 256].map(|kib| known_us(write, kib)), [900; 3]);
 }

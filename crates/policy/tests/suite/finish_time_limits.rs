@@ -157,7 +157,7 @@ fn what_was_forgotten_is_not_shown() {
         let charge = start(&parameters(), path.load(), OpClass::Read, 4096, at_ns);
         end(path, charge, at_ns + latency_ns);
     }
-    assert!(report(path, 3 * MS).standing_ns > 0, "every command of late has waited");
+    assert!(report(path, MS * 24 / 10).standing_ns > 0, "every command of late has waited");
     rejoined(&parameters(), path.load());
     let forgotten = report(path, 3 * MS);
     let shown = (forgotten.measured, forgotten.rate_bytes_per_s, forgotten.finish_ns);
@@ -244,4 +244,51 @@ fn an_answer_that_was_late_makes_patience_a_second_longer_at_most() {
     begin(HOUR + 9 * MS);
     let due_ns = overdue_at_ns(path.load()).expect("one is in flight") - (HOUR + 9 * MS);
     assert!((900 * MS..=1_900 * MS).contains(&due_ns), "{due_ns}");
+}
+
+#[test]
+fn what_answers_after_a_long_silence_is_measured_anew() {
+    const MS: u64 = 1_000_000;
+    let table = paths("o");
+    let path = &table[0];
+    let begin = |now_ns| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
+    for round in 0..10 {
+        end(path, begin(round * MS), round * MS + MS / 10);
+    }
+    assert_eq!(end(path, begin(HOUR), HOUR + 49 * MS), Sampled::Taken);
+    let known = report(path, HOUR + 49 * MS);
+    assert!(known.measured && known.base_ns[0][0] > 0);
+    let [first, second] = [begin(2 * HOUR), begin(2 * HOUR)];
+    assert_eq!(end(path, first, 2 * HOUR + 500 * MS), Sampled::TooLong);
+    let forgotten = report(path, 2 * HOUR + 500 * MS);
+    assert!(!forgotten.measured && forgotten.base_ns == [[0; 8]; 2], "{forgotten:?}");
+    // What was on its way meanwhile says nothing.
+    assert_eq!(end(path, second, 2 * HOUR + 501 * MS), Sampled::Nothing);
+    assert!(!report(path, 2 * HOUR + 501 * MS).measured);
+    // Nor does what is on its way while the clock goes back, but what follows does.
+    assert_eq!(end(path, begin(HOUR), HOUR + MS), Sampled::Nothing);
+    assert_eq!(end(path, begin(HOUR + MS), HOUR + 2 * MS), Sampled::Taken);
+    assert_eq!(report(path, HOUR + 2 * MS).base_ns[0][0], MS);
+}
+
+#[test]
+fn what_scatters_whatever_is_in_flight_makes_no_rate_lower_unless_by_far() {
+    const MS: u64 = 1_000_000;
+    let table = paths("o");
+    let path = &table[0];
+    let round = |now_ns: u64, count: u64, latency_ns: u64| {
+        let begin = |_| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
+        let charges: Vec<Charge> = (0..count).map(begin).collect();
+        charges.into_iter().for_each(|charge| _ = end(path, charge, now_ns + latency_ns));
+    };
+    let rate = || report(path, HOUR).rate_bytes_per_s;
+    // A cable: as long, however many there are.
+    (0..400).for_each(|turn| round(HOUR + turn * MS, 1 + turn * 7 % 32, MS));
+    assert_eq!(report(path, HOUR).elasticity_percent, Some(0));
+    let known = rate();
+    round(HOUR + 400 * MS, 1, 2 * MS);
+    assert_eq!(rate(), known, "twice as long is no queue there");
+    // More than sixteen times as long, and not one alone.
+    round(HOUR + 403 * MS, 3, 40 * MS);
+    assert!(rate() < known, "{}, {known} before", rate());
 }

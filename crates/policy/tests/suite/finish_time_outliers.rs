@@ -122,3 +122,12 @@ fn a_short_read_puts_long_writes_in_doubt() {
     let again_ns = base_ns(path, OpClass::Write);
     assert!(again_ns > 4 * MS, "writes that take long say so: {again_ns} ns");
 }
+
+#[test]
+fn what_a_user_reads_says_nothing_of_writes() {
+    let path = &paths("o")[0];
+    let now_ns = one_by_one(path, OpClass::Write, &[OUTLIER_NS; 3], 0, MS);
+    let long_ns = base_ns(path, OpClass::Write);
+    one_by_one(path, OpClass::Read, &[USUAL_NS; 3], 100 * MS, now_ns + 100 * MS);
+    assert_eq!(base_ns(path, OpClass::Write), long_ns);
+}

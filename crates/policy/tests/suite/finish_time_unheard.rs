@@ -94,3 +94,20 @@ fn what_commands_waited_before_a_pause_does_not_make_them_spill_after_it() {
     let gone = burst(&mut selector, &table, 8, heard_ns + SECOND);
     assert_eq!(gone, [0; 8], "the other one is ten times as far");
 }
+
+/// Silent is who has work and has not answered for twice its longest base latency and 200 µs.
+#[test]
+fn a_path_with_work_that_has_fallen_silent_is_left() {
+    let table = paths("oo");
+    let heard_ns = writes(&table[1], 100, 300 * US, SECOND);
+    let heard_ns = writes(&table[0], 100, 100 * US, heard_ns);
+    let place = |after_ns| {
+        let (mut selector, now_ns) = (Selector::new(), heard_ns + after_ns);
+        let choice = selector.select(&parameters(), &table, OpClass::Write, BYTES, now_ns);
+        choice.expect("both are usable").index
+    };
+    assert_eq!(place(500 * MS), 0, "it has nothing to answer");
+    let _: Charge = begin(&table[0], heard_ns);
+    assert_eq!(place(390 * US), 0, "longer than the other one would take, but nothing unusual");
+    assert_eq!(place(410 * US), 1, "silent");
+}

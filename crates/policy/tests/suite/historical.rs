@@ -360,3 +360,19 @@ fn base_weights_as_text() {
     assert!(BaseWeight::new(1024).is_err());
     assert_eq!(BaseWeight::default().to_string(), "972");
 }
+
+#[test]
+fn a_history_is_fresh_for_as_long_as_each_usable_path_of_its_class_takes() {
+    const SERVICE_NS: u64 = 1_000;
+    let mut parameters = hst();
+    parameters.historical.base_weight = BaseWeight::new(0).unwrap();
+    for (letters, of_class) in [("oo", 2), ("oon", 2), ("o-o", 2), ("on", 1), ("nn", 2), ("-n", 1)]
+    {
+        let table = paths(letters);
+        let path = &table[choose(&mut Selector::new(), &parameters, &table, 0).index];
+        end_at(&parameters, path, begin_at(path, 5_000), 5_000 + SERVICE_NS);
+        let stale_at_ns = 5_000 + SERVICE_NS + of_class * SERVICE_NS;
+        assert_eq!(seen(path, stale_at_ns).stale_ns, Some(0), "{letters}");
+        assert_eq!(seen(path, stale_at_ns + 7).stale_ns, Some(7), "{letters}");
+    }
+}

@@ -260,3 +260,37 @@ fn a_burst_goes_on_when_a_path_before_it_leaves() {
     head.selector.path_removed(0);
     assert_eq!(head.reads(42 + 42), [[0; 42], [1; 42]].concat());
 }
+
+#[test]
+fn a_burst_goes_on_when_the_list_changes_around_it() {
+    for exact in [false, true] {
+        // In the middle of the burst on the second path.
+        let [mut behind, mut before, mut joined] = [(); 3].map(|()| {
+            let mut head = Head::measured("ooo", mode(exact), &[MS; 3]);
+            head.reads(head.weights()[0] * 3 / 2);
+            head
+        });
+        let left = behind.weights()[0].div_ceil(2);
+        behind.paths.remove(2);
+        behind.selector.path_removed(2);
+        assert_eq!(behind.reads(left), vec![1; left as usize], "{exact}");
+        assert_eq!(behind.read(), 0, "{exact}");
+        before.paths.remove(0);
+        before.selector.path_removed(0);
+        assert_eq!(before.reads(left), vec![0; left as usize], "{exact}");
+        assert_eq!(before.read(), 1, "{exact}");
+        // One that may be used at once takes its place.
+        joined.paths.insert(1, Path::new(true, AnaRank::Optimized));
+        joined.selector.path_added(1);
+        assert_eq!(joined.reads(left), vec![2; left as usize], "{exact}");
+    }
+}
+
+#[test]
+fn kernel_exact_begins_at_the_head_of_the_list_when_the_path_in_use_has_left() {
+    let mut head = Head::measured("ooo", mode(true), &[MS; 3]);
+    head.reads(21 + 10);
+    head.paths.remove(1);
+    head.selector.path_removed(1);
+    assert_eq!(head.read(), 0);
+}

@@ -367,6 +367,7 @@ fn l12_statistics_as_text_in_the_order_of_the_columns() {
     // Weight: the rounded mean over those that have one; then the sums.
     assert_eq!(text(&[3, 0, 4]), "4 15 18 21");
     assert_eq!(text(&[3, 3, 4]), "3 15 18 21");
+    assert_eq!(text(&[1, 3]), "2 10 12 14");
     assert_eq!(text(&[0, 0]), "0 10 12 14");
     assert_eq!(text(&[]), "0 0 0 0");
 }

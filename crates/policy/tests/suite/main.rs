@@ -7,6 +7,8 @@ mod finish_time;
 mod finish_time_bursts;
 mod finish_time_limits;
 mod finish_time_outliers;
+mod finish_time_probes;
+mod finish_time_ties;
 mod finish_time_turns;
 mod finish_time_unheard;
 mod histogram;

@@ -219,3 +219,61 @@ fn a_removed_path_does_not_disturb_the_rotation_of_the_others() {
         assert_eq!(seen.len(), 5, "each of the remaining paths once");
     }
 }
+
+/// `numa` on the second of four paths, which are as far as given.
+fn bound_to_the_second(distances: [u32; 4]) -> (Vec<Path>, Selector) {
+    let mut table = support::paths("oooo");
+    table.iter_mut().zip(distances).for_each(|(path, distance)| path.distance = distance);
+    let mut selector = Selector::new();
+    assert_eq!(read(&mut selector, Policy::Numa, false, &table), Some(1));
+    (table, selector)
+}
+
+#[test]
+fn the_path_that_numa_remembers_moves_with_the_list_and_is_forgotten_with_itself() {
+    let distances = [20, 10, 30, 10];
+    for (removed, bound) in [(0, Some(0)), (1, None), (2, Some(1)), (3, Some(1))] {
+        let (mut table, mut selector) = bound_to_the_second(distances);
+        table.remove(removed);
+        selector.path_removed(removed);
+        assert_eq!(selector.numa_path(), bound, "without {removed}");
+        // The nearest of those that are left, not the one that has moved up.
+        let next = read(&mut selector, Policy::Numa, false, &table);
+        assert_eq!(next, Some(bound.unwrap_or(2)), "without {removed}");
+    }
+    for (place, bound) in [(0, 2), (1, 2), (2, 1), (3, 1)] {
+        let (mut table, mut selector) = bound_to_the_second(distances);
+        table.insert(place, Path::new(true, AnaRank::Optimized));
+        selector.path_added(place);
+        assert_eq!(selector.numa_path(), Some(bound), "one more at {place}");
+        assert_eq!(read(&mut selector, Policy::Numa, false, &table), Some(bound), "at {place}");
+    }
+}
+
+#[test]
+fn a_rotation_goes_on_behind_the_path_used_last_wherever_another_one_joins() {
+    for place in 0..4 {
+        let mut table = support::paths("oooo");
+        let mut selector = Selector::new();
+        (0..2).for_each(|_| _ = read(&mut selector, Policy::QueueDepth, false, &table));
+        table.insert(place, Path::new(false, AnaRank::Optimized));
+        selector.path_added(place);
+        let expected = if place <= 2 { 3 } else { 2 };
+        assert_eq!(read(&mut selector, Policy::QueueDepth, false, &table), Some(expected));
+    }
+}
+
+#[test]
+fn a_rotation_goes_on_behind_the_path_used_last_whichever_leaves() {
+    // Paths are told apart by their distance here; the third one is used last.
+    for (removed, expected) in [(0, 3), (1, 3), (2, 3), (3, 4), (4, 3)] {
+        let mut table = support::paths("ooooo");
+        table.iter_mut().zip(0..).for_each(|(path, distance)| path.distance = distance);
+        let mut selector = Selector::new();
+        (0..3).for_each(|_| _ = read(&mut selector, Policy::QueueDepth, false, &table));
+        table.remove(removed);
+        selector.path_removed(removed);
+        let next = read(&mut selector, Policy::QueueDepth, false, &table).expect("a path");
+        assert_eq!(table[next].distance, expected, "without {removed}");
+    }
+}
