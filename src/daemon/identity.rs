@@ -146,26 +146,33 @@ fn kept(places: &Places) -> Result<Identity, Failure> {
         ))
     };
     // Of several that start for the first time at once the identifier of one stays, and the NQN of
-    // all is made of it.
+    // all is made of it. An NQN without an identifier is older: the identifier is made of that.
     let (nqn_file, id_file) = (directory.join("hostnqn"), directory.join("hostid"));
     fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(refused)?;
     let id = match stored(&id_file, parse_id)? {
         Some(id) => id,
         None => {
-            // What is there of another identifier is not to be read beside this one.
-            remove(&nqn_file).map_err(refused)?;
-            let own = Identity::fresh()?.id;
+            let own = match stored(&nqn_file, parse_nqn)? {
+                Some(nqn) => uuid_of(&nqn).ok_or_else(|| {
+                    Failure::failed(format!(
+                        "{} names {nqn}, but there is no identifier in {}: put it there, or give \
+                         --hostnqn and --hostid",
+                        nqn_file.display(),
+                        id_file.display()
+                    ))
+                })?,
+                None => Identity::fresh()?.id,
+            };
             put(&id_file, &own.to_string()).map_err(refused)?;
             stored(&id_file, parse_id)?.unwrap_or(own)
         }
     };
-    let nqn = Nqn::from_uuid(id);
-    put(&nqn_file, nqn.as_str()).map_err(refused)?;
+    put(&nqn_file, Nqn::from_uuid(id).as_str()).map_err(refused)?;
+    let nqn = stored(&nqn_file, parse_nqn)?.unwrap_or_else(|| Nqn::from_uuid(id));
     Ok(Identity { nqn, id })
 }
 
 fn stored_pair(directory: &Path) -> Result<Option<Identity>, Failure> {
-    // In this order: before an identifier is made, the NQN of another one goes.
     let id = stored(&directory.join("hostid"), parse_id)?;
     let nqn = stored(&directory.join("hostnqn"), parse_nqn)?;
     Ok(nqn.zip(id).map(|(nqn, id)| Identity { nqn, id }))

@@ -137,10 +137,34 @@ fn an_identifier_without_its_nqn_is_kept() {
     assert_eq!(Identity::find(None, None, &places).expect("made again"), first);
     for empty in ["hostid", "hostnqn"] {
         fs::write(state.join(empty), "").expect("it is empty");
-        let made = Identity::find(None, None, &places).expect("made again");
-        assert_eq!(Identity::find(None, None, &places).expect("kept"), made, "{empty}");
+        assert_eq!(Identity::find(None, None, &places).expect("made again"), first, "{empty}");
+        assert_eq!(Identity::find(None, None, &places).expect("kept"), first, "{empty}");
     }
     assert_eq!(fs::read_dir(&state).expect("the directory").count(), 2, "nothing else is there");
+}
+
+/// Somebody has put it there; who is let in by it would be locked out under another one.
+#[test]
+fn an_nqn_without_its_identifier_is_kept() {
+    let (_home, places) = Home::new("other-half");
+    let state = places.state.clone().expect("a place");
+    fs::create_dir_all(&state).expect("made");
+    let id = "12345678-9abc-def0-1234-56789abcdef0";
+    let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{id}");
+    fs::write(state.join("hostnqn"), format!("{nqn}\n")).expect("written");
+    let found = Identity::find(None, None, &places).expect("the NQN says it");
+    assert_eq!((found.nqn.to_string(), found.id.to_string()), (nqn, id.to_owned()));
+    assert_eq!(Identity::find(None, None, &places).expect("kept"), found);
+    assert!(fs::read_to_string(state.join("hostid")).is_ok_and(|text| text.trim() == id));
+    // One that says none.
+    fs::remove_file(state.join("hostid")).expect("it goes");
+    fs::write(state.join("hostnqn"), "nqn.2026-01.org.example:me\n").expect("written");
+    let Err(Failure::Failed(told)) = Identity::find(None, None, &places) else {
+        panic!("nobody knows the identifier");
+    };
+    assert!(told.contains("nqn.2026-01.org.example:me") && told.contains("hostid"), "{told}");
+    let kept = fs::read_to_string(state.join("hostnqn")).expect("it is there");
+    assert_eq!(kept, "nqn.2026-01.org.example:me\n");
 }
 
 #[test]
