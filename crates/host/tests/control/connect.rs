@@ -576,7 +576,7 @@ fn a_subsystem_may_have_a_name_that_is_not_a_qualified_one() {
     assert!(matches!(gone, Some(Reply::Disconnected(1))), "{gone:?}");
 }
 
-/// A controller may keep the status of what is read until the data is acknowledged, which takes some
+/// A controller may keep the status of a read until its data is acknowledged, which takes some
 /// 40 ms by itself.
 #[test]
 fn data_of_an_admin_command_is_acknowledged_at_once_where_its_status_comes_apart() {
