@@ -159,6 +159,7 @@ impl Host {
             pin: setup.pin,
             by_node: true,
             spin: setup.spin,
+            pool_bytes: super::memory::of_each(setup.workers),
             starved: Some(super::ending::starved),
             ..Config::named(setup.name)
         };

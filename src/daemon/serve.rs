@@ -109,6 +109,7 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let dir = options.attr_fs.as_ref().or(config.attr_fs.as_ref());
     let attr_fs = dir.map(|dir| AttrFs::mount(dir, &host)).transpose()?;
     log(FENCE_NOTICE);
+    super::memory::wording(setup.workers).into_iter().for_each(log);
     let asked = paths.len();
     connect_all(&host, paths, &source)?;
     let exports = export_all(&host, &config.exports)?;

@@ -400,6 +400,7 @@ impl RunningTarget {
             files: files.files.clone(),
             cpus: setup.cpus.clone(),
             pin: setup.cpus.is_some(),
+            pool_bytes: super::memory::of_each(1),
             starved: Some(super::ending::starved),
             ..Config::named("target")
         };
