@@ -332,6 +332,12 @@ impl ShardStats {
         self.heads.sort_by_key(|head| head.head);
     }
 
+    /// None yet, with room for those of so many paths and heads.
+    pub(crate) fn with_room(paths: usize, heads: usize) -> ShardStats {
+        let (paths, heads) = (Vec::with_capacity(paths), Vec::with_capacity(heads));
+        ShardStats { paths, heads, explain: None }
+    }
+
     /// Puts figures of further heads behind these.
     pub(crate) fn append(&mut self, mut more: ShardStats) {
         self.paths.append(&mut more.paths);

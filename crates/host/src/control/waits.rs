@@ -192,8 +192,17 @@ impl Control {
         let (of, detail) = (portions[0].clone(), purpose.detail());
         self.env.mail_all(|| ToShard::ReportStats { id, of: of.clone(), detail });
         let waiting = workers.iter().map(|&worker| (worker, 0)).collect();
-        let got = workers.iter().map(|&worker| (worker, ShardStats::default())).collect();
+        let got = workers.iter().map(|&worker| (worker, self.room_for(&portions))).collect();
         self.waits.stats.push(StatsWait { id, by, portions, waiting, got, purpose });
+    }
+
+    /// For what a worker will tell in several portions: it is large.
+    fn room_for(&self, portions: &[RangeInclusive<HeadId>]) -> ShardStats {
+        let heads = || self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+        match portions {
+            [_] => ShardStats::default(),
+            _ => ShardStats::with_room(heads().map(|it| it.paths.len()).sum(), heads().count()),
+        }
     }
 
     fn stats_busy(&mut self, purpose: &StatsFor) {
@@ -234,7 +243,10 @@ impl Control {
         };
         stats.sort();
         if let Some((_, got)) = wait.got.iter_mut().find(|(worker, _)| *worker == from) {
-            got.append(stats);
+            match wait.portions.len() {
+                1 => *got = stats,
+                _ => got.append(stats),
+            }
         }
         wait.by = self.env.now.after(STATS_LIMIT);
         wait.waiting[place].1 += 1;

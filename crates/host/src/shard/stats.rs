@@ -185,6 +185,13 @@ impl HeadEntry {
     }
 }
 
+/// So many, without room for more: these are large, and there may be thousands.
+fn exactly<T>(count: usize, all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::with_capacity(count);
+    list.extend(all);
+    list
+}
+
 fn sum<'a>(tallies: impl IntoIterator<Item = Option<&'a Tally>>) -> Tally {
     let mut sum = Tally::default();
     tallies.into_iter().flatten().for_each(|tally| sum.merge(tally));
@@ -333,6 +340,8 @@ impl Shard {
         }
         let StatsTable { paths, heads, .. } = &self.stats;
         let is_asked_for = |head: HeadId| head != NOBODY && of.contains(&head);
+        let asked_for = paths.iter().filter(|path| is_asked_for(path.head)).count();
+        let heads_asked_for = heads.iter().filter(|head| is_asked_for(head.head)).count();
         // By head, in one pass: there may be thousands of each.
         let mut whole: Vec<Option<Box<Tally>>> = heads.iter().map(|_| None).collect();
         for path in paths.iter().filter(|path| is_asked_for(path.head)) {
@@ -353,14 +362,11 @@ impl Shard {
             }
             stats
         };
+        let paths = paths.iter().filter(|path| is_asked_for(path.head)).map(path);
+        let heads = heads.iter().zip(&whole).filter(|(head, _)| is_asked_for(head.head)).map(head);
         ShardStats {
-            paths: paths.iter().filter(|path| is_asked_for(path.head)).map(path).collect(),
-            heads: heads
-                .iter()
-                .zip(&whole)
-                .filter(|(head, _)| is_asked_for(head.head))
-                .map(head)
-                .collect(),
+            paths: exactly(asked_for, paths),
+            heads: exactly(heads_asked_for, heads),
             explain: match detail {
                 Detail::Explain(head) => Some(Box::new(self.stats.explain(head))),
                 Detail::None | Detail::Measured | Detail::InFlight(_) => None,
