@@ -20,11 +20,17 @@ const APART: u64 = 4;
 /// the others hold.
 const DEVICES: u64 = MAX_EXPORTS as u64;
 
+/// Set apart at least, where that is no more than half: a piece of the shortest for each device, and
+/// as much for the one that each of so many clients can always have.
+const APART_MIN: u64 = 2 * DEVICES * LEAST_PIECE_BYTES as u64;
+
 /// What each device holds of the pool, in bytes as the pool counts them.
 #[derive(Default)]
 pub(super) struct Shares {
     /// Set apart for each device.
     own: u64,
+    /// The part of each in all of it.
+    part: u64,
     /// For all.
     common: u64,
     /// Of it, what is taken.
@@ -38,8 +44,9 @@ pub(super) struct Shares {
 impl Shares {
     /// Of a pool of so many bytes.
     pub(super) fn new(capacity: u64) -> Shares {
-        let apart = capacity / APART;
-        Shares { own: apart / DEVICES, common: capacity - apart, ..Shares::default() }
+        let apart = (capacity / APART).max(APART_MIN.min(capacity / 2));
+        let (own, part) = (apart / DEVICES, capacity / DEVICES);
+        Shares { own, part, common: capacity - apart, ..Shares::default() }
     }
 
     /// Whether something came back since the last time.
@@ -52,12 +59,14 @@ impl Shares {
     }
 
     /// Whether a client of a device, that has some of it already, may take so much more. A device
-    /// that has nothing may always: a piece can be longer than the memory of its own.
-    fn has_room(&self, head: HeadId, client: &Held, cost: u64) -> bool {
+    /// that has nothing may always take as much as is its own; more of its part for a piece that
+    /// cannot be shorter.
+    fn has_room(&self, head: HeadId, client: &Held, cost: u64, whole: bool) -> bool {
         let held = self.held(head);
         // What the device may have and leave as much to others.
         let left = (self.common.saturating_sub(self.taken) + self.own).saturating_sub(held);
-        held == 0 || client.0 + cost <= left
+        let at_once = if whole { self.part.max(self.own) } else { self.own };
+        held == 0 && cost <= at_once || client.0 + cost <= left
     }
 
     fn take(&mut self, head: HeadId, client: &mut Held, cost: u64) {
@@ -97,7 +106,7 @@ pub(super) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// A buffer for I/O of a device.
+    /// A buffer for I/O of a device; `whole`: a shorter one is of no use.
     ///
     /// # Errors
     /// There is none: what to wait for. A client that has something waits for that to end, and
@@ -106,12 +115,12 @@ impl Memory<'_> {
         &mut self,
         head: HeadId,
         client: &mut Held,
-        len: u32,
+        (len, whole): (u32, bool),
     ) -> Result<BufRef, Wait> {
         let cost = self.bufs.cost(len);
         // In requests of any size: one of 4 KiB does not keep the next from being sent.
         let least = client.0 + cost <= self.bufs.cost(LEAST_PIECE_BYTES);
-        if !least && !self.shares.has_room(head, client, cost) {
+        if !least && !self.shares.has_room(head, client, cost, whole) {
             return Err(if client.0 > 0 { Wait::Own } else { Wait::Share });
         }
         let buf = self.bufs.alloc(len).ok_or(Wait::Memory)?;
@@ -139,7 +148,7 @@ mod tests {
     /// Takes all that a client of a device may have, and says how much that is.
     fn fill(shares: &mut Shares, head: u32, cost: u64) -> u64 {
         let mut client = Held::default();
-        while shares.has_room(HeadId(head), &client, cost) {
+        while shares.has_room(HeadId(head), &client, cost, false) {
             shares.take(HeadId(head), &mut client, cost);
         }
         client.0
@@ -177,6 +186,26 @@ mod tests {
         assert!(got.iter().sum::<u64>() <= 256 * MIB);
     }
 
+    /// In any pool: a piece of the shortest is there for each device, and for clients that have
+    /// nothing.
+    #[test]
+    fn whatever_devices_take_each_other_one_finds_its_own() {
+        for capacity in [64 * MIB, 100 * MIB, 128 * MIB, 256 * MIB, 1024 * MIB] {
+            let mut shares = Shares::new(capacity);
+            let least = u64::from(LEAST_PIECE_BYTES);
+            assert!(shares.own >= least);
+            let got = (0..256).map(|head| {
+                // The longest that it may, down to the shortest.
+                let sizes = (0..5).map(|half| MIB >> half);
+                sizes.map(|cost| fill_device(&mut shares, head, cost)).sum::<u64>()
+            });
+            let got: Vec<u64> = got.collect();
+            assert!(got.iter().all(|&got| got >= least), "{capacity}: {got:?}");
+            let all = got.iter().sum::<u64>();
+            assert!(all <= capacity, "{capacity}: {all}");
+        }
+    }
+
     #[test]
     fn a_greedy_client_leaves_as_much_to_the_others_of_its_device() {
         let mut shares = shares();
@@ -189,8 +218,11 @@ mod tests {
     #[test]
     fn a_device_that_has_nothing_may_take_a_piece_that_is_longer_than_its_own() {
         let mut shares = shares();
-        (0..255).for_each(|head| assert!(fill_device(&mut shares, head, MIB) > 0));
-        assert!(shares.has_room(HeadId(255), &Held::default(), MIB));
+        (0..255).for_each(|head| assert!(fill_device(&mut shares, head, MIB / 4) > 0));
+        let nothing = Held::default();
+        assert!(shares.has_room(HeadId(255), &nothing, MIB, true), "it cannot be shorter");
+        assert!(!shares.has_room(HeadId(255), &nothing, MIB, false), "a quarter is its own");
+        assert!(shares.has_room(HeadId(255), &nothing, MIB / 4, false));
     }
 
     #[test]
@@ -199,7 +231,7 @@ mod tests {
         let mut clients = [const { Held(0) }; 3];
         for _ in 0..4 {
             for (head, client) in (0..).map(HeadId).zip(&mut clients) {
-                while shares.has_room(head, client, MIB) {
+                while shares.has_room(head, client, MIB, false) {
                     shares.take(head, client, MIB);
                 }
             }

@@ -286,7 +286,7 @@ impl Transfer {
             if self.buffer_bytes > 0 && self.buffer_bytes + bytes > MAX_BUFFER_BYTES {
                 return Err(Wait::Own);
             }
-            match memory.take(self.device.head, &mut self.held, bytes) {
+            match memory.take(self.device.head, &mut self.held, (bytes, bytes <= least)) {
                 Err(Wait::Share) if bytes > least => {
                     bytes = (bytes / 2 - bytes / 2 % block).max(least);
                 }
