@@ -168,8 +168,10 @@ fn kept(places: &Places) -> Result<Identity, Failure> {
         }
     };
     put(&nqn_file, Nqn::from_uuid(id).as_str()).map_err(refused)?;
-    let nqn = stored(&nqn_file, parse_nqn)?.unwrap_or_else(|| Nqn::from_uuid(id));
-    Ok(Identity { nqn, id })
+    // One that says another identifier is somebody else's, who has started at the same time.
+    let ours = |nqn: &Nqn| uuid_of(nqn).is_none_or(|said| said == id);
+    let nqn = stored(&nqn_file, parse_nqn)?.filter(ours);
+    Ok(Identity { nqn: nqn.unwrap_or_else(|| Nqn::from_uuid(id)), id })
 }
 
 fn stored_pair(directory: &Path) -> Result<Option<Identity>, Failure> {

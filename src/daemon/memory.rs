@@ -6,8 +6,8 @@ use std::path::{Component, Path};
 /// Payload memory of a worker where nothing limits it, bytes.
 const USUAL: u64 = 256 << 20;
 
-/// As little is needed for a request of the largest size and others beside it.
-const LEAST: u64 = 32 << 20;
+/// As little is needed so that devices without a path leave some to each other one.
+const LEAST: u64 = 64 << 20;
 
 /// Payload memory of each of so many workers, bytes: of what the process may have at most half
 /// altogether. The system counts what sockets hold as well, and the rest is for everything else.
@@ -44,14 +44,16 @@ fn limit(root: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let (top, file) = match controllers {
-            "" => ("sys/fs/cgroup", "memory.max"),
+        let (top, files): (_, &[_]) = match controllers {
+            // Beyond the second it is not killed, but held up.
+            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"]),
             _ if controllers.split(',').any(|one| one == "memory") => {
-                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
+                ("sys/fs/cgroup/memory", &["memory.limit_in_bytes"])
             }
             _ => return None,
         };
-        least(&root.join(top), Path::new(path.trim_start_matches('/')), file)
+        let group = Path::new(path.trim_start_matches('/'));
+        files.iter().filter_map(|file| least(&root.join(top), group, file)).min()
     });
     limits.min()
 }
@@ -103,6 +105,7 @@ mod tests {
                 ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
                 ("sys/fs/cgroup/c/d/memory.max", "max\n"),
                 ("sys/fs/cgroup/c/memory.max", "4000000\n"),
+                ("sys/fs/cgroup/c/d/memory.high", "max\n"),
             ],
         );
         assert_eq!(limit(&both.0), Some(3_000_000));
@@ -112,6 +115,12 @@ mod tests {
             let files = [("proc/self/cgroup", group), ("sys/fs/cgroup/memory.max", "5000000\n")];
             assert_eq!(limit(&Tree::new(&name, &files).0), Some(5_000_000), "{group}");
         }
+        let high = [
+            ("proc/self/cgroup", "0::/c\n"),
+            ("sys/fs/cgroup/c/memory.max", "max\n"),
+            ("sys/fs/cgroup/c/memory.high", "6000000\n"),
+        ];
+        assert_eq!(limit(&Tree::new("memory-high", &high).0), Some(6_000_000));
         let none = [("proc/self/cgroup", "0::/c\n"), ("sys/fs/cgroup/c/memory.max", "max\n")];
         assert_eq!(limit(&Tree::new("memory-none", &none).0), None);
         assert_eq!(limit(Path::new("/nowhere")), None);
@@ -124,7 +133,7 @@ mod tests {
         assert_eq!(mib(Some(100_000), 8), 256);
         assert_eq!(mib(Some(1024), 2), 256);
         assert_eq!(mib(Some(1024), 4), 128);
-        assert_eq!(mib(Some(512), 8), 32);
-        assert_eq!(mib(Some(64), 8), 32, "less would be of no use");
+        assert_eq!(mib(Some(512), 8), 64);
+        assert_eq!(mib(Some(64), 8), 64, "less would be of no use");
     }
 }

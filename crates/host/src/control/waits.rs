@@ -16,8 +16,12 @@ use core::time::Duration;
 /// Shards report at once; only a worker that hangs takes longer for a portion.
 const STATS_LIMIT: Duration = Duration::from_secs(1);
 
-/// Heads and paths that a shard reports at once. It is about 0.1 ms in which no I/O goes on.
+/// Heads and paths that a shard reports at once, where there are not tens of thousands. It is about
+/// 0.1 ms in which no I/O goes on.
 const PORTION: usize = 256;
+
+/// In no more portions than these: a shard looks at all that it has for each.
+const PORTIONS_MAX: usize = 64;
 
 /// All heads there may be, also those that only a shard still knows.
 const ALL: RangeInclusive<HeadId> = HeadId(0)..=HeadId(u32::MAX);
@@ -77,9 +81,11 @@ fn portions(heads: impl Iterator<Item = (HeadId, usize)>) -> Vec<RangeInclusive<
     let mut heads: Vec<(HeadId, usize)> = heads.collect();
     heads.sort_unstable();
     let (mut portions, mut first, mut entries) = (Vec::new(), *ALL.start(), 0);
+    let all: usize = heads.iter().map(|(_, paths)| 1 + paths).sum();
+    let portion = PORTION.max(all / PORTIONS_MAX);
     for (head, paths) in heads {
         let more = 1 + paths;
-        if entries > 0 && entries + more > PORTION {
+        if entries > 0 && entries + more > portion {
             portions.push(first..=HeadId(head.0 - 1));
             (first, entries) = (head, 0);
         }
@@ -192,17 +198,19 @@ impl Control {
         let (of, detail) = (portions[0].clone(), purpose.detail());
         self.env.mail_all(|| ToShard::ReportStats { id, of: of.clone(), detail });
         let waiting = workers.iter().map(|&worker| (worker, 0)).collect();
-        let got = workers.iter().map(|&worker| (worker, self.room_for(&portions))).collect();
+        let room = self.room_for(&portions);
+        let got = workers.iter().map(|&worker| (worker, room())).collect();
         self.waits.stats.push(StatsWait { id, by, portions, waiting, got, purpose });
     }
 
     /// For what a worker will tell in several portions: it is large.
-    fn room_for(&self, portions: &[RangeInclusive<HeadId>]) -> ShardStats {
+    fn room_for(&self, portions: &[RangeInclusive<HeadId>]) -> impl Fn() -> ShardStats + use<> {
         let heads = || self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-        match portions {
-            [_] => ShardStats::default(),
-            _ => ShardStats::with_room(heads().map(|it| it.paths.len()).sum(), heads().count()),
-        }
+        let (paths, heads) = match portions {
+            [_] => (0, 0),
+            _ => (heads().map(|head| head.paths.len()).sum(), heads().count()),
+        };
+        move || ShardStats::with_room(paths, heads)
     }
 
     fn stats_busy(&mut self, purpose: &StatsFor) {

@@ -99,9 +99,10 @@ impl Uring {
         self.receive(slot);
     }
 
+    /// Unless more has come already: then the peer does not wait.
     pub(super) fn acknowledge_now(&mut self, id: ConnId) {
         let conn = self.conns.slot(id).and_then(|slot| self.conns.get_mut(slot));
-        let open = conn.filter(|it| it.phase == Phase::Open);
+        let open = conn.filter(|it| it.phase == Phase::Open && it.drained);
         if let Some(fd) = open.and_then(|it| it.fd.as_ref()) {
             self.counters.system_calls.add(1);
             socket::acknowledge(fd.as_fd());
