@@ -20,8 +20,8 @@ const APART: u64 = 4;
 /// the others hold.
 const DEVICES: u64 = MAX_EXPORTS as u64;
 
-/// Set apart at least, where that is no more than half: a piece of the shortest for each device, and
-/// as much for the one that each of so many clients can always have.
+/// Set apart at least, where that is no more than half: a piece of the shortest for each device,
+/// and as much for the one that each of so many clients can always have.
 const APART_MIN: u64 = 2 * DEVICES * LEAST_PIECE_BYTES as u64;
 
 /// What each device holds of the pool, in bytes as the pool counts them.
