@@ -228,7 +228,7 @@ fn many_devices_without_a_path_leave_memory_to_each_other_one() {
         let mut harness = Harness::new(NbdConfig { listen: None, exports }, 64 * MIB as u64);
         names.iter().for_each(|name| harness.host.add_disk(name, 16 * MIB, 512));
         harness.complete_at_once = false;
-        let mut open = |harness: &mut Harness, name: &str| {
+        let open = |harness: &mut Harness, name: &str| {
             let conn = harness.connect();
             harness.send(conn, &client::negotiate(name, true));
             harness.take(conn);
