@@ -13,6 +13,7 @@ mod export_access;
 mod hostile_text;
 mod identity;
 mod lab;
+mod lab_report;
 mod lab_results;
 mod listing;
 mod namespace_files;

@@ -12,6 +12,7 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 mod verdict;
+pub mod whole;
 
 pub use cell::*;
 pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, sure, tenths, times};

@@ -14,13 +14,13 @@
 
 use super::environment::{Environment, Session};
 use super::slug::slug;
-use super::{CellResult, Mode, SCHEMA};
+use super::{CellResult, Mode, SCHEMA, whole};
 use crate::scenario::{Found, Text};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 /// The largest file that is read back: an hour in windows of 50 ms on 64 paths stays below it.
@@ -450,20 +450,10 @@ fn make_dir(dir: &Path) -> Result<(), StoreError> {
     fs::create_dir_all(dir).map_err(system("make the directory", dir))
 }
 
-/// Writes beside the place and renames.
+/// Writes the whole file, or leaves what is there.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    make_dir(dir)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = dir.join(format!(".{name}.{}", std::process::id()));
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // The failure is what is told; what is left of it may stay.
-        let _ = fs::remove_file(&beside);
-    }
-    written.map_err(system("write", path))
+    make_dir(path.parent().unwrap_or(Path::new(".")))?;
+    whole::write(path, bytes).map_err(system("write", path))
 }
 
 /// Reads a file of this schema, of at most 256 MiB.
