@@ -41,6 +41,7 @@ impl Plan {
             return Err(Failure::usage("runtime is 0, must be longer"));
         }
         fits(bench, &sizes).map_err(Failure::Usage)?;
+        verifies(bench).map_err(Failure::Usage)?;
         let placement = placement(bench)?;
         let exchange = bench.bare.then(|| exchange(bench, &sizes)).transpose()?;
         Ok(Plan { bench: bench.clone(), sizes, runtime, placement, exchange })
@@ -91,11 +92,12 @@ impl Plan {
         };
         json!({
             "device": device,
-            "rw": format!("{:?}", bench.rw).to_lowercase(),
+            "rw": bench.rw.word(),
             "rwmixread": bench.rw.read_percent(bench.rwmixread),
             "bs": bench.bssplit.as_deref().unwrap_or(&bench.bs),
             "iodepth": bench.iodepth,
             "numjobs": bench.numjobs,
+            "verify": bench.verify,
             "runtime_ns": self.runtime.as_nanos() as u64,
             "randseed": bench.randseed,
             "runs": bench.runs,
@@ -129,6 +131,19 @@ fn fits(bench: &Bench, sizes: &[(u32, u32)]) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Whoever asks for a check believes afterwards that there was one.
+fn verifies(bench: &Bench) -> Result<(), String> {
+    if !bench.verify || bench.rw.read_percent(bench.rwmixread) < 100 {
+        return Ok(());
+    }
+    let rw = bench.rw.word();
+    Err(format!(
+        "--verify checks only what the same run has written, and '{rw}' writes nothing{}: use a \
+         mixed load, such as --rw randrw",
+        if bench.rw.is_mixed() { " with rwmixread 100" } else { "" }
+    ))
 }
 
 /// `HOST[/TARGET]`, each a CPU or a list with commas.

@@ -155,6 +155,14 @@ impl BenchReport {
             runs => format!("{runs} runs"),
         };
         text.push_str(&format!("{runs}, {least:.0} to {greatest:.0} IOPS\n"));
+        if self.words["verify"] == true {
+            let of = |run: &Run| run.detail["blocks_verified"].as_u64().unwrap_or(0);
+            let blocks: u64 = self.runs.iter().map(of).sum();
+            text.push_str(&match blocks {
+                0 => "blocks verified: 0, for no run has read what it had written\n".to_owned(),
+                blocks => format!("blocks verified: {blocks}, none of them wrong\n"),
+            });
+        }
         if let Some((median, least, greatest)) = self.ratio() {
             text.push_str(&format!(
                 "ratio to the bare exchange: {median:.3} [{least:.3} {greatest:.3}]\n"

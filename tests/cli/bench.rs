@@ -7,6 +7,7 @@ use anabranch::daemon::load::JobSpec;
 use clap::Parser;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 fn parse(options: &[&str]) -> Result<(), ErrorKind> {
@@ -69,4 +70,49 @@ fn a_load_that_does_not_fit_says_why() {
     let report = json!({ "reads": 0, "writes": 0, "rejected": "offset 100 is no multiple of 512" });
     let failure = Figures::of(&report).expect_err("nothing was done");
     assert_eq!(failure.to_string(), "no I/O was done: offset 100 is no multiple of 512");
+}
+
+fn bench(options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.arg("bench").args(options).output().expect("the binary runs")
+}
+
+/// Nothing was checked, and it ended as if all had been well.
+#[test]
+fn a_load_that_writes_nothing_is_not_verified() {
+    let file = std::env::temp_dir().join(format!("anabranch-reads-{}.fio", std::process::id()));
+    std::fs::write(&file, "[disk]\nrw=randread\n").expect("writable");
+    let file_name = file.to_string_lossy();
+    for (options, rw) in [
+        (&[][..], "'randread' writes nothing:"),
+        (&["--rw", "read"], "'read' writes nothing:"),
+        (&["--rw", "rw", "--rwmixread", "100"], "'rw' writes nothing with rwmixread 100:"),
+        (&["--job-file", &file_name], "'randread' writes nothing:"),
+        (&["--nbd", "nbd://127.0.0.1:1/a"], "'randread' writes nothing:"),
+        (&["nvme0n1"], "'randread' writes nothing:"),
+    ] {
+        let refused = bench(&[&["--verify", "--runtime", "1ms", "--runs", "1"], options].concat());
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{options:?}: {told}");
+        assert!(told.contains(&format!("has written, and {rw} use a mixed load")), "{told}");
+    }
+    let _ = std::fs::remove_file(&file);
+}
+
+#[test]
+fn how_much_was_verified_is_told() {
+    let load = ["--rw", "randrw", "--size", "64k", "--runtime", "100ms", "--runs", "2"];
+    let verified = bench(&[&load[..], &["--verify"]].concat());
+    let told = String::from_utf8_lossy(&verified.stdout);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    let blocks = |line: &str| {
+        let number = line.strip_prefix("blocks verified: ")?.strip_suffix(", none of them wrong");
+        number?.parse::<u64>().ok()
+    };
+    assert!(told.lines().find_map(blocks).is_some_and(|blocks| blocks > 0), "{told}");
+    let written = bench(&["--rw", "write", "--verify", "--runtime", "100ms", "--runs", "1"]);
+    let told = String::from_utf8_lossy(&written.stdout);
+    assert!(told.contains("\nblocks verified: 0, for no run has read"), "{told}");
+    let plain = bench(&load);
+    assert!(!String::from_utf8_lossy(&plain.stdout).contains("verified"));
 }

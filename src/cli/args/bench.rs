@@ -92,7 +92,7 @@ pub struct Bench {
         value_parser = super::whole::<u64>(0, u64::MAX), allow_negative_numbers = true
     )]
     pub randseed: u64,
-    /// Stamp what is written, check what is read
+    /// Stamp what is written, check what the same run reads of it; a load of reads alone is refused
     #[arg(long)]
     pub verify: bool,
     /// Data workers of a host of its own (--nbd: threads that share the connections)
@@ -150,6 +150,18 @@ impl Pattern {
     #[must_use]
     pub fn random(self) -> bool {
         matches!(self, Pattern::RandRead | Pattern::RandWrite | Pattern::RandRw)
+    }
+
+    /// Whether it reads and writes.
+    #[must_use]
+    pub fn is_mixed(self) -> bool {
+        matches!(self, Pattern::Rw | Pattern::RandRw)
+    }
+
+    /// As fio spells it.
+    #[must_use]
+    pub fn word(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 
     /// Reads among 100 requests, `mix` of them in a mixed load.
