@@ -83,8 +83,8 @@ impl Figures {
 /// One run, and the bare exchange beside it.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The load.
-    pub load: Figures,
+    /// The load; nothing when it went wrong.
+    pub load: Option<Figures>,
     /// The bare exchange that ran next to it.
     pub bare: Option<Figures>,
     /// The load's whole report.
@@ -93,14 +93,17 @@ pub struct Run {
 
 impl Run {
     fn ratio(&self) -> Option<f64> {
-        self.bare.map(|bare| self.load.iops / bare.iops.max(1e-9))
+        Some(self.load?.iops / self.bare?.iops.max(1e-9))
     }
 
     /// One line about it.
     #[must_use]
     pub fn line(&self) -> String {
         let ratio = self.ratio().map_or(String::new(), |r| format!(", {r:.3} of the bare rate"));
-        format!("{:.0} IOPS, mean {}{ratio}", self.load.iops, latency_text(self.load.mean_ns))
+        self.load.map_or_else(
+            || "no figures".to_owned(),
+            |load| format!("{:.0} IOPS, mean {}{ratio}", load.iops, latency_text(load.mean_ns)),
+        )
     }
 }
 
@@ -113,11 +116,16 @@ pub struct BenchReport {
 }
 
 impl BenchReport {
-    /// `transport` names what the load went through, `words` say what was run; there is at least
-    /// one run.
+    /// `transport` names what the load went through, `words` say what was run.
     #[must_use]
     pub fn new(transport: &'static str, words: Value, runs: Vec<Run>) -> BenchReport {
         BenchReport { transport, words, runs }
+    }
+
+    /// Whether there is no run.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
     }
 
     /// The figures of the run whose rate is the median (the lower one of two in the middle).
@@ -139,7 +147,7 @@ impl BenchReport {
     #[must_use]
     pub fn text(&self) -> String {
         let mut rows = Vec::new();
-        if let Some(load) = self.median(|run| Some(run.load)) {
+        if let Some(load) = self.median(|run| run.load) {
             rows.push(load.row(self.transport));
         }
         if let Some(bare) = self.median(|run| run.bare) {
@@ -147,7 +155,7 @@ impl BenchReport {
         }
         let head = ["Median", "IOPS", "MiB/s", "mean", "p50", "p99"];
         let mut text = columns(&head, &rows);
-        let rates = self.runs.iter().map(|run| run.load.iops);
+        let rates = self.runs.iter().filter_map(|run| run.load).map(|load| load.iops);
         let least = rates.clone().fold(f64::INFINITY, f64::min);
         let greatest = rates.fold(0.0, f64::max);
         let runs = match self.runs.len() {
@@ -187,7 +195,7 @@ impl BenchReport {
             .collect();
         json!({
             "job": self.words,
-            "median": self.median(|run| Some(run.load)).map(|load| load.json()),
+            "median": self.median(|run| run.load).map(|load| load.json()),
             "bare_median": self.median(|run| run.bare).map(|bare| bare.json()),
             "ratio": self.ratio().map(|(median, least, greatest)| {
                 json!({ "median": median, "min": least, "max": greatest })
@@ -203,7 +211,7 @@ mod tests {
 
     fn run(iops: f64, bare: f64) -> Run {
         let figures = |iops| Figures { iops, bytes_per_s: 0.0, mean_ns: 1, p50_ns: 1, p99_ns: 1 };
-        Run { load: figures(iops), bare: Some(figures(bare)), detail: json!({}) }
+        Run { load: Some(figures(iops)), bare: Some(figures(bare)), detail: json!({}) }
     }
 
     #[test]

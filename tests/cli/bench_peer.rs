@@ -172,3 +172,64 @@ fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
     host.stop().expect("an end");
     target.stop().expect("an end");
 }
+
+/// A host whose loads come to this, one after the other; then it begins no more.
+struct Answers(Mutex<Vec<Value>>);
+
+impl Handler for Answers {
+    fn call(&self, method: &str, _: Params<'_>) -> Result<Answer, RpcError> {
+        let mut reports = self.0.lock().expect("one client");
+        match method {
+            "bench_stop" => Answer::of(&reports.pop()),
+            _ if reports.is_empty() => Err(RpcError::failed("no load any more")),
+            _ => Answer::of(&json!({})),
+        }
+    }
+}
+
+/// What `bench` says on a host whose loads come to this, and its exit status.
+fn told(name: &str, reports: &[&Value], format: &str) -> (Option<i32>, String, String) {
+    let name = format!("anabranch-bench-{name}-{format}-{}", std::process::id());
+    let place = std::env::temp_dir().join(name);
+    let at = place.join("host.sock");
+    let reports = reports.iter().rev().copied().cloned().collect();
+    let handler = Arc::new(Answers(Mutex::new(reports)));
+    let server = ControlServer::start(&at, handler, Limits::default()).expect("a server");
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["bench", "nvme0n1", "--runtime", "1ms", "--runs", "3", "-o", format, "--socket"])
+        .arg(&at)
+        .output()
+        .expect("the binary runs");
+    drop(server);
+    let _ = std::fs::remove_dir_all(&place);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn what_has_failed_is_told_in_json_too_and_is_no_figure() {
+    let good = |iops: f64| json!({ "reads": 5, "errors": 0, "iops": iops });
+    let failed = json!({ "reads": 9, "errors": 2, "first_error": "no path", "iops": 900.0 });
+    let wrong = json!({
+        "reads": 9, "errors": 0, "verify_errors": 1, "mismatches": ["block 7 is damaged"],
+    });
+    let (few, many) = (good(100.0), good(200.0));
+    for (name, reports, runs, iops, says) in [
+        ("failed", &[&failed][..], 1, Value::Null, "2 I/Os failed, 0 blocks were wrong; the first"),
+        ("wrong", &[&wrong], 1, Value::Null, "1 blocks were wrong; the first: block 7 is damaged"),
+        ("later", &[&few, &many, &failed], 3, json!(100.0), "the first: no path"),
+        ("gone", &[&few], 1, json!(100.0), "no load any more"),
+    ] {
+        let (status, json, text) = told(name, reports, "json");
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.contains(says), "{text}");
+        let json: Value = serde_json::from_str(&json).expect("JSON alone");
+        let made = json["runs"].as_array().expect("runs");
+        assert_eq!((made.len(), &json["median"]["iops"]), (runs, &iops), "{name}: {json}");
+        let last = made.last().expect("a run");
+        assert_eq!(&last["load"], *reports.last().expect("a report"), "{name}");
+        let (status, out, text) = told(name, reports, "normal");
+        assert_eq!((status, out.as_str()), (Some(1), ""), "no table of a part: {text}");
+    }
+    assert_eq!(told("none", &[], "json").1, "", "nothing was run");
+}
