@@ -638,13 +638,13 @@ impl Host {
         match method {
             "bench_start" => {
                 let spec: super::load::JobSpec = params.read()?;
-                let wrong = |why: String| RpcError::invalid(format!("params: {why}"));
-                spec.check().map_err(wrong)?;
+                spec.check().map_err(RpcError::invalid)?;
                 let (head, data_workers) = self.await_head(&spec.device)?;
                 let device = Device { block_bytes: head.block_bytes, blocks: head.blocks };
                 let limit = spec.limit();
                 let job = Box::new(spec.job());
-                job.check(device, data_workers).map_err(|why| wrong(why.to_string()))?;
+                job.check(device, data_workers)
+                    .map_err(|why| RpcError::invalid(why.to_string()))?;
                 let verb = match limit {
                     Some(limit) => LoadVerb::StartFor(job, limit),
                     None => LoadVerb::Start(job),

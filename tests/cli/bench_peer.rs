@@ -158,6 +158,7 @@ fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
         let error = call("bench_start", &load(field, value)).expect_err(says);
         assert_eq!(error.code, RpcError::INVALID_PARAMS, "{says}");
         assert!(error.message.contains(says), "{says}: {}", error.message);
+        assert!(!error.message.contains("params"), "people are told, too: {}", error.message);
     }
     // Two workers verify a part each.
     let mut small = load("verify", json!(true));

@@ -15,7 +15,7 @@ pub const MAX_JOBS: u32 = 1024;
 #[derive(Args, Clone, Debug)]
 pub struct Bench {
     /// Device of the running host; without -a and without a device, an embedded target is used
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = super::device)]
     pub device: Option<String>,
     /// Transport of a host of its own: tcp
     #[arg(short = 't', long, value_name = "STR", default_value = "tcp", requires = "traddr")]
