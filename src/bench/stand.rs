@@ -15,6 +15,7 @@ use crate::daemon::socket::Role;
 use crate::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use crate::failure::Failure;
 use anabranch_host::Event;
+use anabranch_host::config::check_subsystem;
 use anabranch_host::event::HostEvent;
 use anabranch_lab::shown::Shown;
 use anabranch_proto::machine::Endpoint;
@@ -68,6 +69,9 @@ impl Stand {
         };
         let named = paths.iter().map(|path| path.named(&nqn, false));
         let named = named.collect::<Result<Vec<NamedPath>, String>>().map_err(Failure::Usage)?;
+        for path in &named {
+            check_subsystem(&path.subsystem_nqn).map_err(Failure::usage)?;
+        }
         let identity = match &target {
             Some(_) => Identity::fresh()?,
             None => Identity::find(None, None, &Places::default())?,

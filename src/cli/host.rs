@@ -17,6 +17,8 @@ use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
 use crate::failure::Failure;
+use anabranch_export::nbd::Export;
+use anabranch_host::config::check_subsystem;
 use anabranch_lab::shown::Shown;
 use anabranch_proto::nvme::ids::Uuid;
 use anabranch_proto::nvme::nqn::Nqn;
@@ -50,9 +52,9 @@ fn view(global: &Global) -> Result<HostView, Failure> {
     read(ask(global, "snapshot", json!({}))?)
 }
 
-/// What is wrong whoever answers.
-fn check(nqn: &str, path: &Fabrics) -> Result<(), Failure> {
-    path.path().named(nqn, false).map_err(Failure::Usage)?;
+/// What is wrong whoever answers. The subsystem that is meant.
+fn check(nqn: &str, path: &Fabrics) -> Result<Nqn, Failure> {
+    let named = path.path().named(nqn, false).map_err(Failure::Usage)?;
     if let Some(Err(why)) = path.hostnqn.as_deref().map(str::parse::<Nqn>) {
         let given = path.hostnqn.as_deref().unwrap_or_default().escape_debug();
         return Err(Failure::usage(format!("hostnqn '{given}': {why}")));
@@ -61,7 +63,7 @@ fn check(nqn: &str, path: &Fabrics) -> Result<(), Failure> {
         let given = path.hostid.as_deref().unwrap_or_default().escape_debug();
         return Err(Failure::usage(format!("hostid '{given}': {why}")));
     }
-    Ok(())
+    Ok(named.subsystem_nqn)
 }
 
 /// What `connect` and `discover` ask for. Only the host can say where a name leads from where it
@@ -78,7 +80,8 @@ fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Value {
 
 /// `connect`.
 pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
-    check(&connect.nqn, &connect.path)?;
+    let subsystem = check(&connect.nqn, &connect.path)?;
+    check_subsystem(&subsystem).map_err(Failure::usage)?;
     let request = request(&connect.nqn, &connect.path, connect.keep_trying);
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
@@ -331,6 +334,13 @@ pub(super) fn export(global: &Global, verb: ExportVerb) -> Result<(), Failure> {
                 let text = "export add needs --nbd SOCKET or --nbd ADDR:PORT";
                 return Err(Failure::usage(text));
             };
+            // Without a name it has the device's, which is known to the host or is none.
+            let texts = Export {
+                name: name.clone().unwrap_or_default(),
+                description: description.clone(),
+                ..Export::default()
+            };
+            texts.check().map_err(|why| Failure::usage(why.to_string()))?;
             // A relative path is relative to where the user is, not to where the host runs.
             let at = crate::daemon::export::listen_endpoint(&nbd).map_err(Failure::Usage)?;
             crate::daemon::export::socket_mode(&at, mode.as_deref(), group.as_deref())

@@ -21,3 +21,4 @@ mod nbd_stale_socket;
 mod no_memory;
 mod service_manager;
 mod top_frames;
+mod usage;

@@ -133,6 +133,17 @@ pub fn check_time(time: Duration) -> Result<(), &'static str> {
     if time > LONGEST_TIME { Err("must not exceed 2147483647 s") } else { Ok(()) }
 }
 
+/// Whether a subsystem has namespaces to connect to.
+///
+/// # Errors
+/// It is the discovery subsystem: one sentence.
+pub fn check_subsystem(nqn: &Nqn) -> Result<(), &'static str> {
+    if nqn.is_discovery() {
+        return Err("the discovery subsystem carries no namespaces: use discover or connect-all");
+    }
+    Ok(())
+}
+
 /// Where a controller is and how to talk to it. Defaults and ranges are those of Linux fabrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {

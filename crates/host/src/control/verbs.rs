@@ -9,7 +9,7 @@ use super::subsystem::{Head, Path};
 use super::waits::Stop;
 use super::waits::{RemovalWait, StatsFor};
 use super::{Control, wire};
-use crate::config::{ConnectRequest, ControllerOptions, check_time};
+use crate::config::{ConnectRequest, ControllerOptions, check_subsystem, check_time};
 use crate::event::HostEvent;
 use crate::mail::Detail;
 use crate::topology::ControllerState;
@@ -140,10 +140,8 @@ impl Control {
     fn connect(&mut self, id: VerbId, request: Box<ConnectRequest>, aside: Option<u32>) -> Answer {
         self.check_room()?;
         check_options(&request.options, false)?;
-        if request.subsystem_nqn.is_discovery() {
-            let text = "the discovery subsystem carries no namespaces: use discover or connect-all";
-            return Err(VerbError::Invalid(text.to_string()));
-        }
+        check_subsystem(&request.subsystem_nqn)
+            .map_err(|why| VerbError::Invalid(why.to_string()))?;
         self.check_free(&request)?;
         let instance = self.take_number(aside, &request.subsystem_nqn)?;
         let number = ControllerId(self.next_controller);

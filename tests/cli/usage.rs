@@ -1,0 +1,30 @@
+//! What the command line alone can tell is told with exit status 2, whether anybody runs or not.
+
+use std::process::Command;
+
+#[test]
+fn what_no_host_could_do_is_misuse() {
+    let discovery = "nqn.2014-08.org.nvmexpress.discovery";
+    let long = "a".repeat(257);
+    let export = |option, text| vec!["export", "add", "nvme0n1", "--nbd", "./x", option, text];
+    for (words, says) in [
+        (export("--name", &long), "the export's name has 257 bytes, at most 256 fit"),
+        (export("--name", "a\tb"), "the export's name holds a control character"),
+        (export("--description", "a\nb"), "the export's description holds a control character"),
+        (
+            vec!["connect", "-t", "tcp", "-a", "127.0.0.1", "-n", discovery],
+            "the discovery subsystem carries no namespaces: use discover or connect-all",
+        ),
+        (
+            vec!["bench", "-a", "127.0.0.1", "-n", discovery],
+            "the discovery subsystem carries no namespaces: use discover or connect-all",
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.args(&words).args(["--socket", "/nowhere/host.sock"]);
+        let output = command.output().expect("the binary runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {told}");
+        assert_eq!(told, format!("anabranch: {says}\n"));
+    }
+}
