@@ -99,7 +99,8 @@ pub(crate) struct Entry {
     pub(crate) stage: Stage,
     /// Data from the host: ours to free.
     pub(crate) data: Option<BufRef>,
-    /// The transport could not read the data right: answer with this, do not execute.
+    /// Answer with this, do not execute: the transport could not read the data right, somebody has
+    /// withdrawn it, or its namespace is gone.
     pub(crate) verdict: Option<Status>,
     /// It has taken its time at a server.
     pub(crate) served: bool,
@@ -250,6 +251,10 @@ impl Conns {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Conn)> {
         (0_u32..).zip(&self.places).filter_map(|(place, conn)| Some((place, conn.as_deref()?)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Conn> {
+        self.places.iter_mut().flatten().map(Box::as_mut)
     }
 }
 

@@ -6,7 +6,7 @@ use super::disk::{Job, Rest};
 use super::waiting::is_low;
 use crate::ana_group;
 use crate::backend::{Backend, DiskKind};
-use crate::conn::{Answer, AnswerData, SlotId};
+use crate::conn::{Answer, AnswerData, Conn, Role, SlotId};
 use crate::controller::{Controller, Of};
 use crate::io::{self, Plan};
 use crate::namespace::Namespace;
@@ -124,6 +124,25 @@ impl Target {
             fabrics::DISCONNECT => self.disconnect(now, place, slot, sqe),
             // No such type, or one that is not for I/O queues (Base 4.1.2, 6).
             _ => Step::refuse(Status::INVALID_FIELD),
+        }
+    }
+
+    /// A namespace is gone: what was begun for it is not for another one that takes its number.
+    pub(super) fn refuse_begun(&mut self, subsystem: usize, nsid: u32) {
+        let gone = Status::INVALID_NAMESPACE.with_dnr();
+        for conn in self.conns.iter_mut() {
+            let Role::Io(at) = conn.role else { continue };
+            let of = self.controllers[at].as_ref().map(|controller| controller.of);
+            if of != Some(Of::Subsystem(subsystem)) {
+                continue;
+            }
+            let Conn { queue, entries, .. } = conn;
+            for entry in entries.iter_mut().flatten() {
+                let sqe = queue.sqe(entry.slot);
+                if sqe.nsid() == nsid && !sqe.is_fabrics() {
+                    entry.verdict = entry.verdict.or(Some(gone));
+                }
+            }
         }
     }
 

@@ -73,6 +73,7 @@ impl Target {
                 let at = self.subsystem_at(&subsystem)?;
                 let removed = self.subsystems[at].remove(nsid);
                 let group = removed.ok_or(TargetError::NoSuchNamespace { nsid })?.ana_group;
+                self.refuse_begun(at, nsid);
                 self.members_changed(now, at, nsid, &[group], bufs);
                 Ok(TargetReply::Done)
             }

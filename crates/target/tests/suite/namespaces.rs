@@ -60,6 +60,67 @@ fn hosts_hear_of_each_change_once() {
     assert!(gone.status.is(Status::INVALID_NAMESPACE) && gone.status.dnr());
 }
 
+/// Whatever a command waits for, its data, a link, a server: what takes its namespace's number
+/// meanwhile is not what its host meant.
+#[test]
+fn what_was_begun_for_a_namespace_is_not_done_in_its_successor() {
+    let replace = |rig: &mut Rig| {
+        rig.ok(TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 7 });
+        add(rig, memory_namespace(7, MIB)).unwrap();
+    };
+    let refused = |rig: &mut Rig, queue, cid| {
+        let done = rig.poll(queue, cid).expect("answered");
+        assert!(done.status.is(Status::INVALID_NAMESPACE) && done.status.dnr(), "{done:?}");
+        assert_eq!(done.data, []);
+    };
+    let untouched = |rig: &mut Rig, queue| {
+        let found = rig.run(queue, read(0, 16).with_nsid(7), 16 * 4096);
+        assert_eq!(found.status, Status::SUCCESS);
+        assert!(found.data.iter().all(|byte| *byte == 0), "the new one holds what was not its own");
+    };
+    let mut config = config();
+    config.subsystems[0].namespaces.push(memory_namespace(7, MIB));
+    let data = vec![0x5a; 16 * 4096];
+
+    // It waits for its data.
+    let mut rig = Rig::new(config.clone());
+    let (_, queue) = rig.controller(0);
+    rig.answer_r2t = false;
+    let late = rig.start_out(queue, write(0, 16).with_nsid(7), &data);
+    replace(&mut rig);
+    rig.answer_r2t = true;
+    rig.send_asked(queue);
+    rig.status();
+    refused(&mut rig, queue, late);
+    untouched(&mut rig, queue);
+
+    // It is on its way through the port's link, or caught by its stall.
+    for shaped in [true, false] {
+        let mut rig = Rig::new(config.clone());
+        let (_, queue) = rig.controller(0);
+        if shaped {
+            let shape = "delay=500ms".parse().unwrap();
+            rig.ok(TargetVerb::Shape { port: 0, shape });
+        } else {
+            rig.ok(TargetVerb::Stall { port: 0 });
+        }
+        let small = rig.start_out(queue, write(0, 1).with_nsid(7), &data[..4096]);
+        let reads = rig.start(queue, read(0, 1).with_nsid(7), 4096);
+        let other = rig.start_out(queue, write(0, 1), &data[..4096]);
+        replace(&mut rig);
+        if !shaped {
+            rig.ok(TargetVerb::Restore { port: 0 });
+        }
+        rig.advance(ms(2_000));
+        refused(&mut rig, queue, small);
+        refused(&mut rig, queue, reads);
+        let done = rig.poll(queue, other).expect("answered");
+        assert_eq!(done.status, Status::SUCCESS, "another namespace's");
+        rig.ok(TargetVerb::Shape { port: 0, shape: Default::default() });
+        untouched(&mut rig, queue);
+    }
+}
+
 #[test]
 fn identifiers_are_stable_and_distinct() {
     let mut config = config();
