@@ -418,7 +418,7 @@ impl Controller {
                 self.ask_queues(env, bufs);
             }
             Err(trouble) if !answer.status.is_success() => {
-                self.fail(env, format!("{}: {}", Step::AnaLog, trouble.why), trouble.dnr);
+                self.fail(env, format!("{}: {}", Step::AnaLog, trouble.why), false);
             }
             Err(trouble) => self.fail(env, format!("ANA log: {}", trouble.why), false),
         }

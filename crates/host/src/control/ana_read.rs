@@ -45,8 +45,6 @@ pub(super) struct LogSize {
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) why: String,
-    /// The controller said "do not retry".
-    pub(super) dnr: bool,
     /// It cannot be read in parts, now or later.
     pub(super) hopeless: bool,
 }
@@ -66,7 +64,7 @@ pub(super) enum Part {
 
 impl Trouble {
     fn hopeless(why: String) -> Trouble {
-        Trouble { why, dnr: false, hopeless: true }
+        Trouble { why, hopeless: true }
     }
 }
 
@@ -196,10 +194,10 @@ impl LogRead {
         Err(match self.in_parts() {
             true if self.moved => {
                 let why = format!("{}: {why}", self.restless());
-                Trouble { why, dnr: false, hopeless: false }
+                Trouble { why, hopeless: false }
             }
             // Read once only it may have changed meanwhile.
-            in_parts => Trouble { why, dnr: false, hopeless: in_parts && former.is_some() },
+            in_parts => Trouble { why, hopeless: in_parts && former.is_some() },
         })
     }
 
@@ -246,7 +244,7 @@ impl LogRead {
                  in parts is refused: {status}"
             ));
         }
-        Trouble { why: answer.says(), dnr: status.dnr(), hopeless: false }
+        Trouble { why: answer.says(), hopeless: false }
     }
 }
 

@@ -131,7 +131,8 @@ impl Controller {
             // Linux targets set DNR on this, too, and what keeps them busy is often our own former
             // controller, until its keep-alive time-out.
             let busy = step == Step::Connect && answer.status.is(Status::CONNECT_CONTROLLER_BUSY);
-            Err((format!("{step}: {}{hint}", answer.says()), answer.status.dnr() && !busy))
+            let for_good = answer.status.dnr() && step.ends_for_good() && !busy;
+            Err((format!("{step}: {}{hint}", answer.says()), for_good))
         };
         match result {
             Ok(()) => self.next_step(env, bufs, step, answer.result),
@@ -367,5 +368,13 @@ impl Step {
     /// A step whose failure costs a feature, not the connection.
     pub(super) fn may_fail(self) -> bool {
         matches!(self, Step::NvmLimits | Step::HostBehavior | Step::EventConfig)
+    }
+
+    /// Whether a refusal with "do not retry" ends the attempts, as in Linux: who refuses Connect or
+    /// a property means us. A controller that is about to be reset, or was just told to, may refuse
+    /// the commands behind them so, and is another one when it is asked again.
+    fn ends_for_good(self) -> bool {
+        use Step::{Capabilities, Connect, Enable, Ready, Version};
+        matches!(self, Connect | Capabilities | Version | Enable | Ready { .. })
     }
 }

@@ -1,6 +1,6 @@
 //! Loss, reconnect, giving up: how a controller lives after it has been live once.
 
-use crate::fake::{Fake, Hook, KEEP_ALIVE, Say, Space};
+use crate::fake::{Command, Fake, Hook, KEEP_ALIVE, SET_FEATURES, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
@@ -388,6 +388,24 @@ fn a_connect_refused_with_dnr_is_not_tried_again() {
         rig.event_count("giving up: the controller says \"do not retry\"; connect again"),
         1
     );
+
+    // So does a property, but no command behind them: it may be on its way to a reset.
+    let refused: [(fn(&Command) -> bool, _); 4] = [
+        (|c| c.is_property_get(0), None),
+        (Command::is_property_set, None),
+        (|c| c.is_identify(1), CONNECTING),
+        (|c| c.opcode == SET_FEATURES, CONNECTING),
+    ];
+    for (number, (hits, state)) in refused.into_iter().enumerate() {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).hook = Some(Box::new(move |c| hits(c).then_some(Say::Status(0x00c | 1 << 14))));
+        rig.cut(1);
+        rig.advance_s(11);
+        assert_eq!(rig.state(0), state, "{number}: {:?}", rig.events);
+        rig.fake(1).hook = None;
+        rig.advance_s(11);
+        assert_eq!(rig.state(0), state.and(LIVE), "{number}: {:?}", rig.events);
+    }
 
     // What was never live, or has used up its attempts, ends for another reason.
     let mut rig = Rig::connected(1);
