@@ -60,8 +60,9 @@
 //!    silence.
 //! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates do)
-//!    are equal: then the path on which this worker has fewer commands; the earlier one, when it
-//!    has as many; turn by turn, when none is earlier.
+//!    are equal: then the path on which this worker has fewer commands; when it has as many, of
+//!    those whose rates do not differ so much the one with less in flight, of all workers; then
+//!    the earlier one; turn by turn, when none is earlier.
 //! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
 //!    the earliest of the other paths that has room and takes less than 16 times as long (4 times,
 //!    when nothing is in flight on the nearest; twice, when it is regular, and seen to be elastic).

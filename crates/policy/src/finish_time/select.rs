@@ -49,11 +49,15 @@ pub(super) struct Best {
     pace: u32,
     /// Of this worker in flight there.
     own: u32,
+    /// Units of all workers.
+    work: u64,
 }
 
 impl Best {
     /// Times that hardly differ are equal: then the one with less in flight. (What limits several
-    /// paths together gives each of them the rate of its share, and any share would stay.)
+    /// paths together gives each of them the rate of its share, and any share would stay. And where
+    /// each worker has a command or two, what others have on the way makes a command wait now and
+    /// then, long before it makes a queue.)
     #[inline]
     fn is_before(self, other: Best) -> bool {
         let similar =
@@ -61,8 +65,14 @@ impl Best {
         let shift = if similar { BAND_OF_EQUALS_SHIFT } else { BAND_SHIFT };
         // What puts an unheard path behind others is no time.
         let band = (self.cost.min(other.cost) & !UNHEARD) >> shift;
-        if self.own != other.own && self.cost.abs_diff(other.cost) <= band {
+        if self.cost.abs_diff(other.cost) > band {
+            return self.cost < other.cost;
+        }
+        if self.own != other.own {
             return self.own < other.own;
+        }
+        if similar && self.work != other.work {
+            return self.work < other.work;
         }
         self.cost < other.cost
     }
@@ -142,7 +152,8 @@ fn scan<P: AsCandidate>(
             let forecast = path.load.shared.forecast();
             let ahead = ahead(path.load, incoming.units);
             let cost = cost(parameters, forecast, ahead, incoming);
-            let found = Best { index: first + offset, rank, cost, pace: forecast.pace.get(), own };
+            let (index, pace, work) = (first + offset, forecast.pace.get(), path.load.work());
+            let found = Best { index, rank, cost, pace, own, work };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
                 best = Some(found);
             }

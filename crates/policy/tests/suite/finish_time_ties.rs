@@ -2,7 +2,7 @@
 
 use crate::support::{Path, paths};
 use anabranch_policy::{
-    Charge, OpClass, Parameters, Policy, Reason, Selector, finish, sample, start,
+    Charge, Load, OpClass, Parameters, Policy, Reason, Selector, finish, sample, start,
 };
 
 const BYTES: u32 = 4096;
@@ -50,6 +50,29 @@ fn of_paths_that_predict_about_the_same_the_one_with_fewer_commands_of_this_work
     // … and a sixty-fourth between others.
     assert_eq!(four(101 * US, 4), [0, 1, 0, 1]);
     assert_eq!(four(103 * US, 4), [0; 4]);
+}
+
+#[test]
+fn of_paths_that_predict_about_the_same_the_one_with_less_of_other_workers() {
+    // Two reads of another worker are on the first path; this one has nothing anywhere.
+    let chosen = |second_ns: u64, at_once: usize| {
+        let table = paths("oo");
+        let now_ns = measure(&table[0], 8, 100 * US).max(measure(&table[1], at_once, second_ns));
+        let parameters = Parameters::of(Policy::FinishTime);
+        let place = || {
+            let choice = Selector::new().select(&parameters, &table, OpClass::Read, BYTES, now_ns);
+            choice.expect("both are usable").index
+        };
+        assert_eq!(place(), 0, "the earlier one, while nothing is there");
+        let other = Load { lane: &table[0].lanes[1], worker: 1, queue: 1, ..table[0].load() };
+        for _ in 0..2 {
+            let _: Charge = start(&parameters, other, OpClass::Read, BYTES, now_ns);
+        }
+        place()
+    };
+    assert_eq!(chosen(110 * US, 8), 1);
+    assert_eq!(chosen(120 * US, 8), 0, "by more than an eighth");
+    assert_eq!(chosen(101 * US, 4), 0, "of another rate");
 }
 
 #[test]
