@@ -390,7 +390,8 @@ fn a_connect_refused_with_dnr_is_not_tried_again() {
     );
 
     // So does a property, but no command behind them: it may be on its way to a reset.
-    let refused: [(fn(&Command) -> bool, _); 4] = [
+    type Hits = fn(&Command) -> bool;
+    let refused: [(Hits, _); 4] = [
         (|c| c.is_property_get(0), None),
         (Command::is_property_set, None),
         (|c| c.is_identify(1), CONNECTING),

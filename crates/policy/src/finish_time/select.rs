@@ -1,11 +1,11 @@
 //! Which path is done first.
 
-use super::forecast::Forecast;
+use super::forecast::{Forecast, InFlight};
 use super::overflow::overflow;
 use super::probe;
 use super::spill::spill;
 use super::unit::{ms, since_ms, time_ns, units};
-use super::{FinishTimeParameters, STALE_MS};
+use super::{FinishTimeParameters, Lane, STALE_MS};
 use crate::{AnaRank, AsCandidate, Choice, Load, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
@@ -60,21 +60,28 @@ impl Best {
     /// then, long before it makes a queue.)
     #[inline]
     fn is_before(self, other: Best) -> bool {
-        let similar =
-            self.pace.abs_diff(other.pace) <= self.pace.min(other.pace) >> BAND_OF_EQUALS_SHIFT;
-        let shift = if similar { BAND_OF_EQUALS_SHIFT } else { BAND_SHIFT };
-        // What puts an unheard path behind others is no time.
-        let band = (self.cost.min(other.cost) & !UNHEARD) >> shift;
-        if self.cost.abs_diff(other.cost) > band {
-            return self.cost < other.cost;
-        }
         if self.own != other.own {
-            return self.own < other.own;
-        }
-        if similar && self.work != other.work {
+            if self.is_near(other, self.is_similar(other)) {
+                return self.own < other.own;
+            }
+        } else if self.work != other.work && self.is_similar(other) && self.is_near(other, true) {
             return self.work < other.work;
         }
         self.cost < other.cost
+    }
+
+    /// Whether their rates are about the same.
+    #[inline]
+    fn is_similar(self, other: Best) -> bool {
+        self.pace.abs_diff(other.pace) <= self.pace.min(other.pace) >> BAND_OF_EQUALS_SHIFT
+    }
+
+    #[inline]
+    fn is_near(self, other: Best, similar: bool) -> bool {
+        let shift = if similar { BAND_OF_EQUALS_SHIFT } else { BAND_SHIFT };
+        // What puts an unheard path behind others is no time.
+        let band = (self.cost.min(other.cost) & !UNHEARD) >> shift;
+        self.cost.abs_diff(other.cost) <= band
     }
 }
 
@@ -150,9 +157,10 @@ fn scan<P: AsCandidate>(
                 continue;
             }
             let forecast = path.load.shared.forecast();
-            let ahead = ahead(path.load, incoming.units);
+            let in_flight = path.load.lane.in_flight(forecast);
+            let ahead = ahead_of(path.load.lane, in_flight, incoming.units);
             let cost = cost(parameters, forecast, ahead, incoming);
-            let (index, pace, work) = (first + offset, forecast.pace.get(), path.load.work());
+            let (index, pace, work) = (first + offset, forecast.pace.get(), in_flight.units());
             let found = Best { index, rank, cost, pace, own, work };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
                 best = Some(found);
@@ -168,8 +176,13 @@ fn scan<P: AsCandidate>(
 /// may have nothing more.)
 #[inline]
 pub(super) fn ahead(load: Load<'_>, units: u64) -> u64 {
-    let in_flight = load.lane.in_flight(load.shared.forecast());
-    let (work, own) = (in_flight.units(), load.lane.own());
+    ahead_of(load.lane, load.lane.in_flight(load.shared.forecast()), units)
+}
+
+/// The same, when it is known what is in flight.
+#[inline]
+fn ahead_of(lane: &Lane, in_flight: InFlight, units: u64) -> u64 {
+    let (work, own) = (in_flight.units(), lane.own());
     if work <= own {
         return work;
     }
