@@ -224,6 +224,33 @@ impl TargetQueue {
         self.slots.sqe(slot)
     }
 
+    /// Marks the commands of which the engine has not been told yet, and which `names` means: they
+    /// wait for [`TargetQueue::poll_event`], or their in-capsule data is still coming.
+    pub fn mark_untold(&mut self, names: impl Fn(&Sqe) -> bool) {
+        let TargetQueue { slots, events, incoming, .. } = self;
+        let whole = events.iter().filter_map(|event| match *event {
+            TargetEvent::Command { slot } => Some(slot),
+            TargetEvent::DataReady { .. } | TargetEvent::DataDigestError { .. } => None,
+        });
+        let part = match *incoming {
+            Incoming::Capsule { slot, .. } => Some(slot),
+            Incoming::Nothing | Incoming::Drop | Incoming::Transfer { .. } => None,
+        };
+        for slot in whole.chain(part) {
+            let named = names(slots.sqe(slot));
+            slots.at(slot).marked |= named;
+        }
+    }
+
+    /// Whether a command was marked before the engine was told of it.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[must_use]
+    pub fn is_marked(&self, slot: Slot) -> bool {
+        self.slots.get(slot).marked
+    }
+
     /// The data that came in a command's capsule, in a buffer from
     /// [`crate::machine::Buffers::alloc`]: the engine's from now on, to be freed by it. To be taken
     /// before anything else is done with the command.

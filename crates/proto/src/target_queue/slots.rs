@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) damaged: bool,
     /// The engine has answered before all data had come.
     pub(super) answered_early: bool,
+    /// By [`TargetQueue::mark_untold`](super::TargetQueue::mark_untold).
+    pub(super) marked: bool,
     pub(super) status: Status,
     pub(super) result: u64,
 }

@@ -1,5 +1,6 @@
 //! A command's way through: arrival, inbound link, execution, outbound link, answer.
 
+use super::data::GONE;
 use super::{Target, Ticket};
 use crate::conn::{Answer, AnswerData, Entry, Role, SlotId, Stage};
 use crate::service::Work;
@@ -71,7 +72,8 @@ impl Target {
                         conn.entries.resize_with(usize::from(id) + 1, || None);
                     }
                     let stage = Stage::Inbound;
-                    let verdict = conn.last.map(|_| Status::ABORTED_SQ_DELETION);
+                    let gone = conn.queue.is_marked(slot).then_some(GONE);
+                    let verdict = conn.last.map(|_| Status::ABORTED_SQ_DELETION).or(gone);
                     conn.entries[usize::from(id)] =
                         Some(Entry { slot, stage, data, verdict, served: false });
                     self.arrived(now, place, id, bufs);

@@ -14,6 +14,9 @@ use anabranch_proto::machine::{BufRef, Buffers, DiskOp, Time};
 use anabranch_proto::nvme::opcode::fabrics;
 use anabranch_proto::nvme::{Sqe, Status};
 
+/// What a command hears whose namespace was removed after it had come.
+pub(super) const GONE: Status = Status::INVALID_NAMESPACE.with_dnr();
+
 impl Target {
     /// A command on an I/O queue.
     pub(super) fn io(
@@ -127,9 +130,9 @@ impl Target {
         }
     }
 
-    /// A namespace is gone: what was begun for it is not for another one that takes its number.
+    /// A namespace is gone: what has come for it is not for another one that takes its number.
     pub(super) fn refuse_begun(&mut self, subsystem: usize, nsid: u32) {
-        let gone = Status::INVALID_NAMESPACE.with_dnr();
+        let is_for_it = |sqe: &Sqe| sqe.nsid() == nsid && !sqe.is_fabrics();
         for conn in self.conns.iter_mut() {
             let Role::Io(at) = conn.role else { continue };
             let of = self.controllers[at].as_ref().map(|controller| controller.of);
@@ -138,11 +141,11 @@ impl Target {
             }
             let Conn { queue, entries, .. } = conn;
             for entry in entries.iter_mut().flatten() {
-                let sqe = queue.sqe(entry.slot);
-                if sqe.nsid() == nsid && !sqe.is_fabrics() {
-                    entry.verdict = entry.verdict.or(Some(gone));
+                if is_for_it(queue.sqe(entry.slot)) {
+                    entry.verdict = entry.verdict.or(Some(GONE));
                 }
             }
+            queue.mark_untold(is_for_it);
         }
     }
 

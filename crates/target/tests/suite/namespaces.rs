@@ -6,9 +6,10 @@ use anabranch_proto::nvme::feature::AsyncEventConfig;
 use anabranch_proto::nvme::identify::{self, ActiveNamespaceList, Identify};
 use anabranch_proto::nvme::log::{ChangedNamespaces, GetLogPage, lid};
 use anabranch_proto::nvme::property::Cc;
-use anabranch_proto::nvme::{AnaState, Status, Uuid, aer, io};
+use anabranch_proto::nvme::{AnaState, Sgl, Status, Uuid, aer, io};
+use anabranch_proto::pdu::{CapsuleCmd, Format};
 use anabranch_target::config::{NamespaceConfig, SubsystemConfig};
-use anabranch_target::{TargetError, TargetVerb};
+use anabranch_target::{Service, TargetError, TargetVerb};
 
 const OTHER: &str = "nqn.2026-11.org.example:beside";
 
@@ -60,8 +61,8 @@ fn hosts_hear_of_each_change_once() {
     assert!(gone.status.is(Status::INVALID_NAMESPACE) && gone.status.dnr());
 }
 
-/// Whatever a command waits for, its data, a link, a server: what takes its namespace's number
-/// meanwhile is not what its host meant.
+/// Whatever a command that has come waits for, its data, a link, a server: what takes its
+/// namespace's number meanwhile is not what its host meant.
 #[test]
 fn what_was_begun_for_a_namespace_is_not_done_in_its_successor() {
     let replace = |rig: &mut Rig| {
@@ -94,6 +95,24 @@ fn what_was_begun_for_a_namespace_is_not_done_in_its_successor() {
     refused(&mut rig, queue, late);
     untouched(&mut rig, queue);
 
+    // It is at a server.
+    let mut rig = Rig::new(config.clone());
+    let (_, queue) = rig.controller(0);
+    rig.ok(TargetVerb::Service(Some(Service {
+        servers: None,
+        read: ms(1),
+        write: ms(500),
+        other: ms(1),
+        exponential: false,
+        per_port: false,
+    })));
+    let served = rig.start_out(queue, write(0, 1).with_nsid(7), &data[..4096]);
+    replace(&mut rig);
+    rig.advance(ms(1_000));
+    refused(&mut rig, queue, served);
+    rig.ok(TargetVerb::Service(None));
+    untouched(&mut rig, queue);
+
     // It is on its way through the port's link, or caught by its stall.
     for shaped in [true, false] {
         let mut rig = Rig::new(config.clone());
@@ -119,6 +138,51 @@ fn what_was_begun_for_a_namespace_is_not_done_in_its_successor() {
         rig.ok(TargetVerb::Shape { port: 0, shape: Default::default() });
         untouched(&mut rig, queue);
     }
+}
+
+/// What has come is for the namespace that was there then, also when a command before it must leave
+/// first or the rest of its data is still to come.
+#[test]
+fn what_had_only_come_is_not_done_in_the_successor_of_its_namespace() {
+    let replace = |rig: &mut Rig| {
+        rig.ok(TargetVerb::NamespaceRemove { subsystem: nqn(SUBSYSTEM), nsid: 7 });
+        add(rig, memory_namespace(7, MIB)).unwrap();
+    };
+    let mut config = config();
+    config.subsystems[0].namespaces.push(memory_namespace(7, MIB));
+    let data = [0x5a; 4096];
+    let outcome = |rig: &mut Rig, queue, cid: u16| {
+        let done = rig.poll(queue, cid).expect("answered");
+        let found = rig.run(queue, read(0, 1).with_nsid(7), 4096);
+        assert_eq!(found.status, Status::SUCCESS);
+        assert!(found.data == [0; 4096], "the new one holds what was not its own");
+        done.status
+    };
+
+    // The host does not read: what it has asked for is in the way.
+    let mut rig = Rig::new(config.clone());
+    let (_, queue) = rig.controller(0);
+    rig.reads(queue, false);
+    let asked: Vec<u16> = (0..8).map(|_| rig.start(queue, read(0, 16), 16 * 4096)).collect();
+    let late = rig.start_out(queue, write(0, 1).with_nsid(7), &data);
+    let other = rig.start_out(queue, write(1, 1), &data);
+    replace(&mut rig);
+    rig.reads(queue, true);
+    for cid in asked.into_iter().chain([other]) {
+        assert_eq!(rig.poll(queue, cid).expect("answered").status, Status::SUCCESS);
+    }
+    assert_eq!(outcome(&mut rig, queue, late), Status::INVALID_NAMESPACE.with_dnr());
+
+    // Half of its capsule has come.
+    let mut rig = Rig::new(config);
+    let (_, queue) = rig.controller(0);
+    let cid = rig.cid();
+    let sqe = write(0, 1).with_nsid(7).with_cid(cid).with_sgl(Sgl::in_capsule(4096));
+    let capsule = CapsuleCmd { sqe, in_capsule_bytes: 4096 };
+    rig.send(queue, &[capsule.emit(Format::default()).as_bytes(), &data[..1000]].concat());
+    replace(&mut rig);
+    rig.send(queue, &data[1000..]);
+    assert_eq!(outcome(&mut rig, queue, cid), Status::INVALID_NAMESPACE.with_dnr());
 }
 
 #[test]
