@@ -55,10 +55,20 @@ nothing_there() {
   [ $status != 0 ] || die "no directory, and no complaint"
   grep -q nowhere said
 }
+a_mount() { # as where a container has one file of its host's; it can not be replaced
+  echo before >mounted.html
+  # shellcheck disable=SC2016
+  unshare --map-root-user --mount sh -ec '
+    mount --bind mounted.html mounted.html
+    "$0" lab report results --output mounted.html' "$ANABRANCH"
+  cmp results/report.html mounted.html
+  [ -z "$(find . -maxdepth 1 -name '.mounted*')" ] || die "something is left beside it"
+}
 look() { python3 "$E2E/report_browser.py" chromium results/report.html; }
 
 must "results, simulated in both ways" results
 must "a report, twice the same" report
 step "a hostile title is text" only_one_script
 step "no directory: a sentence" nothing_there
+step "a page that is a mount of its own" a_mount
 step "a browser finds nothing wrong" look
