@@ -114,5 +114,6 @@ fn how_much_was_verified_is_told() {
     let told = String::from_utf8_lossy(&written.stdout);
     assert!(told.contains("\nblocks verified: 0, for no run has read"), "{told}");
     let plain = bench(&load);
+    assert!(plain.status.success(), "{}", String::from_utf8_lossy(&plain.stderr));
     assert!(!String::from_utf8_lossy(&plain.stdout).contains("verified"));
 }

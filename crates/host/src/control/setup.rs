@@ -370,9 +370,10 @@ impl Step {
         matches!(self, Step::NvmLimits | Step::HostBehavior | Step::EventConfig)
     }
 
-    /// Whether a refusal with "do not retry" ends the attempts, as in Linux: who refuses Connect or
-    /// a property means us. A controller that is about to be reset, or was just told to, may refuse
-    /// the commands behind them so, and is another one when it is asked again.
+    /// Whether a refusal with "do not retry" ends the attempts: who refuses Connect or a property
+    /// means us. A controller that is about to be reset, or was just told to, may refuse the
+    /// commands behind them so, and is another one when it is asked again. (In Linux, too, Identify
+    /// and Set Features end no attempts; the ANA log does.)
     fn ends_for_good(self) -> bool {
         use Step::{Capabilities, Connect, Enable, Ready, Version};
         matches!(self, Connect | Capabilities | Version | Enable | Ready { .. })
