@@ -13,6 +13,7 @@ use crate::daemon::log::log;
 use crate::daemon::serve::{Ready, ServeOptions};
 use crate::failure::Failure;
 use anabranch_lab::shown::Shown;
+use args::fabrics::Disconnect;
 use args::{Cli, Global, Verb};
 use clap::Parser;
 use serde_json::{Value, json};
@@ -63,6 +64,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Connect(connect) => host::connect(global, &connect),
         Verb::ConnectAll(all) => host::connect_all(global, &all),
         Verb::Disconnect(disconnect) => host::disconnect(global, &disconnect),
+        Verb::DisconnectAll => host::disconnect(global, &Disconnect::all()),
+        Verb::Reset(one) => host::have(global, &one.controller, "reset_controller"),
+        Verb::NsRescan(one) => host::have(global, &one.controller, "rescan_controller"),
         Verb::Discover(discover) => host::discover(global, &discover),
         Verb::List(args) => host::list(global, args),
         Verb::ListSubsys(args) => host::list_subsys(global, &args),

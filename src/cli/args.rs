@@ -36,7 +36,8 @@ const EVERYWHERE: &str = "Options of every verb";
 /// Options that every verb takes.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Control socket [default: host.sock or target.sock in the runtime directory]
+    /// Control socket [default: host.sock or target.sock in /run/anabranch (root), else in
+    /// $XDG_RUNTIME_DIR/anabranch or /tmp/anabranch-UID]
     #[arg(long, global = true, value_name = "PATH", help_heading = EVERYWHERE)]
     pub socket: Option<PathBuf>,
     /// Output format; with json, standard output holds JSON alone
@@ -57,7 +58,7 @@ pub struct Global {
 pub enum Format {
     /// Text for people.
     Normal,
-    /// JSON in nvme-cli's shape.
+    /// JSON; in nvme-cli's shape where nvme-cli has the verb.
     Json,
 }
 
@@ -84,6 +85,12 @@ pub enum Verb {
     ConnectAll(fabrics::ConnectAll),
     /// Disconnect a subsystem or a controller
     Disconnect(fabrics::Disconnect),
+    /// Disconnect everything
+    DisconnectAll,
+    /// Reset a controller: it is connected anew
+    Reset(OneController),
+    /// Have the namespaces of a controller looked for
+    NsRescan(OneController),
     /// Read the log of a discovery controller
     Discover(fabrics::Discover),
     /// List devices
@@ -301,8 +308,7 @@ pub enum ExportVerb {
         /// The device, such as nvme0n1, or its wwid, which is the same after a restart
         #[arg(value_parser = device)]
         device: String,
-        /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT; there and at no other
-        /// export's address, unless it is the same
+        /// NBD on a Unix socket at this path, or on TCP at ADDR:PORT; several exports may share one
         #[arg(long, value_name = "SOCKET|ADDR:PORT")]
         nbd: Option<String>,
         /// Name of the export [default: the device's]
@@ -332,7 +338,7 @@ pub enum ExportVerb {
     },
     /// List what is offered
     List,
-    /// Withdraw an export; with the last one of an address listening there ends
+    /// Withdraw an export; an address that has none left is closed
     Rm {
         /// The export's name, or its device's
         name: String,
@@ -360,10 +366,13 @@ mod tests {
             ("top /device/nvme0n1", "/device/nvme0n1"),
             ("get /dev/nvme0n1 size", "nvme0n1"),
             ("set /dev/nvme0 reset_controller 1", "nvme0"),
+            ("reset /dev/nvme0", "nvme0"),
+            ("ns-rescan /dev/nvme0", "nvme0"),
         ] {
             let words = ["anabranch"].into_iter().chain(line.split(' '));
             let found = match Cli::try_parse_from(words).expect(line).verb {
                 Verb::IdCtrl(one) | Verb::AnaLog(one) => Some(one.controller),
+                Verb::Reset(one) | Verb::NsRescan(one) => Some(one.controller),
                 Verb::IdNs(one) => Some(one.device),
                 Verb::ListSubsys(one) => one.device,
                 Verb::ShowTopology(one) => one.device,

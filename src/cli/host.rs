@@ -286,6 +286,13 @@ pub(super) fn set(global: &Global, set: &Set) -> Result<(), Failure> {
     super::print(global, String::new, || request)
 }
 
+/// What is done to a controller by writing to an attribute of it.
+pub(super) fn have(global: &Global, controller: &str, attribute: &str) -> Result<(), Failure> {
+    let request = json!({ "object": controller, "attribute": attribute, "value": "1" });
+    client(global)?.call("set", request)?;
+    super::print(global, String::new, || json!({ "device": controller }))
+}
+
 /// `explain`: since the paths joined, or for an interval from now on.
 pub(super) fn explain(global: &Global, args: &Explain) -> Result<(), Failure> {
     // A connection for each look: the control socket does not wait for silent clients.

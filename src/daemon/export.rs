@@ -43,13 +43,14 @@ pub fn listen_endpoint(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Unix(path.to_owned()))
 }
 
-/// An address without its port, or `SOMETHING:NUMBER`: hardly the name of a file.
+/// An address without its port, a port without its address, or `SOMETHING:NUMBER`: hardly the name
+/// of a file.
 fn resembles_address(text: &str) -> bool {
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     !text.contains('/')
         && !text.starts_with("unix:")
         && (text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-            || text.rsplit_once(':').is_some_and(|(_, port)| is_port(port)))
+            || is_port(text.rsplit_once(':').map_or(text, |(_, port)| port)))
 }
 
 /// The modes that a socket may have: whoever runs the host can always connect.
@@ -165,8 +166,8 @@ mod tests {
 
     #[test]
     fn an_address_is_not_taken_for_the_path_of_a_socket() {
-        for text in ["localhost:10809", "127.0.0.1", "127.0.0.1:99999", "::1:10809", "::1", "[::1]"]
-        {
+        let addresses = ["127.0.0.1", "127.0.0.1:99999", "::1:10809", "::1", "[::1]"];
+        for text in ["localhost:10809", "10809"].into_iter().chain(addresses) {
             let refusal = listen_endpoint(text).expect_err(text);
             assert!(refusal.contains("ADDR:PORT") && refusal.contains(text), "{refusal}");
         }
@@ -181,6 +182,7 @@ mod tests {
             ("/run/x.sock", "/run/x.sock"),
             ("nvme0n1.sock", "/nvme0n1.sock"),
             ("./localhost:10809", "/localhost:10809"),
+            ("./10809", "/10809"),
             ("unix:disk:1", "/disk:1"),
             ("/run/disks:1", "/run/disks:1"),
         ] {

@@ -45,7 +45,9 @@ impl Keeper {
             ControlServer::serve(self.host, Arc::clone(&host) as _, limits),
             ControlServer::serve(self.target, Arc::clone(&target) as _, limits),
         ];
+        let own = std::env::args().next();
         let text = instructions(
+            own.as_deref().unwrap_or("anabranch"),
             &nbd_uri(&at, HEAD),
             &controls[0].path().display().to_string(),
             &controls[1].path().display().to_string(),
@@ -62,7 +64,8 @@ impl Keeper {
     }
 }
 
-fn instructions(uri: &str, host: &str, target: &str) -> String {
+/// `own` is what this program was started as.
+fn instructions(own: &str, uri: &str, host: &str, target: &str) -> String {
     format!(
         "\n{HEAD} is served until Ctrl-C. To attach, in another terminal:\n\
          \x20 nbdinfo '{uri}'\n\
@@ -71,8 +74,8 @@ fn instructions(uri: &str, host: &str, target: &str) -> String {
          \x20 fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=8 \
          --size=64m --verify=crc32c\n\
          To look, and to break and mend a path:\n\
-         \x20 anabranch show-topology --socket {host}\n\
-         \x20 anabranch target ctl cut 1 --socket {target}\n\
-         \x20 anabranch target ctl restore 1 --socket {target}\n"
+         \x20 {own} show-topology --socket {host}\n\
+         \x20 {own} target ctl cut 1 --socket {target}\n\
+         \x20 {own} target ctl restore 1 --socket {target}\n"
     )
 }

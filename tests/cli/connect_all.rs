@@ -1,5 +1,5 @@
 //! `connect-all`: what a discovery service lists is connected, and what those list to which it
-//! refers, each once. And what is printed of it. `disconnect` of several at once.
+//! refers, each once. And what is printed of it. `disconnect` of several at once, `reset`.
 
 use anabranch::daemon::view::{DiscoveryLog, DiscoveryRecord};
 use serde_json::{Value, json};
@@ -35,16 +35,18 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
         };
     }
     let port = &request["params"]["path"]["trsvcid"];
-    let port = port.as_u64().or_else(|| port.as_str()?.parse().ok()).expect("a port");
+    let port = port.as_u64().or_else(|| port.as_str()?.parse().ok());
     match request["method"].as_str() {
-        Some("discover") => match log(port) {
+        Some("discover") => match log(port.expect("a port")) {
             Some(records) => {
+                let port = port.unwrap_or_default();
                 let skipped = vec![format!("entry 3 at {port} is skipped: odd")];
                 json!({ "result": DiscoveryLog { genctr: 1, records, skipped } })
             }
             None => json!({ "error": { "code": -32000, "message": "connection refused" } }),
         },
         Some("connect") => json!({ "result": { "controller": "nvme7" } }),
+        Some("set") => json!({ "result": {} }),
         other => panic!("nobody asks for {other:?}"),
     }
 }
@@ -234,4 +236,36 @@ fn disconnect_takes_several_and_goes_on_when_one_is_not_there() {
     assert_eq!((status, told), (Some(0), json!({ "disconnected": 2 })));
     let (status, asked, ..) = disconnect("d-mistake", &["-n", "nqn.2026-01.org.test:a,x\ny"]);
     assert_eq!((status, asked.len()), (Some(2), 0), "nothing is done of what makes no sense");
+}
+
+/// `nvme reset`, `nvme ns-rescan` and `nvme disconnect-all` are words that people have in their
+/// fingers.
+#[test]
+fn short_verbs_of_nvme_cli_are_what_their_long_forms_are() {
+    for (name, words, method, params) in [
+        ("v-all", &["disconnect-all"][..], "disconnect", json!({ "all": true })),
+        (
+            "v-reset",
+            &["reset", "/dev/nvme2"],
+            "set",
+            json!({ "object": "nvme2", "attribute": "reset_controller", "value": "1" }),
+        ),
+        (
+            "v-rescan",
+            &["ns-rescan", "nvme3", "-o", "json"],
+            "set",
+            json!({ "object": "nvme3", "attribute": "rescan_controller", "value": "1" }),
+        ),
+    ] {
+        let (output, asked) = run(words, name, |_| None);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let asked: Vec<_> = asked.iter().map(|it| (&it["method"], &it["params"])).collect();
+        assert_eq!(asked, [(&json!(method), &params)], "{words:?}");
+        let told = String::from_utf8(output.stdout).expect("UTF-8");
+        match name {
+            "v-all" => assert_eq!(told, "all subsystems disconnected 1 controller(s)\n"),
+            "v-reset" => assert_eq!(told, ""),
+            _ => assert_eq!(told, "{\n  \"device\": \"nvme3\"\n}\n"),
+        }
+    }
 }

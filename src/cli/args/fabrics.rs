@@ -40,31 +40,32 @@ pub struct Fabrics {
         value_parser = super::whole::<u16>(1, u16::MAX.into()), allow_negative_numbers = true
     )]
     pub nr_io_queues: Option<u16>,
-    /// Further I/O queues, for all but reads, which have the others alone then [default: 0]
+    /// Further I/O queues, for writes and the rest; reads keep the others for themselves
+    /// [default: 0]
     #[arg(
         short = 'W', long, alias = "nr_write_queues", value_name = "N",
         value_parser = super::whole::<u16>(0, u16::MAX.into()), allow_negative_numbers = true
     )]
     pub nr_write_queues: Option<u16>,
-    /// Entries of each I/O queue, 16 to 1024, so one command less at once [default: 128]
+    /// Entries of each I/O queue, 16 to 1024; one stays free: 128 carry 127 commands [default: 128]
     #[arg(
         short = 'Q', long, alias = "queue_size", value_name = "N",
         value_parser = super::whole::<u16>(16, 1024), allow_negative_numbers = true
     )]
     pub queue_size: Option<u16>,
-    /// Keep-alive time-out in seconds [default: 5]
+    /// Keep-alive time-out, in seconds or with a unit (500ms, 1m) [default: 5]
     #[arg(
         short = 'k', long, alias = "keep_alive_tmo", value_name = "TIME",
         value_parser = span, allow_negative_numbers = true
     )]
     pub keep_alive_tmo: Option<Span>,
-    /// Pause before each attempt to reconnect, in seconds [default: 10]
+    /// Pause before each attempt to reconnect, in seconds or with a unit [default: 10]
     #[arg(
         short = 'c', long, alias = "reconnect_delay", value_name = "TIME",
         value_parser = span, allow_negative_numbers = true
     )]
     pub reconnect_delay: Option<Span>,
-    /// How long to try to reconnect, in seconds; -1: for ever [default: 600]
+    /// How long to try to reconnect, in seconds or with a unit; -1 or off: for ever [default: 600]
     #[arg(
         short = 'l',
         long,
@@ -74,7 +75,8 @@ pub struct Fabrics {
         allow_hyphen_values = true
     )]
     pub ctrl_loss_tmo: Option<SpanOrOff>,
-    /// Seconds without a connection after which waiting I/O fails; -1: never [default: never]
+    /// How long without a connection until waiting I/O fails, in seconds or with a unit; -1 or off:
+    /// never [default: never]
     #[arg(
         short = 'F',
         long,
@@ -84,13 +86,15 @@ pub struct Fabrics {
         allow_hyphen_values = true
     )]
     pub fast_io_fail_tmo: Option<SpanOrOff>,
-    /// Time limit of one I/O command [default: 30 s]
+    /// Time limit of one I/O command, in seconds or with a unit (the attribute is in ms)
+    /// [default: 30]
     #[arg(
         long, alias = "io_timeout", value_name = "TIME", value_parser = span,
         allow_negative_numbers = true
     )]
     pub io_timeout: Option<Span>,
-    /// Time limit of one admin command and of each step of connecting [default: 60 s]
+    /// Time limit of one admin command and of each step of connecting, in seconds or with a unit
+    /// [default: 60]
     #[arg(
         long, alias = "admin_timeout", value_name = "TIME", value_parser = span,
         allow_negative_numbers = true
@@ -198,6 +202,14 @@ pub struct Disconnect {
     /// All controllers
     #[arg(long)]
     pub all: bool,
+}
+
+impl Disconnect {
+    /// Everything.
+    #[must_use]
+    pub const fn all() -> Disconnect {
+        Disconnect { nqn: Vec::new(), device: Vec::new(), all: true }
+    }
 }
 
 fn service(text: &str) -> Result<Service, String> {
