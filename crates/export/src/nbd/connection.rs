@@ -74,6 +74,8 @@ pub(super) struct Connection {
     fresh: usize,
     wait: Option<Wait>,
     paused: bool,
+    /// The driver tells of its end while it is paused.
+    watched: bool,
     /// The driver was given a buffer for the next receive.
     aimed: bool,
     sending: bool,
@@ -118,6 +120,7 @@ impl Connection {
             fresh: 0,
             wait: None,
             paused: false,
+            watched: false,
             aimed: false,
             sending: false,
             announced: false,
@@ -401,9 +404,6 @@ impl Connection {
                 if have == 0 && (1..=self.fresh).contains(&bytes.len()) {
                     transfer.failures.goes_on();
                 }
-                if have == 0 && !transfer.has_room() {
-                    return self.make_room(seat);
-                }
                 let now = bytes.len().min(self.header.len() - have);
                 self.header[have..have + now].copy_from_slice(&bytes[..now]);
                 *bytes = &bytes[now..];
@@ -411,7 +411,7 @@ impl Connection {
                 if have + now < self.header.len() {
                     return Step::NeedBytes;
                 }
-                self.header_complete()
+                self.header_complete(seat)
             }
             Next::Start { slot } => match transfer.start(slot, seat) {
                 Ok(()) => {
@@ -459,14 +459,18 @@ impl Connection {
         }
     }
 
-    /// A whole request header is there.
-    fn header_complete(&mut self) -> Step {
+    /// A whole request header is there. It waits until there is room for the request; a good-bye
+    /// needs none.
+    fn header_complete(&mut self, seat: &mut Seat<'_>) -> Step {
         let Some(transfer) = &mut self.transfer else { return Step::NeedBytes };
         let Some(header) = Header::parse(&self.header) else {
             return Step::Violation("a request without its magic number");
         };
         if header.command == wire::command::DISC {
             return Step::Leave;
+        }
+        if !transfer.has_room() {
+            return self.make_room(seat);
         }
         let Some((slot, checked)) = transfer.open(&header) else {
             return Step::Blocked(Wait::Own);
@@ -573,14 +577,14 @@ impl Connection {
     }
 
     fn steer(&mut self, pause: bool, out: &mut Outputs) {
-        if self.paused == pause {
-            return;
-        }
-        self.paused = pause;
-        let conn = self.conn;
         // Who has said good-bye may leave: what is asked for is done all the same. Who has not, and
         // is gone, may be back and ask again: what waits must not follow then.
-        let watch = self.life == Life::Open;
+        let watch = pause && self.life == Life::Open;
+        if (self.paused, self.watched) == (pause, watch) {
+            return;
+        }
+        (self.paused, self.watched) = (pause, watch);
+        let conn = self.conn;
         out.push_back(if pause { Output::Pause { conn, watch } } else { Output::Resume { conn } });
     }
 

@@ -555,6 +555,39 @@ fn a_client_that_has_said_good_bye_is_not_watched() {
     harness.check_empty();
 }
 
+/// Its table may be full, and more wait before that.
+#[test]
+fn a_good_bye_is_heard_where_nothing_else_has_room() {
+    for more in [0, 1, 3] {
+        let mut harness = server();
+        harness.complete_at_once = false;
+        let conn = open(&mut harness, true);
+        let all = MAX_REQUESTS as u64 + more;
+        for block in 0..all {
+            harness.send(conn, &client::write(0, block, 512 * block, &[7; 512]));
+        }
+        harness.send(conn, &client::request(command::DISC, 0, all, 0, 0));
+        assert!(harness.is_paused(conn), "{more}");
+        assert_eq!(
+            harness.is_watched(conn),
+            more > 0,
+            "{more}: what stands before it is looked at"
+        );
+        // Room for what stands before it, not for more.
+        for _ in 0..more {
+            harness.complete_one(0);
+            harness.release_transmissions();
+        }
+        assert!(harness.is_paused(conn) && !harness.is_watched(conn), "{more}");
+        harness.complete_all();
+        assert!(!harness.is_connected(conn));
+        let received = harness.take(conn);
+        let (answers, _) = client::answers(&received, &BTreeMap::new());
+        assert_eq!(answers.len() as u64, all, "{more}: not one request is lost");
+        harness.check_empty();
+    }
+}
+
 #[test]
 fn a_client_that_says_good_bye_has_its_requests_finished() {
     let mut harness = server();
