@@ -1,5 +1,6 @@
 //! Requests and the commands that they are split into.
 
+use super::failed::Failed;
 use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
 use crate::user::{IoError, RequestOp};
@@ -185,8 +186,10 @@ pub(super) struct Command {
     pub(super) retries: u8,
     /// How often it has waited for a path to be looked at because its namespace was not there.
     pub(super) doubts: u8,
-    /// Paths that failed under it, in a row.
+    /// How often paths failed under it, in a row.
     pub(super) failovers: u8,
+    /// Which those were.
+    pub(super) failed: Failed,
     /// What was wrong with what it was answered last.
     pub(super) flaw: Option<Flaw>,
 }
@@ -209,6 +212,7 @@ impl Command {
             retries: 0,
             doubts: 0,
             failovers: 0,
+            failed: Failed::NONE,
             flaw: None,
         }
     }
@@ -232,11 +236,16 @@ impl Command {
         matches!(self.origin, Origin::Own { work: Work::Flush { .. }, .. })
     }
 
+    /// Whether it is one that only one controller can do.
+    pub(super) fn is_owed_flush(&self) -> bool {
+        matches!(self.origin, Origin::Own { work: Work::Flush { owed: Some(_) }, .. })
+    }
+
     /// Whether it makes durable what the controller that it is with has acknowledged. What another
     /// worker sends may be a flush for any.
     pub(super) fn flushes_here(&self) -> bool {
         match self.origin {
-            Origin::Own { work, .. } => matches!(work, Work::Flush { owed: Some(_) }),
+            Origin::Own { .. } => self.is_owed_flush(),
             Origin::Peer(Carried { sqe, .. }) => sqe.opcode() == FLUSH,
             Origin::Probe { .. } | Origin::LeftBehind => false,
         }

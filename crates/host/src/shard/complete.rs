@@ -173,7 +173,7 @@ impl Shard {
         let expected = (absent || status.is(Status::NAMESPACE_NOT_READY)) && command.flushes_here();
         if (expected || shut_down) && head.usable_through(controller).is_none() {
             command.flush_anywhere();
-            return self.dispatch_again(key, None, None, now, bufs);
+            return self.dispatch_again(key, None, now, bufs);
         }
         if absent || too_small {
             // The namespace has left this controller, or is not what it was; another path may still
@@ -197,23 +197,24 @@ impl Shard {
         if status.is_path_error() {
             return self.fail_over(key, Some(status), now, bufs);
         }
-        if command.retries >= max_retries {
-            return self.end_command(key, Err(IoError::Status(status)), now, bufs);
-        }
-        command.retries += 1;
+        let spent = command.retries >= max_retries;
+        command.retries = command.retries.saturating_add(1);
         let lasting = command.retries >= TRANSIENT_FAILURES;
         let transport = lasting && status.is(Status::TRANSIENT_TRANSPORT_ERROR);
-        if (takes_nothing || transport)
+        if (takes_nothing && !spent || transport)
             && !command.is_own_flush()
-            && self.has_other_path(head_id, controller)
+            && self.has_untried_path(key)
         {
             return self.fail_over(key, Some(status), now, bufs);
+        }
+        if spent {
+            return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         self.stats.paths[self.commands[key].stats as usize].retries += 1;
         let least = if takes_nothing { FAILOVER_PAUSE } else { Duration::ZERO };
         let pause = self.retry_pause(controller, status).max(least);
         if pause.is_zero() {
-            self.dispatch_again(key, Some(controller), None, now, bufs);
+            self.dispatch_again(key, Some(controller), now, bufs);
         } else {
             self.delay(key, now.after(pause), Some(controller), now, bufs);
         }
@@ -272,7 +273,7 @@ impl Shard {
     }
 
     /// A command is tried again later, if anybody still waits for it.
-    fn delay(
+    pub(super) fn delay(
         &mut self,
         key: Key,
         until: Time,
@@ -290,7 +291,7 @@ impl Shard {
 
     /// The path failed under the command: take the path out where that is known to help, and send
     /// the command elsewhere. A path that fails may look like the best one to a policy, as it has
-    /// so little in flight: the command does not go back to it at once while there is another.
+    /// so little in flight: the command does not go back to it before it has tried the others.
     fn fail_over(&mut self, key: Key, status: Option<Status>, now: Time, bufs: &mut dyn Buffers) {
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].failovers += 1;
@@ -303,15 +304,15 @@ impl Shard {
         let (controller, head_id, failovers) =
             (command.controller, command.head, command.failovers);
         self.path_failed(controller, head_id, status);
-        let paths = self.head(head_id).map_or(0, |head| head.paths.len());
-        let avoid = self.has_other_path(head_id, controller).then_some(controller);
-        if avoid.is_some() {
+        self.note_failed(key, controller);
+        if self.has_other_path(head_id, controller) {
             self.commands[key].flush_anywhere();
         }
-        if usize::from(failovers) > paths.max(1) {
+        let paths = self.head(head_id).map_or(0, |head| head.paths.len());
+        if usize::from(failovers) > paths.clamp(1, usize::from(u8::MAX) - 1) {
             self.delay(key, now.after(FAILOVER_PAUSE), None, now, bufs);
         } else {
-            self.dispatch_again(key, None, avoid, now, bufs);
+            self.dispatch_again(key, None, now, bufs);
         }
     }
 
@@ -377,7 +378,8 @@ impl Shard {
         self.commands[key].doubts += u8::from(!other || !known);
         self.commands[key].flush_anywhere();
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
-        self.dispatch_again(key, None, Some(avoid), now, bufs);
+        self.note_failed(key, avoid);
+        self.dispatch_again(key, None, now, bufs);
     }
 
     /// An ANA status: this path is out, on this worker, until a newer log was processed.

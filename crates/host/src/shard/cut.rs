@@ -12,6 +12,7 @@
 
 use super::Shard;
 use super::command::{NOT_OFFERED, Origin, Work};
+use super::failed::Failed;
 use super::head::HeadState;
 use super::wire;
 use crate::table::Key;
@@ -25,7 +26,6 @@ impl Shard {
         &mut self,
         key: Key,
         prefer: Option<ControllerId>,
-        avoid: Option<ControllerId>,
         now: Time,
         bufs: &mut dyn Buffers,
     ) {
@@ -45,7 +45,7 @@ impl Shard {
                 describe(work, bufs);
             }
         }
-        self.dispatch(key, prefer, avoid, now, bufs);
+        self.dispatch(key, prefer, now, bufs);
     }
 
     /// A command that was cut has done its work well: it goes on with what is left.
@@ -59,7 +59,8 @@ impl Shard {
             describe(work, bufs);
         }
         (command.left_blocks, command.retries, command.doubts, command.failovers) = (0, 0, 0, 0);
-        self.dispatch_again(key, None, None, now, bufs);
+        command.failed = Failed::NONE;
+        self.dispatch_again(key, None, now, bufs);
     }
 }
 

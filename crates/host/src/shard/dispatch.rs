@@ -3,6 +3,7 @@
 use super::Shard;
 use super::command::{Carried, Command, Origin, Place, Work};
 use super::explain::About;
+use super::failed::Failed;
 use super::head::{Carrier, HeadState, PathState};
 use super::stats::StatsTable;
 use super::wire;
@@ -18,19 +19,18 @@ use anabranch_proto::nvme::sqe::Sqe;
 
 impl Shard {
     /// One of three outcomes, as in Linux, for a new command ([`Shard::dispatch_again`] is for
-    /// others): the command goes to a path, waits on the requeue list,
-    /// or fails. `prefer` is taken if it is usable (a retry stays on its path), `avoid` is not
-    /// taken.
+    /// others): the command goes to a path, waits on the requeue list, or fails. `prefer` is taken
+    /// if it is usable (a retry stays on its path); a path that has failed under the command is not
+    /// taken while there is another one.
     pub(super) fn dispatch(
         &mut self,
         key: Key,
         prefer: Option<ControllerId>,
-        avoid: Option<ControllerId>,
         now: Time,
         bufs: &mut dyn Buffers,
     ) {
         let command = &mut self.commands[key];
-        let head_id = command.head;
+        let (head_id, failed) = (command.head, command.failed);
         let Origin::Own { work, .. } = &mut command.origin else {
             unreachable!("a peer's command never chooses a path here");
         };
@@ -44,7 +44,7 @@ impl Shard {
             command.place = Place::Requeued;
             return head.requeue.push_back(&mut self.commands, key);
         }
-        match choose(head, &mut self.stats, work, prefer, avoid, now) {
+        match choose(head, &mut self.stats, work, (prefer, failed), now) {
             Some(index) => {
                 let unused = head.selector.take_probe();
                 self.send(key, index, now);
@@ -57,7 +57,7 @@ impl Shard {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;
                 command.place = Place::Requeued;
                 // From here on it waits; path errors in a row are counted from the start again.
-                command.failovers = 0;
+                (command.failovers, command.failed) = (0, Failed::NONE);
                 head.requeue.push_back(&mut self.commands, key);
             }
             None => {
@@ -131,7 +131,7 @@ impl Shard {
         for _ in 0..state.requeue.len() {
             let Some(state) = self.heads.get_mut(head.0) else { return };
             let Some(key) = state.requeue.pop_front(&mut self.commands) else { return };
-            self.dispatch_again(key, None, None, now, bufs);
+            self.dispatch_again(key, None, now, bufs);
         }
     }
 }
@@ -142,14 +142,13 @@ fn choose(
     head: &mut HeadState,
     stats: &mut StatsTable,
     work: &mut Work,
-    prefer: Option<ControllerId>,
-    avoid: Option<ControllerId>,
+    (prefer, failed): (Option<ControllerId>, Failed),
     now: Time,
 ) -> Option<usize> {
     let (op, bytes) = (work.class(), work.bytes());
-    let bound = prefer.is_some() || avoid.is_some() || matches!(work, Work::Flush { .. });
+    let bound = prefer.is_some() || !failed.is_none() || matches!(work, Work::Flush { .. });
     let choice = if bound || head.noted.is_due() {
-        choose_with_care(head, stats, work, (prefer, avoid), now)?
+        choose_with_care(head, stats, work, (prefer, failed), now)?
     } else {
         let HeadState { view, selector, paths, .. } = head;
         selector.select(&view.parameters, paths, op, bytes, now.ns())?
@@ -166,21 +165,20 @@ fn choose_with_care(
     head: &mut HeadState,
     stats: &mut StatsTable,
     work: &mut Work,
-    (prefer, avoid): (Option<ControllerId>, Option<ControllerId>),
+    (prefer, failed): (Option<ControllerId>, Failed),
     now: Time,
 ) -> Option<Choice> {
-    let hidden = avoid.and_then(|controller| head.usable_through(controller));
-    if let Some(path) = hidden {
-        head.paths[path].usable = false;
-    }
+    let hidden = head.hide(failed);
     let about = About { head: head.view.id, op: work.class(), bytes: work.bytes(), at: now };
     let note = head.noted.is_due();
     if note {
         stats.ring.look(&head.view.parameters, &head.paths, about);
     }
-    let choice = decide(head, work, prefer, now);
-    if let Some(path) = hidden {
-        head.paths[path].usable = true;
+    let mut choice = decide(head, work, prefer, now);
+    if !hidden.is_none() {
+        head.show(hidden);
+        // The others may be such as io-affinity never takes.
+        choice = choice.or_else(|| decide(head, work, prefer, now));
         // Chosen around a path that can be used: for this command, not for those that follow, which
         // numa would keep there.
         if head.view.parameters.policy == Policy::Numa {
@@ -199,18 +197,24 @@ fn decide(
     prefer: Option<ControllerId>,
     now: Time,
 ) -> Option<Choice> {
-    if let Work::Flush { owed: Some((controller, _)) } = *work {
-        if let Some(index) = head.flushes_through(controller) {
-            return Some(Choice { index, reason: Reason::Flush });
+    if let Work::Flush { owed: Some((controller, _)) } = *work
+        && let Some(index) = head.flushes_through(controller)
+    {
+        return Some(Choice { index, reason: Reason::Flush });
+    }
+    let preferred = prefer.and_then(|controller| head.usable_through(controller));
+    let choice = match preferred {
+        Some(index) => Some(Choice { index, reason: Reason::Retry }),
+        None => {
+            let (parameters, paths) = (&head.view.parameters, &head.paths);
+            head.selector.select(parameters, paths, work.class(), work.bytes(), now.ns())
         }
+    };
+    if let (Work::Flush { owed }, Some(_)) = (work, choice) {
         // Its controller is out of reach: whichever now serves the namespace answers for it.
-        *work = Work::Flush { owed: None };
+        *owed = None;
     }
-    if let Some(index) = prefer.and_then(|controller| head.usable_through(controller)) {
-        return Some(Choice { index, reason: Reason::Retry });
-    }
-    let parameters = &head.view.parameters;
-    head.selector.select(parameters, &head.paths, work.class(), work.bytes(), now.ns())
+    choice
 }
 
 /// A command gets its tag: the moment at which Linux charges it.

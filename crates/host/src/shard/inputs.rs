@@ -20,6 +20,8 @@ use core::time::Duration;
 /// How long a peer gets to take our termination request and close before we abort: reads of this
 /// path move only after that.
 const TERMINATION_GUARD: Duration = Duration::from_millis(50);
+/// Until a flush is given again to a worker that did not take it.
+const CARRIER_PAUSE: Duration = Duration::from_millis(1);
 
 impl Shard {
     pub(crate) fn connected(&mut self, now: Time, conn: ConnId) {
@@ -291,6 +293,12 @@ impl Shard {
                         self.rebind_all(now, bufs);
                     }
                 }
+                let bounced = gone.is_none() && attempt == Attempt::NeverSent;
+                if bounced && self.commands[key].is_owed_flush() {
+                    // Its carrier knows the path no more, or not yet. Nobody else can do it.
+                    self.leave_path(key);
+                    return self.delay(key, now.after(CARRIER_PAUSE), None, now, bufs);
+                }
                 self.lost(key, attempt, now, bufs);
             }
         }
@@ -413,7 +421,7 @@ impl Shard {
         let Some(command) = self.commands.get(key) else { return };
         match command.place {
             Place::Delayed { until, again_on } if until == due => {
-                self.dispatch_again(key, again_on, None, now, bufs);
+                self.dispatch_again(key, again_on, now, bufs);
             }
             Place::Doubted { until, .. } if until == due => self.take_elsewhere(key, now, bufs),
             _ => {}

@@ -153,9 +153,11 @@ impl Shard {
             if head.paths.iter().any(unasked) {
                 head.view.failed_flushes.pass_over();
             }
+            // Where none can be asked, all wait: each for its own.
+            let waits = !head.paths.iter().any(|path| path.flushes || path.usable);
             let mut made = false;
             for index in 0..paths {
-                let Some(owed) = self.flush_at(id, index) else { continue };
+                let Some(owed) = self.flush_at(id, index, waits) else { continue };
                 made = true;
                 self.add_flush(key, id, Some(owed), now, bufs);
             }
@@ -168,8 +170,8 @@ impl Shard {
         Outcome::Issued
     }
 
-    fn flush_at(&self, head: HeadId, path: usize) -> Option<(ControllerId, u64)> {
-        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.flushes)?;
+    fn flush_at(&self, head: HeadId, path: usize, waits: bool) -> Option<(ControllerId, u64)> {
+        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.flushes || waits)?;
         Some((path.view.controller, path.view.writes.pending()?))
     }
 
@@ -203,7 +205,7 @@ impl Shard {
         let Some(key) = self.commands.insert_with(command) else {
             unreachable!("room was checked before the command was made");
         };
-        self.dispatch(key, None, None, now, bufs);
+        self.dispatch(key, None, now, bufs);
     }
 
     /// A request leaves the issue list; it may have ended already.

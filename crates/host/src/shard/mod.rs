@@ -9,6 +9,7 @@ mod dispatch;
 mod doubt;
 mod durable;
 mod explain;
+mod failed;
 #[cfg(test)]
 mod fixture;
 mod head;

@@ -131,7 +131,7 @@ impl Shard {
         match self.commands[key].origin {
             Origin::Own { .. } => {
                 self.leave_path(key);
-                self.dispatch_again(key, None, None, now, bufs);
+                self.dispatch_again(key, None, now, bufs);
             }
             Origin::Peer(Carried { worker, token, .. }) => {
                 let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
@@ -234,14 +234,13 @@ pub(super) struct Known<'a> {
 }
 
 /// Whether the path that was chosen for a command is no longer one of its head, or is to be looked
-/// at first while its controller lives. A head that this worker does not know may be newer than its
-/// picture; if whoever sent the command works from no newer one, the head is gone, and its NSID may
-/// be another one's.
+/// at first while its controller lives. A head or path that this worker does not know may be newer
+/// than its picture; if whoever sent the command works from no newer one, it is gone, and its NSID
+/// may be another one's.
 pub(super) fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
     let Known { epoch, heads, controllers } = known;
-    let Some(head) = heads.get(command.head.0) else {
-        return !matches!(command.origin, Origin::Peer(carried) if carried.epoch > epoch);
-    };
+    let is_newer = matches!(command.origin, Origin::Peer(carried) if carried.epoch > epoch);
+    let Some(head) = heads.get(command.head.0) else { return !is_newer };
     let path = match command.origin {
         Origin::Own { .. } | Origin::Probe { .. } | Origin::LeftBehind => head.path_of(command),
         // A device may have followed its namespace to another NSID.
@@ -249,7 +248,7 @@ pub(super) fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
             head.through(command.controller).filter(|path| path.view.nsid == sqe.nsid())
         }
     };
-    let Some(path) = path.filter(|_| !head.gone) else { return true };
+    let Some(path) = path.filter(|_| !head.gone) else { return head.gone || !is_newer };
     // Whatever is there by now, to flush it does no harm.
     if command.flushes_here() {
         return false;

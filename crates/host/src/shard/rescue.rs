@@ -206,7 +206,8 @@ impl Shard {
         let Command { controller, stats, .. } = self.commands[key];
         self.stats.paths[stats as usize].untold.unsent += 1;
         self.leave_path(key);
-        self.dispatch_again(key, None, Some(controller), now, bufs);
+        self.note_failed(key, controller);
+        self.dispatch_again(key, None, now, bufs);
     }
 
     fn is_stuck_read(&self, key: Key) -> bool {
@@ -262,7 +263,7 @@ impl Shard {
             return;
         }
         let origin = core::mem::replace(&mut command.origin, Origin::LeftBehind);
-        let Command { head, controller, retries, doubts, failovers, .. } = *command;
+        let Command { head, controller, retries, doubts, failovers, failed, .. } = *command;
         let left_blocks = core::mem::take(&mut command.left_blocks);
         let entry = &mut self.stats.paths[command.stats as usize];
         entry.in_flight -= 1;
@@ -271,11 +272,12 @@ impl Shard {
         entry.untold.reads += 1;
         self.watch.left_behind += 1;
         let new = Command::new(origin, head, now);
-        let new = || Command { left_blocks, retries, doubts, failovers, ..new };
+        let new = || Command { left_blocks, retries, doubts, failovers, failed, ..new };
         let Some(new) = self.commands.insert_with(new) else {
             unreachable!("room was checked before it was left behind");
         };
-        self.dispatch_again(new, None, Some(controller), now, bufs);
+        self.note_failed(new, controller);
+        self.dispatch_again(new, None, now, bufs);
     }
 
     /// The controller has answered a command that was left behind. What that says about the path

@@ -1,14 +1,17 @@
 use crate::WrittenUnder;
-use crate::mail::{PeerMail, ToShard};
+use crate::mail::{CommandOutcome, PeerMail, ToShard};
+use crate::shard::command::{Carried, Command, Origin};
 use crate::shard::fixture::{answered, carried, head, path, picture, shard};
+use crate::shard::picture::has_lost_its_path;
 use crate::shard::{Shard, ShardMail};
-use crate::topology::{ControllerId, HeadId, HeadView, PathView, Topology};
+use crate::topology::{Association, ControllerId, HeadId, HeadView, PathView, Topology};
 use crate::user::{Request, RequestOp, Submit};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{Parameters, Policy};
+use anabranch_proto::host_queue::{Attempt, HostData};
 use anabranch_proto::machine::{Time, WorkerId};
-use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::{AnaState, Status, io};
 use anabranch_proto::testing::MemoryBuffers;
 
 const NOW: Time = Time::from_ns(1_000_000_000);
@@ -73,4 +76,98 @@ fn a_flush_waits_for_the_picture_under_which_others_have_written() {
     let flush = sent(&mut behind);
     assert_eq!(flush.iter().map(sent_to).collect::<Vec<_>>(), [0, 1]);
     succeed(&mut behind, &flush, &mut bufs);
+}
+
+fn cached(paths: Vec<PathView>) -> HeadView {
+    let parameters = Parameters::of(Policy::RoundRobin);
+    let mut head = HeadView { parameters, ..head(paths) };
+    head.limits.volatile_write_cache = true;
+    head
+}
+
+fn controllers(sent: &[(ControllerId, u64)]) -> Vec<u32> {
+    sent.iter().map(|(controller, _)| controller.0).collect()
+}
+
+/// All were out of reach. One comes back first; another one, whose namespace has not been looked at
+/// yet, can be asked, too, and has acknowledged writes.
+#[test]
+fn a_flush_that_had_no_path_goes_to_each_controller_that_can_be_asked_then() {
+    for under_way in [false, true] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let paths = |ana: [AnaState; 2], second_ready| {
+            let [first, second] = ana;
+            let first = PathView { ana_state: first, ..path(0) };
+            let second = PathView { ana_state: second, ready: second_ready, ..path(1) };
+            [first, second].to_vec()
+        };
+        let (good, out) = ([AnaState::Optimized; 2], [AnaState::Inaccessible; 2]);
+        let writes = paths(good, true).into_iter().map(|path| path.writes).collect::<Vec<_>>();
+        let with = |mut paths: Vec<PathView>| {
+            let marks = writes.iter().map(Arc::clone);
+            paths.iter_mut().zip(marks).for_each(|(path, marks)| path.writes = marks);
+            cached(paths)
+        };
+        if under_way {
+            hears(&mut shard, &picture(1, with(paths(good, true))), &mut bufs);
+            let flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+            assert_eq!(controllers(&flush), [0, 1]);
+            hears(&mut shard, &picture(2, with(paths(out, true))), &mut bufs);
+            for (_, token) in flush {
+                let outcome = CommandOutcome::Lost { attempt: Attempt::Uncertain, gone: None };
+                let done = PeerMail::Done { token, outcome };
+                shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+            }
+            assert_eq!(sent(&mut shard), [], "there is no path");
+        } else {
+            hears(&mut shard, &picture(2, with(paths(out, true))), &mut bufs);
+            assert_eq!(submits(&mut shard, RequestOp::Flush, &mut bufs), [], "there is no path");
+        }
+        hears(&mut shard, &picture(3, with(paths(good, false))), &mut bufs);
+        let flush = sent(&mut shard);
+        assert_eq!(controllers(&flush), [0, 1], "under way: {under_way}");
+        succeed(&mut shard, &flush, &mut bufs);
+    }
+}
+
+/// The worker with its queue pair may know the path a moment later than we do.
+#[test]
+fn a_flush_that_its_carrier_does_not_take_is_given_to_it_again() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    hears(&mut shard, &picture(1, cached([path(0), path(1)].to_vec())), &mut bufs);
+    let mut flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+    assert_eq!(controllers(&flush), [0, 1]);
+    let (_, token) = flush.pop().expect("the second");
+    let outcome = CommandOutcome::Lost { attempt: Attempt::NeverSent, gone: None };
+    let done = PeerMail::Done { token, outcome };
+    shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+    assert_eq!(sent(&mut shard), [], "it pauses");
+    let now = shard.poll_timeout().expect("to try again");
+    shard.timeout(now, &mut bufs);
+    flush.extend(sent(&mut shard));
+    assert_eq!(controllers(&flush), [0, 1], "nobody else can do it");
+    succeed(&mut shard, &flush, &mut bufs);
+}
+
+/// What a worker submits for another one may be for a path of which it will hear in a moment.
+#[test]
+fn a_path_that_only_the_sender_knows_yet_is_not_lost() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    hears(&mut shard, &picture(4, cached([path(0)].to_vec())), &mut bufs);
+    let lost = |epoch, controller| {
+        let carried = Carried {
+            worker: WorkerId(1),
+            token: 0,
+            association: Association(1),
+            epoch,
+            sqe: io::flush(1),
+            data: HostData::None,
+        };
+        let command = Command::new(Origin::Peer(carried), HeadId(0), NOW);
+        has_lost_its_path(&Command { controller, ..command }, shard.known())
+    };
+    let (known, unknown) = (ControllerId(0), ControllerId(1));
+    assert!(!lost(4, known));
+    assert!(lost(4, unknown), "it is gone");
+    assert!(!lost(5, unknown), "it may be new");
 }

@@ -1,0 +1,84 @@
+//! Paths that have failed under a command.
+
+use super::Shard;
+use super::head::HeadState;
+use crate::table::Key;
+use crate::topology::ControllerId;
+
+/// Which paths of its head have failed under a command in a row, by their places in the list. When
+/// the list changes it may name others: then those are asked last. Places beyond the 64th are not
+/// remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Failed(u64);
+
+impl Failed {
+    pub(super) const NONE: Failed = Failed(0);
+
+    fn only(place: usize) -> Failed {
+        Failed(u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0))
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0 & Failed::only(place).0 != 0
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self == Failed::NONE
+    }
+}
+
+impl HeadState {
+    /// Whether a path can be used that is none of these.
+    fn has_other(&self, failed: Failed) -> bool {
+        self.paths.iter().enumerate().any(|(place, path)| path.usable && !failed.has(place))
+    }
+
+    /// Takes those that have failed from what the policy chooses of, if that leaves another one.
+    /// Gives back which those are, for [`HeadState::show`].
+    pub(super) fn hide(&mut self, failed: Failed) -> Failed {
+        let mut hidden = Failed::NONE;
+        if self.has_other(failed) {
+            for (place, path) in self.paths.iter_mut().enumerate() {
+                if path.usable && failed.has(place) {
+                    path.usable = false;
+                    hidden.0 |= Failed::only(place).0;
+                }
+            }
+        }
+        hidden
+    }
+
+    pub(super) fn show(&mut self, hidden: Failed) {
+        for (place, path) in self.paths.iter_mut().enumerate() {
+            path.usable |= hidden.has(place);
+        }
+    }
+}
+
+impl Shard {
+    /// A path failed under a command. When all have that can be used, it is their turn again, but
+    /// for this one.
+    pub(super) fn note_failed(&mut self, key: Key, controller: ControllerId) {
+        let command = &mut self.commands[key];
+        let Some(head) = self.heads.get(command.head.0) else { return };
+        let place = head.paths.iter().position(|path| path.view.controller == controller);
+        let Some(place) = place else { return };
+        command.failed.0 |= Failed::only(place).0;
+        if !head.has_other(command.failed) {
+            command.failed = Failed::only(place);
+        }
+    }
+
+    /// Whether a command can be served by a path that has not failed under it, by another
+    /// controller than the one that it was with.
+    pub(super) fn has_untried_path(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let untried = |(place, path): (usize, &super::head::PathState)| {
+            path.usable && path.view.controller != command.controller && !command.failed.has(place)
+        };
+        self.head(command.head).is_some_and(|head| head.paths.iter().enumerate().any(untried))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use crate::mail::{PeerMail, ToShard};
+use crate::shard::fixture::{answered, carried, head, path, picture, shard};
+use crate::shard::{Shard, ShardMail};
+use crate::topology::{ControllerId, HeadId, HeadView, PathView};
+use crate::user::{Request, RequestOp, Submit};
+use alloc::vec::Vec;
+use anabranch_policy::{Affinity, Parameters, Policy};
+use anabranch_proto::machine::{Time, WorkerId};
+use anabranch_proto::nvme::Status;
+use anabranch_proto::testing::MemoryBuffers;
+
+const NOW: Time = Time::from_ns(1_000_000_000);
+
+/// A shard with one head, and a read of its.
+struct Rig {
+    shard: Shard,
+    bufs: MemoryBuffers,
+    now: Time,
+}
+
+impl Rig {
+    fn new(parameters: Parameters, paths: Vec<PathView>) -> Rig {
+        let mut rig = Rig { shard: shard(), bufs: MemoryBuffers::new(), now: NOW };
+        let picture = picture(1, HeadView { parameters, ..head(paths) });
+        rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture)));
+        let buf = rig.bufs.filled(&[0; 4096]);
+        let op = RequestOp::Read { lba: 0, blocks: 8, buf };
+        rig.shard.submit(NOW, Request { head: HeadId(0), op, tag: 0 }).expect("there is room");
+        rig.shard.pump(NOW, &mut rig.bufs);
+        rig
+    }
+
+    fn hears(&mut self, from: WorkerId, mail: ShardMail) {
+        self.shard.mail(self.now, from, mail, &mut self.bufs);
+        self.shard.pump(self.now, &mut self.bufs);
+    }
+
+    /// The next try of the read, after a pause where there is one.
+    fn next_try(&mut self) -> Option<(ControllerId, u64)> {
+        for _ in 0..64 {
+            let mut users = carried(&mut self.shard).into_iter().filter(|(.., probe)| !probe);
+            if let Some((controller, token, _)) = users.next() {
+                return Some((controller, token));
+            }
+            self.now = self.shard.poll_timeout()?;
+            self.shard.timeout(self.now, &mut self.bufs);
+            self.shard.pump(self.now, &mut self.bufs);
+        }
+        None
+    }
+
+    /// Where the read goes, try by try, as long as what it is answered there is an error.
+    fn tries(&mut self, mut answer: impl FnMut(usize, ControllerId) -> Status) -> Vec<u32> {
+        let mut tries = Vec::new();
+        while let Some((controller, token)) = self.next_try().filter(|_| tries.len() < 32) {
+            let outcome = answered(answer(tries.len(), controller));
+            tries.push(controller.0);
+            self.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+        }
+        tries
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.shard.poll_done().is_some_and(|done| done.result.is_ok())
+    }
+}
+
+/// For `io-affinity` the first of them is this worker's, the others are those of others.
+fn paths(count: u32) -> Vec<PathView> {
+    let of = |id| if id == 0 { Affinity::Own } else { Affinity::Mapped };
+    (0..count).map(|id| PathView { affinity: [of(id); 2].into(), ..path(id) }).collect()
+}
+
+fn all_policies() -> impl Iterator<Item = Parameters> {
+    let exact = |policy| Parameters { kernel_exact: true, ..Parameters::of(policy) };
+    Policy::ALL.into_iter().flat_map(move |policy| [Parameters::of(policy), exact(policy)])
+}
+
+/// Two of three fail at once, and so look like the best ones to some policies.
+#[test]
+fn each_path_is_tried_before_one_is_tried_again() {
+    for parameters in all_policies() {
+        for good in 0..3 {
+            let mut rig = Rig::new(parameters, paths(3));
+            let tries = rig.tries(|_, controller| match controller.0 == good {
+                true => Status::SUCCESS,
+                false => Status::CONTROLLER_PATH_ERROR,
+            });
+            let policy = parameters.policy;
+            assert!(rig.is_done(), "{policy}: {tries:?}");
+            assert!(tries.len() <= 3, "{policy}: {tries:?}, {good} is good");
+        }
+    }
+}
+
+/// One that is good fails once: it is asked again before long.
+#[test]
+fn a_path_that_failed_once_is_tried_again() {
+    for parameters in all_policies() {
+        let mut rig = Rig::new(parameters, paths(2));
+        let mut bad = 0;
+        let tries = rig.tries(|_, controller| {
+            bad += u32::from(controller.0 == 1);
+            match (controller.0, bad) {
+                (1, 2..) => Status::SUCCESS,
+                _ => Status::CONTROLLER_PATH_ERROR,
+            }
+        });
+        let policy = parameters.policy;
+        assert!(rig.is_done(), "{policy}: {tries:?}");
+        assert!(tries.len() <= 4, "{policy}: {tries:?}");
+    }
+}
+
+#[test]
+fn a_transport_error_that_stays_on_two_paths_is_none_of_the_third() {
+    for parameters in all_policies() {
+        let mut rig = Rig::new(parameters, paths(3));
+        let mut failed = Vec::new();
+        let tries = rig.tries(|_, controller| {
+            if !failed.contains(&controller) && failed.len() < 2 {
+                failed.push(controller);
+            }
+            match failed.contains(&controller) {
+                true => Status::TRANSIENT_TRANSPORT_ERROR,
+                false => Status::SUCCESS,
+            }
+        });
+        assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
+    }
+}
+
+/// The other one can be used, and is one that the policy never takes.
+#[test]
+fn a_path_that_is_nobodys_keeps_no_command_from_its_own() {
+    let mut paths = paths(2);
+    paths[1].affinity = [Affinity::Unmapped; 2].into();
+    let mut rig = Rig::new(Parameters::of(Policy::IoAffinity), paths);
+    let tries = rig.tries(|count, _| match count {
+        0 => Status::CONTROLLER_PATH_ERROR,
+        _ => Status::SUCCESS,
+    });
+    assert!(rig.is_done(), "{tries:?}");
+    assert_eq!(tries, [0, 0]);
+}
