@@ -154,7 +154,8 @@ impl Shard {
                 head.view.failed_flushes.pass_over();
             }
             // Where none can be asked, all wait: each for its own.
-            let waits = !head.paths.iter().any(|path| path.flushes || path.usable);
+            let waits = !head.paths.iter().any(|path| path.flushes || path.usable)
+                && head.may_come_back(&self.controllers);
             let mut made = false;
             for index in 0..paths {
                 let Some(owed) = self.flush_at(id, index, waits) else { continue };
