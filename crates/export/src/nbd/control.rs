@@ -1,6 +1,6 @@
 //! The part of a server that lives on the control worker: listeners, and what is offered.
 
-use super::connection::Outputs;
+use super::connection::{Out, Outputs};
 use super::exports::FIRST_LISTENER;
 use super::{Access, Export, MAX_EXPORTS, NbdError, NbdEvent, NbdMail, NbdReply, NbdVerb};
 use anabranch_proto::machine::{
@@ -31,6 +31,8 @@ struct Listener {
     at: Endpoint,
     access: SocketAccess,
     bound: bool,
+    /// It begins when the one that has its address has ended.
+    waits: bool,
     /// Being given up, for the verb of this epoch.
     leaving: Option<u64>,
 }
@@ -48,6 +50,13 @@ enum Outcome {
     Done,
     Added { listener: ListenerId, at: Endpoint },
     Failed(NbdError),
+}
+
+impl Listener {
+    fn begin(&self) -> Out {
+        let options = SocketOptions { access: self.access, ..SocketOptions::default() };
+        Output::Listen { listener: self.id, at: self.at.clone(), options }
+    }
 }
 
 impl Outcome {
@@ -78,9 +87,12 @@ impl Control {
         access: SocketAccess,
         out: &mut Outputs,
     ) {
-        self.listeners.push(Listener { id, at: at.clone(), access, bound: false, leaving: None });
-        let options = SocketOptions { access, ..SocketOptions::default() };
-        out.push_back(Output::Listen { listener: id, at, options });
+        let waits = self.listeners.iter().any(|it| it.leaving.is_some() && it.at == at);
+        let listener = Listener { id, at, access, bound: false, waits, leaving: None };
+        if !waits {
+            out.push_back(listener.begin());
+        }
+        self.listeners.push(listener);
     }
 
     pub(super) fn listening(&mut self, id: ListenerId, real: Endpoint, out: &mut Outputs) {
@@ -112,6 +124,14 @@ impl Control {
         let listener = self.listeners.remove(index);
         if let Some(epoch) = listener.leaving {
             self.heard(epoch, out);
+        }
+        let mut waiting = self.listeners.iter_mut().filter(|it| it.waits && it.at == listener.at);
+        if let Some(next) = waiting.next().filter(|_| !self.draining) {
+            next.waits = false;
+            out.push_back(next.begin());
+            if next.leaving.is_some() {
+                out.push_back(Output::Unlisten { listener: next.id });
+            }
         }
         let Some(error) = error else { return };
         // Nobody can use what was offered there: as if it had never been asked for.
@@ -233,7 +253,9 @@ impl Control {
         if let (Some(listener), Some(pending)) = (leaving, self.offers.last_mut()) {
             listener.leaving = Some(pending.epoch);
             pending.missing += 1;
-            out.push_back(Output::Unlisten { listener: id });
+            if !listener.waits {
+                out.push_back(Output::Unlisten { listener: id });
+            }
         }
     }
 
@@ -255,7 +277,7 @@ impl Control {
 
     fn start_drain(&mut self, verb: VerbId, within: Duration, out: &mut Outputs) {
         self.draining = true;
-        for listener in self.listeners.iter().filter(|it| it.leaving.is_none()) {
+        for listener in self.listeners.iter().filter(|it| it.leaving.is_none() && !it.waits) {
             out.push_back(Output::Unlisten { listener: listener.id });
         }
         for worker in 1..=self.data_workers {

@@ -151,6 +151,50 @@ fn with_its_last_export_an_address_is_given_up_and_can_be_used_again() {
     assert_eq!(unlistened(&harness).len(), 3);
 }
 
+/// Somebody else's verb does not find it taken by what is just being withdrawn.
+#[test]
+fn an_address_that_is_being_given_up_is_used_again_when_it_is_free() {
+    let listens = |harness: &Harness| {
+        harness.others.iter().filter(|other| other.starts_with("Listen")).count()
+    };
+    let mut harness = control();
+    harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
+    let before = listens(&harness);
+    verb(&mut harness, 1, NbdVerb::Remove("x".into()));
+    verb(&mut harness, 2, add("y", unix("/a")));
+    verb(&mut harness, 3, NbdVerb::Remove("y".into()));
+    verb(&mut harness, 4, add("z", unix("/a")));
+    offered(&mut harness, 1..=4);
+    assert_eq!((listens(&harness), unlistened(&harness).len()), (before, 1), "it is not free yet");
+    harness.input(Input::Unlistened { listener: ListenerId(0), error: None });
+    assert_eq!(listens(&harness), before + 1);
+    assert_eq!(unlistened(&harness)[1..], ["Unlisten { listener: ListenerId(1) }"]);
+    harness.input(Input::Listening { listener: ListenerId(1), at: unix("/a") });
+    harness.input(Input::Unlistened { listener: ListenerId(1), error: None });
+    assert_eq!((listens(&harness), unlistened(&harness).len()), (before + 2, 2));
+    harness.input(Input::Listening { listener: ListenerId(2), at: unix("/a") });
+    let there = NbdReply::Listening(unix("/a"));
+    let expected = [(1, NbdReply::Done), (2, there.clone()), (3, NbdReply::Done), (4, there)];
+    let expected = expected.map(|(verb, reply)| (VerbId(verb), reply));
+    assert_eq!(harness.replies, expected);
+    verb(&mut harness, 5, NbdVerb::Drain(CLOSE_TIMEOUT));
+    assert_eq!(unlistened(&harness).len(), 3);
+}
+
+/// What begins only when another one has ended does not begin any more.
+#[test]
+fn a_drain_begins_with_no_address() {
+    let mut harness = control();
+    harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
+    verb(&mut harness, 1, NbdVerb::Remove("x".into()));
+    verb(&mut harness, 2, add("y", unix("/a")));
+    verb(&mut harness, 3, NbdVerb::Drain(CLOSE_TIMEOUT));
+    let before = harness.others.len();
+    harness.input(Input::Unlistened { listener: ListenerId(0), error: None });
+    assert_eq!(harness.others.len(), before);
+    assert_eq!(unlistened(&harness).len(), 1);
+}
+
 /// One socket has one mode: who does not say which takes what is there.
 #[test]
 fn exports_of_one_address_agree_about_who_may_connect() {
