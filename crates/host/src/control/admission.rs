@@ -237,6 +237,17 @@ impl Control {
         }
     }
 
+    /// An ANA log was processed.
+    pub(super) fn ana_read(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
+        let Some(index) = self.subsystem_of(id) else { return };
+        for id in self.access_changed(index, id) {
+            if let Some(controller) = self.controllers.get_mut(&id) {
+                controller.ask_for_sizes(&mut self.env, bufs);
+            }
+        }
+        self.check_groups(id, false, bufs);
+    }
+
     /// A head has gone: what was refused because of it, in whichever subsystem, has a place now.
     /// Nobody else would look again before something else changes there.
     pub(super) fn place_refused(&mut self, bufs: &mut dyn Buffers) {

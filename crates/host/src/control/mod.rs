@@ -26,6 +26,7 @@ mod reconcile;
 mod scan;
 mod setup;
 mod shutdown;
+mod sizes;
 mod snapshot;
 mod subsystem;
 mod verbs;
@@ -203,7 +204,7 @@ impl Control {
             Notice::Named => self.doubt_named(id),
             Notice::Seen => drop(self.seen.insert(id)),
             Notice::Scanned => self.scanned(id, bufs),
-            Notice::AnaRead => self.check_groups(id, false, bufs),
+            Notice::AnaRead => self.ana_read(id, bufs),
             Notice::Lost => self.witness_lost(id, bufs),
             Notice::Draining => self.ask_in_flight(id),
             Notice::Gone => self.gone(id, bufs),

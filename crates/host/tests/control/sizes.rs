@@ -1,8 +1,9 @@
 //! Size and limits of a device over its paths.
 
 use crate::fake::{Fake, Say, Space};
-use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::verb::{Hindrance, Selection, Verb};
+use std::time::Duration;
 
 #[test]
 fn m20_a_path_with_another_capacity_is_taken_out() {
@@ -227,6 +228,153 @@ fn a_size_that_changed_while_every_path_is_away_is_taken_from_a_path_that_comes_
     assert_eq!(head.blocks, 4096);
     assert!(head.paths[1].ready, "{:?}", rig.events);
     assert_eq!(rig.event_count("capacity change from 1048576 to 2097152 bytes"), 1);
+}
+
+/// Optimized on port 1, inaccessible on port 2, of so many blocks each; whoever stands first in
+/// `order` connects first.
+fn active_and_passive(blocks: [u64; 2], order: [u16; 2]) -> Rig {
+    let mut rig = Rig::new(1);
+    for (port, state, blocks) in [(1, 1, blocks[0]), (2, 3, blocks[1])] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).ana = Some([(1, state)].into());
+        rig.fake(port).spaces = [(1, Space::new(0x11, blocks))].into();
+    }
+    for port in order {
+        rig.connect_ok(port, |_| ());
+    }
+    rig
+}
+
+/// The size of the device, and which of its paths are ready, where port 1 has connected first.
+fn size_and_ready(rig: &Rig) -> (u64, [bool; 2]) {
+    let head = rig.head("nvme0n1").expect("a device");
+    let ready = [0, 1].map(|id| head.paths.iter().any(|it| it.controller.0 == id && it.ready));
+    (head.blocks, ready)
+}
+
+/// Its controller may know the size from before: nothing can be sent there that would tell.
+#[test]
+fn a_path_without_access_has_no_say_in_the_size() {
+    for order in [[1, 2], [2, 1]] {
+        let rig = active_and_passive([4096, 2048], order);
+        assert_eq!(rig.head("nvme0n1").unwrap().blocks, 4096, "{order:?}: {:?}", rig.events);
+    }
+    // It does not make the device grow, and does not keep it from shrinking.
+    let mut rig = active_and_passive([2048, 2048], [1, 2]);
+    assert_eq!(size_and_ready(&rig), (2048, [true, true]));
+    let asked = rig.fake(1).count(|c| c.is_identify(0));
+    rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(size_and_ready(&rig), (2048, [true, false]));
+    assert!(rig.fake(1).count(|c| c.is_identify(0)) > asked, "who knows is asked");
+    for (blocks, ready) in [(4096, true), (1024, false), (512, false)] {
+        rig.fake(1).spaces = [(1, Space::new(0x11, blocks))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(size_and_ready(&rig), (blocks, [true, ready]), "{:?}", rig.events);
+    }
+}
+
+#[test]
+fn where_no_path_gives_access_all_have_a_say_in_the_size() {
+    let mut rig = active_and_passive([2048, 2048], [1, 2]);
+    rig.fake(1).ana = Some([(1, 3)].into());
+    rig.raise(1, ANA_CHANGED);
+    rig.fake(2).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(size_and_ready(&rig), (2048, [true, false]), "the other one says so");
+    rig.fake(1).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(size_and_ready(&rig), (1024, [true, true]));
+}
+
+/// It serves nobody: what lies beyond its end waits for who does, as all else does.
+#[test]
+fn a_path_without_access_does_not_shrink_the_device_when_the_last_with_access_is_lost() {
+    let mut rig = active_and_passive([4096, 2048], [1, 2]);
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    assert_eq!(size_and_ready(&rig).0, 4096);
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(size_and_ready(&rig).0, 4096);
+    // It does when it has been asked with access.
+    rig.fake(2).ana = Some([(1, 1)].into());
+    rig.raise(2, ANA_CHANGED);
+    rig.advance_s(2);
+    assert_eq!(size_and_ready(&rig), (2048, [false, true]), "{:?}", rig.events);
+    rig.fake(1).refuse = false;
+    rig.advance_s(30);
+    assert_eq!(size_and_ready(&rig), (4096, [true, false]), "as it was: {:?}", rig.events);
+}
+
+/// What it has said last may be from before.
+#[test]
+fn who_gets_access_is_asked_for_the_size_before_it_has_a_say() {
+    for (says, size) in [(4096, 4096), (2048, 2048), (8192, 8192)] {
+        let mut rig = active_and_passive([4096, 2048], [1, 2]);
+        assert_eq!(size_and_ready(&rig), (4096, [true, false]));
+        rig.fake(1).ana = Some([(1, 3)].into());
+        rig.raise(1, ANA_CHANGED);
+        assert_eq!(size_and_ready(&rig).0, 4096);
+        rig.fake(2).ana = Some([(1, 1)].into());
+        rig.fake(2).spaces = [(1, Space::new(0x11, says))].into();
+        rig.raise(2, ANA_CHANGED);
+        assert_eq!(size_and_ready(&rig).0, 4096, "not before it was asked");
+        rig.advance_s(2);
+        assert_eq!(size_and_ready(&rig), (size, [says == 4096, true]), "{:?}", rig.events);
+        let resized = usize::from(says != 4096);
+        assert_eq!(rig.event_count("capacity change"), resized, "{:?}", rig.events);
+    }
+}
+
+/// With access, too, it may not have heard of a change yet when it was asked last.
+#[test]
+fn who_says_otherwise_is_asked_again_when_the_last_that_upholds_the_size_loses_access() {
+    for says in [4096, 2048] {
+        let mut rig = Rig::connected_twice(1);
+        rig.fake(1).spaces = [(1, Space::new(0x11, 4096))].into();
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(size_and_ready(&rig), (4096, [true, false]));
+        rig.fake(2).spaces = [(1, Space::new(0x11, says))].into();
+        rig.fake(1).ana = Some([(1, 3)].into());
+        rig.raise(1, ANA_CHANGED);
+        assert_eq!(size_and_ready(&rig).0, 4096, "not before it was asked");
+        rig.advance_s(2);
+        assert_eq!(size_and_ready(&rig), (says, [says == 4096, true]), "{:?}", rig.events);
+        // Whoever had it so far says it still.
+        rig.fake(1).ana = Some([(1, 1)].into());
+        rig.raise(1, ANA_CHANGED);
+        rig.advance_s(2);
+        assert_eq!(size_and_ready(&rig), (4096, [true, says == 4096]), "{:?}", rig.events);
+    }
+}
+
+/// Who changes its mind about access without an end does not have another one asked without an end.
+#[test]
+fn access_that_comes_and_goes_is_asked_for_sizes_at_a_pace() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 4096))].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let asked = rig.fake(2).count(|c| c.is_identify(2));
+    for round in 0..40 {
+        rig.fake(1).ana = Some([(1, if round % 2 == 0 { 3 } else { 1 })].into());
+        rig.raise(1, ANA_CHANGED);
+        rig.advance(Duration::from_millis(100));
+    }
+    rig.advance_s(2);
+    let times = rig.fake(2).count(|c| c.is_identify(2)) - asked;
+    assert!((1..8).contains(&times), "{times} in 6 s");
+}
+
+/// Both give access by then: no I/O goes to the end of one that has less.
+#[test]
+fn who_comes_to_access_beside_others_takes_nothing_from_the_device() {
+    let mut rig = active_and_passive([4096, 2048], [2, 1]);
+    rig.fake(2).ana = Some([(1, 2)].into());
+    rig.raise(2, ANA_CHANGED);
+    rig.advance_s(2);
+    let head = rig.head("nvme0n1").unwrap();
+    let of = |blocks: u64| head.paths.iter().filter(|it| it.ready && it.blocks == blocks).count();
+    assert_eq!((head.blocks, of(4096), of(2048)), (4096, 1, 0), "{:?}", rig.events);
 }
 
 #[test]
