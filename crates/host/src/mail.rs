@@ -154,8 +154,6 @@ pub enum ToControl {
         qid: u16,
         /// Why, for a human.
         why: String,
-        /// The controller said "do not retry".
-        do_not_retry: bool,
     },
     /// The queue pair was lost (closed, faulty, command time-out). Its connection is being aborted
     /// or closed already; its commands go elsewhere. Control stops the rest of the controller.

@@ -105,11 +105,11 @@ impl Control {
                     controller.queue_open(env, qid, bufs);
                 });
             }
-            ToControl::QueueFailed { controller, association, qid, why, do_not_retry } => {
+            ToControl::QueueFailed { controller, association, qid, why } => {
                 self.about(controller, association, |controller, env| {
                     if matches!(controller.phase, Phase::Queues { .. }) {
-                        let why = format!("I/O queue {qid}: {why}");
-                        controller.fail(env, why, do_not_retry);
+                        // Whatever was said to Connect: see `Step::ends_for_good`.
+                        controller.fail(env, format!("I/O queue {qid}: {why}"), false);
                     }
                 });
             }

@@ -373,7 +373,10 @@ impl Step {
     /// Whether a refusal with "do not retry" ends the attempts: who refuses Connect or a property
     /// means us. A controller that is about to be reset, or was just told to, may refuse the
     /// commands behind them so, and is another one when it is asked again. (In Linux, too, Identify
-    /// and Set Features end no attempts; the ANA log does.)
+    /// and Set Features end no attempts; the ANA log does.) The same goes for Connect on an I/O
+    /// queue: the admin queue may have been set up with a node that was fenced meanwhile, and to
+    /// the one that has its address now this controller is not known. The next attempt begins with
+    /// the admin queue, whose Connect decides.
     fn ends_for_good(self) -> bool {
         use Step::{Capabilities, Connect, Enable, Ready, Version};
         matches!(self, Connect | Capabilities | Version | Enable | Ready { .. })

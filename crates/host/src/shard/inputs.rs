@@ -116,28 +116,19 @@ impl Shard {
                 self.rebind_all(now, bufs);
                 self.tell_control(ToControl::QueueOpen { controller, association, qid });
             }
-            Progress::GiveUp { why, do_not_retry } => {
-                self.give_up(slot, why, do_not_retry, now, bufs);
-            }
+            Progress::GiveUp(why) => self.give_up(slot, why, now, bufs),
         }
     }
 
     /// Aborts a queue pair's connection. Its commands move when `Closed` has come; those that have
     /// never been handed to it move at once.
-    fn give_up(
-        &mut self,
-        slot: u16,
-        why: String,
-        do_not_retry: bool,
-        now: Time,
-        bufs: &mut dyn Buffers,
-    ) {
+    fn give_up(&mut self, slot: u16, why: String, now: Time, bufs: &mut dyn Buffers) {
         let Some(queue) = self.queues[usize::from(slot)].as_mut() else { return };
         if queue.phase == Phase::Closing {
             return;
         }
         queue.phase = Phase::Closing;
-        queue.failure = Some((why.clone(), do_not_retry));
+        queue.failure = Some(why.clone());
         // A fault has its termination request to send first.
         let how = if queue.link.fault().is_some() {
             let guard = now.after(TERMINATION_GUARD);
@@ -184,7 +175,7 @@ impl Shard {
         let Some(queue) = self.queue_of(conn) else { return };
         if queue.phase != Phase::Closing {
             let why = queue.close_reason(cause);
-            queue.failure = Some((why.clone(), false));
+            queue.failure = Some(why.clone());
             queue.phase = Phase::Closing;
             self.out_of_service(slot, why, now, bufs);
         }
@@ -197,13 +188,12 @@ impl Shard {
                 self.tell_control(ToControl::QueueStopped { controller, association });
             }
         } else if !queue.was_open {
-            let (why, do_not_retry) = queue.failure.take().unwrap_or_default();
+            let why = queue.failure.take().unwrap_or_default();
             self.tell_control(ToControl::QueueFailed {
                 controller,
                 association,
                 qid: queue.open.qid,
                 why,
-                do_not_retry,
             });
         }
     }
@@ -341,7 +331,7 @@ impl Shard {
         }
         for slot in slots {
             if self.queues[slot].as_ref().is_some_and(|queue| queue.phase != Phase::Closing) {
-                self.give_up(slot as u16, "stopped".to_string(), false, now, bufs);
+                self.give_up(slot as u16, "stopped".to_string(), now, bufs);
             }
         }
     }
@@ -440,7 +430,7 @@ impl Shard {
             queue.close_guard = None;
             self.outputs.push_back(Output::Close { conn: queue.conn, how: CloseHow::Abort });
         } else {
-            self.give_up(slot, why, false, now, bufs);
+            self.give_up(slot, why, now, bufs);
         }
     }
 

@@ -38,10 +38,7 @@ pub(super) enum Progress {
     /// The queue pair has just opened.
     Opened,
     /// It must be given up.
-    GiveUp {
-        why: String,
-        do_not_retry: bool,
-    },
+    GiveUp(String),
 }
 
 /// One queue pair of this worker.
@@ -75,7 +72,7 @@ pub(super) struct Queue {
     /// When an orderly end (a termination request was sent) must be over.
     pub(super) close_guard: Option<Time>,
     /// Why it was given up, until control has been told.
-    pub(super) failure: Option<(String, bool)>,
+    pub(super) failure: Option<String>,
     /// It has been open.
     pub(super) was_open: bool,
     connect_data: Option<Loan>,
@@ -146,7 +143,7 @@ impl Queue {
             return Progress::Nothing;
         }
         if let Some(fault) = self.link.fault() {
-            return Progress::GiveUp { why: fault.to_string(), do_not_retry: false };
+            return Progress::GiveUp(fault.to_string());
         }
         if self.phase == Phase::Opening && self.connect.is_none() && self.link.is_ready() {
             self.deadline = self.opened_by;
@@ -168,9 +165,7 @@ impl Queue {
                 self.connect = Some(cid);
                 Progress::Nothing
             }
-            Err(_) => {
-                Progress::GiveUp { why: "no tag for Connect".to_string(), do_not_retry: false }
-            }
+            Err(_) => Progress::GiveUp("no tag for Connect".to_string()),
         }
     }
 
@@ -197,19 +192,19 @@ impl Queue {
         }
         if !done.status.is_success() {
             let why = format!("Connect refused: {}", done.status);
-            return Progress::GiveUp { why, do_not_retry: done.status.dnr() };
+            return Progress::GiveUp(why);
         }
         let answer = ConnectResponse::from_result(done.result);
         if answer.authentication_required() {
             // As on the admin queue: it may be asked for no more at the next attempt.
             let why = "the controller requires authentication".to_string();
-            return Progress::GiveUp { why, do_not_retry: false };
+            return Progress::GiveUp(why);
         }
         // Linux's target before 5.15 says 0 here, whichever it is. Our data has named it, and hosts
         // of Linux and SPDK look at no number but that of the admin queue.
         if answer.cntlid() != 0 && answer.cntlid() != self.cntlid_asked_for() {
             let why = "it belongs to another controller".to_string();
-            return Progress::GiveUp { why, do_not_retry: false };
+            return Progress::GiveUp(why);
         }
         self.phase = Phase::Open;
         self.was_open = true;

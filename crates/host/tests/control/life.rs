@@ -536,10 +536,7 @@ fn mail_of_an_old_association_changes_nothing() {
     let why = String::new();
     let lost = ToControl::QueueLost { controller, association, qid: 1, why: why.clone() };
     rig.post(WorkerId(1), lost);
-    rig.post(
-        WorkerId(1),
-        ToControl::QueueFailed { controller, association, qid: 1, why, do_not_retry: true },
-    );
+    rig.post(WorkerId(1), ToControl::QueueFailed { controller, association, qid: 1, why });
     rig.run();
     assert_eq!(rig.state(0), LIVE);
 }

@@ -260,17 +260,7 @@ impl Rig {
                     }
                     Shards::FailToOpen => {
                         let why = "connection refused".to_string();
-                        let do_not_retry = false;
-                        self.post(
-                            to,
-                            ToControl::QueueFailed {
-                                controller,
-                                association,
-                                qid,
-                                why,
-                                do_not_retry,
-                            },
-                        );
+                        self.post(to, ToControl::QueueFailed { controller, association, qid, why });
                     }
                     Shards::Hang => {}
                 }

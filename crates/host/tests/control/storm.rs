@@ -30,7 +30,7 @@ fn some_mail(rng: &mut Rng) -> ToControl {
     let why = "storm".to_string();
     match rng.below(10) {
         0 => ToControl::QueueOpen { controller, association, qid },
-        1 => ToControl::QueueFailed { controller, association, qid, why, do_not_retry: false },
+        1 => ToControl::QueueFailed { controller, association, qid, why },
         2 => ToControl::QueueLost { controller, association, qid, why },
         3 => ToControl::QueueStopped { controller, association },
         4 => {

@@ -3,6 +3,7 @@
 use crate::rig::{Rig, SECOND, Setup, writes};
 use crate::wire::{Pdu, kind};
 use anabranch_host::verb::Verb;
+use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::admin;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -154,6 +155,30 @@ fn c64_an_io_queue_that_wants_authentication_does_not_cost_the_controller() {
     assert!(format!("{reply:?}").contains("requires authentication"), "{reply:?}");
     rig.wire().clear_rules();
     rig.wait_live(0);
+    rig.finish();
+}
+
+/// The admin queue may have been set up with a node that was fenced since: to the one that has its
+/// address now the controller is not known. What ends the attempts is the next admin Connect.
+#[test]
+fn an_io_queue_that_is_refused_for_good_does_not_cost_the_controller() {
+    let mut rig = Setup::new(1, 2).connect();
+    rig.wire().rule(move |pdu| {
+        let of_connect = pdu.sqe.is_some_and(|sqe| sqe.is_fabrics() && sqe.fctype() == 1);
+        let answer = pdu.kind == kind::CAPSULE_RESP && of_connect;
+        if answer && pdu.worker == 2 {
+            pdu.answer(Status::CONNECT_INVALID_PARAMETERS.with_dnr());
+        }
+    });
+    let begin = rig.now();
+    let reply = rig.ask(Verb::Reset { controller: "nvme0".into() });
+    assert!(format!("{reply:?}").contains("Connect refused"), "{reply:?}");
+    rig.run(SECOND);
+    assert!(rig.controller(0).is_some(), "{:?}", rig.events());
+    rig.wire().clear_rules();
+    rig.wait_live(0);
+    assert!(rig.event(begin, "do not retry").is_none());
+    assert_eq!(carriers(&mut rig, 2), BTreeSet::from([1, 2]));
     rig.finish();
 }
 
