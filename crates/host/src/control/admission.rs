@@ -14,6 +14,17 @@ use anabranch_policy::Parameters;
 use anabranch_proto::machine::Buffers;
 use anabranch_proto::nvme::nqn::Nqn;
 
+/// What the groups of a controller's paths are compared with its ANA log after.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The log was read.
+    Log,
+    /// It was looked at.
+    Look,
+    /// A path of its has come, later than its log.
+    Join,
+}
+
 impl Control {
     /// A controller has said who it is: it joins its subsystem, or is refused.
     pub(super) fn admit(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
@@ -164,9 +175,9 @@ impl Control {
         if let Some(index) = self.subsystem_of(id) {
             let joined = self.joined_by(index, |control| control.reconcile(index));
             // Whoever looked has looked, whether a path came of it or not.
-            self.check_groups(id, true, bufs);
+            self.check_groups(id, self.after_look(id, &joined), bufs);
             joined.into_iter().filter(|&it| it != id).for_each(|it| {
-                self.check_groups(it, true, bufs);
+                self.check_groups(it, After::Join, bufs);
             });
         }
         let made = self.next_head - before;
@@ -187,10 +198,10 @@ impl Control {
         let of_it = &self.subsystems[index].controllers;
         let seen: BTreeSet<_> = self.seen.extract_if(.., |id| of_it.contains(id)).collect();
         let joined = self.joined_by(index, |control| control.reconcile(index));
-        joined.difference(&seen).for_each(|it| self.check_groups(*it, true, bufs));
+        joined.difference(&seen).for_each(|it| self.check_groups(*it, After::Join, bufs));
         let made = self.next_head - before;
         for id in seen {
-            self.check_groups(id, true, bufs);
+            self.check_groups(id, self.after_look(id, &joined), bufs);
             if let Some(controller) = self.controllers.get_mut(&id) {
                 controller.scan.has_made(made, self.env.now);
                 controller.proven(&mut self.env);
@@ -211,14 +222,16 @@ impl Control {
         paths.filter(|path| path.id.0 >= before).map(|path| path.controller).collect()
     }
 
-    /// Asks for the ANA log again when a path's group is not in it (M17), and when a namespace that
-    /// was looked at is not in the group that it has it in.
-    pub(super) fn check_groups(
-        &mut self,
-        id: ControllerId,
-        after_scan: bool,
-        bufs: &mut dyn Buffers,
-    ) {
+    /// The log was read just before the first look of a connection.
+    fn after_look(&self, id: ControllerId, joined: &BTreeSet<ControllerId>) -> After {
+        let looked_before = self.controllers.get(&id).is_some_and(|it| !it.scan.is_first());
+        if looked_before && joined.contains(&id) { After::Join } else { After::Look }
+    }
+
+    /// Asks for the ANA log again when a path's group is not in it (M17), when a namespace that was
+    /// looked at is not in the group that it has it in, and when a path is new: its group may have
+    /// changed its state together with its coming, and no event says so then.
+    fn check_groups(&mut self, id: ControllerId, after: After, bufs: &mut dyn Buffers) {
         let Some(index) = self.subsystem_of(id) else { return };
         let Some(controller) = self.controllers.get_mut(&id) else { return };
         let (mut unknown, mut moved) = (false, false);
@@ -230,10 +243,12 @@ impl Control {
         if !unknown {
             controller.ana.groups_known();
         }
-        if after_scan && moved {
+        if after != After::Log && moved {
             controller.read_ana_log(&mut self.env, bufs);
         } else if unknown {
-            controller.ana_group_unknown(&mut self.env, bufs, after_scan);
+            controller.ana_group_unknown(&mut self.env, bufs, after != After::Log);
+        } else if after == After::Join {
+            controller.read_ana_log(&mut self.env, bufs);
         }
     }
 
@@ -245,7 +260,7 @@ impl Control {
                 controller.ask_for_sizes(&mut self.env, bufs);
             }
         }
-        self.check_groups(id, false, bufs);
+        self.check_groups(id, After::Log, bufs);
     }
 
     /// A head has gone: what was refused because of it, in whichever subsystem, has a place now.
@@ -253,7 +268,7 @@ impl Control {
     pub(super) fn place_refused(&mut self, bufs: &mut dyn Buffers) {
         for index in 0..self.subsystems.len() {
             let joined = self.joined_by(index, |control| control.join_refused(index));
-            joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
+            joined.into_iter().for_each(|it| self.check_groups(it, After::Join, bufs));
         }
     }
 
@@ -264,7 +279,7 @@ impl Control {
         let Some(index) = self.subsystem_of(id) else { return };
         self.resize(index);
         let joined = self.joined_by(index, |control| control.join_refused(index));
-        joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
+        joined.into_iter().for_each(|it| self.check_groups(it, After::Join, bufs));
     }
 
     /// A controller is no more.
@@ -276,7 +291,7 @@ impl Control {
         self.refusals.retain(|&(controller, _), _| controller != id);
         if let Some(index) = self.subsystem_of(id) {
             let joined = self.joined_by(index, |control| control.reconcile(index));
-            joined.into_iter().for_each(|it| self.check_groups(it, true, bufs));
+            joined.into_iter().for_each(|it| self.check_groups(it, After::Join, bufs));
             self.subsystems[index].controllers.retain(|&controller| controller != id);
             self.drop_empty_subsystems();
         }

@@ -7,7 +7,10 @@
 //!
 //! A namespace may move to another group without an event about ANA: its attributes have changed,
 //! and that is all that SPDK says. So the log is read once more, too, when a scan finds a namespace
-//! that says that it is in another group than the log has it in.
+//! that says that it is in another group than the log has it in. Nor need an event come when the
+//! state of a group changes together with the attachment of a namespace (NVM Express Base
+//! Specification, Asymmetric Namespace Access Change): so does whatever gives a path to a
+//! controller that was looked at before.
 
 use super::ana_read::{LogRead, LogSize, Part, Trouble};
 use super::controller::Controller;

@@ -286,6 +286,33 @@ fn m17_a_group_that_comes_while_the_log_is_read_is_looked_up_at_once() {
     assert!(!rig.path("nvme0n2", 0).expect("the device appears").ana_pending);
 }
 
+/// No event need say what has become of the group of a namespace that is attached.
+#[test]
+fn the_log_is_read_again_when_a_controller_shows_a_namespace_anew() {
+    for (before, then, state) in [(3, 1, AnaState::Optimized), (1, 3, AnaState::Inaccessible)] {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        fake.ana = Some([(1, 1), (7, before)].into());
+        let attached = Space { group: 7, ..Space::new(0x22, 4096) };
+        fake.spaces.insert(2, attached.clone());
+        rig.put(1, fake);
+        rig.connect_ok(1, |_| ());
+        assert_eq!(log_reads(&rig), 1, "it was read just before");
+        rig.fake(1).spaces.remove(&2);
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert!(rig.path("nvme0n2", 0).is_none());
+        let reads = log_reads(&rig);
+        rig.fake(1).ana = Some([(1, 1), (7, then)].into());
+        rig.fake(1).spaces.insert(2, attached);
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(log_reads(&rig), reads + 1);
+        let shown = rig.path("nvme0n2", 0).map(|path| path.ana_state);
+        assert_eq!(shown, Some(state), "{:?}", rig.events);
+        rig.raise(1, NAMESPACES_CHANGED);
+        assert_eq!(log_reads(&rig), reads + 1, "nothing has come");
+    }
+}
+
 #[test]
 fn m17_a_group_that_the_log_does_not_list_blocks_the_path_until_it_does() {
     let mut rig = Rig::connected(1);

@@ -115,6 +115,8 @@ pub(super) struct Scan {
     /// Tells what was read before something has changed from what was read later: it ticks when a
     /// scan begins, and when the controller names what has changed while one goes on.
     clock: u64,
+    /// No scan of this connection was complete when the last one began.
+    first: bool,
     /// The tick with which the last scan, and the last complete one, began.
     number: u64,
     complete: u64,
@@ -148,6 +150,11 @@ impl Scan {
     /// controller that has come back that is not complete yet.
     pub(super) fn has_seen(&self, nsid: u32) -> bool {
         self.seen.contains(&nsid)
+    }
+
+    /// Whether the last scan was the first one of its connection, or tried that again.
+    pub(super) fn is_first(&self) -> bool {
+        self.first
     }
 
     /// Whether a complete scan has shown it.
@@ -305,6 +312,7 @@ impl Controller {
         self.scan.running = Some(Progress::new(env.now.after(LONG)));
         self.scan.clock += 1;
         self.scan.number = self.scan.clock;
+        self.scan.first = !self.is_verified();
         let asked = matches!(self.scan.news, News::Asked { .. });
         if !asked && core::mem::take(&mut self.scan.clear_first) {
             self.scan.news = News::None;
