@@ -577,10 +577,7 @@ impl Controller {
                 return self.leave_to_next(env, bufs, nsid);
             }
             if self.scan.described == Some(self.association) {
-                // SPDK says so of a namespace that has just been taken away. By the next command
-                // there may be one again: with half of its identifiers it would be another one.
-                let why = format!("it has just gone, or hides its identifiers: {}", answer.status);
-                return self.namespace_refused(env, bufs, nsid, why);
+                return self.ids_hidden(env, bufs, nsid, answer);
             }
             // A controller that has no descriptors; Identify Namespace may have identifiers.
             Ok(Ids::default())
@@ -600,6 +597,21 @@ impl Controller {
             }
             Err(why) => self.namespace_refused(env, bufs, nsid, why),
         }
+    }
+
+    /// A controller that gives identifiers refuses those of one namespace. SPDK does of one that
+    /// has just been taken away, others while what is behind it cannot be asked. By the next
+    /// command there may be one again: with half of its identifiers it would be another one. So it
+    /// is looked at again, and a path that there is stays till then, out of use.
+    fn ids_hidden(&mut self, env: &mut Env, bufs: &mut dyn Buffers, nsid: u32, answer: &Answer) {
+        if self.scan.namespace(nsid).is_some() {
+            return self.namespace_failed(env, bufs, nsid, ("identifiers of", answer));
+        }
+        if let Some(progress) = &mut self.scan.running {
+            progress.asked_to_wait = Some(Duration::ZERO);
+        }
+        let why = format!("it has just gone, or hides its identifiers: {}", answer.status);
+        self.namespace_refused(env, bufs, nsid, why);
     }
 
     fn namespace_answered(
