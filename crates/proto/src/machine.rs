@@ -230,8 +230,8 @@ pub enum Output<M, R, E> {
         /// The connection.
         conn: ConnId,
         /// Whether `Closed` comes all the same once the peer has ended the connection: what it sent
-        /// before that and was not read is lost then. (A peer that has only ended its own direction
-        /// looks the same over TCP.) Otherwise its end is noticed where it is read, after `Resume`.
+        /// before that and was not read is lost then. Otherwise its end is noticed where it is
+        /// read, after `Resume`.
         watch: bool,
     },
     /// Read this connection again.

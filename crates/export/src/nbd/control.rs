@@ -31,8 +31,8 @@ struct Listener {
     at: Endpoint,
     access: SocketAccess,
     bound: bool,
-    /// It begins when the one that has its address has ended.
-    waits: bool,
+    /// It begins when this one, which has its address, has ended.
+    waits: Option<ListenerId>,
     /// Being given up, for the verb of this epoch.
     leaving: Option<u64>,
 }
@@ -87,9 +87,10 @@ impl Control {
         access: SocketAccess,
         out: &mut Outputs,
     ) {
-        let waits = self.listeners.iter().any(|it| it.leaving.is_some() && it.at == at);
+        let same = |it: &&Listener| it.leaving.is_some() && is_shared(&at) && it.at == at;
+        let waits = self.listeners.iter().rev().find(same).map(|it| it.id);
         let listener = Listener { id, at, access, bound: false, waits, leaving: None };
-        if !waits {
+        if waits.is_none() {
             out.push_back(listener.begin());
         }
         self.listeners.push(listener);
@@ -125,9 +126,8 @@ impl Control {
         if let Some(epoch) = listener.leaving {
             self.heard(epoch, out);
         }
-        let mut waiting = self.listeners.iter_mut().filter(|it| it.waits && it.at == listener.at);
-        if let Some(next) = waiting.next().filter(|_| !self.draining) {
-            next.waits = false;
+        if let Some(next) = self.listeners.iter_mut().find(|it| it.waits == Some(id)) {
+            next.waits = None;
             out.push_back(next.begin());
             if next.leaving.is_some() {
                 out.push_back(Output::Unlisten { listener: next.id });
@@ -203,9 +203,7 @@ impl Control {
 
     /// The listener of this address, if exports share it.
     fn shared(&self, at: &Endpoint) -> Option<&Listener> {
-        // Port 0 is another port each time.
-        let shared = !matches!(at, Endpoint::Tcp(address) if address.port() == 0);
-        self.listeners.iter().find(|it| shared && it.at == *at && it.leaving.is_none())
+        self.listeners.iter().find(|it| is_shared(at) && it.at == *at && it.leaving.is_none())
     }
 
     /// Offers an export to the clients of one address. The workers hear of it before any client
@@ -253,7 +251,7 @@ impl Control {
         if let (Some(listener), Some(pending)) = (leaving, self.offers.last_mut()) {
             listener.leaving = Some(pending.epoch);
             pending.missing += 1;
-            if !listener.waits {
+            if listener.waits.is_none() {
                 out.push_back(Output::Unlisten { listener: id });
             }
         }
@@ -277,7 +275,8 @@ impl Control {
 
     fn start_drain(&mut self, verb: VerbId, within: Duration, out: &mut Outputs) {
         self.draining = true;
-        for listener in self.listeners.iter().filter(|it| it.leaving.is_none() && !it.waits) {
+        self.begin_no_more(out);
+        for listener in self.listeners.iter().filter(|it| it.leaving.is_none()) {
             out.push_back(Output::Unlisten { listener: listener.id });
         }
         for worker in 1..=self.data_workers {
@@ -285,6 +284,23 @@ impl Control {
         }
         let missing = self.data_workers.into();
         self.drain = Some(Pending { verb, epoch: 0, missing, outcome: Outcome::Done });
+    }
+
+    /// Listeners that wait for an address: what was to be offered there is refused.
+    fn begin_no_more(&mut self, out: &mut Outputs) {
+        let waiting: Vec<_> = self.listeners.extract_if(.., |it| it.waits.is_some()).collect();
+        for Listener { id, leaving, .. } in waiting {
+            self.exports.retain(|(at, _)| *at != id);
+            for Pending { verb: id, .. } in
+                self.offers.extract_if(.., |it| it.outcome.is_added_at(id))
+            {
+                let reply = NbdReply::Error(NbdError::Draining);
+                out.push_back(Output::Reply { id, reply });
+            }
+            if let Some(epoch) = leaving {
+                self.heard(epoch, out);
+            }
+        }
     }
 
     pub(super) fn mail(&mut self, mail: &NbdMail, out: &mut Outputs) {
@@ -305,4 +321,9 @@ impl Control {
             | NbdMail::Looked { .. } => {}
         }
     }
+}
+
+/// Port 0 is another port each time.
+fn is_shared(at: &Endpoint) -> bool {
+    !matches!(at, Endpoint::Tcp(address) if address.port() == 0)
 }

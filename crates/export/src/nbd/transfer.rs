@@ -277,7 +277,7 @@ impl Transfer {
     }
 
     /// A buffer of so many bytes: fewer, but whole blocks and not less than `least`, where less is
-    /// left for a client that has none yet, or none so long is free.
+    /// left for a client that has none yet.
     fn buffer(&mut self, most: u32, least: u32, memory: &mut Memory<'_>) -> Result<BufRef, Wait> {
         let block = self.device.block_bytes;
         let least = least.next_multiple_of(block);
@@ -287,7 +287,7 @@ impl Transfer {
                 return Err(Wait::Own);
             }
             match memory.take(self.device.head, &mut self.held, (bytes, bytes <= least)) {
-                Err(Wait::Share | Wait::Memory) if bytes > least => {
+                Err(Wait::Share) if bytes > least => {
                     bytes = (bytes / 2 - bytes / 2 % block).max(least);
                 }
                 taken => break taken?,

@@ -188,11 +188,31 @@ fn a_drain_begins_with_no_address() {
     harness.input(Input::Listening { listener: ListenerId(0), at: unix("/a") });
     verb(&mut harness, 1, NbdVerb::Remove("x".into()));
     verb(&mut harness, 2, add("y", unix("/a")));
-    verb(&mut harness, 3, NbdVerb::Drain(CLOSE_TIMEOUT));
+    verb(&mut harness, 3, NbdVerb::Remove("y".into()));
+    verb(&mut harness, 4, add("z", unix("/a")));
+    verb(&mut harness, 5, NbdVerb::Drain(CLOSE_TIMEOUT));
+    let refused = |verb| (VerbId(verb), NbdReply::Error(NbdError::Draining));
+    assert_eq!(harness.replies, [refused(2), refused(4)]);
+    offered(&mut harness, 1..=4);
     let before = harness.others.len();
     harness.input(Input::Unlistened { listener: ListenerId(0), error: None });
     assert_eq!(harness.others.len(), before);
     assert_eq!(unlistened(&harness).len(), 1);
+    let done = [3, 1].map(|verb| (VerbId(verb), NbdReply::Done));
+    assert_eq!(harness.replies[2..], done);
+}
+
+/// One that takes any port has another one than what is being given up.
+#[test]
+fn an_address_that_is_not_known_yet_is_nobody_elses() {
+    let any = || Endpoint::Tcp("127.0.0.1:0".parse().expect("an address"));
+    let mut harness = control();
+    verb(&mut harness, 1, add("y", any()));
+    verb(&mut harness, 2, NbdVerb::Remove("y".into()));
+    let before = harness.others.iter().filter(|other| other.starts_with("Listen")).count();
+    verb(&mut harness, 3, add("z", any()));
+    let after = harness.others.iter().filter(|other| other.starts_with("Listen")).count();
+    assert_eq!(after, before + 1);
 }
 
 /// One socket has one mode: who does not say which takes what is there.

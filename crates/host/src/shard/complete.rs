@@ -213,10 +213,18 @@ impl Shard {
         self.stats.paths[self.commands[key].stats as usize].retries += 1;
         let least = if takes_nothing { FAILOVER_PAUSE } else { Duration::ZERO };
         let pause = self.retry_pause(controller, status).max(least);
-        if pause.is_zero() {
-            self.dispatch_again(key, Some(controller), now, bufs);
+        let others = takes_nothing && !self.commands[key].is_own_flush();
+        let again_on = if others && self.has_other_path(head_id, controller) {
+            // All have refused it: by then another one may take it.
+            self.note_failed(key, controller);
+            None
         } else {
-            self.delay(key, now.after(pause), Some(controller), now, bufs);
+            Some(controller)
+        };
+        if pause.is_zero() {
+            self.dispatch_again(key, again_on, now, bufs);
+        } else {
+            self.delay(key, now.after(pause), again_on, now, bufs);
         }
     }
 

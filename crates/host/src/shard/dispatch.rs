@@ -168,15 +168,15 @@ fn choose_with_care(
     (prefer, failed): (Option<ControllerId>, Failed),
     now: Time,
 ) -> Option<Choice> {
-    let hidden = head.hide(failed);
+    let hides = head.hide(failed, prefer);
     let about = About { head: head.view.id, op: work.class(), bytes: work.bytes(), at: now };
     let note = head.noted.is_due();
     if note {
         stats.ring.look(&head.view.parameters, &head.paths, about);
     }
     let mut choice = decide(head, work, prefer, now);
-    if !hidden.is_none() {
-        head.show(hidden);
+    if hides {
+        head.show();
         // The others may be such as io-affinity never takes.
         choice = choice.or_else(|| decide(head, work, prefer, now));
         // Chosen around a path that can be used: for this command, not for those that follow, which

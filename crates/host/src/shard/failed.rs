@@ -5,9 +5,9 @@ use super::head::HeadState;
 use crate::table::Key;
 use crate::topology::ControllerId;
 
-/// Which paths of its head have failed under a command in a row, by their places in the list. When
-/// the list changes it may name others: then those are asked last. Places beyond the 64th are not
-/// remembered.
+/// Which paths of its head have failed under a command in a row, by their places in the list modulo
+/// 64. When the list changes, and among more than 64, it may name others, too: those are asked
+/// last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Failed(u64);
 
@@ -15,7 +15,7 @@ impl Failed {
     pub(super) const NONE: Failed = Failed(0);
 
     fn only(place: usize) -> Failed {
-        Failed(u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0))
+        Failed(1 << (place % 64))
     }
 
     fn has(self, place: usize) -> bool {
@@ -33,24 +33,23 @@ impl HeadState {
         self.paths.iter().enumerate().any(|(place, path)| path.usable && !failed.has(place))
     }
 
-    /// Takes those that have failed from what the policy chooses of, if that leaves another one.
-    /// Gives back which those are, for [`HeadState::show`].
-    pub(super) fn hide(&mut self, failed: Failed) -> Failed {
-        let mut hidden = Failed::NONE;
-        if self.has_other(failed) {
-            for (place, path) in self.paths.iter_mut().enumerate() {
-                if path.usable && failed.has(place) {
-                    path.usable = false;
-                    hidden.0 |= Failed::only(place).0;
-                }
-            }
+    /// Takes those that have failed from what the policy chooses of, but for the one that is to be
+    /// preferred, if that leaves another one. Whether it has, and [`HeadState::show`] gives them
+    /// back.
+    pub(super) fn hide(&mut self, failed: Failed, prefer: Option<ControllerId>) -> bool {
+        if failed.is_none() || !self.has_other(failed) {
+            return false;
         }
-        hidden
+        for (place, path) in self.paths.iter_mut().enumerate() {
+            path.hidden = path.usable && failed.has(place) && prefer != Some(path.view.controller);
+            path.usable &= !path.hidden;
+        }
+        true
     }
 
-    pub(super) fn show(&mut self, hidden: Failed) {
-        for (place, path) in self.paths.iter_mut().enumerate() {
-            path.usable |= hidden.has(place);
+    pub(super) fn show(&mut self) {
+        for path in &mut self.paths {
+            path.usable |= core::mem::take(&mut path.hidden);
         }
     }
 }

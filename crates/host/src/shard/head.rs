@@ -133,6 +133,8 @@ pub(super) struct PathState {
     node: Option<Arc<NodeLatency>>,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
+    /// It may, but not for the command that is being placed.
+    pub(super) hidden: bool,
     /// May be asked to flush. What keeps data from a path, such as another size, keeps nothing in
     /// its controller from becoming durable.
     pub(super) flushes: bool,
@@ -345,6 +347,7 @@ impl HeadState {
                 queue: worker,
                 node,
                 usable: false,
+                hidden: false,
                 flushes: false,
                 ana_suspect: None,
                 namespace_suspect: None,

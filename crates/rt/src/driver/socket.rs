@@ -276,13 +276,6 @@ pub(crate) fn acknowledge(connection: BorrowedFd<'_>) {
     let _ = rustix::net::sockopt::set_tcp_quickack(connection, true);
 }
 
-/// Whether a peer that is gone looks other than one that only sends no more: so it is with Unix
-/// sockets.
-pub(crate) fn tells_ends_apart(connection: BorrowedFd<'_>) -> bool {
-    let domain = rustix::net::sockopt::socket_domain(connection);
-    domain.is_ok_and(|domain| domain == rustix::net::AddressFamily::UNIX)
-}
-
 /// Whether the peer has ended its direction of a connection, also where bytes are to be read
 /// before that end.
 pub(crate) fn peer_has_ended(connection: BorrowedFd<'_>) -> bool {

@@ -52,7 +52,7 @@ impl Rig {
     /// Where the read goes, try by try, as long as what it is answered there is an error.
     fn tries(&mut self, mut answer: impl FnMut(usize, ControllerId) -> Status) -> Vec<u32> {
         let mut tries = Vec::new();
-        while let Some((controller, token)) = self.next_try().filter(|_| tries.len() < 32) {
+        while let Some((controller, token)) = self.next_try().filter(|_| tries.len() < 80) {
             let outcome = answered(answer(tries.len(), controller));
             tries.push(controller.0);
             self.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
@@ -142,4 +142,33 @@ fn a_path_that_is_nobodys_keeps_no_command_from_its_own() {
     });
     assert!(rig.is_done(), "{tries:?}");
     assert_eq!(tries, [0, 0]);
+}
+
+/// Who takes no command any more may be another one when it is asked again.
+#[test]
+fn who_has_refused_all_commands_is_asked_again_in_turn() {
+    for parameters in all_policies() {
+        let mut rig = Rig::new(parameters, paths(2));
+        let mut refused = false;
+        let tries = rig.tries(|_, controller| match controller.0 {
+            0 if core::mem::replace(&mut refused, true) => Status::SUCCESS,
+            _ => Status::ABORTED_SQ_DELETION,
+        });
+        assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
+        assert!(tries.len() <= 4, "{}: {tries:?}", parameters.policy);
+    }
+}
+
+#[test]
+fn a_path_far_down_the_list_is_left_as_well() {
+    for parameters in all_policies() {
+        let mut rig = Rig::new(parameters, paths(70));
+        let mut last = None;
+        let tries = rig.tries(|count, controller| {
+            let again = last.replace(controller) == Some(controller);
+            assert!(!again, "{}: {controller:?} twice", parameters.policy);
+            if count < 66 { Status::CONTROLLER_PATH_ERROR } else { Status::SUCCESS }
+        });
+        assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
+    }
 }

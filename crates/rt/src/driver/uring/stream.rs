@@ -139,10 +139,6 @@ impl Uring {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         conn.watching = false;
         match conn.phase {
-            // It reads on, and has said something before its end: that is read first.
-            Phase::Open
-                if result & i32::from(libc::POLLHUP | libc::POLLERR) == 0
-                    && conn.fd.as_ref().is_some_and(|fd| socket::tells_ends_apart(fd.as_fd())) => {}
             Phase::Open if result > 0 => {
                 conn.peer_gone = true;
                 if conn.paused && conn.watched {
