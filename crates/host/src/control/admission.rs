@@ -254,12 +254,6 @@ impl Control {
 
     /// An ANA log was processed.
     pub(super) fn ana_read(&mut self, id: ControllerId, bufs: &mut dyn Buffers) {
-        let Some(index) = self.subsystem_of(id) else { return };
-        for id in self.access_changed(index, id) {
-            if let Some(controller) = self.controllers.get_mut(&id) {
-                controller.ask_for_sizes(&mut self.env, bufs);
-            }
-        }
         self.check_groups(id, After::Log, bufs);
     }
 

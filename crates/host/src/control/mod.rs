@@ -26,7 +26,6 @@ mod reconcile;
 mod scan;
 mod setup;
 mod shutdown;
-mod sizes;
 mod snapshot;
 mod subsystem;
 mod verbs;

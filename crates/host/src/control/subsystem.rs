@@ -34,9 +34,6 @@ pub(super) struct Path {
     pub(super) nsid: u32,
     /// What that controller says the size is.
     pub(super) blocks: u64,
-    /// Since which tick of its controller's scans that gives access to it; `None` while it gives
-    /// none. Both as of when sizes were last looked at.
-    pub(super) access_since: Option<u64>,
     /// How many of them are in use, as of the last scan.
     pub(super) used_blocks: u64,
     pub(super) ana_group: u32,

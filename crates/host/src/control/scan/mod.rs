@@ -356,14 +356,6 @@ impl Controller {
         }
     }
 
-    /// It may know sizes from before: at most one scan per [`RETRY`] for that reason, too.
-    pub(super) fn ask_for_sizes(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        if self.scan.running.is_some() {
-            return self.scan.retry_by(env.now.after(RETRY));
-        }
-        self.suspect_namespaces(env, bufs);
-    }
-
     /// Something else than its namespaces has changed: what could not be read may be now. A scan
     /// that goes on is not followed by another one at once: its end may be why that was found.
     pub(super) fn look_at_unread(&mut self, env: &Env) {
