@@ -7,10 +7,6 @@
 //! Nor does a client that reads no answers, or stops in the middle of a write, ever give back what
 //! it has. So each client of a device never has more than it leaves to the device's other clients,
 //! but for a little that each can always have: one piece of the shortest, or as much in small ones.
-//!
-//! A buffer keeps the memory around it for others of its length. So what is free may be of no use
-//! to who wants another length, and before too little is left that is of use to all, nobody takes
-//! more than what is his own.
 
 use super::transfer::Wait;
 use super::{LEAST_PIECE_BYTES, MAX_EXPORTS};
@@ -37,8 +33,6 @@ pub(super) struct Shares {
     part: u64,
     /// For all.
     common: u64,
-    /// So much is left for buffers of any length.
-    spare: u64,
     /// Of it, what is taken.
     taken: u64,
     /// Of the devices that hold any.
@@ -52,7 +46,7 @@ impl Shares {
     pub(super) fn new(capacity: u64) -> Shares {
         let apart = (capacity / APART).max(APART_MIN.min(capacity / 2));
         let (own, part) = (apart / DEVICES, capacity / DEVICES);
-        Shares { own, part, common: capacity - apart, spare: apart / 2, ..Shares::default() }
+        Shares { own, part, common: capacity - apart, ..Shares::default() }
     }
 
     /// Whether something came back since the last time.
@@ -66,19 +60,13 @@ impl Shares {
 
     /// Whether a client of a device, that has some of it already, may take so much more. A device
     /// that has nothing may always take as much as is its own; more of its part for a piece that
-    /// cannot be shorter. `spare` is what is free for buffers of any length.
-    fn has_room(
-        &self,
-        head: HeadId,
-        client: &Held,
-        (cost, whole): (u64, bool),
-        spare: u64,
-    ) -> bool {
+    /// cannot be shorter.
+    fn has_room(&self, head: HeadId, client: &Held, cost: u64, whole: bool) -> bool {
         let held = self.held(head);
         // What the device may have and leave as much to others.
         let left = (self.common.saturating_sub(self.taken) + self.own).saturating_sub(held);
         let at_once = if whole { self.part.max(self.own) } else { self.own };
-        held == 0 && cost <= at_once || spare >= self.spare && client.0 + cost <= left
+        held == 0 && cost <= at_once || client.0 + cost <= left
     }
 
     fn take(&mut self, head: HeadId, client: &mut Held, cost: u64) {
@@ -132,7 +120,7 @@ impl Memory<'_> {
         let cost = self.bufs.cost(len);
         // In requests of any size: one of 4 KiB does not keep the next from being sent.
         let least = client.0 + cost <= self.bufs.cost(LEAST_PIECE_BYTES);
-        if !least && !self.shares.has_room(head, client, (cost, whole), self.bufs.spare()) {
+        if !least && !self.shares.has_room(head, client, cost, whole) {
             return Err(if client.0 > 0 { Wait::Own } else { Wait::Share });
         }
         let buf = self.bufs.alloc(len).ok_or(Wait::Memory)?;
@@ -160,7 +148,7 @@ mod tests {
     /// Takes all that a client of a device may have, and says how much that is.
     fn fill(shares: &mut Shares, head: u32, cost: u64) -> u64 {
         let mut client = Held::default();
-        while shares.has_room(HeadId(head), &client, (cost, false), u64::MAX) {
+        while shares.has_room(HeadId(head), &client, cost, false) {
             shares.take(HeadId(head), &mut client, cost);
         }
         client.0
@@ -232,24 +220,9 @@ mod tests {
         let mut shares = shares();
         (0..255).for_each(|head| assert!(fill_device(&mut shares, head, MIB / 4) > 0));
         let nothing = Held::default();
-        let has_room = |cost, whole| shares.has_room(HeadId(255), &nothing, (cost, whole), 0);
-        assert!(has_room(MIB, true), "it cannot be shorter");
-        assert!(!has_room(MIB, false), "a quarter is its own");
-        assert!(has_room(MIB / 4, false));
-    }
-
-    /// What is free has been cut for other lengths.
-    #[test]
-    fn where_little_is_left_for_any_length_nobody_takes_more_than_is_his() {
-        let (mut shares, mut client) = (shares(), Held::default());
-        shares.take(HeadId(0), &mut client, MIB / 4);
-        let has_room = |client: &Held, head, spare| {
-            shares.has_room(HeadId(head), client, (MIB / 4, false), spare)
-        };
-        assert!(has_room(&client, 0, 32 * MIB));
-        assert!(!has_room(&client, 0, 31 * MIB));
-        assert!(!has_room(&Held::default(), 0, 31 * MIB), "another client of the device");
-        assert!(has_room(&Held::default(), 1, 0), "a device that has nothing");
+        assert!(shares.has_room(HeadId(255), &nothing, MIB, true), "it cannot be shorter");
+        assert!(!shares.has_room(HeadId(255), &nothing, MIB, false), "a quarter is its own");
+        assert!(shares.has_room(HeadId(255), &nothing, MIB / 4, false));
     }
 
     #[test]
@@ -258,7 +231,7 @@ mod tests {
         let mut clients = [const { Held(0) }; 3];
         for _ in 0..4 {
             for (head, client) in (0..).map(HeadId).zip(&mut clients) {
-                while shares.has_room(head, client, (MIB, false), u64::MAX) {
+                while shares.has_room(head, client, MIB, false) {
                     shares.take(head, client, MIB);
                 }
             }

@@ -172,7 +172,7 @@ pub(super) struct Command {
     /// Its statistics entry, which stands for that path while the command is on it.
     pub(super) stats: u32,
     /// Where in its head's list the path stood when it was chosen.
-    pub(super) path: u32,
+    pub(super) path: u16,
     pub(super) place: Place,
     /// What was added to the chosen controller's ledger, to be given back.
     pub(super) charge: Option<Charge>,
@@ -203,7 +203,7 @@ impl Command {
             head,
             controller: ControllerId(u32::MAX),
             stats: u32::MAX,
-            path: u32::MAX,
+            path: u16::MAX,
             place: Place::Requeued,
             charge: None,
             started: now,

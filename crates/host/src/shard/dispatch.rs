@@ -78,7 +78,8 @@ impl Shard {
         let path = &head.paths[index];
         command.controller = path.view.controller;
         command.stats = path.stats;
-        command.path = index as u32;
+        // There are at most 1024 controllers.
+        command.path = index as u16;
         command.started = now;
         self.stats.paths[path.stats as usize].in_flight += 1;
         let Carrier::Own { slot } = *path.carriers.of(command.class()) else {
@@ -107,7 +108,7 @@ impl Shard {
     fn carry_away(&mut self, key: Key, now: Time) {
         let command = &mut self.commands[key];
         let Some(head) = self.heads.get(command.head.0) else { return };
-        let path = &head.paths[command.path as usize];
+        let path = &head.paths[usize::from(command.path)];
         let Carrier::Peer { worker } = *path.carriers.of(command.class()) else {
             unreachable!("a usable path has a carrier");
         };
@@ -168,15 +169,15 @@ fn choose_with_care(
     (prefer, failed): (Option<ControllerId>, Failed),
     now: Time,
 ) -> Option<Choice> {
-    let hides = head.hide(failed, prefer);
+    let hidden = head.hide(failed, prefer);
     let about = About { head: head.view.id, op: work.class(), bytes: work.bytes(), at: now };
     let note = head.noted.is_due();
     if note {
         stats.ring.look(&head.view.parameters, &head.paths, about);
     }
     let mut choice = decide(head, work, prefer, now);
-    if hides {
-        head.show();
+    if !hidden.is_empty() {
+        head.show(&hidden);
         // The others may be such as io-affinity never takes.
         choice = choice.or_else(|| decide(head, work, prefer, now));
         // Chosen around a path that can be used: for this command, not for those that follow, which

@@ -4,18 +4,19 @@ use super::Shard;
 use super::head::HeadState;
 use crate::table::Key;
 use crate::topology::ControllerId;
+use alloc::vec::Vec;
 
 /// Which paths of its head have failed under a command in a row, by their places in the list modulo
-/// 64. When the list changes, and among more than 64, it may name others, too: those are asked
-/// last.
+/// 16: a host has thousands of commands. When the list changes, and among more than 16, it may name
+/// others, too: those are asked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Failed(u64);
+pub(super) struct Failed(u16);
 
 impl Failed {
     pub(super) const NONE: Failed = Failed(0);
 
     fn only(place: usize) -> Failed {
-        Failed(1 << (place % 64))
+        Failed(1 << (place % 16))
     }
 
     fn has(self, place: usize) -> bool {
@@ -34,23 +35,24 @@ impl HeadState {
     }
 
     /// Takes those that have failed from what the policy chooses of, but for the one that is to be
-    /// preferred, if that leaves another one. Whether it has, and [`HeadState::show`] gives them
-    /// back.
-    pub(super) fn hide(&mut self, failed: Failed, prefer: Option<ControllerId>) -> bool {
-        if failed.is_none() || !self.has_other(failed) {
-            return false;
+    /// preferred, if that leaves another one. Gives back where they stand, for
+    /// [`HeadState::show`].
+    pub(super) fn hide(&mut self, failed: Failed, prefer: Option<ControllerId>) -> Vec<usize> {
+        // Nothing is allocated for a command that no path has failed.
+        let mut hidden = Vec::new();
+        if !failed.is_none() && self.has_other(failed) {
+            for (place, path) in self.paths.iter_mut().enumerate() {
+                if path.usable && failed.has(place) && prefer != Some(path.view.controller) {
+                    path.usable = false;
+                    hidden.push(place);
+                }
+            }
         }
-        for (place, path) in self.paths.iter_mut().enumerate() {
-            path.hidden = path.usable && failed.has(place) && prefer != Some(path.view.controller);
-            path.usable &= !path.hidden;
-        }
-        true
+        hidden
     }
 
-    pub(super) fn show(&mut self) {
-        for path in &mut self.paths {
-            path.usable |= core::mem::take(&mut path.hidden);
-        }
+    pub(super) fn show(&mut self, hidden: &[usize]) {
+        hidden.iter().for_each(|&place| self.paths[place].usable = true);
     }
 }
 

@@ -133,8 +133,6 @@ pub(super) struct PathState {
     node: Option<Arc<NodeLatency>>,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
-    /// It may, but not for the command that is being placed.
-    pub(super) hidden: bool,
     /// May be asked to flush. What keeps data from a path, such as another size, keeps nothing in
     /// its controller from becoming durable.
     pub(super) flushes: bool,
@@ -347,7 +345,6 @@ impl HeadState {
                 queue: worker,
                 node,
                 usable: false,
-                hidden: false,
                 flushes: false,
                 ana_suspect: None,
                 namespace_suspect: None,
@@ -389,7 +386,7 @@ impl HeadState {
     /// The path that a command of this worker is on; `None` when it has left.
     #[inline]
     pub(super) fn path_of(&self, command: &Command) -> Option<&PathState> {
-        let path = self.paths.get(command.path as usize);
+        let path = self.paths.get(usize::from(command.path));
         match path.filter(|path| path.stats == command.stats) {
             Some(path) => Some(path),
             None => self.moved(command.stats),

@@ -118,7 +118,7 @@ impl Shard {
         let Some(key) = self.make_probe(wanted, now) else { return };
         let command = &mut self.commands[key];
         let Some(head) = self.heads.get_mut(wanted.head.0) else { return };
-        let path = &head.paths[command.path as usize];
+        let path = &head.paths[usize::from(command.path)];
         let Origin::Probe { lba, blocks } = command.origin else { return };
         let bytes = blocks * head.view.block_bytes;
         let (sqe, data) = (io::read(path.view.nsid, lba, blocks), HostData::Sink(bytes));
@@ -170,7 +170,7 @@ impl Shard {
         let most = head.view.limits.max_transfer_bytes / head.view.block_bytes;
         let blocks = wanted.blocks.min(most.clamp(1, NLB_BLOCKS_MAX));
         let origin = Origin::Probe { lba: wanted.lba, blocks };
-        let (controller, stats, path) = (path.view.controller, wanted.stats, index as u32);
+        let (controller, stats, path) = (path.view.controller, wanted.stats, index as u16);
         let new = Command::new(origin, wanted.head, now);
         self.commands.insert_with(|| Command { controller, stats, path, ..new })
     }
