@@ -15,12 +15,10 @@ use crate::{Lane, Ledgers, Load, OpClass, Parameters, Policy, Scope, Shared, Wor
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     start_ns: u64,
-    /// Of `finish-time`.
+    /// Of `finish-time`; or whose queue pair it took, when that was counted.
     flight: Flight,
     bytes: u32,
     epoch: u16,
-    /// Whose queue pair it took, when that was counted.
-    queue: u16,
     op: OpClass,
     counted: Counted,
 }
@@ -79,7 +77,6 @@ impl Charge {
         flight: Flight::NONE,
         bytes: 0,
         epoch: 0,
-        queue: 0,
         op: OpClass::Other,
         counted: Counted::Nothing,
     };
@@ -191,15 +188,18 @@ pub fn start(
         Counted::Nothing => {}
         Counted::Controller => load.controller.commands().started(),
         Counted::Path => load.shared.commands().started(),
-        Counted::QueuePair => load.workers[usize::from(load.queue)].queue().started(),
+        Counted::QueuePair => {
+            load.workers[usize::from(load.queue)].queue().started();
+            flight = Flight::on_queue(load.queue);
+        }
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
         Counted::Work | Counted::Probe | Counted::Flush => {
             let worker = &load.workers[usize::from(load.worker)];
-            flight = work_started(worker, load.shared, load.lane, bytes, now_ns);
+            flight = work_started(worker, load.shared, load.lane, op, bytes, now_ns);
         }
     }
-    Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
+    Charge { start_ns: now_ns, flight, bytes, epoch: 0, op, counted }
 }
 
 /// Charges a flush. It moves nothing, and how long it takes is the disk's affair: under
@@ -213,7 +213,7 @@ pub fn start_flush(parameters: &Parameters, load: Load<'_>, now_ns: u64) -> Char
     }
     load.workers[usize::from(load.worker)].worker().started_alone();
     let (flight, counted) = (Flight::NONE, Counted::Flush);
-    Charge { start_ns: now_ns, flight, bytes: 0, epoch: 0, queue: load.queue, op, counted }
+    Charge { start_ns: now_ns, flight, bytes: 0, epoch: 0, op, counted }
 }
 
 /// What `finish-time` counts. Not inlined: every other policy would carry it.
@@ -222,20 +222,21 @@ fn work_started(
     worker: &WorkerLedger,
     shared: &Shared,
     lane: &Lane,
+    op: OpClass,
     bytes: u32,
     now_ns: u64,
 ) -> Flight {
     worker.worker().started_alone();
-    shared.forecast().started(lane, units(bytes), now_ns)
+    shared.forecast().started(lane, op, units(bytes), now_ns)
 }
 
 /// Charges a probe of `finish-time`.
 #[inline]
 pub(crate) fn of_probe(load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
     let worker = &load.workers[usize::from(load.worker)];
-    let flight = work_started(worker, load.shared, load.lane, bytes, now_ns);
     let (op, counted) = (OpClass::Read, Counted::Probe);
-    Charge { start_ns: now_ns, flight, bytes, epoch: 0, queue: load.queue, op, counted }
+    let flight = work_started(worker, load.shared, load.lane, op, bytes, now_ns);
+    Charge { start_ns: now_ns, flight, bytes, epoch: 0, op, counted }
 }
 
 /// Returns a charge to the path it was made on, whatever the policy, the path's condition and the
@@ -247,12 +248,12 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
         Counted::Nothing => {}
         Counted::Controller => load.controller.commands().ended(),
         Counted::Path => load.shared.commands().ended(),
-        Counted::QueuePair => load.workers[usize::from(charge.queue)].queue().ended(),
+        Counted::QueuePair => load.workers[usize::from(charge.flight.queue())].queue().ended(),
         Counted::Worker => load.workers[usize::from(load.worker)].worker().ended_alone(),
         Counted::Bytes => load.controller.bytes_ended(charge.bytes),
         Counted::Work | Counted::Probe => {
             let worker = &load.workers[usize::from(load.worker)];
-            work_ended(worker, load.shared, load.lane, charge.bytes);
+            work_ended(worker, load.shared, load.lane, charge);
         }
         Counted::Flush => load.workers[usize::from(load.worker)].worker().ended_alone(),
     }
@@ -260,7 +261,7 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
 
 /// Takes away what [`work_started`] has added.
 #[inline(never)]
-fn work_ended(worker: &WorkerLedger, shared: &Shared, lane: &Lane, bytes: u32) {
+fn work_ended(worker: &WorkerLedger, shared: &Shared, lane: &Lane, charge: Charge) {
     worker.worker().ended_alone();
-    shared.forecast().ended(lane, units(bytes));
+    shared.forecast().ended(lane, charge.op, units(charge.bytes));
 }

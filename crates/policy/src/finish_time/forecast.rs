@@ -1,6 +1,9 @@
 //! What is known about one path, shared by all workers.
 
+use super::directions::Directions;
 use super::elasticity::Elasticity;
+use super::flight::{Flight, Work};
+use super::unit::{time_ns, word};
 use super::{Lane, unit};
 use crate::{OpClass, SizeClass};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -13,7 +16,7 @@ pub(super) struct Word(AtomicU32);
 impl Word {
     pub(super) const MAX: u32 = u32::MAX;
 
-    const fn new() -> Word {
+    pub(super) const fn new() -> Word {
         Word(AtomicU32::new(0))
     }
 
@@ -36,7 +39,7 @@ impl Word {
 pub(super) struct Moment(AtomicU64);
 
 impl Moment {
-    const fn new() -> Moment {
+    pub(super) const fn new() -> Moment {
         Moment(AtomicU64::new(0))
     }
 
@@ -104,8 +107,6 @@ pub(crate) struct Forecast {
     /// When the last command went there that found it without anything to do for a mean base
     /// latency, ns.
     rested_ns: Moment,
-    /// Units delivered, modulo 2^32.
-    pub(super) delivered: AtomicU32,
     /// The least that a command took beyond the base latency of its kind, in the last and the
     /// present window, ns; the largest number when there was none.
     pub(super) least_wait: [Word; 2],
@@ -140,6 +141,8 @@ pub(crate) struct Forecast {
     pub(super) probe_bytes: AtomicU64,
     /// Reads, then writes.
     bases: [[Base; SizeClass::COUNT]; 2],
+    /// What is known of reads and writes apart.
+    pub(super) directions: Directions,
 }
 
 const _: () = assert!(size_of::<Forecast>() <= 1024);
@@ -152,7 +155,6 @@ impl Forecast {
             window_ns: Moment::new(),
             toll_ns: Moment::new(),
             rested_ns: Moment::new(),
-            delivered: AtomicU32::new(0),
             least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
             elasticity: Elasticity::new(),
             pace: Word::new(),
@@ -170,6 +172,7 @@ impl Forecast {
             probes: AtomicU64::new(0),
             probe_bytes: AtomicU64::new(0),
             bases: [const { [const { Base::new() }; SizeClass::COUNT] }; 2],
+            directions: Directions::new(),
         }
     }
 
@@ -179,10 +182,13 @@ impl Forecast {
         InFlight(self.in_flight.load(Relaxed).wrapping_add(InFlight::units_more(untold)))
     }
 
-    /// So many units and workers more, modulo 2^64; gives back how much there is then.
+    /// So much and so many workers more, modulo 2^64; gives back how much there is then.
     #[inline]
-    pub(super) fn add_in_flight(&self, units: u64, workers: u64) -> InFlight {
-        let more = InFlight::units_more(units).wrapping_add(workers);
+    pub(super) fn add_in_flight(&self, work: Work, workers: u64) -> InFlight {
+        if work.writes != 0 {
+            self.directions.writes.fetch_add(work.writes, Relaxed);
+        }
+        let more = InFlight::units_more(work.units).wrapping_add(workers);
         InFlight(self.in_flight.fetch_add(more, Relaxed).wrapping_add(more))
     }
 
@@ -236,6 +242,7 @@ impl Forecast {
         words.for_each(|word| word.set(0));
         self.forget_waits();
         self.elasticity.reset();
+        self.directions.reset();
         for base in self.bases.iter().flatten() {
             base.latency.set(0);
             base.least.iter().for_each(|least| least.set(0));
@@ -268,11 +275,19 @@ impl Forecast {
         self.busy_ns.age_ns(now_ns) > 2 * self.window()
     }
 
-    /// A command of `units` was started; gives back the units in flight with it.
+    /// How long so much work takes at a pace of this path, ns.
     #[inline]
-    pub(crate) fn started(&self, lane: &Lane, units: u32, now_ns: u64) -> Flight {
-        let before = lane.started(self, u64::from(units), now_ns);
-        if before == 0 {
+    pub(super) fn queued_at_ns(&self, pace: u32, work: u64) -> u64 {
+        // It may be faster than anybody has asked for: let it grow.
+        time_ns(work, if self.proven.get() == 0 { pace / 2 } else { pace })
+    }
+
+    /// A command of `units` was started; gives back what it found there.
+    #[inline]
+    pub(crate) fn started(&self, lane: &Lane, op: OpClass, units: u32, now_ns: u64) -> Flight {
+        let units = u64::from(units);
+        let work = lane.started(self, Work::of(op, units), now_ns);
+        if work.units <= units {
             if self.has_been_idle(now_ns) {
                 self.forget_waits();
             }
@@ -281,7 +296,6 @@ impl Forecast {
             }
             self.busy_ns.set(now_ns);
         }
-        let work = u32::try_from(before + u64::from(units)).unwrap_or(u32::MAX);
         if self.window_ns.age_ns(now_ns) > self.window() || self.window_ns.get() > now_ns {
             self.window_ns.set(now_ns);
             self.least_wait[0].set(self.least_wait[1].get());
@@ -289,15 +303,18 @@ impl Forecast {
             // A clock that went back must not keep it there.
             self.rested_ns.set(self.rested_ns.get().min(now_ns));
         }
-        let idle_ns = self.busy_ns.age_ns(now_ns).min(u64::from(u32::MAX));
-        // Cut to what fits.
-        Flight { delivered: lane.delivered(self), idle_ns: idle_ns as u32, work }
+        let [own, other] = work.split(op).map(|units| u32::try_from(units).unwrap_or(u32::MAX));
+        if u64::from(own) <= units {
+            self.directions.ended(op, now_ns);
+        }
+        let idle_ns = [word(self.busy_ns.age_ns(now_ns)), self.directions.idle_ns(op, now_ns)];
+        Flight::new(lane.delivered(self, op), idle_ns, [own, other])
     }
 
     /// That command ended, well or not.
     #[inline]
-    pub(crate) fn ended(&self, lane: &Lane, units: u32) {
-        lane.ended(self, u64::from(units));
+    pub(crate) fn ended(&self, lane: &Lane, op: OpClass, units: u32) {
+        lane.ended(self, Work::of(op, u64::from(units)));
     }
 }
 
@@ -332,19 +349,4 @@ impl Default for Forecast {
     fn default() -> Self {
         Forecast::new()
     }
-}
-
-/// What the path had done when a command was started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Flight {
-    /// Units delivered so far, modulo 2^32.
-    pub(crate) delivered: u32,
-    /// For how long nothing had come back, ns; at most 4.3 s.
-    pub(crate) idle_ns: u32,
-    /// Units in flight, its own with them.
-    pub(crate) work: u32,
-}
-
-impl Flight {
-    pub(crate) const NONE: Flight = Flight { delivered: 0, idle_ns: 0, work: 0 };
 }

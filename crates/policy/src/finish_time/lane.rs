@@ -5,7 +5,10 @@
 //! path, for longer than a burst, keeps what it starts and ends to itself for a moment: others see
 //! it at most that moment later, and never less than three quarters of it.
 
+use super::directions::place;
+use super::flight::Work;
 use super::forecast::{Forecast, InFlight};
+use crate::OpClass;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Completions are told, and learned from, as often as this in the long run, ns.
@@ -20,16 +23,40 @@ const UNTOLD_PART: u64 = 4;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Lane {
-    /// Units of this worker in flight.
-    own: AtomicU64,
-    /// What of them [`Forecast`] does not know yet: a difference, modulo 2^64.
-    untold: AtomicU64,
-    /// Units delivered that it does not know yet.
-    delivered: AtomicU32,
+    /// What this worker has in flight.
+    own: Amount,
+    /// What of that [`Forecast`] does not know yet: a difference, modulo 2^64.
+    untold: Amount,
+    /// Units delivered that it does not know yet, of reads, then of writes.
+    delivered: [AtomicU32; 2],
     /// The last look at the clock found that it was too early.
     held: AtomicBool,
     /// Up to when completions are paid for, ns: [`INTERVAL_NS`] each.
     paid_ns: AtomicU64,
+}
+
+/// Units, and those of writes among them; written by one worker alone.
+#[derive(Debug, Default)]
+struct Amount {
+    units: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Amount {
+    const fn new() -> Amount {
+        Amount { units: AtomicU64::new(0), writes: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    fn get(&self) -> Work {
+        Work { units: self.units.load(Relaxed), writes: self.writes.load(Relaxed) }
+    }
+
+    #[inline]
+    fn set(&self, work: Work) {
+        self.units.store(work.units, Relaxed);
+        self.writes.store(work.writes, Relaxed);
+    }
 }
 
 impl Lane {
@@ -37,18 +64,18 @@ impl Lane {
     #[must_use]
     pub const fn new() -> Lane {
         Lane {
-            own: AtomicU64::new(0),
-            untold: AtomicU64::new(0),
-            delivered: AtomicU32::new(0),
+            own: Amount::new(),
+            untold: Amount::new(),
+            delivered: [AtomicU32::new(0), AtomicU32::new(0)],
             held: AtomicBool::new(false),
             paid_ns: AtomicU64::new(0),
         }
     }
 
-    /// Units of this worker in flight.
+    /// What this worker has in flight.
     #[inline]
-    pub(super) fn own(&self) -> u64 {
-        self.own.load(Relaxed)
+    pub(super) fn own(&self) -> Work {
+        self.own.get()
     }
 
     /// Units in flight on the path, as far as this worker knows.
@@ -60,39 +87,56 @@ impl Lane {
     /// What is in flight on the path, as far as this worker knows.
     #[inline]
     pub(super) fn in_flight(&self, forecast: &Forecast) -> InFlight {
-        forecast.in_flight_with(self.untold.load(Relaxed))
+        forecast.in_flight_with(self.untold.units.load(Relaxed))
     }
 
-    /// Units delivered by the path, likewise; modulo 2^32.
+    /// Units of writes in flight, likewise. (A worker may tell of an end before another tells of
+    /// the start: then there are none.)
     #[inline]
-    pub(super) fn delivered(&self, forecast: &Forecast) -> u32 {
-        forecast.delivered.load(Relaxed).wrapping_add(self.delivered.load(Relaxed))
+    pub(super) fn writes(&self, forecast: &Forecast) -> u64 {
+        let told = forecast.directions.writes.load(Relaxed);
+        let writes = told.wrapping_add(self.untold.writes.load(Relaxed));
+        (writes as i64).max(0).unsigned_abs()
     }
 
-    /// So many units more; gives back what was in flight before.
+    /// Units delivered by the path, likewise, in the direction of the op and in the other one;
+    /// modulo 2^32.
     #[inline]
-    pub(super) fn started(&self, forecast: &Forecast, units: u64, now_ns: u64) -> u64 {
+    pub(super) fn delivered(&self, forecast: &Forecast, op: OpClass) -> [u32; 2] {
+        let told = &forecast.directions.delivered;
+        [place(op), 1 - place(op)]
+            .map(|at| told[at].load(Relaxed).wrapping_add(self.delivered[at].load(Relaxed)))
+    }
+
+    /// So much more; gives back what is in flight with it.
+    #[inline]
+    pub(super) fn started(&self, forecast: &Forecast, work: Work, now_ns: u64) -> Work {
         if self.held.load(Relaxed) && !self.is_early(now_ns) {
             self.tell(forecast);
         }
-        self.change(forecast, units).saturating_sub(units)
+        let units = self.change(forecast, work);
+        Work { units, writes: self.writes(forecast) }
     }
 
-    /// So many units less.
+    /// So much less.
     #[inline]
-    pub(super) fn ended(&self, forecast: &Forecast, units: u64) {
-        let own = self.own.load(Relaxed);
-        debug_assert!(own >= units, "a charge was returned twice or to another place");
-        self.change(forecast, units.wrapping_neg());
+    pub(super) fn ended(&self, forecast: &Forecast, work: Work) {
+        let own = self.own();
+        debug_assert!(
+            own.units >= work.units && own.writes >= work.writes,
+            "a charge was returned twice or to another place"
+        );
+        self.change(forecast, work.negative());
     }
 
-    /// The units in flight on the path change by this much; gives back how many there are then.
+    /// What is in flight on the path changes by this much; gives back how many units there are
+    /// then.
     #[inline]
-    fn change(&self, forecast: &Forecast, by: u64) -> u64 {
-        let had = self.own.load(Relaxed);
-        let own = had.wrapping_add(by);
-        self.own.store(own, Relaxed);
-        let workers = match (had, own) {
+    fn change(&self, forecast: &Forecast, by: Work) -> u64 {
+        let had = self.own();
+        let own = had.plus(by);
+        self.own.set(own);
+        let workers = match (had.units, own.units) {
             (0, _) => 1,
             (_, 0) => 1_u64.wrapping_neg(),
             _ => 0,
@@ -100,29 +144,31 @@ impl Lane {
         if !self.held.load(Relaxed) {
             return forecast.add_in_flight(by, workers).units();
         }
-        let untold = self.untold.load(Relaxed).wrapping_add(by);
+        let untold = self.untold.get().plus(by);
         // A worker that has nothing left, or had nothing, tells so.
-        if magnitude(untold).saturating_mul(UNTOLD_PART) <= own {
-            self.untold.store(untold, Relaxed);
-            return forecast.in_flight_with(untold).units();
+        if is_small(untold.units, own.units) && is_small(untold.writes, own.writes) {
+            self.untold.set(untold);
+            return forecast.in_flight_with(untold.units).units();
         }
-        self.untold.store(0, Relaxed);
+        self.untold.set(Work::default());
         forecast.add_in_flight(untold, workers).units()
     }
 
-    /// So many units were delivered; gives back how many in all, modulo 2^32, when this completion
-    /// is to be learned from. Then all is told.
+    /// So many units of this op were delivered; gives back how many in all, as
+    /// [`Lane::delivered`], when this completion is to be learned from. Then all is told.
     #[inline]
     pub(super) fn done(
         &self,
         forecast: &Forecast,
+        op: OpClass,
         units: u32,
         is_probe: bool,
         now_ns: u64,
-    ) -> Option<u32> {
+    ) -> Option<[u32; 2]> {
         if !is_probe {
             if self.is_early(now_ns) {
-                self.delivered.store(self.delivered.load(Relaxed).wrapping_add(units), Relaxed);
+                let delivered = &self.delivered[place(op)];
+                delivered.store(delivered.load(Relaxed).wrapping_add(units), Relaxed);
                 self.held.store(true, Relaxed);
                 return None;
             }
@@ -132,20 +178,25 @@ impl Lane {
         if self.held.load(Relaxed) {
             self.tell(forecast);
         }
-        Some(forecast.delivered.fetch_add(units, Relaxed).wrapping_add(units))
+        let told = &forecast.directions.delivered;
+        let own = told[place(op)].fetch_add(units, Relaxed).wrapping_add(units);
+        Some([own, told[1 - place(op)].load(Relaxed)])
     }
 
     /// What was kept back is told, and what starts or ends from now on at once.
     fn tell(&self, forecast: &Forecast) {
         self.held.store(false, Relaxed);
-        let (untold, delivered) = (self.untold.load(Relaxed), self.delivered.load(Relaxed));
-        if untold != 0 {
-            self.untold.store(0, Relaxed);
+        let untold = self.untold.get();
+        if untold != Work::default() {
+            self.untold.set(Work::default());
             forecast.add_in_flight(untold, 0);
         }
-        if delivered != 0 {
-            self.delivered.store(0, Relaxed);
-            forecast.delivered.fetch_add(delivered, Relaxed);
+        for (kept, told) in self.delivered.iter().zip(&forecast.directions.delivered) {
+            let delivered = kept.load(Relaxed);
+            if delivered != 0 {
+                kept.store(0, Relaxed);
+                told.fetch_add(delivered, Relaxed);
+            }
         }
     }
 
@@ -165,10 +216,10 @@ impl Lane {
     }
 }
 
-/// Of a difference modulo 2^64.
+/// Whether a difference modulo 2^64 is so little of what there is that it may stay untold.
 #[inline]
-const fn magnitude(difference: u64) -> u64 {
-    (difference as i64).unsigned_abs()
+const fn is_small(untold: u64, own: u64) -> bool {
+    (untold as i64).unsigned_abs().saturating_mul(UNTOLD_PART) <= own
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! What completions teach.
 
-use super::forecast::{Base, Flight, Forecast};
+use super::flight::Flight;
+use super::forecast::{Base, Forecast};
 use super::rescue::{SILENCE_NS, patience_ns};
 use super::spill::QUARTER;
 use super::unit::{RATE_SHIFT, ms, since_ms, time_ns, units, word};
 use super::{FIRST_GAP_MS, LAST_GAP_MS};
-use super::{outlier, regular};
+use super::{directions, outlier, regular};
 use crate::{Charge, Load, OpClass, Sampled, SizeClass};
 
 /// A command that finds the path unused for so long looks at it anew, ms.
@@ -13,7 +14,7 @@ const LOOK_MS: u32 = 5;
 /// The windows of the least latency, ms.
 const LEAST_WINDOW_MS: u32 = 100;
 /// One sample counts as at most this many times what is known.
-const OUTLIER: u64 = 64;
+pub(super) const OUTLIER: u64 = 64;
 
 /// A command ended well.
 #[inline(never)]
@@ -23,12 +24,16 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let units = units(charge.bytes());
     let latency_ns = charge.elapsed_ns(now_ns);
     let work = if charge.is_work() { units } else { 0 };
-    let Some(delivered) = load.lane.done(forecast, work, charge.is_probe(), now_ns) else {
+    let done = load.lane.done(forecast, charge.op(), work, charge.is_probe(), now_ns);
+    let Some(delivered) = done else {
         return Sampled::Taken;
     };
     let left = load.work();
     let quiet_ns = forecast.busy_ns.age_ns(now_ns);
     forecast.busy_ns.set(now_ns);
+    if charge.is_work() {
+        forecast.directions.ended(charge.op(), now_ns);
+    }
     forecast.heard_ms.set(ms(now_ns));
     if charge.is_probe() || charge.op() == OpClass::Read {
         forecast.answered_ms.set(ms(now_ns));
@@ -46,8 +51,9 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if charge.start_ns() < forecast.reset_ns.get() || charge.op() == OpClass::Other {
         return Sampled::Nothing;
     }
-    let span_ns = latency_ns.saturating_add(u64::from(flight.idle_ns));
-    let done = delivered.wrapping_sub(flight.delivered).max(1);
+    let span_ns = latency_ns.saturating_add(u64::from(flight.idle_ns()));
+    let [own, other] = flight.since(delivered);
+    let done = own.wrapping_add(other).max(1);
     let rate = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done);
     // What the path has done in the command's time, the command itself with it.
     let queued_ns = time_ns(done.into(), forecast.pace.get());
@@ -58,9 +64,10 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if wait < forecast.least_wait[1].get() {
         forecast.least_wait[1].set(wait);
     }
-    let found = flight.work.saturating_sub(units);
+    let found = flight.work().saturating_sub(units);
     forecast.elasticity.learn(found, depth(found, units), i64::from(latency) - i64::from(unqueued));
     regular::learn(forecast, queued_ns, latency_ns, unqueued);
+    directions::learn(forecast, charge, flight, own, latency_ns, unqueued);
     let queued = match queued(forecast, units, latency_ns, unqueued) {
         Queued::Yes if outlier => Queued::Perhaps,
         other => other,
@@ -125,9 +132,9 @@ fn learn_latency(
     }
     let class = SizeClass::of(charge.bytes());
     let base = forecast.of(charge.op(), class);
-    let near_alone = 2 * u64::from(flight.work) <= 3 * u64::from(units);
+    let near_alone = 2 * u64::from(flight.work()) <= 3 * u64::from(units);
     let unused_ms = since_ms(now_ms, base.seen_ms.get());
-    let look = flight.work <= units && (charge.is_probe() || unused_ms > LOOK_MS);
+    let look = flight.work() <= units && (charge.is_probe() || unused_ms > LOOK_MS);
     let least = base.least[1].get();
     if least == 0 || latency < least {
         base.least[1].set(latency.max(1));

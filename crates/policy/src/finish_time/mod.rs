@@ -129,7 +129,9 @@
 //!
 //! The same: the kernel has no such policy.
 
+mod directions;
 mod elasticity;
+mod flight;
 mod forecast;
 mod lane;
 mod learn;
@@ -142,10 +144,12 @@ mod regular;
 mod report;
 mod rescue;
 mod select;
+mod short;
 mod spill;
 mod unit;
 
-pub(crate) use forecast::{Flight, Forecast};
+pub(crate) use flight::Flight;
+pub(crate) use forecast::Forecast;
 pub use lane::Lane;
 pub(crate) use learn::sample;
 pub use parameters::FinishTimeParameters;

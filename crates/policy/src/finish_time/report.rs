@@ -116,13 +116,13 @@ pub(crate) fn predict(
     let incoming = Incoming::new(op, bytes, now_ns);
     let pace = u64::from(forecast.pace.get());
     let per_second = (u64::from(UNIT_BYTES) * 1_000_000_000) << RATE_SHIFT;
-    let work = ahead(load, incoming.units);
-    let silent_ns = if work == 0 { 0 } else { silence_ns(forecast, now_ns) };
+    let ahead = ahead(load, incoming);
+    let silent_ns = if ahead.work == 0 { 0 } else { silence_ns(forecast, now_ns) };
     let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
         let (finish_ns, base_ns, unheard_ns) = (0, 0, 0);
         return Prediction { finish_ns, base_ns, rate_bytes_per_s: 0, silent_ns, unheard_ns };
     };
-    let finish = finish_ns(forecast, work, incoming);
+    let finish = finish_ns(forecast, ahead, incoming);
     let unheard_ms = unheard_ms(forecast, now_ns);
     let kept_away = op == OpClass::Write && parameters.probes && unheard_ms > STALE_MS;
     Prediction {

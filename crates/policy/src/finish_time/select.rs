@@ -1,11 +1,13 @@
 //! Which path is done first.
 
+use super::directions;
+use super::flight::Work;
 use super::forecast::{Forecast, InFlight};
 use super::overflow::overflow;
 use super::probe;
 use super::spill::spill;
-use super::unit::{ms, since_ms, time_ns, units};
-use super::{FinishTimeParameters, Lane, STALE_MS};
+use super::unit::{ms, since_ms, units};
+use super::{FinishTimeParameters, STALE_MS};
 use crate::{AnaRank, AsCandidate, Choice, Load, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
@@ -158,7 +160,7 @@ fn scan<P: AsCandidate>(
             }
             let forecast = path.load.shared.forecast();
             let in_flight = path.load.lane.in_flight(forecast);
-            let ahead = ahead_of(path.load.lane, in_flight, incoming.units);
+            let ahead = ahead_of(path.load, in_flight, incoming);
             let cost = cost(parameters, forecast, ahead, incoming);
             let (index, pace, work) = (first + offset, forecast.pace.get(), in_flight.units());
             let found = Best { index, rank, cost, pace, own, work };
@@ -170,24 +172,46 @@ fn scan<P: AsCandidate>(
     best.map(|best| (best, total))
 }
 
-/// What is done there before a command of so many units that this worker starts, in units. Where
-/// queue pairs take turns, each worker that has something there gets as much done meanwhile as this
-/// one: less than it has in flight, or more, as it goes on. (At most as much again is counted: it
-/// may have nothing more.)
+/// What is done there before a command that this worker starts, in units.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// In both directions.
+    pub(super) work: u64,
+    /// In the command's own one.
+    pub(super) own: u64,
+    /// In the other one.
+    pub(super) other: u64,
+}
+
+/// What is done there before a command that this worker starts.
 #[inline]
-pub(super) fn ahead(load: Load<'_>, units: u64) -> u64 {
-    ahead_of(load.lane, load.lane.in_flight(load.shared.forecast()), units)
+pub(super) fn ahead(load: Load<'_>, incoming: Incoming) -> Ahead {
+    ahead_of(load, load.lane.in_flight(load.shared.forecast()), incoming)
 }
 
 /// The same, when it is known what is in flight.
 #[inline]
-fn ahead_of(lane: &Lane, in_flight: InFlight, units: u64) -> u64 {
-    let (work, own) = (in_flight.units(), lane.own());
+fn ahead_of(load: Load<'_>, in_flight: InFlight, incoming: Incoming) -> Ahead {
+    let mine = load.lane.own();
+    let all = Work { units: in_flight.units(), writes: load.lane.writes(load.shared.forecast()) };
+    // Far from 2^64: there are at most 2^16 workers, with at most 2^16 commands each.
+    let workers = in_flight.workers() + u64::from(mine.units == 0);
+    let ([own, other], [my_own, my_other]) = (all.split(incoming.op), mine.split(incoming.op));
+    Ahead {
+        work: by_turns(all.units, mine.units, workers, incoming.units),
+        own: by_turns(own, my_own, workers, incoming.units),
+        other: by_turns(other, my_other, workers, 0),
+    }
+}
+
+/// Where queue pairs take turns, each worker that has something there gets as much done meanwhile
+/// as this one: less than it has in flight, or more, as it goes on. (At most as much again is
+/// counted: it may have nothing more.) Of so much `work`, when `own` is this worker's.
+#[inline]
+fn by_turns(work: u64, own: u64, workers: u64, units: u64) -> u64 {
     if work <= own {
         return work;
     }
-    // Far from 2^64: there are at most 2^16 workers, with at most 2^16 commands each.
-    let workers = in_flight.workers() + u64::from(own == 0);
     let turns = ((own + units) * workers).saturating_sub(units);
     if turns < work {
         work - ((work - turns) >> TURNS_SHIFT)
@@ -201,10 +225,11 @@ fn ahead_of(lane: &Lane, in_flight: InFlight, units: u64) -> u64 {
 pub(super) fn cost(
     parameters: FinishTimeParameters,
     forecast: &Forecast,
-    work: u64,
+    ahead: Ahead,
     incoming: Incoming,
 ) -> u64 {
-    let finish = finish_ns(forecast, work, incoming);
+    let work = ahead.work;
+    let finish = finish_ns(forecast, ahead, incoming);
     if finish == UNKNOWN {
         return if work == 0 && !parameters.probes { 0 } else { UNKNOWN + work };
     }
@@ -228,13 +253,17 @@ pub(super) fn unheard_ms(forecast: &Forecast, now_ns: u64) -> u32 {
 
 /// The predicted finish, ns from now; [`UNKNOWN`].
 #[inline]
-pub(super) fn finish_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
+pub(super) fn finish_ns(forecast: &Forecast, ahead: Ahead, incoming: Incoming) -> u64 {
     let pace = forecast.pace.get();
     if pace == 0 {
         return UNKNOWN;
     }
     let base = u64::from(forecast.base_ns(incoming.op, incoming.class));
-    let queued = if work == 0 { 0 } else { until_done_ns(forecast, work, incoming) };
+    let queued = match ahead.work {
+        0 => 0,
+        work => directions::until_done_ns(forecast, ahead, incoming)
+            .unwrap_or_else(|| until_done_ns(forecast, work, incoming)),
+    };
     base.max(queued) + u64::from(forecast.outliers.get())
 }
 
@@ -255,10 +284,7 @@ fn until_done_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
 /// How long so much work takes, ns.
 #[inline]
 pub(super) fn queued_ns(forecast: &Forecast, work: u64) -> u64 {
-    let pace = forecast.pace.get();
-    // It may be faster than anybody has asked for: let it grow.
-    let pace = if forecast.proven.get() == 0 { pace / 2 } else { pace };
-    time_ns(work, pace)
+    forecast.queued_at_ns(forecast.pace.get(), work)
 }
 
 /// For how long a path with work in flight has been silent, ns; 0 when that is nothing unusual.

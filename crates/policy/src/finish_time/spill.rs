@@ -110,7 +110,7 @@ pub(super) fn with_room<P: AsCandidate>(
         if !fit(forecast, work) {
             continue;
         }
-        let cost = cost(parameters, forecast, ahead(path.load, incoming.units), incoming);
+        let cost = cost(parameters, forecast, ahead(path.load, incoming), incoming);
         if cost < least && has_room(forecast, work, incoming) && worth(forecast, work, cost) {
             (least, found) = (cost, Some((index, cost)));
         }
