@@ -19,9 +19,10 @@ const MOST: u32 = 16;
 /// A command that took so many eighths of what is in flight in the other direction waited in its
 /// own one, too.
 const LONGER: u64 = 10;
-/// So many fifths of a prediction are the direction that is done last, the rest is the command's
-/// own one: of paths on which it waits for the other direction, the one where it delays least.
-const LAST: u64 = 4;
+/// A prediction goes one part in so many from the direction that is done last to the command's own
+/// one: of paths on which a command waits for the other direction it takes the one where it makes
+/// others wait least.
+const OWN: u64 = 5;
 
 /// What is told of one op from all others.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ pub(super) fn until_done_ns(forecast: &Forecast, ahead: Ahead, incoming: Incomin
     let own_work = if ahead.own == 0 { 0 } else { ahead.own + incoming.units };
     let own_ns = forecast.queued_at_ns(own, own_work);
     let last_ns = own_ns.max(forecast.queued_at_ns(other, ahead.other));
-    Some((LAST * last_ns + own_ns) / (LAST + 1))
+    Some(last_ns - (last_ns - own_ns) / OWN)
 }
 
 /// A command ended that took `latency_ns`, `unqueued_ns` without a queue. Since what its flight
@@ -120,18 +121,17 @@ pub(super) fn learn(
         let together_ns = time_ns(flight.work().into(), forecast.pace.get());
         let most = unqueued_ns.saturating_mul(MOST);
         let off = |predicted: u64| word(latency_ns.abs_diff(predicted.max(base_ns))).min(most);
-        for (mean, predicted) in [
-            (&directions.off_together, together_ns),
-            (&directions.off_apart, own_ns.max(other_ns)),
-        ] {
+        for (mean, predicted) in
+            [(&directions.off_together, together_ns), (&directions.off_apart, own_ns.max(other_ns))]
+        {
             mean.set(step(mean.get(), off(predicted), MEMORY_SHIFT));
         }
     }
     let span_ns = latency_ns.saturating_add(flight.own_idle_ns().into());
     let pace = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done.max(1));
-    let queued = 2 * latency_ns > 3 * base_ns;
+    let queued = latency_ns.saturating_mul(2) > 3 * base_ns;
     // What the other direction has made it wait for says nothing of its own one.
-    let due = own_ns >= other_ns || 8 * latency_ns > LONGER * other_ns;
+    let due = own_ns >= other_ns || latency_ns.saturating_mul(8) > other_ns.saturating_mul(LONGER);
     let known = u64::from(known);
     let next = if known == 0 {
         pace

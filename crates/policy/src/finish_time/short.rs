@@ -56,7 +56,9 @@ mod tests {
             assert_eq!(Short::of(value).get(), value);
         }
         let mut last = 0;
-        for value in (12..32).flat_map(|bit| [1, 1027, 2047].map(|more| (1 << bit) | more << (bit - 12))) {
+        for value in
+            (12..32).flat_map(|bit| [1, 1027, 2047].map(|more| (1 << bit) | more << (bit - 12)))
+        {
             let kept = Short::of(value).get();
             assert!(kept <= value && value - kept <= value >> 11, "{value}: {kept}");
             assert!(kept >= last, "{value}: {kept} after {last}");

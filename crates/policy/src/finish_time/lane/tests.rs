@@ -10,9 +10,11 @@ use std::vec::Vec;
 struct Books {
     forecast: Forecast,
     lanes: Vec<Lane>,
-    /// Units of the commands of each worker in flight.
-    flying: Vec<Vec<u64>>,
-    delivered: u32,
+    /// The commands of each worker in flight: op and units.
+    flying: Vec<Vec<(OpClass, u64)>>,
+    started: usize,
+    /// Units, of reads, then of writes.
+    delivered: [u32; 2],
     now_ns: u64,
 }
 
@@ -22,65 +24,80 @@ impl Books {
             forecast: Forecast::new(),
             lanes: (0..workers).map(|_| Lane::new()).collect(),
             flying: (0..workers).map(|_| Vec::new()).collect(),
-            delivered: 0,
+            started: 0,
+            delivered: [0; 2],
             now_ns: 1_000_000,
         }
     }
 
+    /// Every third command is a write.
     fn start(&mut self, worker: usize, units: u64) {
-        self.flying[worker].push(units);
-        self.lanes[worker].started(&self.forecast, units, self.now_ns);
+        self.started += 1;
+        let op = if self.started.is_multiple_of(3) { OpClass::Write } else { OpClass::Read };
+        self.flying[worker].push((op, units));
+        self.lanes[worker].started(&self.forecast, Work::of(op, units), self.now_ns);
     }
 
     /// Ends the oldest command; whether it was learned from.
     fn end(&mut self, worker: usize, well: bool) -> bool {
-        let units = self.flying[worker].remove(0);
-        self.lanes[worker].ended(&self.forecast, units);
+        let (op, units) = self.flying[worker].remove(0);
+        self.lanes[worker].ended(&self.forecast, Work::of(op, units));
         if !well {
             return false;
         }
         let units = units as u32;
-        self.delivered = self.delivered.wrapping_add(units);
-        self.lanes[worker].done(&self.forecast, units, false, self.now_ns).is_some()
+        let delivered = &mut self.delivered[place(op)];
+        *delivered = delivered.wrapping_add(units);
+        self.lanes[worker].done(&self.forecast, op, units, false, self.now_ns).is_some()
     }
 
-    fn own(&self, worker: usize) -> u64 {
-        self.flying[worker].iter().sum()
+    fn own(&self, worker: usize) -> Work {
+        let works = self.flying[worker].iter().map(|(op, units)| Work::of(*op, *units));
+        works.fold(Work::default(), Work::plus)
     }
 
-    fn in_flight(&self) -> u64 {
-        (0..self.lanes.len()).map(|worker| self.own(worker)).sum()
+    fn in_flight(&self) -> Work {
+        (0..self.lanes.len()).map(|worker| self.own(worker)).fold(Work::default(), Work::plus)
     }
 
-    fn told(&self) -> u64 {
-        self.forecast.in_flight_with(0).units()
+    fn told(&self) -> Work {
+        let writes = self.forecast.directions.writes.load(Relaxed);
+        Work { units: self.forecast.in_flight_with(0).units(), writes }
+    }
+
+    fn told_delivered(&self) -> [u32; 2] {
+        [0, 1].map(|at| self.forecast.directions.delivered[at].load(Relaxed))
     }
 
     /// What is told and what is not is all there is, and of the latter there is little.
     fn check(&self) {
-        let mut untold_work = 0_u64;
-        let mut untold_delivered = 0_u32;
+        let mut untold_work = Work::default();
+        let mut delivered = self.told_delivered();
         for (worker, lane) in self.lanes.iter().enumerate() {
-            let untold = lane.untold.load(Relaxed);
-            assert!(magnitude(untold) * UNTOLD_PART <= self.own(worker), "worker {worker}");
-            untold_work = untold_work.wrapping_add(untold);
-            untold_delivered = untold_delivered.wrapping_add(lane.delivered.load(Relaxed));
-            let others = self.told().wrapping_sub(self.own(worker).wrapping_sub(untold));
-            assert_eq!(lane.work(&self.forecast), self.own(worker) + others, "worker {worker}");
+            let (untold, own) = (lane.untold.get(), self.own(worker));
+            assert!(is_small(untold.units, own.units), "worker {worker}");
+            assert!(is_small(untold.writes, own.writes), "worker {worker}");
+            assert_eq!(lane.own(), own, "worker {worker}");
+            untold_work = untold_work.plus(untold);
+            for (sum, kept) in delivered.iter_mut().zip(&lane.delivered) {
+                *sum = sum.wrapping_add(kept.load(Relaxed));
+            }
+            let known = self.told().plus(untold);
+            assert_eq!(lane.work(&self.forecast), known.units, "worker {worker}");
+            assert_eq!(lane.writes(&self.forecast), known.writes, "worker {worker}");
         }
-        let workers = (0..self.lanes.len()).filter(|worker| self.own(*worker) > 0).count();
+        let workers = (0..self.lanes.len()).filter(|worker| self.own(*worker).units > 0).count();
         assert_eq!(self.forecast.in_flight_with(0).workers(), workers as u64);
-        assert_eq!(self.told().wrapping_add(untold_work), self.in_flight());
-        assert_eq!(self.told() == 0, self.in_flight() == 0, "what is idle looks idle");
-        let told = self.forecast.delivered.load(Relaxed);
-        assert_eq!(told.wrapping_add(untold_delivered), self.delivered);
+        assert_eq!(self.told().plus(untold_work), self.in_flight());
+        assert_eq!(self.told().units == 0, self.in_flight().units == 0, "what is idle looks idle");
+        assert_eq!(delivered, self.delivered);
     }
 
     /// Everything is told.
     fn check_exact(&self) {
         self.check();
         assert_eq!(self.told(), self.in_flight());
-        assert_eq!(self.forecast.delivered.load(Relaxed), self.delivered);
+        assert_eq!(self.told_delivered(), self.delivered);
     }
 }
 
@@ -127,7 +144,7 @@ fn whatever_workers_do_in_whatever_order_the_books_balance() {
                 books.check();
             }
         }
-        assert_eq!(books.told(), 0);
+        assert_eq!(books.told(), Work::default());
     }
     assert!(held > 1000 * SEEDS / 10 && taught > 1000 * SEEDS / 10, "{held} held, {taught} taught");
 }
@@ -208,7 +225,7 @@ fn a_clock_that_goes_back_holds_nobody_up() {
 fn an_end_may_be_told_before_the_start() {
     let forecast = Forecast::new();
     let told = |units: i64, workers: i64| {
-        let after = forecast.add_in_flight(units as u64, workers as u64);
+        let after = forecast.add_in_flight(Work::of(OpClass::Read, units as u64), workers as u64);
         (after.units(), after.workers())
     };
     assert_eq!(told(-9, 0), (0, 0));
@@ -230,33 +247,44 @@ fn workers_that_really_run_at_once_lose_nothing() {
             let (forecast, lane, all_there) = (&forecast, &lanes[worker as usize], &all_there);
             scope.spawn(move || {
                 let mut random = Random(worker);
-                let mut flying = [0_u64; 32];
-                let mut delivered = 0_u32;
+                let mut flying = [(OpClass::Read, 0_u64); 32];
+                let mut delivered = [0_u32; 2];
                 all_there.wait();
                 for turn in 0..COMMANDS {
                     let now_ns = turn * 40;
                     let slot = &mut flying[(turn % 32) as usize];
-                    if *slot != 0 {
-                        lane.ended(forecast, *slot);
+                    let (op, units) = *slot;
+                    if units != 0 {
+                        lane.ended(forecast, Work::of(op, units));
                         if random.below(8) > 0 {
-                            delivered = delivered.wrapping_add(*slot as u32);
-                            lane.done(forecast, *slot as u32, false, now_ns);
+                            let sum = &mut delivered[place(op)];
+                            *sum = sum.wrapping_add(units as u32);
+                            lane.done(forecast, op, units as u32, false, now_ns);
                         }
                     }
-                    *slot = 9 + random.below(1000);
-                    let before = lane.started(forecast, *slot, now_ns);
-                    assert!(before < WORKERS * 2 * 32 * 1009, "{before}");
+                    let op = [OpClass::Read, OpClass::Write][random.below(2) as usize];
+                    *slot = (op, 9 + random.below(1000));
+                    let found = lane.started(forecast, Work::of(op, slot.1), now_ns);
+                    assert!(found.units < WORKERS * 2 * 33 * 1009, "{found:?}");
+                    assert!(found.writes < WORKERS * 2 * 33 * 1009, "{found:?}");
                 }
-                flying.into_iter().for_each(|units| lane.ended(forecast, units));
+                for (op, units) in flying {
+                    lane.ended(forecast, Work::of(op, units));
+                }
                 delivered
             })
         };
         let workers: Vec<_> = (0..WORKERS).map(run).collect();
         let ended = workers.into_iter().map(|worker| worker.join().expect("it ends"));
-        ended.fold(0, u32::wrapping_add)
+        ended.fold([0; 2], |sum: [u32; 2], of| [0, 1].map(|at| sum[at].wrapping_add(of[at])))
+    });
+    let told = &forecast.directions;
+    let kept = lanes.iter().map(|lane| &lane.delivered).chain([&told.delivered]);
+    let sum = kept.fold([0; 2], |sum: [u32; 2], of| {
+        [0, 1].map(|at| sum[at].wrapping_add(of[at].load(Relaxed)))
     });
     let in_flight = forecast.in_flight_with(0);
     assert_eq!((in_flight.units(), in_flight.workers()), (0, 0));
-    let untold = lanes.iter().map(|lane| lane.delivered.load(Relaxed)).fold(0, u32::wrapping_add);
-    assert_eq!(forecast.delivered.load(Relaxed).wrapping_add(untold), delivered);
+    assert_eq!(told.writes.load(Relaxed), 0);
+    assert_eq!(sum, delivered);
 }
