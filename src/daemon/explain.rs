@@ -97,6 +97,8 @@ pub struct Estimates {
     /// There never was a queue at that rate: it delivers at least so much.
     #[serde(default)]
     pub rate_is_least: bool,
+    /// The rates of reads and of writes, where they are predicted apart.
+    pub apart_bytes_per_s: Option<[u64; 2]>,
     /// In flight, counted in the same way.
     pub in_flight_bytes: u64,
     /// How long a read of 4 KiB would take now; 0: not known.
@@ -142,6 +144,7 @@ impl Estimates {
         Estimates {
             rate_bytes_per_s: if from.measured { from.rate_bytes_per_s } else { 0 },
             rate_is_least: from.rate_is_least,
+            apart_bytes_per_s: from.apart_bytes_per_s,
             in_flight_bytes: from.in_flight_bytes,
             finish_ns: if from.measured { from.finish_ns } else { 0 },
             outliers_ns: from.outliers_ns,

@@ -217,6 +217,7 @@ fn what_finish_time_believes_stands_in_tables() {
     near.estimates = Some(Estimates {
         rate_bytes_per_s: 242_640_000,
         rate_is_least: false,
+        apart_bytes_per_s: Some([1 << 30, 100 << 20]),
         in_flight_bytes: 24 << 10,
         finish_ns: 640_120,
         outliers_ns: 7_300,
@@ -263,6 +264,7 @@ fn a_rate_at_which_there_was_no_queue_yet_is_the_least() {
     idle.estimates = Some(Estimates {
         rate_bytes_per_s: 512 << 10,
         rate_is_least: true,
+        apart_bytes_per_s: None,
         finish_ns: 20_000_000,
         ..Estimates::default()
     });

@@ -149,9 +149,12 @@ fn estimates(view: &ExplainView) -> String {
             rate if of.rate_is_least => format!("at least {}", mib_per_s(rate)),
             rate => mib_per_s(rate),
         };
+        let apart = of.apart_bytes_per_s.map(|[reads, writes]| {
+            format!(" (reads {}, writes {})", mib_per_s(reads), mib_per_s(writes))
+        });
         vec![
             path.path.clone(),
-            rate,
+            rate + &apart.unwrap_or_default(),
             size_text(of.in_flight_bytes),
             time(of.finish_ns),
             time(of.outliers_ns),

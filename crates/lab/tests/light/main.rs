@@ -2,6 +2,7 @@
 
 mod books;
 mod burners;
+mod directions;
 mod few_requests;
 mod library;
 mod limits;

@@ -23,6 +23,9 @@ pub struct FinishTimeReport {
     /// There never was a queue at that rate: the path delivers at least so much, and is taken to
     /// deliver twice as much.
     pub rate_is_least: bool,
+    /// The same of reads and of writes, each in its own direction of the link, where that predicts
+    /// better than one rate for both.
+    pub apart_bytes_per_s: Option<[u64; 2]>,
     /// What is in flight, bytes, 4 KiB per command counted with them.
     pub in_flight_bytes: u64,
     /// Unqueued latency of reads and of writes by size class, ns; 0 when it is not known.
@@ -69,7 +72,11 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
     FinishTimeReport {
         measured,
         rate_is_least: measured && forecast.proven.get() == 0,
-        rate_bytes_per_s: prediction.rate_bytes_per_s,
+        rate_bytes_per_s: rate_bytes_per_s(forecast.pace.get()).unwrap_or(0),
+        apart_bytes_per_s: forecast
+            .directions
+            .paces(OpClass::Read)
+            .map(|paces| paces.map(|pace| rate_bytes_per_s(pace).unwrap_or(0))),
         in_flight_bytes: load.in_flight_work(),
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
         finish_ns: prediction.finish_ns,
@@ -95,7 +102,8 @@ pub(crate) struct Prediction {
     pub(crate) finish_ns: u64,
     /// Of this op and size, ns; 0 when it is not known.
     pub(crate) base_ns: u64,
-    /// Bytes per second; 0 when it is not known.
+    /// Bytes per second, in the direction of this op where both are predicted apart; 0 when it is
+    /// not known.
     pub(crate) rate_bytes_per_s: u64,
     /// For how long the path has been silent, ns, when that is what is predicted; 0 when it is not.
     pub(crate) silent_ns: u64,
@@ -114,11 +122,12 @@ pub(crate) fn predict(
 ) -> Prediction {
     let forecast = load.shared.forecast();
     let incoming = Incoming::new(op, bytes, now_ns);
-    let pace = u64::from(forecast.pace.get());
-    let per_second = (u64::from(UNIT_BYTES) * 1_000_000_000) << RATE_SHIFT;
+    let apart = forecast.directions.paces(op);
     let ahead = ahead(load, incoming);
     let silent_ns = if ahead.work == 0 { 0 } else { silence_ns(forecast, now_ns) };
-    let Some(rate_bytes_per_s) = per_second.checked_div(pace) else {
+    let rate = rate_bytes_per_s(forecast.pace.get());
+    let own = apart.and_then(|[own, _]| rate_bytes_per_s(own));
+    let Some(rate_bytes_per_s) = rate.map(|rate| own.unwrap_or(rate)) else {
         let (finish_ns, base_ns, unheard_ns) = (0, 0, 0);
         return Prediction { finish_ns, base_ns, rate_bytes_per_s: 0, silent_ns, unheard_ns };
     };
@@ -133,4 +142,10 @@ pub(crate) fn predict(
         silent_ns: if silent_ns > finish { silent_ns } else { 0 },
         unheard_ns: if kept_away { ns(unheard_ms) } else { 0 },
     }
+}
+
+/// The rate at this pace; none when there is none.
+fn rate_bytes_per_s(pace: u32) -> Option<u64> {
+    let per_second = (u64::from(UNIT_BYTES) * 1_000_000_000) << RATE_SHIFT;
+    per_second.checked_div(u64::from(pace))
 }

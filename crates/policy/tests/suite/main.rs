@@ -5,6 +5,7 @@ mod device_mapper;
 mod explained;
 mod finish_time;
 mod finish_time_bursts;
+mod finish_time_directions;
 mod finish_time_limits;
 mod finish_time_outliers;
 mod finish_time_probes;

@@ -65,6 +65,7 @@ const NOTHING: FinishTimeReport = FinishTimeReport {
     measured: false,
     rate_bytes_per_s: 0,
     rate_is_least: false,
+    apart_bytes_per_s: None,
     in_flight_bytes: 0,
     base_ns: [[0; SizeClass::COUNT]; 2],
     finish_ns: 0,
@@ -88,7 +89,7 @@ fn text(report: &FinishTimeReport, rescued: u64) -> String {
     let [reads, writes] = &report.base_ns;
     let known = |ns: u64| if report.measured { us(ns) } else { String::from("not known") };
     let lines = [
-        format!("rate: {}", rate(report)),
+        format!("rate: {}{}", rate(report), apart(report)),
         format!("read latency without a queue: {}", bases(reads)),
         format!("write latency without a queue: {}", bases(writes)),
         format!("in flight: {} (4 KiB more for each command)", kib(report.in_flight_bytes)),
@@ -113,6 +114,15 @@ fn rate(report: &FinishTimeReport) -> String {
         }
         rate => format!("{} MiB/s", tenths(rate, 1 << 20)),
     }
+}
+
+/// Where reads and writes are predicted apart.
+fn apart(report: &FinishTimeReport) -> String {
+    let mib = |rate| tenths(rate, 1 << 20);
+    let told = report.apart_bytes_per_s.map(|[reads, writes]| {
+        format!("; apart: reads {} MiB/s, writes {} MiB/s", mib(reads), mib(writes))
+    });
+    told.unwrap_or_default()
 }
 
 fn elasticity(report: &FinishTimeReport) -> String {
@@ -180,6 +190,11 @@ mod tests {
         report.rate_is_least = true;
         let told = text(&report, 0);
         let first = "rate: at least 231.3 MiB/s (there was no queue yet)\n";
+        assert!(told.starts_with(first), "{told}");
+        report.rate_is_least = false;
+        report.apart_bytes_per_s = Some([1 << 30, 100 << 20]);
+        let told = text(&report, 0);
+        let first = "rate: 231.3 MiB/s; apart: reads 1024.0 MiB/s, writes 100.0 MiB/s\n";
         assert!(told.starts_with(first), "{told}");
     }
 }
