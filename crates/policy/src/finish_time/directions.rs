@@ -7,7 +7,7 @@
 use super::flight::Flight;
 use super::forecast::{Forecast, Moment, Word};
 use super::learn::{OUTLIER, step};
-use super::select::{Ahead, Incoming};
+use super::select::Incoming;
 use super::unit::{RATE_SHIFT, time_ns, word};
 use crate::{Charge, OpClass, SizeClass};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -72,13 +72,10 @@ impl Directions {
         word(self.ended_ns[place(op)].age_ns(now_ns))
     }
 
-    /// Paces of the op's own direction and of the other one, where a queue in each predicts better
-    /// than one for both.
+    /// Paces of the op's own direction and of the other one; 0: not measured.
     #[inline]
-    pub(super) fn paces(&self, op: OpClass) -> Option<[u32; 2]> {
-        let paces = [&self.paces[place(op)], &self.paces[1 - place(op)]].map(Word::get);
-        let apart = self.off_apart.get() < self.off_together.get() && !paces.contains(&0);
-        apart.then_some(paces)
+    pub(super) fn paces(&self, op: OpClass) -> [u32; 2] {
+        [&self.paces[place(op)], &self.paces[1 - place(op)]].map(Word::get)
     }
 }
 
@@ -92,12 +89,16 @@ pub(super) fn place(op: OpClass) -> usize {
 /// waits for the writes before it, for its command is behind them, and then for its data; a write
 /// for the reads before it, for its answer is. As both go on meanwhile, the longer one counts.
 #[inline]
-pub(super) fn until_done_ns(forecast: &Forecast, ahead: Ahead, incoming: Incoming) -> Option<u64> {
-    let [own, other] = forecast.directions.paces(incoming.op)?;
-    let own_work = if ahead.own == 0 { 0 } else { ahead.own + incoming.units };
-    let own_ns = forecast.queued_at_ns(own, own_work);
-    let last_ns = own_ns.max(forecast.queued_at_ns(other, ahead.other));
-    Some(last_ns - (last_ns - own_ns) / OWN)
+pub(super) fn until_done_ns(
+    forecast: &Forecast,
+    [own_pace, other_pace]: [u32; 2],
+    [own, other]: [u64; 2],
+    incoming: Incoming,
+) -> u64 {
+    let own = if own == 0 { 0 } else { own + incoming.units };
+    let own_ns = forecast.queued_at_ns(own_pace, own);
+    let last_ns = own_ns.max(forecast.queued_at_ns(other_pace, other));
+    last_ns - (last_ns - own_ns) / OWN
 }
 
 /// A command ended that took `latency_ns`, `unqueued_ns` without a queue. Since what its flight
@@ -126,6 +127,8 @@ pub(super) fn learn(
         {
             mean.set(step(mean.get(), off(predicted), MEMORY_SHIFT));
         }
+        let apart = directions.off_apart.get() < directions.off_together.get();
+        forecast.apart.set(apart.into());
     }
     let span_ns = latency_ns.saturating_add(flight.own_idle_ns().into());
     let pace = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done.max(1));

@@ -115,6 +115,8 @@ pub(crate) struct Forecast {
     /// Nanoseconds per unit at the measured rate, with [`unit::RATE_SHIFT`] fraction bits; 0: not
     /// measured.
     pub(super) pace: Word,
+    /// A queue in each direction predicts better than one for both.
+    pub(super) apart: Word,
     /// A queue was seen at this pace.
     pub(super) proven: Word,
     /// When a command ended here last, ms.
@@ -158,6 +160,7 @@ impl Forecast {
             least_wait: [const { Word(AtomicU32::new(Word::MAX)) }; 2],
             elasticity: Elasticity::new(),
             pace: Word::new(),
+            apart: Word::new(),
             proven: Word::new(),
             heard_ms: Word::new(),
             toll: Word::new(),
@@ -236,7 +239,8 @@ impl Forecast {
 
     /// Forgets everything but what is in flight and the counters.
     pub(crate) fn reset(&self) {
-        let measured = [&self.pace, &self.proven, &self.base, &self.longest, &self.off];
+        let measured =
+            [&self.pace, &self.apart, &self.proven, &self.base, &self.longest, &self.off];
         let outliers = [&self.outliers, &self.far];
         let words = measured.into_iter().chain(outliers).chain([&self.answered_ms, &self.toll]);
         words.for_each(|word| word.set(0));
@@ -273,6 +277,19 @@ impl Forecast {
     #[inline]
     pub(super) fn has_been_idle(&self, now_ns: u64) -> bool {
         self.busy_ns.age_ns(now_ns) > 2 * self.window()
+    }
+
+    /// Whether a queue in each direction predicts better than one for both.
+    #[inline]
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart.get() != 0
+    }
+
+    /// Paces of the op's own direction and of the other one, where that is so.
+    #[inline]
+    pub(super) fn paces_apart(&self, op: OpClass) -> Option<[u32; 2]> {
+        let paces = self.directions.paces(op);
+        (self.is_apart() && !paces.contains(&0)).then_some(paces)
     }
 
     /// How long so much work takes at a pace of this path, ns.

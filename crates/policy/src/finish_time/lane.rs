@@ -78,6 +78,12 @@ impl Lane {
         self.own.get()
     }
 
+    /// Units of all that.
+    #[inline]
+    pub(super) fn units(&self) -> u64 {
+        self.own.units.load(Relaxed)
+    }
+
     /// Units in flight on the path, as far as this worker knows.
     #[inline]
     pub(crate) fn work(&self, forecast: &Forecast) -> u64 {

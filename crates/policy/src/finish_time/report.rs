@@ -2,7 +2,7 @@
 
 use super::elasticity::INELASTIC;
 use super::overflow::toll_ns;
-use super::select::{Incoming, ahead, finish_ns, silence_ns, unheard_ms};
+use super::select::{Ahead, Incoming, finish_ns, silence_ns, unheard_ms};
 use super::spill::standing_ns;
 use super::unit::{RATE_SHIFT, UNIT_BYTES, ns, units};
 use super::{FinishTimeParameters, STALE_MS};
@@ -74,8 +74,7 @@ pub fn finish_time_report(load: Load<'_>, now_ns: u64) -> FinishTimeReport {
         rate_is_least: measured && forecast.proven.get() == 0,
         rate_bytes_per_s: rate_bytes_per_s(forecast.pace.get()).unwrap_or(0),
         apart_bytes_per_s: forecast
-            .directions
-            .paces(OpClass::Read)
+            .paces_apart(OpClass::Read)
             .map(|paces| paces.map(|pace| rate_bytes_per_s(pace).unwrap_or(0))),
         in_flight_bytes: load.in_flight_work(),
         base_ns: [base(OpClass::Read), base(OpClass::Write)],
@@ -122,9 +121,9 @@ pub(crate) fn predict(
 ) -> Prediction {
     let forecast = load.shared.forecast();
     let incoming = Incoming::new(op, bytes, now_ns);
-    let apart = forecast.directions.paces(op);
-    let ahead = ahead(load, incoming);
-    let silent_ns = if ahead.work == 0 { 0 } else { silence_ns(forecast, now_ns) };
+    let apart = forecast.paces_apart(op);
+    let ahead = Ahead::of(load);
+    let silent_ns = if ahead.is_nothing() { 0 } else { silence_ns(forecast, now_ns) };
     let rate = rate_bytes_per_s(forecast.pace.get());
     let own = apart.and_then(|[own, _]| rate_bytes_per_s(own));
     let Some(rate_bytes_per_s) = rate.map(|rate| own.unwrap_or(rate)) else {

@@ -7,7 +7,7 @@ use super::overflow::overflow;
 use super::probe;
 use super::spill::spill;
 use super::unit::{ms, since_ms, units};
-use super::{FinishTimeParameters, STALE_MS};
+use super::{FinishTimeParameters, Lane, STALE_MS};
 use crate::{AnaRank, AsCandidate, Choice, Load, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
@@ -160,7 +160,7 @@ fn scan<P: AsCandidate>(
             }
             let forecast = path.load.shared.forecast();
             let in_flight = path.load.lane.in_flight(forecast);
-            let ahead = ahead_of(path.load, in_flight, incoming);
+            let ahead = Ahead { lane: path.load.lane, in_flight };
             let cost = cost(parameters, forecast, ahead, incoming);
             let (index, pace, work) = (first + offset, forecast.pace.get(), in_flight.units());
             let found = Best { index, rank, cost, pace, own, work };
@@ -172,46 +172,57 @@ fn scan<P: AsCandidate>(
     best.map(|best| (best, total))
 }
 
-/// What is done there before a command that this worker starts, in units.
+/// What is in flight on a path when this worker starts a command there.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead {
-    /// In both directions.
-    pub(super) work: u64,
-    /// In the command's own one.
-    pub(super) own: u64,
-    /// In the other one.
-    pub(super) other: u64,
+pub(super) struct Ahead<'a> {
+    lane: &'a Lane,
+    in_flight: InFlight,
 }
 
-/// What is done there before a command that this worker starts.
-#[inline]
-pub(super) fn ahead(load: Load<'_>, incoming: Incoming) -> Ahead {
-    ahead_of(load, load.lane.in_flight(load.shared.forecast()), incoming)
-}
+impl<'a> Ahead<'a> {
+    #[inline]
+    pub(super) fn of(load: Load<'a>) -> Ahead<'a> {
+        Ahead { lane: load.lane, in_flight: load.lane.in_flight(load.shared.forecast()) }
+    }
 
-/// The same, when it is known what is in flight.
-#[inline]
-fn ahead_of(load: Load<'_>, in_flight: InFlight, incoming: Incoming) -> Ahead {
-    let mine = load.lane.own();
-    let all = Work { units: in_flight.units(), writes: load.lane.writes(load.shared.forecast()) };
-    // Far from 2^64: there are at most 2^16 workers, with at most 2^16 commands each.
-    let workers = in_flight.workers() + u64::from(mine.units == 0);
-    let ([own, other], [my_own, my_other]) = (all.split(incoming.op), mine.split(incoming.op));
-    Ahead {
-        work: by_turns(all.units, mine.units, workers, incoming.units),
-        own: by_turns(own, my_own, workers, incoming.units),
-        other: by_turns(other, my_other, workers, 0),
+    /// Whether there is nothing.
+    #[inline]
+    pub(super) fn is_nothing(self) -> bool {
+        self.in_flight.units() == 0
+    }
+
+    /// What is done there before the command, in units.
+    #[inline]
+    pub(super) fn work(self, incoming: Incoming) -> u64 {
+        by_turns(self.in_flight.units(), self.lane.units(), self.workers(), incoming.units)
+    }
+
+    /// The same in the command's own direction, and in the other one.
+    #[inline]
+    pub(super) fn apart(self, forecast: &Forecast, incoming: Incoming) -> [u64; 2] {
+        let all = Work { units: self.in_flight.units(), writes: self.lane.writes(forecast) };
+        let [own, other] = all.split(incoming.op);
+        let [my_own, my_other] = self.lane.own().split(incoming.op);
+        let workers = self.workers();
+        [by_turns(own, my_own, workers, incoming.units), by_turns(other, my_other, workers, 0)]
+    }
+
+    /// Those that have something there, with this one.
+    #[inline]
+    fn workers(self) -> u64 {
+        self.in_flight.workers() + u64::from(self.lane.units() == 0)
     }
 }
 
 /// Where queue pairs take turns, each worker that has something there gets as much done meanwhile
 /// as this one: less than it has in flight, or more, as it goes on. (At most as much again is
 /// counted: it may have nothing more.) Of so much `work`, when `own` is this worker's.
-#[inline]
+#[inline(always)]
 fn by_turns(work: u64, own: u64, workers: u64, units: u64) -> u64 {
     if work <= own {
         return work;
     }
+    // Far from 2^64: there are at most 2^16 workers, with at most 2^16 commands each.
     let turns = ((own + units) * workers).saturating_sub(units);
     if turns < work {
         work - ((work - turns) >> TURNS_SHIFT)
@@ -221,16 +232,16 @@ fn by_turns(work: u64, own: u64, workers: u64, units: u64) -> u64 {
 }
 
 /// When the command would be finished there, ns from now.
-#[inline]
+#[inline(always)]
 pub(super) fn cost(
     parameters: FinishTimeParameters,
     forecast: &Forecast,
-    ahead: Ahead,
+    ahead: Ahead<'_>,
     incoming: Incoming,
 ) -> u64 {
-    let work = ahead.work;
     let finish = finish_ns(forecast, ahead, incoming);
     if finish == UNKNOWN {
+        let work = ahead.work(incoming);
         return if work == 0 && !parameters.probes { 0 } else { UNKNOWN + work };
     }
     if incoming.op == OpClass::Write
@@ -239,7 +250,7 @@ pub(super) fn cost(
     {
         return UNHEARD + finish;
     }
-    if work == 0 {
+    if ahead.is_nothing() {
         return finish;
     }
     finish.max(silence_ns(forecast, incoming.now_ns))
@@ -252,25 +263,34 @@ pub(super) fn unheard_ms(forecast: &Forecast, now_ns: u64) -> u32 {
 }
 
 /// The predicted finish, ns from now; [`UNKNOWN`].
-#[inline]
-pub(super) fn finish_ns(forecast: &Forecast, ahead: Ahead, incoming: Incoming) -> u64 {
+#[inline(always)]
+pub(super) fn finish_ns(forecast: &Forecast, ahead: Ahead<'_>, incoming: Incoming) -> u64 {
     let pace = forecast.pace.get();
     if pace == 0 {
         return UNKNOWN;
     }
     let base = u64::from(forecast.base_ns(incoming.op, incoming.class));
-    let queued = match ahead.work {
-        0 => 0,
-        work => directions::until_done_ns(forecast, ahead, incoming)
-            .unwrap_or_else(|| until_done_ns(forecast, work, incoming)),
+    let queued = if ahead.is_nothing() {
+        0
+    } else {
+        let apart = forecast.is_apart().then(|| apart_ns(forecast, ahead, incoming)).flatten();
+        apart.unwrap_or_else(|| until_done_ns(forecast, ahead.work(incoming), incoming))
     };
     base.max(queued) + u64::from(forecast.outliers.get())
+}
+
+/// The same, where each direction has a queue of its own. Not inlined: no other path would need it.
+#[inline(never)]
+fn apart_ns(forecast: &Forecast, ahead: Ahead<'_>, incoming: Incoming) -> Option<u64> {
+    let paces = forecast.paces_apart(incoming.op)?;
+    let ahead = ahead.apart(forecast, incoming);
+    Some(directions::until_done_ns(forecast, paces, ahead, incoming))
 }
 
 /// When all that is in flight and the command itself will be done, ns from now. Behind one command
 /// like it, it matters how far that is: what the path has been at since its last completion,
 /// against half a command on average.
-#[inline]
+#[inline(always)]
 fn until_done_ns(forecast: &Forecast, work: u64, incoming: Incoming) -> u64 {
     let all_ns = queued_ns(forecast, work + incoming.units);
     if work > incoming.units {

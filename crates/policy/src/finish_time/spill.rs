@@ -4,7 +4,7 @@ use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
 use super::regular::{is_nearly_full, regular};
-use super::select::{Best, Incoming, UNHEARD, ahead, cost, queued_ns};
+use super::select::{Ahead, Best, Incoming, UNHEARD, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
@@ -110,7 +110,7 @@ pub(super) fn with_room<P: AsCandidate>(
         if !fit(forecast, work) {
             continue;
         }
-        let cost = cost(parameters, forecast, ahead(path.load, incoming), incoming);
+        let cost = cost(parameters, forecast, Ahead::of(path.load), incoming);
         if cost < least && has_room(forecast, work, incoming) && worth(forecast, work, cost) {
             (least, found) = (cost, Some((index, cost)));
         }
