@@ -36,6 +36,13 @@
 //!    all met the same queue). 0 on a cable, 1 behind a queue that never ends; not known when
 //!    about the same was always in flight. As *work / latency* is delivered, a command more adds
 //!    *(1 - elasticity) / latency*.
+//! 6. *Reads and writes apart*: a link carries both ways at once. The pace of each op is measured as
+//!    that of all, of its own units and completions; slower samples count only when the latency was
+//!    more than one and a half times the base latency, and what was found in flight of the op takes
+//!    as long as what was of the other one, or the command took a quarter longer than that; and no
+//!    pace is slower than the shortest command of its kind of late shows. Of 256 commands that found
+//!    both in flight, it is averaged by how much latencies were off what one queue for all predicts,
+//!    and a queue for each.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
 //! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
@@ -49,21 +56,23 @@
 //!
 //! # Selection
 //!
-//! 6. The predicted finish: the base latency, or what is in flight and the command itself at the
+//! 7. The predicted finish: the base latency, or what is in flight and the command itself at the
 //!    path's pace, whichever is longer, and what outliers cost on average. Queue pairs may take
 //!    turns: then as much is done for each worker that has something there as for this one, and the
 //!    path has that to do before; of the difference a quarter counts, and of no more than twice
-//!    what is in flight. With at most one command like it in flight, it matters how far the path is
-//!    with that one: half a command longer, less the time since its last completion (or since it
-//!    was idle), of which no more counts than a command takes. A path that has work and has been
-//!    silent for more than twice its longest base latency and 200 µs: at least as long as the
-//!    silence.
-//! 7. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
+//!    what is in flight. Where a queue for each op has predicted better than one for all, it is what
+//!    is in flight of the command's own op with it at the pace of that, or of the other op at the
+//!    pace of the other, whichever is longer, a fifth of the way from there to the former.
+//!    Otherwise, with at most one command like it in flight, it matters how far the path is with
+//!    that one: half a command longer, less the time since its last completion (or since it was
+//!    idle), of which no more counts than a command takes. A path that has work and has been silent
+//!    for more than twice its longest base latency and 200 µs: at least as long as the silence.
+//! 8. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates do)
 //!    are equal: then the path on which this worker has fewer commands; when it has as many, of
 //!    those whose rates do not differ so much the one with less in flight, of all workers; then
 //!    the earlier one; turn by turn, when none is earlier.
-//! 8. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
+//! 9. *Spill*, unless `tail`: when the load is closed and that path is busy, the command goes to
 //!    the earliest of the other paths that has room and takes less than 16 times as long (4 times,
 //!    when nothing is in flight on the nearest; twice, when it is regular, and seen to be elastic).
 //!    On a *regular* path what is in flight tells it alone: with more than one command there, and
@@ -93,35 +102,35 @@
 //!    neither way), the way has become longer, and the least latency counts instead. A load is
 //!    closed when the number of commands of the worker in flight varies by less than half of what
 //!    it would by chance.
-//! 9. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
+//! 10. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
 //!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
 //!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by
 //!    all of it. While a queue stands, a command goes to the earliest of the other paths that have
 //!    room and answer, if that is earlier than the nearest path and the toll together. (Who waits
 //!    in a queue that does not end makes all wait who come later: where each goes where it is done
 //!    first, all wait for as long as the next path is away.)
-//! 10. A path of which nothing is known comes last (without probes: first, when it is idle), by
+//! 11. A path of which nothing is known comes last (without probes: first, when it is idle), by
 //!     what this worker has there, then by what is in flight. None is spilled to.
-//! 11. A path that answers a read or a write after a silence of more than 50 ms and eight times
+//! 12. A path that answers a read or a write after a silence of more than 50 ms and eight times
 //!     what was predicted, or than a second more than that, is forgotten and measured anew.
 //!
 //! # Probes
 //!
-//! 12. Every eighth selection looks for a usable path that has nothing in flight, and where no read
+//! 13. Every eighth selection looks for a usable path that has nothing in flight, and where no read
 //!     of this size class has ended for the *gap*, from the one behind the path that was looked at
 //!     last: the command is sent there, too, as a read, and what it brings is dropped. The gap is
 //!     10 ms, doubled up to 160 ms while nothing gets better by an eighth. Each command earns 1/128
 //!     of its bytes for probes; a path of which nothing is known may be looked at on credit, eight
 //!     probes deep. When four probes in a row could not be sent, the command itself goes there;
 //!     where they are answered with errors it does not.
-//! 13. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
+//! 14. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
 //!     probe or a read was answered in the last 50 ms, the write itself is sent when no write of
 //!     its size class has ended there for the gap, for eight times its bytes of what was earned,
 //!     apart from what is earned for reads.
 //!
 //! # Rescue
 //!
-//! 14. What is on a path that has been silent for as long as in 11, or for a second when nothing is
+//! 15. What is on a path that has been silent for as long as in 12, or for a second when nothing is
 //!     known of it, is overdue ([`overdue_at_ns`]): the caller may place reads that are stuck there
 //!     once more, and whatever it has not sent.
 //!
