@@ -46,6 +46,7 @@ fn path(with: &With<'_>) -> PathSnapshot {
         measured: true,
         rate_bytes_per_s: 200_000_000,
         rate_is_least: true,
+        apart_bytes_per_s: None,
         in_flight_bytes: 8192,
         base_ns: [[0, 250_000, 0, 0, 0, 0, 0, 0], [0; 8]],
         finish_ns: 1_500_000,

@@ -9,7 +9,7 @@ use super::forecast::{Forecast, Moment, Word};
 use super::learn::{OUTLIER, step};
 use super::select::Incoming;
 use super::unit::{RATE_SHIFT, time_ns, word};
-use crate::{Charge, OpClass, SizeClass};
+use crate::{Charge, OpClass};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// How far predictions are off is a mean of 2^8 commands or so.
@@ -35,6 +35,9 @@ pub(super) struct Directions {
     paces: [Word; 2],
     /// When one ended here last, or the first one came, ns; likewise.
     ended_ns: [Moment; 2],
+    /// The shortest that a command took per unit in the last and in the present window, as a pace,
+    /// likewise; 0: none has ended.
+    least: [[Word; 2]; 2],
     /// By how much latencies were off what one queue predicts on average, where both were in
     /// flight, ns.
     off_together: Word,
@@ -49,6 +52,7 @@ impl Directions {
             delivered: [AtomicU32::new(0), AtomicU32::new(0)],
             paces: [Word::new(), Word::new()],
             ended_ns: [Moment::new(), Moment::new()],
+            least: [const { [Word::new(), Word::new()] }; 2],
             off_together: Word::new(),
             off_apart: Word::new(),
         }
@@ -57,7 +61,29 @@ impl Directions {
     /// Forgets what was measured.
     pub(super) fn reset(&self) {
         let words = self.paces.iter().chain([&self.off_together, &self.off_apart]);
-        words.for_each(|word| word.set(0));
+        words.chain(self.least.iter().flatten()).for_each(|word| word.set(0));
+    }
+
+    /// A new window of the shortest times.
+    pub(super) fn next_least(&self) {
+        for [last, present] in &self.least {
+            last.set(present.get());
+            present.set(0);
+        }
+    }
+
+    /// A command took so long per unit; gives back the shortest of late.
+    #[inline]
+    fn least(&self, op: OpClass, pace: u32) -> u32 {
+        let [last, present] = &self.least[place(op)];
+        let known = present.get();
+        if known == 0 || pace < known {
+            present.set(pace.max(1));
+        }
+        match last.get() {
+            0 => present.get(),
+            last => present.get().min(last),
+        }
     }
 
     /// A command ended, or one was started that has its direction to itself.
@@ -70,6 +96,26 @@ impl Directions {
     #[inline]
     pub(super) fn idle_ns(&self, op: OpClass, now_ns: u64) -> u32 {
         word(self.ended_ns[place(op)].age_ns(now_ns))
+    }
+
+    /// A latency was so far off what one queue predicts, and a queue in each direction. (As far
+    /// off as the first one, and a quarter farther, a queue in each was before.)
+    #[inline]
+    fn judge(&self, together_ns: u32, apart_ns: u32) {
+        if self.off_together.get() == 0 && self.off_apart.get() == 0 {
+            self.off_together.set(together_ns);
+            self.off_apart.set(together_ns.saturating_add(together_ns / 4));
+            return;
+        }
+        for (mean, off) in [(&self.off_together, together_ns), (&self.off_apart, apart_ns)] {
+            mean.set(step(mean.get(), off, MEMORY_SHIFT));
+        }
+    }
+
+    /// Whether a queue in each direction predicts better than one for both.
+    #[inline]
+    fn predict_better(&self) -> bool {
+        self.off_apart.get() < self.off_together.get()
     }
 
     /// Paces of the op's own direction and of the other one; 0: not measured.
@@ -111,6 +157,7 @@ pub(super) fn learn(
     done: u32,
     latency_ns: u64,
     unqueued_ns: u32,
+    outlier: bool,
 ) {
     let directions = &forecast.directions;
     let [own, other] = [place(charge.op()), 1 - place(charge.op())].map(|at| &directions.paces[at]);
@@ -118,23 +165,19 @@ pub(super) fn learn(
     let known = own.get();
     let own_ns = time_ns(flight.own().into(), known);
     let other_ns = time_ns(flight.other().into(), other.get());
-    if known != 0 && other_ns != 0 {
+    if known != 0 && other.get() != 0 {
         let together_ns = time_ns(flight.work().into(), forecast.pace.get());
         let most = unqueued_ns.saturating_mul(MOST);
         let off = |predicted: u64| word(latency_ns.abs_diff(predicted.max(base_ns))).min(most);
-        for (mean, predicted) in
-            [(&directions.off_together, together_ns), (&directions.off_apart, own_ns.max(other_ns))]
-        {
-            mean.set(step(mean.get(), off(predicted), MEMORY_SHIFT));
-        }
-        let apart = directions.off_apart.get() < directions.off_together.get();
-        forecast.apart.set(apart.into());
+        directions.judge(off(together_ns), off(own_ns.max(other_ns)));
+        forecast.apart.set(directions.predict_better().into());
     }
     let span_ns = latency_ns.saturating_add(flight.own_idle_ns().into());
     let pace = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done.max(1));
     let queued = latency_ns.saturating_mul(2) > 3 * base_ns;
-    // What the other direction has made it wait for says nothing of its own one.
-    let due = own_ns >= other_ns || latency_ns.saturating_mul(8) > other_ns.saturating_mul(LONGER);
+    // What the other direction has made it wait for says nothing of its own one, nor an outlier.
+    let due = !outlier
+        && (own_ns >= other_ns || latency_ns.saturating_mul(8) > other_ns.saturating_mul(LONGER));
     let known = u64::from(known);
     let next = if known == 0 {
         pace
@@ -145,9 +188,9 @@ pub(super) fn learn(
     } else {
         known
     };
-    // Not slower than any command of late was with all that it waited for.
-    let kind = forecast.of(charge.op(), SizeClass::of(charge.bytes()));
-    let least_ns = u64::from(kind.least_ns().max(unqueued_ns));
-    let most = (least_ns << RATE_SHIFT) / u64::from(super::units(charge.bytes()));
-    own.set(word(next.min(most).max(1)));
+    // No command was faster than its direction with all that it waited for.
+    let shown = (latency_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT)
+        / u64::from(super::units(charge.bytes()));
+    let least = directions.least(charge.op(), word(shown));
+    own.set(word(next.max(1)).min(least));
 }

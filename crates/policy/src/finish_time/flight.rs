@@ -3,6 +3,9 @@
 use super::short::Short;
 use crate::OpClass;
 
+/// Of what a worker has in flight in a direction, one part in so many may be untold.
+const UNTOLD_PART: u64 = 4;
+
 /// … and what the command found there. Of a command that is counted otherwise, whose queue pair it
 /// took: no command needs both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +95,19 @@ impl Work {
     pub(super) const fn plus(self, by: Work) -> Work {
         let Work { units, writes } = self;
         Work { units: units.wrapping_add(by.units), writes: writes.wrapping_add(by.writes) }
+    }
+
+    /// Whether a difference modulo 2^64 is so little of what there is, in either direction, that it
+    /// may stay untold.
+    #[inline]
+    pub(super) const fn is_small_of(self, all: Work) -> bool {
+        const fn small(part: u64, all: u64) -> bool {
+            (part as i64).unsigned_abs().saturating_mul(UNTOLD_PART) <= all
+        }
+        let reads = self.units.wrapping_sub(self.writes);
+        small(self.units, all.units)
+            && small(self.writes, all.writes)
+            && small(reads, all.units.wrapping_sub(all.writes))
     }
 
     /// What takes it away, modulo 2^64.

@@ -235,6 +235,7 @@ impl Forecast {
             base.least[0].set(base.least[1].get());
             base.least[1].set(0);
         }
+        self.directions.next_least();
     }
 
     /// Forgets everything but what is in flight and the counters.
@@ -321,6 +322,8 @@ impl Forecast {
             self.rested_ns.set(self.rested_ns.get().min(now_ns));
         }
         let [own, other] = work.split(op).map(|units| u32::try_from(units).unwrap_or(u32::MAX));
+        // Another worker may have told one half of what it has started.
+        let own = own.max(units as u32);
         if u64::from(own) <= units {
             self.directions.ended(op, now_ns);
         }

@@ -15,8 +15,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 const INTERVAL_NS: u64 = 2_000;
 /// … and so many more, at once or little by little, after a time in which there were fewer.
 const BURST: u64 = 256;
-/// Of what the worker has in flight, one part in so many may be untold.
-const UNTOLD_PART: u64 = 4;
 
 /// One worker's part of what is in flight on one path under `finish-time`. A path has one per
 /// worker; only the worker itself writes it. It outlives the path as long as charges are out.
@@ -152,7 +150,7 @@ impl Lane {
         }
         let untold = self.untold.get().plus(by);
         // A worker that has nothing left, or had nothing, tells so.
-        if is_small(untold.units, own.units) && is_small(untold.writes, own.writes) {
+        if untold.is_small_of(own) {
             self.untold.set(untold);
             return forecast.in_flight_with(untold.units).units();
         }
@@ -220,12 +218,6 @@ impl Lane {
         }
         !went_back
     }
-}
-
-/// Whether a difference modulo 2^64 is so little of what there is that it may stay untold.
-#[inline]
-const fn is_small(untold: u64, own: u64) -> bool {
-    (untold as i64).unsigned_abs().saturating_mul(UNTOLD_PART) <= own
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let found = flight.work().saturating_sub(units);
     forecast.elasticity.learn(found, depth(found, units), i64::from(latency) - i64::from(unqueued));
     regular::learn(forecast, queued_ns, latency_ns, unqueued);
-    directions::learn(forecast, charge, flight, own, latency_ns, unqueued);
+    directions::learn(forecast, charge, flight, own, latency_ns, unqueued, outlier);
     let queued = match queued(forecast, units, latency_ns, unqueued) {
         Queued::Yes if outlier => Queued::Perhaps,
         other => other,
