@@ -563,6 +563,7 @@ fn finish_time_stat_tells_what_the_workers_know_in_words_and_units() {
         measured: true,
         rate_bytes_per_s: 56 << 20,
         rate_is_least: false,
+        apart_bytes_per_s: None,
         in_flight_bytes: 8192,
         base_ns,
         finish_ns: 95_300,

@@ -36,13 +36,13 @@
 //!    all met the same queue). 0 on a cable, 1 behind a queue that never ends; not known when
 //!    about the same was always in flight. As *work / latency* is delivered, a command more adds
 //!    *(1 - elasticity) / latency*.
-//! 6. *Reads and writes apart*: a link carries both ways at once. The pace of each op is measured as
-//!    that of all, of its own units and completions; slower samples count only when the latency was
-//!    more than one and a half times the base latency, and what was found in flight of the op takes
-//!    as long as what was of the other one, or the command took a quarter longer than that, and was
-//!    no outlier; and no pace is slower than a command of its op of the last 100 to 200 ms was, with
-//!    all that it waited for, per unit. Of 256 commands it is averaged by how much latencies were
-//!    off what one queue for all predicts, and a queue for each.
+//! 6. *Reads and writes apart*: a link carries both ways at once. The pace of each op is measured
+//!    as that of all, of its own units and completions; slower samples count only when the latency
+//!    was more than one and a half times the base latency, and what was found in flight of the op
+//!    takes as long as what was of the other one, or the command took a quarter longer than that,
+//!    and was no outlier; and no pace is slower than a command of its op of the last 100 to 200 ms
+//!    was, with all that it waited for, per unit. Of 256 commands it is averaged by how much
+//!    latencies were off what one queue for all predicts, and a queue for each.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
 //! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
@@ -58,15 +58,16 @@
 //!
 //! 7. The predicted finish: the base latency, or what is in flight and the command itself at the
 //!    path's pace, whichever is longer, and what outliers cost on average. Queue pairs may take
-//!    turns: then as much is done for each worker that has something there as for this one, and the
-//!    path has that to do before; of the difference a quarter counts, and of no more than twice
-//!    what is in flight. Where a queue for each op has predicted better than one for all, it is what
-//!    is in flight of the command's own op with it at the pace of that, or of the other op at the
-//!    pace of the other, whichever is longer, a fifth of the way from there to the former.
+//!    turns: then as much is done for each worker that has something there as for this one, and
+//!    the path has that to do before; of the difference a quarter counts, and of no more than
+//!    twice what is in flight. Where a queue for each op has predicted better than one for all, it
+//!    is what is in flight of the command's own op with it at the pace of that, or of the other op
+//!    at the pace of the other, whichever is longer, a fifth of the way from there to the former.
 //!    Otherwise, with at most one command like it in flight, it matters how far the path is with
 //!    that one: half a command longer, less the time since its last completion (or since it was
-//!    idle), of which no more counts than a command takes. A path that has work and has been silent
-//!    for more than twice its longest base latency and 200 µs: at least as long as the silence.
+//!    idle), of which no more counts than a command takes. A path that has work and has been
+//!    silent for more than twice its longest base latency and 200 µs: at least as long as the
+//!    silence.
 //! 8. The path with the least predicted finish, of those of the best ANA class (unless `compete`).
 //!    Predictions that differ by less than a sixty-fourth (an eighth, between paths whose rates do)
 //!    are equal: then the path on which this worker has fewer commands; when it has as many, of
@@ -102,13 +103,13 @@
 //!    neither way), the way has become longer, and the least latency counts instead. A load is
 //!    closed when the number of commands of the worker in flight varies by less than half of what
 //!    it would by chance.
-//! 10. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there than
-//!    twice what its mean base latency holds, its elasticity is not known or a half at least, and
-//!    another path has room, the toll grows by a sixteenth of the time; while less is, it falls by
-//!    all of it. While a queue stands, a command goes to the earliest of the other paths that have
-//!    room and answer, if that is earlier than the nearest path and the toll together. (Who waits
-//!    in a queue that does not end makes all wait who come later: where each goes where it is done
-//!    first, all wait for as long as the next path is away.)
+//! 10. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there
+//!     than twice what its mean base latency holds, its elasticity is not known or a half at
+//!     least, and another path has room, the toll grows by a sixteenth of the time; while less is,
+//!     it falls by all of it. While a queue stands, a command goes to the earliest of the other
+//!     paths that have room and answer, if that is earlier than the nearest path and the toll
+//!     together. (Who waits in a queue that does not end makes all wait who come later: where each
+//!     goes where it is done first, all wait for as long as the next path is away.)
 //! 11. A path of which nothing is known comes last (without probes: first, when it is idle), by
 //!     what this worker has there, then by what is in flight. None is spilled to.
 //! 12. A path that answers a read or a write after a silence of more than 50 ms and eight times
