@@ -217,7 +217,7 @@ fn what_finish_time_believes_stands_in_tables() {
     near.estimates = Some(Estimates {
         rate_bytes_per_s: 242_640_000,
         rate_is_least: false,
-        apart_bytes_per_s: Some([1 << 30, 100 << 20]),
+        apart_bytes_per_s: None,
         in_flight_bytes: 24 << 10,
         finish_ns: 640_120,
         outliers_ns: 7_300,
@@ -272,6 +272,21 @@ fn a_rate_at_which_there_was_no_queue_yet_is_the_least() {
     view.iopolicy = "finish-time".into();
     let printed = explain::text(&view, 0);
     assert!(printed.contains("nvme0c0n1  at least 0.5 MiB/s "), "{printed}");
+}
+
+#[test]
+fn rates_of_reads_and_writes_stand_beside_that_of_both() {
+    let mut one = path("nvme0c0n1", "optimized", &[]);
+    one.estimates = Some(Estimates {
+        rate_bytes_per_s: 300 << 20,
+        apart_bytes_per_s: Some([1 << 30, 100 << 20]),
+        ..Estimates::default()
+    });
+    let mut view = device(vec![one]);
+    view.iopolicy = "finish-time".into();
+    let printed = explain::text(&view, 0);
+    let words = "nvme0c0n1  300.0 MiB/s (reads 1024.0 MiB/s, writes 100.0 MiB/s) ";
+    assert!(printed.contains(words), "{printed}");
 }
 
 #[test]

@@ -38,8 +38,7 @@ pub(super) struct Directions {
     /// The shortest that a command took per unit in the last and in the present window, as a pace,
     /// likewise; 0: none has ended.
     least: [[Word; 2]; 2],
-    /// By how much latencies were off what one queue predicts on average, where both were in
-    /// flight, ns.
+    /// By how much latencies were off what one queue predicts on average, ns.
     off_together: Word,
     /// … and what a queue in each direction does.
     off_apart: Word,
