@@ -22,15 +22,20 @@ fn shape((to_target, from_target): (u64, u64)) -> Shape {
     }
 }
 
-/// Reads and writes half and half on such links.
+/// Reads and writes half and half on such links, of two workers.
 fn both_ways(rates: &[(u64, u64)], bytes: u32, depth: u32) -> Scenario {
+    both_ways_of(2, rates, bytes, depth)
+}
+
+/// Likewise, of so many workers with as many jobs, four at least.
+fn both_ways_of(workers: u32, rates: &[(u64, u64)], bytes: u32, depth: u32) -> Scenario {
     let paths = rates.iter().enumerate().map(|(place, rates)| {
         let name = format!("p{place}");
         Path { shape: shape(*rates), ..Path::new(&name) }
     });
     let mix = Mix { read: 50, write: 50, trim: 0 };
-    let job = Job { mix, ..reads(bytes, depth, 4) };
-    let hosts = Hosts { workers: 2, nodes: vec![0; 2], ..Hosts::default() };
+    let job = Job { mix, ..reads(bytes, depth, workers.max(4)) };
+    let hosts = Hosts { workers, nodes: vec![0; workers as usize], ..Hosts::default() };
     Scenario { hosts, ..scenario(paths.collect(), vec![job]) }
 }
 
@@ -49,15 +54,26 @@ fn links_that_are_slow_in_opposite_directions_get_what_they_are_fast_for() {
     let opposite = [(100, 1000), (1000, 100)];
     // By how much more than `queue-depth`, in tenths.
     let cases = [
-        (both_ways(&opposite, 65_536, 4), 20),
-        (both_ways(&opposite, 65_536, 16), 20),
-        (both_ways(&[(300, 1000), (1000, 300)], 4096, 64), 12),
+        (both_ways(&opposite, 65_536, 4), 35),
+        (both_ways(&opposite, 65_536, 16), 40),
+        (both_ways(&[(300, 1000), (1000, 300)], 4096, 64), 14),
         (both_ways(&[(300, 1000), (1000, 500), (200, 200)], 16_384, 16), 12),
     ];
     for (scenario, times) in cases {
         let [own, other] = percent(&scenario);
         println!("{own} %, queue-depth {other} %");
         assert!(own * 10 >= other * times, "{own} %, queue-depth {other} %");
+    }
+}
+
+/// Queue pairs take turns: what a worker has there in a direction itself tells how long it waits.
+#[test]
+fn many_workers_get_as_much_of_such_links_as_few() {
+    let opposite = [(100, 1000), (1000, 100)];
+    for (workers, depth) in [(4, 16), (8, 8), (16, 4)] {
+        let [own, other] = percent(&both_ways_of(workers, &opposite, 65_536, depth));
+        println!("{workers} workers: {own} %, queue-depth {other} %");
+        assert!(own >= other * 4, "{workers} workers: {own} %, queue-depth {other} %");
     }
 }
 

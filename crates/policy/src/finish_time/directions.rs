@@ -10,15 +10,17 @@ use super::learn::{OUTLIER, step};
 use super::select::Incoming;
 use super::unit::{RATE_SHIFT, time_ns, word};
 use crate::{Charge, OpClass};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::AtomicU32;
 
 /// How far predictions are off is a mean of 2^8 commands or so.
 const MEMORY_SHIFT: u32 = 8;
+/// A prediction that is off by less than one part in 2^this more than another is hardly worse.
+const HARDLY_SHIFT: u32 = 3;
 /// One counts as off by so many base latencies at most.
 const MOST: u32 = 16;
-/// A command that took so many eighths of what is in flight in the other direction waited in its
-/// own one, too.
-const LONGER: u64 = 10;
+/// A command that took so many times as long as what is in flight in the other direction needs
+/// waited in its own one, too.
+const LONGER: u64 = 2;
 /// A prediction goes one part in so many from the direction that is done last to the command's own
 /// one: of paths on which a command waits for the other direction it takes the one where it makes
 /// others wait least.
@@ -27,8 +29,6 @@ const OWN: u64 = 5;
 /// What is told of one op from all others.
 #[derive(Debug)]
 pub(super) struct Directions {
-    /// Units of writes in flight, as far as workers have told, modulo 2^64.
-    pub(super) writes: AtomicU64,
     /// Units delivered, of reads, then of writes, modulo 2^32.
     pub(super) delivered: [AtomicU32; 2],
     /// Nanoseconds per unit, likewise; as [`Forecast::pace`](super::Forecast).
@@ -47,7 +47,6 @@ pub(super) struct Directions {
 impl Directions {
     pub(super) const fn new() -> Directions {
         Directions {
-            writes: AtomicU64::new(0),
             delivered: [AtomicU32::new(0), AtomicU32::new(0)],
             paces: [Word::new(), Word::new()],
             ended_ns: [Moment::new(), Moment::new()],
@@ -111,10 +110,12 @@ impl Directions {
         }
     }
 
-    /// Whether a queue in each direction predicts better than one for both.
+    /// Whether a queue in each direction predicts better than one for both, or hardly worse: where
+    /// what is predicted is followed, what is seen of the other way becomes less.
     #[inline]
-    fn predict_better(&self) -> bool {
-        self.off_apart.get() < self.off_together.get()
+    fn predict_well(&self) -> bool {
+        let apart = self.off_apart.get();
+        apart - (apart >> HARDLY_SHIFT) < self.off_together.get()
     }
 
     /// Paces of the op's own direction and of the other one; 0: not measured.
@@ -158,25 +159,28 @@ pub(super) fn learn(
     unqueued_ns: u32,
     outlier: bool,
 ) {
+    // Where all goes one way, nobody asks.
+    let Some([found, found_other, idle_ns]) = flight.found_apart() else { return };
     let directions = &forecast.directions;
     let [own, other] = [place(charge.op()), 1 - place(charge.op())].map(|at| &directions.paces[at]);
     let base_ns = u64::from(unqueued_ns);
     let known = own.get();
-    let own_ns = time_ns(flight.own().into(), known);
-    let other_ns = time_ns(flight.other().into(), other.get());
+    let own_ns = time_ns(found.into(), known);
+    let other_ns = time_ns(found_other.into(), other.get());
     if known != 0 && other.get() != 0 {
         let together_ns = time_ns(flight.work().into(), forecast.pace.get());
         let most = unqueued_ns.saturating_mul(MOST);
         let off = |predicted: u64| word(latency_ns.abs_diff(predicted.max(base_ns))).min(most);
         directions.judge(off(together_ns), off(own_ns.max(other_ns)));
-        forecast.apart.set(directions.predict_better().into());
+        forecast.apart.set(directions.predict_well().into());
     }
-    let span_ns = latency_ns.saturating_add(flight.own_idle_ns().into());
+    let span_ns = latency_ns.saturating_add(idle_ns.into());
     let pace = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done.max(1));
     let queued = latency_ns.saturating_mul(2) > 3 * base_ns;
     // What the other direction has made it wait for says nothing of its own one, nor an outlier.
     let due = !outlier
-        && (own_ns >= other_ns || latency_ns.saturating_mul(8) > other_ns.saturating_mul(LONGER));
+        && (own_ns.saturating_mul(2) >= other_ns.saturating_mul(3)
+            || latency_ns > other_ns.saturating_mul(LONGER));
     let known = u64::from(known);
     let next = if known == 0 {
         pace

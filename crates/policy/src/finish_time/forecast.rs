@@ -2,7 +2,8 @@
 
 use super::directions::Directions;
 use super::elasticity::Elasticity;
-use super::flight::{Flight, Work};
+use super::flight::Flight;
+use super::in_flight::{InFlight, apart};
 use super::unit::{time_ns, word};
 use super::{Lane, unit};
 use crate::{OpClass, SizeClass};
@@ -96,8 +97,8 @@ impl Base {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Forecast {
-    /// As far as workers have told: see [`InFlight`].
-    in_flight: AtomicU64,
+    /// Reads, then all else, as far as workers have told: see [`InFlight`].
+    in_flight: [AtomicU64; 2],
     /// The last completion, or when the first command went to the idle path, ns.
     pub(super) busy_ns: Moment,
     /// When the present window of [`Forecast::least_wait`] began, ns.
@@ -152,7 +153,7 @@ const _: () = assert!(size_of::<Forecast>() <= 1024);
 impl Forecast {
     pub(crate) const fn new() -> Forecast {
         Forecast {
-            in_flight: AtomicU64::new(0),
+            in_flight: [AtomicU64::new(0), AtomicU64::new(0)],
             busy_ns: Moment::new(),
             window_ns: Moment::new(),
             toll_ns: Moment::new(),
@@ -179,25 +180,21 @@ impl Forecast {
         }
     }
 
-    /// What is in flight, with what one worker has not told.
+    /// What is in flight in a direction, with what one worker has not told.
     #[inline]
-    pub(super) fn in_flight_with(&self, untold: u64) -> InFlight {
-        InFlight(self.in_flight.load(Relaxed).wrapping_add(InFlight::units_more(untold)))
+    pub(super) fn in_flight(&self, at: usize, untold: u64) -> InFlight {
+        InFlight::with(self.in_flight[at].load(Relaxed), untold)
     }
 
-    /// So much and so many workers more, modulo 2^64; gives back how much there is then.
+    /// So much and so many workers more in a direction, modulo 2^64.
     #[inline]
-    pub(super) fn add_in_flight(&self, work: Work, workers: u64) -> InFlight {
-        if work.writes != 0 {
-            self.directions.writes.fetch_add(work.writes, Relaxed);
-        }
-        let more = InFlight::units_more(work.units).wrapping_add(workers);
-        InFlight(self.in_flight.fetch_add(more, Relaxed).wrapping_add(more))
+    pub(super) fn add_in_flight(&self, at: usize, units: u64, workers: u64) {
+        self.in_flight[at].fetch_add(InFlight::word(units, workers), Relaxed);
     }
 
     /// What workers have told, in bytes.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
-        unit::in_flight_bytes(self.in_flight_with(0).units())
+        unit::in_flight_bytes([0, 1].map(|at| self.in_flight(at, 0).units()).iter().sum())
     }
 
     #[inline]
@@ -304,8 +301,11 @@ impl Forecast {
     #[inline]
     pub(crate) fn started(&self, lane: &Lane, op: OpClass, units: u32, now_ns: u64) -> Flight {
         let units = u64::from(units);
-        let work = lane.started(self, Work::of(op, units), now_ns);
-        if work.units <= units {
+        let found = lane.work(self);
+        let delivered = lane.delivered(self, op);
+        let apart = (delivered[1] != 0).then(|| apart(lane, self, op, units));
+        lane.started(self, op, units, now_ns);
+        if found == 0 {
             if self.has_been_idle(now_ns) {
                 self.forget_waits();
             }
@@ -321,47 +321,20 @@ impl Forecast {
             // A clock that went back must not keep it there.
             self.rested_ns.set(self.rested_ns.get().min(now_ns));
         }
-        let [own, other] = work.split(op).map(|units| u32::try_from(units).unwrap_or(u32::MAX));
-        // Another worker may have told one half of what it has started.
-        let own = own.max(units as u32);
-        if u64::from(own) <= units {
+        let path_idle_ns = word(self.busy_ns.age_ns(now_ns));
+        let flight = Flight::new(delivered, found + units, path_idle_ns);
+        // Where all goes one way, nobody asks what goes the other one.
+        let Some([own, other]) = apart else { return flight };
+        if own == 0 {
             self.directions.ended(op, now_ns);
         }
-        let idle_ns = [word(self.busy_ns.age_ns(now_ns)), self.directions.idle_ns(op, now_ns)];
-        Flight::new(lane.delivered(self, op), idle_ns, [own, other])
+        flight.apart([own + units, other], self.directions.idle_ns(op, now_ns))
     }
 
     /// That command ended, well or not.
     #[inline]
     pub(crate) fn ended(&self, lane: &Lane, op: OpClass, units: u32) {
-        lane.ended(self, Work::of(op, u64::from(units)));
-    }
-}
-
-/// What is in flight on a path, in one word: how many workers have something there, and units above
-/// that. Differences are added to it, modulo 2^64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InFlight(u64);
-
-impl InFlight {
-    /// There are fewer than 2^16 workers, with far less than 2^47 units.
-    const WORKER_BITS: u32 = 16;
-
-    #[inline]
-    const fn units_more(units: u64) -> u64 {
-        units << InFlight::WORKER_BITS
-    }
-
-    /// A worker may tell of an end before another tells of the start: then there are none.
-    #[inline]
-    pub(super) fn units(self) -> u64 {
-        (self.0 as i64 >> InFlight::WORKER_BITS).max(0).unsigned_abs()
-    }
-
-    /// How many workers they are of.
-    #[inline]
-    pub(super) fn workers(self) -> u64 {
-        self.0 & ((1 << InFlight::WORKER_BITS) - 1)
+        lane.ended(self, op, u64::from(units));
     }
 }
 

@@ -6,8 +6,8 @@
 //! it at most that moment later, and never less than three quarters of it.
 
 use super::directions::place;
-use super::flight::Work;
-use super::forecast::{Forecast, InFlight};
+use super::forecast::Forecast;
+use super::in_flight::{InFlight, may_stay_untold};
 use crate::OpClass;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -21,10 +21,10 @@ const BURST: u64 = 256;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Lane {
-    /// What this worker has in flight.
-    own: Amount,
-    /// What of that [`Forecast`] does not know yet: a difference, modulo 2^64.
-    untold: Amount,
+    /// Units that this worker has in flight, of reads, then of all else.
+    own: [AtomicU64; 2],
+    /// What of those [`Forecast`] does not know yet: differences, modulo 2^64.
+    untold: [AtomicU64; 2],
     /// Units delivered that it does not know yet, of reads, then of writes.
     delivered: [AtomicU32; 2],
     /// The last look at the clock found that it was too early.
@@ -33,74 +33,35 @@ pub struct Lane {
     paid_ns: AtomicU64,
 }
 
-/// Units, and those of writes among them; written by one worker alone.
-#[derive(Debug, Default)]
-struct Amount {
-    units: AtomicU64,
-    writes: AtomicU64,
-}
-
-impl Amount {
-    const fn new() -> Amount {
-        Amount { units: AtomicU64::new(0), writes: AtomicU64::new(0) }
-    }
-
-    #[inline]
-    fn get(&self) -> Work {
-        Work { units: self.units.load(Relaxed), writes: self.writes.load(Relaxed) }
-    }
-
-    #[inline]
-    fn set(&self, work: Work) {
-        self.units.store(work.units, Relaxed);
-        self.writes.store(work.writes, Relaxed);
-    }
-}
-
 impl Lane {
     /// Nothing in flight.
     #[must_use]
     pub const fn new() -> Lane {
         Lane {
-            own: Amount::new(),
-            untold: Amount::new(),
+            own: [AtomicU64::new(0), AtomicU64::new(0)],
+            untold: [AtomicU64::new(0), AtomicU64::new(0)],
             delivered: [AtomicU32::new(0), AtomicU32::new(0)],
             held: AtomicBool::new(false),
             paid_ns: AtomicU64::new(0),
         }
     }
 
-    /// What this worker has in flight.
+    /// Units that this worker has in flight, of reads, then of all else.
     #[inline]
-    pub(super) fn own(&self) -> Work {
-        self.own.get()
+    pub(super) fn own(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.own[at].load(Relaxed))
+    }
+
+    /// What is in flight on the path as far as this worker knows, likewise.
+    #[inline]
+    pub(super) fn in_flight(&self, forecast: &Forecast) -> [InFlight; 2] {
+        [0, 1].map(|at| forecast.in_flight(at, self.untold[at].load(Relaxed)))
     }
 
     /// Units of all that.
     #[inline]
-    pub(super) fn units(&self) -> u64 {
-        self.own.units.load(Relaxed)
-    }
-
-    /// Units in flight on the path, as far as this worker knows.
-    #[inline]
     pub(crate) fn work(&self, forecast: &Forecast) -> u64 {
-        self.in_flight(forecast).units()
-    }
-
-    /// What is in flight on the path, as far as this worker knows.
-    #[inline]
-    pub(super) fn in_flight(&self, forecast: &Forecast) -> InFlight {
-        forecast.in_flight_with(self.untold.units.load(Relaxed))
-    }
-
-    /// Units of writes in flight, likewise. (A worker may tell of an end before another tells of
-    /// the start: then there are none.)
-    #[inline]
-    pub(super) fn writes(&self, forecast: &Forecast) -> u64 {
-        let told = forecast.directions.writes.load(Relaxed);
-        let writes = told.wrapping_add(self.untold.writes.load(Relaxed));
-        (writes as i64).max(0).unsigned_abs()
+        self.in_flight(forecast).map(InFlight::units).iter().sum()
     }
 
     /// Units delivered by the path, likewise, in the direction of the op and in the other one;
@@ -112,50 +73,40 @@ impl Lane {
             .map(|at| told[at].load(Relaxed).wrapping_add(self.delivered[at].load(Relaxed)))
     }
 
-    /// So much more; gives back what is in flight with it.
+    /// A command of so many units was started.
     #[inline]
-    pub(super) fn started(&self, forecast: &Forecast, work: Work, now_ns: u64) -> Work {
+    pub(super) fn started(&self, forecast: &Forecast, op: OpClass, units: u64, now_ns: u64) {
         if self.held.load(Relaxed) && !self.is_early(now_ns) {
             self.tell(forecast);
         }
-        let units = self.change(forecast, work);
-        Work { units, writes: self.writes(forecast) }
+        self.change(forecast, place(op), units);
     }
 
-    /// So much less.
+    /// That command ended.
     #[inline]
-    pub(super) fn ended(&self, forecast: &Forecast, work: Work) {
-        let own = self.own();
-        debug_assert!(
-            own.units >= work.units && own.writes >= work.writes,
-            "a charge was returned twice or to another place"
-        );
-        self.change(forecast, work.negative());
+    pub(super) fn ended(&self, forecast: &Forecast, op: OpClass, units: u64) {
+        let own = self.own[place(op)].load(Relaxed);
+        debug_assert!(own >= units, "a charge was returned twice or to another place");
+        self.change(forecast, place(op), units.wrapping_neg());
     }
 
-    /// What is in flight on the path changes by this much; gives back how many units there are
-    /// then.
+    /// What is in flight in a direction changes by this much, modulo 2^64.
     #[inline]
-    fn change(&self, forecast: &Forecast, by: Work) -> u64 {
-        let had = self.own();
-        let own = had.plus(by);
-        self.own.set(own);
-        let workers = match (had.units, own.units) {
-            (0, _) => 1,
-            (_, 0) => 1_u64.wrapping_neg(),
-            _ => 0,
-        };
+    fn change(&self, forecast: &Forecast, at: usize, by: u64) {
+        let had = self.own[at].load(Relaxed);
+        let own = had.wrapping_add(by);
+        self.own[at].store(own, Relaxed);
+        let workers = u64::from(own != 0).wrapping_sub(u64::from(had != 0));
         if !self.held.load(Relaxed) {
-            return forecast.add_in_flight(by, workers).units();
+            return forecast.add_in_flight(at, by, workers);
         }
-        let untold = self.untold.get().plus(by);
+        let untold = self.untold[at].load(Relaxed).wrapping_add(by);
         // A worker that has nothing left, or had nothing, tells so.
-        if untold.is_small_of(own) {
-            self.untold.set(untold);
-            return forecast.in_flight_with(untold.units).units();
+        if may_stay_untold(untold, own) {
+            return self.untold[at].store(untold, Relaxed);
         }
-        self.untold.set(Work::default());
-        forecast.add_in_flight(untold, workers).units()
+        self.untold[at].store(0, Relaxed);
+        forecast.add_in_flight(at, untold, workers);
     }
 
     /// So many units of this op were delivered; gives back how many in all, as
@@ -190,10 +141,12 @@ impl Lane {
     /// What was kept back is told, and what starts or ends from now on at once.
     fn tell(&self, forecast: &Forecast) {
         self.held.store(false, Relaxed);
-        let untold = self.untold.get();
-        if untold != Work::default() {
-            self.untold.set(Work::default());
-            forecast.add_in_flight(untold, 0);
+        for (at, untold) in self.untold.iter().enumerate() {
+            let units = untold.load(Relaxed);
+            if units != 0 {
+                untold.store(0, Relaxed);
+                forecast.add_in_flight(at, units, 0);
+            }
         }
         for (kept, told) in self.delivered.iter().zip(&forecast.directions.delivered) {
             let delivered = kept.load(Relaxed);

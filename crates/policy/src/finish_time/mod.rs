@@ -39,10 +39,11 @@
 //! 6. *Reads and writes apart*: a link carries both ways at once. The pace of each op is measured
 //!    as that of all, of its own units and completions; slower samples count only when the latency
 //!    was more than one and a half times the base latency, and what was found in flight of the op
-//!    takes as long as what was of the other one, or the command took a quarter longer than that,
-//!    and was no outlier; and no pace is slower than a command of its op of the last 100 to 200 ms
-//!    was, with all that it waited for, per unit. Of 256 commands it is averaged by how much
-//!    latencies were off what one queue for all predicts, and a queue for each.
+//!    takes half as long again as what was of the other one, or the command took twice as long as
+//!    that, and was no outlier; and no pace is slower than a command of its op of the last 100 to
+//!    200 ms was, with all that it waited for, per unit. Of 256 commands it is averaged by how much
+//!    latencies were off what one queue for all that was in flight predicts, and a queue for each
+//!    op, by turns (7). Nothing of this is looked at where all went one way.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
 //! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
@@ -60,9 +61,10 @@
 //!    path's pace, whichever is longer, and what outliers cost on average. Queue pairs may take
 //!    turns: then as much is done for each worker that has something there as for this one, and
 //!    the path has that to do before; of the difference a quarter counts, and of no more than
-//!    twice what is in flight. Where a queue for each op has predicted better than one for all, it
-//!    is what is in flight of the command's own op with it at the pace of that, or of the other op
-//!    at the pace of the other, whichever is longer, a fifth of the way from there to the former.
+//!    twice what is in flight. Where a queue for each op, with the workers that have something in
+//!    it, has predicted better than one for all, or worse by less than an eighth, it is what is in
+//!    flight of the command's own op with it at the pace of that, or of the other op at the pace of
+//!    the other, whichever is longer, a fifth of the way from there to the former.
 //!    Otherwise, with at most one command like it in flight, it matters how far the path is with
 //!    that one: half a command longer, less the time since its last completion (or since it was
 //!    idle), of which no more counts than a command takes. A path that has work and has been
@@ -143,6 +145,7 @@ mod directions;
 mod elasticity;
 mod flight;
 mod forecast;
+mod in_flight;
 mod lane;
 mod learn;
 mod outlier;

@@ -1,8 +1,9 @@
 //! What the policy believes, to be shown.
 
 use super::elasticity::INELASTIC;
+use super::in_flight::Ahead;
 use super::overflow::toll_ns;
-use super::select::{Ahead, Incoming, finish_ns, silence_ns, unheard_ms};
+use super::select::{Incoming, finish_ns, silence_ns, unheard_ms};
 use super::spill::standing_ns;
 use super::unit::{RATE_SHIFT, UNIT_BYTES, ns, units};
 use super::{FinishTimeParameters, STALE_MS};
@@ -122,8 +123,8 @@ pub(crate) fn predict(
     let forecast = load.shared.forecast();
     let incoming = Incoming::new(op, bytes, now_ns);
     let apart = forecast.paces_apart(op);
-    let ahead = Ahead::of(load);
-    let silent_ns = if ahead.is_nothing() { 0 } else { silence_ns(forecast, now_ns) };
+    let ahead = Ahead::of(load.lane, forecast);
+    let silent_ns = if ahead.units == 0 { 0 } else { silence_ns(forecast, now_ns) };
     let rate = rate_bytes_per_s(forecast.pace.get());
     let own = apart.and_then(|[own, _]| rate_bytes_per_s(own));
     let Some(rate_bytes_per_s) = rate.map(|rate| own.unwrap_or(rate)) else {

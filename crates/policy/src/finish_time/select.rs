@@ -1,14 +1,14 @@
 //! Which path is done first.
 
 use super::directions;
-use super::flight::Work;
-use super::forecast::{Forecast, InFlight};
+use super::forecast::Forecast;
+use super::in_flight::{Ahead, apart};
 use super::overflow::overflow;
 use super::probe;
 use super::spill::spill;
 use super::unit::{ms, since_ms, units};
 use super::{FinishTimeParameters, Lane, STALE_MS};
-use crate::{AnaRank, AsCandidate, Choice, Load, OpClass, Reason, Selector, SizeClass};
+use crate::{AnaRank, AsCandidate, Choice, OpClass, Reason, Selector, SizeClass};
 
 /// Predictions that differ by less than this part are equal, as a shift.
 const BAND_SHIFT: u32 = 6;
@@ -16,9 +16,6 @@ const BAND_SHIFT: u32 = 6;
 const BAND_OF_EQUALS_SHIFT: u32 = 3;
 /// What comes on top of twice the longest base latency until a path counts as silent, ns.
 const SILENCE_NS: u64 = 200_000;
-/// A port may serve commands in the order in which they come, or the queue pairs of its hosts by
-/// turns: of what that changes, one part in 2^this is counted.
-const TURNS_SHIFT: u32 = 2;
 /// What is not known comes behind everything that is.
 const UNKNOWN: u64 = 1 << 62;
 /// A write goes to a path that nobody has heard of lately behind everything else that is known.
@@ -159,10 +156,9 @@ fn scan<P: AsCandidate>(
                 continue;
             }
             let forecast = path.load.shared.forecast();
-            let in_flight = path.load.lane.in_flight(forecast);
-            let ahead = Ahead { lane: path.load.lane, in_flight };
+            let ahead = Ahead::of(path.load.lane, forecast);
             let cost = cost(parameters, forecast, ahead, incoming);
-            let (index, pace, work) = (first + offset, forecast.pace.get(), in_flight.units());
+            let (index, pace, work) = (first + offset, forecast.pace.get(), ahead.units);
             let found = Best { index, rank, cost, pace, own, work };
             if best.is_none_or(|best| rank < best.rank || found.is_before(best)) {
                 best = Some(found);
@@ -170,65 +166,6 @@ fn scan<P: AsCandidate>(
         }
     }
     best.map(|best| (best, total))
-}
-
-/// What is in flight on a path when this worker starts a command there.
-#[derive(Clone, Copy)]
-pub(super) struct Ahead<'a> {
-    lane: &'a Lane,
-    in_flight: InFlight,
-}
-
-impl<'a> Ahead<'a> {
-    #[inline]
-    pub(super) fn of(load: Load<'a>) -> Ahead<'a> {
-        Ahead { lane: load.lane, in_flight: load.lane.in_flight(load.shared.forecast()) }
-    }
-
-    /// Whether there is nothing.
-    #[inline]
-    pub(super) fn is_nothing(self) -> bool {
-        self.in_flight.units() == 0
-    }
-
-    /// What is done there before the command, in units.
-    #[inline]
-    pub(super) fn work(self, incoming: Incoming) -> u64 {
-        by_turns(self.in_flight.units(), self.lane.units(), self.workers(), incoming.units)
-    }
-
-    /// The same in the command's own direction, and in the other one.
-    #[inline]
-    pub(super) fn apart(self, forecast: &Forecast, incoming: Incoming) -> [u64; 2] {
-        let all = Work { units: self.in_flight.units(), writes: self.lane.writes(forecast) };
-        let [own, other] = all.split(incoming.op);
-        let [my_own, my_other] = self.lane.own().split(incoming.op);
-        let workers = self.workers();
-        [by_turns(own, my_own, workers, incoming.units), by_turns(other, my_other, workers, 0)]
-    }
-
-    /// Those that have something there, with this one.
-    #[inline]
-    fn workers(self) -> u64 {
-        self.in_flight.workers() + u64::from(self.lane.units() == 0)
-    }
-}
-
-/// Where queue pairs take turns, each worker that has something there gets as much done meanwhile
-/// as this one: less than it has in flight, or more, as it goes on. (At most as much again is
-/// counted: it may have nothing more.) Of so much `work`, when `own` is this worker's.
-#[inline(always)]
-fn by_turns(work: u64, own: u64, workers: u64, units: u64) -> u64 {
-    if work <= own {
-        return work;
-    }
-    // Far from 2^64: there are at most 2^16 workers, with at most 2^16 commands each.
-    let turns = ((own + units) * workers).saturating_sub(units);
-    if turns < work {
-        work - ((work - turns) >> TURNS_SHIFT)
-    } else {
-        work + ((turns - work).min(work) >> TURNS_SHIFT)
-    }
 }
 
 /// When the command would be finished there, ns from now.
@@ -241,7 +178,7 @@ pub(super) fn cost(
 ) -> u64 {
     let finish = finish_ns(forecast, ahead, incoming);
     if finish == UNKNOWN {
-        let work = ahead.work(incoming);
+        let work = ahead.work(incoming.units);
         return if work == 0 && !parameters.probes { 0 } else { UNKNOWN + work };
     }
     if incoming.op == OpClass::Write
@@ -250,7 +187,7 @@ pub(super) fn cost(
     {
         return UNHEARD + finish;
     }
-    if ahead.is_nothing() {
+    if ahead.units == 0 {
         return finish;
     }
     finish.max(silence_ns(forecast, incoming.now_ns))
@@ -270,20 +207,20 @@ pub(super) fn finish_ns(forecast: &Forecast, ahead: Ahead<'_>, incoming: Incomin
         return UNKNOWN;
     }
     let base = u64::from(forecast.base_ns(incoming.op, incoming.class));
-    let queued = if ahead.is_nothing() {
+    let queued = if ahead.units == 0 {
         0
     } else {
-        let apart = forecast.is_apart().then(|| apart_ns(forecast, ahead, incoming)).flatten();
-        apart.unwrap_or_else(|| until_done_ns(forecast, ahead.work(incoming), incoming))
+        let apart = forecast.is_apart().then(|| apart_ns(forecast, ahead.lane, incoming)).flatten();
+        apart.unwrap_or_else(|| until_done_ns(forecast, ahead.work(incoming.units), incoming))
     };
     base.max(queued) + u64::from(forecast.outliers.get())
 }
 
-/// The same, where each direction has a queue of its own. Not inlined: no other path would need it.
-#[inline(never)]
-fn apart_ns(forecast: &Forecast, ahead: Ahead<'_>, incoming: Incoming) -> Option<u64> {
+/// The same, where each direction has a queue of its own.
+#[inline(always)]
+fn apart_ns(forecast: &Forecast, lane: &Lane, incoming: Incoming) -> Option<u64> {
     let paces = forecast.paces_apart(incoming.op)?;
-    let ahead = ahead.apart(forecast, incoming);
+    let ahead = apart(lane, forecast, incoming.op, incoming.units);
     Some(directions::until_done_ns(forecast, paces, ahead, incoming))
 }
 

@@ -3,8 +3,9 @@
 use super::FinishTimeParameters;
 use super::elasticity::INELASTIC;
 use super::forecast::{Forecast, Word};
+use super::in_flight::Ahead;
 use super::regular::{is_nearly_full, regular};
-use super::select::{Ahead, Best, Incoming, UNHEARD, cost, queued_ns};
+use super::select::{Best, Incoming, UNHEARD, cost, queued_ns};
 use crate::{AsCandidate, Candidate};
 
 /// A path may be preferred to the best one for what it adds, when it takes less than this many
@@ -110,7 +111,7 @@ pub(super) fn with_room<P: AsCandidate>(
         if !fit(forecast, work) {
             continue;
         }
-        let cost = cost(parameters, forecast, Ahead::of(path.load), incoming);
+        let cost = cost(parameters, forecast, Ahead::of(path.load.lane, forecast), incoming);
         if cost < least && has_room(forecast, work, incoming) && worth(forecast, work, cost) {
             (least, found) = (cost, Some((index, cost)));
         }

@@ -35,13 +35,13 @@ impl Books {
         self.started += 1;
         let op = if self.started.is_multiple_of(3) { OpClass::Write } else { OpClass::Read };
         self.flying[worker].push((op, units));
-        self.lanes[worker].started(&self.forecast, Work::of(op, units), self.now_ns);
+        self.lanes[worker].started(&self.forecast, op, units, self.now_ns);
     }
 
     /// Ends the oldest command; whether it was learned from.
     fn end(&mut self, worker: usize, well: bool) -> bool {
         let (op, units) = self.flying[worker].remove(0);
-        self.lanes[worker].ended(&self.forecast, Work::of(op, units));
+        self.lanes[worker].ended(&self.forecast, op, units);
         if !well {
             return false;
         }
@@ -51,18 +51,15 @@ impl Books {
         self.lanes[worker].done(&self.forecast, op, units, false, self.now_ns).is_some()
     }
 
-    fn own(&self, worker: usize) -> Work {
-        let works = self.flying[worker].iter().map(|(op, units)| Work::of(*op, *units));
-        works.fold(Work::default(), Work::plus)
+    /// Units that a worker has in flight, of reads, then of writes.
+    fn own(&self, worker: usize) -> [u64; 2] {
+        let mut sums = [0; 2];
+        self.flying[worker].iter().for_each(|(op, units)| sums[place(*op)] += units);
+        sums
     }
 
-    fn in_flight(&self) -> Work {
-        (0..self.lanes.len()).map(|worker| self.own(worker)).fold(Work::default(), Work::plus)
-    }
-
-    fn told(&self) -> Work {
-        let writes = self.forecast.directions.writes.load(Relaxed);
-        Work { units: self.forecast.in_flight_with(0).units(), writes }
+    fn told(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.forecast.in_flight(at, 0).units())
     }
 
     fn told_delivered(&self) -> [u32; 2] {
@@ -71,33 +68,37 @@ impl Books {
 
     /// What is told and what is not is all there is, and of the latter there is little.
     fn check(&self) {
-        let mut untold_work = Work::default();
-        let mut delivered = self.told_delivered();
-        for (worker, lane) in self.lanes.iter().enumerate() {
-            let (untold, own) = (lane.untold.get(), self.own(worker));
-            assert!(untold.is_small_of(own), "worker {worker}");
-            let reads = [untold, own].map(|work| work.units.wrapping_sub(work.writes));
-            assert!((reads[0] as i64).unsigned_abs() * 4 <= reads[1], "worker {worker}");
-            assert_eq!(lane.own(), own, "worker {worker}");
-            untold_work = untold_work.plus(untold);
-            for (sum, kept) in delivered.iter_mut().zip(&lane.delivered) {
-                *sum = sum.wrapping_add(kept.load(Relaxed));
-            }
-            let known = self.told().plus(untold);
-            assert_eq!(lane.work(&self.forecast), known.units, "worker {worker}");
-            assert_eq!(lane.writes(&self.forecast), known.writes, "worker {worker}");
-        }
-        let workers = (0..self.lanes.len()).filter(|worker| self.own(*worker).units > 0).count();
-        assert_eq!(self.forecast.in_flight_with(0).workers(), workers as u64);
-        assert_eq!(self.told().plus(untold_work), self.in_flight());
-        assert_eq!(self.told().units == 0, self.in_flight().units == 0, "what is idle looks idle");
+        let told = self.told_delivered();
+        let delivered = [0, 1].map(|at| {
+            let kept = self.lanes.iter().map(|lane| lane.delivered[at].load(Relaxed));
+            kept.fold(told[at], u32::wrapping_add)
+        });
         assert_eq!(delivered, self.delivered);
+        for at in [0, 1] {
+            let mut untold_work = 0_u64;
+            for (worker, lane) in self.lanes.iter().enumerate() {
+                let (untold, own) = (lane.untold[at].load(Relaxed), self.own(worker)[at]);
+                assert!((untold as i64).unsigned_abs() * 4 <= own, "worker {worker}");
+                assert_eq!(lane.own[at].load(Relaxed), own, "worker {worker}");
+                untold_work = untold_work.wrapping_add(untold);
+                let known = self.told()[at].wrapping_add(untold);
+                assert_eq!(lane.in_flight(&self.forecast)[at].units(), known, "worker {worker}");
+            }
+            let all = (0..self.lanes.len()).map(|worker| self.own(worker)[at]);
+            let workers = all.clone().filter(|own| *own > 0).count() as u64;
+            assert_eq!(self.forecast.in_flight(at, 0).workers(), workers);
+            let all: u64 = all.sum();
+            assert_eq!(self.told()[at].wrapping_add(untold_work), all);
+            assert_eq!(self.told()[at] == 0, all == 0, "what is idle looks idle");
+        }
     }
 
     /// Everything is told.
     fn check_exact(&self) {
         self.check();
-        assert_eq!(self.told(), self.in_flight());
+        let all = (0..self.lanes.len()).map(|worker| self.own(worker));
+        let all = all.fold([0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]]);
+        assert_eq!(self.told(), all);
         assert_eq!(self.told_delivered(), self.delivered);
     }
 }
@@ -145,7 +146,7 @@ fn whatever_workers_do_in_whatever_order_the_books_balance() {
                 books.check();
             }
         }
-        assert_eq!(books.told(), Work::default());
+        assert_eq!(books.told(), [0; 2]);
     }
     assert!(held > 1000 * SEEDS / 10 && taught > 1000 * SEEDS / 10, "{held} held, {taught} taught");
 }
@@ -226,11 +227,12 @@ fn a_clock_that_goes_back_holds_nobody_up() {
 fn an_end_may_be_told_before_the_start() {
     let forecast = Forecast::new();
     let told = |units: i64, workers: i64| {
-        let after = forecast.add_in_flight(Work::of(OpClass::Read, units as u64), workers as u64);
+        forecast.add_in_flight(1, units as u64, workers as u64);
+        let after = forecast.in_flight(1, 0);
         (after.units(), after.workers())
     };
     assert_eq!(told(-9, 0), (0, 0));
-    assert_eq!(forecast.in_flight_with(20).units(), 11);
+    assert_eq!(forecast.in_flight(1, 20).units(), 11);
     assert_eq!(told(20, 1), (11, 1));
     assert_eq!(told(-12, -1), (0, 0));
     assert_eq!(told(5, 1), (4, 1));
@@ -256,7 +258,7 @@ fn workers_that_really_run_at_once_lose_nothing() {
                     let slot = &mut flying[(turn % 32) as usize];
                     let (op, units) = *slot;
                     if units != 0 {
-                        lane.ended(forecast, Work::of(op, units));
+                        lane.ended(forecast, op, units);
                         if random.below(8) > 0 {
                             let sum = &mut delivered[place(op)];
                             *sum = sum.wrapping_add(units as u32);
@@ -265,12 +267,14 @@ fn workers_that_really_run_at_once_lose_nothing() {
                     }
                     let op = [OpClass::Read, OpClass::Write][random.below(2) as usize];
                     *slot = (op, 9 + random.below(1000));
-                    let found = lane.started(forecast, Work::of(op, slot.1), now_ns);
-                    assert!(found.units < WORKERS * 2 * 33 * 1009, "{found:?}");
-                    assert!(found.writes < WORKERS * 2 * 33 * 1009, "{found:?}");
+                    lane.started(forecast, op, slot.1, now_ns);
+                    for found in lane.in_flight(forecast) {
+                        assert!(found.units() < WORKERS * 2 * 33 * 1009, "{found:?}");
+                        assert!(found.workers() <= WORKERS, "{found:?}");
+                    }
                 }
                 for (op, units) in flying {
-                    lane.ended(forecast, Work::of(op, units));
+                    lane.ended(forecast, op, units);
                 }
                 delivered
             })
@@ -284,8 +288,9 @@ fn workers_that_really_run_at_once_lose_nothing() {
     let sum = kept.fold([0; 2], |sum: [u32; 2], of| {
         [0, 1].map(|at| sum[at].wrapping_add(of[at].load(Relaxed)))
     });
-    let in_flight = forecast.in_flight_with(0);
-    assert_eq!((in_flight.units(), in_flight.workers()), (0, 0));
-    assert_eq!(told.writes.load(Relaxed), 0);
+    for at in [0, 1] {
+        let in_flight = forecast.in_flight(at, 0);
+        assert_eq!((in_flight.units(), in_flight.workers()), (0, 0));
+    }
     assert_eq!(sum, delivered);
 }
