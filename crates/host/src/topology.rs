@@ -183,7 +183,10 @@ pub struct PathView {
     /// That, and its size is the head's.
     pub ready: bool,
     /// How often workers have reported that there is no such namespace; only grows.
-    pub doubts: u64,
+    pub doubts: u32,
+    /// How often it has come into doubt which namespace it leads to, for whatever reason; modulo
+    /// 2^32.
+    pub doubted: u32,
     /// Write Zeroes may be told there to give the space back.
     pub zeroes_may_deallocate: bool,
     /// NUMA distance from each data worker, in order.

@@ -217,6 +217,7 @@ impl Control {
                 blocks: path.blocks,
                 ready: condition.ready(),
                 doubts: path.doubts,
+                doubted: path.doubted_times,
                 zeroes_may_deallocate: path.zeroes_may_deallocate,
                 distance: distances.unwrap_or(&self.near).clone(),
                 affinity,

@@ -287,7 +287,7 @@ impl Control {
         let heads = self.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.heads);
         let path = heads.filter(|found| found.id == head).find_map(|it| it.path_mut(controller));
         if let Some(path) = path {
-            path.doubted = Some(number);
+            path.doubt(Some(number));
             path.doubts += 1;
         }
     }
@@ -308,7 +308,7 @@ impl Control {
         let Some(controller) = self.controllers.get(&id) else { return };
         for head in &mut self.subsystems[index].heads {
             let Some(path) = head.path_mut(id) else { continue };
-            path.doubted = path.doubted.max(controller.scan.doubted_since(path.nsid));
+            path.doubt(controller.scan.doubted_since(path.nsid));
             path.awaits_news &= controller.scan.has_unheard();
             self.env.dirty = true;
         }
@@ -325,7 +325,7 @@ impl Control {
         for head in self.subsystems[index].heads.iter_mut().filter(differs) {
             for path in head.paths.iter_mut().filter(|path| path.controller != from) {
                 let Some(other) = self.controllers.get(&path.controller) else { continue };
-                path.doubted = Some(other.scan.clock());
+                path.doubt(Some(other.scan.clock()));
                 self.rescan.push(path.controller);
             }
         }
@@ -498,6 +498,7 @@ impl Control {
             doubted: news.and_then(|scan| scan.doubted_since(namespace.nsid)),
             awaits_news: news.is_some_and(Scan::has_unheard),
             doubts: 0,
+            doubted_times: 0,
             load: self.no_load.clone(),
             nodes: Vec::new(),
             writes: Arc::new(WriteMarks::new(self.env.now.ns())),
@@ -595,7 +596,7 @@ fn drop_paths(
                         // What was meant for the former one is not to find this one.
                         (path.nsid, path.id) = (nsid, PathId(*next_path));
                         *next_path += 1;
-                        path.doubted = path.doubted.max(controller.scan.doubted_since(nsid));
+                        path.doubt(controller.scan.doubted_since(nsid));
                         path.awaits_news = controller.scan.has_unheard();
                         (path.failovers_base, path.errors_base, path.retries_base) = (0, 0, 0);
                     }

@@ -49,7 +49,9 @@ pub(super) struct Path {
     /// joined: out of use until the controller has said which ones.
     pub(super) awaits_news: bool,
     /// How often a worker has said so.
-    pub(super) doubts: u64,
+    pub(super) doubts: u32,
+    /// How often it came into doubt at all, modulo 2^32.
+    pub(super) doubted_times: u32,
     /// What all share until a policy counts by path.
     pub(super) load: Arc<PathLoad>,
     /// What the workers of each NUMA node measure together; nothing unless `latency` averages so.
@@ -109,6 +111,17 @@ pub(super) struct Head {
     pub(super) failed_flushes: Arc<FailedFlushes>,
     /// What held when it last had a path: that goes for requests that come without one.
     pub(super) last_limits: Option<Limits>,
+}
+
+impl Path {
+    /// There may be another namespace under its NSID until its controller has ended a scan that
+    /// began after the one of this number.
+    pub(super) fn doubt(&mut self, since: Option<u64>) {
+        if since > self.doubted {
+            self.doubted = since;
+            self.doubted_times = self.doubted_times.wrapping_add(1);
+        }
+    }
 }
 
 impl Head {

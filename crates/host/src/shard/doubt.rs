@@ -35,21 +35,27 @@ enum Look {
 
 impl Shard {
     /// Whether a success says anything of the namespace that the command was for: not when another
-    /// one may have had the NSID by then. (On a path that was silent meanwhile, for example.)
+    /// one may have had the NSID by then. (On a path that was silent meanwhile, for example; also
+    /// when the path has been looked at since, or the device has gone.)
     /// Whoever has been in doubt so often is believed: a controller that names all that it has as
     /// changed, all the time, must not keep everything from ending.
     #[inline]
     pub(super) fn is_of_its_namespace(&self, key: Key) -> bool {
         let command = &self.commands[key];
         let Some(head) = self.head(command.head) else { return true };
-        let usable = head.path_of(command).is_some_and(|path| path.usable);
-        usable
-            || command.doubts >= MAX_DOUBTS
-            || head.gone
-            || !match command.is_own_flush() {
-                true => self.has_flushed_another(key),
-                false => self.has_lost_its_path(key) || self.leaves_in_doubt(key),
-            }
+        if head.gone {
+            return false;
+        }
+        let path = head.path_of(command);
+        let late = path.is_some_and(|path| path.was_doubted_since(command.started));
+        if !late && path.is_some_and(|path| path.usable) || command.doubts >= MAX_DOUBTS {
+            return true;
+        }
+        let is_another = match command.is_own_flush() {
+            true => self.has_flushed_another(key),
+            false => self.has_lost_its_path(key) || self.leaves_in_doubt(key),
+        };
+        !late && !is_another
     }
 
     /// Whether a flush may have been that of another namespace. It is asked for on paths that data
@@ -60,7 +66,7 @@ impl Shard {
         let path = self.head(command.head).and_then(|head| head.path_of(command));
         let Some(path) = path else { return true };
         let doubted = path.namespace_suspect.is_some() || !path.view.verified;
-        doubted && self.lives(path.view.controller)
+        doubted && (self.lives(path.view.controller) || self.leaves_in_doubt(key))
     }
 
     /// Whether its controller goes on request, and its path would be looked at if it did not.
@@ -76,11 +82,13 @@ impl Shard {
     /// A success that says nothing yet, of a command of our own.
     #[cold]
     pub(super) fn doubt(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
-        let look = self.look(&self.commands[key]);
-        if let Look::Same { .. } = look {
+        let command = &self.commands[key];
+        let look = self.look(command);
+        let path = self.head(command.head).and_then(|head| head.path_of(command));
+        let late = path.is_some_and(|path| path.was_doubted_since(command.started));
+        if !late && matches!(look, Look::Same { .. }) {
             return self.succeeded(key, now, bufs);
         }
-        let command = &self.commands[key];
         // Whatever becomes of it, its controller may have it in a cache, and others may read it.
         if let (Origin::Own { work, .. }, Some(head)) = (&command.origin, self.head(command.head))
             && work.changes_media()

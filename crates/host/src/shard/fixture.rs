@@ -68,6 +68,7 @@ pub(super) fn path(id: u32) -> PathView {
         blocks: 0,
         ready: true,
         doubts: 0,
+        doubted: 0,
         zeroes_may_deallocate: false,
         distance: [LOCAL_DISTANCE; 2].into(),
         affinity: Arc::default(),

@@ -103,7 +103,7 @@ impl ControllerEntry {
 #[derive(Clone, Copy)]
 pub(super) struct Suspicion {
     /// What control had counted of them.
-    doubts: u64,
+    doubts: u32,
     /// Of another association control does not count it, and has looked at everything again.
     association: Association,
 }
@@ -140,6 +140,8 @@ pub(super) struct PathState {
     pub(super) ana_suspect: Option<u64>,
     /// There was no such namespace: out until a picture says what control has made of that.
     pub(super) namespace_suspect: Option<Suspicion>,
+    /// What was sent before may have been for another namespace.
+    pub(super) doubted_until: Time,
     pub(super) distance: u32,
     affinity: Affinity,
     pub(super) stats: u32,
@@ -149,6 +151,12 @@ impl PathState {
     /// Whether its controller takes commands of this worker, of whatever kind.
     pub(super) fn is_reached(&self) -> bool {
         self.carriers.reads != Carrier::None && self.carriers.others != Carrier::None
+    }
+
+    /// Whether it came into doubt which namespace it leads to after this.
+    #[inline]
+    pub(super) fn was_doubted_since(&self, then: Time) -> bool {
+        then < self.doubted_until
     }
 
     /// There is no such namespace, it was told in this association.
@@ -289,6 +297,7 @@ impl HeadState {
         me: Me,
         controllers: &ById<ControllerEntry>,
         stats: &mut StatsTable,
+        now: Time,
     ) {
         self.forget_what_is_over(&view);
         self.zeroes_refused |= view.zeroes_refused;
@@ -313,6 +322,9 @@ impl HeadState {
                 let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
                 let namespace_suspect = known.namespace_suspect.filter(unheard);
                 let local = measures.then(|| known.local.unwrap_or_default());
+                if known.view.doubted != path.doubted {
+                    known.doubted_until = now.after(Duration::from_nanos(1));
+                }
                 // Nothing was charged to what it had before, if it is another one.
                 if !Arc::ptr_eq(&known.load, &path.load) {
                     let held = held();
@@ -348,6 +360,7 @@ impl HeadState {
                 flushes: false,
                 ana_suspect: None,
                 namespace_suspect: None,
+                doubted_until: Time::ZERO,
                 distance,
                 affinity,
                 stats: stats.path(view.id, (path.controller, path.id), held),

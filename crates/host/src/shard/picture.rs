@@ -39,7 +39,7 @@ impl Shard {
         self.some_stopped = topology.heads.iter().any(|head| head.frozen > 0 || head.quiesced > 0);
         self.topology = topology;
         self.refresh_slots();
-        self.update_heads();
+        self.update_heads(now);
         self.deal_tags();
         self.watch_heads(now);
         self.settle_doubted(now, bufs);
@@ -74,7 +74,7 @@ impl Shard {
         self.delayed.reserve((commands as usize).saturating_sub(self.delayed.len()));
     }
 
-    fn update_heads(&mut self) {
+    fn update_heads(&mut self, now: Time) {
         for head in self.heads.values_mut() {
             head.gone = true;
         }
@@ -84,7 +84,7 @@ impl Shard {
             let stats = &mut self.stats;
             let new = || HeadState::new(Arc::clone(view), stats);
             let head = self.heads.get_or_insert_with(view.id.0, new);
-            head.update(Arc::clone(view), self.me, &self.controllers, stats);
+            head.update(Arc::clone(view), self.me, &self.controllers, stats, now);
         }
         self.weights_due.reserve(self.heads.len());
         self.issuing.reserve(self.heads.len());

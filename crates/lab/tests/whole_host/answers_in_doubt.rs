@@ -203,6 +203,49 @@ fn a_namespace_that_was_another_one_in_between_is_written_again() {
     rig.finish();
 }
 
+/// A write that comes while its NSID is another namespace's, and whose answer is on its way for
+/// three seconds.
+fn late_write(back: bool) -> (Rig, Vec<u64>) {
+    let mut rig = with_identified_namespace();
+    slow(&mut rig, 0, 0, 100 * MS);
+    slow(&mut rig, 1, 0, 500 * MS);
+    let start = rig.now();
+    let names = rig.submit(block_7(1));
+    until(&mut rig, start, 250);
+    swap(&mut rig, 9);
+    // It is there at 500.
+    until(&mut rig, start, 450);
+    let io = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.stall_stream(io, 3 * SECOND);
+    until(&mut rig, start, 575);
+    if back {
+        swap(&mut rig, 1);
+    }
+    until(&mut rig, start, 3400);
+    assert_eq!(rig.answered(&names), 0, "its answer is on its way");
+    (rig, names)
+}
+
+/// The look has ended before the answer comes, and says that all is as it was.
+#[test]
+fn what_a_namespace_that_was_another_one_answers_late_is_written_again() {
+    let (mut rig, names) = late_write(true);
+    assert!(rig.path(0).usable, "it was looked at");
+    rig.succeed(&names);
+    let read = rig.io([Op::Read { lba: 7, blocks: 1 }]);
+    assert!(read[0].data.iter().all(|&byte| byte == 1), "acknowledged, and not there");
+    assert_eq!(rig.path(0).uncertain_writes_resent, 1);
+    rig.finish();
+}
+
+#[test]
+fn what_another_namespace_answers_when_the_device_has_gone_is_no_success() {
+    let (mut rig, names) = late_write(false);
+    let written = rig.answers(&names);
+    assert!(written[0].result.is_err(), "it went to another namespace, and is a success");
+    rig.finish();
+}
+
 /// A path that only has to agree with its device is put in doubt as well.
 #[test]
 fn a_path_that_waits_for_its_size_is_looked_at_when_there_is_no_such_namespace() {
