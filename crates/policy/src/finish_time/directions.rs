@@ -18,9 +18,9 @@ const MEMORY_SHIFT: u32 = 8;
 const HARDLY_SHIFT: u32 = 3;
 /// One counts as off by so many base latencies at most.
 const MOST: u32 = 16;
-/// A command that took so many times as long as what is in flight in the other direction needs
-/// waited in its own one, too.
-const LONGER: u64 = 2;
+/// A command that took so many eighths of what is in flight in the other direction waited in its
+/// own one, too.
+const LONGER: u64 = 10;
 /// A prediction goes one part in so many from the direction that is done last to the command's own
 /// one: of paths on which a command waits for the other direction it takes the one where it makes
 /// others wait least.
@@ -180,7 +180,7 @@ pub(super) fn learn(
     // What the other direction has made it wait for says nothing of its own one, nor an outlier.
     let due = !outlier
         && (own_ns.saturating_mul(2) >= other_ns.saturating_mul(3)
-            || latency_ns > other_ns.saturating_mul(LONGER));
+            || latency_ns.saturating_mul(8) > other_ns.saturating_mul(LONGER));
     let known = u64::from(known);
     let next = if known == 0 {
         pace
