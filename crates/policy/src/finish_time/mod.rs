@@ -40,10 +40,10 @@
 //!    as that of all, of its own units and completions; slower samples count only when the latency
 //!    was more than one and a half times the base latency, and what was found in flight of the op
 //!    takes half as long again as what was of the other one, or the command took a quarter longer
-//!    than that, and was no outlier; and no pace is slower than a command of its op of the last 100 to
-//!    200 ms was, with all that it waited for, per unit. Of 256 commands it is averaged by how much
-//!    latencies were off what one queue for all that was in flight predicts, and a queue for each
-//!    op, by turns (7). Nothing of this is looked at where all went one way.
+//!    than that, and was no outlier; and no pace is slower than a command of its op of the last 100
+//!    to 200 ms was, with all that it waited for, per unit. Of 256 commands it is averaged by how
+//!    much latencies were off what one queue for all that was in flight predicts, and a queue for
+//!    each op, by turns (7). Nothing of this is looked at where all went one way.
 //!
 //! Workers tell each other ([`Lane`]): what one starts and ends, and what it learns, it writes to
 //! the words that all read, at once, as long as it ends no more than a command in 2 µs on the path
