@@ -153,6 +153,15 @@ impl PathState {
         self.carriers.reads != Carrier::None && self.carriers.others != Carrier::None
     }
 
+    /// Until when what was sent may have been for another namespace, when it is seen like this now.
+    fn doubted_until(&self, seen: &PathView, now: Time) -> Time {
+        if self.view.doubted == seen.doubted {
+            self.doubted_until
+        } else {
+            now.after(Duration::from_nanos(1))
+        }
+    }
+
     /// Whether it came into doubt which namespace it leads to after this.
     #[inline]
     pub(super) fn was_doubted_since(&self, then: Time) -> bool {
@@ -321,10 +330,8 @@ impl HeadState {
                 let mut known = old.swap_remove(known);
                 let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
                 let namespace_suspect = known.namespace_suspect.filter(unheard);
+                let doubted_until = known.doubted_until(path, now);
                 let local = measures.then(|| known.local.unwrap_or_default());
-                if known.view.doubted != path.doubted {
-                    known.doubted_until = now.after(Duration::from_nanos(1));
-                }
                 // Nothing was charged to what it had before, if it is another one.
                 if !Arc::ptr_eq(&known.load, &path.load) {
                     let held = held();
@@ -334,6 +341,7 @@ impl HeadState {
                 self.paths.push(PathState {
                     distance,
                     affinity,
+                    doubted_until,
                     view: path.clone(),
                     namespace_suspect,
                     node,
