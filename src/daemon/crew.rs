@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Of each thread; it is touched only as far as it is used.
-const STACK_BYTES: usize = 256 << 10;
+pub(super) const STACK_BYTES: usize = 256 << 10;
 
 /// Threads that serve clients. Those that serve nobody end with it.
 pub(super) struct Crew<C> {

@@ -10,6 +10,7 @@ pub use status::{json as status_json, text as status_text};
 
 use super::backing::{Backend, NamespaceSpec, Opened, check_length, open_file};
 use super::control::Handler;
+use super::crew;
 use super::listen::socket_address;
 use super::rpc::{Answer, Params, RpcError};
 use crate::failure::Failure;
@@ -228,9 +229,9 @@ impl FileTable {
             return;
         }
         let files = self.clone();
-        let thread = std::thread::Builder::new().name("let-go".to_owned());
+        let work = move || files.go_on_letting_go();
         // Without a thread they are closed when the next namespace goes.
-        if thread.spawn(move || files.go_on_letting_go()).is_err() {
+        if anabranch_rt::thread::spawn("let-go", crew::STACK_BYTES, work).is_err() {
             self.lets_go.store(false, Ordering::Release);
         }
     }

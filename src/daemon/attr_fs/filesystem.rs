@@ -4,6 +4,7 @@ use super::nodes::Nodes;
 use super::opened::{Handles, OpenDir, OpenFile};
 use super::source::Source;
 use super::tree::{self, Node};
+use crate::daemon::crew;
 use anabranch_host::attribute::Dir;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -223,7 +224,7 @@ impl<S: Source + Clone> Filesystem for AttributeTree<S> {
             return write();
         }
         // Where there is no thread to be had, whoever writes gets EIO, from the reply that goes.
-        let _ = std::thread::Builder::new().name("attr-fs-write".to_owned()).spawn(write);
+        let _ = anabranch_rt::thread::spawn("attr-fs-write", crew::STACK_BYTES, write);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

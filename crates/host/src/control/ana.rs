@@ -507,7 +507,7 @@ impl Controller {
             Err(Trouble { why, .. }) => {
                 self.ana.failures += 1;
                 if self.ana.failures >= MAX_FAILURES {
-                    return self.fail(env, format!("ANA log: {why}"), false);
+                    return self.let_go(env, bufs, format!("ANA log: {why}"));
                 }
                 let text = format!("ANA log: {why}");
                 env.event(HostEvent::Note { controller: self.name(), text });
@@ -568,7 +568,7 @@ impl Controller {
         let now = env.now;
         if self.ana.transition_by.is_some_and(|by| by <= now) {
             env.event(HostEvent::AnaTimeout { controller: self.name() });
-            return self.fail(env, String::from("ANA transition took longer than ANATT"), false);
+            return self.let_go(env, bufs, String::from("ANA transition took longer than ANATT"));
         }
         if self.ana.forgive_at.is_some_and(|at| at <= now) {
             self.ana.try_again();

@@ -87,9 +87,14 @@ impl Controller {
         }
     }
 
-    pub(super) fn keep_alive_answered(&mut self, env: &mut Env, answer: &Answer) {
+    pub(super) fn keep_alive_answered(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        answer: &Answer,
+    ) {
         if !answer.status.is_success() && !self.is_connecting() {
-            self.fail(env, format!("Keep Alive: {}", answer.says()), false);
+            self.let_go(env, bufs, format!("Keep Alive: {}", answer.says()));
         }
     }
 

@@ -289,7 +289,7 @@ impl Controller {
         }
         match answer.purpose {
             Purpose::Setup => self.setup_answered(env, bufs, &answer),
-            Purpose::KeepAlive => self.keep_alive_answered(env, &answer),
+            Purpose::KeepAlive => self.keep_alive_answered(env, bufs, &answer),
             Purpose::Event => self.event_answered(env, bufs, &answer),
             Purpose::AnaLog => self.ana_log_answered(env, bufs, &answer),
             Purpose::Scan(number, read) => self.scan_answered(env, bufs, (number, read), &answer),

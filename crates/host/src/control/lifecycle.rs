@@ -11,7 +11,7 @@
 //! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
 //! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
 //! | `ShuttingDown` | deleting | CSTS.SHST complete, nothing in flight | `shutdown_timeout` |
-//! | `ShuttingDown` | resetting, on request | the same | [`QUIET_LIMIT`] |
+//! | `ShuttingDown` | resetting | the same | [`QUIET_LIMIT`] |
 //! | `Stopping` | resetting / deleting / as it was | shards, admin connection | [`STOP_LIMIT`] |
 //! | `Gone` | dead | - | - |
 //!
@@ -210,24 +210,43 @@ impl Controller {
                 self.last_error = Some(why.clone());
                 self.left_unanswered(env, &why, then);
             }
-            Phase::Live | Phase::Quieting { .. } => {
-                self.lose(env, why, self.request.options.reconnect_delay);
-            }
+            Phase::Live | Phase::Quieting { .. } => self.lose(env, why),
             Phase::Opening { .. } | Phase::Setup { .. } | Phase::Queues { .. } => {
                 self.attempt_failed(env, why, do_not_retry);
             }
         }
     }
 
+    /// As [`Controller::fail`], of one that answers: it is told that it will be left, and has a
+    /// moment to end what it has begun, before any of that is sent elsewhere.
+    pub(super) fn let_go(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
+        if self.is_connecting() {
+            return self.fail(env, why, false);
+        }
+        self.ana.stop_timers();
+        if let Phase::Live | Phase::Quieting { .. } = self.phase {
+            let then = self.after_loss();
+            self.lost(env, why);
+            self.begin_shutdown(env, bufs, QUIET_LIMIT, then);
+        }
+        // Else it is on its way down.
+    }
+
     /// From live to resetting.
-    fn lose(&mut self, env: &mut Env, why: String, delay: Duration) {
+    fn lose(&mut self, env: &mut Env, why: String) {
+        let then = self.after_loss();
+        self.lost(env, why);
+        self.stop(env, then);
+    }
+
+    /// What follows when a live one is lost.
+    fn after_loss(&mut self) -> Then {
         if self.proven_in != Some(self.association) {
             // A connection that never proved itself counts as a failed attempt.
             self.attempts = self.attempts.saturating_add(1);
         }
         let reachable = self.max_attempts().is_none_or(|limit| self.attempts < limit);
-        self.lost(env, why);
-        self.stop(env, if reachable { Then::Retry(delay) } else { Then::Remove });
+        if reachable { Then::Retry(self.request.options.reconnect_delay) } else { Then::Remove }
     }
 
     /// Notes that it is live no more.

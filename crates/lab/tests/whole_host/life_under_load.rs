@@ -6,7 +6,8 @@ use crate::setup;
 use crate::wire::Pdu;
 use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::{Time, VerbId, WorkerId};
-use anabranch_proto::nvme::Sqe;
+use anabranch_proto::nvme::opcode::admin;
+use anabranch_proto::nvme::{AnaState, Sqe};
 use anabranch_target::TargetVerb;
 use anabranch_target::link::Large;
 
@@ -59,8 +60,11 @@ fn told_to_shut_down(rig: &Rig, port: u16) -> Option<Time> {
 
 /// The I/O of one worker is not answered, the controller is. What is sent elsewhere follows only
 /// when it has said that it works on nothing any more.
-fn uncertain_writes_follow_the_shutdown(let_go: impl Fn(&mut Rig) -> VerbId) {
-    let mut rig = Setup::new(2, 1).connect();
+fn uncertain_writes_follow_the_shutdown(let_go: impl Fn(&mut Rig) -> Option<VerbId>) {
+    let mut setup = Setup::new(2, 1);
+    setup.target.limits.ana_transition_s = 2;
+    setup.options.keep_alive_tmo = 5 * SECOND;
+    let mut rig = setup.connect();
     let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
     rig.world.silence_stream(stream);
     let names = rig.submit(writes(20, 1));
@@ -69,7 +73,9 @@ fn uncertain_writes_follow_the_shutdown(let_go: impl Fn(&mut Rig) -> VerbId) {
     let before = rig.sent(1);
     let asked = let_go(&mut rig);
     rig.succeed(&names);
-    rig.world.host_answer(asked, SECOND).expect("it is answered");
+    if let Some(asked) = asked {
+        rig.world.host_answer(asked, SECOND).expect("it is answered");
+    }
     let told = told_to_shut_down(&rig, 0).expect("it was told");
     let again = &rig.seen(|pdu: &Pdu| pdu.is_io() && pdu.port == 1)[before..];
     assert_eq!(again.len(), 10);
@@ -80,14 +86,48 @@ fn uncertain_writes_follow_the_shutdown(let_go: impl Fn(&mut Rig) -> VerbId) {
 #[test]
 fn what_a_reset_on_request_leaves_uncertain_follows_the_shutdown() {
     uncertain_writes_follow_the_shutdown(|rig| {
-        rig.start(Verb::Reset { controller: "nvme0".into() })
+        Some(rig.start(Verb::Reset { controller: "nvme0".into() }))
+    });
+}
+
+/// It answers, and cannot go on: what is reset without anybody's request is told so, too.
+#[test]
+fn what_a_reset_by_the_host_leaves_uncertain_follows_the_shutdown() {
+    uncertain_writes_follow_the_shutdown(|rig| {
+        rig.ana(0, AnaState::Change);
+        rig.run(4 * SECOND + 100 * MS);
+        rig.ana(0, AnaState::Optimized);
+        None
+    });
+    // What asks for it names something that there is not: an opcode, a log page, a structure.
+    let garbles = |opcode, at: usize| {
+        move |pdu: &mut Pdu| {
+            if pdu.port == 0 && pdu.is_admin(opcode) {
+                pdu.bytes[8 + at] = 0xee;
+            }
+        }
+    };
+    uncertain_writes_follow_the_shutdown(|rig| {
+        rig.wire().rule(garbles(admin::KEEP_ALIVE, 0));
+        None
+    });
+    uncertain_writes_follow_the_shutdown(|rig| {
+        rig.wire().rule(garbles(admin::GET_LOG_PAGE, 40));
+        rig.ana(0, AnaState::NonOptimized);
+        None
+    });
+    uncertain_writes_follow_the_shutdown(|rig| {
+        rig.wire().rule(garbles(admin::IDENTIFY, 40));
+        let subsystem = setup::subsystem();
+        rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes: 2 << 20 });
+        None
     });
 }
 
 #[test]
 fn what_a_removal_leaves_uncertain_follows_the_shutdown() {
     let selection = || Selection::Controller("nvme0".into());
-    uncertain_writes_follow_the_shutdown(|rig| rig.start(Verb::Disconnect(selection())));
+    uncertain_writes_follow_the_shutdown(|rig| Some(rig.start(Verb::Disconnect(selection()))));
 }
 
 /// What reaches the controller only when it was told to shut down is not refused for good: it goes

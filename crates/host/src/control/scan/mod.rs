@@ -383,11 +383,11 @@ impl Controller {
         let purpose = Purpose::Scan(self.scan.number, read);
         let Some(link) = &mut self.link else { return };
         if let Err(error) = link.send(env, bufs, purpose, command, deadline) {
-            self.scan_failed(env, error.text().to_string());
+            self.scan_failed(env, bufs, error.text().to_string());
         }
     }
 
-    fn scan_failed(&mut self, env: &mut Env, why: String) {
+    fn scan_failed(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
         // What it has seen to be something else is not used until the next one has looked.
         self.tell_seen(env);
         if self.scan.running.take().is_none() {
@@ -395,7 +395,7 @@ impl Controller {
         }
         self.scan.failures += 1;
         if self.scan.failures >= MAX_FAILURES {
-            return self.fail(env, format!("namespace scan: {why}"), false);
+            return self.let_go(env, bufs, format!("namespace scan: {why}"));
         }
         let text = format!("namespace scan: {why}; will try again");
         env.event(HostEvent::Note { controller: self.name(), text });
@@ -494,7 +494,11 @@ impl Controller {
 
     fn list_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
         if !answer.status.is_success() {
-            return self.scan_failed(env, format!("active namespace list: {}", answer.says()));
+            return self.scan_failed(
+                env,
+                bufs,
+                format!("active namespace list: {}", answer.says()),
+            );
         }
         let name = self.name();
         let Some(progress) = &mut self.scan.running else { return };
@@ -504,7 +508,9 @@ impl Controller {
                 progress.todo.extend(nsids);
                 next
             }
-            Err(why) => return self.scan_failed(env, format!("active namespace list: {why}")),
+            Err(why) => {
+                return self.scan_failed(env, bufs, format!("active namespace list: {why}"));
+            }
         };
         let next = progress.make_room(&self.scan.namespaces, next);
         if let Some(after) = next {
@@ -667,7 +673,7 @@ impl Controller {
         let in_use = self.scan.is_verified(self.association) && known.is_some_and(|it| !it.unread);
         // What is in use stays so till then. For longer the others do not wait for one that is not.
         if may_pass && (in_use || asked <= RETRY) {
-            return self.scan_failed(env, format!("{what} nsid {nsid}: {}", answer.says()));
+            return self.scan_failed(env, bufs, format!("{what} nsid {nsid}: {}", answer.says()));
         }
         if let Some(progress) = &mut self.scan.running {
             progress.found.extend(known.map(|known| Namespace { unread: true, ..known }));
