@@ -180,6 +180,29 @@ fn a_namespace_is_left_out_while_its_descriptors_cannot_be_read() {
     assert_eq!(wwid.as_deref(), Some("uuid.22222222-2222-2222-2222-222222222222"));
 }
 
+/// As of a gateway whose back end is not there yet: it is no other device for that.
+#[test]
+fn a_device_outlasts_a_reconnect_after_which_its_descriptors_are_refused_for_a_while() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).spaces = [(1, Space { nguid: [9; 16], ..Space::new(0x22, 2048) })].into();
+    rig.raise(1, NAMESPACES_CHANGED);
+    let device = rig.heads().pop().expect("there is one");
+    for status in [0x4002, 0x002] {
+        let refuse: Hook =
+            Box::new(move |command| command.is_identify(3).then_some(Say::Status(status)));
+        rig.fake(1).hook = Some(refuse);
+        rig.cut(1);
+        rig.advance_s(11);
+        assert_eq!(rig.state(0), Some(ControllerState::Live));
+        assert!(!rig.path(&device.name, 0).expect("kept").ready, "{status:#x}: not looked at");
+        rig.fake(1).hook = None;
+        rig.advance_s(11);
+        let same = rig.heads();
+        assert_eq!(same.iter().map(|head| &head.wwid).collect::<Vec<_>>(), [&device.wwid]);
+        assert!(rig.path(&device.name, 0).expect("kept").ready, "{status:#x}");
+    }
+}
+
 /// Whoever has written blocks of 512 bytes must not write them to blocks of 4096.
 #[test]
 fn a_path_whose_block_size_changes_is_none_any_more() {

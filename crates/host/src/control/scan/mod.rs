@@ -574,7 +574,9 @@ impl Controller {
             if self.scan.has_just_changed(nsid) {
                 return self.leave_to_next(env, bufs, nsid);
             }
-            if self.scan.described == Some(self.association) {
+            // Only descriptors give a UUID: who has given one in an earlier connection has them.
+            let has_told = self.scan.namespace(nsid).is_some_and(|it| !it.ids.uuid.is_zero());
+            if has_told || self.scan.described == Some(self.association) {
                 return self.ids_hidden(env, bufs, nsid, answer);
             }
             // A controller that has no descriptors; Identify Namespace may have identifiers.
