@@ -224,7 +224,7 @@ pub fn text(report: &DemoReport) -> String {
         "mean",
         "p50",
         "p99",
-        "Share",
+        "Share of I/Os",
         "Failovers",
         "Reconnects",
     ];

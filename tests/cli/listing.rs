@@ -129,6 +129,19 @@ fn what_keeps_a_path_or_a_device_from_its_work_stands_in_brackets() {
     assert_eq!((&device["quiesced"], &device["frozen"]), (&json!(2), &json!(0)));
 }
 
+/// Another policy counts nothing that it goes by: a 0 there would say that nothing is in flight.
+#[test]
+fn the_queue_depth_of_a_path_is_shown_where_the_policy_counts_it() {
+    let mut host = two_paths();
+    host.subsystems[0].heads[0].paths[0].queue_depth = 26;
+    for (policy, shown) in [("queue-depth", "26"), ("round-robin", "-")] {
+        host.subsystems[0].iopolicy = policy.into();
+        let table = topology::text(&host, None, Ranking::Multipath, false);
+        let row = table.lines().find(|row| row.starts_with("nvme0n1")).expect(&table);
+        assert_eq!(row.split_whitespace().nth(5), Some(shown), "{policy}: {row}");
+    }
+}
+
 /// One that is there for as long as `delayed_removal_secs` says.
 #[test]
 fn a_device_without_any_path_is_in_the_table() {

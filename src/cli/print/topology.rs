@@ -139,7 +139,7 @@ fn by_path(subsystem: &SubsystemView) -> String {
                 path.name.clone(),
                 path.ana_state.clone(),
                 nodes(path),
-                path.queue_depth.to_string(),
+                queue_depth(subsystem, path),
                 path.controller.clone(),
                 of(|c| c.transport.clone()).unwrap_or_default(),
                 of(ControllerView::address).unwrap_or_default(),
@@ -155,6 +155,14 @@ fn by_path(subsystem: &SubsystemView) -> String {
         }
     }
     columns(&COLUMNS, &rows)
+}
+
+/// Only `queue-depth` counts it.
+fn queue_depth(subsystem: &SubsystemView, path: &PathView) -> String {
+    match subsystem.iopolicy.as_str() {
+        "queue-depth" => path.queue_depth.to_string(),
+        _ => "-".to_owned(),
+    }
 }
 
 fn nodes(path: &PathView) -> String {
