@@ -74,6 +74,8 @@ pub(super) fn run(plan: &Plan, exchange: Exchange, connections: u32) -> Result<F
         mean_ns: latency.mean,
         p50_ns: latency.p50,
         p99_ns: latency.p99,
+        p999_ns: latency.p999,
+        max_ns: latency.max,
     })
 }
 

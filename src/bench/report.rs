@@ -6,6 +6,9 @@ use crate::units::latency_text;
 use anabranch_lab::shown::Shown;
 use serde_json::{Value, json};
 
+/// Bytes of a MiB.
+const MIB: f64 = (1 << 20) as f64;
+
 /// What one run has measured, in short.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
@@ -19,7 +22,14 @@ pub struct Figures {
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
 }
+
+/// The columns behind IOPS and MiB/s, by their names in a load's report.
+const LATENCIES: [&str; 5] = ["mean", "p50", "p99", "p999", "max"];
 
 impl Figures {
     /// Of a load's report.
@@ -57,6 +67,8 @@ impl Figures {
             mean_ns: latency("mean"),
             p50_ns: latency("p50"),
             p99_ns: latency("p99"),
+            p999_ns: latency("p999"),
+            max_ns: latency("max"),
         })
     }
 
@@ -64,20 +76,25 @@ impl Figures {
         json!({
             "iops": self.iops.round(),
             "bytes_per_s": self.bytes_per_s.round(),
-            "lat_ns": { "mean": self.mean_ns, "p50": self.p50_ns, "p99": self.p99_ns },
+            "lat_ns": self.latencies(),
         })
     }
 
-    fn row(&self, name: &str) -> Vec<String> {
-        vec![
-            name.to_owned(),
-            format!("{:.0}", self.iops),
-            format!("{:.1}", self.bytes_per_s / f64::from(1 << 20)),
-            latency_text(self.mean_ns),
-            latency_text(self.p50_ns),
-            latency_text(self.p99_ns),
-        ]
+    fn latencies(&self) -> Value {
+        let ns = [self.mean_ns, self.p50_ns, self.p99_ns, self.p999_ns, self.max_ns];
+        LATENCIES.iter().zip(ns).map(|(name, ns)| ((*name).to_owned(), json!(ns))).collect()
     }
+
+    fn row(&self, name: &str) -> Vec<String> {
+        row(name, self.iops, self.bytes_per_s, &self.latencies())
+    }
+}
+
+/// A row of the table for people.
+fn row(name: &str, iops: f64, bytes_per_s: f64, latencies_ns: &Value) -> Vec<String> {
+    let rates = [name.to_owned(), format!("{iops:.0}"), format!("{:.1}", bytes_per_s / MIB)];
+    let latencies = LATENCIES.iter().map(|of| latency_text(latencies_ns[of].as_u64().unwrap_or(0)));
+    rates.into_iter().chain(latencies).collect()
 }
 
 /// One run, and the bare exchange beside it.
@@ -94,6 +111,24 @@ pub struct Run {
 impl Run {
     fn ratio(&self) -> Option<f64> {
         Some(self.load?.iops / self.bare?.iops.max(1e-9))
+    }
+
+    /// Reads and writes of a mixed load, a row each.
+    fn directions(&self) -> Vec<Vec<String>> {
+        let number = |key: &str| self.detail[key].as_u64().unwrap_or(0) as f64;
+        let second = number("elapsed_ns").max(1.0) / 1e9;
+        let directions = [
+            ("  reads", "reads", "read_bytes", "read_lat_ns"),
+            ("  writes", "writes", "written_bytes", "write_lat_ns"),
+        ];
+        if directions.iter().any(|(_, done, ..)| number(done) == 0.0) {
+            return Vec::new();
+        }
+        let of = |(name, done, bytes, latencies): &(&str, &str, &str, &str)| {
+            let (done, bytes) = (number(done) / second, number(bytes) / second);
+            row(name, done, bytes, &self.detail[*latencies])
+        };
+        directions.iter().map(of).collect()
     }
 
     /// One line about it.
@@ -128,11 +163,16 @@ impl BenchReport {
         self.runs.is_empty()
     }
 
-    /// The figures of the run whose rate is the median (the lower one of two in the middle).
+    /// The run whose rate is the median (the lower one of two in the middle), and its figures.
+    fn median_run(&self, of: impl Fn(&Run) -> Option<Figures>) -> Option<(&Run, Figures)> {
+        let with = |run| of(run).map(|figures| (run, figures));
+        let mut runs: Vec<(&Run, Figures)> = self.runs.iter().filter_map(with).collect();
+        runs.sort_by(|(_, a), (_, b)| a.iops.total_cmp(&b.iops));
+        runs.get(runs.len().checked_sub(1)? / 2).copied()
+    }
+
     fn median(&self, of: impl Fn(&Run) -> Option<Figures>) -> Option<Figures> {
-        let mut figures: Vec<Figures> = self.runs.iter().filter_map(of).collect();
-        figures.sort_by(|a, b| a.iops.total_cmp(&b.iops));
-        figures.get(figures.len().checked_sub(1)? / 2).copied()
+        self.median_run(of).map(|(_, figures)| figures)
     }
 
     /// Median, least and greatest of the paired ratios.
@@ -147,13 +187,14 @@ impl BenchReport {
     #[must_use]
     pub fn text(&self) -> String {
         let mut rows = Vec::new();
-        if let Some(load) = self.median(|run| run.load) {
+        if let Some((run, load)) = self.median_run(|run| run.load) {
             rows.push(load.row(self.transport));
+            rows.extend(run.directions());
         }
         if let Some(bare) = self.median(|run| run.bare) {
             rows.push(bare.row("bare TCP"));
         }
-        let head = ["Median", "IOPS", "MiB/s", "mean", "p50", "p99"];
+        let head = ["Median", "IOPS", "MiB/s", "mean", "p50", "p99", "p99.9", "max"];
         let mut text = columns(&head, &rows);
         let rates = self.runs.iter().filter_map(|run| run.load).map(|load| load.iops);
         let least = rates.clone().fold(f64::INFINITY, f64::min);
@@ -162,7 +203,9 @@ impl BenchReport {
             1 => "1 run".to_owned(),
             runs => format!("{runs} runs"),
         };
-        text.push_str(&format!("{runs}, {least:.0} to {greatest:.0} IOPS\n"));
+        let gaps = self.runs.iter().filter_map(|run| run.detail["longest_gap_ns"].as_u64());
+        let gap = latency_text(gaps.max().unwrap_or(0));
+        text.push_str(&format!("{runs}, {least:.0} to {greatest:.0} IOPS, longest pause {gap}\n"));
         if self.words["verify"] == true {
             let of = |run: &Run| run.detail["blocks_verified"].as_u64().unwrap_or(0);
             let blocks: u64 = self.runs.iter().map(of).sum();
@@ -210,7 +253,15 @@ mod tests {
     use super::*;
 
     fn run(iops: f64, bare: f64) -> Run {
-        let figures = |iops| Figures { iops, bytes_per_s: 0.0, mean_ns: 1, p50_ns: 1, p99_ns: 1 };
+        let figures = |iops| Figures {
+            iops,
+            bytes_per_s: 0.0,
+            mean_ns: 1,
+            p50_ns: 1,
+            p99_ns: 1,
+            p999_ns: 1,
+            max_ns: 1,
+        };
         Run { load: Some(figures(iops)), bare: Some(figures(bare)), detail: json!({}) }
     }
 
@@ -220,6 +271,36 @@ mod tests {
         let report = BenchReport::new("NVMe/TCP", json!({}), runs).json();
         assert_eq!(report["ratio"], json!({ "median": 0.5, "min": 0.2, "max": 0.9 }));
         assert_eq!(report["median"]["iops"], json!(50.0));
+    }
+
+    /// Reads and writes of a mix differ, and a mean of both hides which of them is slow.
+    #[test]
+    fn people_see_both_ways_of_a_mix_and_the_longest_of_all() {
+        let latencies =
+            |p99| json!({ "mean": 100, "p50": 100, "p99": p99, "p999": p99, "max": p99 });
+        let mix = json!({
+            "reads": 600, "writes": 400, "read_bytes": 600 << 20, "written_bytes": 400 << 20,
+            "elapsed_ns": 2_000_000_000_u64, "iops": 500.0, "bytes_per_s": 5e8,
+            "lat_ns": latencies(7_000_000), "read_lat_ns": latencies(3_000),
+            "write_lat_ns": latencies(7_000_000), "longest_gap_ns": 90_000_000,
+        });
+        let text = |detail: &Value| {
+            let load = Figures::of(detail).ok();
+            let run = Run { load, bare: None, detail: detail.clone() };
+            BenchReport::new("NVMe/TCP", json!({}), vec![run]).text()
+        };
+        let shown = text(&mix);
+        let row = |name: &str| -> Vec<String> {
+            let line = shown.lines().find(|line| line.trim_start().starts_with(name));
+            line.unwrap_or("").split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(row("reads")[1..3], ["300", "300.0"], "{shown}");
+        assert_eq!(row("writes")[1..3], ["200", "200.0"], "{shown}");
+        assert_eq!(row("NVMe/TCP").last_chunk(), Some(&["7.00".to_owned(), "ms".to_owned()]));
+        assert!(shown.contains("longest pause 90.00 ms"), "{shown}");
+        let mut reads = mix;
+        reads["writes"] = json!(0);
+        assert!(!text(&reads).contains("writes"), "there is one way only");
     }
 
     #[test]

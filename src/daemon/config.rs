@@ -109,6 +109,7 @@ pub struct ExportConfig {
     /// NBD on a Unix socket at this path, or on TCP at `ADDR:PORT`. Several may name the same.
     pub nbd: String,
     /// The mode of that Unix socket, octal; that of its first export holds for all.
+    #[serde(default, deserialize_with = "octal")]
     pub mode: Option<String>,
     /// Its group, by name or number; likewise.
     pub group: Option<String>,
@@ -139,6 +140,21 @@ impl ExportConfig {
 fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// TOML's own octal numbers (`0o660`) and plain ones look alike once they are read.
+fn octal<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    struct Text;
+    impl serde::de::Visitor<'_> for Text {
+        type Value = String;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("octal digits in quotes, such as \"0660\"")
+        }
+        fn visit_str<E>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+    from.deserialize_str(Text).map(Some)
 }
 
 fn fence<'de, D: Deserializer<'de>>(from: D) -> Result<Fence, D::Error> {

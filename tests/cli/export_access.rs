@@ -33,7 +33,7 @@ fn mistakes_in_what_is_offered_to_whom_name_line_and_key() {
     let export = |key: &str| format!("[[export]]\ndevice = \"nvme0n1\"\nnbd = \"/x\"\n{key}\n");
     for (keys, place, why) in [
         ("read_only = 1", "line 4 (read_only)", "expected a boolean"),
-        ("mode = 660", "line 4 (mode)", "expected a string"),
+        ("mode = 660", "line 4 (mode)", "expected octal digits in quotes"),
         ("mode = \"0577\"", "line 4 (mode)", "from 0600 to 0777 is expected"),
         ("mode = \"1000\"", "line 4 (mode)", "from 0600 to 0777 is expected"),
         ("mode = \"+660\"", "line 4 (mode)", "from 0600 to 0777 is expected"),

@@ -77,7 +77,7 @@ fn text(all: &Comparison) -> String {
             return ["-", "-", "no figure"].map(str::to_owned);
         }
         let sure = ratio.interval.map_or_else(
-            || format!("{} runs", ratio.pairs),
+            || format!("{} run{}", ratio.pairs, if ratio.pairs == 1 { "" } else { "s" }),
             |found| format!("{} to {}", times(found.low_ppm), times(found.high_ppm)),
         );
         [times(ratio.median_ppm), sure, one.is.name().to_owned()]

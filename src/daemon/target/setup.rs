@@ -283,7 +283,10 @@ fn advertised(text: &str) -> Result<SocketAddr, String> {
 impl PortSpec {
     fn endpoint(&self) -> Result<Endpoint, String> {
         let at = socket_address(&self.listen).and_then(|at| {
-            at.ok_or("is not ADDR:PORT, such as 127.0.0.1:4420 or [::1]:4420".to_owned())
+            at.ok_or_else(|| {
+                let like = "such as 127.0.0.1:4420 or [::1]:4420";
+                format!("is not ADDR:PORT with a port up to 65535, {like}")
+            })
         });
         at.map(Endpoint::Tcp).map_err(|why| {
             let text = self.listen.escape_debug();

@@ -416,6 +416,8 @@ impl Device {
 pub(super) enum Missing {
     /// It is not offered here.
     Export,
+    /// It names none, and there are several.
+    Name,
     /// It is offered, but its device is not there.
     Device,
     /// Nothing, but what an earlier client has left behind may still be carried out.
@@ -428,6 +430,7 @@ impl Missing {
     pub(super) fn text(self) -> &'static str {
         match self {
             Missing::Export => "no such export",
+            Missing::Name => "several exports are here: name the one that is meant",
             Missing::Device => {
                 "the export's device is not there: no path to it has been live, it is gone, or \
                  another one has its name"
@@ -459,10 +462,15 @@ impl<'a> Catalog<'a> {
     pub(super) fn find(&self, name: &[u8]) -> Result<(&'a Export, Device), Missing> {
         let mut all = self.here();
         let export = match (all.next(), all.next()) {
-            (Some(only), None) if name.is_empty() => Some(only),
-            _ => self.here().find(|export| export.name.as_bytes() == name),
+            (Some(only), None) if name.is_empty() => only,
+            (_, several) => {
+                let none = match several {
+                    Some(_) if name.is_empty() => Missing::Name,
+                    _ => Missing::Export,
+                };
+                self.here().find(|export| export.name.as_bytes() == name).ok_or(none)?
+            }
         };
-        let export = export.ok_or(Missing::Export)?;
         Ok((export, self.device(export).ok_or(Missing::Device)?))
     }
 

@@ -209,7 +209,7 @@ impl Handshake {
     fn option(&mut self, option: u32, catalog: &Catalog<'_>) -> Outcome {
         let lacks = wanted(option, &self.input).and_then(|name| catalog.take(name).err());
         let waits = |missing: &Missing| match missing {
-            Missing::Export => false,
+            Missing::Export | Missing::Name => false,
             Missing::Device | Missing::Rest => self.patient,
             Missing::Look(_) => !self.given_up,
         };
@@ -254,7 +254,7 @@ impl Handshake {
                     "an export that is still written to for another, asked for in the old way",
                 );
             }
-            Err(Missing::Export) => {
+            Err(Missing::Export | Missing::Name) => {
                 return Outcome::Violation("an unknown export, asked for in the old way");
             }
             Err(Missing::Device) => {
@@ -299,7 +299,7 @@ impl Handshake {
             Ok(found) => found,
             Err(missing) => {
                 let kind = match missing {
-                    Missing::Export | Missing::Device => option_reply::ERR_UNKNOWN,
+                    Missing::Export | Missing::Name | Missing::Device => option_reply::ERR_UNKNOWN,
                     Missing::Rest | Missing::Look(_) => option_reply::ERR_POLICY,
                 };
                 self.reply(option, kind, &[missing.text().as_bytes()]);

@@ -184,6 +184,24 @@ fn list_names_what_is_there() {
     assert_eq!(kinds(&haggle(&mut harness, &[about]).0), [option_reply::ERR_UNKNOWN]);
 }
 
+/// One alone needs no name. Whoever leaves it out where there are several is told so.
+#[test]
+fn who_names_no_export_of_several_is_told_that_there_are_several() {
+    let refused_of = |names: &[&str]| {
+        let exports = names.iter().map(|name| export(name, "nvme0n1")).collect();
+        let mut harness = Harness::new(NbdConfig { listen: None, exports }, 1 << 20);
+        harness.host.add_disk("nvme0n1", 1 << 20, 512);
+        let ask = client::option(option::GO, &client::info("", &[]));
+        let (replies, _) = haggle(&mut harness, &[ask]);
+        let last = replies.last().expect("an answer");
+        (last.kind, String::from_utf8_lossy(&last.payload).into_owned())
+    };
+    assert_eq!(refused_of(&["a"]).0, option_reply::ACK);
+    let (kind, text) = refused_of(&["a", "b"]);
+    assert_eq!(kind, option_reply::ERR_UNKNOWN);
+    assert!(text.contains("several exports"), "{text}");
+}
+
 /// `qemu-nbd --list` and `nbdinfo --list` ask about each export on one connection: for information,
 /// then for metadata contexts of one kind and another.
 #[test]

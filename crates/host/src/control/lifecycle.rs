@@ -550,7 +550,11 @@ impl Controller {
                 self.open(env);
             }
             Phase::Opening { until } if until <= now => {
-                self.fail(env, String::from("no answer to TCP connect or ICReq in time"), false);
+                let to = match self.link.as_ref().is_some_and(Link::was_connected) {
+                    true => "ICReq",
+                    false => "TCP connect",
+                };
+                self.fail(env, format!("no answer to {to} in time"), false);
             }
             Phase::Setup { step, until } if until <= now => self.setup_timeout(env, bufs, step),
             Phase::Queues { until } if until <= now => {

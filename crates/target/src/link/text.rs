@@ -210,8 +210,10 @@ struct RateText(u64);
 
 impl fmt::Display for RateText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit"), (1, "bit")];
-        whole(f, self.0, &units)
+        let decimal = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")];
+        let binary = [(8 << 30, "GiB/s"), (8 << 20, "MiB/s"), (8 << 10, "KiB/s"), (1, "bit")];
+        let is_decimal = self.0.is_multiple_of(1_000);
+        whole(f, self.0, if is_decimal { &decimal } else { &binary })
     }
 }
 

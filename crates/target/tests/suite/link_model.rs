@@ -84,6 +84,8 @@ fn the_text_form_round_trips() {
         "none",
         "rate=500mbit",
         "rate_in=1500mbit,rate_out=8kbit",
+        "rate_in=5MiB/s,rate_out=3GiB/s",
+        "rate_in=1025KiB/s,rate_out=1234567bit",
         "rate_out=1gbit,delay=30ms,jitter=250us,large=65536:10ms,onoff=2s:500ms",
     ] {
         assert_eq!(shape(text).to_string(), text);
