@@ -456,9 +456,10 @@ impl fmt::Display for HostEvent {
             HostEvent::AsyncEvent { controller, what } => {
                 write!(f, "{controller}: asynchronous event: {what}")
             }
-            HostEvent::AttributeChanged { object, attribute, from, to } => {
-                write!(f, "{object}: {attribute} changed from {from} to {to}")
-            }
+            HostEvent::AttributeChanged { object, attribute, from, to } => match from.as_str() {
+                "" => write!(f, "{object}: {attribute} set to {to}"),
+                from => write!(f, "{object}: {attribute} changed from {from} to {to}"),
+            },
             HostEvent::Note { controller, text } => write!(f, "{controller}: {text}"),
         }
     }

@@ -256,6 +256,10 @@ fn what_is_set_to_another_value_is_told_and_what_is_only_reset_is_not() {
         rig.set(object, attribute, value).expect(attribute);
         assert_eq!(rig.event_count(told), 1, "{told}");
     }
+    // Its text is empty under this policy.
+    rig.set("nvme-subsys0", "iopolicy", "numa").expect("a policy");
+    rig.set("nvme0c0n1", "relative_throughput", "9").expect("a weight");
+    assert_eq!(rig.event_count("nvme0c0n1: relative_throughput set to 9"), 1);
     rig.set("nvme0n1", "io_requeue_no_usable_path_count", "0").expect("a counter");
     assert_eq!(rig.event_count("io_requeue_no_usable_path_count"), 0);
 }

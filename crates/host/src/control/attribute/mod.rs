@@ -346,8 +346,12 @@ impl Control {
         // Counters are only reset.
         if entry.dir != Dir::Diag
             && let (Some(from), Some(to)) = (before, now)
-            && from != to
         {
+            // What has nothing to say under this policy was set all the same.
+            let to = if to.is_empty() { value.to_string() } else { to };
+            if from == to {
+                return Ok(());
+            }
             let (object, attribute) = (object.to_string(), entry.name);
             self.env.event(HostEvent::AttributeChanged { object, attribute, from, to });
         }
