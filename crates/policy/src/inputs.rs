@@ -17,7 +17,8 @@ pub struct Inputs {
     pub commands: Option<u32>,
     /// `service-time`: payload bytes in flight on the controller; with those of the command itself,
     /// unless kernel-exact. `finish-time`: bytes in flight on the path, 4 KiB per command counted
-    /// with them.
+    /// with them; where reads and writes are predicted apart, those of the direction that is done
+    /// last.
     pub bytes: Option<u64>,
     /// `service-time`: the relative throughput, 0 to 100. `latency`: the weight, 0 before it is
     /// known.
@@ -33,8 +34,8 @@ pub struct Inputs {
     pub stale_ns: Option<u64>,
     /// `finish-time`: when the command would be done there, ns from now; 0 when nothing is known.
     pub finish_ns: Option<u64>,
-    /// `finish-time`: what the path delivers, KiB per second, 4 KiB per command counted with them;
-    /// 0 when it is not known.
+    /// `finish-time`: what the path delivers, KiB per second, 4 KiB per command counted with them,
+    /// of the same; 0 when it is not known.
     pub rate_kib_per_s: Option<u32>,
     /// `numa`: the distance to the path's node.
     pub distance: Option<u32>,
@@ -95,7 +96,7 @@ pub fn inputs(
         Policy::IoAffinity => inputs.affinity = Some(path.affinity),
         Policy::FinishTime => {
             let prediction = finish_time::predict(parameters.finish_time, load, op, bytes, now_ns);
-            inputs.bytes = Some(load.in_flight_work());
+            inputs.bytes = Some(prediction.in_flight_bytes);
             inputs.finish_ns = Some(prediction.finish_ns);
             inputs.latency_ns = Some(prediction.base_ns);
             inputs.stale_ns = (prediction.unheard_ns > 0).then_some(prediction.unheard_ns);

@@ -1,11 +1,13 @@
 //! What the policy believes, to be shown.
 
+use super::directions::place;
 use super::elasticity::INELASTIC;
+use super::forecast::Forecast;
 use super::in_flight::Ahead;
 use super::overflow::toll_ns;
 use super::select::{Incoming, finish_ns, silence_ns, unheard_ms};
 use super::spill::standing_ns;
-use super::unit::{RATE_SHIFT, UNIT_BYTES, ns, units};
+use super::unit::{RATE_SHIFT, UNIT_BYTES, in_flight_bytes, ns, units};
 use super::{FinishTimeParameters, STALE_MS};
 use crate::{Load, OpClass, SizeClass};
 use core::sync::atomic::Ordering::Relaxed;
@@ -102,8 +104,10 @@ pub(crate) struct Prediction {
     pub(crate) finish_ns: u64,
     /// Of this op and size, ns; 0 when it is not known.
     pub(crate) base_ns: u64,
-    /// Bytes per second, in the direction of this op where both are predicted apart; 0 when it is
-    /// not known.
+    /// In flight, bytes, 4 KiB per command counted with them; where reads and writes are predicted
+    /// apart, those of the direction that is done last.
+    pub(crate) in_flight_bytes: u64,
+    /// Bytes per second, of the same; 0 when it is not known.
     pub(crate) rate_bytes_per_s: u64,
     /// For how long the path has been silent, ns, when that is what is predicted; 0 when it is not.
     pub(crate) silent_ns: u64,
@@ -122,14 +126,21 @@ pub(crate) fn predict(
 ) -> Prediction {
     let forecast = load.shared.forecast();
     let incoming = Incoming::new(op, bytes, now_ns);
-    let apart = forecast.paces_apart(op);
     let ahead = Ahead::of(load.lane, forecast);
     let silent_ns = if ahead.units == 0 { 0 } else { silence_ns(forecast, now_ns) };
-    let rate = rate_bytes_per_s(forecast.pace.get());
-    let own = apart.and_then(|[own, _]| rate_bytes_per_s(own));
-    let Some(rate_bytes_per_s) = rate.map(|rate| own.unwrap_or(rate)) else {
-        let (finish_ns, base_ns, unheard_ns) = (0, 0, 0);
-        return Prediction { finish_ns, base_ns, rate_bytes_per_s: 0, silent_ns, unheard_ns };
+    let (work, pace) =
+        done_last(forecast, load, incoming).unwrap_or((load.work(), forecast.pace.get()));
+    let in_flight_bytes = in_flight_bytes(work);
+    let Some(rate_bytes_per_s) = rate_bytes_per_s(pace) else {
+        let (finish_ns, base_ns, rate_bytes_per_s, unheard_ns) = (0, 0, 0, 0);
+        return Prediction {
+            finish_ns,
+            base_ns,
+            in_flight_bytes,
+            rate_bytes_per_s,
+            silent_ns,
+            unheard_ns,
+        };
     };
     let finish = finish_ns(forecast, ahead, incoming);
     let unheard_ms = unheard_ms(forecast, now_ns);
@@ -137,11 +148,24 @@ pub(crate) fn predict(
     Prediction {
         finish_ns: finish.max(silent_ns),
         base_ns: forecast.base_ns(op, incoming.class).into(),
+        in_flight_bytes,
         rate_bytes_per_s,
         // Quiet for less than its queue takes: that is no silence to anybody who looks.
         silent_ns: if silent_ns > finish { silent_ns } else { 0 },
         unheard_ns: if kept_away { ns(unheard_ms) } else { 0 },
     }
+}
+
+/// Where reads and writes are predicted apart, the direction that is done last: what is in flight
+/// there, in units, and its pace.
+fn done_last(forecast: &Forecast, load: Load<'_>, incoming: Incoming) -> Option<(u64, u32)> {
+    let [own_pace, other_pace] = forecast.paces_apart(incoming.op)?;
+    let at = place(incoming.op);
+    let all = load.lane.in_flight(forecast);
+    let [own, other] = [all[at].units(), all[1 - at].units()];
+    let own_ns = forecast.queued_at_ns(own_pace, own + incoming.units);
+    let is_other = forecast.queued_at_ns(other_pace, other) > own_ns;
+    Some(if is_other { (other, other_pace) } else { (own, own_pace) })
 }
 
 /// The rate at this pace; none when there is none.

@@ -2,7 +2,8 @@
 
 use crate::support::paths;
 use anabranch_policy::{
-    Charge, OpClass, Parameters, Policy, finish, finish_time_report, sample, start,
+    AsCandidate, Charge, Inputs, OpClass, Parameters, Policy, finish, finish_time_report, inputs,
+    sample, start,
 };
 use std::collections::VecDeque;
 
@@ -34,7 +35,23 @@ fn rates(mut done: impl FnMut(OpClass, u64) -> u64) -> Option<[u64; 2]> {
         flying.push_back((done(op, now_ns), start(&parameters, load, op, BYTES, now_ns)));
     }
     let report = finish_time_report(load, now_ns);
+    for op in [OpClass::Read, OpClass::Write] {
+        let shown = inputs(&parameters, path.candidate(), op, BYTES, now_ns);
+        assert_told(shown, op);
+    }
     report.apart_bytes_per_s.map(|rates| rates.map(|rate| rate >> 20))
+}
+
+/// What is shown as in flight, at the rate that is shown, takes as long as is predicted: a fifth
+/// less of what is to be waited for in the other direction.
+fn assert_told(shown: Inputs, op: OpClass) {
+    let known = |of: Option<u64>| of.expect("the policy looks at it");
+    let work = known(shown.bytes) + u64::from(BYTES) + 4096;
+    let rate = u64::from(shown.rate_kib_per_s.expect("likewise")) << 10;
+    let told_ns = work * 1_000_000_000 / rate;
+    let finish_ns = known(shown.finish_ns);
+    let range = told_ns * 7 / 10..=told_ns * 51 / 50;
+    assert!(range.contains(&finish_ns), "{op:?}: {finish_ns} ns, {shown:?}");
 }
 
 /// First come, first served, on each of two links, in microseconds for a command's data.
