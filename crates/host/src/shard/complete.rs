@@ -30,11 +30,16 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// never matches. A flush has no data, and only that controller can say that its writes are safe.
 const TRANSIENT_FAILURES: u8 = 4;
 
-/// So answers who takes no command, or none of this queue, any more: nothing of it was begun. After
-/// CC.SHN Linux's target says the latter with DNR. SPDK's sets it without, then and for a queue
-/// pair whose connection it is about to close, though over TCP no such answer of it was ever seen.
-/// At once and there it would be tried in vain again.
+/// So answers who takes no command, or none of this queue, any more: nothing of it was begun,
+/// whatever it says of retries. After CC.SHN Linux's target says the latter with DNR, and that may
+/// be here before the picture that says so. SPDK's sets it without, then and for a queue pair whose
+/// connection it is about to close, though over TCP no such answer of it was ever seen. At once and
+/// there it would be tried in vain again.
 const TAKES_NOTHING: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
+
+fn takes_nothing(status: Status) -> bool {
+    TAKES_NOTHING.into_iter().any(|it| status.is(it))
+}
 
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
@@ -159,7 +164,7 @@ impl Shard {
             self.lacks(key, status);
         }
         let too_small = self.is_too_small(key, status);
-        let takes_nothing = TAKES_NOTHING.into_iter().any(|it| status.is(it));
+        let takes_nothing = takes_nothing(status);
         let shut_down = takes_nothing && !self.lives(self.commands[key].controller);
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
@@ -169,8 +174,11 @@ impl Shard {
         };
         let max_retries = head.view.max_retries;
         let absent = status.is(Status::INVALID_NAMESPACE);
-        // A flush is asked for although the path is out of use for everything else.
-        let expected = (absent || status.is(Status::NAMESPACE_NOT_READY)) && command.flushes_here();
+        // A flush is asked for although the path is out of use for everything else. One that is not
+        // ready has what it has acknowledged: it is asked as often as others are.
+        let not_ready = status.is(Status::NAMESPACE_NOT_READY)
+            && (status.dnr() || command.retries >= max_retries);
+        let expected = (absent || not_ready) && command.flushes_here();
         if (expected || shut_down) && head.usable_through(controller).is_none() {
             command.flush_anywhere();
             return self.dispatch_again(key, None, now, bufs);
@@ -190,13 +198,26 @@ impl Shard {
             }
             self.tell_loss(head_id, controller, status, now);
         }
-        let command = &mut self.commands[key];
-        if status.dnr() {
+        if !status.is_path_error() && !takes_nothing && !self.is_of_its_namespace(key) {
+            // Who has the NSID by now may have said so: that is nothing to this device.
+            self.commands[key].doubts += 1;
+            return self.fail_over(key, Some(status), now, bufs);
+        }
+        if status.dnr() && !takes_nothing {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
         if status.is_path_error() {
             return self.fail_over(key, Some(status), now, bufs);
         }
+        self.retry(key, status, now, bufs);
+    }
+
+    /// It is tried again on the same path, or on another one where that says more.
+    fn retry(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
+        let takes_nothing = takes_nothing(status);
+        let command = &mut self.commands[key];
+        let (controller, head_id) = (command.controller, command.head);
+        let max_retries = self.heads.get(head_id.0).map_or(0, |head| head.view.max_retries);
         let spent = command.retries >= max_retries;
         command.retries = command.retries.saturating_add(1);
         let lasting = command.retries >= TRANSIENT_FAILURES;

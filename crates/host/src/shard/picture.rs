@@ -63,8 +63,10 @@ impl Shard {
     /// Tells the tables how many heads share them now; with many they grow.
     fn deal_places(&mut self) {
         let (heads, count) = (self.heads.values(), self.heads.len());
-        self.request_shares.deal(count, heads.clone().map(|head| head.requests));
-        self.command_shares.deal(count, heads.map(|head| head.commands));
+        // A flush is one command for each path, all at once.
+        let paths = heads.clone().map(|head| head.paths.len()).max().unwrap_or(0);
+        self.request_shares.deal(count, 1, heads.clone().map(|head| head.requests));
+        self.command_shares.deal(count, paths, heads.map(|head| head.commands));
         let requests = self.request_shares.places();
         self.requests.make_room(requests);
         self.dones.reserve((requests as usize).saturating_sub(self.dones.len()));
@@ -96,7 +98,8 @@ impl Shard {
     }
 
     /// Commands that were not sent leave a path that their head no longer has, or that is to be
-    /// looked at first: behind the same NSID may be another namespace by now.
+    /// looked at first: behind the same NSID may be another namespace by now. They leave one that
+    /// gives no access any more, too, rather than be told so one by one.
     pub(super) fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
         let mut lost = Vec::new();
         for slot in 0..self.queues.len() {
@@ -106,7 +109,9 @@ impl Shard {
                 controllers: &self.controllers,
             };
             let Some(queue) = self.queues[slot].as_mut() else { continue };
-            let has_lost = |command: &Command| has_lost_its_path(command, known);
+            let has_lost = |command: &Command| {
+                has_lost_its_path(command, known) || has_lost_access(command, known)
+            };
             queue.take_unsent(&mut self.commands, has_lost, &mut lost);
             queue.scatter(&mut self.commands);
             // What was set aside came first; whatever belongs there is set aside again.
@@ -258,4 +263,13 @@ pub(super) fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
         controller.is_some_and(|it| it.view.state == ControllerState::Live)
     };
     path.namespace_suspect.is_some() || !path.view.ready && lives()
+}
+
+/// Whether the path that was chosen for a command gives no access by ANA, while its controller
+/// lives.
+fn has_lost_access(command: &Command, Known { heads, controllers, .. }: Known<'_>) -> bool {
+    let path = heads.get(command.head.0).and_then(|head| head.through(command.controller));
+    let Some(path) = path.filter(|path| path.is_reached() && !path.flushes) else { return false };
+    let controller = entry(controllers, path.view.controller);
+    controller.is_some_and(|it| it.view.state == ControllerState::Live)
 }

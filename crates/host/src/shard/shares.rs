@@ -13,7 +13,7 @@
 const HEADS: u32 = 16;
 
 /// So many places at least wait for a head that has none, whenever it comes (as far as its own part
-/// is not smaller).
+/// is not smaller), and as many as a head may need at once.
 const FEW: u32 = 8;
 
 /// The most that a head may have alone: tables are indexed with 32 bits.
@@ -87,8 +87,11 @@ impl Shares {
         self.used -= 1;
     }
 
-    /// Heads have come or gone: how many there are, and what each of them has.
-    pub(super) fn deal(&mut self, heads: usize, held: impl Iterator<Item = u32>) {
+    /// Heads have come or gone: how many there are, what each of them has, and how many places one
+    /// may need at once.
+    pub(super) fn deal(&mut self, heads: usize, at_once: usize, held: impl Iterator<Item = u32>) {
+        let at_once = u32::try_from(at_once).unwrap_or(u32::MAX);
+        self.few = own(self.alone, 0).min(FEW.max(at_once));
         self.own = own(self.alone, heads);
         let heads = u32::try_from(heads).unwrap_or(u32::MAX);
         self.places = self.places_for(heads);
@@ -145,7 +148,7 @@ mod tests {
             let (mut shares, mut held) = (Shares::new(alone), vec![]);
             for heads in 1..=100 {
                 held.push(0);
-                shares.deal(heads, held.iter().copied());
+                shares.deal(heads, 1, held.iter().copied());
                 let own = own(alone, heads);
                 let newest = held.last_mut().expect("just pushed");
                 fill(&mut shares, newest);
@@ -161,16 +164,16 @@ mod tests {
     #[test]
     fn heads_that_come_and_go_beside_greedy_ones_do_not_let_the_table_grow() {
         let (mut shares, mut held) = (Shares::new(64), vec![0; 17]);
-        shares.deal(held.len(), held.iter().copied());
+        shares.deal(held.len(), 1, held.iter().copied());
         let places = shares.places();
         for _ in 0..100 {
             held.iter_mut().for_each(|held| fill(&mut shares, held));
             let mut leaving = held.pop().expect("the last");
             (0..leaving).for_each(|_| shares.give(&mut leaving));
-            shares.deal(held.len(), held.iter().copied());
+            shares.deal(held.len(), 1, held.iter().copied());
             held.iter_mut().for_each(|held| fill(&mut shares, held));
             held.push(0);
-            shares.deal(held.len(), held.iter().copied());
+            shares.deal(held.len(), 1, held.iter().copied());
             assert_eq!(shares.places(), places);
             assert!(shares.has_room(0, 1));
         }
@@ -181,7 +184,7 @@ mod tests {
         let (mut shares, mut held) = (Shares::new(64), vec![0; 3]);
         for heads in [3, 40, 100, 2] {
             held.iter_mut().for_each(|held| fill(&mut shares, held));
-            shares.deal(heads, held.iter().copied());
+            shares.deal(heads, 1, held.iter().copied());
             held.iter_mut().for_each(|held| (0..*held / 2).for_each(|_| shares.give(held)));
         }
         held.iter_mut().for_each(|held| (0..*held).for_each(|_| shares.give(held)));

@@ -2,6 +2,7 @@
 
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::setup;
+use crate::wire::Pdu;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
@@ -252,5 +253,25 @@ fn m3_numa_stays_where_it_is_when_another_path_is_removed() {
     rig.done_disconnecting(0);
     rig.io(writes(10, 2));
     assert_eq!([0, 1, 2].map(|port| rig.sent(port)), [0, 20, 0], "and still");
+    rig.finish();
+}
+
+#[test]
+fn what_waits_for_a_tag_leaves_a_path_that_gives_no_access_any_more() {
+    let mut setup = Setup::new(2, 1);
+    setup.options.queue_size = 16;
+    setup.host.max_requests = 512;
+    setup.target.ports.iter_mut().for_each(|port| port.shape.delay = MS * 5);
+    let mut rig = setup.connect();
+    rig.run(SECOND);
+    let begin = rig.now();
+    let names = rig.submit(writes(400, 1));
+    rig.run(MS * 2);
+    rig.ana(0, AnaState::Inaccessible);
+    rig.succeed(&names);
+    let known = rig.event(begin, "inaccessible").expect("it is told").after(MS);
+    let sent = |after| move |pdu: &Pdu| pdu.is_io() && pdu.port == 0 && pdu.at > after;
+    assert!(!rig.seen(sent(begin)).is_empty(), "it had some");
+    assert_eq!(rig.seen(sent(known)).len(), 0);
     rig.finish();
 }

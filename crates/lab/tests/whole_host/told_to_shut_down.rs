@@ -4,9 +4,11 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Op;
 use crate::setup;
+use crate::wire::kind;
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
-use anabranch_proto::nvme::Status;
+use anabranch_proto::nvme::opcode::admin;
+use anabranch_proto::nvme::{Sqe, Status};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -121,4 +123,39 @@ fn what_a_queue_pair_that_is_about_to_be_closed_refuses_is_no_error() {
         rig.run(5 * SECOND);
         rig.finish();
     }
+}
+
+/// Whom the host lets go on its own account is told at once: then the workers hear of it later than
+/// the controller does.
+#[test]
+fn what_reaches_a_controller_that_was_told_before_the_workers_were_is_done_elsewhere() {
+    let mut setup = Setup::new(2, 1);
+    setup.times.mail = (MS, MS);
+    let mut rig = setup.connect();
+    rig.run(SECOND);
+    rig.io(writes(8, 1));
+    let refused = saying(&rig, Status::COMMAND_SEQUENCE_ERROR.with_dnr());
+    rig.wire().rule(|pdu| {
+        let keep_alive = |sqe: Sqe| !sqe.is_fabrics() && sqe.opcode() == admin::KEEP_ALIVE;
+        let is_answer = pdu.kind == kind::CAPSULE_RESP && pdu.worker == 0;
+        if is_answer && pdu.port == 0 && pdu.sqe.is_some_and(keep_alive) {
+            pdu.answer(Status::INTERNAL_ERROR);
+        }
+    });
+    let begin = rig.now();
+    let mut names = Vec::new();
+    while rig.event(begin, "resetting").is_none() {
+        assert!(rig.now() < begin.after(SECOND * 10), "Keep Alive was refused");
+        names.extend(rig.submit(writes(4, 2)));
+        rig.run(MS / 10);
+    }
+    for _ in 0..20 {
+        names.extend(rig.submit(writes(4, 2)));
+        rig.run(MS / 10);
+    }
+    rig.succeed(&names);
+    assert!(refused.get() > 0, "some came too late");
+    rig.wire().clear_rules();
+    rig.run(20 * SECOND);
+    rig.finish();
 }

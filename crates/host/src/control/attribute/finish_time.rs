@@ -25,7 +25,8 @@ pub(super) const SUBSYSTEM: &[Attribute] = &[
     parameter(
         "finish_time_probes",
         "finish-time: 1: reads that nobody waits for look at paths that nobody uses, at most 1 % \
-         of the bytes; 0: none",
+         of the bytes, and reads that are stuck on a path that has fallen silent are sent again \
+         elsewhere; 0: nothing is sent twice",
         |v| switch(v, |finish_time| finish_time.probes),
         |parameters, value| set(parameters, value, |f, on| f.probes = on),
     ),

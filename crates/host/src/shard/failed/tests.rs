@@ -172,3 +172,37 @@ fn a_path_far_down_the_list_is_left_as_well() {
         assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
     }
 }
+
+/// So says who was told to shut down; the answer may be here before the picture.
+#[test]
+fn who_takes_nothing_any_more_fails_nothing_whatever_it_says_of_retries() {
+    for parameters in all_policies() {
+        let mut rig = Rig::new(parameters, paths(2));
+        let tries = rig.tries(|count, _| match count {
+            0 => Status::COMMAND_SEQUENCE_ERROR.with_dnr(),
+            _ => Status::SUCCESS,
+        });
+        assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
+        assert_ne!(tries[0], tries[1], "{}", parameters.policy);
+    }
+}
+
+/// Another namespace may have the NSID by now, and have reservations of its own.
+#[test]
+fn an_error_of_a_path_in_doubt_is_no_error_of_the_device() {
+    let parameters = Parameters::of(Policy::RoundRobin);
+    let mut rig = Rig::new(parameters, paths(2));
+    let (controller, token) = rig.next_try().expect("sent");
+    let mut doubted = paths(2);
+    let path = doubted.iter_mut().find(|path| path.controller == controller).expect("its path");
+    (path.verified, path.ready, path.doubted) = (false, false, 1);
+    let picture = picture(2, HeadView { parameters, ..head(doubted) });
+    rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture)));
+    let outcome = answered(Status::RESERVATION_CONFLICT.with_dnr());
+    rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+    let (other, token) = rig.next_try().expect("it is tried elsewhere");
+    assert_ne!(other, controller);
+    let outcome = answered(Status::SUCCESS);
+    rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+    assert!(rig.is_done());
+}

@@ -171,3 +171,73 @@ fn a_path_that_only_the_sender_knows_yet_is_not_lost() {
     assert!(lost(4, unknown), "it is gone");
     assert!(!lost(5, unknown), "it may be new");
 }
+
+/// It has what it has acknowledged, and says only that it is to be asked later.
+#[test]
+fn a_controller_that_is_not_ready_to_flush_is_asked_again() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let mut paths = [path(0), path(1)].to_vec();
+    let marks = Arc::clone(&paths[0].writes);
+    hears(&mut shard, &picture(1, cached(paths.clone())), &mut bufs);
+    let first = submits(&mut shard, RequestOp::Flush, &mut bufs);
+    succeed(&mut shard, &first, &mut bufs);
+    for _ in &paths {
+        let buf = bufs.filled(&[7; 4096]);
+        let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+        let write = submits(&mut shard, write, &mut bufs);
+        succeed(&mut shard, &write, &mut bufs);
+    }
+    // Of another size now: no data goes there, but it is live, and gives access.
+    paths[0].ready = false;
+    hears(&mut shard, &picture(2, cached(paths)), &mut bufs);
+    let mut flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+    assert_eq!(controllers(&flush), [0, 1]);
+    let (_, token) = flush.remove(0);
+    let outcome = answered(Status::NAMESPACE_NOT_READY);
+    shard.mail(NOW, WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }), &mut bufs);
+    shard.pump(NOW, &mut bufs);
+    flush.extend(sent(&mut shard));
+    assert_eq!(controllers(&flush), [1, 0], "nobody else can do it");
+    succeed(&mut shard, &flush, &mut bufs);
+    assert!(!marks.owes());
+}
+
+/// A flush is a command for each path, and a device that comes late finds room for them, however
+/// many places others hold.
+#[test]
+fn a_flush_of_a_device_that_comes_late_finds_room_for_all_its_paths() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let stuck = |head| {
+        let path = PathView { ana_state: AnaState::Inaccessible, ..path(0) };
+        let mut stuck = HeadView { id: HeadId(head), ..cached([path].to_vec()) };
+        // A command for each block.
+        stuck.limits.max_transfer_bytes = 512;
+        Arc::new(stuck)
+    };
+    let late = HeadView { id: HeadId(99), ..cached((0..10).map(path).collect()) };
+    let controllers = picture(1, late.clone()).controllers.clone();
+    let mut heads: Vec<_> = (0..16).map(stuck).collect();
+    let topology = |epoch, heads: &[Arc<HeadView>]| {
+        let (controllers, heads) = (controllers.clone(), heads.to_vec());
+        Arc::new(Topology { epoch, controllers, heads })
+    };
+    hears(&mut shard, &topology(1, &heads), &mut bufs);
+    let buf = bufs.filled(&alloc::vec![0; 4096 * 512]);
+    for head in 0..16 {
+        let op = RequestOp::Write { lba: 0, blocks: 4096, buf, fua: false };
+        shard.submit(NOW, Request { head: HeadId(head), op, tag: 0 }).expect("there is room");
+        shard.pump(NOW, &mut bufs);
+    }
+    heads.push(Arc::new(late));
+    hears(&mut shard, &topology(2, &heads), &mut bufs);
+    let buf = bufs.filled(&[0; 4096]);
+    for op in [RequestOp::Flush, RequestOp::Read { lba: 0, blocks: 8, buf }] {
+        shard.submit(NOW, Request { head: HeadId(99), op, tag: 1 }).expect("there is room");
+    }
+    shard.pump(NOW, &mut bufs);
+    let flush = sent(&mut shard);
+    assert_eq!(flush.len(), 10);
+    succeed(&mut shard, &flush, &mut bufs);
+    shard.pump(NOW, &mut bufs);
+    assert_eq!(sent(&mut shard).len(), 1, "the read behind it");
+}
