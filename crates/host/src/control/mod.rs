@@ -20,6 +20,7 @@ mod inputs;
 mod lifecycle;
 mod link;
 mod namespace;
+mod pace;
 mod publish;
 mod queues;
 mod reconcile;

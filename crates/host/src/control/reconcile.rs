@@ -236,7 +236,10 @@ impl Control {
                     Err(_) if !is_settled => {}
                     Err(oddity) => {
                         if self.is_news(id, nsid, oddity) {
-                            self.doubt_others(index, id, &namespace);
+                            let asked = self.doubt_others(index, id, &namespace);
+                            if let Some(refusal) = self.refusals.get_mut(&(id, nsid)) {
+                                refusal.asked = asked;
+                            }
                         }
                     }
                 }
@@ -316,19 +319,35 @@ impl Control {
 
     /// A controller shows another namespace than a head that has the same NSID through others:
     /// they are looked at again, and nothing is sent there before. Private namespaces may differ.
-    fn doubt_others(&mut self, index: usize, from: ControllerId, namespace: &Namespace) {
+    /// One that shows something else at each look does not keep them from their work: they are
+    /// asked at a pace of its own. Gives back whether all were asked.
+    fn doubt_others(&mut self, index: usize, from: ControllerId, namespace: &Namespace) -> bool {
+        let now = self.env.now;
+        let mut all_asked = true;
         let differs = |head: &&mut Head| {
             head.nsid == namespace.nsid
                 && head.ids != namespace.ids
                 && (head.shared || namespace.shared)
         };
         for head in self.subsystems[index].heads.iter_mut().filter(differs) {
-            for path in head.paths.iter_mut().filter(|path| path.controller != from) {
+            let mut others =
+                head.paths.iter_mut().filter(|path| path.controller != from).peekable();
+            if others.peek().is_none() {
+                continue;
+            }
+            // Of controllers that have gone nothing is left.
+            head.contradicted.retain(|_, pace| !pace.is_forgotten(now));
+            if !head.contradicted.entry(from).or_default().allows(now) {
+                all_asked = false;
+                continue;
+            }
+            for path in others {
                 let Some(other) = self.controllers.get(&path.controller) else { continue };
                 path.doubt(Some(other.scan.clock()));
                 self.rescan.push(path.controller);
             }
         }
+        all_asked
     }
 
     /// Joins a head or makes one.
@@ -371,6 +390,7 @@ impl Control {
             shared: namespace.shared,
             blocks: namespace.blocks,
             blocks_before_loss: None,
+            contradicted: BTreeMap::new(),
             block_bytes: namespace.block_bytes,
             paths: Vec::new(),
             visible: false,

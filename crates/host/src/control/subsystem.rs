@@ -8,6 +8,7 @@
 
 use super::facts::Identity;
 use super::namespace::Ids;
+use super::pace::Pace;
 use crate::config::DeviceSettings;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};
@@ -85,6 +86,9 @@ pub(super) struct Head {
     pub(super) blocks: u64,
     /// The size before it took that of the live paths because who upheld it was lost, in blocks.
     pub(super) blocks_before_loss: Option<u64>,
+    /// Which controllers show another namespace under its NSID, and how often its other paths are
+    /// asked for that.
+    pub(super) contradicted: BTreeMap<ControllerId, Pace>,
     pub(super) block_bytes: u32,
     pub(super) paths: Vec<Path>,
     /// It has had a path that could carry I/O, so users see it.

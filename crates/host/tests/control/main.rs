@@ -11,6 +11,7 @@ mod callers;
 mod come_back;
 mod configured;
 mod connect;
+mod contradicted;
 mod devices;
 mod discovery;
 mod events;

@@ -1,0 +1,40 @@
+//! How often something is done that a peer may ask for as often as it likes.
+
+use anabranch_proto::machine::Time;
+use core::time::Duration;
+
+/// The first pause; it doubles, up to the second one.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// At once when nobody has asked for [`PAUSE_MAX`], then after 1, 2, 4 … 60 s.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// When it was done last, and how long it is not done again.
+    done: Option<(Time, Duration)>,
+    asked: Option<Time>,
+}
+
+impl Pace {
+    /// Somebody asks for it; gives back whether it is done now.
+    pub(super) fn allows(&mut self, now: Time) -> bool {
+        let forgotten = self.is_forgotten(now);
+        self.asked = Some(now);
+        let pause = match self.done {
+            Some((at, pause)) if !forgotten => {
+                if now.since(at) < pause {
+                    return false;
+                }
+                (pause * 2).min(PAUSE_MAX)
+            }
+            _ => PAUSE,
+        };
+        self.done = Some((now, pause));
+        true
+    }
+
+    /// Nobody has asked for so long that it begins anew.
+    pub(super) fn is_forgotten(&self, now: Time) -> bool {
+        self.asked.is_none_or(|at| now.since(at) >= PAUSE_MAX)
+    }
+}
