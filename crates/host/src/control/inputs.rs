@@ -85,7 +85,10 @@ impl Control {
         }
         let over = |head: &super::subsystem::Head| head.remove_at.is_some_and(|at| at <= now);
         for index in 0..self.subsystems.len() {
-            if self.subsystems[index].heads.iter().any(over) {
+            let heads = &self.subsystems[index].heads;
+            // The next picture has their sizes.
+            self.env.dirty |= heads.iter().any(|head| head.due().is_some_and(|at| at <= now));
+            if heads.iter().any(over) {
                 self.drop_heads(index);
             }
         }

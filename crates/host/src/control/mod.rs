@@ -27,6 +27,7 @@ mod reconcile;
 mod scan;
 mod setup;
 mod shutdown;
+mod sizes;
 mod snapshot;
 mod subsystem;
 mod verbs;
@@ -51,7 +52,7 @@ use controller::Controller;
 use core::convert::Infallible;
 use env::{Env, Notice};
 use reconcile::Refusals;
-use subsystem::Subsystem;
+use subsystem::{Head, Subsystem};
 use waits::Waits;
 
 /// The control half of a host. Runs on `WorkerId(0)`; the five functions are those of
@@ -166,7 +167,7 @@ impl Control {
     pub fn poll_timeout(&mut self) -> Option<Time> {
         let controllers = self.controllers.values().filter_map(Controller::due).min();
         let heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-        let heads = heads.filter_map(|head| head.remove_at).min();
+        let heads = heads.filter_map(Head::due).min();
         // What was not published yet is with whatever comes next.
         let unpublished = self.env.dirty.then_some(self.env.now);
         [controllers, heads, self.waits.due(), unpublished].into_iter().flatten().min()

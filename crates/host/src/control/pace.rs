@@ -33,6 +33,11 @@ impl Pace {
         true
     }
 
+    /// When it may be done again.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.done.map(|(at, pause)| at.after(pause))
+    }
+
     /// Nobody has asked for so long that it begins anew.
     pub(super) fn is_forgotten(&self, now: Time) -> bool {
         self.asked.is_none_or(|at| now.since(at) >= PAUSE_MAX)

@@ -76,6 +76,12 @@ impl Condition {
         self.hindrance().is_none()
     }
 
+    /// Whether it could be used if its size were the device's.
+    pub(super) fn serves(&self) -> bool {
+        let known = matches!(self.unready, None | Some(Hindrance::Size)) && !self.ana_pending;
+        self.live && known && self.ana_state.is_accessible()
+    }
+
     /// Whether the path is out of use, and not for a moment only. One that leaves is none any more.
     fn lasts(&self) -> bool {
         match self.hindrance() {
@@ -123,6 +129,7 @@ impl Control {
             return;
         }
         self.epoch += 1;
+        self.settle_sizes();
         self.tell_changes();
         self.work_out_limits();
         self.provide_nodes();

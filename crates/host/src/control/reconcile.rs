@@ -19,17 +19,14 @@
 //! * The same identifiers in two subsystems are refused in the second one as long as the first has
 //!   them.
 //! * Another block size refuses the path; another capacity takes it out until the sizes agree
-//!   (M20). The device takes a new size when a path that agreed with it reports one; it shrinks
-//!   only when no live path says otherwise any more: one controller that is mistaken must not cost
-//!   users the rest of their device. When no live path upholds the size, the largest that one of
-//!   them says holds, so that none stands idle, until a path that was lost is back with the former.
-//!   The same goes for the path that made the device grow alone and now says less.
+//!   (M20): see `sizes`.
 
 use super::Control;
 use super::controller::Controller;
 use super::env::Env;
 use super::namespace::Namespace;
 use super::scan::Scan;
+use super::sizes::Sizing;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
 use crate::topology::{ControllerId, HeadId, PathId};
@@ -77,12 +74,6 @@ impl Control {
     fn drop_paths(&mut self, index: usize) {
         let next = &mut self.next_path;
         drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers, next);
-    }
-
-    /// Takes in the sizes that were read, and has those asked again who say another one.
-    pub(super) fn resize(&mut self, index: usize) {
-        let rescan = resize(&mut self.env, &mut self.subsystems[index], &self.controllers);
-        self.rescan.extend(rescan);
     }
 
     /// Something that others show may have been refused because of a head or of what a controller
@@ -389,7 +380,7 @@ impl Control {
             origin,
             shared: namespace.shared,
             blocks: namespace.blocks,
-            blocks_before_loss: None,
+            sizing: Sizing::default(),
             contradicted: BTreeMap::new(),
             block_bytes: namespace.block_bytes,
             paths: Vec::new(),
@@ -646,61 +637,6 @@ fn path_removed(subsystem: u32, controller: u32, head: u32) -> HostEvent {
     }
 }
 
-/// Takes in the sizes that were read. Gives back who should be asked again.
-fn resize(
-    env: &mut Env,
-    subsystem: &mut Subsystem,
-    controllers: &Controllers,
-) -> Vec<ControllerId> {
-    let mut rescan = Vec::new();
-    let instance = subsystem.instance;
-    for head in &mut subsystem.heads {
-        let before = head.bytes();
-        let mut blocks = head.blocks;
-        let mut changed = Vec::new();
-        let mut doubted = false;
-        let upheld = witnesses(head, controllers)
-            .any(|(it, _)| it.scan.blocks_of(head.nsid) == Some(head.blocks));
-        for path in &mut head.paths {
-            let Some(controller) = controllers.get(&path.controller) else { continue };
-            let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
-            if path.nsid != head.nsid || !controller.vouches_for(path.nsid) || found == path.blocks
-            {
-                continue;
-            }
-            if path.blocks == head.blocks {
-                if found < head.blocks && upheld {
-                    doubted = true;
-                } else {
-                    blocks = found;
-                }
-            }
-            path.blocks = found;
-            changed.push(path.controller);
-        }
-        if blocks < head.blocks {
-            // The path that upheld the size takes it back: not to less than others say.
-            let said = witnesses(head, controllers).map(|(_, path)| path.blocks);
-            blocks = blocks.max(said.max().unwrap_or(0));
-        }
-        settle_size(head, controllers, blocks);
-        if head.bytes() != before {
-            env.event(HostEvent::HeadResized {
-                head: format!("nvme{instance}n{}", head.instance),
-                from_bytes: before,
-                to_bytes: head.bytes(),
-            });
-        }
-        // Whoever has just been asked is not asked again: it may say something else each time.
-        let others = head.paths.iter().filter(|path| doubted || path.blocks != head.blocks);
-        let others = others.map(|path| path.controller).filter(|it| !changed.contains(it));
-        rescan.extend(others.filter(|_| !changed.is_empty()));
-    }
-    rescan.sort_unstable();
-    rescan.dedup();
-    rescan
-}
-
 /// Some live controller shows it under its NSID.
 fn is_shown(head: &Head, controllers: &Controllers) -> bool {
     head.paths.iter().any(|path| {
@@ -719,41 +655,4 @@ fn contested(subsystem: &Subsystem, controllers: &Controllers) -> BTreeSet<u32> 
     let pairs = shown.windows(2);
     let contested = pairs.filter(|pair| pair[0].0 == pair[1].0 && (pair[0].1 || pair[1].1));
     contested.map(|pair| pair[1].0).collect()
-}
-
-/// The live paths whose size has been read since their controller came up.
-fn witnesses<'a>(
-    head: &'a Head,
-    controllers: &'a Controllers,
-) -> impl Iterator<Item = (&'a Controller, &'a Path)> {
-    head.paths.iter().filter_map(|path| {
-        let controller = controllers.get(&path.controller)?;
-        let knows = path.nsid == head.nsid && controller.vouches_for(path.nsid) && !path.unread;
-        knows.then_some((controller, path))
-    })
-}
-
-/// Gives a head the size that its paths report, or another one when no live path upholds that.
-fn settle_size(head: &mut Head, controllers: &Controllers, reported: u64) {
-    let said = |blocks: u64| head.paths.iter().any(|path| path.blocks == blocks);
-    let upheld = |blocks: u64| witnesses(head, controllers).any(|(_, path)| path.blocks == blocks);
-    // A new size, or nobody left who might come back with the former one: that is history.
-    let unchanged = reported == head.blocks;
-    let before_loss = head.blocks_before_loss.filter(|&blocks| unchanged && said(blocks));
-    let (blocks, before_loss) = match before_loss {
-        Some(former) if upheld(former) => (former, None),
-        // Mostly by the first path: nobody else has to be asked.
-        _ if upheld(reported) => (reported, before_loss),
-        _ => match witnesses(head, controllers).map(|(_, path)| path.blocks).max() {
-            Some(largest) => {
-                let former = before_loss.or_else(|| said(reported).then_some(reported));
-                (largest, former)
-            }
-            None if !said(reported) => {
-                (head.paths.first().map_or(reported, |path| path.blocks), before_loss)
-            }
-            None => (reported, before_loss),
-        },
-    };
-    (head.blocks, head.blocks_before_loss) = (blocks, before_loss);
 }

@@ -9,6 +9,7 @@
 use super::facts::Identity;
 use super::namespace::Ids;
 use super::pace::Pace;
+use super::sizes::Sizing;
 use crate::config::DeviceSettings;
 use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};
@@ -84,8 +85,7 @@ pub(super) struct Head {
     pub(super) origin: Arc<Identity>,
     pub(super) shared: bool,
     pub(super) blocks: u64,
-    /// The size before it took that of the live paths because who upheld it was lost, in blocks.
-    pub(super) blocks_before_loss: Option<u64>,
+    pub(super) sizing: Sizing,
     /// Which controllers show another namespace under its NSID, and how often its other paths are
     /// asked for that.
     pub(super) contradicted: BTreeMap<ControllerId, Pace>,
@@ -139,6 +139,11 @@ impl Head {
 
     pub(super) fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(u64::from(self.block_bytes))
+    }
+
+    /// When it goes, or its size may be another one.
+    pub(super) fn due(&self) -> Option<Time> {
+        [self.remove_at, self.sizing.due()].into_iter().flatten().min()
     }
 
     /// A path whose size is the device's (M20).

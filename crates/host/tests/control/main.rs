@@ -31,4 +31,5 @@ mod renumbered;
 mod rig;
 mod served;
 mod sizes;
+mod sizes_upheld;
 mod storm;

@@ -125,9 +125,11 @@ fn one_path_alone_does_not_shrink_the_device() {
     assert!(rig.fake(1).count(|c| c.is_identify(0)) > asked, "it was asked again");
     assert_eq!(rig.event_count("capacity change"), 0);
 
-    // A path that was lost is no witness.
+    // A path that was lost is no witness once it was waited for.
     rig.fake(1).refuse = true;
     rig.cut(1);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 2048);
+    rig.advance_s(20);
     let head = rig.head("nvme0n1").unwrap();
     assert_eq!(head.blocks, 1024, "nobody who is there says otherwise");
     assert!(!head.paths[0].ready && head.paths[1].ready);
@@ -164,6 +166,7 @@ fn a_witness_that_is_lost_before_it_answers_leaves_no_path_idle() {
     assert_eq!(rig.head("nvme0n1").unwrap().blocks, 2048, "the other one has not answered yet");
     rig.fake(1).refuse = true;
     rig.cut(1);
+    rig.advance_s(20);
     let head = rig.head("nvme0n1").unwrap();
     assert_eq!(head.blocks, 1024);
     assert!(head.paths[1].ready);
@@ -191,6 +194,9 @@ fn a_path_that_flaps_does_not_cost_the_device_its_size() {
         rig.fake(port).refuse = true;
         rig.cut(port);
     }
+    rig.advance_s(19);
+    assert_eq!(rig.head("nvme0n1").unwrap().blocks, 2048, "they are waited for");
+    rig.advance_s(1);
     assert_eq!(rig.head("nvme0n1").unwrap().blocks, 1024);
     rig.fake(2).refuse = false;
     rig.advance_s(30);

@@ -1,0 +1,184 @@
+//! Whose size a device has where paths that say different ones come and go.
+
+use crate::ana::ana_error;
+use crate::fake::{Fake, Space};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
+use anabranch_host::topology::ControllerState;
+use anabranch_host::verb::{Selection, Verb};
+use std::time::Duration;
+
+const OPTIMIZED: u8 = 1;
+const INACCESSIBLE: u8 = 3;
+
+fn show(rig: &mut Rig, port: u16, blocks: u64) {
+    rig.fake(port).spaces = [(1, Space::new(0x11, blocks))].into();
+    rig.raise(port, NAMESPACES_CHANGED);
+}
+
+fn access(rig: &mut Rig, port: u16, state: u8) {
+    rig.fake(port).ana = Some([(1, state)].into());
+    rig.raise(port, ANA_CHANGED);
+}
+
+fn away(rig: &mut Rig, port: u16) {
+    rig.fake(port).refuse = true;
+    rig.cut(port);
+}
+
+/// The size, and which paths could be used.
+fn device(rig: &Rig) -> (u64, Vec<bool>) {
+    let head = rig.head("nvme0n1").unwrap();
+    let used = head.paths.iter().map(|path| {
+        let live = rig.state(path.controller.0) == Some(ControllerState::Live);
+        live && path.ready && !path.ana_pending && path.ana_state.is_accessible()
+    });
+    (head.blocks, used.collect())
+}
+
+/// The first one has 2048 blocks; the other one was refused from the start, as it has 1024.
+fn with_a_smaller_one(state: u8) -> Rig {
+    let mut rig = Rig::connected(1);
+    let mut fake = Fake::new(NQN, 2);
+    fake.spaces = [(1, Space::new(0x11, 1024))].into();
+    fake.ana = Some([(1, state)].into());
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    assert_eq!(device(&rig), (2048, vec![true, false]));
+    rig
+}
+
+/// The second one has grown alone.
+fn grown() -> Rig {
+    let mut rig = Rig::connected_twice(1);
+    show(&mut rig, 2, 4096);
+    assert_eq!(device(&rig), (4096, vec![false, true]));
+    rig
+}
+
+#[test]
+fn a_path_that_made_the_device_grow_and_cannot_be_used_does_not_keep_others_from_use() {
+    let mut rig = grown();
+    access(&mut rig, 2, INACCESSIBLE);
+    rig.advance_s(19);
+    assert_eq!(device(&rig), (4096, vec![false; 2]), "it may be back in a moment");
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (2048, vec![true, false]), "{:?}", rig.events);
+    assert_eq!(rig.event_count("capacity change from 2097152 to 1048576 bytes"), 1);
+    // It is back, and so are its blocks.
+    access(&mut rig, 2, OPTIMIZED);
+    assert_eq!(device(&rig), (4096, vec![false, true]));
+    // The same when it goes altogether.
+    let mut rig = grown();
+    away(&mut rig, 2);
+    rig.advance_s(20);
+    assert_eq!(device(&rig), (2048, vec![true, false]), "{:?}", rig.events);
+}
+
+#[test]
+fn a_path_that_comes_and_goes_is_not_waited_for_longer_than_it_was_there() {
+    let mut rig = grown();
+    let mut served = 0;
+    for _ in 0..600 {
+        access(&mut rig, 2, INACCESSIBLE);
+        rig.advance(Duration::from_millis(900));
+        served += u32::from(device(&rig).1.contains(&true));
+        access(&mut rig, 2, OPTIMIZED);
+        rig.advance(Duration::from_millis(100));
+        assert!(device(&rig).1.contains(&true), "{:?}", device(&rig));
+    }
+    assert!(served > 560, "{served} of 600");
+    let changes = rig.event_count("capacity change");
+    assert!((4..60).contains(&changes), "not with each of 600: {changes}");
+}
+
+#[test]
+fn a_path_whose_log_is_contradicted_over_and_over_does_not_keep_others_from_use() {
+    let mut rig = Rig::connected_twice(1);
+    show(&mut rig, 1, 4096);
+    let mut used = 0;
+    for _ in 0..900 {
+        if device(&rig).1[0] {
+            ana_error(&mut rig);
+            rig.run();
+        }
+        rig.advance(Duration::from_millis(100));
+        used += u32::from(device(&rig).1[1]);
+    }
+    assert!(used > 620, "{used} of 900: {:?}", device(&rig));
+    assert!(rig.event_count("capacity change") < 24, "{:?}", rig.events);
+}
+
+#[test]
+fn a_size_that_an_inaccessible_path_reports_is_asked_of_the_others_and_no_more() {
+    let mut rig = Rig::connected_twice(1);
+    access(&mut rig, 2, INACCESSIBLE);
+    let looks = rig.fake(1).count(|c| c.is_identify(0));
+    show(&mut rig, 2, 4096);
+    assert_eq!(device(&rig), (2048, vec![true, false]));
+    assert_eq!(rig.fake(1).count(|c| c.is_identify(0)), looks + 1);
+    // It was right: the other one has it too.
+    show(&mut rig, 1, 4096);
+    assert_eq!(device(&rig).0, 4096);
+    access(&mut rig, 2, OPTIMIZED);
+    assert_eq!(device(&rig), (4096, vec![true; 2]));
+    assert_eq!(rig.event_count("capacity change"), 1);
+}
+
+#[test]
+fn a_path_that_is_lost_for_a_moment_does_not_cost_the_device_its_size() {
+    for state in [OPTIMIZED, INACCESSIBLE] {
+        let mut rig = with_a_smaller_one(state);
+        for _ in 0..5 {
+            away(&mut rig, 1);
+            rig.advance(Duration::from_millis(2500));
+            assert_eq!(device(&rig), (2048, vec![false; 2]), "{:?}", rig.events);
+            rig.fake(1).refuse = false;
+            rig.advance_s(60);
+            assert_eq!(device(&rig), (2048, vec![true, false]), "{:?}", rig.events);
+        }
+        assert_eq!(rig.event_count("capacity change"), 0);
+    }
+}
+
+#[test]
+fn an_inaccessible_path_never_takes_the_size_of_its_device_over() {
+    let mut rig = with_a_smaller_one(INACCESSIBLE);
+    away(&mut rig, 1);
+    rig.advance_s(300);
+    assert_eq!(device(&rig), (2048, vec![false; 2]), "{:?}", rig.events);
+    // From when it can be used, those that are away have some time left to be back.
+    access(&mut rig, 2, OPTIMIZED);
+    rig.advance_s(19);
+    assert_eq!(device(&rig), (2048, vec![false; 2]));
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
+}
+
+#[test]
+fn a_path_for_which_io_does_not_wait_any_more_is_not_waited_for_by_its_size() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |it| it.options.fast_io_fail_tmo = Some(Duration::from_secs(3)));
+    rig.put(2, Fake::new(NQN, 2));
+    rig.fake(2).spaces = [(1, Space::new(0x11, 1024))].into();
+    rig.connect_ok(2, |_| ());
+    away(&mut rig, 1);
+    rig.advance_s(2);
+    assert_eq!(device(&rig), (2048, vec![false; 2]));
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
+}
+
+#[test]
+fn a_controller_that_is_being_removed_changes_no_size() {
+    let mut rig = with_a_smaller_one(OPTIMIZED);
+    rig.verb(Verb::Disconnect(Selection::All));
+    rig.advance_s(10);
+    assert!(rig.head("nvme0n1").is_none());
+    assert_eq!(rig.event_count("capacity change"), 0, "{:?}", rig.events);
+    // Nor is anybody kept waiting for it.
+    let mut rig = with_a_smaller_one(OPTIMIZED);
+    rig.verb(Verb::Disconnect(Selection::Controller("nvme0".to_owned())));
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (1024, vec![true]), "{:?}", rig.events);
+}
