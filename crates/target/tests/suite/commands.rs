@@ -423,6 +423,50 @@ fn c42_identify_and_features() {
     fails(&rig.run(admin, config, 0), Status::INVALID_FIELD);
 }
 
+/// Features of the controller are not set for one namespace; whose value it is may be asked.
+#[test]
+fn c42_features_of_the_controller_belong_to_no_namespace() {
+    let mut rig = Rig::new(config());
+    let (admin, io) = rig.controller(0);
+    rig.hang_up(io);
+    let sets = [
+        NumberOfQueues::pairs(4).sqe(),
+        feature::set(fid::KEEP_ALIVE_TIMER, 1000),
+        feature::set(fid::ASYNC_EVENT_CONFIG, 0),
+        feature::set(fid::VOLATILE_WRITE_CACHE, 1),
+        feature::set(fid::POWER_MANAGEMENT, 0),
+        feature::set(fid::WRITE_ATOMICITY, 0),
+    ];
+    for set in sets {
+        for nsid in [0, u32::MAX] {
+            let done = rig.run(admin, set.with_nsid(nsid), 0);
+            assert_eq!(done.status, Status::SUCCESS, "{set:?}, namespace {nsid}");
+        }
+        fails(&rig.run(admin, set.with_nsid(1), 0), Status::FEATURE_NOT_PER_NAMESPACE);
+        let get = feature::get(feature::fid_of(&set));
+        for nsid in [0, 1, u32::MAX] {
+            let done = rig.run(admin, get.with_nsid(nsid), 0);
+            assert_eq!(done.status, Status::SUCCESS, "{get:?}, namespace {nsid}");
+        }
+        for nsid in [2, 1025, u32::MAX - 1] {
+            fails(&rig.run(admin, set.with_nsid(nsid), 0), Status::INVALID_NAMESPACE);
+            fails(&rig.run(admin, get.with_nsid(nsid), 0), Status::INVALID_NAMESPACE);
+        }
+    }
+    // That one is there for every namespace.
+    let recovery = feature::set(fid::ERROR_RECOVERY, 0);
+    for nsid in [1, u32::MAX] {
+        let set = recovery.with_nsid(nsid);
+        fails(&rig.run(admin, set, 0), Status::FEATURE_NOT_CHANGEABLE);
+    }
+    fails(&rig.run(admin, recovery.with_nsid(2), 0), Status::INVALID_NAMESPACE);
+    // What there is not is told first.
+    fails(&rig.run(admin, feature::set(0x7f, 0).with_nsid(1), 0), Status::INVALID_FIELD);
+    fails(&rig.run(admin, feature::get(0x7f).with_nsid(9), 0), Status::INVALID_FIELD);
+    let host = HostIdentifier::get().with_nsid(9);
+    fails(&rig.run(admin, host, 16), Status::INVALID_NAMESPACE);
+}
+
 /// What NVMe 1.4, which the controllers claim to follow, demands of every I/O controller.
 #[test]
 fn mandatory_features_are_there() {

@@ -4,15 +4,25 @@ use super::super::Target;
 use super::super::command::Step;
 use crate::aer;
 use crate::conn::Answer;
-use crate::controller::round_keep_alive;
+use crate::controller::{Of, round_keep_alive};
 use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::feature::{self, HostIdentifier, NumberOfQueues, Select, fid};
 use anabranch_proto::nvme::{Sqe, Status};
 
 /// Warnings of the SMART log that may be configured; there never is one.
 const SMART_WARNINGS: u32 = 0xff;
+/// Get Features, "supported capabilities": every namespace has a value of its own.
+const PER_NAMESPACE: u64 = 1 << 1;
 /// Get Features, "supported capabilities": the value can be changed.
 const CHANGEABLE: u64 = 1 << 2;
+
+/// NSID: all that there are.
+const ALL_NAMESPACES: u32 = u32::MAX;
+
+/// Whether the feature is one of each namespace (DULBE of Error Recovery), not of the controller.
+const fn is_per_namespace(id: u8) -> bool {
+    id == fid::ERROR_RECOVERY
+}
 
 impl Target {
     pub(super) fn get_features(&mut self, at: usize, sqe: &Sqe, bufs: &mut dyn Buffers) -> Step {
@@ -20,6 +30,9 @@ impl Target {
         let select = feature::select_of(sqe);
         if matches!(select, Select::Reserved(_)) {
             return Step::refuse(Status::INVALID_FIELD);
+        }
+        if let Err(status) = self.check_scope(at, id, sqe.nsid(), false) {
+            return Step::refuse(status);
         }
         if id == fid::HOST_IDENTIFIER && select != Select::Capabilities {
             if !HostIdentifier::is_extended(sqe) {
@@ -38,6 +51,27 @@ impl Target {
             Ok(value) => Step::Done(Answer::result(value)),
             Err(status) => Step::refuse(status),
         }
+    }
+
+    /// Whether a command about a feature may name this namespace. One that is not there is refused
+    /// always; one that is there, where a feature of the controller is to be set (Base, Set
+    /// Features, "Feature Not Namespace Specific"). Whoever asks what holds for a namespace is told
+    /// the value of the controller. Other features than ours are refused as such.
+    fn check_scope(&self, at: usize, id: u8, nsid: u32, sets: bool) -> Result<(), Status> {
+        if matches!(nsid, 0 | ALL_NAMESPACES) || self.feature(at, id, Select::Current).is_err() {
+            return Ok(());
+        }
+        let there = match self.controller(at)?.of {
+            Of::Subsystem(subsystem) => self.subsystems[subsystem].namespace(nsid).is_some(),
+            Of::Discovery => false,
+        };
+        if !there {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        if sets && !is_per_namespace(id) {
+            return Err(Status::FEATURE_NOT_PER_NAMESPACE);
+        }
+        Ok(())
     }
 
     fn feature(&self, at: usize, id: u8, select: Select) -> Result<u64, Status> {
@@ -65,7 +99,10 @@ impl Target {
         match select {
             Select::Current => Ok(current),
             Select::Default | Select::Saved => Ok(default),
-            Select::Capabilities => Ok(if changeable { CHANGEABLE } else { 0 }),
+            Select::Capabilities => {
+                let scope = if is_per_namespace(id) { PER_NAMESPACE } else { 0 };
+                Ok(scope | if changeable { CHANGEABLE } else { 0 })
+            }
             Select::Reserved(_) => Err(Status::INVALID_FIELD),
         }
     }
@@ -81,6 +118,7 @@ impl Target {
         if feature::save_of(sqe) {
             return Err(Status::FEATURE_NOT_SAVEABLE);
         }
+        self.check_scope(at, feature::fid_of(sqe), sqe.nsid(), true)?;
         let (value, max_queues) = (sqe.cdw(11), self.limits.io_queues);
         let controller = self.controllers[at].as_mut().ok_or(Status::INTERNAL_ERROR)?;
         let discovery = controller.is_discovery();
