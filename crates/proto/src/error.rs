@@ -116,6 +116,8 @@ pub struct ProtocolError {
     pub fes: Fes,
     /// Fatal Error Information that goes with `fes`.
     pub fei: u32,
+    /// Whether the peer is told by a Terminate Connection Request. Never in answer to one.
+    pub answered: bool,
 }
 
 impl ProtocolError {
@@ -130,7 +132,8 @@ impl ProtocolError {
         limit: u64,
     ) -> ProtocolError {
         let fes = Fes::INVALID_HEADER_FIELD;
-        ProtocolError { blame: Blame::Peer, what, field, value, rule, limit, fes, fei: 0 }
+        let (blame, fei, answered) = (Blame::Peer, 0, true);
+        ProtocolError { blame, what, field, value, rule, limit, fes, fei, answered }
     }
 
     /// With the fatal error status and information for a Terminate Connection Request.
@@ -149,6 +152,12 @@ impl ProtocolError {
     #[must_use]
     pub const fn blaming(self, blame: Blame) -> ProtocolError {
         ProtocolError { blame, ..self }
+    }
+
+    /// About a Terminate Connection Request, which is not answered (TCP 3.5).
+    #[must_use]
+    pub const fn unanswered(self) -> ProtocolError {
+        ProtocolError { answered: false, ..self }
     }
 }
 

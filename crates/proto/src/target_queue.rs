@@ -381,7 +381,7 @@ impl TargetQueue {
         if self.fault.is_some() {
             return;
         }
-        if error.blame != crate::error::Blame::Reported {
+        if error.answered {
             self.farewell = Some(TermReq::new(Role::Controller, &error, self.stream.header()));
         }
         self.stream.end();

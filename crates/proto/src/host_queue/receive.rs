@@ -2,7 +2,7 @@
 
 use super::tags::{Cid, Grant, Stage};
 use super::{HostData, HostQueue, Phase};
-use crate::error::{Blame, Fes, ProtocolError, Rule};
+use crate::error::{Fes, ProtocolError, Rule};
 use crate::machine::{BufRef, Buffers};
 use crate::nvme::status::Status;
 use crate::pdu::data::{AT_CCCID, AT_DATAO};
@@ -110,9 +110,8 @@ impl HostQueue {
 
     /// The peer broke the protocol: it is told, unless it told us first, and that is the end.
     fn fail(&mut self, error: ProtocolError) {
-        let answer = error.blame != Blame::Reported;
         let last_words =
-            answer.then(|| TermReq::new(Role::Host, &error, self.stream.header()).emit());
+            error.answered.then(|| TermReq::new(Role::Host, &error, self.stream.header()).emit());
         self.stream.end();
         self.inbound = None;
         self.outbox.end(last_words);

@@ -164,7 +164,7 @@ impl CommonHeader {
     ///
     /// # Errors
     /// Fatal error status 1 with the offset of the field that is wrong. A malformed Terminate
-    /// Connection Request blames nobody and must not be answered ([`Blame::Reported`]).
+    /// Connection Request must not be answered ([`ProtocolError::answered`]).
     #[inline]
     pub fn parse(
         bytes: &[u8; COMMON_HEADER_BYTES],
@@ -214,7 +214,7 @@ impl CommonHeader {
             return Ok(());
         }
         let error = self.error("HLEN", hlen.into(), Rule::MustBe, right.into()).at(AT_HLEN);
-        Err(if self.is_term_req() { error.blaming(Blame::Reported) } else { error })
+        Err(if self.is_term_req() { error.unanswered() } else { error })
     }
 
     #[inline]
@@ -258,7 +258,7 @@ impl CommonHeader {
             plen if plen > TERM_REQ_MAX => (Rule::AtMost, TERM_REQ_MAX),
             _ => return Ok(()),
         };
-        Err(self.error("PLEN", self.plen, rule, limit).at(AT_PLEN).blaming(Blame::Reported))
+        Err(self.error("PLEN", self.plen, rule, limit).at(AT_PLEN).unanswered())
     }
 
     /// A type that carries data: PDO and PLEN against each other.

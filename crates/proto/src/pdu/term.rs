@@ -76,6 +76,7 @@ impl TermReq {
         ProtocolError::new(what, "FES", self.fes.0 as u64, rule, 0)
             .with_fes(self.fes, self.fei)
             .blaming(Blame::Reported)
+            .unanswered()
     }
 
     /// Reads it. Any content will do: it changes nothing about what has to follow.

@@ -340,11 +340,17 @@ fn c22_a_terminate_request_is_never_answered() {
     short[4] = 23;
     let mut header = good.clone();
     header[2] = 32;
-    for bytes in [good, reserved, long, short, header] {
+    for (bytes, blame) in [
+        (good, Blame::Reported),
+        (reserved, Blame::Reported),
+        (long, Blame::Peer),
+        (short, Blame::Peer),
+        (header, Blame::Peer),
+    ] {
         let mut rig = Rig::new(false);
         rig.command(Sqe::new(admin::KEEP_ALIVE).with_cid(1), &[]);
         rig.feed(&bytes);
-        assert_eq!(rig.queue.fault().expect("a fault").blame, Blame::Reported);
+        assert_eq!(rig.queue.fault().expect("a fault").blame, blame);
         assert!(!rig.queue.has_transmit());
         rig.expect_nothing_left("C22");
     }

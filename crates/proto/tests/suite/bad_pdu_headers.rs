@@ -355,7 +355,7 @@ fn c22_terminate_requests_are_bounded_and_never_answered() {
             bytes[..8].copy_from_slice(&[code, 0, 24, 0, 0, 0, 0, 0]);
             put_u32(&mut bytes, 4, plen);
             let error = refused(receiver, PLAIN, &bytes, Fes::INVALID_HEADER_FIELD, 4);
-            assert_eq!(error.blame, Blame::Reported);
+            assert_eq!(error.blame, Blame::Peer, "it says nothing about us");
         }
         for (plen, fes, fei) in
             [(24u32, 1u16, 4u32), (152, 6, u32::MAX), (32, 0, 9), (40, 0xffff, 0)]
