@@ -605,9 +605,9 @@ impl Controller {
             Purpose::KeepAlive => format!("no answer to Keep Alive in {limit:?}"),
             Purpose::Setup => match self.phase {
                 Phase::Setup { step, .. } => format!("no answer to {step} in time"),
-                _ => String::from("no answer to a step of the connect sequence in time"),
+                _ => format!("no answer to {purpose} in time"),
             },
-            _ => format!("no answer to an admin command ({purpose:?}) in time"),
+            _ => format!("no answer to {purpose} in time"),
         };
         self.fail(env, text, false);
     }

@@ -13,6 +13,7 @@ use anabranch_proto::machine::{
 };
 use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
+use core::fmt;
 use core::time::Duration;
 
 /// Commands at once on an admin queue, without the event request: as in Linux (NVME_AQ_DEPTH is 32;
@@ -53,6 +54,32 @@ pub(super) enum Purpose {
     Discovery,
     /// A caller asked for raw bytes.
     Raw(VerbId),
+}
+
+/// As in "no answer to …".
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Purpose::Setup => "a step of the connect sequence",
+            Purpose::KeepAlive => "Keep Alive",
+            Purpose::Event => "an Asynchronous Event Request",
+            Purpose::AnaLog => "Get Log Page (ANA)",
+            Purpose::Scan(_, ScanRead::Clear) | Purpose::News => {
+                "Get Log Page (changed namespaces)"
+            }
+            Purpose::Scan(_, ScanRead::List) => "Identify (list of active namespaces)",
+            Purpose::Scan(_, ScanRead::Ids(nsid)) => {
+                return write!(f, "Identify (identifiers of namespace {nsid})");
+            }
+            Purpose::Scan(_, ScanRead::Namespace(nsid)) => {
+                return write!(f, "Identify (namespace {nsid})");
+            }
+            Purpose::ClearEvent => "Get Log Page (to clear an event)",
+            Purpose::Shutdown => "a step of the orderly shutdown",
+            Purpose::Discovery => "Get Log Page (discovery)",
+            Purpose::Raw(_) => "a command that was asked for by hand",
+        })
+    }
 }
 
 /// Data of an admin command.

@@ -1,7 +1,7 @@
 //! Loss, reconnect, giving up: how a controller lives after it has been live once.
 
 use crate::fake::{Command, Fake, Hook, KEEP_ALIVE, SET_FEATURES, Say, Space};
-use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Verb};
@@ -130,6 +130,30 @@ fn a_controller_that_is_lost_while_its_namespaces_are_read_is_read_anew() {
     rig.advance_s(11);
     assert!(rig.path("nvme0n1", 0).unwrap().ready);
     assert_eq!(rig.heads().len(), 2);
+}
+
+#[test]
+fn a_command_without_an_answer_is_told_in_words() {
+    type Is = fn(&Command) -> bool;
+    let silent: [(Is, &str); 4] = [
+        (|c| c.is_log(4), "Get Log Page (changed namespaces)"),
+        (|c| c.is_identify(2), "Identify (list of active namespaces)"),
+        (|c| c.is_identify(3), "Identify (identifiers of namespace 1)"),
+        (|c| c.is_identify(0), "Identify (namespace 1)"),
+    ];
+    for (is, name) in silent {
+        let mut rig = Rig::connected(1);
+        rig.fake(1).hook = Some(Box::new(move |c| is(c).then_some(Say::Nothing)));
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance_s(70);
+        let told = format!("no answer to {name} in time");
+        assert_eq!(rig.event_count(&told), 1, "{told}: {:#?}", rig.events);
+    }
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(0x0c).then_some(Say::Nothing)));
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(70);
+    assert_eq!(rig.event_count("no answer to Get Log Page (ANA) in time"), 1, "{:#?}", rig.events);
 }
 
 /// A target with few controllers still counts the one that was lost, until its keep-alive ends.

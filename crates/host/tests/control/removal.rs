@@ -189,7 +189,8 @@ fn a_controller_that_does_not_answer_its_shutdown_is_named() {
     let id = disconnect(&mut rig, "nvme0");
     rig.advance_s(6);
     assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
-    let told = "nvme0: it has not said that it has shut down (CSTS.SHST): no answer to an admin";
+    let told = "nvme0: it has not said that it has shut down (CSTS.SHST): no answer to a step \
+                of the orderly shutdown in time";
     assert_eq!(rig.event_count(told), 1);
     assert_eq!(rig.event_count("nvme0: removed"), 0, "it was asked for");
 }
