@@ -161,8 +161,7 @@ impl Controller {
                 Ok(())
             }
             Step::QueueCount => {
-                let granted = wire::queues_granted(answer.result)
-                    .ok_or_else(|| failure("the queue count that was granted is invalid"))?;
+                let granted = wire::queues_granted(answer.result).map_err(failure)?;
                 facts.io_queues = granted.min(wanted);
                 Ok(())
             }

@@ -6,6 +6,7 @@ use super::link::{ADMIN_DEPTH, Answer, Payload};
 use super::namespace::{Ids, Namespace};
 use super::scan::Named;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use anabranch_proto::nvme::aer::{self, AsyncEvent, EventKind, error, notice};
@@ -148,9 +149,21 @@ pub(super) fn set_queue_count(count: u16) -> Command {
 }
 
 /// How many queue pairs the answer allows, at least one.
-pub(super) fn queues_granted(result: u64) -> Option<u16> {
-    let granted = NumberOfQueues::from_dword((result & u64::from(u32::MAX)) as u32)?;
-    Some(granted.usable().max(1))
+///
+/// # Errors
+/// What the answer holds, when that cannot be: both counts are less by one on the wire, where FFFFh
+/// is none (Base, "Number of Queues").
+pub(super) fn queues_granted(result: u64) -> Result<u16, String> {
+    let value = (result & u64::from(u32::MAX)) as u32;
+    let granted = NumberOfQueues::from_dword(value).ok_or_else(|| {
+        let (submission, completion) = ((value & 0xffff) + 1, (value >> 16) + 1);
+        format!(
+            "Number of Queues, DW0 is {value:08x}h: {submission} submission and {completion} \
+             completion queues, where at most {} of each can be",
+            u16::MAX
+        )
+    })?;
+    Ok(granted.usable().max(1))
 }
 
 pub(super) fn set_event_config(mask: u32) -> Command {

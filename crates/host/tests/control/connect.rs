@@ -194,6 +194,22 @@ fn the_number_of_queues_can_be_limited() {
 }
 
 #[test]
+fn a_number_of_queues_that_cannot_be_is_told_with_its_value() {
+    for (granted, value, counts) in [
+        (0xffff, "0000ffffh", "65536 submission and 1 completion queues"),
+        (0xffff_0003, "ffff0003h", "4 submission and 65536 completion queues"),
+    ] {
+        let mut rig = Rig::new(1);
+        rig.put(1, Fake::new(NQN, 1));
+        let is_count = |c: &Command| c.opcode == SET_FEATURES && c.cdw10 & 0xff == 7;
+        rig.fake(1).hook = Some(Box::new(move |c| is_count(c).then_some(Say::Result(granted))));
+        let why = rig.connect_fails(1, |_| ());
+        let wanted = format!("Number of Queues, DW0 is {value}: {counts}");
+        assert!(why.contains(&wanted), "{why}");
+    }
+}
+
+#[test]
 fn connecting_one_controller_does_not_hold_another_up() {
     let mut rig = Rig::new(1);
     let mut slow = Fake::new(NQN, 1);
