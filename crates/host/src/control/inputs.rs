@@ -85,9 +85,14 @@ impl Control {
         }
         let over = |head: &super::subsystem::Head| head.remove_at.is_some_and(|at| at <= now);
         for index in 0..self.subsystems.len() {
-            let heads = &self.subsystems[index].heads;
+            let heads = &mut self.subsystems[index].heads;
             // The next picture has their sizes.
             self.env.dirty |= heads.iter().any(|head| head.due().is_some_and(|at| at <= now));
+            let contradicted = heads.iter_mut().flat_map(|head| head.contradicted.values_mut());
+            // Each of them, not the first alone.
+            let owed = contradicted.filter_map(|pace| pace.take_owed(now).then_some(())).count();
+            self.retry_refused |= owed > 0;
+            let heads = &self.subsystems[index].heads;
             if heads.iter().any(over) {
                 self.drop_heads(index);
             }

@@ -62,8 +62,8 @@ pub struct Control {
     controllers: BTreeMap<ControllerId, Controller>,
     subsystems: Vec<Subsystem>,
     refusals: Refusals,
-    /// Some of them may have been because of a head that has gone.
-    head_has_gone: bool,
+    /// Some of them may have been because of a head that has gone, or are to be asked about again.
+    retry_refused: bool,
     /// Controllers with namespaces whose users wait for a look and that were seen.
     seen: BTreeSet<ControllerId>,
     /// Controllers whose namespaces should be read again.
@@ -102,7 +102,7 @@ impl Control {
             controllers: BTreeMap::new(),
             subsystems: Vec::new(),
             refusals: Refusals::new(),
-            head_has_gone: false,
+            retry_refused: false,
             seen: BTreeSet::new(),
             rescan: Vec::new(),
             waits: Waits::default(),
@@ -190,7 +190,7 @@ impl Control {
                 }
             } else if let Some(id) = self.seen.first() {
                 self.look_at_seen(*id, bufs);
-            } else if core::mem::take(&mut self.head_has_gone) {
+            } else if core::mem::take(&mut self.retry_refused) {
                 self.place_refused(bufs);
             } else {
                 break;

@@ -13,6 +13,8 @@ pub(super) struct Pace {
     /// When it was done last, and how long it is not done again.
     done: Option<(Time, Duration)>,
     asked: Option<Time>,
+    /// Somebody has asked for it in vain since.
+    owed: bool,
 }
 
 impl Pace {
@@ -23,6 +25,7 @@ impl Pace {
         let pause = match self.done {
             Some((at, pause)) if !forgotten => {
                 if now.since(at) < pause {
+                    self.owed = true;
                     return false;
                 }
                 (pause * 2).min(PAUSE_MAX)
@@ -30,12 +33,25 @@ impl Pace {
             _ => PAUSE,
         };
         self.done = Some((now, pause));
+        self.owed = false;
         true
     }
 
     /// When it may be done again.
     pub(super) fn due(&self) -> Option<Time> {
         self.done.map(|(at, pause)| at.after(pause))
+    }
+
+    /// When what was asked for in vain may be done.
+    pub(super) fn owed_at(&self) -> Option<Time> {
+        self.due().filter(|_| self.owed)
+    }
+
+    /// That moment has come: whoever still wants it asks again.
+    pub(super) fn take_owed(&mut self, now: Time) -> bool {
+        let due = self.owed_at().is_some_and(|at| at <= now);
+        self.owed &= !due;
+        due
     }
 
     /// Nobody has asked for so long that it begins anew.

@@ -554,7 +554,7 @@ impl Control {
         if !removed.is_empty() {
             subsystem.heads.retain(|head| !removed.contains(&head.id));
             self.env.dirty = true;
-            self.head_has_gone = true;
+            self.retry_refused = true;
             self.heads_removed(&removed);
         }
     }

@@ -92,6 +92,13 @@ impl Sizing {
     }
 }
 
+impl Head {
+    /// Whether a path has the size that it had before that was lost.
+    fn is_awaited(&self) -> bool {
+        self.paths.iter().any(|path| self.sizing.before_loss == Some(path.blocks))
+    }
+}
+
 impl Control {
     /// Takes in the sizes that were read, and has those asked again who say another one.
     pub(super) fn resize(&mut self, index: usize) {
@@ -103,8 +110,13 @@ impl Control {
     pub(super) fn settle_sizes(&mut self) {
         for subsystem in &mut self.subsystems {
             for head in &mut subsystem.heads {
-                let blocks = head.blocks;
+                let (blocks, before) = (head.blocks, head.sizing.standing);
                 settle(&mut self.env, subsystem.instance, head, &self.controllers, blocks);
+                if head.sizing.standing == Missed && before != Missed {
+                    // Who is live may not have told a change yet.
+                    let missed = head.paths.iter().filter(|path| head.agrees(path));
+                    self.rescan.extend(missed.map(|path| path.controller));
+                }
             }
         }
     }
@@ -120,7 +132,8 @@ fn resize(
     for head in &mut subsystem.heads {
         let mut blocks = head.blocks;
         let mut changed = Vec::new();
-        let mut doubted = false;
+        let (mut doubted, mut moved) = (false, None);
+        let mut holders = head.paths.iter().filter(|path| head.agrees(path)).count();
         let upheld = witnesses(head, controllers)
             .any(|(it, _)| it.scan.blocks_of(head.nsid) == Some(head.blocks));
         for path in &mut head.paths {
@@ -131,19 +144,31 @@ fn resize(
                 continue;
             }
             if path.blocks == head.blocks {
-                if found < head.blocks && upheld || !may_resize(path, controller) {
+                // The last one that has the size may say what that is now, though it is away.
+                let may_resize = may_resize(path, controller) || holders == 1;
+                holders -= 1;
+                if found < head.blocks && upheld || !may_resize {
                     doubted = true;
                 } else {
                     blocks = found;
                 }
             }
+            if head.sizing.before_loss == Some(path.blocks) {
+                moved = Some(found);
+            }
             path.blocks = found;
             changed.push(path.controller);
         }
         if blocks < head.blocks {
-            // The path that upheld the size takes it back: not to less than others say.
-            let said = witnesses(head, controllers).map(|(_, path)| path.blocks);
+            // The path that upheld the size takes it back: not to less than others say that can be
+            // used.
+            let said = witnesses(head, controllers)
+                .filter(|(controller, path)| may_resize(path, controller))
+                .map(|(_, path)| path.blocks);
             blocks = blocks.max(said.max().unwrap_or(0));
+        }
+        if let Some(former) = moved.filter(|_| !head.is_awaited()) {
+            head.sizing.before_loss = Some(former);
         }
         settle(env, subsystem.instance, head, controllers, blocks);
         // Whoever has just been asked is not asked again: it may say something else each time.

@@ -141,9 +141,10 @@ impl Head {
         self.blocks.saturating_mul(u64::from(self.block_bytes))
     }
 
-    /// When it goes, or its size may be another one.
+    /// When it goes, its size may be another one, or the others are asked about what contradicts it.
     pub(super) fn due(&self) -> Option<Time> {
-        [self.remove_at, self.sizing.due()].into_iter().flatten().min()
+        let contradicted = self.contradicted.values().filter_map(Pace::owed_at).min();
+        [self.remove_at, self.sizing.due(), contradicted].into_iter().flatten().min()
     }
 
     /// A path whose size is the device's (M20).

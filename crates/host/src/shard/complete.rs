@@ -181,6 +181,8 @@ impl Shard {
         let expected = (absent || not_ready) && command.flushes_here();
         if (expected || shut_down) && head.usable_through(controller).is_none() {
             command.flush_anywhere();
+            // How often the first one was asked says nothing of the next.
+            command.retries = 0;
             return self.dispatch_again(key, None, now, bufs);
         }
         if absent || too_small {

@@ -91,7 +91,8 @@ impl Shares {
     /// may need at once.
     pub(super) fn deal(&mut self, heads: usize, at_once: usize, held: impl Iterator<Item = u32>) {
         let at_once = u32::try_from(at_once).unwrap_or(u32::MAX);
-        self.few = own(self.alone, 0).min(FEW.max(at_once));
+        // Never fewer again: others hold what they were given.
+        self.few = self.few.max(own(self.alone, 0).min(FEW.max(at_once)));
         self.own = own(self.alone, heads);
         let heads = u32::try_from(heads).unwrap_or(u32::MAX);
         self.places = self.places_for(heads);
@@ -158,6 +159,18 @@ mod tests {
                 held.iter_mut().for_each(|held| fill(&mut shares, held));
             }
             assert!(shares.places() <= 3 * alone + 100 * FEW + HEADS);
+        }
+    }
+
+    /// One of them needs many places at once, for a while; what the others hold then is theirs.
+    #[test]
+    fn a_head_finds_its_places_whatever_one_has_needed_at_once() {
+        let (mut shares, mut held) = (Shares::new(4096), vec![]);
+        for (heads, at_once) in [(16, 1), (40, 24), (41, 1)] {
+            held.resize(heads - 1, 0);
+            shares.deal(heads, at_once, held.iter().copied().chain([0]));
+            held.iter_mut().for_each(|held| fill(&mut shares, held));
+            assert!(shares.has_room(0, FEW), "{at_once}");
         }
     }
 

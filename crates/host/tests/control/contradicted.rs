@@ -100,7 +100,6 @@ fn who_goes_on_contradicting_is_heard_again_after_a_while() {
     contradict(&mut rig, 0x33);
     rig.fake(1).spaces = [(1, Space::new(0x33, 2048))].into();
     rig.advance_s(2);
-    rig.raise(2, NAMESPACES_CHANGED);
     let heads = rig.heads();
     assert_eq!(heads.len(), 1, "{:?}", rig.events);
     assert!(heads[0].paths.len() == 2 && heads[0].paths.iter().all(|path| path.ready));

@@ -182,3 +182,35 @@ fn a_controller_that_is_being_removed_changes_no_size() {
     rig.advance_s(1);
     assert_eq!(device(&rig), (1024, vec![true]), "{:?}", rig.events);
 }
+
+#[test]
+fn a_device_that_shrinks_does_not_take_what_an_inaccessible_path_says() {
+    let mut rig = Rig::connected(1);
+    let mut fake = Fake::new(NQN, 2);
+    fake.spaces = [(1, Space::new(0x11, 8192))].into();
+    fake.ana = Some([(1, INACCESSIBLE)].into());
+    rig.put(2, fake);
+    rig.connect_ok(2, |_| ());
+    assert_eq!(device(&rig), (2048, vec![true, false]));
+    show(&mut rig, 1, 1024);
+    assert_eq!(device(&rig), (1024, vec![true, false]), "{:?}", rig.events);
+    assert_eq!(rig.event_count("capacity change"), 1);
+    access(&mut rig, 2, OPTIMIZED);
+    assert_eq!(device(&rig), (1024, vec![true, false]), "{:?}", rig.events);
+}
+
+/// Whoever is waited for may have another size by the time that it is back.
+#[test]
+fn a_path_that_is_resized_while_it_is_missed_is_still_the_one_that_has_the_size() {
+    for waits_s in [1, 30] {
+        let mut rig = with_a_smaller_one(OPTIMIZED);
+        access(&mut rig, 1, INACCESSIBLE);
+        rig.advance_s(waits_s);
+        let missed = device(&rig);
+        assert_eq!(missed.0, if waits_s == 1 { 2048 } else { 1024 }, "{:?}", rig.events);
+        show(&mut rig, 1, 4096);
+        rig.advance_s(1);
+        access(&mut rig, 1, OPTIMIZED);
+        assert_eq!(device(&rig), (4096, vec![true, false]), "{:?}", rig.events);
+    }
+}

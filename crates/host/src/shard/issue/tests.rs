@@ -202,6 +202,38 @@ fn a_controller_that_is_not_ready_to_flush_is_asked_again() {
     assert!(!marks.owes());
 }
 
+/// How often the first one was asked says nothing of the one that flushes in its place.
+#[test]
+fn who_flushes_in_the_place_of_one_that_is_never_ready_has_all_its_tries() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let mut paths = [path(0), path(1)].to_vec();
+    hears(&mut shard, &picture(1, cached(paths.clone())), &mut bufs);
+    let first = submits(&mut shard, RequestOp::Flush, &mut bufs);
+    succeed(&mut shard, &first, &mut bufs);
+    let buf = bufs.filled(&[7; 4096]);
+    let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+    let write = submits(&mut shard, write, &mut bufs);
+    assert_eq!(controllers(&write), [0]);
+    succeed(&mut shard, &write, &mut bufs);
+    paths[0].ready = false;
+    hears(&mut shard, &picture(2, cached(paths)), &mut bufs);
+    let mut flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+    let mut asked = Vec::new();
+    while let Some((controller, token)) = flush.pop() {
+        asked.push(controller.0);
+        let status = match asked.len() {
+            8 => Status::SUCCESS,
+            _ => Status::NAMESPACE_NOT_READY,
+        };
+        let done = PeerMail::Done { token, outcome: answered(status) };
+        shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        shard.pump(NOW, &mut bufs);
+        flush.extend(sent(&mut shard));
+    }
+    assert_eq!(asked, [0, 0, 0, 0, 0, 0, 1, 1]);
+    assert!(shard.poll_done().is_some_and(|done| done.result.is_ok()));
+}
+
 /// A flush is a command for each path, and a device that comes late finds room for them, however
 /// many places others hold.
 #[test]
