@@ -88,11 +88,9 @@ impl Control {
             let heads = &mut self.subsystems[index].heads;
             // The next picture has their sizes.
             self.env.dirty |= heads.iter().any(|head| head.due().is_some_and(|at| at <= now));
-            let contradicted = heads.iter_mut().flat_map(|head| head.contradicted.values_mut());
-            // Each of them, not the first alone.
-            let owed = contradicted.filter_map(|pace| pace.take_owed(now).then_some(())).count();
-            self.retry_refused |= owed > 0;
-            let heads = &self.subsystems[index].heads;
+            for head in heads.iter_mut() {
+                self.retry_refused |= head.take_owed(now);
+            }
             if heads.iter().any(over) {
                 self.drop_heads(index);
             }

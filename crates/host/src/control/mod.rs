@@ -169,7 +169,7 @@ impl Control {
         let heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
         let heads = heads.filter_map(Head::due).min();
         // What was not published yet is with whatever comes next.
-        let unpublished = self.env.dirty.then_some(self.env.now);
+        let unpublished = (self.env.dirty || !self.rescan.is_empty()).then_some(self.env.now);
         [controllers, heads, self.waits.due(), unpublished].into_iter().flatten().min()
     }
 

@@ -20,20 +20,27 @@ pub(super) struct Pace {
 impl Pace {
     /// Somebody asks for it; gives back whether it is done now.
     pub(super) fn allows(&mut self, now: Time) -> bool {
-        let forgotten = self.is_forgotten(now);
-        self.asked = Some(now);
+        if !self.may(now) {
+            return false;
+        }
         let pause = match self.done {
-            Some((at, pause)) if !forgotten => {
-                if now.since(at) < pause {
-                    self.owed = true;
-                    return false;
-                }
-                (pause * 2).min(PAUSE_MAX)
-            }
+            Some((_, pause)) if !self.is_forgotten(now) => (pause * 2).min(PAUSE_MAX),
             _ => PAUSE,
         };
+        self.asked = Some(now);
         self.done = Some((now, pause));
         self.owed = false;
+        true
+    }
+
+    /// Somebody asks whether it may be done now; when it may not, that is owed.
+    pub(super) fn may(&mut self, now: Time) -> bool {
+        let rests = self.done.is_some_and(|(at, pause)| now.since(at) < pause);
+        if rests && !self.is_forgotten(now) {
+            self.asked = Some(now);
+            self.owed = true;
+            return false;
+        }
         true
     }
 

@@ -26,7 +26,6 @@ use super::controller::Controller;
 use super::env::Env;
 use super::namespace::Namespace;
 use super::scan::Scan;
-use super::sizes::Sizing;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::event::HostEvent;
 use crate::topology::{ControllerId, HeadId, PathId};
@@ -314,31 +313,33 @@ impl Control {
     /// asked at a pace of its own. Gives back whether all were asked.
     fn doubt_others(&mut self, index: usize, from: ControllerId, namespace: &Namespace) -> bool {
         let now = self.env.now;
-        let mut all_asked = true;
         let differs = |head: &&mut Head| {
             head.nsid == namespace.nsid
                 && head.ids != namespace.ids
                 && (head.shared || namespace.shared)
+                && head.paths.iter().any(|path| path.controller != from)
         };
-        for head in self.subsystems[index].heads.iter_mut().filter(differs) {
-            let mut others =
-                head.paths.iter_mut().filter(|path| path.controller != from).peekable();
-            if others.peek().is_none() {
-                continue;
-            }
+        let heads = &mut self.subsystems[index].heads;
+        let mut may_ask = true;
+        // All of them at once, or each would have the others asked again.
+        for head in heads.iter_mut().filter(differs) {
             // Of controllers that have gone nothing is left.
-            head.contradicted.retain(|_, pace| !pace.is_forgotten(now));
-            if !head.contradicted.entry(from).or_default().allows(now) {
-                all_asked = false;
-                continue;
-            }
-            for path in others {
+            let contradicted = &mut head.disputes().contradicted;
+            contradicted.retain(|_, pace| !pace.is_forgotten(now));
+            may_ask &= contradicted.entry(from).or_default().may(now);
+        }
+        if !may_ask {
+            return false;
+        }
+        for head in heads.iter_mut().filter(differs) {
+            head.disputes().contradicted.entry(from).or_default().allows(now);
+            for path in head.paths.iter_mut().filter(|path| path.controller != from) {
                 let Some(other) = self.controllers.get(&path.controller) else { continue };
                 path.doubt(Some(other.scan.clock()));
                 self.rescan.push(path.controller);
             }
         }
-        all_asked
+        true
     }
 
     /// Joins a head or makes one.
@@ -380,8 +381,7 @@ impl Control {
             origin,
             shared: namespace.shared,
             blocks: namespace.blocks,
-            sizing: Sizing::default(),
-            contradicted: BTreeMap::new(),
+            disputes: None,
             block_bytes: namespace.block_bytes,
             paths: Vec::new(),
             visible: false,

@@ -48,6 +48,8 @@ pub(super) struct Sizing {
     missed: Duration,
     /// How often it comes back.
     returns: Pace,
+    /// How often those that have it are asked whether they still do.
+    asks: Pace,
     /// When it may be another one.
     due: Option<Time>,
 }
@@ -95,7 +97,11 @@ impl Sizing {
 impl Head {
     /// Whether a path has the size that it had before that was lost.
     fn is_awaited(&self) -> bool {
-        self.paths.iter().any(|path| self.sizing.before_loss == Some(path.blocks))
+        self.paths.iter().any(|path| self.before_loss() == Some(path.blocks))
+    }
+
+    fn before_loss(&self) -> Option<u64> {
+        self.known_disputes().and_then(|disputes| disputes.sizing.before_loss)
     }
 }
 
@@ -110,15 +116,15 @@ impl Control {
     pub(super) fn settle_sizes(&mut self) {
         for subsystem in &mut self.subsystems {
             for head in &mut subsystem.heads {
-                let (blocks, before) = (head.blocks, head.sizing.standing);
-                settle(&mut self.env, subsystem.instance, head, &self.controllers, blocks);
-                if head.sizing.standing == Missed && before != Missed {
-                    // Who is live may not have told a change yet.
+                let blocks = head.blocks;
+                if settle(&mut self.env, subsystem.instance, head, &self.controllers, blocks) {
                     let missed = head.paths.iter().filter(|path| head.agrees(path));
                     self.rescan.extend(missed.map(|path| path.controller));
                 }
             }
         }
+        self.rescan.sort_unstable();
+        self.rescan.dedup();
     }
 }
 
@@ -133,6 +139,7 @@ fn resize(
         let mut blocks = head.blocks;
         let mut changed = Vec::new();
         let (mut doubted, mut moved) = (false, None);
+        let before_loss = head.before_loss();
         let mut holders = head.paths.iter().filter(|path| head.agrees(path)).count();
         let upheld = witnesses(head, controllers)
             .any(|(it, _)| it.scan.blocks_of(head.nsid) == Some(head.blocks));
@@ -153,24 +160,32 @@ fn resize(
                     blocks = found;
                 }
             }
-            if head.sizing.before_loss == Some(path.blocks) {
+            // Nothing that users have now may be lost by it.
+            if let Some(former) = before_loss
+                && former == path.blocks
+                && (found > former || found > head.blocks)
+            {
                 moved = Some(found);
             }
             path.blocks = found;
             changed.push(path.controller);
         }
         if blocks < head.blocks {
-            // The path that upheld the size takes it back: not to less than others say that can be
-            // used.
-            let said = witnesses(head, controllers)
-                .filter(|(controller, path)| may_resize(path, controller))
-                .map(|(_, path)| path.blocks);
-            blocks = blocks.max(said.max().unwrap_or(0));
+            // The path that upheld the size takes it back: not to less than others say, those that
+            // can be used before the rest.
+            let said = |heeded: &dyn Fn(&Controller, &Path) -> bool| {
+                let heeded = |(it, path): &(&Controller, &Path)| heeded(it, path);
+                witnesses(head, controllers).filter(heeded).map(|(_, path)| path.blocks).max()
+            };
+            let least = said(&|it, path| may_resize(path, it)).or_else(|| said(&|_, _| true));
+            blocks = blocks.max(least.unwrap_or(0));
         }
         if let Some(former) = moved.filter(|_| !head.is_awaited()) {
-            head.sizing.before_loss = Some(former);
+            head.disputes().sizing.before_loss = Some(former);
         }
-        settle(env, subsystem.instance, head, controllers, blocks);
+        if settle(env, subsystem.instance, head, controllers, blocks) {
+            rescan.extend(head.paths.iter().filter(|it| head.agrees(it)).map(|it| it.controller));
+        }
         // Whoever has just been asked is not asked again: it may say something else each time.
         let others = head.paths.iter().filter(|path| doubted || path.blocks != head.blocks);
         let others = others.map(|path| path.controller).filter(|it| !changed.contains(it));
@@ -201,18 +216,30 @@ fn witnesses<'a>(
 }
 
 /// Gives a head the size that its paths report, or another one when none of them upholds that.
-fn settle(env: &mut Env, instance: u32, head: &mut Head, controllers: &Controllers, reported: u64) {
+/// Gives back whether those that have the size are to be asked again: they have begun to be missed,
+/// and who is live may not have told a change yet.
+fn settle(
+    env: &mut Env,
+    instance: u32,
+    head: &mut Head,
+    controllers: &Controllers,
+    reported: u64,
+) -> bool {
     let agreed = reported == head.blocks && head.paths.iter().all(|path| head.agrees(path));
-    if agreed && head.sizing.is_at_rest() {
-        return;
+    if agreed && head.known_disputes().is_none_or(|disputes| disputes.sizing.is_at_rest()) {
+        return false;
     }
     let before = head.bytes();
-    head.sizing.count(env.now);
-    head.sizing.due = None;
+    let sizing = &mut head.disputes().sizing;
+    sizing.count(env.now);
+    sizing.due = None;
     let verdict = judge(env.now, head, controllers, reported);
     head.blocks = verdict.blocks;
-    head.sizing.before_loss = verdict.before_loss;
-    head.sizing.standing = verdict.standing;
+    let sizing = &mut head.disputes().sizing;
+    sizing.before_loss = verdict.before_loss;
+    let former_standing = core::mem::replace(&mut sizing.standing, verdict.standing);
+    let is_missed = sizing.standing == Missed && former_standing != Missed;
+    let asks = is_missed && sizing.asks.allows(env.now);
     if head.bytes() != before {
         env.event(HostEvent::HeadResized {
             head: format!("nvme{instance}n{}", head.instance),
@@ -220,22 +247,24 @@ fn settle(env: &mut Env, instance: u32, head: &mut Head, controllers: &Controlle
             to_bytes: head.bytes(),
         });
     }
+    asks
 }
 
 fn judge(now: Time, head: &mut Head, controllers: &Controllers, reported: u64) -> Verdict {
-    let Head { sizing, .. } = &*head;
     let serving = head.paths.iter();
     let serving = serving.filter(|path| Condition::of(head, path, controllers).serves());
     let serving: Vec<u64> = serving.map(|path| path.blocks).collect();
     // A new size, or nobody left who might come back with the former one: that is history.
     let unchanged = reported == head.blocks;
     let said = |blocks| patience(head, controllers, blocks, false).is_some();
-    let former = sizing.before_loss.filter(|&blocks| unchanged && said(blocks));
+    let before_loss = head.before_loss().filter(|&blocks| blocks != reported);
+    let former = before_loss.filter(|&blocks| unchanged && said(blocks));
     let (is_said, upheld) = (said(reported), serving.contains(&reported));
     if let Some(former) = former.filter(|former| serving.contains(former)) {
         // Where that comes and goes, so does the size, but not each time.
-        if upheld && !head.sizing.returns.allows(now) {
-            head.sizing.due = head.sizing.returns.due();
+        let sizing = &mut head.disputes().sizing;
+        if upheld && !sizing.returns.allows(now) {
+            sizing.due = sizing.returns.due();
             return Verdict { blocks: reported, before_loss: Some(former), standing: Open };
         }
         return Verdict { blocks: former, before_loss: None, standing: Upheld };
@@ -248,7 +277,7 @@ fn judge(now: Time, head: &mut Head, controllers: &Controllers, reported: u64) -
     };
     // Growing costs nobody anything: only who is live and says otherwise is waited for.
     let patience = patience(head, controllers, reported, largest > reported).unwrap_or_default();
-    let sizing = &mut head.sizing;
+    let sizing = &mut head.disputes().sizing;
     if let Some(left) = patience.checked_sub(sizing.missed).filter(|left| !left.is_zero()) {
         sizing.due = Some(now.after(left));
         return Verdict { blocks: reported, before_loss: former, standing: Missed };

@@ -15,6 +15,7 @@ use crate::load::PathLoad;
 use crate::topology::{ControllerId, HeadId, Limits, PathId};
 use crate::verb::PolicySource;
 use crate::{FailedFlushes, Leftovers, WriteMarks, WrittenUnder};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -85,10 +86,8 @@ pub(super) struct Head {
     pub(super) origin: Arc<Identity>,
     pub(super) shared: bool,
     pub(super) blocks: u64,
-    pub(super) sizing: Sizing,
-    /// Which controllers show another namespace under its NSID, and how often its other paths are
-    /// asked for that.
-    pub(super) contradicted: BTreeMap<ControllerId, Pace>,
+    /// Hardly any head has one.
+    pub(super) disputes: Option<Box<Disputes>>,
     pub(super) block_bytes: u32,
     pub(super) paths: Vec<Path>,
     /// It has had a path that could carry I/O, so users see it.
@@ -128,6 +127,22 @@ impl Path {
     }
 }
 
+/// What the paths of a head do not agree about.
+#[derive(Debug, Default)]
+pub(super) struct Disputes {
+    pub(super) sizing: Sizing,
+    /// Which controllers show another namespace under its NSID, and how often its other paths are
+    /// asked for that.
+    pub(super) contradicted: BTreeMap<ControllerId, Pace>,
+}
+
+impl Disputes {
+    fn due(&self) -> Option<Time> {
+        let contradicted = self.contradicted.values().filter_map(Pace::owed_at).min();
+        [self.sizing.due(), contradicted].into_iter().flatten().min()
+    }
+}
+
 impl Head {
     pub(super) fn path(&self, controller: ControllerId) -> Option<&Path> {
         self.paths.iter().find(|path| path.controller == controller)
@@ -141,10 +156,27 @@ impl Head {
         self.blocks.saturating_mul(u64::from(self.block_bytes))
     }
 
-    /// When it goes, its size may be another one, or the others are asked about what contradicts it.
+    /// When it goes, or something that its paths do not agree about is to be looked at.
     pub(super) fn due(&self) -> Option<Time> {
-        let contradicted = self.contradicted.values().filter_map(Pace::owed_at).min();
-        [self.remove_at, self.sizing.due(), contradicted].into_iter().flatten().min()
+        let disputed = self.disputes.as_ref().and_then(|disputes| disputes.due());
+        [self.remove_at, disputed].into_iter().flatten().min()
+    }
+
+    /// What its paths do not agree about, if they ever did not.
+    pub(super) fn known_disputes(&self) -> Option<&Disputes> {
+        self.disputes.as_deref()
+    }
+
+    pub(super) fn disputes(&mut self) -> &mut Disputes {
+        self.disputes.get_or_insert_default()
+    }
+
+    /// Whether somebody is to be asked now about what contradicts it.
+    pub(super) fn take_owed(&mut self, now: Time) -> bool {
+        let Some(disputes) = &mut self.disputes else { return false };
+        // Each of them, not the first alone.
+        let owed = disputes.contradicted.values_mut().map(|pace| pace.take_owed(now));
+        owed.filter(|&owed| owed).count() > 0
     }
 
     /// A path whose size is the device's (M20).

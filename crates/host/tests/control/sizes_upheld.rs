@@ -214,3 +214,34 @@ fn a_path_that_is_resized_while_it_is_missed_is_still_the_one_that_has_the_size(
         assert_eq!(device(&rig), (4096, vec![true, false]), "{:?}", rig.events);
     }
 }
+
+/// One that comes back with less than it had is one that is mistaken.
+#[test]
+fn a_path_that_is_missed_and_comes_back_smaller_takes_nothing_away() {
+    let mut rig = with_a_smaller_one(OPTIMIZED);
+    access(&mut rig, 1, INACCESSIBLE);
+    rig.advance_s(30);
+    assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
+    show(&mut rig, 1, 512);
+    access(&mut rig, 1, OPTIMIZED);
+    assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
+    rig.advance_s(100);
+    assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
+}
+
+/// It may have changed as well, and its event be lost; but not each time that it comes and goes.
+#[test]
+fn who_is_missed_and_live_is_asked_whether_it_still_has_the_size() {
+    let mut rig = with_a_smaller_one(OPTIMIZED);
+    let looks = rig.fake(1).count(|c| c.is_identify(0));
+    access(&mut rig, 1, INACCESSIBLE);
+    rig.advance(Duration::from_millis(1));
+    assert_eq!(rig.fake(1).count(|c| c.is_identify(0)), looks + 1);
+    for _ in 0..20 {
+        access(&mut rig, 1, OPTIMIZED);
+        rig.advance(Duration::from_millis(100));
+        access(&mut rig, 1, INACCESSIBLE);
+        rig.advance(Duration::from_millis(100));
+    }
+    assert!((looks + 2..looks + 6).contains(&rig.fake(1).count(|c| c.is_identify(0))));
+}
