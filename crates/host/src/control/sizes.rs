@@ -100,6 +100,11 @@ impl Head {
         self.paths.iter().any(|path| self.before_loss() == Some(path.blocks))
     }
 
+    /// Whose paths have its size.
+    fn holders(&self) -> impl Iterator<Item = ControllerId> {
+        self.paths.iter().filter(|path| self.agrees(path)).map(|path| path.controller)
+    }
+
     fn before_loss(&self) -> Option<u64> {
         self.known_disputes().and_then(|disputes| disputes.sizing.before_loss)
     }
@@ -118,8 +123,7 @@ impl Control {
             for head in &mut subsystem.heads {
                 let blocks = head.blocks;
                 if settle(&mut self.env, subsystem.instance, head, &self.controllers, blocks) {
-                    let missed = head.paths.iter().filter(|path| head.agrees(path));
-                    self.rescan.extend(missed.map(|path| path.controller));
+                    self.rescan.extend(head.holders());
                 }
             }
         }
@@ -140,7 +144,7 @@ fn resize(
         let mut changed = Vec::new();
         let (mut doubted, mut moved) = (false, None);
         let before_loss = head.before_loss();
-        let mut holders = head.paths.iter().filter(|path| head.agrees(path)).count();
+        let mut holders = head.holders().count();
         let upheld = witnesses(head, controllers)
             .any(|(it, _)| it.scan.blocks_of(head.nsid) == Some(head.blocks));
         for path in &mut head.paths {
@@ -184,7 +188,7 @@ fn resize(
             head.disputes().sizing.before_loss = Some(former);
         }
         if settle(env, subsystem.instance, head, controllers, blocks) {
-            rescan.extend(head.paths.iter().filter(|it| head.agrees(it)).map(|it| it.controller));
+            rescan.extend(head.holders());
         }
         // Whoever has just been asked is not asked again: it may say something else each time.
         let others = head.paths.iter().filter(|path| doubted || path.blocks != head.blocks);
