@@ -5,6 +5,10 @@
 //! controller that has acknowledged a write since it was last flushed. These marks say which;
 //! there is one per path, shared by all workers.
 
+use crate::topology::{ControllerId, HeadId};
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Acknowledged and flushed writes of one path. Both only grow.
@@ -53,6 +57,40 @@ impl WriteMarks {
     }
 }
 
+/// A path through this controller has left this head, with these marks.
+pub(crate) type LeftMark = (HeadId, ControllerId, Arc<WriteMarks>);
+
+/// Marks of paths that have left their head, as long as some worker has one of them in its picture:
+/// what that acknowledges is written through the same controller, and owed to it when the path is
+/// back.
+#[derive(Debug, Default)]
+pub(crate) struct LeftMarks(BTreeMap<(HeadId, ControllerId), Weak<WriteMarks>>);
+
+impl LeftMarks {
+    pub(crate) fn leave(&mut self, left: Vec<LeftMark>) {
+        if left.is_empty() {
+            return;
+        }
+        self.0.retain(|_, marks| marks.strong_count() > 0);
+        let weak = left.iter().map(|(head, of, marks)| ((*head, *of), Arc::downgrade(marks)));
+        self.0.extend(weak);
+    }
+
+    /// The marks of a path that joins: those of the one before it while a worker may write to them.
+    pub(crate) fn rejoin(
+        &mut self,
+        head: HeadId,
+        controller: ControllerId,
+        joined_ns: u64,
+    ) -> Arc<WriteMarks> {
+        let former = self.0.remove(&(head, controller)).and_then(|marks| marks.upgrade());
+        let Some(former) = former else { return Arc::new(WriteMarks::new(joined_ns)) };
+        // The first flush goes there, also where it was flushed since.
+        former.acknowledge();
+        former
+    }
+}
+
 /// The newest picture under which a write of a head was acknowledged that a flush has to cover.
 ///
 /// Pictures do not reach all workers at once. One that works from an older picture may not know the
@@ -78,6 +116,7 @@ impl WrittenUnder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     #[test]
     fn the_newest_picture_counts() {
@@ -102,6 +141,37 @@ mod tests {
         assert!(marks.pending().is_some(), "the second write came after the flush had started");
         marks.flushed(marks.pending().unwrap());
         assert_eq!((marks.pending(), marks.owes()), (None, false));
+    }
+
+    #[test]
+    fn what_is_acknowledged_through_a_path_that_has_left_is_owed_when_it_is_back() {
+        let (head, controller) = (HeadId(3), ControllerId(5));
+        let mut left = LeftMarks::default();
+        let former = left.rejoin(head, controller, 1_000);
+        former.flushed(former.pending().expect("the first flush"));
+        former.acknowledge();
+        let late = former.pending().expect("a flush of it is on its way");
+        left.leave(vec![(head, controller, former.clone())]);
+        left.leave(vec![(HeadId(4), controller, Arc::new(WriteMarks::new(0)))]);
+
+        let back = left.rejoin(head, controller, 2_000);
+        former.flushed(late);
+        back.flushed(back.pending().expect("its first flush, whatever the former has done"));
+        // By a worker that has not heard of any of this.
+        former.acknowledge();
+        assert!(back.pending().is_some() && back.owes());
+
+        let other = left.rejoin(head, ControllerId(6), 3_000);
+        other.flushed(other.pending().expect("the first flush"));
+        former.acknowledge();
+        assert_eq!(other.pending(), None, "another controller");
+
+        // Everybody has heard of it: there is nothing left to wait for.
+        left.leave(vec![(head, controller, back.clone())]);
+        drop((former, back));
+        assert!(!left.rejoin(head, controller, 4_000).owes());
+        left.leave(vec![(head, controller, Arc::new(WriteMarks::new(0)))]);
+        assert_eq!(left.0.len(), 1, "and nothing is kept");
     }
 
     #[test]

@@ -42,6 +42,7 @@ use crate::load::PathLoad;
 use crate::mail::ToControl;
 use crate::topology::ControllerId;
 use crate::verb::Verb;
+use crate::write_marks::LeftMarks;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -77,6 +78,7 @@ pub struct Control {
     /// Where heads note the blocks of theirs.
     leftovers: Places,
     next_path: u64,
+    left_marks: LeftMarks,
     epoch: u64,
     /// What paths share as long as no policy counts by path: two thirds of what is known of one.
     no_load: Arc<PathLoad>,
@@ -112,6 +114,7 @@ impl Control {
             next_head: 0,
             leftovers: Places::default(),
             next_path: 0,
+            left_marks: LeftMarks::default(),
             epoch: 0,
             no_load: Arc::new(PathLoad::new(workers)),
             near: (0..workers).map(|_| LOCAL_DISTANCE).collect(),

@@ -27,9 +27,10 @@ use super::env::Env;
 use super::namespace::Namespace;
 use super::scan::Scan;
 use super::subsystem::{Head, Path, Subsystem};
+use crate::Leftovers;
 use crate::event::HostEvent;
 use crate::topology::{ControllerId, HeadId, PathId};
-use crate::{Leftovers, WriteMarks};
+use crate::write_marks::LeftMark;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -72,7 +73,9 @@ impl Control {
 
     fn drop_paths(&mut self, index: usize) {
         let next = &mut self.next_path;
-        drop_paths(&mut self.env, &mut self.subsystems[index], &self.controllers, next);
+        let subsystem = &mut self.subsystems[index];
+        let left = drop_paths(&mut self.env, subsystem, &self.controllers, next);
+        self.left_marks.leave(left);
     }
 
     /// Something that others show may have been refused because of a head or of what a controller
@@ -172,12 +175,14 @@ impl Control {
     /// subsystem. What has no identifiers there may be anything now.
     pub(super) fn drop_paths_without_identifiers(&mut self, index: usize, id: ControllerId) {
         let subsystem = &mut self.subsystems[index];
-        let mut lost = Vec::new();
+        let (mut lost, mut left) = (Vec::new(), Vec::new());
         for head in subsystem.heads.iter_mut().filter(|head| head.ids.is_none()) {
             for path in head.paths.extract_if(.., |path| path.controller == id) {
                 lost.push((path.controller_instance, head.instance));
+                left.push((head.id, id, path.writes));
             }
         }
+        self.left_marks.leave(left);
         let number = subsystem.instance;
         for (controller, head) in lost {
             self.env.event(path_removed(number, controller, head));
@@ -477,6 +482,7 @@ impl Control {
         let id = PathId(self.next_path);
         self.next_path += 1;
         let head = &mut subsystem.heads[at];
+        let writes = self.left_marks.rejoin(head.id, controller, self.env.now.ns());
         if head.blocks != namespace.blocks && head.paths.is_empty() {
             // It has changed while the head was without a path: nobody says otherwise.
             let from_bytes = head.bytes();
@@ -512,7 +518,7 @@ impl Control {
             doubted_times: 0,
             load: self.no_load.clone(),
             nodes: Vec::new(),
-            writes: Arc::new(WriteMarks::new(self.env.now.ns())),
+            writes,
             shown: None,
             disagrees: false,
             io_affinity: None,
@@ -582,20 +588,25 @@ fn fits(
     Ok(())
 }
 
-/// Paths whose namespace is no longer there, is another one now, or whose controller is gone.
+/// Paths whose namespace is no longer there, is another one now, or whose controller is gone; gives
+/// back their marks.
 fn drop_paths(
     env: &mut Env,
     subsystem: &mut Subsystem,
     controllers: &Controllers,
     next_path: &mut u64,
-) {
-    let mut lost = Vec::new();
+) -> Vec<LeftMark> {
+    let (mut lost, mut left) = (Vec::new(), Vec::new());
     for head in &mut subsystem.heads {
         let (nsid, ids, block_bytes) = (head.nsid, head.ids, head.block_bytes);
-        let (id, instance) = (subsystem.instance, head.instance);
+        let (id, instance) = (head.id, head.instance);
         head.paths.retain_mut(|path| {
+            let mut lose = |path: &Path| {
+                lost.push((path.controller_instance, instance));
+                left.push((id, path.controller, path.writes.clone()));
+            };
             let Some(controller) = controllers.get(&path.controller) else {
-                lost.push((id, path.controller_instance, instance));
+                lose(path);
                 return false;
             };
             if !controller.vouches_for(nsid) {
@@ -619,15 +630,16 @@ fn drop_paths(
                     true
                 }
                 _ => {
-                    lost.push((id, path.controller_instance, instance));
+                    lose(path);
                     false
                 }
             }
         });
     }
-    for (subsystem, controller, head) in lost {
-        env.event(path_removed(subsystem, controller, head));
+    for (controller, head) in lost {
+        env.event(path_removed(subsystem.instance, controller, head));
     }
+    left
 }
 
 fn path_removed(subsystem: u32, controller: u32, head: u32) -> HostEvent {

@@ -1,12 +1,13 @@
 //! Orderly removal: disconnect, delayed removal of a device, shutdown.
 
 use crate::fake::{Fake, Say};
-use crate::rig::{NQN, Rig, Shards};
+use crate::rig::{NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::block_stat::BlockStat;
 use anabranch_host::mail::{Detail, HeadStats, PathStats, ShardStats, ToControl};
 use anabranch_host::topology::{Association, ControllerId, ControllerState, HeadId};
 use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::WorkerId;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn disconnect(rig: &mut Rig, name: &str) -> u64 {
@@ -467,4 +468,31 @@ fn a_controller_that_never_answered_stands_with_the_others_of_its_nqn() {
     assert_eq!(subsystems.len(), 1);
     let names: Vec<&str> = subsystems[0].controllers.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["nvme0", "nvme1"]);
+}
+
+/// What a worker acknowledges that has not heard of it yet is owed to the controller all the same.
+#[test]
+fn a_path_that_has_left_and_is_back_has_the_marks_that_late_workers_write_to() {
+    let mut rig = Rig::connected_twice(1);
+    let former = rig.path("nvme0n1", 1).unwrap();
+    let space = rig.fake(2).spaces.remove(&1).unwrap();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert!(rig.path("nvme0n1", 1).is_none(), "{:?}", rig.events);
+    rig.fake(2).spaces.insert(1, space);
+    rig.raise(2, NAMESPACES_CHANGED);
+    let back = rig.path("nvme0n1", 1).unwrap();
+    assert_ne!(back.id, former.id);
+    assert!(Arc::ptr_eq(&back.writes, &former.writes), "a worker may still have the former");
+    let other = rig.path("nvme0n1", 0).unwrap();
+    assert!(!Arc::ptr_eq(&back.writes, &other.writes));
+
+    drop(former);
+    let former = Arc::downgrade(&back.writes);
+    drop(back);
+    let space = rig.fake(2).spaces.remove(&1).unwrap();
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert_eq!(former.strong_count(), 0, "nobody has them");
+    rig.fake(2).spaces.insert(1, space);
+    rig.raise(2, NAMESPACES_CHANGED);
+    assert!(rig.path("nvme0n1", 1).is_some());
 }
