@@ -3,14 +3,17 @@
 //! Workers tell things in the middle of I/O. So telling never waits and never fails, whatever
 //! became of standard error: a pipe that nobody reads, one whose reader has gone, a full disk. A
 //! thread of its own writes; lines that find its queue full are counted, and told as a number.
+//! Each has the time at which it was written before it, unless systemd's journal notes that anyway.
 
 mod repetitions;
+mod stamp;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::Failure;
 use anabranch_lab::shown::{Shown, shown_lines};
 use repetitions::Repetitions;
+use stamp::Stamp;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -45,7 +48,7 @@ pub fn log_of(kind: Option<String>, line: impl Display) {
 }
 
 fn journal() -> &'static Journal {
-    JOURNAL.get_or_init(|| Journal::start(io::stderr()))
+    JOURNAL.get_or_init(|| Journal::start(io::stderr(), stamp::of_standard_error()))
 }
 
 /// Tells panics of every thread from now on, too, in one line each (and a backtrace if
@@ -113,7 +116,7 @@ struct Journal {
 }
 
 impl Journal {
-    fn start(to: impl Write + Send + 'static) -> Journal {
+    fn start(to: impl Write + Send + 'static, stamp: Stamp) -> Journal {
         let (entries, queue) = sync_channel(QUEUE_LINES + LAST_WORDS);
         let (lines, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let (taken, counted) = (Arc::clone(&lines), Arc::clone(&lost));
@@ -121,7 +124,7 @@ impl Journal {
         // tell.
         let _ = thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(&queue, &taken, &counted, to));
+            .spawn(move || write_all(&queue, &taken, &counted, Paper::new(to, stamp)));
         Journal { entries, lines, lost }
     }
 
@@ -153,6 +156,7 @@ impl Journal {
 /// while.
 struct Paper<W> {
     to: W,
+    stamp: Stamp,
     /// Part of a line stands there.
     torn: bool,
     /// Lines that do not, or not whole.
@@ -167,6 +171,10 @@ fn missing(lines: u64, why: [&str; 2]) -> String {
 }
 
 impl<W: Write> Paper<W> {
+    fn new(to: W, stamp: Stamp) -> Paper<W> {
+        Paper { to, stamp, torn: false, missing: 0 }
+    }
+
     /// Writes a line if it can, and then, when lines are missing before it, how many.
     fn say(&mut self, line: &str) {
         if self.put(line) && self.missing > 0 {
@@ -180,7 +188,8 @@ impl<W: Write> Paper<W> {
 
     /// Whether all of it was taken. What was torn off is ended first.
     fn put(&mut self, line: &str) -> bool {
-        let text = format!("{}anabranch: {line}\n", if self.torn { "\n" } else { "" });
+        let end = if self.torn { "\n" } else { "" };
+        let text = format!("{end}{}anabranch: {line}\n", (self.stamp)());
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
             match self.to.write(rest) {
@@ -198,9 +207,13 @@ impl<W: Write> Paper<W> {
 }
 
 /// Writes what comes. Errors change nothing: the next line may find a reader again.
-fn write_all(queue: &Receiver<Entry>, lines: &AtomicUsize, lost: &AtomicU64, to: impl Write) {
+fn write_all(
+    queue: &Receiver<Entry>,
+    lines: &AtomicUsize,
+    lost: &AtomicU64,
+    mut paper: Paper<impl Write>,
+) {
     let (mut same, mut alike) = (Repetitions::lines(), Repetitions::kinds());
-    let mut paper = Paper { to, torn: false, missing: 0 };
     let mut say = |line: &str| paper.say(line);
     loop {
         let due = [same.due(), alike.due()].into_iter().flatten().min();

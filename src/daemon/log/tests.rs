@@ -38,7 +38,7 @@ fn line(text: impl Into<String>) -> Line {
 #[test]
 fn a_reader_that_stands_still_stops_nobody_and_is_told_what_it_missed() {
     let (gate, open, text) = gate();
-    let journal = Journal::start(gate);
+    let journal = Journal::start(gate, String::new);
     for number in 0..5000 {
         journal.tell(line(format!("line {number}")));
     }
@@ -55,9 +55,18 @@ fn a_reader_that_stands_still_stops_nobody_and_is_told_what_it_missed() {
 }
 
 #[test]
+fn each_line_has_its_time_before_it() {
+    let mut paper = Paper::new(Vec::new(), || "at noon ".to_owned());
+    paper.say("path lost");
+    paper.say("path back");
+    let told = String::from_utf8(paper.to).unwrap();
+    assert_eq!(told, "at noon anabranch: path lost\nat noon anabranch: path back\n");
+}
+
+#[test]
 fn why_the_program_ends_is_written_also_behind_a_full_queue() {
     let (gate, open, text) = gate();
-    let journal = Journal::start(gate);
+    let journal = Journal::start(gate, String::new);
     for _ in 0..5000 {
         journal.tell(line("the same"));
     }
@@ -89,7 +98,7 @@ impl Write for Broken {
 #[test]
 fn a_reader_that_has_gone_harms_nobody() {
     let tried = Arc::new(AtomicU64::new(0));
-    let journal = Journal::start(Broken(Arc::clone(&tried)));
+    let journal = Journal::start(Broken(Arc::clone(&tried)), String::new);
     for number in 0..3 {
         journal.tell(line(format!("line {number}")));
     }
@@ -119,7 +128,7 @@ impl Write for Disk {
 #[test]
 fn what_a_full_disk_has_torn_is_ended_and_what_it_lost_is_counted() {
     let to = Disk { room: 15, text: String::new() };
-    let mut paper = Paper { to, torn: false, missing: 0 };
+    let mut paper = Paper::new(to, String::new);
     for line in ["one", "two", "three"] {
         paper.say(line);
     }
@@ -134,7 +143,7 @@ fn what_a_full_disk_has_torn_is_ended_and_what_it_lost_is_counted() {
     assert_eq!(paper.to.text, told);
 
     let to = Disk { room: 12, text: String::new() };
-    let mut paper = Paper { to, torn: false, missing: 0 };
+    let mut paper = Paper::new(to, String::new);
     paper.say("one");
     paper.to.room = 1000;
     paper.say("two");
@@ -212,7 +221,7 @@ fn a_single_hidden_line_is_told_as_it_was() {
 #[test]
 fn a_flood_of_one_kind_leaves_few_lines_and_none_is_forgotten() {
     let (gate, open, text) = gate();
-    let journal = Journal::start(gate);
+    let journal = Journal::start(gate, String::new);
     let flood = QUEUE_LINES / 2;
     for number in 0..flood {
         journal.tell(Line { kind: Some("up".to_owned()), text: format!("up {number}") });
