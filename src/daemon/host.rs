@@ -494,10 +494,13 @@ impl Host {
         let within = self.shutdown_timeout / 2;
         let drained = self.nbd(NbdVerb::Drain(within), within);
         let limit = self.shutdown_timeout * 2 + LOOK;
-        match self.ask(Verb::Shutdown, limit)? {
-            Reply::ShutDown { unanswered } => Ok(unanswered),
-            other => Err(drained.err().unwrap_or_else(|| unexpected(&other))),
-        }
+        let unanswered = match self.ask(Verb::Shutdown, limit)? {
+            Reply::ShutDown { unanswered } => unanswered,
+            other => return Err(drained.err().unwrap_or_else(|| unexpected(&other))),
+        };
+        // Nothing is sent any more: others may serve the devices there now.
+        self.nbd(NbdVerb::Close, LOOK)?;
+        Ok(unanswered)
     }
 
     /// Waits until a signal asks for an end.

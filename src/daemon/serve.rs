@@ -133,10 +133,13 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     service::stopping();
     log("ending: no new I/O is taken");
     host.names().forget(&Selection::All);
-    drop(server);
-    drop(metrics);
     drop(attr_fs);
-    finish(&host, setup.shutdown_timeout)
+    let ended = finish(&host, setup.shutdown_timeout);
+    // Until here a write that nobody has answered may be sent again. Whoever began in our place
+    // before could have newer ones undone.
+    drop(metrics);
+    drop(server);
+    ended
 }
 
 /// Where metrics are to be served; that the text is an address was checked with the file.

@@ -165,6 +165,7 @@ impl Control {
                 out.push_back(Output::Reply { id, reply });
                 return;
             }
+            NbdVerb::Close => return self.close(id, out),
             _ if self.draining => NbdError::Draining,
             NbdVerb::Add { export, at, access } => match self.may_add(&export, &at, access) {
                 Ok(()) => return self.add(id, export, at, access, out),
@@ -274,11 +275,7 @@ impl Control {
     }
 
     fn start_drain(&mut self, verb: VerbId, within: Duration, out: &mut Outputs) {
-        self.draining = true;
         self.begin_no_more(out);
-        for listener in self.listeners.iter().filter(|it| it.leaving.is_none()) {
-            out.push_back(Output::Unlisten { listener: listener.id });
-        }
         for worker in 1..=self.data_workers {
             out.push_back(Output::Mail { to: WorkerId(worker), mail: NbdMail::Drain(within) });
         }
@@ -286,8 +283,25 @@ impl Control {
         self.drain = Some(Pending { verb, epoch: 0, missing, outcome: Outcome::Done });
     }
 
-    /// Listeners that wait for an address: what was to be offered there is refused.
+    /// Workers have nothing to say to that: one that hangs keeps nobody from it.
+    fn close(&mut self, verb: VerbId, out: &mut Outputs) {
+        self.begin_no_more(out);
+        self.exports.clear();
+        self.epoch += 1;
+        // One that is counted for the verb itself.
+        let mut missing = 1;
+        for listener in self.listeners.iter_mut().filter(|it| it.leaving.is_none()) {
+            listener.leaving = Some(self.epoch);
+            out.push_back(Output::Unlisten { listener: listener.id });
+            missing += 1;
+        }
+        self.offers.push(Pending { verb, epoch: self.epoch, missing, outcome: Outcome::Done });
+        self.heard(self.epoch, out);
+    }
+
+    /// From now on. Listeners that wait for an address: what was to be offered there is refused.
     fn begin_no_more(&mut self, out: &mut Outputs) {
+        self.draining = true;
         let waiting: Vec<_> = self.listeners.extract_if(.., |it| it.waits.is_some()).collect();
         for Listener { id, leaving, .. } in waiting {
             self.exports.retain(|(at, _)| *at != id);
