@@ -24,7 +24,7 @@
 use super::Control;
 use super::controller::Controller;
 use super::env::Env;
-use super::namespace::Namespace;
+use super::namespace::{Ids, Namespace};
 use super::scan::Scan;
 use super::subsystem::{Head, Path, Subsystem};
 use crate::Leftovers;
@@ -58,6 +58,9 @@ pub(super) struct Refusal {
     why: String,
     /// Since the controller came up, the others were asked whether they show the same.
     asked: bool,
+    /// Identifiers that its controller has shown under another NSID at the same time: it is not the
+    /// namespace of the device that has them.
+    twin: Option<Ids>,
 }
 
 impl Control {
@@ -166,6 +169,7 @@ impl Control {
             let nsid = found.1.nsid;
             // Under two NSIDs: which of them it is cannot be told.
             let only = nsid != head.nsid && !taken(nsid) && same.next().is_none();
+            let only = only && !self.is_twin(subsystem, &found.1);
             (only && fits(subsystem, at, found.0, &found.1).is_ok()).then_some(*found)
         })
     }
@@ -229,14 +233,7 @@ impl Control {
                     // What is not all may look odd that is not, as what has moved: its head has
                     // another NSID until it is certain that it is not there any more.
                     Err(_) if !is_settled => {}
-                    Err(oddity) => {
-                        if self.is_news(id, nsid, oddity) {
-                            let asked = self.doubt_others(index, id, &namespace);
-                            if let Some(refusal) = self.refusals.get_mut(&(id, nsid)) {
-                                refusal.asked = asked;
-                            }
-                        }
-                    }
+                    Err(oddity) => self.note_oddity(index, id, &namespace, oddity),
                 }
             }
         }
@@ -244,6 +241,37 @@ impl Control {
             // Of heads whose other paths are all away, a path that is new may know another size.
             self.resize(index);
         }
+    }
+
+    /// Tells what is odd about a namespace, and has the others asked.
+    fn note_oddity(
+        &mut self,
+        index: usize,
+        id: ControllerId,
+        namespace: &Namespace,
+        oddity: Oddity,
+    ) {
+        let (nsid, ids) = (namespace.nsid, namespace.ids);
+        let shows_it_elsewhere = |head: &Head| {
+            let path = head.path(id).filter(|path| !path.unread);
+            head.ids == ids && head.nsid != nsid && path.is_some()
+        };
+        let subsystem = &self.subsystems[index];
+        let twin =
+            self.is_twin(subsystem, namespace) || subsystem.heads.iter().any(shows_it_elsewhere);
+        let asked = self.is_news(id, nsid, oddity).then(|| self.doubt_others(index, id, namespace));
+        if let Some(refusal) = self.refusals.get_mut(&(id, nsid)) {
+            refusal.twin = twin.then_some(ids);
+            refusal.asked = asked.unwrap_or(refusal.asked);
+        }
+    }
+
+    /// Whether some controller has shown its identifiers under another NSID beside it. Which of both
+    /// is the one that users have is known as long as it is not forgotten.
+    fn is_twin(&self, subsystem: &Subsystem, namespace: &Namespace) -> bool {
+        let refusals = subsystem.controllers.iter();
+        let mut refusals = refusals.filter_map(|id| self.refusals.get(&(*id, namespace.nsid)));
+        refusals.any(|refusal| refusal.twin == Some(namespace.ids))
     }
 
     /// Tells what is odd about a namespace, if that is new; gives back whether the others are to be
@@ -265,7 +293,7 @@ impl Control {
             true => HostEvent::NamespaceRefused { controller, nsid, why: why.clone() },
             false => HostEvent::Note { controller, text: format!("nsid {nsid}: {why}") },
         });
-        self.refusals.insert((id, nsid), Refusal { why, asked: true });
+        self.refusals.insert((id, nsid), Refusal { why, asked: true, twin: None });
         true
     }
 
@@ -363,13 +391,14 @@ impl Control {
         }
         let id = HeadId(self.next_head);
         self.next_head += 1;
+        let twin = self.is_twin(&self.subsystems[index], namespace);
         let subsystem = &mut self.subsystems[index];
         let settings = self.env.config.settings_of(&subsystem.identity.nqn).devices;
         let origin = self.controllers.get(&controller).and_then(|it| it.identity.clone());
         let origin = origin.unwrap_or_else(|| subsystem.identity.clone());
         let Subsystem { heads, numbers, .. } = subsystem;
         let taken = |number| heads.iter().any(|head| head.instance == number);
-        let instance = numbers.give(namespace.ids, (namespace.nsid, &origin), taken);
+        let instance = numbers.give((namespace.ids, twin), (namespace.nsid, &origin), taken);
         let mut same_nsid = heads.iter().filter(|head| head.nsid == namespace.nsid);
         let orphan = same_nsid.find(|head| head.visible && !is_shown(head, &self.controllers));
         let orphan = orphan.map(|head| head.instance);

@@ -1,15 +1,18 @@
 //! How large a device is where its paths say different sizes (M20).
 //!
-//! * It takes a new size when a path that agreed with it reports one, and that path is accessible;
-//!   it shrinks only when no live path says otherwise any more: one controller that is mistaken
-//!   must not cost users the rest of their device. The path that made it grow alone and now says
-//!   less does not make it smaller than others say.
 //! * A path upholds the size if it could be used: it is live, was looked at and is accessible. One
 //!   that is not may say what it likes: it neither keeps others from use nor takes over.
+//! * The device takes a new size when a path that agreed with it reports one, that path is
+//!   accessible, and no other upholds the size; it shrinks only when no live path says otherwise any
+//!   more. One controller that is mistaken must not cost users their other paths, nor the rest of
+//!   their device. All others are asked at once, so a change is taken when the last one has told
+//!   it. More paths than uphold the size outvote those, to a larger one. The path that made the
+//!   device grow alone and now says less does not make it smaller than others say.
 //! * While no path upholds the size, users wait for those that have had it, for as long as they may
 //!   need to come back: a path that is lost for a moment does not cost the device its size, nor
 //!   anybody an error. Then the largest that a path upholds holds, so that none stands idle, until
-//!   one that was lost upholds the former again. Nobody is waited for who is being removed, or for
+//!   one that was lost upholds the former again, or more than there is; a smaller one only while it
+//!   would be waited for. Nobody is waited for who is being removed, or for
 //!   whom I/O does not wait any more either (`fast_io_fail_tmo`). `ctrl_loss_tmo` would be too
 //!   long: after a real change the last one who has not told it may never come back.
 //! * Who comes and goes is waited for only as long as it was there in between.
@@ -41,6 +44,8 @@ const ATTEMPTS: u32 = 2;
 pub(super) struct Sizing {
     /// The size before it took that of other paths because nobody upheld it, in blocks.
     before_loss: Option<u64>,
+    /// When that was of paths that have more.
+    grown: Time,
     standing: Standing,
     /// Since when, or when that was last counted in.
     since: Time,
@@ -77,7 +82,8 @@ struct Verdict {
 
 impl Sizing {
     pub(super) fn due(&self) -> Option<Time> {
-        self.due
+        let asks = self.asks.owed_at().filter(|_| self.standing == Missed);
+        [self.due, asks].into_iter().flatten().min()
     }
 
     fn count(&mut self, now: Time) {
@@ -123,7 +129,7 @@ impl Control {
             for head in &mut subsystem.heads {
                 let blocks = head.blocks;
                 if settle(&mut self.env, subsystem.instance, head, &self.controllers, blocks) {
-                    self.rescan.extend(head.holders());
+                    self.rescan.extend(head.paths.iter().map(|path| path.controller));
                 }
             }
         }
@@ -145,8 +151,10 @@ fn resize(
         let (mut doubted, mut moved) = (false, None);
         let before_loss = head.before_loss();
         let mut holders = head.holders().count();
-        let upheld = witnesses(head, controllers)
-            .any(|(it, _)| it.scan.blocks_of(head.nsid) == Some(head.blocks));
+        let say_so =
+            |(it, _): &(&Controller, &Path)| it.scan.blocks_of(head.nsid) == Some(head.blocks);
+        let said = witnesses(head, controllers).any(|it| say_so(&it));
+        let upheld = witnesses(head, controllers).any(|it| say_so(&it) && may_resize(it.1, it.0));
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
             let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
@@ -158,7 +166,8 @@ fn resize(
                 // The last one that has the size may say what that is now, though it is away.
                 let may_resize = may_resize(path, controller) || holders == 1;
                 holders -= 1;
-                if found < head.blocks && upheld || !may_resize {
+                let contradicted = if found < head.blocks { said } else { upheld };
+                if contradicted || !may_resize {
                     doubted = true;
                 } else {
                     blocks = found;
@@ -188,7 +197,7 @@ fn resize(
             head.disputes().sizing.before_loss = Some(former);
         }
         if settle(env, subsystem.instance, head, controllers, blocks) {
-            rescan.extend(head.holders());
+            rescan.extend(head.paths.iter().map(|path| path.controller));
         }
         // Whoever has just been asked is not asked again: it may say something else each time.
         let others = head.paths.iter().filter(|path| doubted || path.blocks != head.blocks);
@@ -243,7 +252,8 @@ fn settle(
     sizing.before_loss = verdict.before_loss;
     let former_standing = core::mem::replace(&mut sizing.standing, verdict.standing);
     let is_missed = sizing.standing == Missed && former_standing != Missed;
-    let asks = is_missed && sizing.asks.allows(env.now);
+    let owed = sizing.asks.take_owed(env.now) && sizing.standing == Missed;
+    let asks = (is_missed || owed) && sizing.asks.allows(env.now);
     if head.bytes() != before {
         env.event(HostEvent::HeadResized {
             head: format!("nvme{instance}n{}", head.instance),
@@ -260,18 +270,29 @@ fn judge(now: Time, head: &mut Head, controllers: &Controllers, reported: u64) -
     let serving: Vec<u64> = serving.map(|path| path.blocks).collect();
     // A new size, or nobody left who might come back with the former one: that is history.
     let unchanged = reported == head.blocks;
-    let said = |blocks| patience(head, controllers, blocks, false).is_some();
-    let before_loss = head.before_loss().filter(|&blocks| blocks != reported);
-    let former = before_loss.filter(|&blocks| unchanged && said(blocks));
-    let (is_said, upheld) = (said(reported), serving.contains(&reported));
-    if let Some(former) = former.filter(|former| serving.contains(former)) {
+    let grown_for = now.since(head.disputes().sizing.grown);
+    let said = |blocks| patience(head, controllers, blocks, false);
+    let counts = |&blocks: &u64| {
+        let heeded = |waits: Duration| blocks > reported || grown_for < waits;
+        unchanged && blocks != reported && said(blocks).is_some_and(heeded)
+    };
+    let former = head.before_loss().filter(counts);
+    let (is_said, upheld) = (said(reported).is_some(), serving.contains(&reported));
+    let may_return =
+        |&&it: &&u64| former.is_some_and(|former| it == former || reported < it && it < former);
+    if let (Some(former), Some(&found)) = (former, serving.iter().filter(may_return).max()) {
         // Where that comes and goes, so does the size, but not each time.
         let sizing = &mut head.disputes().sizing;
         if upheld && !sizing.returns.allows(now) {
             sizing.due = sizing.returns.due();
             return Verdict { blocks: reported, before_loss: Some(former), standing: Open };
         }
-        return Verdict { blocks: former, before_loss: None, standing: Upheld };
+        let (before_loss, standing) =
+            if found == former { (None, Upheld) } else { (Some(former), Open) };
+        return Verdict { blocks: found, before_loss, standing };
+    }
+    if let Some(blocks) = outvotes(&serving, reported) {
+        return Verdict { blocks, before_loss: None, standing: Upheld };
     }
     let Some(&largest) = serving.iter().max().filter(|_| !upheld) else {
         let others = if upheld || is_said { None } else { said_by_others(head, controllers) };
@@ -287,9 +308,22 @@ fn judge(now: Time, head: &mut Head, controllers: &Controllers, reported: u64) -
         return Verdict { blocks: reported, before_loss: former, standing: Missed };
     }
     sizing.missed = sizing.missed.min(patience.max(PATIENCE));
-    let before_loss = former.or(is_said.then_some(reported));
+    if largest > reported {
+        sizing.grown = now;
+    }
+    // The largest of those that were lost: each that is back is used then.
+    let before_loss = former.max(is_said.then_some(reported));
     let standing = if before_loss.is_none() { Upheld } else { Open };
     Verdict { blocks: largest, before_loss, standing }
+}
+
+/// A larger size than one that is upheld, which more paths uphold.
+fn outvotes(serving: &[u64], reported: u64) -> Option<u64> {
+    let votes = |blocks: u64| serving.iter().filter(|&&it| it == blocks).count();
+    let against = votes(reported);
+    let larger = serving.iter().copied().filter(|&blocks| blocks > reported);
+    let more = larger.filter(|&blocks| against > 0 && votes(blocks) > against);
+    more.max_by_key(|&blocks| (votes(blocks), blocks))
 }
 
 /// How long a path with a size is waited for that cannot be used; `None` when there is none that

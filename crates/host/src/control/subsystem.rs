@@ -244,7 +244,7 @@ impl Subsystem {
     }
 }
 
-/// A namespace; one without identifiers is the NSID of who showed it.
+/// A namespace; one that its identifiers do not tell from others is the NSID of who showed it.
 type Owner = (Ids, Option<(u32, Arc<Identity>)>);
 
 /// The Y of `nvmeXnY`: each number is one namespace's while the subsystem is connected. Exports,
@@ -274,14 +274,16 @@ impl Numbers {
         self.left.remove(&nsid).filter(|&former| former != number)
     }
 
-    /// The number of a namespace that no head stands for; `taken` are those of heads.
+    /// The number of a namespace that no head stands for; `taken` are those of heads. There may have
+    /// been another one with its identifiers (`twin`).
     pub(super) fn give(
         &mut self,
-        ids: Ids,
+        (ids, twin): (Ids, bool),
         (nsid, origin): (u32, &Arc<Identity>),
         taken: impl Fn(u32) -> bool,
     ) -> u32 {
-        let owner: Owner = (ids, ids.is_none().then(|| (nsid, origin.clone())));
+        let told_by_place = ids.is_none() || twin;
+        let owner: Owner = (ids, told_by_place.then(|| (nsid, origin.clone())));
         let known = self.owners.iter().position(|known| *known == owner);
         // `MAX` fits.
         let number = |at: usize| at as u32 + 1;
@@ -320,15 +322,24 @@ mod tests {
     fn a_number_is_one_namespaces_and_comes_back_with_it() {
         let mut numbers = Numbers::default();
         let (none, a, b) = (|_| false, identity("A"), identity("B"));
-        assert_eq!(numbers.give(ids(1), (1, &a), none), 1);
-        assert_eq!(numbers.give(ids(2), (1, &a), none), 2, "the NSID does not make the namespace");
-        assert_eq!(numbers.give(ids(1), (9, &b), none), 1);
+        assert_eq!(numbers.give((ids(1), false), (1, &a), none), 1);
+        assert_eq!(
+            numbers.give((ids(2), false), (1, &a), none),
+            2,
+            "the NSID does not make the namespace"
+        );
+        assert_eq!(numbers.give((ids(1), false), (9, &b), none), 1);
         // Without identifiers the NSID and whose it is are all there is to know it by.
-        assert_eq!(numbers.give(Ids::default(), (4, &a), none), 3);
-        assert_eq!(numbers.give(Ids::default(), (5, &a), none), 4);
-        assert_eq!(numbers.give(Ids::default(), (4, &a), none), 3);
-        assert_eq!(numbers.give(Ids::default(), (4, &b), none), 5);
-        assert_eq!(numbers.give(ids(1), (1, &a), |number| number == 1), 6, "a head has it");
+        assert_eq!(numbers.give((Ids::default(), false), (4, &a), none), 3);
+        assert_eq!(numbers.give((Ids::default(), false), (5, &a), none), 4);
+        assert_eq!(numbers.give((Ids::default(), false), (4, &a), none), 3);
+        assert_eq!(numbers.give((Ids::default(), false), (4, &b), none), 5);
+        assert_eq!(
+            numbers.give((ids(1), false), (1, &a), |number| number == 1),
+            6,
+            "a head has it"
+        );
+        assert_eq!(numbers.give((ids(1), true), (2, &a), none), 7, "not for what looks like it");
     }
 
     #[test]
@@ -338,8 +349,8 @@ mod tests {
         for number in 1..=Numbers::MAX as u32 {
             numbers.owners.push((ids(number), None));
         }
-        assert_eq!(numbers.give(ids(u32::MAX), (1, &a), taken), 101);
-        assert_eq!(numbers.give(ids(u32::MAX), (1, &a), taken), 101);
+        assert_eq!(numbers.give((ids(u32::MAX), false), (1, &a), taken), 101);
+        assert_eq!(numbers.give((ids(u32::MAX), false), (1, &a), taken), 101);
         assert_eq!(numbers.owners.len(), Numbers::MAX);
     }
 }

@@ -33,3 +33,4 @@ mod served;
 mod sizes;
 mod sizes_upheld;
 mod storm;
+mod twins;

@@ -4,6 +4,7 @@ use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The scan may have read what has changed since: its end puts nothing into use. What was not named
 /// then is used at once.
@@ -426,4 +427,36 @@ fn uuid_descriptor(nsid: u32) -> Vec<u8> {
     data.extend([0; 12]);
     data.extend(nsid.to_be_bytes());
     data
+}
+
+/// A controller may change so often that scans have to wait. What has changed is asked all the same:
+/// there may be another namespace under the NSID.
+#[test]
+fn what_has_changed_is_out_of_use_at_once_although_the_scan_has_to_wait() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(1).spaces.insert(2, Space::new(0x22, 2048));
+    rig.raise(1, NAMESPACES_CHANGED);
+    let lists = |rig: &Rig| rig.fake(1).count(|c| c.is_identify(2));
+    let mut blocks = 100;
+    let mut before = lists(&rig);
+    loop {
+        blocks += 1;
+        rig.fake(1).spaces.insert(5, Space::new(0x55, blocks));
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance(Duration::from_millis(20));
+        let now = lists(&rig);
+        if core::mem::replace(&mut before, now) == now {
+            break;
+        }
+        assert!(blocks < 1000, "there is no pace");
+    }
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(4).then(|| Say::Data(vec![1, 0, 0, 0]))));
+    rig.fake(1).spaces.insert(1, Space::new(0x99, 2048));
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(lists(&rig), before, "it waits");
+    let ready =
+        |rig: &Rig| ["nvme0n1", "nvme0n2"].map(|head| rig.path(head, 0).map(|path| path.ready));
+    assert_eq!(ready(&rig), [Some(false), Some(true)], "{:?}", rig.events);
+    rig.advance_s(10);
+    assert_eq!(ready(&rig), [None, Some(true)], "{:?}", rig.events);
 }

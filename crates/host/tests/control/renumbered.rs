@@ -180,8 +180,10 @@ fn a_path_follows_its_namespace_from_an_nsid_that_cannot_be_read_any_more() {
     rig.fake(1).hook = None;
     rig.advance_s(30);
     assert_eq!(paths(&rig, "nvme0n2"), [(5, true)], "{:?}", rig.events);
+    // And what was shown beside it is not what the device was.
     show(&mut rig, 1, &[(1, 0x11), (2, 0x22)]);
-    assert_eq!(paths(&rig, "nvme0n2"), [(2, true)], "{:?}", rig.events);
+    assert_eq!(paths(&rig, "nvme0n2"), [], "{:?}", rig.events);
+    assert_eq!(paths(&rig, "nvme0n3"), [(2, true)], "{:?}", rig.events);
 }
 
 /// A controller that shows NSIDs 1 to `last` and can no longer read these.

@@ -1,7 +1,7 @@
 //! Size and limits of a device over its paths.
 
 use crate::fake::{Fake, Say, Space};
-use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
+use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::verb::{Hindrance, Selection, Verb};
 
 #[test]
@@ -37,8 +37,8 @@ fn a_resize_is_followed_and_asks_the_other_paths_too() {
     rig.fake(1).spaces = [(1, Space::new(0x11, 4096))].into();
     rig.raise(1, NAMESPACES_CHANGED);
     let head = rig.head("nvme0n1").unwrap();
-    assert_eq!(head.blocks, 4096);
-    assert!(head.paths[0].ready && !head.paths[1].ready, "the other one still says 2048");
+    assert_eq!(head.blocks, 2048, "the other one has just said so");
+    assert!(!head.paths[0].ready && head.paths[1].ready);
     rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
     rig.raise(2, NAMESPACES_CHANGED);
     assert!(rig.head("nvme0n1").unwrap().paths.iter().all(|path| path.ready));
@@ -146,9 +146,13 @@ fn one_path_alone_does_not_shrink_the_device() {
 #[test]
 fn a_path_that_made_the_device_grow_alone_does_not_shrink_it_below_what_others_say() {
     let mut rig = Rig::connected_twice(1);
+    rig.fake(1).ana = Some([(1, 3)].into());
+    rig.raise(1, ANA_CHANGED);
     rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
     rig.raise(2, NAMESPACES_CHANGED);
     assert_eq!(rig.head("nvme0n1").unwrap().blocks, 4096);
+    rig.fake(1).ana = Some([(1, 1)].into());
+    rig.raise(1, ANA_CHANGED);
     rig.fake(2).spaces = [(1, Space::new(0x11, 8))].into();
     rig.raise(2, NAMESPACES_CHANGED);
     let head = rig.head("nvme0n1").unwrap();

@@ -47,12 +47,116 @@ fn with_a_smaller_one(state: u8) -> Rig {
     rig
 }
 
-/// The second one has grown alone.
+/// The second one has grown alone, while the other was inaccessible.
 fn grown() -> Rig {
     let mut rig = Rig::connected_twice(1);
+    access(&mut rig, 1, INACCESSIBLE);
     show(&mut rig, 2, 4096);
+    access(&mut rig, 1, OPTIMIZED);
     assert_eq!(device(&rig), (4096, vec![false, true]));
     rig
+}
+
+/// Both paths that are there say so, or it would cost the device the one that is right.
+#[test]
+fn a_path_that_says_more_than_another_upholds_is_out_of_use_alone() {
+    let mut rig = Rig::connected_twice(1);
+    let looks = rig.fake(1).count(|c| c.is_identify(0));
+    show(&mut rig, 2, 4096);
+    assert_eq!(device(&rig), (2048, vec![true, false]), "{:?}", rig.events);
+    assert_eq!(rig.fake(1).count(|c| c.is_identify(0)), looks + 1, "it may have missed it");
+    rig.advance_s(100);
+    assert_eq!(device(&rig), (2048, vec![true, false]), "{:?}", rig.events);
+    show(&mut rig, 1, 4096);
+    assert_eq!(device(&rig), (4096, vec![true; 2]), "{:?}", rig.events);
+    assert_eq!(rig.event_count("capacity change"), 1);
+}
+
+#[test]
+fn one_path_that_has_missed_that_the_device_has_grown_is_outvoted() {
+    let mut rig = Rig::connected_twice(1);
+    rig.put(3, Fake::new(NQN, 3));
+    rig.connect_ok(3, |_| ());
+    show(&mut rig, 2, 4096);
+    assert_eq!(device(&rig), (2048, vec![true, false, true]));
+    show(&mut rig, 3, 4096);
+    assert_eq!(device(&rig), (4096, vec![false, true, true]), "{:?}", rig.events);
+    // That it was two is no matter any more.
+    away(&mut rig, 3);
+    rig.advance_s(30);
+    assert_eq!(device(&rig), (4096, vec![false, true, false]), "{:?}", rig.events);
+    show(&mut rig, 1, 4096);
+    assert_eq!(device(&rig), (4096, vec![true, true, false]));
+    assert_eq!(rig.event_count("capacity change"), 1);
+}
+
+/// One that is back in a moment has the last word; later users may have written behind its end.
+#[test]
+fn what_a_device_has_grown_to_is_kept_from_those_that_come_back_late() {
+    for (gone_s, blocks) in [(2, 2048), (300, 4096)] {
+        let mut rig = Rig::connected(1);
+        away(&mut rig, 1);
+        rig.put(2, Fake::new(NQN, 2));
+        rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
+        rig.connect_ok(2, |_| ());
+        assert_eq!(device(&rig), (4096, vec![false, true]));
+        rig.advance_s(gone_s);
+        rig.fake(1).refuse = false;
+        rig.advance_s(12);
+        let used = vec![blocks == 2048, blocks == 4096];
+        assert_eq!(device(&rig), (blocks, used.clone()), "{:?}", rig.events);
+        rig.advance_s(300);
+        assert_eq!(device(&rig), (blocks, used));
+    }
+}
+
+#[test]
+fn of_several_that_were_lost_each_that_is_back_brings_its_size() {
+    let mut rig = Rig::connected(1);
+    for (port, blocks) in [(2, 1024), (3, 512)] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).spaces = [(1, Space::new(0x11, blocks))].into();
+        rig.connect_ok(port, |_| ());
+    }
+    for (port, blocks) in [(1, 1024), (2, 512)] {
+        access(&mut rig, port, INACCESSIBLE);
+        rig.advance_s(100);
+        assert_eq!(device(&rig).0, blocks, "{:?}", rig.events);
+    }
+    access(&mut rig, 2, OPTIMIZED);
+    assert_eq!(device(&rig), (1024, vec![false, true, false]), "{:?}", rig.events);
+    access(&mut rig, 1, OPTIMIZED);
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (2048, vec![true, false, false]), "{:?}", rig.events);
+}
+
+#[test]
+fn a_larger_one_that_was_lost_is_used_when_it_is_back_whoever_was_lost_before() {
+    let mut rig = Rig::connected(1);
+    for (port, blocks) in [(2, 4096), (3, 1024)] {
+        rig.put(port, Fake::new(NQN, port));
+        rig.fake(port).spaces = [(1, Space::new(0x11, blocks))].into();
+        rig.connect_ok(port, |_| ());
+    }
+    away(&mut rig, 1);
+    rig.advance_s(100);
+    assert_eq!(device(&rig).0, 4096, "{:?}", rig.events);
+    access(&mut rig, 2, INACCESSIBLE);
+    rig.advance_s(100);
+    assert_eq!(device(&rig), (1024, vec![false, false, true]), "{:?}", rig.events);
+    access(&mut rig, 2, OPTIMIZED);
+    assert_eq!(device(&rig), (4096, vec![false, true, false]), "{:?}", rig.events);
+}
+
+/// Its event may be lost: it would be another size for nothing.
+#[test]
+fn who_would_take_the_size_over_is_asked_before_it_does() {
+    let mut rig = with_a_smaller_one(OPTIMIZED);
+    rig.fake(2).spaces = [(1, Space::new(0x11, 2048))].into();
+    away(&mut rig, 1);
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (2048, vec![false, true]), "{:?}", rig.events);
+    assert_eq!(rig.event_count("capacity change"), 0);
 }
 
 #[test]
@@ -94,7 +198,10 @@ fn a_path_that_comes_and_goes_is_not_waited_for_longer_than_it_was_there() {
 #[test]
 fn a_path_whose_log_is_contradicted_over_and_over_does_not_keep_others_from_use() {
     let mut rig = Rig::connected_twice(1);
+    access(&mut rig, 2, INACCESSIBLE);
     show(&mut rig, 1, 4096);
+    access(&mut rig, 2, OPTIMIZED);
+    assert_eq!(device(&rig), (4096, vec![true, false]));
     let mut used = 0;
     for _ in 0..900 {
         if device(&rig).1[0] {
@@ -244,4 +351,17 @@ fn who_is_missed_and_live_is_asked_whether_it_still_has_the_size() {
         rig.advance(Duration::from_millis(100));
     }
     assert!((looks + 2..looks + 6).contains(&rig.fake(1).count(|c| c.is_identify(0))));
+}
+
+/// What it says by then nobody has asked for otherwise.
+#[test]
+fn who_was_not_to_be_asked_again_yet_is_asked_when_it_may_be() {
+    let mut rig = with_a_smaller_one(OPTIMIZED);
+    access(&mut rig, 1, INACCESSIBLE);
+    access(&mut rig, 1, OPTIMIZED);
+    rig.fake(1).spaces = [(1, Space::new(0x11, 1024))].into();
+    access(&mut rig, 1, INACCESSIBLE);
+    assert_eq!(device(&rig), (2048, vec![false; 2]), "{:?}", rig.events);
+    rig.advance_s(2);
+    assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
 }

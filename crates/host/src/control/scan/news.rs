@@ -42,9 +42,9 @@ impl Controller {
                 return;
             }
         }
-        if scan.running.is_some()
-            && scan.may_begin(env.now)
-            && scan.running.as_mut().is_some_and(|it| it.may_ask(env.now))
+        let waits = !scan.may_begin(env.now);
+        if waits && scan.running.is_none()
+            || !waits && scan.running.as_mut().is_some_and(|it| it.may_ask(env.now))
         {
             scan.news = News::Due;
             self.send_for_news(env, bufs);
