@@ -111,8 +111,8 @@ pub enum NbdVerb {
     List,
     /// Let nobody in, finish what clients have asked for, disconnect them: who needs longer than
     /// this, or [`super::CLOSE_TIMEOUT`] if that is more, is cut off. Answered `Done` when no
-    /// client is left. Addresses are kept: as long as the host may still send what was not answered,
-    /// the next server must not begin there.
+    /// client is left. Addresses are kept: as long as the host may still send what was not
+    /// answered, the next server must not begin there.
     Drain(Duration),
     /// Give up all addresses; nothing is offered any more. Answered `Done` when they are free.
     Close,

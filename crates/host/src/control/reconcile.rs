@@ -266,8 +266,8 @@ impl Control {
         }
     }
 
-    /// Whether some controller has shown its identifiers under another NSID beside it. Which of both
-    /// is the one that users have is known as long as it is not forgotten.
+    /// Whether some controller has shown its identifiers under another NSID beside it. Which of
+    /// both is the one that users have is known as long as it is not forgotten.
     fn is_twin(&self, subsystem: &Subsystem, namespace: &Namespace) -> bool {
         let refusals = subsystem.controllers.iter();
         let mut refusals = refusals.filter_map(|id| self.refusals.get(&(*id, namespace.nsid)));

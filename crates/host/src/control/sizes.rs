@@ -3,9 +3,9 @@
 //! * A path upholds the size if it could be used: it is live, was looked at and is accessible. One
 //!   that is not may say what it likes: it neither keeps others from use nor takes over.
 //! * The device takes a new size when a path that agreed with it reports one, that path is
-//!   accessible, and no other upholds the size; it shrinks only when no live path says otherwise any
-//!   more. One controller that is mistaken must not cost users their other paths, nor the rest of
-//!   their device. All others are asked at once, so a change is taken when the last one has told
+//!   accessible, and no other upholds the size; it shrinks only when no live path says otherwise
+//!   any more. One controller that is mistaken must not cost users their other paths, nor the rest
+//!   of their device. All others are asked at once, so a change is taken when the last one has told
 //!   it. More paths than uphold the size outvote those, to a larger one. The path that made the
 //!   device grow alone and now says less does not make it smaller than others say.
 //! * While no path upholds the size, users wait for those that have had it, for as long as they may

@@ -274,8 +274,8 @@ impl Numbers {
         self.left.remove(&nsid).filter(|&former| former != number)
     }
 
-    /// The number of a namespace that no head stands for; `taken` are those of heads. There may have
-    /// been another one with its identifiers (`twin`).
+    /// The number of a namespace that no head stands for; `taken` are those of heads. There may
+    /// have been another one with its identifiers (`twin`).
     pub(super) fn give(
         &mut self,
         (ids, twin): (Ids, bool),

@@ -34,8 +34,10 @@ const TRANSIENT_FAILURES: u8 = 4;
 /// whatever it says of retries. After CC.SHN Linux's target says the latter with DNR, and that may
 /// be here before the picture that says so. SPDK's sets it without, then and for a queue pair whose
 /// connection it is about to close, though over TCP no such answer of it was ever seen. At once and
-/// there it would be tried in vain again.
-const TAKES_NOTHING: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR];
+/// there it would be tried in vain again. And so answers who holds a command for under way that we
+/// have seen end: that one is wrong about the command identifier, not about any data.
+const TAKES_NOTHING: [Status; 3] =
+    [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR, Status::COMMAND_ID_CONFLICT];
 
 fn takes_nothing(status: Status) -> bool {
     TAKES_NOTHING.into_iter().any(|it| status.is(it))

@@ -10,7 +10,8 @@ use super::command::Work;
 use anabranch_proto::nvme::status::Status;
 
 /// The controller has not begun: nothing was tried that could have failed.
-const NOT_BEGUN: [Status; 10] = [
+const NOT_BEGUN: [Status; 11] = [
+    Status::COMMAND_ID_CONFLICT,
     Status::DATA_TRANSFER_ERROR,
     Status::ABORTED_POWER_LOSS,
     Status::ABORT_REQUESTED,

@@ -429,8 +429,8 @@ fn uuid_descriptor(nsid: u32) -> Vec<u8> {
     data
 }
 
-/// A controller may change so often that scans have to wait. What has changed is asked all the same:
-/// there may be another namespace under the NSID.
+/// A controller may change so often that scans have to wait. What has changed is asked all the
+/// same: there may be another namespace under the NSID.
 #[test]
 fn what_has_changed_is_out_of_use_at_once_although_the_scan_has_to_wait() {
     let mut rig = Rig::connected_twice(1);

@@ -173,13 +173,16 @@ fn a_path_far_down_the_list_is_left_as_well() {
     }
 }
 
-/// So says who was told to shut down; the answer may be here before the picture.
+/// So says who was told to shut down; the answer may be here before the picture. Or who has another
+/// command under way, as it thinks, of the same identifier.
 #[test]
 fn who_takes_nothing_any_more_fails_nothing_whatever_it_says_of_retries() {
-    for parameters in all_policies() {
+    let says = [Status::COMMAND_SEQUENCE_ERROR, Status::COMMAND_ID_CONFLICT];
+    for (parameters, says) in all_policies().into_iter().flat_map(|it| says.map(|says| (it, says)))
+    {
         let mut rig = Rig::new(parameters, paths(2));
         let tries = rig.tries(|count, _| match count {
-            0 => Status::COMMAND_SEQUENCE_ERROR.with_dnr(),
+            0 => says.with_dnr(),
             _ => Status::SUCCESS,
         });
         assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
