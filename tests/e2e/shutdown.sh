@@ -61,9 +61,18 @@ killed_under_load() {
 what_was_acknowledged_is_there() {
   fio --name=kept "${kept[@]}" --verify_only
 }
+# What nobody has answered may still be sent again, after what the next one's clients have written.
+nobody_begins_before_it_has_ended() {
+  kill "$serve_pid"
+  within 10 grep -q 'ending: no new I/O' "$work/serve.log"
+  ! "$ANABRANCH" serve --socket "$work/host.sock" 2>"$work/second.log" || die "a second one began"
+  grep -q 'another instance is running' "$work/second.log"
+  [ -S "$work/nbd.sock" ] || die "the address of the export is free"
+  host show-topology >/dev/null
+  [ -d "/proc/$serve_pid" ] || die "it had ended by then"
+}
 ends_and_counts() {
   local start=$SECONDS status=0
-  kill "$serve_pid"
   wait "$serve_pid" || status=$?
   cat "$work/serve.log"
   equals $status 1 "exit status"
@@ -83,5 +92,6 @@ must "the host starts again, with the same sockets" restart
 step "what was acknowledged is there" what_was_acknowledged_is_there
 must "a fio job runs again" start_job
 must "both ports fall silent" stall
-must "SIGTERM with I/O that nobody answers: exit status 1 and the number" ends_and_counts
+must "SIGTERM with I/O that nobody answers: nobody begins in its place" nobody_begins_before_it_has_ended
+must "it ends, with exit status 1 and the number" ends_and_counts
 must "the target ends in order" terminate target
