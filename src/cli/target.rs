@@ -20,6 +20,10 @@ use std::sync::Arc;
 /// Runs or controls a target.
 pub(super) fn run(global: &Global, target: &Target) -> Result<(), Failure> {
     match &target.verb {
+        // Options of every verb stand anywhere.
+        Some(TargetVerb::Ctl { .. }) if target.run != Run::default() => Err(Failure::usage(
+            "'target ctl' controls a target that runs: what says how to run one does not go with it",
+        )),
         Some(TargetVerb::Ctl { verb }) => control(global, verb),
         None => serve(global, &target.run),
     }
@@ -163,6 +167,20 @@ fn counted_from_one(mut event: TargetEvent) -> TargetEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_socket_may_stand_before_ctl_and_nothing_that_says_how_to_run() {
+        use crate::cli::args::Cli;
+        use clap::Parser;
+        let run = |line: &str| {
+            let cli = Cli::try_parse_from(line.split(' ')).expect("a command line");
+            super::super::run(cli).expect_err("nobody is there").to_string()
+        };
+        let told = run("anabranch target --socket /nowhere/t.sock ctl status");
+        assert!(told.contains("no target is running on /nowhere/t.sock"), "{told}");
+        let told = run("anabranch target --listen 127.0.0.1:0 ctl status");
+        assert!(told.contains("what says how to run one does not go with it"), "{told}");
+    }
 
     /// Whatever runs or not: the command line is wrong.
     #[test]

@@ -131,7 +131,10 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     service::ready();
     host.wait(&termination)?;
     service::stopping();
-    log("ending: no new I/O is taken");
+    log(format!(
+        "ending: no new I/O is taken, what is in flight has {} s at most",
+        setup.shutdown_timeout.mul_f64(2.5).as_secs_f64()
+    ));
     host.names().forget(&Selection::All);
     drop(attr_fs);
     let ended = finish(&host, setup.shutdown_timeout);
@@ -291,10 +294,11 @@ fn kind(event: &Event<FrontEvent>) -> Option<String> {
 fn finish(host: &Host, limit: Duration) -> Result<(), Failure> {
     match host.shut_down() {
         Ok(0) => Ok(()),
-        Ok(unanswered) => Err(Failure::failed(format!(
-            "{unanswered} I/Os were not answered within {} s",
-            limit.as_secs_f64()
-        ))),
+        Ok(unanswered) => {
+            let were = if unanswered == 1 { "I/O was" } else { "I/Os were" };
+            let limit = limit.as_secs_f64();
+            Err(Failure::failed(format!("{unanswered} {were} not answered within {limit} s")))
+        }
         Err(error) => Err(Failure::failed(format!("the host did not end: {}", error.message))),
     }
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 /// Options of `target`.
 #[derive(Args, Clone, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
 pub struct Target {
     /// Control a running target.
     #[command(subcommand)]
@@ -17,7 +16,7 @@ pub struct Target {
 }
 
 /// What `target` runs.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// Address to listen on, one port each; port 0 takes any (repeat) [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]

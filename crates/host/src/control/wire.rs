@@ -67,7 +67,9 @@ pub(super) fn connect(
 /// What a refused Connect complains about, in words; empty when it does not say.
 pub(super) fn connect_hint(answer: &Answer) -> &'static str {
     if answer.status.is(Status::CONNECT_INVALID_HOST) {
-        return ": this host is not allowed there, or another one has its host identifier";
+        // The last one is what SPDK means where a listener has another address.
+        return ": this host is not allowed there, another one has its host identifier, or the \
+                subsystem is not to be had at this address";
     }
     // So the Linux target answers when `param_inline_data_size` is too small for anybody.
     if answer.status.is(Status::SGL_OFFSET_INVALID) {
