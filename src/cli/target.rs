@@ -22,7 +22,8 @@ pub(super) fn run(global: &Global, target: &Target) -> Result<(), Failure> {
     match &target.verb {
         // Options of every verb stand anywhere.
         Some(TargetVerb::Ctl { .. }) if target.run != Run::default() => Err(Failure::usage(
-            "'target ctl' controls a target that runs: what says how to run one does not go with it",
+            "'target ctl' controls a target that runs: what says how to run one does not go \
+             with it",
         )),
         Some(TargetVerb::Ctl { verb }) => control(global, verb),
         None => serve(global, &target.run),
