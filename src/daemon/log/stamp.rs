@@ -3,7 +3,7 @@
 use rustix::fs::fstat;
 use std::env;
 use std::io;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What stands before a line.
 pub(super) type Stamp = fn() -> String;
@@ -30,7 +30,8 @@ fn nothing() -> String {
 
 /// In UTC, to the millisecond (RFC 3339).
 fn time() -> String {
-    let now = SystemTime::now();
+    // What is before that it cannot write.
+    let now = SystemTime::now().max(UNIX_EPOCH);
     format!("{} ", humantime::format_rfc3339_millis(now))
 }
 

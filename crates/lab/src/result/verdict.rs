@@ -83,6 +83,12 @@ impl Verdict {
             text: String::new(),
         };
         verdict.text = verdict.sentence(rows.len());
+        let behind = sorted.iter().filter(|row| near(row) && !same(row)).copied();
+        let chosen = verdict.calmest.as_ref().map_or(&best.variant, |calmest| &calmest.variant);
+        let chosen = equal.iter().find(|row| row.variant == *chosen);
+        if let Some(tail) = chosen.and_then(|chosen| shorter_tail(behind, chosen)) {
+            verdict.text.push_str(&tail);
+        }
         verdict
     }
 
@@ -153,6 +159,20 @@ impl Verdict {
         }
         text
     }
+}
+
+/// Who carries nearly as much, and leaves fewer to wait.
+fn shorter_tail<'a>(behind: impl Iterator<Item = &'a Row>, chosen: &Row) -> Option<String> {
+    let row = behind.min_by_key(|row| row.completion.p99_ns)?;
+    let ratio = paired(row, chosen, |run: &RunFigures| run.p99_ns);
+    let shorter = matches!(ratio.beyond(PERCENTILE_PPM), Difference::Less);
+    let (name, by, chosen) = (shown(&row.variant), times(ratio.median_ppm), shown(&chosen.variant));
+    shorter.then(|| {
+        format!(
+            "; less than 1 % behind, {name} has a lower p99, {by} x {chosen} ({})",
+            sure(&ratio)
+        )
+    })
 }
 
 fn trifling(ratio: &Paired) -> bool {

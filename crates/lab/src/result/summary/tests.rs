@@ -157,7 +157,12 @@ fn a_lead_that_nobody_would_notice_is_none() {
     assert_eq!((found.is, found.equal.len()), (Difference::None, 2));
     assert_eq!(found.calmest.expect("of two").variant, "numa");
     assert!(found.text.starts_with("no difference in throughput between all of them; of these"));
-    assert!(verdict(1_000_600, 6).text.starts_with("best: queue-depth, 1.001 x numa"));
+    let text = verdict(1_000_600, 6).text;
+    assert!(text.starts_with("best: queue-depth, 1.001 x numa"), "{text}");
+    let tail = "; less than 1 % behind, numa has a lower p99, 0.500 x queue-depth (95 % interval";
+    assert!(text.contains(tail), "who chooses may look at that: {text}");
+    let text = verdict(1_020_000, 6).text;
+    assert!(text.starts_with("best: queue-depth") && !text.contains("p99"), "{text}");
     assert_eq!(verdict(1_000_400, 1).is, Difference::Unknown, "one run tells nothing");
 }
 
