@@ -282,6 +282,7 @@ impl Control {
             Act::Delete => self.disconnect(id, &Selection::Controller(name.to_string())),
             Act::Rescan => {
                 let target = self.find_controller(name)?;
+                self.check_live(target, name, "rescanned")?;
                 if let Some(controller) = self.controllers.get_mut(&target) {
                     controller.request_scan(&mut self.env, bufs);
                 }
@@ -291,13 +292,22 @@ impl Control {
         }
     }
 
+    /// Nothing is done to a controller that is not live, and whoever asks for it is told so.
+    fn check_live(&self, target: ControllerId, name: &str, what_is_done: &str) -> Answer {
+        match self.controllers.get(&target) {
+            Some(controller) if !controller.is_live() => {
+                let state = controller.state;
+                let text = format!("{name} is {state}, only a live controller is {what_is_done}");
+                Err(VerbError::Conflict(text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn reset(&mut self, id: VerbId, name: &str) -> Answer {
         let target = self.find_controller(name)?;
+        self.check_live(target, name, "reset")?;
         let Some(controller) = self.controllers.get_mut(&target) else { return Ok(()) };
-        if !controller.is_live() {
-            let text = format!("{name} is {}, only a live controller is reset", controller.state);
-            return Err(VerbError::Conflict(text));
-        }
         controller.waiters.push(Waiter::Reset(id));
         controller.reset(&mut self.env);
         Ok(())
