@@ -85,6 +85,8 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     let request = request(&connect.nqn, &connect.path, connect.keep_trying);
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
+    // There is no address yet.
+    answer["waits_for"].as_str().into_iter().for_each(note);
     super::print(global, || format!("connecting to device: {name}\n"), || json!({ "device": name }))
 }
 

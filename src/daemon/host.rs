@@ -20,7 +20,9 @@ use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
-use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings};
+use anabranch_host::config::{
+    ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings, check_subsystem,
+};
 use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
@@ -578,8 +580,8 @@ struct ExplainParams {
 }
 
 impl Host {
-    /// Whom `connect` and `discover` mean, and where that is. A name is looked up.
-    fn asked(&self, params: Params<'_>) -> Result<(NamedPath, Vec<SocketAddr>), RpcError> {
+    /// Whom `connect` and `discover` mean.
+    fn asked(&self, params: Params<'_>) -> Result<NamedPath, RpcError> {
         let params: ConnectParams = params.read()?;
         let ours = [
             ("hostnqn", params.hostnqn, self.identity.nqn.to_string()),
@@ -596,9 +598,25 @@ impl Host {
         if !params.keep_trying {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
-        let path = params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)?;
-        let addresses = addresses(&path).map_err(RpcError::failed)?;
-        Ok((path, addresses))
+        params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
+    }
+
+    fn call_connect(&self, params: Params<'_>) -> Result<Value, RpcError> {
+        let path = self.asked(params)?;
+        let pause = path.options.reconnect_delay.as_secs_f64();
+        match addresses(&path) {
+            Ok(all) => {
+                let name = at_one_of(&all, |at| self.connect_path(&path, at))?;
+                Ok(json!({ "controller": name }))
+            }
+            Err(why) if path.keeps_trying() => {
+                check_subsystem(&path.subsystem_nqn).map_err(RpcError::invalid)?;
+                let name = self.names.keep_trying(path, why.clone())?;
+                let waits_for = format!("{why}; it is looked up again every {pause} s");
+                Ok(json!({ "controller": name, "waits_for": waits_for }))
+            }
+            Err(why) => Err(RpcError::failed(why)),
+        }
     }
 
     fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -677,7 +695,8 @@ impl Handler for Host {
                 Answer::of(&self.top()?)
             }
             "discover" => {
-                let (path, addresses) = self.asked(params)?;
+                let path = self.asked(params)?;
+                let addresses = addresses(&path).map_err(RpcError::failed)?;
                 Answer::of(&at_one_of(&addresses, |at| self.discover(path.request(at)))?)
             }
             "explain" => {
@@ -694,11 +713,7 @@ impl Handler for Host {
 impl Host {
     fn carry_out(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
         match method {
-            "connect" => {
-                let (path, addresses) = self.asked(params)?;
-                let name = at_one_of(&addresses, |at| self.connect_path(&path, at))?;
-                Ok(json!({ "controller": name }))
-            }
+            "connect" => self.call_connect(params),
             "disconnect" => {
                 let which = match params.one_of("nqn, device or all")? {
                     Which::Nqn(nqn) => {

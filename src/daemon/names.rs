@@ -22,7 +22,7 @@ use anabranch_proto::nvme::nqn::Nqn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The system's resolver calls what others have written.
@@ -134,35 +134,54 @@ fn no_thread(error: io::Error) -> String {
 /// that is under way is not waited for.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Of which subsystem each is. The other end notices that it goes.
-    stops: Mutex<Vec<(Nqn, Sender<()>)>>,
+    sought: Mutex<Sought>,
     moves: moves::Moves,
+    /// Whose they are, once it follows them.
+    home: OnceLock<Weak<Host>>,
+}
+
+/// Paths whose names have no address.
+#[derive(Debug, Default)]
+struct Sought {
+    all: Vec<SoughtPath>,
+    /// How many of the configuration's there are, or were.
+    of_file: usize,
+}
+
+#[derive(Debug)]
+struct SoughtPath {
+    subsystem_nqn: Nqn,
+    /// The other end notices that it goes.
+    stop: Sender<()>,
 }
 
 impl Names {
-    /// How many are looked for, or were.
+    /// How many of the configuration's paths are looked for, or were.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.stops().len()
+        self.sought().of_file
     }
 
     /// Nobody wants what is chosen any more.
     pub fn forget(&self, which: &Selection) {
         match which {
-            Selection::Subsystem(nqn) => self.stops().retain(|(of, _)| of != nqn),
-            Selection::All => self.stops().clear(),
+            Selection::Subsystem(nqn) => {
+                self.sought().all.retain(|path| path.subsystem_nqn != *nqn);
+            }
+            Selection::All => self.sought().all.clear(),
             // It has its address.
             Selection::Controller(_) => {}
         }
     }
 
-    fn stops(&self) -> MutexGuard<'_, Vec<(Nqn, Sender<()>)>> {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sought(&self) -> MutexGuard<'_, Sought> {
+        self.sought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on looking for a path's address, at once where a look-up is under way, and connects
-    /// when there is one. The number that it would have now is kept for it: what an export calls
-    /// `nvme1n1` must not become another subsystem's device because a name service was away.
+    /// Goes on looking for the address of a path of the configuration, at once where a look-up is
+    /// under way, and connects when there is one. The number that it would have now is kept for it:
+    /// what an export calls `nvme1n1` must not become another subsystem's device because a name
+    /// service was away.
     ///
     /// # Errors
     /// There are too many paths, or the system gives no thread.
@@ -172,16 +191,39 @@ impl Names {
         under_way: Option<LookUp>,
         host: &Arc<Host>,
     ) -> Result<(), String> {
-        let number = host.set_aside(&path.subsystem_nqn).map_err(|error| error.message)?;
+        self.seek(path, under_way, host).map_err(|error| error.message)?;
+        self.sought().of_file += 1;
+        Ok(())
+    }
+
+    /// The same for a path that somebody wants to be tried until it is there; `why` it has no
+    /// address now. The name of the controller that it will be.
+    ///
+    /// # Errors
+    /// Likewise, or nobody follows names here.
+    pub(super) fn keep_trying(&self, path: NamedPath, why: String) -> Result<String, RpcError> {
+        let host = self.home.get().and_then(Weak::upgrade).ok_or_else(|| RpcError::failed(why))?;
+        let number = self.seek(path, None, &host)?;
+        Ok(format!("nvme{number}"))
+    }
+
+    fn seek(
+        &self,
+        path: NamedPath,
+        under_way: Option<LookUp>,
+        host: &Arc<Host>,
+    ) -> Result<u32, RpcError> {
+        let number = host.set_aside(&path.subsystem_nqn)?;
         let (stop, stopped) = channel();
-        let of = path.subsystem_nqn.clone();
+        let subsystem_nqn = path.subsystem_nqn.clone();
         let host = Arc::clone(host);
         let connect = move |path: &NamedPath, at| {
             host.connect_as(number, path, at).map_err(|error| error.message)
         };
-        spawn(move || keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped))?;
-        self.stops().push((of, stop));
-        Ok(())
+        let look = move || keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped);
+        spawn(look).map_err(RpcError::failed)?;
+        self.sought().all.push(SoughtPath { subsystem_nqn, stop });
+        Ok(number)
     }
 }
 

@@ -142,6 +142,12 @@ impl NamedPath {
         }
     }
 
+    /// Whether it is tried again when the first attempt fails.
+    #[must_use]
+    pub fn keeps_trying(&self) -> bool {
+        self.keep_trying
+    }
+
     /// Whether a name service has to say where it leads.
     #[must_use]
     pub fn has_name(&self) -> bool {

@@ -45,7 +45,10 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
             }
             None => json!({ "error": { "code": -32000, "message": "connection refused" } }),
         },
-        Some("connect") => json!({ "result": { "controller": "nvme7" } }),
+        Some("connect") => match request["params"]["path"]["traddr"].as_str() {
+            Some("late") => json!({ "result": { "controller": "nvme7", "waits_for": "a name" } }),
+            _ => json!({ "result": { "controller": "nvme7" } }),
+        },
         Some("set") => json!({ "result": {} }),
         other => panic!("nobody asks for {other:?}"),
     }
@@ -123,6 +126,16 @@ fn connect_prints_an_object_and_connect_all_a_list() {
         let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(told, printed);
     }
+}
+
+#[test]
+fn connect_says_what_it_waits_for() {
+    let nqn = "nqn.2026-01.org.test:a";
+    let connect = ["connect", "-a", "late", "-n", nqn, "--keep-trying"];
+    let (output, _) = run(&connect, "waits", |_| None);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"connecting to device: nvme7\n");
+    assert_eq!(output.stderr, b"anabranch: a name\n");
 }
 
 #[test]

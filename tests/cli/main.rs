@@ -15,6 +15,7 @@ mod identity;
 mod lab;
 mod lab_report;
 mod lab_results;
+mod late_names;
 mod listing;
 mod namespace_files;
 mod nbd_stale_socket;

@@ -126,7 +126,7 @@ fn what_is_disconnected_is_no_longer_looked_for() {
     let names = Names::default();
     let watched = ["a", "b", "a"].map(|name| {
         let (stop, stopped) = channel();
-        names.stops().push((nqn(name), stop));
+        names.sought().all.push(SoughtPath { subsystem_nqn: nqn(name), stop });
         stopped
     });
     let ended = || watched.each_ref().map(|stopped| stopped.try_recv() == Err(Disconnected));
