@@ -113,19 +113,30 @@ pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(),
     if disconnect.all {
         wanted.push((json!({ "all": true }), "all subsystems".to_owned()));
     }
-    let (mut text, mut total, mut failed) = (String::new(), 0, Vec::new());
+    let (mut text, mut total, mut failed) = (String::new(), [0; 2], Vec::new());
     for (request, what) in wanted {
         match client(global)?.call("disconnect", request) {
             Ok(answer) => {
-                let count = answer["disconnected"].as_u64().unwrap_or(0);
-                text += &format!("{what} disconnected {count} controller(s)\n");
-                total += count;
+                let count = |key: &str| answer[key].as_u64().unwrap_or(0);
+                let counts = [count("disconnected"), count("given_up")];
+                text += &format!("{what} disconnected {} controller(s)", counts[0]);
+                text += &match counts[1] {
+                    0 => "\n".to_owned(),
+                    paths => {
+                        format!(" and gave up {paths} path(s) whose names have no address\n")
+                    }
+                };
+                total = [total[0] + counts[0], total[1] + counts[1]];
             }
             Err(failure) => failed.push(failure),
         }
     }
     if failed.is_empty() || !text.is_empty() {
-        super::print(global, || text, || json!({ "disconnected": total }))?;
+        super::print(
+            global,
+            || text,
+            || json!({ "disconnected": total[0], "given_up": total[1] }),
+        )?;
     }
     let texts = failed.iter().map(ToString::to_string);
     match failed.len() {

@@ -13,7 +13,7 @@ use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
-use super::names::{Names, addresses, at_one_of};
+use super::names::{Names, ToBe, addresses, at_one_of};
 use super::path::{NamedPath, PathSpec};
 use super::rpc::{Answer, Params, RpcError};
 use super::top::TopView;
@@ -296,11 +296,20 @@ impl Host {
     ///
     /// # Errors
     /// There are too many.
-    pub(super) fn set_aside(&self, nqn: &Nqn) -> Result<u32, RpcError> {
-        match self.ask(Verb::SetAside(nqn.clone()), TALK)? {
-            Reply::SetAside(number) => Ok(number),
+    pub(super) fn set_aside(&self, path: &NamedPath) -> Result<ToBe, RpcError> {
+        let subsystem_nqn = path.subsystem_nqn.clone();
+        let nqn = subsystem_nqn.clone();
+        let (traddr, trsvcid) = (path.traddr.clone(), path.port.to_string());
+        match self.ask(Verb::SetAside { nqn, traddr, trsvcid }, TALK)? {
+            Reply::SetAside(number) => Ok(ToBe { number, subsystem_nqn }),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Keeps it no more, unless the controller has come.
+    pub(super) fn give_up(&self, ToBe { number, subsystem_nqn }: ToBe) {
+        // One that has stopped keeps nothing.
+        let _ = self.ask(Verb::GiveUp(number, subsystem_nqn), LOOK);
     }
 
     /// Paths of which only the names are known.
@@ -327,13 +336,23 @@ impl Host {
     /// # Errors
     /// There are none, or it took too long.
     pub fn disconnect(&self, which: Selection) -> Result<u32, RpcError> {
-        match self.ask(Verb::Disconnect(which.clone()), TALK)? {
-            Reply::Disconnected(count) => {
-                // What is still to come is not wanted any more, either.
-                self.names.forget(&which);
-                Ok(count)
+        self.let_go(&which).map(|(count, _)| count)
+    }
+
+    /// The same, and how many are given up that have no address yet: what is still to come is not
+    /// wanted any more, either.
+    fn let_go(&self, which: &Selection) -> Result<(u32, usize), RpcError> {
+        match self.ask(Verb::Disconnect(which.clone()), TALK) {
+            Ok(Reply::Disconnected(count)) => Ok((count, self.names.give_up(which).len())),
+            Ok(other) => Err(unexpected(&other)),
+            // There is no such controller, but one may be to come.
+            Err(why) => {
+                let one = matches!(which, Selection::Controller(_));
+                let to_come = if one { self.names.give_up(which) } else { Vec::new() };
+                let count = to_come.len();
+                to_come.into_iter().for_each(|to_be| self.give_up(to_be));
+                if count > 0 { Ok((0, count)) } else { Err(why) }
             }
-            other => Err(unexpected(&other)),
         }
     }
 
@@ -725,7 +744,8 @@ impl Host {
                     Which::All(true) => Selection::All,
                     Which::All(false) => return Err(RpcError::invalid("all must be true")),
                 };
-                Ok(json!({ "disconnected": self.disconnect(which)? }))
+                let (disconnected, given_up) = self.let_go(&which)?;
+                Ok(json!({ "disconnected": disconnected, "given_up": given_up }))
             }
             "get" | "set" => self.call_attribute(method, params),
             "ana_log" | "id_ctrl" | "reset" => {

@@ -133,11 +133,24 @@ views! {
         queue_depth_scope: String,
         /// Controllers by instance.
         controllers: Vec<ControllerView>,
+        /// Controllers whose names have no address yet.
+        #[serde(default)]
+        awaited: Vec<AwaitedView>,
         /// Namespace heads.
         heads: Vec<HeadView>,
         /// Those without a device so far: none of their paths has been usable yet.
         #[serde(default)]
         unborn: Vec<HeadView>,
+    }
+
+    /// A controller whose name has no address yet.
+    AwaitedView shows AwaitedSnapshot {
+        /// `nvmeN`, which it is going to be.
+        name: String,
+        /// The name that is looked up.
+        traddr: String,
+        /// Port.
+        trsvcid: String,
     }
 
     /// A controller.
@@ -397,6 +410,25 @@ pub fn stopped(quiesced: u32, frozen: u32) -> Option<&'static str> {
         (0, 0) => None,
         (_, 0) => Some("quiesced"),
         _ => Some("frozen"),
+    }
+}
+
+/// What keeps a controller from being connected that is still to come.
+pub const NO_ADDRESS: &str = "no address yet";
+
+impl AwaitedView {
+    /// The controller that it is: one that is being connected, as far as anybody can see.
+    #[must_use]
+    pub fn controller(&self) -> ControllerView {
+        ControllerView {
+            name: self.name.clone(),
+            transport: "tcp".to_owned(),
+            traddr: self.traddr.clone(),
+            trsvcid: self.trsvcid.clone(),
+            state: ControllerState::Connecting.to_string(),
+            last_error: Some(NO_ADDRESS.to_owned()),
+            ..ControllerView::default()
+        }
     }
 }
 

@@ -31,7 +31,8 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
     if request["method"] == "disconnect" {
         return match request["params"]["device"].as_str() {
             Some("nvme9") => json!({ "error": { "code": -32000, "message": "there is no nvme9" } }),
-            _ => json!({ "result": { "disconnected": 1 } }),
+            Some("nvme8") => json!({ "result": { "disconnected": 0, "given_up": 1 } }),
+            _ => json!({ "result": { "disconnected": 1, "given_up": 0 } }),
         };
     }
     let port = &request["params"]["path"]["trsvcid"];
@@ -244,9 +245,12 @@ fn disconnect_takes_several_and_goes_on_when_one_is_not_there() {
     assert_eq!((status, asked.len()), (Some(1), 3));
     assert_eq!(told, "nvme2 disconnected 1 controller(s)\nnvme4 disconnected 1 controller(s)\n");
     assert!(why.contains("there is no nvme9"), "{why}");
-    let (status, _, told, _) = disconnect("d-json", &["-d", "nvme2,nvme4", "-o", "json"]);
+    let (_, _, told, _) = disconnect("d-late", &["-d", "nvme8"]);
+    let rest = " and gave up 1 path(s) whose names have no address\n";
+    assert_eq!(told, format!("nvme8 disconnected 0 controller(s){rest}"));
+    let (status, _, told, _) = disconnect("d-json", &["-d", "nvme2,nvme8,nvme4", "-o", "json"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!((status, told), (Some(0), json!({ "disconnected": 2 })));
+    assert_eq!((status, told), (Some(0), json!({ "disconnected": 2, "given_up": 1 })));
     let (status, asked, ..) = disconnect("d-mistake", &["-n", "nqn.2026-01.org.test:a,x\ny"]);
     assert_eq!((status, asked.len()), (Some(2), 0), "nothing is done of what makes no sense");
 }

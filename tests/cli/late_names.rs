@@ -45,3 +45,30 @@ fn who_keeps_trying_a_name_has_it_looked_up_again() {
     assert!(told.contains("use discover or connect-all"), "{told}");
     call(&host, "disconnect", &json!({ "all": true })).expect("nobody wants it any more");
 }
+
+#[test]
+fn a_path_without_an_address_is_seen_until_it_is_given_up() {
+    let host = host();
+    let other = "nqn.2026-01.org.test:other";
+    for nqn in [NQN, other, NQN] {
+        connect(&host, nqn, true).expect("it is kept trying");
+    }
+    let awaited = || {
+        let view = call(&host, "snapshot", &json!({})).expect("a view");
+        let subsystems = view["subsystems"].as_array().expect("subsystems").clone();
+        let of = |subsystem: &Value| (subsystem["nqn"].clone(), subsystem["awaited"].clone());
+        subsystems.iter().map(of).collect::<Vec<_>>()
+    };
+    let late = |name: &str| json!({ "name": name, "traddr": "array..invalid", "trsvcid": "4420" });
+    let second = (json!(other), json!([late("nvme1")]));
+    assert_eq!(awaited(), [(json!(NQN), json!([late("nvme0"), late("nvme2")])), second.clone()]);
+    let given_up = |which: Value| call(&host, "disconnect", &which);
+    let counts = |count| Ok(json!({ "disconnected": 0, "given_up": count }));
+    assert_eq!(given_up(json!({ "device": "nvme2" })), counts(1));
+    assert_eq!(awaited(), [(json!(NQN), json!([late("nvme0")])), second.clone()]);
+    assert!(given_up(json!({ "device": "nvme2" })).is_err(), "it is gone");
+    assert_eq!(given_up(json!({ "nqn": NQN })), counts(1));
+    assert_eq!(awaited(), [second]);
+    assert_eq!(given_up(json!({ "all": true })), counts(1));
+    assert_eq!(awaited(), []);
+}

@@ -146,8 +146,8 @@ impl Control {
             .values()
             .filter(|other| Some(&other.request.subsystem_nqn) == nqn && !other.is_discovery());
         let own = self.controllers.get(&id).map_or(0, |controller| controller.instance);
-        let to_come = self.set_aside.iter().filter(|(_, of)| Some(of) == nqn);
-        let known = same.map(|other| other.instance).chain(to_come.map(|(number, _)| *number));
+        let to_come = self.set_aside.iter().filter(|aside| Some(&aside.nqn) == nqn);
+        let known = same.map(|other| other.instance).chain(to_come.map(|aside| aside.number));
         let first = known.min().unwrap_or(own);
         let taken = self.subsystems.iter().any(|subsystem| subsystem.instance == first);
         if taken { own } else { first }
@@ -157,7 +157,7 @@ impl Control {
     pub(super) fn free_instance(&self) -> u32 {
         let of_controllers = self.controllers.values().map(|controller| controller.instance);
         let of_subsystems = self.subsystems.iter().map(|subsystem| subsystem.instance);
-        let aside = self.set_aside.iter().map(|(number, _)| *number);
+        let aside = self.set_aside.iter().map(|aside| aside.number);
         let mut taken: Vec<u32> = of_controllers.chain(of_subsystems).chain(aside).collect();
         taken.sort_unstable();
         taken.dedup();
