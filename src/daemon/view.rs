@@ -377,6 +377,12 @@ impl HostView {
 }
 
 impl SubsystemView {
+    /// What is in flight on the controller of a path, where the policy in force counts it there.
+    #[must_use]
+    pub fn charged_bytes(&self, path: &PathView) -> Option<u64> {
+        (self.iopolicy == "service-time").then_some(path.in_flight_bytes)
+    }
+
     /// Its heads, also those without a device so far.
     pub fn namespaces(&self) -> impl Iterator<Item = &HeadView> {
         self.heads.iter().chain(&self.unborn)

@@ -383,3 +383,17 @@ fn a_path_without_an_address_stands_with_its_subsystem() {
     let late = &all[0]["Subsystems"][0]["Diag"]["without_address"];
     assert_eq!(late[0]["AddressDetails"], json!({ "traddr": "array.example", "trsvcid": "4421" }));
 }
+
+/// Under other policies nothing is counted, which is not the same as that nothing is in flight.
+#[test]
+fn bytes_in_flight_are_told_under_the_policy_that_counts_them() {
+    let mut host = two_paths();
+    host.subsystems[0].heads[0].paths[0].in_flight_bytes = 4096;
+    for (policy, shown) in [("service-time", json!(4096)), ("queue-depth", json!(null))] {
+        host.subsystems[0].iopolicy = policy.into();
+        let listing = topology::json(&host, None, Ranking::Namespace);
+        let path = &listing[0]["Subsystems"][0]["Namespaces"][0]["Paths"][0];
+        let diag = path["Diag"].as_object().expect("an object");
+        assert_eq!(diag.get("in_flight_bytes"), Some(&shown), "{policy}");
+    }
+}

@@ -289,7 +289,7 @@ fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
             "multipath_failover_count": path.failovers,
             "uncertain_writes_resent": path.uncertain_writes_resent,
             "in_flight": path.in_flight,
-            "in_flight_bytes": path.in_flight_bytes,
+            "in_flight_bytes": subsystem.charged_bytes(path),
             "probes": path.probes,
             "probe_bytes": path.probe_bytes,
             "probe_error_count": path.probe_errors,
