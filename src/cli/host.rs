@@ -299,11 +299,22 @@ pub(super) fn set(global: &Global, set: &Set) -> Result<(), Failure> {
     super::print(global, String::new, || request)
 }
 
-/// What is done to a controller by writing to an attribute of it.
-pub(super) fn have(global: &Global, controller: &str, attribute: &str) -> Result<(), Failure> {
+/// `reset` and `ns-rescan`: what is done to a controller by writing to an attribute of it.
+pub(super) fn have(global: &Global, verb: &str, controller: &str) -> Result<(), Failure> {
+    if !may_be_a_controller(controller) {
+        let given = controller.escape_debug();
+        return Err(Failure::usage(format!("{verb} takes a controller, nvmeN: '{given}' is none")));
+    }
+    let attribute = if verb == "reset" { "reset_controller" } else { "rescan_controller" };
     let request = json!({ "object": controller, "attribute": attribute, "value": "1" });
     client(global)?.call("set", request)?;
     super::print(global, String::new, || json!({ "device": controller }))
+}
+
+/// Whether a controller may be called so.
+fn may_be_a_controller(name: &str) -> bool {
+    let number = name.strip_prefix("nvme").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// `explain`: since the paths joined, or for an interval from now on.

@@ -16,6 +16,11 @@ fn what_no_host_could_do_is_misuse() {
             vec!["connect", "-t", "tcp", "-a", "127.0.0.1", "-n", discovery],
             "the discovery subsystem carries no namespaces: use discover or connect-all",
         ),
+        (vec!["reset", "nvme0n1"], "reset takes a controller, nvmeN: 'nvme0n1' is none"),
+        (
+            vec!["ns-rescan", "/dev/nvme0n1"],
+            "ns-rescan takes a controller, nvmeN: 'nvme0n1' is none",
+        ),
         (
             vec!["bench", "-a", "127.0.0.1", "-n", discovery],
             "the discovery subsystem carries no namespaces: use discover or connect-all",
