@@ -121,7 +121,13 @@ fn mistakes_name_line_and_key() {
             "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
              traddr = \"::1\"\ntrsvcid = 70000\n",
             "line 5 (trsvcid)",
-            "TCP port",
+            "'70000' is no TCP port: 1 to 65535 is expected",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             traddr = \"::1\"\nctrl_loss_tmo = \"never\"\n",
+            "line 5 (ctrl_loss_tmo)",
+            "such as 250ms; off or -1 switches it off",
         ),
         (
             "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
