@@ -129,6 +129,25 @@ fn connect_prints_an_object_and_connect_all_a_list() {
     }
 }
 
+/// As by a target whose subsystem has no namespace for this host, or does not allow it.
+#[test]
+fn a_log_with_nothing_but_discovery_is_told() {
+    let note = "anabranch: nothing but discovery is offered to this host: no path is connected";
+    let current = |port| {
+        let own = record("current discovery subsystem", "tcp", "nqn.2014-08.x", 4001);
+        Some(if port == 4001 { vec![own, refers_to(4002)] } else { Vec::new() })
+    };
+    let told = |(output, _): (Output, Vec<_>)| {
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    let notes = told(connect_all("nothing", current));
+    assert_eq!(notes.lines().last(), Some(note), "{notes}");
+    let other = |_| Some(vec![record(NVM, "rdma", "nqn.2026-01.org.test:a", 5001)]);
+    let notes = told(connect_all("something", other));
+    assert!(!notes.contains("nothing but discovery"), "{notes}");
+}
+
 #[test]
 fn connect_says_what_it_waits_for() {
     let nqn = "nqn.2026-01.org.test:a";
