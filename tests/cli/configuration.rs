@@ -158,6 +158,20 @@ fn mistakes_name_line_and_key() {
         ("[[export]]\ndevice = \"nvme0c0n1\"\nnbd = \"/x\"\n", "line 2 (device)", "'nvme0c0n1'"),
         ("[[export]]\ndevice = \"\"\nnbd = \"/x\"\n", "line 2 (device)", "such as nvme0n1"),
         ("workers = \n", "line 1 (workers)", ""),
+        (
+            "[[subsystem]]\nnqn = nqn.x # it\n",
+            "line 2 (nqn)",
+            ": text stands in quotes: nqn = \"nqn.x\"",
+        ),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
+             traddr = 127.0.0.1\n",
+            "line 4 (traddr)",
+            ": text stands in quotes: traddr = \"127.0.0.1\"",
+        ),
+        ("iopolicy = numa\n", "line 1 (iopolicy)", "quotes: iopolicy = \"numa\""),
+        ("attr_fs = /run/x\n", "line 1 (attr_fs)", "quotes: attr_fs = \"/run/x\""),
+        ("workers = \"2\" 3\n", "line 1 (workers)", "unexpected"),
     ];
     each_is_told(&cases);
 }
