@@ -538,7 +538,7 @@ fn what_is_wrong_whoever_answers_is_misuse() {
         (with(&["serve", "--config", &file], &[]), "line 2 (cpus): CPU 99999 is not allowed"),
         (with(&["target", "--namespace", "mem:0"], &[]), "namespace 'mem:0': backend mem has 0"),
         (with(&["target", "ctl", "ns", "resize", "1", "0"], &[]), "multiple of 512 and not 0"),
-        (with(&["lab", "list", &nobody], &[]), "No such file"),
+        (with(&["lab", "list", &nobody], &[]), "there is no such file"),
         (with(&["bench", "-a", "127.0.0.1", "-n", ""], &[]), "nqn ''"),
         (with(&["bench", "--cpus", "99999"], &[]), "cpus '99999': CPU 99999 is not allowed"),
         (with(&["bench", "nvme0n1", "--offset", "1"], &[]), "offset is 1, must be a multiple of 5"),
