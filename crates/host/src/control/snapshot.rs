@@ -58,8 +58,8 @@ impl Control {
                 continue;
             }
             let mut own = self.nobodys(controller.instance, &controller.request.subsystem_nqn);
-            own.controllers.push(snapshot);
-            subsystems.push((controller.instance, own));
+            own.1.controllers.push(snapshot);
+            subsystems.push(own);
         }
     }
 
@@ -77,15 +77,17 @@ impl Control {
                 continue;
             }
             let mut own = self.nobodys(aside.number, &aside.nqn);
-            own.awaited.push(snapshot);
-            subsystems.push((aside.number, own));
+            own.1.awaited.push(snapshot);
+            subsystems.push(own);
         }
     }
 
-    /// A subsystem of which nobody has said anything.
-    fn nobodys(&self, number: u32, nqn: &Nqn) -> SubsystemSnapshot {
+    /// A subsystem of which nobody has said anything, as it would be called, and its number. One
+    /// of its controllers has that one.
+    fn nobodys(&self, number: u32, nqn: &Nqn) -> (u32, SubsystemSnapshot) {
+        let number = self.first_number(nqn).unwrap_or(number);
         let (first, source) = self.first_parameters(nqn);
-        SubsystemSnapshot {
+        let snapshot = SubsystemSnapshot {
             name: format!("nvme-subsys{number}"),
             nqn: nqn.to_string(),
             model: String::new(),
@@ -100,7 +102,8 @@ impl Control {
             awaited: Vec::new(),
             heads: Vec::new(),
             unborn: Vec::new(),
-        }
+        };
+        (number, snapshot)
     }
 
     fn subsystem_snapshot(&self, subsystem: &Subsystem, figures: &Figures) -> SubsystemSnapshot {

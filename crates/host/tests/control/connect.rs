@@ -584,6 +584,13 @@ fn controllers_that_are_to_come_are_shown_until_they_come_or_are_given_up() {
     rig.advance(Duration::from_secs(1));
     assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme1"));
     assert_eq!(awaited(&mut rig), [own("nvme-subsys0", &[])]);
+    // One that nobody has seen is called after its first, whether that has its address or not.
+    rig.ask(set_aside(OTHER));
+    let late = Rig::request(5);
+    let late = ConnectRequest { subsystem_nqn: OTHER.parse().unwrap(), keep_trying: true, ..late };
+    rig.ask(Verb::Connect(Box::new(late)));
+    let both = [own("nvme-subsys0", &[]), own("nvme-subsys2", &["nvme2"])];
+    assert_eq!(awaited(&mut rig), both);
 }
 
 /// A controller with zoned namespaces may offer its command sets together only.
