@@ -46,11 +46,7 @@ impl Control {
         let result = match verb {
             Verb::Connect(request) => self.connect(id, request, None),
             Verb::SetAside { nqn, traddr, trsvcid } => self.set_aside(id, nqn, traddr, trsvcid),
-            Verb::GiveUp(number, nqn) => {
-                self.set_aside.retain(|aside| (aside.number, &aside.nqn) != (number, &nqn));
-                self.env.reply(id, Reply::Done);
-                Ok(())
-            }
+            Verb::GiveUp(number, nqn) => self.give_up(id, number, &nqn),
             Verb::ConnectAs(number, request) => self.connect(id, request, Some(number)),
             Verb::Move { request, to } => self.move_to(id, *request, to),
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
@@ -137,6 +133,12 @@ impl Control {
         let number = self.free_instance();
         self.set_aside.push(Aside { number, nqn, traddr, trsvcid });
         self.env.reply(id, Reply::SetAside(number));
+        Ok(())
+    }
+
+    fn give_up(&mut self, id: VerbId, number: u32, nqn: &Nqn) -> Answer {
+        self.set_aside.retain(|aside| aside.number != number || aside.nqn != *nqn);
+        self.env.reply(id, Reply::Done);
         Ok(())
     }
 
