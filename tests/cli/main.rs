@@ -5,6 +5,7 @@ mod bench;
 mod bench_peer;
 mod configuration;
 mod configured_attributes;
+mod configured_texts;
 mod connect_all;
 mod control_socket;
 mod default_workers;
