@@ -65,8 +65,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::ConnectAll(all) => host::connect_all(global, &all),
         Verb::Disconnect(disconnect) => host::disconnect(global, &disconnect),
         Verb::DisconnectAll => host::disconnect(global, &Disconnect::all()),
-        Verb::Reset(one) => host::have(global, &one.controller, "reset_controller"),
-        Verb::NsRescan(one) => host::have(global, &one.controller, "rescan_controller"),
+        Verb::Reset(one) => host::have(global, "reset", &one.controller),
+        Verb::NsRescan(one) => host::have(global, "ns-rescan", &one.controller),
         Verb::Discover(discover) => host::discover(global, &discover),
         Verb::List(args) => host::list(global, args),
         Verb::ListSubsys(args) => host::list_subsys(global, &args),
@@ -87,7 +87,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
 /// Prints what standard output is for, in the format that was asked for.
 ///
 /// # Errors
-/// Standard output cannot be written (a closed pipe included).
+/// Standard output cannot be written. Whoever has closed it has read enough.
 pub fn print(
     global: &Global,
     text: impl FnOnce() -> String,
@@ -162,9 +162,18 @@ fn announce(text: String) {
 }
 
 fn write(output: &str) -> Result<(), Failure> {
+    write_or_closed(output).map(drop)
+}
+
+/// Whether somebody still reads, as far as can be seen.
+///
+/// # Errors
+/// Standard output cannot be written for another reason.
+pub(crate) fn write_or_closed(output: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(output.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::failed(format!("cannot write to standard output: {error}"))),
+    }
 }

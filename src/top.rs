@@ -16,13 +16,13 @@ mod watch;
 
 use crate::cli::args::{Global, Top};
 use crate::cli::client::Client;
-use crate::cli::shown;
+use crate::cli::{shown, write_or_closed};
 use crate::daemon::socket::Role;
 use crate::daemon::top::TopView;
 use crate::failure::Failure;
 use frame::Frame;
 use serde_json::json;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use text::Bars;
@@ -125,15 +125,8 @@ fn batch(watched: &Watched, json: bool, bars: Bars) -> Result<(), Failure> {
             let gap = if count > 0 { "\n" } else { "" };
             format!("{gap}{}", screen::plain(&frame, Some(&clock()), width, bars))
         };
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Ok(()) => {}
-            // Whoever read along has enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => {
-                let text = format!("cannot write to standard output: {error}");
-                return Err(Failure::failed(text));
-            }
+        if !write_or_closed(&text)? {
+            return Ok(());
         }
         count += 1;
     }

@@ -71,7 +71,7 @@ pub fn time_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" || text.parse().is_ok_and(|number: i64| number < 0) {
         return Ok(None);
     }
-    time(text).map(Some).map_err(|why| format!("{why}; -1 switches it off"))
+    time(text).map(Some).map_err(|why| format!("{why}; off or -1 switches it off"))
 }
 
 fn split(text: &str) -> (&str, &str) {

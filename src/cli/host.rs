@@ -85,6 +85,8 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     let request = request(&connect.nqn, &connect.path, connect.keep_trying);
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
+    // There is no address yet.
+    answer["waits_for"].as_str().into_iter().for_each(note);
     super::print(global, || format!("connecting to device: {name}\n"), || json!({ "device": name }))
 }
 
@@ -111,19 +113,30 @@ pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(),
     if disconnect.all {
         wanted.push((json!({ "all": true }), "all subsystems".to_owned()));
     }
-    let (mut text, mut total, mut failed) = (String::new(), 0, Vec::new());
+    let (mut text, mut total, mut failed) = (String::new(), [0; 2], Vec::new());
     for (request, what) in wanted {
         match client(global)?.call("disconnect", request) {
             Ok(answer) => {
-                let count = answer["disconnected"].as_u64().unwrap_or(0);
-                text += &format!("{what} disconnected {count} controller(s)\n");
-                total += count;
+                let count = |key: &str| answer[key].as_u64().unwrap_or(0);
+                let counts = [count("disconnected"), count("given_up")];
+                text += &format!("{what} disconnected {} controller(s)", counts[0]);
+                text += &match counts[1] {
+                    0 => "\n".to_owned(),
+                    paths => {
+                        format!(" and gave up {paths} path(s) whose names have no address\n")
+                    }
+                };
+                total = [total[0] + counts[0], total[1] + counts[1]];
             }
             Err(failure) => failed.push(failure),
         }
     }
     if failed.is_empty() || !text.is_empty() {
-        super::print(global, || text, || json!({ "disconnected": total }))?;
+        super::print(
+            global,
+            || text,
+            || json!({ "disconnected": total[0], "given_up": total[1] }),
+        )?;
     }
     let texts = failed.iter().map(ToString::to_string);
     match failed.len() {
@@ -286,11 +299,22 @@ pub(super) fn set(global: &Global, set: &Set) -> Result<(), Failure> {
     super::print(global, String::new, || request)
 }
 
-/// What is done to a controller by writing to an attribute of it.
-pub(super) fn have(global: &Global, controller: &str, attribute: &str) -> Result<(), Failure> {
+/// `reset` and `ns-rescan`: what is done to a controller by writing to an attribute of it.
+pub(super) fn have(global: &Global, verb: &str, controller: &str) -> Result<(), Failure> {
+    if !may_be_a_controller(controller) {
+        let given = controller.escape_debug();
+        return Err(Failure::usage(format!("{verb} takes a controller, nvmeN: '{given}' is none")));
+    }
+    let attribute = if verb == "reset" { "reset_controller" } else { "rescan_controller" };
     let request = json!({ "object": controller, "attribute": attribute, "value": "1" });
     client(global)?.call("set", request)?;
     super::print(global, String::new, || json!({ "device": controller }))
+}
+
+/// Whether a controller may be called so.
+fn may_be_a_controller(name: &str) -> bool {
+    let number = name.strip_prefix("nvme").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// `explain`: since the paths joined, or for an interval from now on.

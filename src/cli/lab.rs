@@ -17,7 +17,7 @@ use anabranch_lab::result::store::StoreError;
 
 pub(super) fn run(global: &Global, lab: &Lab) -> Result<(), Failure> {
     match &lab.verb {
-        LabVerb::List { dir } => list::run(global, dir.as_deref()),
+        LabVerb::List { places } => list::run(global, places),
         LabVerb::Run(options) => run::run(global, options),
         LabVerb::Compare(options) => compare::run(global, options),
         LabVerb::Report(options) => report::run(global, options),

@@ -233,8 +233,10 @@ impl Source {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         toml::from_str(&self.text).map_err(|error| {
             let at = error.span().map(|span| span.start);
-            match at.and_then(|at| self.misplaced_table(at, error.message())) {
-                Some(several) => self.wrong(at, &several),
+            let meant =
+                |at| self.misplaced_table(at, error.message()).or_else(|| self.without_quotes(at));
+            match at.and_then(meant) {
+                Some(meant) => self.wrong(at, &meant),
                 None => self.wrong(at, &wording::plain(error.message(), "a table")),
             }
         })
@@ -260,6 +262,22 @@ impl Source {
             }
             None => return None,
         })
+    }
+
+    /// What to say of a text that stands without quotes: the parser looks for a number there.
+    fn without_quotes(&self, at: usize) -> Option<String> {
+        let begin = self.text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+        let (key, value) = self.text[begin..].lines().next()?.split_once('=')?;
+        let (key, value) = (key.trim(), value.split('#').next()?.trim());
+        let of_text = |c: char| c.is_alphanumeric() || ".:/-_%".contains(c);
+        let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        let is_text = !value.is_empty() && value.chars().all(of_text);
+        // What is right as it is has another mistake.
+        if !is_key || !is_text || DeTable::parse(&format!("x = {value}")).is_ok() {
+            return None;
+        }
+        let value = wording::shortened(value, MAX_KEY_CHARS);
+        Some(format!("text stands in quotes: {key} = \"{value}\""))
     }
 
     /// An error about what stands at byte `at`.

@@ -13,14 +13,16 @@ use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
-use super::names::{Names, addresses, at_one_of};
+use super::names::{Names, ToBe, addresses, at_one_of};
 use super::path::{NamedPath, PathSpec};
 use super::rpc::{Answer, Params, RpcError};
 use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
 use crate::failure::Failure;
 use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
-use anabranch_host::config::{ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings};
+use anabranch_host::config::{
+    ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings, check_subsystem,
+};
 use anabranch_host::explain::ExplainReport;
 use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
@@ -294,11 +296,20 @@ impl Host {
     ///
     /// # Errors
     /// There are too many.
-    pub(super) fn set_aside(&self, nqn: &Nqn) -> Result<u32, RpcError> {
-        match self.ask(Verb::SetAside(nqn.clone()), TALK)? {
-            Reply::SetAside(number) => Ok(number),
+    pub(super) fn set_aside(&self, path: &NamedPath) -> Result<ToBe, RpcError> {
+        let subsystem_nqn = path.subsystem_nqn.clone();
+        let nqn = subsystem_nqn.clone();
+        let (traddr, trsvcid) = (path.traddr.clone(), path.port.to_string());
+        match self.ask(Verb::SetAside { nqn, traddr, trsvcid }, TALK)? {
+            Reply::SetAside(number) => Ok(ToBe { number, subsystem_nqn }),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Keeps it no more, unless the controller has come.
+    pub(super) fn give_up(&self, ToBe { number, subsystem_nqn }: ToBe) {
+        // One that has stopped keeps nothing.
+        let _ = self.ask(Verb::GiveUp(number, subsystem_nqn), LOOK);
     }
 
     /// Paths of which only the names are known.
@@ -325,13 +336,23 @@ impl Host {
     /// # Errors
     /// There are none, or it took too long.
     pub fn disconnect(&self, which: Selection) -> Result<u32, RpcError> {
-        match self.ask(Verb::Disconnect(which.clone()), TALK)? {
-            Reply::Disconnected(count) => {
-                // What is still to come is not wanted any more, either.
-                self.names.forget(&which);
-                Ok(count)
+        self.let_go(&which).map(|(count, _)| count)
+    }
+
+    /// The same, and how many are given up that have no address yet: what is still to come is not
+    /// wanted any more, either.
+    fn let_go(&self, which: &Selection) -> Result<(u32, usize), RpcError> {
+        match self.ask(Verb::Disconnect(which.clone()), TALK) {
+            Ok(Reply::Disconnected(count)) => Ok((count, self.names.give_up(which).len())),
+            Ok(other) => Err(unexpected(&other)),
+            // There is no such controller, but one may be to come.
+            Err(why) => {
+                let one = matches!(which, Selection::Controller(_));
+                let to_come = if one { self.names.give_up(which) } else { Vec::new() };
+                let count = to_come.len();
+                to_come.into_iter().for_each(|to_be| self.give_up(to_be));
+                if count > 0 { Ok((0, count)) } else { Err(why) }
             }
-            other => Err(unexpected(&other)),
         }
     }
 
@@ -578,8 +599,8 @@ struct ExplainParams {
 }
 
 impl Host {
-    /// Whom `connect` and `discover` mean, and where that is. A name is looked up.
-    fn asked(&self, params: Params<'_>) -> Result<(NamedPath, Vec<SocketAddr>), RpcError> {
+    /// Whom `connect` and `discover` mean.
+    fn asked(&self, params: Params<'_>) -> Result<NamedPath, RpcError> {
         let params: ConnectParams = params.read()?;
         let ours = [
             ("hostnqn", params.hostnqn, self.identity.nqn.to_string()),
@@ -596,9 +617,25 @@ impl Host {
         if !params.keep_trying {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
-        let path = params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)?;
-        let addresses = addresses(&path).map_err(RpcError::failed)?;
-        Ok((path, addresses))
+        params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
+    }
+
+    fn call_connect(&self, params: Params<'_>) -> Result<Value, RpcError> {
+        let path = self.asked(params)?;
+        let pause = path.options.reconnect_delay.as_secs_f64();
+        match addresses(&path) {
+            Ok(all) => {
+                let name = at_one_of(&all, |at| self.connect_path(&path, at))?;
+                Ok(json!({ "controller": name }))
+            }
+            Err(why) if path.keeps_trying() => {
+                check_subsystem(&path.subsystem_nqn).map_err(RpcError::invalid)?;
+                let name = self.names.keep_trying(path, why.clone())?;
+                let waits_for = format!("{why}; it is looked up again every {pause} s");
+                Ok(json!({ "controller": name, "waits_for": waits_for }))
+            }
+            Err(why) => Err(RpcError::failed(why)),
+        }
     }
 
     fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -677,7 +714,8 @@ impl Handler for Host {
                 Answer::of(&self.top()?)
             }
             "discover" => {
-                let (path, addresses) = self.asked(params)?;
+                let path = self.asked(params)?;
+                let addresses = addresses(&path).map_err(RpcError::failed)?;
                 Answer::of(&at_one_of(&addresses, |at| self.discover(path.request(at)))?)
             }
             "explain" => {
@@ -694,11 +732,7 @@ impl Handler for Host {
 impl Host {
     fn carry_out(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
         match method {
-            "connect" => {
-                let (path, addresses) = self.asked(params)?;
-                let name = at_one_of(&addresses, |at| self.connect_path(&path, at))?;
-                Ok(json!({ "controller": name }))
-            }
+            "connect" => self.call_connect(params),
             "disconnect" => {
                 let which = match params.one_of("nqn, device or all")? {
                     Which::Nqn(nqn) => {
@@ -710,7 +744,8 @@ impl Host {
                     Which::All(true) => Selection::All,
                     Which::All(false) => return Err(RpcError::invalid("all must be true")),
                 };
-                Ok(json!({ "disconnected": self.disconnect(which)? }))
+                let (disconnected, given_up) = self.let_go(&which)?;
+                Ok(json!({ "disconnected": disconnected, "given_up": given_up }))
             }
             "get" | "set" => self.call_attribute(method, params),
             "ana_log" | "id_ctrl" | "reset" => {

@@ -22,7 +22,7 @@ use anabranch_proto::nvme::nqn::Nqn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The system's resolver calls what others have written.
@@ -134,35 +134,73 @@ fn no_thread(error: io::Error) -> String {
 /// that is under way is not waited for.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Of which subsystem each is. The other end notices that it goes.
-    stops: Mutex<Vec<(Nqn, Sender<()>)>>,
+    sought: Mutex<Sought>,
     moves: moves::Moves,
+    /// Whose they are, once it follows them.
+    home: OnceLock<Weak<Host>>,
+}
+
+/// Paths whose names have no address.
+#[derive(Debug, Default)]
+struct Sought {
+    all: Vec<SoughtPath>,
+    /// How many there ever were, which tells them apart: numbers of controllers are given again.
+    ever: u64,
+    /// How many of the configuration's there are, or were.
+    of_file: usize,
+}
+
+#[derive(Debug)]
+struct SoughtPath {
+    id: u64,
+    to_be: ToBe,
+    /// The other end notices that it goes.
+    _stop: Sender<()>,
+}
+
+/// A controller that is not there yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ToBe {
+    pub(super) number: u32,
+    pub(super) subsystem_nqn: Nqn,
+}
+
+impl ToBe {
+    fn name(&self) -> String {
+        format!("nvme{}", self.number)
+    }
 }
 
 impl Names {
-    /// How many are looked for, or were.
+    /// How many of the configuration's paths are looked for, or were.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.stops().len()
+        self.sought().of_file
     }
 
     /// Nobody wants what is chosen any more.
     pub fn forget(&self, which: &Selection) {
-        match which {
-            Selection::Subsystem(nqn) => self.stops().retain(|(of, _)| of != nqn),
-            Selection::All => self.stops().clear(),
-            // It has its address.
-            Selection::Controller(_) => {}
-        }
+        drop(self.give_up(which));
     }
 
-    fn stops(&self) -> MutexGuard<'_, Vec<(Nqn, Sender<()>)>> {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The same. Those that were looked for until now.
+    pub(super) fn give_up(&self, which: &Selection) -> Vec<ToBe> {
+        let chosen = |path: &mut SoughtPath| match which {
+            Selection::Subsystem(nqn) => path.to_be.subsystem_nqn == *nqn,
+            Selection::Controller(name) => path.to_be.name() == *name,
+            Selection::All => true,
+        };
+        self.sought().all.extract_if(.., chosen).map(|path| path.to_be).collect()
     }
 
-    /// Goes on looking for a path's address, at once where a look-up is under way, and connects
-    /// when there is one. The number that it would have now is kept for it: what an export calls
-    /// `nvme1n1` must not become another subsystem's device because a name service was away.
+    fn sought(&self) -> MutexGuard<'_, Sought> {
+        self.sought.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on looking for the address of a path of the configuration, at once where a look-up is
+    /// under way, and connects when there is one. The number that it would have now is kept for it:
+    /// what an export calls `nvme1n1` must not become another subsystem's device because a name
+    /// service was away.
     ///
     /// # Errors
     /// There are too many paths, or the system gives no thread.
@@ -172,16 +210,57 @@ impl Names {
         under_way: Option<LookUp>,
         host: &Arc<Host>,
     ) -> Result<(), String> {
-        let number = host.set_aside(&path.subsystem_nqn).map_err(|error| error.message)?;
-        let (stop, stopped) = channel();
-        let of = path.subsystem_nqn.clone();
-        let host = Arc::clone(host);
-        let connect = move |path: &NamedPath, at| {
-            host.connect_as(number, path, at).map_err(|error| error.message)
-        };
-        spawn(move || keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped))?;
-        self.stops().push((of, stop));
+        self.seek(path, under_way, host).map_err(|error| error.message)?;
+        self.sought().of_file += 1;
         Ok(())
+    }
+
+    /// The same for a path that somebody wants to be tried until it is there; `why` it has no
+    /// address now. The name of the controller that it will be.
+    ///
+    /// # Errors
+    /// Likewise, or nobody follows names here.
+    pub(super) fn keep_trying(&self, path: NamedPath, why: String) -> Result<String, RpcError> {
+        let host = self.home.get().and_then(Weak::upgrade).ok_or_else(|| RpcError::failed(why))?;
+        Ok(self.seek(path, None, &host)?.name())
+    }
+
+    fn seek(
+        &self,
+        path: NamedPath,
+        under_way: Option<LookUp>,
+        host: &Arc<Host>,
+    ) -> Result<ToBe, RpcError> {
+        let to_be = host.set_aside(&path)?;
+        let (stop, stopped) = channel();
+        let id = self.add(to_be.clone(), stop);
+        let (looking, number) = (Arc::clone(host), to_be.number);
+        let started = spawn(move || {
+            let connect = |path: &NamedPath, at| {
+                looking.connect_as(number, path, at).map_err(|error| error.message)
+            };
+            keep_looking(&path, under_way, NamedPath::look_up, connect, &stopped);
+            looking.names().end(id, &looking);
+        });
+        if let Err(why) = started {
+            self.end(id, host);
+            return Err(RpcError::failed(why));
+        }
+        Ok(to_be)
+    }
+
+    fn add(&self, to_be: ToBe, stop: Sender<()>) -> u64 {
+        let mut sought = self.sought();
+        let id = sought.ever;
+        sought.ever += 1;
+        sought.all.push(SoughtPath { id, to_be, _stop: stop });
+        id
+    }
+
+    /// One is looked for no more. Where it has not come, its number is free.
+    fn end(&self, id: u64, host: &Host) {
+        let ended: Vec<_> = self.sought().all.extract_if(.., |path| path.id == id).collect();
+        ended.into_iter().for_each(|path| host.give_up(path.to_be));
     }
 }
 
@@ -194,7 +273,7 @@ fn keep_looking(
     stopped: &Receiver<()>,
 ) {
     let since = Instant::now();
-    let limit = path.options.ctrl_loss_tmo;
+    let (nqn, limit) = (&path.subsystem_nqn, path.options.ctrl_loss_tmo);
     let mut misses = 0_u32;
     let mut pause = if under_way.is_some() { Duration::ZERO } else { path.options.reconnect_delay };
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -204,16 +283,16 @@ fn keep_looking(
                 let (traddr, to) = (&path.traddr, address.ip());
                 match connect(path, address) {
                     Ok(controller) => log(format_args!("{controller}: '{traddr}' is {to}")),
-                    Err(why) => log(format_args!("'{traddr}' is {to}, but: {why}")),
+                    Err(why) => log(format_args!("{nqn}: '{traddr}' is {to}, but: {why}")),
                 }
                 return;
             }
             Err(why) if limit.is_some_and(|limit| since.elapsed() >= limit) => {
-                return log(format_args!("{why}; given up after ctrl-loss-tmo"));
+                return log(format_args!("{nqn}: {why}; given up after ctrl-loss-tmo"));
             }
             Err(why) => {
                 if is_news(misses) {
-                    log(why);
+                    log(format_args!("{nqn}: {why}"));
                 }
                 misses = misses.saturating_add(1);
             }

@@ -1,5 +1,6 @@
 //! How a path is described in a configuration file and on the control socket.
 
+use super::wording;
 use crate::units::{Span, SpanOrOff};
 use anabranch_host::config::{ConnectRequest, ControllerOptions, LONGEST_TIME, check_time};
 use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
@@ -18,6 +19,8 @@ pub const IO_PORT: u16 = 4420;
 pub const DISCOVERY_PORT: u16 = 8009;
 /// The longest keep-alive time-out: what KATO of Fabrics Connect can say, in whole seconds.
 const MAX_KEEP_ALIVE: Duration = Duration::from_secs(u32::MAX as u64 / 1000);
+/// What a message shows at most of what is no port, in characters.
+const MAX_PORT_CHARS: usize = 20;
 /// The longest name of a network interface (`IFNAMSIZ` without its terminator).
 const MAX_INTERFACE: usize = 15;
 
@@ -89,9 +92,9 @@ pub struct PathSpec {
 pub struct Service(pub u16);
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a TCP port, 1 to 65535")]
+#[serde(untagged, expecting = "a TCP port, 1 to 65535, is expected")]
 enum PortText {
-    Number(u16),
+    Number(i64),
     Text(String),
 }
 
@@ -99,13 +102,17 @@ impl TryFrom<PortText> for Service {
     type Error = String;
 
     fn try_from(text: PortText) -> Result<Service, String> {
-        let port = match text {
-            PortText::Number(number) => Some(number),
-            PortText::Text(text) => text.parse().ok(),
+        let text = match text {
+            PortText::Number(number) => number.to_string(),
+            PortText::Text(text) => text,
         };
-        match port {
-            Some(port) if port != 0 => Ok(Service(port)),
-            _ => Err("trsvcid must be a TCP port, 1 to 65535".to_owned()),
+        match text.parse() {
+            Ok(port) if port != 0 => Ok(Service(port)),
+            _ => {
+                let shown = wording::shortened(&text, MAX_PORT_CHARS);
+                let shown = shown.escape_debug();
+                Err(format!("'{shown}' is no TCP port: 1 to 65535 is expected"))
+            }
         }
     }
 }
@@ -140,6 +147,12 @@ impl NamedPath {
             options: self.options.clone(),
             keep_trying: self.keep_trying,
         }
+    }
+
+    /// Whether it is tried again when the first attempt fails.
+    #[must_use]
+    pub fn keeps_trying(&self) -> bool {
+        self.keep_trying
     }
 
     /// Whether a name service has to say where it leads.

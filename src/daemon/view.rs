@@ -133,11 +133,24 @@ views! {
         queue_depth_scope: String,
         /// Controllers by instance.
         controllers: Vec<ControllerView>,
+        /// Controllers whose names have no address yet.
+        #[serde(default)]
+        awaited: Vec<AwaitedView>,
         /// Namespace heads.
         heads: Vec<HeadView>,
         /// Those without a device so far: none of their paths has been usable yet.
         #[serde(default)]
         unborn: Vec<HeadView>,
+    }
+
+    /// A controller whose name has no address yet.
+    AwaitedView shows AwaitedSnapshot {
+        /// `nvmeN`, which it is going to be.
+        name: String,
+        /// The name that is looked up.
+        traddr: String,
+        /// Port.
+        trsvcid: String,
     }
 
     /// A controller.
@@ -364,6 +377,12 @@ impl HostView {
 }
 
 impl SubsystemView {
+    /// What is in flight on the controller of a path, where the policy in force counts it there.
+    #[must_use]
+    pub fn charged_bytes(&self, path: &PathView) -> Option<u64> {
+        (self.iopolicy == "service-time").then_some(path.in_flight_bytes)
+    }
+
     /// Its heads, also those without a device so far.
     pub fn namespaces(&self) -> impl Iterator<Item = &HeadView> {
         self.heads.iter().chain(&self.unborn)
@@ -397,6 +416,25 @@ pub fn stopped(quiesced: u32, frozen: u32) -> Option<&'static str> {
         (0, 0) => None,
         (_, 0) => Some("quiesced"),
         _ => Some("frozen"),
+    }
+}
+
+/// What keeps a controller from being connected that is still to come.
+pub const NO_ADDRESS: &str = "no address yet";
+
+impl AwaitedView {
+    /// The controller that it is: one that is being connected, as far as anybody can see.
+    #[must_use]
+    pub fn controller(&self) -> ControllerView {
+        ControllerView {
+            name: self.name.clone(),
+            transport: "tcp".to_owned(),
+            traddr: self.traddr.clone(),
+            trsvcid: self.trsvcid.clone(),
+            state: ControllerState::Connecting.to_string(),
+            last_error: Some(NO_ADDRESS.to_owned()),
+            ..ControllerView::default()
+        }
     }
 }
 

@@ -338,10 +338,9 @@ impl Looks<'_> {
             numa_nodes: path.numa_nodes.clone(),
             flow,
             share: None,
-            in_flight_bytes: match subsystem.iopolicy.as_str() {
-                "service-time" => Some(path.in_flight_bytes),
-                _ => estimates.map(|estimates| estimates.in_flight_bytes),
-            },
+            in_flight_bytes: subsystem
+                .charged_bytes(path)
+                .or(estimates.map(|estimates| estimates.in_flight_bytes)),
             weights: weights(&subsystem.iopolicy, path, estimates),
             probes: count(|path| path.probes),
             probe_bytes: path.probe_bytes,

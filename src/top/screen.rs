@@ -242,7 +242,7 @@ fn path_details(lines: &mut Vec<Line>, path: &PathFrame, width: usize) {
         format!("{reads} reads {}", text::size(read)),
         format!("{writes} writes {}", text::size(written)),
         format!("{others} others"),
-        format!("{} errors", flow.errors.total),
+        format!("{} failed", flow.errors.total),
         format!("{} retries", flow.retries.total),
         format!("{} failovers", flow.failovers.total),
         format!("{} uncertain writes sent again", path.uncertain_writes_resent),
@@ -322,7 +322,7 @@ pub const HELP: &str = "\
  Cmds     commands in flight; 'all': requests of the device
  Share    of the device's bytes in the interval (of commands if none moved)
  p50 p99  latency of what ended well in the interval
- Failov   commands that left for another path; 7+2: two of nine are new
+ Failov   left for another path; Failed: failed there; 7+2: two of nine are new
  Bytes    in flight: service-time per controller, finish-time per path
  Qdepth   queue-depth: commands that it compares
  Weight   service-time: as set; latency: as measured, reads/writes
@@ -332,7 +332,7 @@ pub const HELP: &str = "\
  - is not known. Rates and percentiles are those between two looks.
 
  In a narrow window these go, the first first: Controller, Address, Nodes,
- Probes, Retries, Errors, Standing, Base, Bytes, Failov, p50, Rate, bars,
+ Probes, Retries, Failed, Standing, Base, Bytes, Failov, p50, Rate, bars,
  Cmds, W, R, what the policy weighs, p99, Share, IOPS";
 
 fn help() -> Vec<Line> {

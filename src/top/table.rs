@@ -156,7 +156,7 @@ fn columns(head: &HeadFrame, paths: &[&PathFrame]) -> Vec<Column> {
     columns.extend(policy_columns(paths).into_iter().map(Column::optional));
     columns.extend([
         flows("Failov", 12, |flow| counted(flow.failovers)),
-        flows("Errors", 16, |flow| counted(flow.errors)),
+        flows("Failed", 16, |flow| counted(flow.errors)),
         flows("Retries", 17, |flow| counted(flow.retries)),
         each("Nodes", 19, &|path| piece(nodes(path))).left().optional(),
         each("Controller", 21, &|path| {

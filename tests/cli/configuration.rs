@@ -121,7 +121,7 @@ fn mistakes_name_line_and_key() {
             "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
              traddr = \"::1\"\ntrsvcid = 70000\n",
             "line 5 (trsvcid)",
-            "TCP port",
+            "'70000' is no TCP port: 1 to 65535 is expected",
         ),
         (
             "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n[[subsystem.path]]\n\
@@ -190,7 +190,7 @@ fn values_that_no_key_has_are_told_with_what_could_be_written() {
 }
 
 /// Each text is refused, with the place and the reason in one sentence.
-fn each_is_told(cases: &[(&str, &str, &str)]) {
+pub(crate) fn each_is_told(cases: &[(&str, &str, &str)]) {
     for (text, place, why) in cases {
         match load(text) {
             Err(failure @ Failure::Usage(_)) => {
@@ -518,7 +518,7 @@ fn what_is_wrong_whoever_answers_is_misuse() {
         (with(&["serve", "--config", &file], &[]), "line 2 (cpus): CPU 99999 is not allowed"),
         (with(&["target", "--namespace", "mem:0"], &[]), "namespace 'mem:0': backend mem has 0"),
         (with(&["target", "ctl", "ns", "resize", "1", "0"], &[]), "multiple of 512 and not 0"),
-        (with(&["lab", "list", &nobody], &[]), "No such file"),
+        (with(&["lab", "list", &nobody], &[]), "there is no such file"),
         (with(&["bench", "-a", "127.0.0.1", "-n", ""], &[]), "nqn ''"),
         (with(&["bench", "--cpus", "99999"], &[]), "cpus '99999': CPU 99999 is not allowed"),
         (with(&["bench", "nvme0n1", "--offset", "1"], &[]), "offset is 1, must be a multiple of 5"),

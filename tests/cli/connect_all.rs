@@ -31,7 +31,8 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
     if request["method"] == "disconnect" {
         return match request["params"]["device"].as_str() {
             Some("nvme9") => json!({ "error": { "code": -32000, "message": "there is no nvme9" } }),
-            _ => json!({ "result": { "disconnected": 1 } }),
+            Some("nvme8") => json!({ "result": { "disconnected": 0, "given_up": 1 } }),
+            _ => json!({ "result": { "disconnected": 1, "given_up": 0 } }),
         };
     }
     let port = &request["params"]["path"]["trsvcid"];
@@ -45,7 +46,10 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
             }
             None => json!({ "error": { "code": -32000, "message": "connection refused" } }),
         },
-        Some("connect") => json!({ "result": { "controller": "nvme7" } }),
+        Some("connect") => match request["params"]["path"]["traddr"].as_str() {
+            Some("late") => json!({ "result": { "controller": "nvme7", "waits_for": "a name" } }),
+            _ => json!({ "result": { "controller": "nvme7" } }),
+        },
         Some("set") => json!({ "result": {} }),
         other => panic!("nobody asks for {other:?}"),
     }
@@ -123,6 +127,35 @@ fn connect_prints_an_object_and_connect_all_a_list() {
         let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(told, printed);
     }
+}
+
+/// As by a target whose subsystem has no namespace for this host, or does not allow it.
+#[test]
+fn a_log_with_nothing_but_discovery_is_told() {
+    let note = "anabranch: nothing but discovery is offered to this host: no path is connected";
+    let current = |port| {
+        let own = record("current discovery subsystem", "tcp", "nqn.2014-08.x", 4001);
+        Some(if port == 4001 { vec![own, refers_to(4002)] } else { Vec::new() })
+    };
+    let told = |(output, _): (Output, Vec<_>)| {
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    let notes = told(connect_all("nothing", current));
+    assert_eq!(notes.lines().last(), Some(note), "{notes}");
+    let other = |_| Some(vec![record(NVM, "rdma", "nqn.2026-01.org.test:a", 5001)]);
+    let notes = told(connect_all("something", other));
+    assert!(!notes.contains("nothing but discovery"), "{notes}");
+}
+
+#[test]
+fn connect_says_what_it_waits_for() {
+    let nqn = "nqn.2026-01.org.test:a";
+    let connect = ["connect", "-a", "late", "-n", nqn, "--keep-trying"];
+    let (output, _) = run(&connect, "waits", |_| None);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"connecting to device: nvme7\n");
+    assert_eq!(output.stderr, b"anabranch: a name\n");
 }
 
 #[test]
@@ -231,9 +264,12 @@ fn disconnect_takes_several_and_goes_on_when_one_is_not_there() {
     assert_eq!((status, asked.len()), (Some(1), 3));
     assert_eq!(told, "nvme2 disconnected 1 controller(s)\nnvme4 disconnected 1 controller(s)\n");
     assert!(why.contains("there is no nvme9"), "{why}");
-    let (status, _, told, _) = disconnect("d-json", &["-d", "nvme2,nvme4", "-o", "json"]);
+    let (_, _, told, _) = disconnect("d-late", &["-d", "nvme8"]);
+    let rest = " and gave up 1 path(s) whose names have no address\n";
+    assert_eq!(told, format!("nvme8 disconnected 0 controller(s){rest}"));
+    let (status, _, told, _) = disconnect("d-json", &["-d", "nvme2,nvme8,nvme4", "-o", "json"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!((status, told), (Some(0), json!({ "disconnected": 2 })));
+    assert_eq!((status, told), (Some(0), json!({ "disconnected": 2, "given_up": 1 })));
     let (status, asked, ..) = disconnect("d-mistake", &["-n", "nqn.2026-01.org.test:a,x\ny"]);
     assert_eq!((status, asked.len()), (Some(2), 0), "nothing is done of what makes no sense");
 }

@@ -27,6 +27,10 @@ fn the_library_is_listed() {
     assert_eq!(one["file"], "scenarios/path-fails.toml");
     assert_eq!(all.len(), listed.lines().count() - 2);
     assert_eq!(lab(&["list", "nowhere"]).status.code(), Some(2));
+    let some = lab(&["list", "scenarios/path-fails.toml", "service-time-mixed", "-o", "json"]);
+    let some: serde_json::Value = serde_json::from_slice(&some.stdout).expect("JSON alone");
+    let names: Vec<_> = some.as_array().expect("a list").iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["path-fails", "service-time-mixed"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use anabranch::cli::args::Cli;
 use anabranch::cli::print::topology::Ranking;
 use anabranch::cli::print::{attributes, list, subsys, topology};
 use anabranch::daemon::view::{
-    AttributeView, ControllerView, HeadView, HostView, PathView, SubsystemView,
+    AttributeView, AwaitedView, ControllerView, HeadView, HostView, PathView, SubsystemView,
 };
 use anabranch_policy::Policy;
 use clap::{CommandFactory, Parser};
@@ -354,4 +354,46 @@ fn a_number_that_an_option_does_not_take_is_told_with_its_limits() {
     }
     Cli::try_parse_from([&["anabranch"], &connect[..], &["-Q", "16", "-T", "255"]].concat())
         .expect("the ends of their ranges");
+}
+
+/// As a controller that is being connected, which it is to a reader of nvme-cli's JSON.
+#[test]
+fn a_path_without_an_address_stands_with_its_subsystem() {
+    let mut host = two_paths();
+    let (name, traddr) = ("nvme2".into(), "array.example".into());
+    host.subsystems[0].awaited = vec![AwaitedView { name, traddr, trsvcid: "4421".into() }];
+    let line = " +- nvme2 tcp traddr=array.example,trsvcid=4421 connecting (no address yet)";
+    let texts = [Ranking::Namespace, Ranking::Ctrl]
+        .map(|ranking| topology::text(&host, None, ranking, false));
+    for text in texts.iter().chain([&subsys::text(&host, None, false)]) {
+        assert_eq!(text.lines().last(), Some(line), "{text}");
+    }
+    let table = topology::text(&host, None, Ranking::Multipath, false);
+    let row: Vec<&str> = table.lines().last().expect("a row").split_whitespace().collect();
+    let (address, state) = ("traddr=array.example,trsvcid=4421", "connecting (no address yet)");
+    assert_eq!(row[6..9], ["nvme2", "tcp", address]);
+    assert_eq!(row[9..].join(" "), state);
+    let one = subsys::json(&host, Some("nvme2"));
+    let paths = one[0]["Subsystems"][0]["Paths"].as_array().expect("paths");
+    let [path] = &paths[..] else { panic!("what was asked for: {one}") };
+    assert_eq!([&path["Name"], &path["State"]], ["nvme2", "connecting"]);
+    assert_eq!(path["Diag"]["last_error"], "no address yet");
+    assert!(!subsys::text(&host, Some("nvme0n1"), false).contains("nvme2"));
+    let all = topology::json(&host, None, Ranking::Namespace);
+    let late = &all[0]["Subsystems"][0]["Diag"]["without_address"];
+    assert_eq!(late[0]["AddressDetails"], json!({ "traddr": "array.example", "trsvcid": "4421" }));
+}
+
+/// Under other policies nothing is counted, which is not the same as that nothing is in flight.
+#[test]
+fn bytes_in_flight_are_told_under_the_policy_that_counts_them() {
+    let mut host = two_paths();
+    host.subsystems[0].heads[0].paths[0].in_flight_bytes = 4096;
+    for (policy, shown) in [("service-time", json!(4096)), ("queue-depth", json!(null))] {
+        host.subsystems[0].iopolicy = policy.into();
+        let listing = topology::json(&host, None, Ranking::Namespace);
+        let path = &listing[0]["Subsystems"][0]["Namespaces"][0]["Paths"][0];
+        let diag = path["Diag"].as_object().expect("an object");
+        assert_eq!(diag.get("in_flight_bytes"), Some(&shown), "{policy}");
+    }
 }

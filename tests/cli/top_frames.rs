@@ -357,7 +357,7 @@ fn details_tell_the_rest() {
     for words in [
         "nqn.2026-01.org.example:a",
         "through nvme0 10.0.0.1:4420 live, ANA group 1 optimized",
-        "since it joined 5920 reads 161 MiB, 80 writes 40 MiB, 0 others, 0 errors,",
+        "since it joined 5920 reads 161 MiB, 80 writes 40 MiB, 0 others, 0 failed,",
         "base latency of a read <=4k 87us, 128k 450us",
         "base latency of a write <=4k 230us",
         "sent 17 probes of 68 KiB",

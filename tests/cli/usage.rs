@@ -1,6 +1,7 @@
 //! What the command line alone can tell is told with exit status 2, whether anybody runs or not.
 
-use std::process::Command;
+use std::fs::File;
+use std::process::{Command, Output, Stdio};
 
 #[test]
 fn what_no_host_could_do_is_misuse() {
@@ -15,6 +16,11 @@ fn what_no_host_could_do_is_misuse() {
             vec!["connect", "-t", "tcp", "-a", "127.0.0.1", "-n", discovery],
             "the discovery subsystem carries no namespaces: use discover or connect-all",
         ),
+        (vec!["reset", "nvme0n1"], "reset takes a controller, nvmeN: 'nvme0n1' is none"),
+        (
+            vec!["ns-rescan", "/dev/nvme0n1"],
+            "ns-rescan takes a controller, nvmeN: 'nvme0n1' is none",
+        ),
         (
             vec!["bench", "-a", "127.0.0.1", "-n", discovery],
             "the discovery subsystem carries no namespaces: use discover or connect-all",
@@ -27,4 +33,25 @@ fn what_no_host_could_do_is_misuse() {
         assert_eq!(output.status.code(), Some(2), "{words:?}: {told}");
         assert_eq!(told, format!("anabranch: {says}\n"));
     }
+}
+
+/// `lab list` to this standard output.
+fn list_to(stdout: Stdio) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    let child = command.args(["lab", "list"]).stdout(stdout).stderr(Stdio::piped()).spawn();
+    child.and_then(std::process::Child::wait_with_output).expect("the binary runs")
+}
+
+/// As with `| head` behind any other tool. A disk that is full is something else.
+#[test]
+fn whoever_has_read_enough_gets_no_complaint() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = list_to(writer.into());
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let full = File::options().write(true).open("/dev/full").expect("a device");
+    let output = list_to(full.into());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("anabranch: cannot write to standard output: No space"), "{told}");
 }

@@ -30,8 +30,8 @@ nobody_reads() {
   set +o pipefail
   "$ANABRANCH" demo --seconds 6 2>"$work/err" | true
   status=${PIPESTATUS[0]}
-  equals "$status" 1 "exit status"
-  grep -q "cannot write to standard output" "$work/err"
+  equals "$status" 0 "exit status"
+  ! [ -s "$work/err" ]
   "$ANABRANCH" demo --seconds 6 -o json 2>/dev/full | jq -e '.io_errors == 0' >"$work/out"
 }
 

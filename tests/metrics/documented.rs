@@ -34,6 +34,15 @@ fn a_device_that_rests_and_an_export_without_one_are_seen() {
 }
 
 #[test]
+fn a_path_without_an_address_is_counted_beside_the_controllers() {
+    let look = look(&With { policy: "numa", text: "x" });
+    let found = parse(&exposition(&look.into(), Format::Plain).expect("text"), Format::Plain);
+    for name in ["paths", "paths_without_address"] {
+        assert_eq!(found.value(&format!("anabranch_subsystem_{name}"), &[]), 1.0, "{name}");
+    }
+}
+
+#[test]
 fn the_tables_have_every_family_with_its_type() {
     let text = read("docs/METRICS.md");
     let rows = text.lines().filter_map(|line| {

@@ -5,7 +5,8 @@ use anabranch::daemon::metrics::{Look, Source, Unavailable};
 use anabranch_host::load::Charged;
 use anabranch_host::topology::{ControllerState, PathId};
 use anabranch_host::verb::{
-    ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, PolicySource, SubsystemSnapshot,
+    AwaitedSnapshot, ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, PolicySource,
+    SubsystemSnapshot,
 };
 use anabranch_policy::{FinishTimeReport, Histogram};
 use anabranch_proto::machine::Time;
@@ -128,6 +129,11 @@ pub(crate) fn look(with: &With<'_>) -> Look {
         firmware: text(),
         iopolicy: with.policy.into(),
         iopolicy_default: "queue-depth".into(),
+        awaited: vec![AwaitedSnapshot {
+            name: "nvme1".into(),
+            traddr: text(),
+            trsvcid: "4420".into(),
+        }],
         unborn: Vec::new(),
         iopolicy_source: PolicySource::Attribute,
         kernel_exact: false,

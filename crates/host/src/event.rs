@@ -37,6 +37,8 @@ pub enum HostEvent {
         retry: bool,
         /// It would be, had the controller not said "do not retry".
         forbidden: bool,
+        /// It would be, were `ctrl_loss_tmo` not over.
+        expired: bool,
         /// How many have failed in a row for this reason before it.
         alike: u32,
     },
@@ -333,8 +335,16 @@ impl HostEvent {
 
 impl HostEvent {
     fn connect_failed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostEvent::ConnectFailed { controller, to, why, attempts, retry, forbidden, alike } =
-            self
+        let HostEvent::ConnectFailed {
+            controller,
+            to,
+            why,
+            attempts,
+            retry,
+            forbidden,
+            expired,
+            alike,
+        } = self
         else {
             return Ok(());
         };
@@ -343,6 +353,7 @@ impl HostEvent {
                 "will try again; of more such attempts one in 60 is told"
             }
             (true, _) => "will try again",
+            (false, false) if *expired => "giving up: ctrl_loss_tmo is over",
             (false, false) => "giving up",
             (false, true) => {
                 "giving up: the controller says \"do not retry\"; connect again when it takes this \

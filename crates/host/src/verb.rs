@@ -27,7 +27,16 @@ pub enum Verb<U> {
     /// Keep the number that the next controller would have for one of this subsystem that cannot
     /// be connected yet: so the others, and the devices, are called as if it were there. Answered
     /// `SetAside`.
-    SetAside(Nqn),
+    SetAside {
+        /// The subsystem.
+        nqn: Nqn,
+        /// The name that has no address yet.
+        traddr: String,
+        /// Port.
+        trsvcid: String,
+    },
+    /// Such a number, of this subsystem, is wanted no more. Answered `Done`.
+    GiveUp(u32, Nqn),
     /// As `Connect`, with a number that was set aside.
     ConnectAs(u32, Box<ConnectRequest>),
     /// The controller that this request made is at another address now: attempts to connect from
@@ -130,7 +139,8 @@ impl<U> Verb<U> {
     pub(crate) fn for_control(self) -> Option<Verb<Infallible>> {
         Some(match self {
             Verb::Connect(request) => Verb::Connect(request),
-            Verb::SetAside(nqn) => Verb::SetAside(nqn),
+            Verb::SetAside { nqn, traddr, trsvcid } => Verb::SetAside { nqn, traddr, trsvcid },
+            Verb::GiveUp(number, nqn) => Verb::GiveUp(number, nqn),
             Verb::ConnectAs(number, request) => Verb::ConnectAs(number, request),
             Verb::Move { request, to } => Verb::Move { request, to },
             Verb::Disconnect(selection) => Verb::Disconnect(selection),
@@ -351,10 +361,23 @@ pub struct SubsystemSnapshot {
     pub queue_depth_scope: String,
     /// Its controllers by instance.
     pub controllers: Vec<ControllerSnapshot>,
+    /// Those that are to come.
+    pub awaited: Vec<AwaitedSnapshot>,
     /// Its heads.
     pub heads: Vec<HeadSnapshot>,
     /// Heads without a device so far: none of their paths has been usable yet.
     pub unborn: Vec<HeadSnapshot>,
+}
+
+/// A controller whose name has no address yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedSnapshot {
+    /// `nvmeN`, which it is going to be.
+    pub name: String,
+    /// The name that is looked up.
+    pub traddr: String,
+    /// Port.
+    pub trsvcid: String,
 }
 
 /// Where a subsystem's policy was set.

@@ -19,9 +19,10 @@ pub struct Lab {
 pub enum LabVerb {
     /// List scenarios, and check them
     List {
-        /// Those of this directory [default: the library, and ./scenarios if there is one]
-        #[arg(value_name = "DIR")]
-        dir: Option<PathBuf>,
+        /// Those of directories, files, or by name, as of 'lab run' [default: the library, and
+        /// ./scenarios if there is one]
+        #[arg(value_name = "DIR|SCENARIO")]
+        places: Vec<String>,
     },
     /// Run scenarios with every policy, simulated or live
     Run(LabRun),

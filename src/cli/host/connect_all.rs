@@ -29,6 +29,7 @@ pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(
         options: &all.path,
         zone: all.path.path().zone().map(str::to_owned),
         services: asked,
+        offered: false,
         names: Vec::new(),
         failures: Vec::new(),
     };
@@ -38,7 +39,10 @@ pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(
         round.follow(&nqn, &traddr, &trsvcid);
         at += 1;
     }
-    let Round { names, failures, .. } = round;
+    let Round { offered, names, failures, .. } = round;
+    if !offered && failures.is_empty() {
+        note("nothing but discovery is offered to this host: no path is connected");
+    }
     crate::cli::print(
         global,
         || {
@@ -60,6 +64,8 @@ struct Round<'a> {
     /// NQN, address and port of the discovery services: those that were asked, then those that are
     /// still to be.
     services: Vec<(String, String, String)>,
+    /// Somebody has listed a subsystem with namespaces.
+    offered: bool,
     /// Controllers that are connected now.
     names: Vec<String>,
     failures: Vec<String>,
@@ -75,6 +81,7 @@ impl Round<'_> {
                 "discovery subsystem referral" => true,
                 _ => continue,
             };
+            self.offered |= !refers;
             if record.trtype != "tcp" {
                 note(&format!("{} is skipped: only tcp is supported", place(record)));
             } else if refers {

@@ -4,7 +4,7 @@ use crate::cli::args::Global;
 use crate::cli::aside;
 use crate::columns::columns;
 use crate::failure::Failure;
-use anabranch_lab::scenario::{Found, file, library};
+use anabranch_lab::scenario::{Found, file, find, library};
 use anabranch_lab::shown::Shown;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,21 +13,36 @@ use std::path::{Path, PathBuf};
 /// Where scenarios are looked for by name.
 pub(super) const DIR: &str = "scenarios";
 
-pub(super) fn run(global: &Global, dir: Option<&Path>) -> Result<(), Failure> {
-    let all: Vec<Found> = match dir {
-        Some(dir) => files(dir).map_err(Failure::Usage)?.into_iter().map(Found::File).collect(),
-        None => {
-            let mut names: BTreeMap<String, Found> =
-                library::names().map(|name| (name.to_owned(), Found::Library(name))).collect();
-            if Path::new(DIR).is_dir() {
-                let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into());
-                let found = files(Path::new(DIR)).map_err(Failure::Failed)?.into_iter();
-                // Files go before the library, as in `lab run`.
-                names.extend(found.filter_map(|path| Some((stem(&path)?, Found::File(path)))));
-            }
-            names.into_values().collect()
+/// Those that were named.
+fn named(places: &[String]) -> Result<Vec<Found>, Failure> {
+    let mut all = Vec::new();
+    for place in places {
+        let path = Path::new(place);
+        if path.is_dir() {
+            all.extend(files(path).map_err(Failure::Usage)?.into_iter().map(Found::File));
+        } else {
+            let found = find(place, &[Path::new(DIR)]);
+            all.push(found.map_err(|mistake| Failure::usage(mistake.to_string()))?);
         }
-    };
+    }
+    Ok(all)
+}
+
+/// Everything that has a name here.
+fn known() -> Result<Vec<Found>, Failure> {
+    let mut names: BTreeMap<String, Found> =
+        library::names().map(|name| (name.to_owned(), Found::Library(name))).collect();
+    if Path::new(DIR).is_dir() {
+        let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into());
+        let found = files(Path::new(DIR)).map_err(Failure::Failed)?.into_iter();
+        // Files go before the library, as in `lab run`.
+        names.extend(found.filter_map(|path| Some((stem(&path)?, Found::File(path)))));
+    }
+    Ok(names.into_values().collect())
+}
+
+pub(super) fn run(global: &Global, places: &[String]) -> Result<(), Failure> {
+    let all = if places.is_empty() { known()? } else { named(places)? };
     // A broken one does not hide the others.
     let (mut scenarios, mut mistakes) = (Vec::new(), Vec::new());
     for found in &all {

@@ -1,7 +1,7 @@
 //! `list-subsys`: subsystems and their controllers.
 
 use super::{address_details, details, heading, paths_of, subsystem_diag};
-use crate::daemon::view::{ControllerView, HostView, SubsystemView};
+use crate::daemon::view::{ControllerView, HostView, NO_ADDRESS, SubsystemView};
 use serde_json::{Map, Value, json};
 
 /// The tree; `device` (a head or a controller) leaves only what leads to it.
@@ -27,6 +27,11 @@ pub fn text(host: &HostView, device: Option<&str>, verbose: bool) -> String {
             }
             text.push('\n');
         }
+        for controller in awaited(subsystem, device) {
+            let (name, address) = (&controller.name, controller.address());
+            let ControllerView { transport, state, .. } = &controller;
+            text.push_str(&format!(" +- {name} {transport} {address} {state} ({NO_ADDRESS})\n"));
+        }
     }
     text
 }
@@ -39,8 +44,10 @@ pub fn json(host: &HostView, device: Option<&str>) -> Value {
         .iter()
         .filter(|subsystem| leads_to(subsystem, device))
         .map(|subsystem| {
-            let paths: Vec<Value> =
+            let mut paths: Vec<Value> =
                 shown(subsystem, device).map(|c| path(subsystem, c, device)).collect();
+            let to_come = awaited(subsystem, device);
+            paths.extend(to_come.map(|controller| path(subsystem, &controller, device)));
             let mut object = Map::new();
             object.insert("Name".to_owned(), json!(subsystem.name));
             object.insert("NQN".to_owned(), json!(subsystem.nqn));
@@ -96,6 +103,7 @@ pub(crate) fn leads_to(subsystem: &SubsystemView, device: Option<&str>) -> bool 
     let Some(device) = device else { return true };
     subsystem.name == device
         || subsystem.controllers.iter().any(|controller| controller.name == device)
+        || subsystem.awaited.iter().any(|controller| controller.name == device)
         || subsystem
             .namespaces()
             .any(|head| head.name == device || head.paths.iter().any(|path| path.name == device))
@@ -114,6 +122,16 @@ fn shown<'a>(
             .any(|(head, path)| head == device || path.name == device),
         _ => true,
     })
+}
+
+/// The controllers that are to come, unless `device` is something else of the subsystem.
+fn awaited(
+    subsystem: &SubsystemView,
+    device: Option<&str>,
+) -> impl Iterator<Item = ControllerView> {
+    let chosen = move |name: &str| device.is_none_or(|it| it == subsystem.name || it == name);
+    let all = subsystem.awaited.iter().filter(move |it| chosen(&it.name));
+    all.map(|it| it.controller())
 }
 
 /// The ANA state through a controller: of `device`, or of all heads when they agree.

@@ -3,7 +3,8 @@
 use super::{address_details, details, heading, paths_of, subsystem_diag};
 use crate::columns::columns;
 use crate::daemon::view::{
-    ControllerView, HeadView, HostView, PathView, SubsystemView, out_of_use, stopped,
+    AwaitedView, ControllerView, HeadView, HostView, NO_ADDRESS, PathView, SubsystemView,
+    out_of_use, stopped,
 };
 use serde_json::{Map, Value, json};
 
@@ -30,8 +31,8 @@ pub fn text(host: &HostView, device: Option<&str>, ranking: Ranking, verbose: bo
         }
         text.push_str(&heading(&host.host_nqn, subsystem, verbose));
         text.push_str(&match ranking {
-            Ranking::Namespace => by_namespace(subsystem),
-            Ranking::Ctrl => by_controller(subsystem),
+            Ranking::Namespace => by_namespace(subsystem) + &to_come(subsystem),
+            Ranking::Ctrl => by_controller(subsystem) + &to_come(subsystem),
             Ranking::Multipath => format!("\n{}", by_path(subsystem)),
         });
     }
@@ -99,6 +100,14 @@ fn by_namespace(subsystem: &SubsystemView) -> String {
     text
 }
 
+/// Nothing leads through these yet.
+fn to_come(subsystem: &SubsystemView) -> String {
+    let controllers = subsystem.awaited.iter().map(AwaitedView::controller);
+    let line =
+        |it: ControllerView| format!(" +- {} {} ({NO_ADDRESS})\n", controller_line(&it), it.state);
+    controllers.map(line).collect()
+}
+
 fn by_controller(subsystem: &SubsystemView) -> String {
     let mut text = "\\\n".to_owned();
     for controller in &subsystem.controllers {
@@ -154,6 +163,13 @@ fn by_path(subsystem: &SubsystemView) -> String {
             rows.push(row);
         }
     }
+    for controller in subsystem.awaited.iter().map(AwaitedView::controller) {
+        let mut row = vec!["-".to_owned(); COLUMNS.len() - 4];
+        let address = controller.address();
+        let state = format!("{} ({NO_ADDRESS})", controller.state);
+        row.extend([controller.name, controller.transport, address, state]);
+        rows.push(row);
+    }
     columns(&COLUMNS, &rows)
 }
 
@@ -186,6 +202,9 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
             // What looks for devices among the namespaces would take these for some.
             let unborn = subsystem.unborn.iter().map(|head| with_paths(subsystem, head));
             diag["without_device"] = unborn.collect();
+            let to_come = subsystem.awaited.iter().map(AwaitedView::controller);
+            diag["without_address"] =
+                to_come.map(|controller| Value::Object(controller_json(&controller))).collect();
             object.insert("Diag".to_owned(), diag);
             // nvme-cli's JSON is the same whatever stands first.
             let heads = subsystem.heads.iter().map(|head| with_paths(subsystem, head));
@@ -270,7 +289,7 @@ fn path_json(subsystem: &SubsystemView, path: &PathView) -> Value {
             "multipath_failover_count": path.failovers,
             "uncertain_writes_resent": path.uncertain_writes_resent,
             "in_flight": path.in_flight,
-            "in_flight_bytes": path.in_flight_bytes,
+            "in_flight_bytes": subsystem.charged_bytes(path),
             "probes": path.probes,
             "probe_bytes": path.probe_bytes,
             "probe_error_count": path.probe_errors,

@@ -55,12 +55,16 @@ impl Failed {
     }
 }
 
-/// Looks again where the names of such paths lead, until the host is no more.
+/// Looks again where the names of such paths lead, until the host is no more; names without an
+/// address are looked up again from now on, too, where that is asked for.
 ///
 /// # Errors
 /// The system gives no thread.
 pub fn follow(host: &Arc<Host>, failures: Failures) -> Result<(), String> {
+    let names = host.names();
     let host = Arc::downgrade(host);
+    // It may be followed again: it is the same host.
+    let _ = names.home.set(host.clone());
     let all = move || {
         for miss in failures.0 {
             let Some(host) = host.upgrade() else { return };

@@ -124,16 +124,21 @@ fn what_is_disconnected_is_no_longer_looked_for() {
     let nqn =
         |name: &str| -> Nqn { format!("nqn.2026-01.org.example:{name}").parse().expect(name) };
     let names = Names::default();
-    let watched = ["a", "b", "a"].map(|name| {
+    let to_be = |number, name| ToBe { number, subsystem_nqn: nqn(name) };
+    let watched = [(1, "a"), (2, "b"), (3, "a"), (4, "c")].map(|(number, name)| {
         let (stop, stopped) = channel();
-        names.stops().push((nqn(name), stop));
+        names.add(to_be(number, name), stop);
         stopped
     });
     let ended = || watched.each_ref().map(|stopped| stopped.try_recv() == Err(Disconnected));
-    names.forget(&Selection::Controller("nvme0".to_owned()));
-    assert_eq!(ended(), [false; 3]);
-    names.forget(&Selection::Subsystem(nqn("a")));
-    assert_eq!(ended(), [true, false, true]);
+    let controller = |name: &str| Selection::Controller(name.to_owned());
+    assert_eq!(names.give_up(&controller("nvme0")), []);
+    assert_eq!(ended(), [false; 4]);
+    assert_eq!(names.give_up(&controller("nvme4")), [to_be(4, "c")]);
+    assert_eq!(ended(), [false, false, false, true]);
+    let both = [to_be(1, "a"), to_be(3, "a")];
+    assert_eq!(names.give_up(&Selection::Subsystem(nqn("a"))), both);
+    assert_eq!(ended(), [true, false, true, true]);
     names.forget(&Selection::All);
-    assert_eq!(ended(), [true; 3]);
+    assert_eq!(ended(), [true; 4]);
 }

@@ -140,24 +140,26 @@ impl Control {
     /// Linux, whichever of several that connect at the same time is there first, and whether or not
     /// that one can be connected yet.
     fn subsystem_instance(&self, id: ControllerId) -> u32 {
-        let nqn = self.controllers.get(&id).map(|controller| &controller.request.subsystem_nqn);
-        let same = self
-            .controllers
-            .values()
-            .filter(|other| Some(&other.request.subsystem_nqn) == nqn && !other.is_discovery());
-        let own = self.controllers.get(&id).map_or(0, |controller| controller.instance);
-        let to_come = self.set_aside.iter().filter(|(_, of)| Some(of) == nqn);
-        let known = same.map(|other| other.instance).chain(to_come.map(|(number, _)| *number));
-        let first = known.min().unwrap_or(own);
+        let Some(controller) = self.controllers.get(&id) else { return 0 };
+        let own = controller.instance;
+        let first = self.first_number(&controller.request.subsystem_nqn).unwrap_or(own);
         let taken = self.subsystems.iter().any(|subsystem| subsystem.instance == first);
         if taken { own } else { first }
+    }
+
+    /// The lowest number that a controller of a subsystem has, or is to have.
+    pub(super) fn first_number(&self, nqn: &Nqn) -> Option<u32> {
+        let all = self.controllers.values();
+        let same = all.filter(|it| it.request.subsystem_nqn == *nqn && !it.is_discovery());
+        let to_come = self.set_aside.iter().filter(|aside| aside.nqn == *nqn);
+        same.map(|it| it.instance).chain(to_come.map(|aside| aside.number)).min()
     }
 
     /// The lowest number that neither a controller nor a subsystem has or is to have.
     pub(super) fn free_instance(&self) -> u32 {
         let of_controllers = self.controllers.values().map(|controller| controller.instance);
         let of_subsystems = self.subsystems.iter().map(|subsystem| subsystem.instance);
-        let aside = self.set_aside.iter().map(|(number, _)| *number);
+        let aside = self.set_aside.iter().map(|aside| aside.number);
         let mut taken: Vec<u32> = of_controllers.chain(of_subsystems).chain(aside).collect();
         taken.sort_unstable();
         taken.dedup();

@@ -275,6 +275,7 @@ impl Controller {
                 attempts: self.attempts,
                 retry,
                 forbidden,
+                expired: wanted && !allowed,
                 alike: self.alike,
             });
         }

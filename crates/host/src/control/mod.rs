@@ -48,7 +48,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{Histogram, LOCAL_DISTANCE};
 use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Time};
-use anabranch_proto::nvme::nqn::Nqn;
 use controller::Controller;
 use core::convert::Infallible;
 use env::{Env, Notice};
@@ -70,8 +69,8 @@ pub struct Control {
     /// Controllers whose namespaces should be read again.
     rescan: Vec<ControllerId>,
     waits: Waits,
-    /// Numbers of controllers that are to come, and their subsystems.
-    set_aside: Vec<(u32, Nqn)>,
+    /// Controllers that are to come.
+    set_aside: Vec<verbs::Aside>,
     next_controller: u32,
     next_discovery: u32,
     next_head: u32,

@@ -7,7 +7,8 @@ use super::subsystem::{Head, Path, Subsystem};
 use super::verbs::address;
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::verb::{
-    ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot, SubsystemSnapshot,
+    AwaitedSnapshot, ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot,
+    SubsystemSnapshot,
 };
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,6 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{LatencyReport, LatencySummary, OpClass, Policy, SizeBucket};
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::nqn::Nqn;
 
 type Figures = [(WorkerId, ShardStats)];
 
@@ -30,6 +32,7 @@ impl Control {
             .map(|subsystem| (subsystem.instance, self.subsystem_snapshot(subsystem, figures)))
             .collect();
         self.add_unidentified(&mut subsystems);
+        self.add_awaited(&mut subsystems);
         // Not in the order in which their targets have answered.
         subsystems.sort_by_key(|(number, _)| *number);
         HostSnapshot {
@@ -54,24 +57,53 @@ impl Control {
                 same.controllers.push(snapshot);
                 continue;
             }
-            let (first, source) = self.first_parameters(&controller.request.subsystem_nqn);
-            let subsystem = SubsystemSnapshot {
-                name: format!("nvme-subsys{}", controller.instance),
-                nqn,
-                model: String::new(),
-                serial: String::new(),
-                firmware: String::new(),
-                iopolicy: first.policy.to_string(),
-                iopolicy_default: self.env.config.default_policy.to_string(),
-                iopolicy_source: source,
-                kernel_exact: first.kernel_exact,
-                queue_depth_scope: first.scope.to_string(),
-                controllers: alloc::vec![snapshot],
-                heads: Vec::new(),
-                unborn: Vec::new(),
-            };
-            subsystems.push((controller.instance, subsystem));
+            let mut own = self.nobodys(controller.instance, &controller.request.subsystem_nqn);
+            own.1.controllers.push(snapshot);
+            subsystems.push(own);
         }
+    }
+
+    /// So do those that are to come.
+    fn add_awaited(&self, subsystems: &mut Vec<(u32, SubsystemSnapshot)>) {
+        for aside in &self.set_aside {
+            let nqn = aside.nqn.to_string();
+            let snapshot = AwaitedSnapshot {
+                name: format!("nvme{}", aside.number),
+                traddr: aside.traddr.clone(),
+                trsvcid: aside.trsvcid.clone(),
+            };
+            if let Some((_, same)) = subsystems.iter_mut().find(|(_, it)| it.nqn == nqn) {
+                same.awaited.push(snapshot);
+                continue;
+            }
+            let mut own = self.nobodys(aside.number, &aside.nqn);
+            own.1.awaited.push(snapshot);
+            subsystems.push(own);
+        }
+    }
+
+    /// A subsystem of which nobody has said anything, as it would be called, and its number. One
+    /// of its controllers has that one.
+    fn nobodys(&self, number: u32, nqn: &Nqn) -> (u32, SubsystemSnapshot) {
+        let number = self.first_number(nqn).unwrap_or(number);
+        let (first, source) = self.first_parameters(nqn);
+        let snapshot = SubsystemSnapshot {
+            name: format!("nvme-subsys{number}"),
+            nqn: nqn.to_string(),
+            model: String::new(),
+            serial: String::new(),
+            firmware: String::new(),
+            iopolicy: first.policy.to_string(),
+            iopolicy_default: self.env.config.default_policy.to_string(),
+            iopolicy_source: source,
+            kernel_exact: first.kernel_exact,
+            queue_depth_scope: first.scope.to_string(),
+            controllers: Vec::new(),
+            awaited: Vec::new(),
+            heads: Vec::new(),
+            unborn: Vec::new(),
+        };
+        (number, snapshot)
     }
 
     fn subsystem_snapshot(&self, subsystem: &Subsystem, figures: &Figures) -> SubsystemSnapshot {
@@ -98,6 +130,7 @@ impl Control {
                 .filter_map(|id| self.controllers.get(id))
                 .map(|controller| self.controller_snapshot(controller))
                 .collect(),
+            awaited: Vec::new(),
             heads: shown(seen),
             unborn: shown(unborn),
         }

@@ -32,11 +32,21 @@ const MAX_CONTROLLERS: usize = 1024;
 
 type Answer = Result<(), VerbError>;
 
+/// A controller that is to come, and has its number already.
+#[derive(Debug)]
+pub(super) struct Aside {
+    pub(super) number: u32,
+    pub(super) nqn: Nqn,
+    pub(super) traddr: String,
+    pub(super) trsvcid: String,
+}
+
 impl Control {
     pub(super) fn verb(&mut self, id: VerbId, verb: Verb<Infallible>, bufs: &mut dyn Buffers) {
         let result = match verb {
             Verb::Connect(request) => self.connect(id, request, None),
-            Verb::SetAside(nqn) => self.set_aside(id, nqn),
+            Verb::SetAside { nqn, traddr, trsvcid } => self.set_aside(id, nqn, traddr, trsvcid),
+            Verb::GiveUp(number, nqn) => self.give_up(id, number, &nqn),
             Verb::ConnectAs(number, request) => self.connect(id, request, Some(number)),
             Verb::Move { request, to } => self.move_to(id, *request, to),
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
@@ -114,22 +124,29 @@ impl Control {
         Ok(())
     }
 
-    fn set_aside(&mut self, id: VerbId, nqn: Nqn) -> Answer {
+    fn set_aside(&mut self, id: VerbId, nqn: Nqn, traddr: String, trsvcid: String) -> Answer {
         self.check_room()?;
         if self.set_aside.len() >= MAX_CONTROLLERS {
             let text = format!("{MAX_CONTROLLERS} numbers are set aside already, the limit");
             return Err(VerbError::Conflict(text));
         }
         let number = self.free_instance();
-        self.set_aside.push((number, nqn));
+        self.set_aside.push(Aside { number, nqn, traddr, trsvcid });
         self.env.reply(id, Reply::SetAside(number));
+        Ok(())
+    }
+
+    fn give_up(&mut self, id: VerbId, number: u32, nqn: &Nqn) -> Answer {
+        self.set_aside.retain(|aside| aside.number != number || aside.nqn != *nqn);
+        self.env.reply(id, Reply::Done);
         Ok(())
     }
 
     /// The number of a new controller of a subsystem.
     fn take_number(&mut self, aside: Option<u32>, nqn: &Nqn) -> Result<u32, VerbError> {
         let Some(number) = aside else { return Ok(self.free_instance()) };
-        let place = self.set_aside.iter().position(|(kept, of)| *kept == number && of == nqn);
+        let is_it = |aside: &Aside| aside.number == number && aside.nqn == *nqn;
+        let place = self.set_aside.iter().position(is_it);
         let place = place.ok_or_else(|| {
             VerbError::Invalid(format!("number {number} is not set aside for {nqn}, or no longer"))
         })?;
@@ -225,7 +242,7 @@ impl Control {
             Selection::Controller(name) => alloc::vec![self.find_controller(name)?],
             Selection::Subsystem(nqn) => {
                 // Those that are still to come are not wanted any more, either.
-                self.set_aside.retain(|(_, of)| of != nqn);
+                self.set_aside.retain(|aside| aside.nqn != *nqn);
                 let all = self.controllers.values().filter(|c| !c.is_discovery());
                 all.filter(|c| c.request.subsystem_nqn == *nqn).map(|c| c.id).collect()
             }
@@ -282,6 +299,7 @@ impl Control {
             Act::Delete => self.disconnect(id, &Selection::Controller(name.to_string())),
             Act::Rescan => {
                 let target = self.find_controller(name)?;
+                self.check_live(target, name, "rescanned")?;
                 if let Some(controller) = self.controllers.get_mut(&target) {
                     controller.request_scan(&mut self.env, bufs);
                 }
@@ -291,13 +309,22 @@ impl Control {
         }
     }
 
+    /// Nothing is done to a controller that is not live, and whoever asks for it is told so.
+    fn check_live(&self, target: ControllerId, name: &str, what_is_done: &str) -> Answer {
+        match self.controllers.get(&target) {
+            Some(controller) if !controller.is_live() => {
+                let state = controller.state;
+                let text = format!("{name} is {state}, only a live controller is {what_is_done}");
+                Err(VerbError::Conflict(text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn reset(&mut self, id: VerbId, name: &str) -> Answer {
         let target = self.find_controller(name)?;
+        self.check_live(target, name, "reset")?;
         let Some(controller) = self.controllers.get_mut(&target) else { return Ok(()) };
-        if !controller.is_live() {
-            let text = format!("{name} is {}, only a live controller is reset", controller.state);
-            return Err(VerbError::Conflict(text));
-        }
         controller.waiters.push(Waiter::Reset(id));
         controller.reset(&mut self.env);
         Ok(())

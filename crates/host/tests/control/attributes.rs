@@ -72,6 +72,21 @@ fn what_is_only_written_does_what_its_verb_does() {
     assert!(rig.get("nvme0", "state").is_err(), "it has gone");
 }
 
+/// Nothing is looked for there, which nobody should take for a look that has found nothing.
+#[test]
+fn a_controller_that_is_not_live_is_neither_reset_nor_rescanned() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).refuse = true;
+    rig.cut(1);
+    rig.advance_s(1);
+    for (attribute, done) in [("reset_controller", "reset"), ("rescan_controller", "rescanned")] {
+        let told = rig.set("nvme0", attribute, "1").expect_err("it is connecting");
+        assert!(matches!(told, VerbError::Conflict(_)), "{told:?}");
+        let expected = format!("nvme0 is connecting, only a live controller is {done}");
+        assert_eq!(told.to_string(), expected);
+    }
+}
+
 #[test]
 fn counters_of_a_controller_can_be_reset() {
     let mut rig = Rig::connected(1);

@@ -8,6 +8,7 @@ use anabranch_host::topology::{Association, ControllerId, ControllerState};
 use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::nqn::Nqn;
+use std::convert::Infallible;
 use std::time::Duration;
 
 #[test]
@@ -493,6 +494,12 @@ fn the_discovery_subsystem_is_not_connected_for_io() {
     assert!(why.contains("discover"), "{why}");
 }
 
+/// Of a controller whose name has no address.
+fn set_aside(nqn: &str) -> Verb<Infallible> {
+    let (traddr, trsvcid) = ("array.example".to_string(), "4420".to_string());
+    Verb::SetAside { nqn: nqn.parse().unwrap(), traddr, trsvcid }
+}
+
 /// What is to be connected first counts as connected first: the numbers of the others, which
 /// exports and scripts name, do not depend on which address is known when.
 #[test]
@@ -505,7 +512,7 @@ fn a_number_that_is_set_aside_stays_its_controllers_and_its_subsystems() {
         fake.spaces = [(1, Space::new(if port == 3 { 0x33 } else { 0x11 }, 2048))].into();
         rig.put(port, fake);
     }
-    assert!(matches!(rig.ask(Verb::SetAside(nqn(NQN))), Reply::SetAside(0)));
+    assert!(matches!(rig.ask(set_aside(NQN)), Reply::SetAside(0)));
     assert_eq!(rig.connect_ok(3, |request| request.subsystem_nqn = nqn(OTHER)), "nvme1");
     assert_eq!(rig.connect_ok(2, |_| ()), "nvme2");
     let paths = |rig: &Rig, head: &str| rig.head(head).map(|head| head.paths.len());
@@ -532,19 +539,58 @@ fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
     for selection in [Selection::Subsystem(nqn.clone()), Selection::All] {
         let mut rig = Rig::new(1);
         rig.put(1, Fake::new(NQN, 1));
-        assert!(matches!(rig.ask(Verb::SetAside(nqn.clone())), Reply::SetAside(0)));
+        assert!(matches!(rig.ask(set_aside(NQN)), Reply::SetAside(0)));
         let other: Nqn = "nqn.2026-01.org.example:other".parse().unwrap();
         assert!(matches!(
             rig.ask(Verb::Disconnect(Selection::Subsystem(other))),
             Reply::Disconnected(0)
         ));
-        let kept = rig.ask(Verb::SetAside(nqn.clone()));
+        let kept = rig.ask(set_aside(NQN));
         assert!(matches!(kept, Reply::SetAside(1)), "0 is none of that subsystem's: {kept:?}");
         assert!(matches!(rig.ask(Verb::Disconnect(selection)), Reply::Disconnected(0)));
         let late = rig.ask(Verb::ConnectAs(0, Box::new(Rig::request(1))));
         assert!(matches!(late, Reply::Error(VerbError::Invalid(_))), "{late:?}");
         assert_eq!(rig.connect_ok(1, |_| ()), "nvme0", "the number is free again");
     }
+}
+
+/// They stand with the others of their NQN, or in a subsystem of their own.
+#[test]
+fn controllers_that_are_to_come_are_shown_until_they_come_or_are_given_up() {
+    const OTHER: &str = "nqn.2026-01.org.example:other";
+    let mut rig = Rig::connected(1);
+    rig.ask(set_aside(NQN));
+    rig.ask(set_aside(OTHER));
+    let awaited = |rig: &mut Rig| -> Vec<(String, Vec<String>)> {
+        let subsystems = rig.snapshot().subsystems.into_iter();
+        let names = subsystems.map(|it| {
+            assert!(it.awaited.iter().all(|it| it.traddr == "array.example"));
+            (it.name, it.awaited.into_iter().map(|it| it.name).collect())
+        });
+        names.collect()
+    };
+    let own = |name: &str, of: &[&str]| -> (String, Vec<String>) {
+        (name.to_string(), of.iter().map(ToString::to_string).collect())
+    };
+    let both = [own("nvme-subsys0", &["nvme1"]), own("nvme-subsys2", &["nvme2"])];
+    assert_eq!(awaited(&mut rig), both);
+    let give_up = |number, nqn: &str| Verb::GiveUp(number, nqn.parse().unwrap());
+    assert!(matches!(rig.ask(give_up(2, NQN)), Reply::Done));
+    assert_eq!(awaited(&mut rig), both, "that is not what was set aside");
+    assert!(matches!(rig.ask(give_up(2, OTHER)), Reply::Done));
+    assert_eq!(awaited(&mut rig), both[..1]);
+    rig.put(2, Fake::new(NQN, 2));
+    let id = rig.verb(Verb::ConnectAs(1, Box::new(Rig::request(2))));
+    rig.advance(Duration::from_secs(1));
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme1"));
+    assert_eq!(awaited(&mut rig), [own("nvme-subsys0", &[])]);
+    // One that nobody has seen is called after its first, whether that has its address or not.
+    rig.ask(set_aside(OTHER));
+    let late = Rig::request(5);
+    let late = ConnectRequest { subsystem_nqn: OTHER.parse().unwrap(), keep_trying: true, ..late };
+    rig.ask(Verb::Connect(Box::new(late)));
+    let both = [own("nvme-subsys0", &[]), own("nvme-subsys2", &["nvme2"])];
+    assert_eq!(awaited(&mut rig), both);
 }
 
 /// A controller with zoned namespaces may offer its command sets together only.

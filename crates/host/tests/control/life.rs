@@ -438,7 +438,14 @@ fn a_connect_refused_with_dnr_is_not_tried_again() {
     rig.fake(1).refuse = true;
     rig.cut(1);
     rig.advance_s(60);
-    assert_eq!((rig.state(0), rig.event_count("giving up)")), (None, 1));
+    let over = "(attempt 2, giving up: ctrl_loss_tmo is over)";
+    assert_eq!((rig.state(0), rig.event_count(over)), (None, 1), "{:?}", rig.events);
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.fake(1).refuse = true;
+    rig.verb(Verb::Connect(Box::new(Rig::request(1))));
+    rig.advance_s(1);
+    assert_eq!(rig.event_count("(attempt 1, giving up)"), 1, "{:?}", rig.events);
 
     // Unless the caller wanted to keep trying.
     let mut rig = Rig::new(1);

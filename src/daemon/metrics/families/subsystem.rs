@@ -50,6 +50,9 @@ pub(super) fn write(subsystems: &[SubsystemSnapshot], page: &mut Page<'_>) -> fm
     let all = of("subsystem_paths", "Controllers through which a subsystem is, or was, reached.");
     page.gauges(all, paths(false))?;
     page.gauges(of("subsystem_paths_live", "Of these, those that are live."), paths(true))?;
+    let awaited = subsystems.iter().map(|it| (labels(it), it.awaited.len() as u64));
+    let text = "Paths that are still to come: their names have no address yet.";
+    page.gauges(of("subsystem_paths_without_address", text), awaited)?;
     controllers(subsystems, page)
 }
 
