@@ -204,7 +204,9 @@ impl Target {
                     answer.status = Status::COMPARE_FAILURE.with_dnr();
                 }
             }
-            Plan::Zero { offset, len, .. } => memory.zero(offset, len),
+            Plan::Zero { offset, len, .. } => {
+                memory.zero(offset, len);
+            }
             Plan::Flush => {}
             Plan::Ranges { deallocate, .. } => match check_ranges(namespace, bufs.bytes(data)) {
                 Err(status) => answer.status = status,
