@@ -72,6 +72,7 @@ impl Target {
 
     fn fill_log(&mut self, at: usize, asked: GetLogPage, out: &mut [u8]) -> Result<(), Status> {
         let page = self.log_page(at, asked)?;
+        self.turns.answer(page.bytes.len());
         let offset = asked.offset.checked_sub(page.from).and_then(|at| usize::try_from(at).ok());
         let rest = offset.and_then(|at| page.bytes.get(at..)).ok_or(Status::INVALID_FIELD)?;
         let len = rest.len().min(out.len());
