@@ -205,6 +205,12 @@ impl TargetQueue {
         self.sq_flow_control = on;
     }
 
+    /// Whether [`TargetQueue::poll_event`] has something to tell.
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<TargetEvent> {
         let event = self.events.pop_front()?;

@@ -132,6 +132,8 @@ pub(crate) struct Conn {
     pub(crate) waiting: VecDeque<SlotId>,
     /// It stands in the line of those that have such commands.
     pub(crate) in_line: bool,
+    /// It has had its turn and something left, and stands in line for the next.
+    pub(crate) awaits_turn: bool,
     /// The Disconnect that deletes the queue: nothing is begun from then on.
     pub(crate) last: Option<SlotId>,
 }
@@ -236,6 +238,7 @@ impl Conns {
             paused: false,
             waiting: VecDeque::new(),
             in_line: false,
+            awaits_turn: false,
             last: None,
         }));
         self.by_id.insert(id, place);

@@ -2,7 +2,8 @@
 //!
 //! The parts are in the folder: `lifecycle` (connections, controllers, listeners), `command`
 //! (arrival, shaping, execution, answers), `serve` (service times), `data` (namespaces' blocks),
-//! `disk` (file operations), `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`.
+//! `disk` (file operations), `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`,
+//! `turns` (how much at once).
 
 mod admin;
 mod command;
@@ -13,6 +14,7 @@ mod held;
 mod lifecycle;
 mod serve;
 mod timer;
+mod turns;
 mod verbs;
 mod waiting;
 
@@ -30,6 +32,7 @@ use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Machine, Output, 
 use core::convert::Infallible;
 use disk::DiskTable;
 use held::Held;
+use turns::Turns;
 
 /// What the engine wants done.
 pub type TargetOutput = Output<Infallible, Result<TargetReply, TargetError>, TargetEvent>;
@@ -57,6 +60,7 @@ pub struct Target {
     /// Connections with commands that wait for a buffer, by place and generation.
     waiting: VecDeque<(u32, u32)>,
     held: Held,
+    turns: Turns,
     /// Where commands take their time, if they do.
     stations: Option<Stations<Ticket>>,
     outputs: VecDeque<TargetOutput>,
@@ -92,6 +96,7 @@ impl Target {
             disk: DiskTable::default(),
             waiting: VecDeque::new(),
             held: Held::default(),
+            turns: Turns::default(),
             stations: None,
             outputs: VecDeque::with_capacity(OUTPUTS),
             rng: Rng::new(seed),

@@ -1,4 +1,7 @@
 //! Blocks in memory: two levels of tables, and only chunks that were written exist.
+//!
+//! Each table knows which of its chunks exist, and each chunk which of its blocks were written, so
+//! that what is empty is passed over and what is zero already is not made zero again.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,10 +11,13 @@ use alloc::vec::Vec;
 /// What is allocated, and given back, at once.
 const CHUNK: usize = 64 << 10;
 /// Chunks per table of the second level.
-const FAN_OUT: usize = 1024;
-
-type Chunk = Box<[u8; CHUNK]>;
-type Table = Box<[Option<Chunk>]>;
+const FAN_OUT: usize = 256;
+/// Bytes of a table, whether they exist or not.
+const TABLE: u64 = (CHUNK * FAN_OUT) as u64;
+/// What a chunk knows of: as many as its mask has bits, and no namespace has shorter ones.
+const BLOCK: usize = CHUNK / u128::BITS as usize;
+/// Bits of a table's words.
+const WORD: usize = u64::BITS as usize;
 
 /// No memory for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +32,22 @@ pub(crate) struct Memory {
     /// By number; none that nothing was written to.
     tables: BTreeMap<u64, Table>,
     chunks: u64,
+}
+
+/// A chunk that exists.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Box<[u8; CHUNK]>,
+    /// Bit by bit, the blocks that may hold something else than zeroes.
+    written: u128,
+}
+
+/// A table that exists: some of its chunks do.
+#[derive(Debug)]
+struct Table {
+    chunks: Box<[Option<Chunk>]>,
+    /// Bit by bit, which do.
+    present: [u64; FAN_OUT / WORD],
 }
 
 /// A piece of a range that lies in one chunk: chunk number, place in it, place in the range.
@@ -72,25 +94,35 @@ impl Memory {
         self.bytes = bytes;
     }
 
-    fn chunk(&self, number: u64) -> Option<&Chunk> {
+    fn chunk(&self, number: u64) -> Option<&[u8; CHUNK]> {
         let (table, entry) = split(number);
-        self.tables.get(&table)?[entry].as_ref()
+        Some(&*self.tables.get(&table)?.chunks[entry].as_ref()?.bytes)
     }
 
-    fn make_chunk(&mut self, number: u64) -> Result<&mut Chunk, OutOfMemory> {
-        let (table, entry) = split(number);
+    /// The chunk of a piece that is about to be written.
+    fn make_chunk(&mut self, piece: &Piece) -> Result<&mut [u8], OutOfMemory> {
+        let (table, entry) = split(piece.chunk);
+        let mut room = None;
         let table = match self.tables.entry(table) {
             Entry::Occupied(table) => table.into_mut(),
-            Entry::Vacant(empty) => empty.insert(boxed(FAN_OUT, || None)?),
-        };
-        match &mut table[entry] {
-            Some(chunk) => Ok(chunk),
-            empty => {
-                let chunk = boxed(CHUNK, || 0_u8)?.try_into().map_err(|_| OutOfMemory)?;
-                self.chunks += 1;
-                Ok(empty.insert(chunk))
+            Entry::Vacant(empty) => {
+                let chunks = boxed(FAN_OUT, || None)?;
+                // No table comes to be without a chunk.
+                room = Some(new_chunk()?);
+                empty.insert(Table { chunks, present: [0; FAN_OUT / WORD] })
             }
-        }
+        };
+        let chunk = match &mut table.chunks[entry] {
+            Some(chunk) => chunk,
+            empty => {
+                let chunk = room.map_or_else(new_chunk, Ok)?;
+                table.present[entry / WORD] |= 1 << (entry % WORD);
+                self.chunks += 1;
+                empty.insert(chunk)
+            }
+        };
+        chunk.written |= touched(piece.at, piece.len);
+        Ok(&mut chunk.bytes[piece.at..piece.at + piece.len])
     }
 
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
@@ -109,8 +141,7 @@ impl Memory {
         assert!(offset + from.len() as u64 <= self.bytes, "range lies in the namespace");
         for piece in pieces(offset, from.len() as u64) {
             let from = &from[piece.from..piece.from + piece.len];
-            let chunk = self.make_chunk(piece.chunk)?;
-            chunk[piece.at..piece.at + piece.len].copy_from_slice(from);
+            self.make_chunk(&piece)?.copy_from_slice(from);
         }
         Ok(())
     }
@@ -126,39 +157,45 @@ impl Memory {
         })
     }
 
-    /// Turns a range into zeroes; what is zeroed whole is given back. The effort follows what
-    /// exists, not the length: a host may name a whole namespace of terabytes 256 times in one
-    /// command.
-    pub(crate) fn zero(&mut self, offset: u64, len: u64) {
-        const TABLE: u64 = (CHUNK * FAN_OUT) as u64;
+    /// Turns a range into zeroes; chunks with nothing else are given back. The effort follows what
+    /// was written, not the length: a host may name a whole namespace of terabytes 256 times in
+    /// one command. Tells how many chunks had to be looked at.
+    pub(crate) fn zero(&mut self, offset: u64, len: u64) -> u64 {
         assert!(offset + len <= self.bytes, "range lies in the namespace");
         if len == 0 {
-            return;
+            return 0;
         }
-        let end = offset + len;
+        let (end, mut looked_at) = (offset + len, 0);
         let (mut first, last) = (offset / TABLE, (end - 1) / TABLE);
         while let Some((&number, table)) = self.tables.range_mut(first..=last).next() {
             let (begin, all) = (number * TABLE, self.bytes.min((number + 1) * TABLE));
             let (from, to) = (offset.max(begin), end.min(all));
+            let before = table.count();
             if (from, to) == (begin, all) {
-                self.chunks -= table.iter().flatten().count() as u64;
+                looked_at += before;
+                self.chunks -= before;
                 self.tables.remove(&number);
             } else {
-                self.chunks -= zero_in_table(table, from, to - from);
+                looked_at += table.zero((from - begin) as usize, (to - begin) as usize);
+                let left = table.count();
+                self.chunks -= before - left;
+                if left == 0 {
+                    self.tables.remove(&number);
+                }
             }
             if number == last {
-                return;
+                break;
             }
             first = number + 1;
         }
+        looked_at
     }
 
     /// Inverts a range: a fault for tests of verification.
     pub(crate) fn invert(&mut self, offset: u64, len: u64) -> Result<(), OutOfMemory> {
         assert!(offset + len <= self.bytes, "range lies in the namespace");
         for piece in pieces(offset, len) {
-            let chunk = self.make_chunk(piece.chunk)?;
-            for byte in &mut chunk[piece.at..piece.at + piece.len] {
+            for byte in self.make_chunk(&piece)? {
                 *byte = !*byte;
             }
         }
@@ -166,18 +203,79 @@ impl Memory {
     }
 }
 
-/// Turns a range that lies in one table into zeroes. How many chunks were given back.
-fn zero_in_table(table: &mut Table, offset: u64, len: u64) -> u64 {
-    let mut given_back = 0;
-    for piece in pieces(offset, len) {
-        let (_, entry) = split(piece.chunk);
-        if piece.len == CHUNK {
-            given_back += u64::from(table[entry].take().is_some());
-        } else if let Some(chunk) = &mut table[entry] {
-            chunk[piece.at..piece.at + piece.len].fill(0);
-        }
+impl Table {
+    /// Chunks that exist.
+    fn count(&self) -> u64 {
+        self.present.iter().map(|word| u64::from(word.count_ones())).sum()
     }
-    given_back
+
+    /// The first chunk that exists, from this one on.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut mask = u64::MAX << (from % WORD);
+        for (at, word) in self.present.iter().enumerate().skip(from / WORD) {
+            let found = word & mask;
+            if found != 0 {
+                return Some(at * WORD + found.trailing_zeros() as usize);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    /// Turns a range of the table into zeroes, and gives chunks back that hold nothing else. How
+    /// many there were in it.
+    fn zero(&mut self, begin: usize, end: usize) -> u64 {
+        let (mut from, mut looked_at) = (begin / CHUNK, 0);
+        while let Some(entry) = self.next(from).filter(|entry| entry * CHUNK < end) {
+            looked_at += 1;
+            from = entry + 1;
+            let start = entry * CHUNK;
+            let Some(chunk) = &mut self.chunks[entry] else { continue };
+            let (at, to) = (begin.saturating_sub(start), (end - start).min(CHUNK));
+            if (at, to) != (0, CHUNK) {
+                chunk.zero(at, to);
+                if chunk.written != 0 {
+                    continue;
+                }
+            }
+            self.chunks[entry] = None;
+            self.present[entry / WORD] &= !(1 << (entry % WORD));
+        }
+        looked_at
+    }
+}
+
+impl Chunk {
+    /// Turns what was written between two places into zeroes.
+    fn zero(&mut self, begin: usize, end: usize) {
+        let mut left = self.written & touched(begin, end - begin);
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let count = (left >> first).trailing_ones() as usize;
+            let (from, to) = ((first * BLOCK).max(begin), ((first + count) * BLOCK).min(end));
+            self.bytes[from..to].fill(0);
+            left &= !bits(first, count);
+        }
+        // A block that was not covered whole may hold something still.
+        let (first, end) = (begin.div_ceil(BLOCK), end / BLOCK);
+        self.written &= !bits(first, end.saturating_sub(first));
+    }
+}
+
+fn new_chunk() -> Result<Chunk, OutOfMemory> {
+    let bytes = boxed(CHUNK, || 0_u8)?.try_into().map_err(|_| OutOfMemory)?;
+    Ok(Chunk { bytes, written: 0 })
+}
+
+/// The blocks of a chunk that a piece touches; it is not empty.
+fn touched(at: usize, len: usize) -> u128 {
+    let first = at / BLOCK;
+    bits(first, (at + len - 1) / BLOCK + 1 - first)
+}
+
+/// So many bits from one on, within a mask.
+fn bits(first: usize, count: usize) -> u128 {
+    if count == 0 { 0 } else { (u128::MAX >> (u128::BITS as usize - count)) << first }
 }
 
 /// The table of a chunk, and its place there.
@@ -229,7 +327,7 @@ mod tests {
     fn zeroing_gives_whole_chunks_back() {
         let mut memory = Memory::new(BYTES);
         memory.write(0, &vec![9; 4 * CHUNK]).unwrap();
-        memory.zero(512, 3 * CHUNK as u64);
+        assert_eq!(memory.zero(512, 3 * CHUNK as u64), 4);
         assert_eq!(memory.resident_bytes(), 2 * CHUNK as u64);
         let mut out = vec![1; 4 * CHUNK];
         memory.read(0, &mut out);
@@ -274,6 +372,95 @@ mod tests {
         assert_eq!((memory.tables.len(), memory.resident_bytes()), (0, 0));
         memory.read(BYTES - 8192, &mut out);
         assert_eq!(out, [0; 4096]);
+    }
+
+    /// Only what is there is looked at, whichever part of a table is named.
+    #[test]
+    fn what_is_empty_costs_nothing() {
+        let mut memory = Memory::new(BYTES);
+        memory.write(0, &[5; 512]).unwrap();
+        memory.write(2 * TABLE - 512, &[6; 512]).unwrap();
+        assert_eq!(memory.zero(512, 2 * TABLE - 1024), 2, "the first and the last chunk");
+        assert_eq!(memory.zero(CHUNK as u64, 2 * TABLE - 2 * CHUNK as u64), 0);
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (2, 2 * CHUNK as u64));
+        for chunk in [63, 64, 127, 128, 255] {
+            memory.write((chunk * CHUNK) as u64, &[7; 512]).unwrap();
+        }
+        let from = 63 * CHUNK as u64;
+        assert_eq!(memory.zero(from + 512, 64 * CHUNK as u64 - 512), 2);
+        assert_eq!(memory.resident_bytes(), 6 * CHUNK as u64, "the second of these is gone");
+        let mut out = [0; 512];
+        for (at, byte) in [(0, 5), (from, 7), (from + CHUNK as u64, 0), (2 * TABLE - 512, 6)] {
+            memory.read(at, &mut out);
+            assert_eq!(out, [byte; 512], "at {at}");
+        }
+    }
+
+    /// A chunk that was zeroed piece by piece is given back with its last piece, a table with its
+    /// last chunk.
+    #[test]
+    fn what_is_zeroed_in_pieces_leaves_nothing() {
+        let mut memory = Memory::new(BYTES);
+        memory.write(TABLE - 4096, &[5; 8192]).unwrap();
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (2, 2 * CHUNK as u64));
+        memory.zero(TABLE - 2048, 2048);
+        memory.zero(TABLE, 4096);
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (1, CHUNK as u64));
+        let mut out = [1; 8192];
+        memory.read(TABLE - 4096, &mut out);
+        assert!(out[..2048].iter().all(|b| *b == 5) && out[2048..].iter().all(|b| *b == 0));
+        memory.zero(TABLE - 4096, 2048);
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (0, 0));
+        // So is one of which only chunks that are covered whole are left.
+        memory.write(TABLE + CHUNK as u64, &[5; 4096]).unwrap();
+        memory.zero(TABLE + 512, TABLE - 1024);
+        assert_eq!((memory.tables.len(), memory.resident_bytes()), (0, 0));
+    }
+
+    /// What was zeroed is not made zero again: only its mask is looked at.
+    #[test]
+    fn what_is_zero_already_is_left_alone() {
+        let mut memory = Memory::new(BYTES);
+        memory.write(0, &[5; 4096]).unwrap();
+        memory.zero(512, 3072);
+        let chunk = memory.tables.get_mut(&0).and_then(|table| table.chunks[0].as_mut()).unwrap();
+        assert_eq!(chunk.written, 0b1000_0001);
+        // Were it filled again, this would go.
+        chunk.bytes[1000] = 9;
+        memory.zero(512, 3072);
+        let mut out = [0; 4096];
+        memory.read(0, &mut out);
+        assert_eq!((out[511], out[1000], out[3584]), (5, 9, 5));
+    }
+
+    /// Random writes and zeroes, against plain bytes: the masks never say less than there is.
+    #[test]
+    fn random_ranges_are_what_plain_bytes_are() {
+        const BYTES: usize = 4 * CHUNK + 5 * 512;
+        // Where two tables meet.
+        const BASE: u64 = TABLE - 2 * CHUNK as u64;
+        let mut rng = crate::rng::Rng::new(7);
+        let (mut memory, mut plain) = (Memory::new(BASE + BYTES as u64), vec![0; BYTES]);
+        let mut emptied = 0;
+        for round in 0..4000_u32 {
+            let at = rng.below(BYTES as u64) as usize;
+            let longest = if rng.below(4) == 0 { BYTES } else { 3000 };
+            let len = rng.below((BYTES - at).min(longest) as u64 + 1) as usize;
+            if rng.below(3) == 0 {
+                let data = vec![(round % 255) as u8 + 1; len];
+                memory.write(BASE + at as u64, &data).unwrap();
+                plain[at..at + len].copy_from_slice(&data);
+            } else {
+                let before = memory.chunks;
+                memory.zero(BASE + at as u64, len as u64);
+                plain[at..at + len].fill(0);
+                emptied += before - memory.chunks;
+            }
+            let found = memory.tables.values().map(|table| table.chunks.iter().flatten().count());
+            assert_eq!(found.sum::<usize>() as u64, memory.chunks);
+            assert!(memory.equals(BASE, &plain), "in round {round}");
+        }
+        assert!(memory.chunks > 0 && emptied > 0, "it was about something");
     }
 
     #[test]

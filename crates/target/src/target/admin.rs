@@ -127,6 +127,7 @@ impl Target {
         let bytes = bufs.bytes_mut(buf);
         // A pool buffer holds what was in it before.
         bytes.fill(0);
+        self.turns.answer(bytes.len());
         match fill(self, bytes) {
             Ok(()) => {
                 let data = AnswerData::Buffer(buf);

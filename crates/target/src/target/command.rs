@@ -60,9 +60,12 @@ impl Target {
         self.announce(place);
     }
 
-    /// Begins what came, unless the connection has enough to send: [`SENT_FIRST`].
+    /// Begins what came, unless the connection has enough to send: [`SENT_FIRST`]. What is more
+    /// than a turn waits for the next.
     pub(super) fn take_events(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
-        while let Some(event) = self.next_event(place) {
+        let end = self.turns.turn();
+        while let Some(event) = self.next_event(now, place, end) {
+            self.turns.one();
             match event {
                 QueueEvent::Command { slot } => {
                     let id = slot.index();
@@ -89,12 +92,16 @@ impl Target {
         }
     }
 
-    fn next_event(&mut self, place: u32) -> Option<QueueEvent> {
-        let queue = &mut self.conns.get_mut(place)?.queue;
-        if queue.data_unsent() >= SENT_FIRST {
+    fn next_event(&mut self, now: Time, place: u32, end: u64) -> Option<QueueEvent> {
+        let conn = self.conns.get_mut(place)?;
+        if conn.awaits_turn || conn.queue.data_unsent() >= SENT_FIRST {
             return None;
         }
-        queue.poll_event()
+        if self.turns.is_over(end) && conn.queue.has_event() {
+            self.line_up(now, place);
+            return None;
+        }
+        conn.queue.poll_event()
     }
 
     /// A command is here: it goes through the inbound link with its data.
@@ -170,12 +177,14 @@ impl Target {
         }
     }
 
-    /// Lets a port's links deliver what is due.
+    /// Lets a port's links deliver what is due; after a round the rest is due still.
     pub(super) fn serve_port(&mut self, now: Time, at: usize, bufs: &mut dyn Buffers) {
         if self.ports[at].is_stalled() {
             return;
         }
-        loop {
+        let end = self.turns.round();
+        while !self.turns.is_over(end) {
+            self.turns.one();
             let shaper = &mut self.ports[at].shaper;
             shaper.inbound.serve(now, &mut self.rng);
             if let Some((place, slot)) = shaper.inbound.arrived(now) {

@@ -11,6 +11,7 @@ use crate::controller::{Controller, Of};
 use crate::io::{self, Plan};
 use crate::namespace::Namespace;
 use anabranch_proto::machine::{BufRef, Buffers, DiskOp, Time};
+use anabranch_proto::nvme::io::DsmRange;
 use anabranch_proto::nvme::opcode::fabrics;
 use anabranch_proto::nvme::{Sqe, Status};
 
@@ -56,6 +57,9 @@ impl Target {
         }
         if let Some(step) = self.service_due(place, slot, plan) {
             return step;
+        }
+        if let Plan::Ranges { len, .. } = plan {
+            self.turns.ranges(u64::from(*len) / DsmRange::BYTES as u64);
         }
         let mut answer = Answer::status(Status::SUCCESS);
         match self.namespace_of(at, sqe.nsid()) {
@@ -184,6 +188,7 @@ impl Target {
             answer.status = Status::INTERNAL_ERROR.with_dnr();
             return true;
         };
+        let mut emptied = 0;
         match *plan {
             Plan::Read { offset, len, .. } if later => {
                 let (nsid, generation) = (namespace.nsid, namespace.generation);
@@ -204,14 +209,15 @@ impl Target {
                     answer.status = Status::COMPARE_FAILURE.with_dnr();
                 }
             }
-            Plan::Zero { offset, len, .. } => memory.zero(offset, len),
+            Plan::Zero { offset, len, .. } => emptied = memory.zero(offset, len),
             Plan::Flush => {}
             Plan::Ranges { deallocate, .. } => match check_ranges(namespace, bufs.bytes(data)) {
                 Err(status) => answer.status = status,
-                Ok(()) if deallocate => zero_ranges(namespace, bufs.bytes(data)),
+                Ok(()) if deallocate => emptied = zero_ranges(namespace, bufs.bytes(data)),
                 Ok(()) => {}
             },
         }
+        self.turns.chunks(emptied);
         true
     }
 
@@ -330,14 +336,16 @@ fn check_ranges(namespace: &Namespace, ranges: &[u8]) -> Result<(), Status> {
     Ok(())
 }
 
-fn zero_ranges(namespace: &mut Namespace, ranges: &[u8]) {
-    let mut index = 0;
+/// Turns all ranges into zeroes. How many chunks had to be looked at.
+fn zero_ranges(namespace: &mut Namespace, ranges: &[u8]) -> u64 {
+    let (mut index, mut looked_at) = (0, 0);
     while let Some((at, offset, len)) = next_range(namespace, ranges, index) {
         if let Backend::Memory(memory) = &mut namespace.backend {
-            memory.zero(offset, len);
+            looked_at += memory.zero(offset, len);
         }
         index = at + 1;
     }
+    looked_at
 }
 
 /// The first range from `index` on that is not empty: its index, offset and length in bytes.

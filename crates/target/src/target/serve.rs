@@ -38,9 +38,11 @@ impl Target {
         stations.enter(now, port, ticket, work, &mut self.rng);
     }
 
-    /// Executes what has taken its time.
+    /// Executes what has taken its time; after a round the rest is due still.
     pub(super) fn run_served(&mut self, now: Time, bufs: &mut dyn Buffers) {
-        while let Some(stations) = &mut self.stations {
+        let end = self.turns.round();
+        while let Some(stations) = self.stations.as_mut().filter(|_| !self.turns.is_over(end)) {
+            self.turns.one();
             let conns = &self.conns;
             let alive = |ticket: &Ticket| is_alive(conns, ticket);
             let Some(ticket) = stations.served(now, &mut self.rng, alive) else { return };

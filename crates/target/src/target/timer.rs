@@ -17,13 +17,17 @@ impl Target {
         let ports = self.ports.iter().filter(|port| !port.is_stalled());
         let links = ports.filter_map(|port| port.shaper.next()).min();
         let served = self.stations.as_ref().and_then(|stations| stations.next());
-        [self.next_check, self.retry_at, links, served].into_iter().flatten().min()
+        [self.next_check, self.retry_at, links, served, self.turns.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn timeout(&mut self, now: Time, bufs: &mut dyn Buffers) {
         if self.next_check.is_some_and(|at| at <= now) {
             self.check(now);
         }
+        self.take_turns(now, bufs);
         self.run_served(now, bufs);
         for at in 0..self.ports.len() {
             if self.ports[at].shaper.next().is_some_and(|next| next <= now) {

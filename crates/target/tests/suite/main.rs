@@ -16,3 +16,4 @@ mod namespaces;
 mod orders;
 mod shaping;
 mod shared_memory;
+mod turns;

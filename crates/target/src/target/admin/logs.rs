@@ -72,6 +72,7 @@ impl Target {
 
     fn fill_log(&mut self, at: usize, asked: GetLogPage, out: &mut [u8]) -> Result<(), Status> {
         let page = self.log_page(at, asked)?;
+        self.turns.answer(page.bytes.len());
         let offset = asked.offset.checked_sub(page.from).and_then(|at| usize::try_from(at).ok());
         let rest = offset.and_then(|at| page.bytes.get(at..)).ok_or(Status::INVALID_FIELD)?;
         let len = rest.len().min(out.len());
@@ -121,7 +122,8 @@ impl Target {
             }
             lid::EFFECTS => Ok(effects()),
             lid::ANA => {
-                let log = ana_log(&self.ports[controller.port].ana, subsystem);
+                let members = subsystem.namespaces.iter().map(|n| (n.nsid, n.ana_group));
+                let log = ana_log(&self.ports[controller.port].ana, members);
                 let mut page = log.to_bytes(asked.lsp & RGO != 0);
                 // Hosts that read in parts (nvme-cli) go on to the end of the longest log.
                 page.resize(page.len().max(ANA_BYTES_MAX), 0);
@@ -179,10 +181,13 @@ fn changed(controller: &Controller) -> ChangedNamespaces {
     }
 }
 
-fn ana_log(groups: &AnaGroups, subsystem: &Subsystem) -> Ana {
-    let listed = (1..=MAX_ANA_GROUP).filter_map(|id| {
-        let members = subsystem.namespaces.iter().filter(|n| n.ana_group == id);
-        let nsids: Vec<u32> = members.map(|namespace| namespace.nsid).collect();
+/// The log of groups with their members, each of which is asked for once, by NSID.
+fn ana_log(groups: &AnaGroups, members: impl Iterator<Item = (u32, u32)>) -> Ana {
+    let mut nsids = vec![Vec::new(); MAX_ANA_GROUP as usize];
+    for (nsid, group) in members {
+        nsids[group as usize - 1].push(nsid);
+    }
+    let listed = (1..=MAX_ANA_GROUP).zip(nsids).filter_map(|(id, nsids)| {
         let shown = groups.is_named(id) || !nsids.is_empty();
         let (state, change_count) = (groups.state(id), groups.change_count(id));
         shown.then_some(AnaGroup { id, state, change_count, nsids })
@@ -245,4 +250,31 @@ fn supported(pages: &[u8]) -> Vec<u8> {
         page[usize::from(*id) * 4] = SUPPORTED;
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use anabranch_proto::nvme::AnaState;
+    use core::cell::Cell;
+
+    /// However many groups there are, each namespace is looked at once.
+    #[test]
+    fn the_ana_log_looks_at_each_namespace_once() {
+        let groups = AnaGroups::new(&BTreeMap::from([(7, AnaState::Inaccessible)]));
+        let seen = Cell::new(0);
+        let members = (1..=MAX_NSID).map(|nsid| {
+            seen.set(seen.get() + 1);
+            (nsid, if nsid % 2 == 0 { 2 } else { MAX_ANA_GROUP })
+        });
+        let log = ana_log(&groups, members);
+        assert_eq!(seen.get(), MAX_NSID);
+        let found = |id| log.groups.iter().find(|group| group.id == id).map(|group| &group.nsids);
+        let every_second = |first| (first..=MAX_NSID).step_by(2).collect::<Vec<u32>>();
+        assert_eq!(log.groups.len(), 3);
+        assert_eq!(found(2), Some(&every_second(2)));
+        assert_eq!(found(MAX_ANA_GROUP), Some(&every_second(1)));
+        assert_eq!(found(7), Some(&vec![]), "it was named");
+    }
 }

@@ -115,6 +115,8 @@ pub(crate) struct Rig {
     pub(crate) slow_listeners: bool,
     /// Those that are to end.
     pub(crate) ending: Vec<ListenerId>,
+    /// Timers that are due at once wait for [`Rig::timer`].
+    pub(crate) slow_timers: bool,
     /// What has been asked to close has not yet.
     pub(crate) slow_closing: bool,
     pub(crate) closes: Vec<(ConnId, CloseHow)>,
@@ -148,6 +150,7 @@ impl Rig {
             answer_r2t: true,
             slow_listeners: false,
             ending: vec![],
+            slow_timers: false,
             slow_closing: false,
             closes: vec![],
             peer: None,
@@ -191,7 +194,7 @@ impl Rig {
             if idle {
                 // A timer that is due at once belongs to this step.
                 match self.target.poll_timeout() {
-                    Some(at) if at <= self.now => {
+                    Some(at) if at <= self.now && !self.slow_timers => {
                         self.target.handle(self.now, Input::Timeout, &mut self.bufs);
                     }
                     _ => {
@@ -377,6 +380,15 @@ impl Rig {
         self.replies.pop_first().expect("a reply").1
     }
 
+    /// Gives a timer that is due what it waits for, once; false when none is.
+    pub(crate) fn timer(&mut self) -> bool {
+        let due = self.target.poll_timeout().is_some_and(|at| at <= self.now);
+        if due {
+            self.input(Input::Timeout);
+        }
+        due
+    }
+
     pub(crate) fn target_timeout(&mut self) -> Option<Time> {
         self.target.poll_timeout()
     }
@@ -445,11 +457,7 @@ impl Rig {
 
     /// Sends a command as it is, with its own CID, and data in the capsule.
     pub(crate) fn raw(&mut self, conn: ConnId, sqe: Sqe, data: &[u8]) {
-        let in_capsule_bytes = u32::try_from(data.len()).unwrap();
-        let capsule = CapsuleCmd { sqe, in_capsule_bytes };
-        let mut bytes = capsule.emit(Format::default()).as_bytes().to_vec();
-        bytes.extend_from_slice(data);
-        self.send(conn, &bytes);
+        self.send(conn, &capsule(sqe, data));
     }
 
     pub(crate) fn cid(&mut self) -> u16 {
@@ -560,6 +568,15 @@ impl Rig {
         self.input(Input::DiskDone { id, result });
         op
     }
+}
+
+/// A command with its data on the wire.
+pub(crate) fn capsule(sqe: Sqe, data: &[u8]) -> Vec<u8> {
+    let in_capsule_bytes = u32::try_from(data.len()).unwrap();
+    let capsule = CapsuleCmd { sqe, in_capsule_bytes };
+    let mut bytes = capsule.emit(Format::default()).as_bytes().to_vec();
+    bytes.extend_from_slice(data);
+    bytes
 }
 
 pub(crate) fn connect_data(cntlid: u16, subsystem: &str) -> ConnectData {
