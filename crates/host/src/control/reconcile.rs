@@ -260,9 +260,15 @@ impl Control {
         let twin =
             self.is_twin(subsystem, namespace) || subsystem.heads.iter().any(shows_it_elsewhere);
         let asked = self.is_news(id, nsid, oddity).then(|| self.doubt_others(index, id, namespace));
-        if let Some(refusal) = self.refusals.get_mut(&(id, nsid)) {
-            refusal.twin = twin.then_some(ids);
-            refusal.asked = asked.unwrap_or(refusal.asked);
+        let Some(refusal) = self.refusals.get_mut(&(id, nsid)) else { return };
+        refusal.asked = asked.unwrap_or(refusal.asked);
+        let is_new = core::mem::replace(&mut refusal.twin, twin.then_some(ids)).is_none();
+        if let Some(controller) = self.controllers.get(&id).filter(|_| twin && is_new) {
+            let text = format!(
+                "nsid {nsid}: as it was shown beside the namespace of a device, that device does \
+                 not move there"
+            );
+            self.env.event(HostEvent::Note { controller: controller.name(), text });
         }
     }
 

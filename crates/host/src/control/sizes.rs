@@ -154,7 +154,8 @@ fn resize(
         let say_so =
             |(it, _): &(&Controller, &Path)| it.scan.blocks_of(head.nsid) == Some(head.blocks);
         let said = witnesses(head, controllers).any(|it| say_so(&it));
-        let upheld = witnesses(head, controllers).any(|it| say_so(&it) && may_resize(it.1, it.0));
+        let upheld = witnesses(head, controllers)
+            .any(|it| say_so(&it) && Condition::of(head, it.1, controllers).serves());
         for path in &mut head.paths {
             let Some(controller) = controllers.get(&path.controller) else { continue };
             let Some(found) = controller.scan.blocks_of(head.nsid) else { continue };
@@ -278,8 +279,13 @@ fn judge(now: Time, head: &mut Head, controllers: &Controllers, reported: u64) -
     };
     let former = head.before_loss().filter(counts);
     let (is_said, upheld) = (said(reported).is_some(), serving.contains(&reported));
-    let may_return =
-        |&&it: &&u64| former.is_some_and(|former| it == former || reported < it && it < former);
+    // What would be outvoted is not returned to.
+    let may_return = |&&it: &&u64| {
+        former.is_some_and(|former| match former > reported {
+            true => reported < it && it <= former,
+            false => it == former && outvotes(&serving, former).is_none(),
+        })
+    };
     if let (Some(former), Some(&found)) = (former, serving.iter().filter(may_return).max()) {
         // Where that comes and goes, so does the size, but not each time.
         let sizing = &mut head.disputes().sizing;
@@ -335,6 +341,8 @@ fn patience(
     live_only: bool,
 ) -> Option<Duration> {
     let paths = head.paths.iter().filter(|path| path.blocks == blocks);
+    // Of one that can just not be read nobody knows that it has less than the others.
+    let paths = paths.filter(|path| !live_only || !path.unread);
     let controllers = paths.filter_map(|path| controllers.get(&path.controller));
     // One that is back has yet to be looked at, and one that is live may have to connect again to
     // be of use: it is as much for all.

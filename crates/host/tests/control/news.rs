@@ -460,3 +460,18 @@ fn what_has_changed_is_out_of_use_at_once_although_the_scan_has_to_wait() {
     rig.advance_s(10);
     assert_eq!(ready(&rig), [None, Some(true)], "{:?}", rig.events);
 }
+
+/// Faster than it can be looked at.
+#[test]
+fn what_changes_over_and_over_is_not_kept_from_all_use() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_log(4).then(|| Say::Data(vec![1, 0, 0, 0]))));
+    let mut used = 0;
+    for blocks in 101..701 {
+        rig.fake(1).spaces.insert(5, Space::new(0x55, blocks));
+        rig.raise(1, NAMESPACES_CHANGED);
+        rig.advance(Duration::from_millis(100));
+        used += u32::from(rig.path("nvme0n1", 0).is_some_and(|path| path.ready));
+    }
+    assert!(used > 240, "{used} of 600");
+}

@@ -1,7 +1,7 @@
 //! Whose size a device has where paths that say different ones come and go.
 
 use crate::ana::ana_error;
-use crate::fake::{Fake, Space};
+use crate::fake::{Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{Selection, Verb};
@@ -364,4 +364,67 @@ fn who_was_not_to_be_asked_again_yet_is_asked_when_it_may_be() {
     assert_eq!(device(&rig), (2048, vec![false; 2]), "{:?}", rig.events);
     rig.advance_s(2);
     assert_eq!(device(&rig), (1024, vec![false, true]), "{:?}", rig.events);
+}
+
+/// Its last answer, and that of a path which is not used, keep no other from growing.
+#[test]
+fn a_path_that_is_out_of_use_itself_upholds_no_size_against_a_larger_one() {
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(2).hook = Some(Box::new(|c| {
+        if c.is_log(4) {
+            return Some(Say::Data(vec![1, 0, 0, 0]));
+        }
+        (c.is_identify(0) && c.nsid == 1).then_some(Say::Status(0x006))
+    }));
+    for port in [2, 1] {
+        show(&mut rig, port, 4096);
+    }
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (4096, vec![true, false]), "{:?}", rig.events);
+    // A group that its log does not have.
+    let mut rig = Rig::connected_twice(1);
+    rig.fake(2).ana = Some([(9, OPTIMIZED)].into());
+    rig.raise(2, ANA_CHANGED);
+    show(&mut rig, 1, 4096);
+    assert_eq!(device(&rig), (4096, vec![true, false]), "{:?}", rig.events);
+}
+
+#[test]
+fn a_path_that_cannot_be_read_any_more_is_not_waited_for_by_larger_ones() {
+    let mut rig = Rig::connected_twice(1);
+    show(&mut rig, 1, 4096);
+    assert_eq!(device(&rig), (2048, vec![false, true]));
+    rig.fake(2).hook = Some(Box::new(|c| {
+        (c.is_identify(0) && c.nsid == 1).then_some(Say::Status(0x006 | 1 << 14))
+    }));
+    rig.raise(2, NAMESPACES_CHANGED);
+    rig.advance_s(1);
+    assert_eq!(device(&rig), (4096, vec![true, false]), "{:?}", rig.events);
+}
+
+/// It would be outvoted at once: users would see the size come and go.
+#[test]
+fn a_size_that_would_be_outvoted_is_not_returned_to() {
+    for state in [None, Some(INACCESSIBLE)] {
+        let mut rig = Rig::connected(1);
+        rig.put(2, Fake::new(NQN, 2));
+        rig.fake(2).spaces = [(1, Space::new(0x11, 4096))].into();
+        rig.connect_ok(2, |_| ());
+        match state {
+            None => away(&mut rig, 1),
+            Some(state) => {
+                access(&mut rig, 1, state);
+                rig.advance_s(21);
+            }
+        }
+        assert_eq!(device(&rig).0, 4096, "{:?}", rig.events);
+        rig.put(3, Fake::new(NQN, 3));
+        rig.fake(3).spaces = [(1, Space::new(0x11, 4096))].into();
+        rig.connect_ok(3, |_| ());
+        rig.fake(1).refuse = false;
+        access(&mut rig, 1, OPTIMIZED);
+        rig.advance_s(12);
+        assert_eq!(device(&rig), (4096, vec![false, true, true]), "{:?}", rig.events);
+        assert_eq!(rig.event_count("capacity change"), 1, "{:?}", rig.events);
+    }
 }

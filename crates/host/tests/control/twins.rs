@@ -11,6 +11,7 @@ fn twins() -> (Rig, HeadId) {
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.heads().len(), 1);
     assert_eq!(rig.event_count("duplicate identifiers"), 1);
+    assert_eq!(rig.event_count("nsid 2: as it was shown beside the namespace of a device"), 1);
     let id = rig.head("nvme0n1").unwrap().id;
     (rig, id)
 }

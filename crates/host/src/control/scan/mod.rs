@@ -96,6 +96,8 @@ pub(super) struct Scan {
     clear_first: bool,
     /// What has changed since a scan has begun.
     news: News,
+    /// What has changed was asked while a scan had to wait: when last, and how often of late.
+    asks_between: (Time, u32),
     /// What has changed last was not read yet.
     unheard: bool,
     failures: u32,

@@ -8,7 +8,15 @@ use super::super::link::{Answer, Purpose};
 use super::super::wire;
 use super::Scan;
 use super::named::Named;
-use anabranch_proto::machine::Buffers;
+use anabranch_proto::machine::{Buffers, Time};
+use core::time::Duration;
+
+/// So often it is asked at once what has changed while a scan has to wait, …
+const ASKS: u32 = 8;
+/// … then once in so long, …
+const ASK_PAUSE: Duration = Duration::from_secs(1);
+/// … until nobody has asked for so long.
+const ASKS_FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// The list of changed namespaces, beside a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +31,22 @@ pub(super) enum News {
 }
 
 impl Scan {
+    /// Whether it may be asked what has changed while no scan goes on and the next has to wait;
+    /// counts that as done. What is named is out of use until then: who names it faster than it can
+    /// be looked at does not keep it from all use.
+    fn may_ask_between(&mut self, now: Time) -> bool {
+        let (last, times) = &mut self.asks_between;
+        let pause = now.since(*last);
+        if pause >= ASKS_FORGOTTEN {
+            *times = 0;
+        }
+        if *times >= ASKS && pause < ASK_PAUSE {
+            return false;
+        }
+        (*last, *times) = (now, (*times + 1).min(ASKS));
+        true
+    }
+
     /// Whether a namespace has changed since the scan that goes on began.
     pub(super) fn has_just_changed(&self, nsid: u32) -> bool {
         self.doubted_since(nsid) >= Some(self.number)
@@ -43,7 +67,7 @@ impl Controller {
             }
         }
         let waits = !scan.may_begin(env.now);
-        if waits && scan.running.is_none()
+        if waits && scan.running.is_none() && scan.may_ask_between(env.now)
             || !waits && scan.running.as_mut().is_some_and(|it| it.may_ask(env.now))
         {
             scan.news = News::Due;

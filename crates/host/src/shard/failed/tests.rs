@@ -178,8 +178,7 @@ fn a_path_far_down_the_list_is_left_as_well() {
 #[test]
 fn who_takes_nothing_any_more_fails_nothing_whatever_it_says_of_retries() {
     let says = [Status::COMMAND_SEQUENCE_ERROR, Status::COMMAND_ID_CONFLICT];
-    for (parameters, says) in all_policies().into_iter().flat_map(|it| says.map(|says| (it, says)))
-    {
+    for (parameters, says) in all_policies().flat_map(|it| says.map(|says| (it, says))) {
         let mut rig = Rig::new(parameters, paths(2));
         let tries = rig.tries(|count, _| match count {
             0 => says.with_dnr(),
