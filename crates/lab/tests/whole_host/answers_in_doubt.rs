@@ -71,14 +71,15 @@ fn writes_block_7(pdu: &Pdu) -> bool {
     pdu.is_io() && pdu.sqe.is_some_and(is_it)
 }
 
-/// The device has grown, and the first path is looked at for that when it answers a write. Behind
-/// that write another one has been answered elsewhere.
+/// The device has grown as the others say, and the first path is looked at for that when it answers
+/// a write. Behind that write another one has been answered elsewhere.
 fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
-    let mut rig = Setup::new(2, 2).connect();
+    let mut rig = Setup::new(3, 2).connect();
     rig.run(2 * SECOND);
     rig.io([Op::Flush]);
     slow(&mut rig, 0, 0, 200 * MS);
     slow(&mut rig, 0, 1, 60 * MS);
+    slow(&mut rig, 0, 2, 60 * MS);
     slow(&mut rig, 1, 0, 200 * MS);
     if !look_ends {
         rig.wire().rule(|pdu| {
@@ -89,7 +90,7 @@ fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
     }
     let start = rig.now();
     resize(&mut rig, 2);
-    // The second port is being looked at by then, the first has not said anything yet.
+    // The others are being looked at by then, the first has not said anything yet.
     until(&mut rig, start, 190);
     let first = rig.submit_to(1, "nvme0n1", block_7(1));
     until(&mut rig, start, 650);
@@ -255,7 +256,8 @@ fn a_path_that_waits_for_its_size_is_looked_at_when_there_is_no_such_namespace()
     let names = rig.submit(writes(4, 1));
     rig.run(50 * MS);
     assert_eq!((rig.sent(0), rig.sent(1)), (2, 2));
-    let admin_stream = rig.world.stream(WorkerId(0), &setup::port(1)).expect("open");
+    // The first does not get to say so, too.
+    let admin_stream = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
     rig.world.stall_stream(admin_stream, 3 * SECOND);
     resize(&mut rig, 2);
     rig.run(50 * MS);

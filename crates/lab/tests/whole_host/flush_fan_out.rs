@@ -222,10 +222,10 @@ fn a_controller_out_of_reach_is_replaced_by_one_that_serves_the_namespace() {
     rig.finish();
 }
 
-/// The device grows, and the first controller does not get to say so: until it does, no data goes
-/// there.
-fn grows_but_at_the_first(rig: &mut Rig) {
-    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+/// The first controller says that the device grows, and the second does not get to: until it does,
+/// no data goes to the first.
+fn grows_at_the_first(rig: &mut Rig) {
+    let admin = rig.world.stream(WorkerId(0), &setup::port(1)).expect("open");
     rig.world.stall_stream(admin, 500 * MS);
     let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
     rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
@@ -241,7 +241,7 @@ fn a_path_that_is_out_of_use_while_its_controller_can_be_asked_is_flushed() {
         setup.options.nr_io_queues = Some(1);
         let mut rig = setup.connect();
         rig.io(writes(4, 1));
-        grows_but_at_the_first(&mut rig);
+        grows_at_the_first(&mut rig);
         let before = rig.sent(0);
         rig.io(writes(4, 2));
         assert_eq!(rig.sent(0), before, "it does not agree about the size");
@@ -296,21 +296,32 @@ fn a_path_that_is_out_of_use_and_has_no_such_namespace_costs_no_flush() {
     for (status, asked) in
         [(Status::INVALID_NAMESPACE.with_dnr(), 1), (Status::NAMESPACE_NOT_READY, 6)]
     {
-        let mut rig = Setup::new(2, 1).connect();
-        rig.io(writes(4, 1));
-        grows_but_at_the_first(&mut rig);
+        let mut rig = Setup::new(3, 1).connect();
+        rig.io(writes(6, 1));
+        // The others say that the device has grown, and the first does not get to.
+        let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+        rig.world.stall_stream(admin, 500 * MS);
+        let (subsystem, bytes) = (setup::subsystem(), 2 << 20);
+        rig.target(TargetVerb::NamespaceResize { subsystem, nsid: 1, bytes });
+        rig.run(10 * MS);
         rig.wire().rule(move |pdu| {
             if pdu.port == 0 && pdu.answers(io::FLUSH) {
                 pdu.answer(status);
             }
         });
-        assert_eq!(flush(&mut rig), [asked, 2], "{status}");
-        rig.ana(1, AnaState::Inaccessible);
+        let [first, second] = flush(&mut rig);
+        assert_eq!(first, asked, "{status}");
+        assert!((1..=2).contains(&second), "{status}: its own, and perhaps that of the first");
+        for port in [1, 2] {
+            rig.ana(port, AnaState::Inaccessible);
+        }
         rig.run(10 * MS);
         let names = rig.submit([Op::Flush]);
         rig.run(10 * MS);
         assert_eq!(rig.answered(&names), 0, "{status}: it waits for a path like everything else");
-        rig.ana(1, AnaState::Optimized);
+        for port in [1, 2] {
+            rig.ana(port, AnaState::Optimized);
+        }
         rig.succeed(&names);
         rig.wire().clear_rules();
         rig.run(SECOND);
