@@ -124,27 +124,12 @@ fn a_flood_of_long_log_pages_is_done_in_turns() {
 
 #[test]
 fn what_a_link_lets_go_of_at_once_is_done_in_rounds() {
-    let mut rig = Rig::new(config());
-    let (admin, _) = rig.controller_with(1, 1_000);
-    let (_, queue) = rig.controller(0);
-    rig.ok(TargetVerb::Shape { port: 0, shape: "delay=10ms".parse().unwrap() });
-    flood(&mut rig, queue);
-    assert_eq!(answered(&rig, queue), 0);
-    rig.slow_timers = true;
-    rig.now = rig.now.after(ms(10));
-    assert!(rig.timer());
-    assert!((1..DEPTH.into()).contains(&answered(&rig, queue)), "{}", answered(&rig, queue));
-    assert_eq!(rig.run(admin, aer::keep_alive(), 0).status, Status::SUCCESS);
-    while rig.timer() {}
-    all_succeed(&rig, queue, DEPTH);
-    rig.assert_no_leak();
+    let shape = "delay=5ms".parse().unwrap();
+    is_done_in_rounds_after_5_ms(TargetVerb::Shape { port: 0, shape });
 }
 
 #[test]
 fn what_a_server_has_done_at_once_is_answered_in_rounds() {
-    let mut rig = Rig::new(config());
-    let (admin, _) = rig.controller_with(1, 1_000);
-    let (_, queue) = rig.controller(0);
     let service = Service {
         servers: None,
         read: ms(5),
@@ -153,7 +138,14 @@ fn what_a_server_has_done_at_once_is_answered_in_rounds() {
         exponential: false,
         per_port: false,
     };
-    rig.ok(TargetVerb::Service(Some(service)));
+    is_done_in_rounds_after_5_ms(TargetVerb::Service(Some(service)));
+}
+
+fn is_done_in_rounds_after_5_ms(held_by: TargetVerb) {
+    let mut rig = Rig::new(config());
+    let (admin, _) = rig.controller_with(1, 1_000);
+    let (_, queue) = rig.controller(0);
+    rig.ok(held_by);
     flood(&mut rig, queue);
     assert_eq!(answered(&rig, queue), 0);
     rig.slow_timers = true;
