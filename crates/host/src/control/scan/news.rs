@@ -8,14 +8,12 @@ use super::super::link::{Answer, Purpose};
 use super::super::wire;
 use super::Scan;
 use super::named::Named;
+use super::progress::{ASK_PAUSE, ASKED_AT_ONCE};
 use anabranch_proto::machine::{Buffers, Time};
 use core::time::Duration;
 
-/// So often it is asked at once what has changed while a scan has to wait, …
-const ASKS: u32 = 8;
-/// … then once in so long, …
-const ASK_PAUSE: Duration = Duration::from_secs(1);
-/// … until nobody has asked for so long.
+/// While a scan has to wait it is asked as often what has changed as while one goes on; all anew
+/// when nobody has asked for so long.
 const ASKS_FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// The list of changed namespaces, beside a scan.
@@ -40,10 +38,10 @@ impl Scan {
         if pause >= ASKS_FORGOTTEN {
             *times = 0;
         }
-        if *times >= ASKS && pause < ASK_PAUSE {
+        if *times >= ASKED_AT_ONCE && pause < ASK_PAUSE {
             return false;
         }
-        (*last, *times) = (now, (*times + 1).min(ASKS));
+        (*last, *times) = (now, (*times + 1).min(ASKED_AT_ONCE));
         true
     }
 

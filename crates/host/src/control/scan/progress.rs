@@ -16,8 +16,8 @@ const LOOKS_AGAIN: usize = MAX_NAMESPACES;
 
 /// So often it is asked what has changed though it has not got on since, and then once in this
 /// time: what changes faster than it can be looked at is used all the same.
-const ASKED_AT_ONCE: u32 = 8;
-const ASK_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const ASKED_AT_ONCE: u32 = 8;
+pub(super) const ASK_PAUSE: Duration = Duration::from_secs(1);
 
 /// A namespace that is being looked at.
 #[derive(Debug)]
