@@ -121,9 +121,7 @@ impl Control {
             }
             ToControl::QueueLost { controller, association, qid, why } => {
                 self.about(controller, association, |controller, env| {
-                    if !matches!(controller.phase, Phase::ShuttingDown { .. }) {
-                        controller.fail(env, format!("I/O queue {qid}: {why}"), false);
-                    }
+                    controller.let_go(env, bufs, format!("I/O queue {qid}: {why}"));
                 });
             }
             ToControl::QueueStopped { controller, association } => {

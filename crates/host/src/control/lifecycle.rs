@@ -178,6 +178,8 @@ impl Controller {
         match self.phase {
             Phase::Stopping { .. } => self.check_stopped(env),
             Phase::Waiting { .. } | Phase::Gone => {}
+            // Its queue pairs were the first to go: what was said of them is the reason.
+            Phase::ShuttingDown { then: then @ Then::Retry(_), .. } => self.stop(env, then),
             // A port that talks TLS only ends a connection that begins with ICReq; one that was
             // live before is down instead, behind something that accepts connections for it.
             Phase::Opening { .. } if connected => {
@@ -217,8 +219,8 @@ impl Controller {
         }
     }
 
-    /// As [`Controller::fail`], of one that answers: it is told that it will be left, and has a
-    /// moment to end what it has begun, before any of that is sent elsewhere.
+    /// As [`Controller::fail`], of one that may still answer: it is told that it will be left, and
+    /// has a moment to end what it has begun, before any of that is sent elsewhere.
     pub(super) fn let_go(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
         if self.is_connecting() {
             return self.fail(env, why, false);

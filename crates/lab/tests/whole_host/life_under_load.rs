@@ -124,6 +124,23 @@ fn what_a_reset_by_the_host_leaves_uncertain_follows_the_shutdown() {
     });
 }
 
+/// One of its queue pairs is lost. The others go with it, but not what the controller has of them.
+#[test]
+fn what_other_queue_pairs_have_is_answered_when_one_is_lost() {
+    let mut setup = Setup::new(2, 2);
+    setup.target.ports[0].shape.delay = MS * 20;
+    let mut rig = setup.connect();
+    let names = load(&mut rig);
+    rig.run(MS);
+    let stream = rig.world.stream(WorkerId(2), &setup::port(0)).expect("open");
+    rig.world.break_stream(stream);
+    rig.succeed(&names);
+    assert_eq!(rig.path(0).uncertain_writes_resent, 32, "of 64, half of them of worker 1");
+    assert_eq!(rig.get("nvme0", "reset_count"), "1");
+    rig.wait_live(0);
+    rig.finish();
+}
+
 #[test]
 fn what_a_removal_leaves_uncertain_follows_the_shutdown() {
     let selection = || Selection::Controller("nvme0".into());
