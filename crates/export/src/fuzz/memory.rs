@@ -77,7 +77,9 @@ impl MemoryHost {
         }));
         // A period that no block size divides.
         let pattern: Vec<u8> = (0..64_007_u32).map(|i| (i / 512 + i % 251) as u8).collect();
-        self.disks.push(pattern.iter().copied().cycle().take(bytes).collect());
+        let mut disk = pattern.repeat(bytes.div_ceil(pattern.len()));
+        disk.truncate(bytes);
+        self.disks.push(disk);
     }
 
     /// Changes a head, as control would publish it.

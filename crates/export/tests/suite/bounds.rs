@@ -226,7 +226,7 @@ fn many_devices_without_a_path_leave_memory_to_each_other_one() {
         let names: Vec<String> = (1..=stuck + 1).map(|head| format!("nvme0n{head}")).collect();
         let exports = names.iter().map(|name| export(name, name)).collect();
         let mut harness = Harness::new(NbdConfig { listen: None, exports }, 64 * MIB as u64);
-        names.iter().for_each(|name| harness.host.add_disk(name, 16 * MIB, 512));
+        names.iter().for_each(|name| harness.host.add_disk(name, MIB, 512));
         harness.complete_at_once = false;
         let open = |harness: &mut Harness, name: &str| {
             let conn = harness.connect();

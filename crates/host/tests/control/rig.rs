@@ -77,8 +77,8 @@ pub(crate) struct Rig {
     /// Whose figures were asked for each time.
     pub(crate) asked_of: Vec<RangeInclusive<HeadId>>,
     pub(crate) topology: Arc<Topology>,
-    /// Everything mailed to shards, as text of the variant and its worker.
-    pub(crate) mailed: Vec<(WorkerId, String)>,
+    /// Everything mailed to shards: the worker, the variant.
+    pub(crate) mailed: Vec<(WorkerId, &'static str)>,
     pub(crate) opened: Vec<OpenQueue>,
     pub(crate) events: Vec<String>,
     /// How many of them a log need not have.
@@ -236,9 +236,7 @@ impl Rig {
     }
 
     fn mail(&mut self, to: WorkerId, mail: ToShard) {
-        let text = format!("{mail:?}");
-        let text = text.split([' ', '(']).next().unwrap_or_default().to_string();
-        self.mailed.push((to, text));
+        self.mailed.push((to, variant(&mail)));
         let obey = matches!(self.shards, Shards::Obey | Shards::KeepQueues);
         match mail {
             ToShard::Topology(topology) => {
@@ -532,7 +530,18 @@ impl Rig {
     }
 
     pub(crate) fn mail_count(&self, what: &str) -> usize {
-        self.mailed.iter().filter(|(_, mail)| mail == what).count()
+        self.mailed.iter().filter(|(_, mail)| *mail == what).count()
+    }
+}
+
+/// What a mail is called.
+fn variant(mail: &ToShard) -> &'static str {
+    match mail {
+        ToShard::Topology(_) => "Topology",
+        ToShard::OpenQueue(_) => "OpenQueue",
+        ToShard::StopQueue { .. } => "StopQueue",
+        ToShard::ReportStats { .. } => "ReportStats",
+        ToShard::Drain => "Drain",
     }
 }
 
