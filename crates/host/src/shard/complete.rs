@@ -205,6 +205,9 @@ impl Shard {
         if !status.is_path_error() && !takes_nothing && !self.is_of_its_namespace(key) {
             // Who has the NSID by now may have said so: that is nothing to this device.
             self.commands[key].doubts += 1;
+            if self.is_asked_again(key) {
+                return self.dispatch_again(key, None, now, bufs);
+            }
             return self.fail_over(key, Some(status), now, bufs);
         }
         if status.dnr() && !takes_nothing {

@@ -80,7 +80,7 @@ impl Shard {
         command.stats = path.stats;
         // There are at most 1024 controllers.
         command.path = index as u16;
-        command.started = now;
+        command.started = path.doubt.sent(now);
         self.stats.paths[path.stats as usize].in_flight += 1;
         let Carrier::Own { slot } = *path.carriers.of(command.class()) else {
             return self.carry_away(key, now);

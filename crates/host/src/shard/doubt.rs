@@ -9,7 +9,8 @@ use super::Shard;
 use super::command::{Command, Origin, Place};
 use super::head::entry;
 use crate::table::Key;
-use crate::topology::ControllerState;
+use crate::topology::{ControllerState, PathView};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use anabranch_proto::host_queue::Attempt;
 use anabranch_proto::machine::{Buffers, Time};
@@ -33,6 +34,51 @@ enum Look {
     Other,
 }
 
+/// Until when what was sent to a path may have been for another namespace.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    until: Time,
+    /// Its namespace is being looked at. Few are at a time.
+    open: Option<Box<Before>>,
+}
+
+/// How it was before that came into doubt.
+#[derive(Debug)]
+struct Before {
+    until: Time,
+    blocks: u64,
+}
+
+impl Doubt {
+    /// The path is seen in another way. That it has another size explains why it was in doubt.
+    pub(super) fn seen(&mut self, before: &PathView, now_is: &PathView, now: Time) {
+        if before.doubted != now_is.doubted {
+            let (until, blocks) = (self.until, before.blocks);
+            self.open.get_or_insert_with(|| Box::new(Before { until, blocks }));
+            self.until = now.after(Duration::from_nanos(1));
+        }
+        if now_is.verified
+            && let Some(before) = self.open.take()
+            && before.blocks != now_is.blocks
+        {
+            self.until = before.until;
+        }
+    }
+
+    /// Whether what was sent then may have been for another namespace.
+    #[inline]
+    pub(super) fn concerns(&self, sent: Time) -> bool {
+        sent < self.until
+    }
+
+    /// When what is sent now counts as sent: in one instant it can be in doubt and be seen to be
+    /// what it was, and more be sent.
+    #[inline]
+    pub(super) fn sent(&self, now: Time) -> Time {
+        now.max(self.until)
+    }
+}
+
 impl Shard {
     /// Whether a success says anything of the namespace that the command was for: not when another
     /// one may have had the NSID by then. (On a path that was silent meanwhile, for example; also
@@ -47,7 +93,7 @@ impl Shard {
             return false;
         }
         let path = head.path_of(command);
-        let late = path.is_some_and(|path| path.was_doubted_since(command.started));
+        let late = path.is_some_and(|path| path.doubt.concerns(command.started));
         if !late && path.is_some_and(|path| path.usable) || command.doubts >= MAX_DOUBTS {
             return true;
         }
@@ -85,7 +131,7 @@ impl Shard {
         let command = &self.commands[key];
         let look = self.look(command);
         let path = self.head(command.head).and_then(|head| head.path_of(command));
-        let late = path.is_some_and(|path| path.was_doubted_since(command.started));
+        let late = path.is_some_and(|path| path.doubt.concerns(command.started));
         if !late && matches!(look, Look::Same { .. }) {
             return self.succeeded(key, now, bufs);
         }
@@ -133,7 +179,20 @@ impl Shard {
     /// What a path in doubt has done is done again elsewhere, or fails as gone.
     pub(super) fn take_elsewhere(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         self.commands[key].doubts += 1;
+        if self.is_asked_again(key) {
+            self.leave_path(key);
+            return self.dispatch_again(key, None, now, bufs);
+        }
         self.lost(key, Attempt::Uncertain, now, bufs);
+    }
+
+    /// Whether it is a flush that only one controller can do, and the path to that leads to its
+    /// namespace again: what another one makes durable is nothing that this one has acknowledged.
+    pub(super) fn is_asked_again(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let head = self.head(command.head).filter(|_| command.is_owed_flush());
+        let can_be = head.is_some_and(|head| head.flushes_through(command.controller).is_some());
+        can_be && matches!(self.look(command), Look::Same { .. })
     }
 
     fn look(&self, command: &Command) -> Look {

@@ -1,6 +1,7 @@
 //! A head as this shard works on it: the published view plus what only this worker knows.
 
 use super::command::{Command, Work};
+use super::doubt::Doubt;
 use super::explain::Countdown;
 use super::issue::transfer_blocks;
 use super::split::Split;
@@ -140,8 +141,7 @@ pub(super) struct PathState {
     pub(super) ana_suspect: Option<u64>,
     /// There was no such namespace: out until a picture says what control has made of that.
     pub(super) namespace_suspect: Option<Suspicion>,
-    /// What was sent before may have been for another namespace.
-    pub(super) doubted_until: Time,
+    pub(super) doubt: Doubt,
     pub(super) distance: u32,
     affinity: Affinity,
     pub(super) stats: u32,
@@ -151,21 +151,6 @@ impl PathState {
     /// Whether its controller takes commands of this worker, of whatever kind.
     pub(super) fn is_reached(&self) -> bool {
         self.carriers.reads != Carrier::None && self.carriers.others != Carrier::None
-    }
-
-    /// Until when what was sent may have been for another namespace, when it is seen like this now.
-    fn doubted_until(&self, seen: &PathView, now: Time) -> Time {
-        if self.view.doubted == seen.doubted {
-            self.doubted_until
-        } else {
-            now.after(Duration::from_nanos(1))
-        }
-    }
-
-    /// Whether it came into doubt which namespace it leads to after this.
-    #[inline]
-    pub(super) fn was_doubted_since(&self, then: Time) -> bool {
-        then < self.doubted_until
     }
 
     /// There is no such namespace, it was told in this association.
@@ -330,7 +315,7 @@ impl HeadState {
                 let mut known = old.swap_remove(known);
                 let unheard = |it: &Suspicion| it.is_unheard(path, entry.view.association);
                 let namespace_suspect = known.namespace_suspect.filter(unheard);
-                let doubted_until = known.doubted_until(path, now);
+                known.doubt.seen(&known.view, path, now);
                 let local = measures.then(|| known.local.unwrap_or_default());
                 // Nothing was charged to what it had before, if it is another one.
                 if !Arc::ptr_eq(&known.load, &path.load) {
@@ -341,7 +326,6 @@ impl HeadState {
                 self.paths.push(PathState {
                     distance,
                     affinity,
-                    doubted_until,
                     view: path.clone(),
                     namespace_suspect,
                     node,
@@ -368,7 +352,7 @@ impl HeadState {
                 flushes: false,
                 ana_suspect: None,
                 namespace_suspect: None,
-                doubted_until: Time::ZERO,
+                doubt: Doubt::default(),
                 distance,
                 affinity,
                 stats: stats.path(view.id, (path.controller, path.id), held),

@@ -353,14 +353,10 @@ impl Shard {
         let queue_is_gone = slot.is_none();
         let slot = slot.filter(|_| !has_lost_its_path(&command, self.known()));
         let is_probe = matches!(data, HostData::Sink(_));
+        let slot = slot.filter(|_| self.has_spare_room());
         let taken = slot.and_then(|slot| {
             let queue = self.queues[usize::from(slot)].as_mut()?;
             if is_probe && (is_quiesced(&self.heads, head) || !queue.can_spare()) {
-                return None;
-            }
-            // Other workers may know of more heads than we do yet.
-            let our_own = self.own_limit.saturating_sub(self.own_commands);
-            if self.commands.room() <= our_own {
                 return None;
             }
             let key = self.commands.insert_with(|| command)?;

@@ -163,7 +163,8 @@ impl Shard {
         let index = head.paths.iter().position(|path| path.stats == wanted.stats)?;
         let path = &head.paths[index];
         let alone = !self.stats.paths[wanted.stats as usize].probing;
-        if !(head.takes_probes() && path.usable && alone && self.probes < PROBES_MAX) {
+        let room = self.probes < PROBES_MAX && self.has_spare_room();
+        if !(head.takes_probes() && path.usable && alone && room) {
             return None;
         }
         // Its size is that of a command; limits that have shrunk since hold for it already.

@@ -256,7 +256,7 @@ impl Queue {
     }
 
     fn tags(&self) -> u16 {
-        self.open.queue_size.saturating_sub(1)
+        self.open.queue_size
     }
 
     /// Gives a command its tag. Tags were free a moment ago; a queue pair that refuses all the same

@@ -248,9 +248,7 @@ impl Shard {
 
     /// Whether there is room for one more, beside what users may still submit.
     fn may_leave_behind(&self) -> bool {
-        let kept_for_own = self.own_limit.saturating_sub(self.own_commands);
-        self.watch.left_behind < left_behind_max(self.own_limit)
-            && self.commands.room() > kept_for_own
+        self.watch.left_behind < left_behind_max(self.own_limit) && self.has_spare_room()
     }
 
     /// A read's request goes on in a command on another path. What it leaves behind stays where it

@@ -73,7 +73,7 @@ fn writes_block_7(pdu: &Pdu) -> bool {
 
 /// The device has grown as the others say, and the first path is looked at for that when it answers
 /// a write. Behind that write another one has been answered elsewhere.
-fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
+fn written_while_looked_at(look_ends: bool, answer_stands_for: Duration) -> (Rig, Vec<u64>) {
     let mut rig = Setup::new(3, 2).connect();
     rig.run(2 * SECOND);
     rig.io([Op::Flush]);
@@ -93,6 +93,10 @@ fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
     // The others are being looked at by then, the first has not said anything yet.
     until(&mut rig, start, 190);
     let first = rig.submit_to(1, "nvme0n1", block_7(1));
+    // It is there at 390.
+    until(&mut rig, start, 350);
+    let io = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.stall_stream(io, answer_stands_for);
     until(&mut rig, start, 650);
     assert_eq!(rig.seen(writes_block_7).iter().map(|pdu| pdu.port).collect::<Vec<_>>(), [0]);
     let names = rig.submit_to(2, "nvme0n1", block_7(2));
@@ -102,23 +106,29 @@ fn written_while_looked_at(look_ends: bool) -> (Rig, Vec<u64>) {
     (rig, first)
 }
 
+/// Nor is one whose answer comes when the look has ended.
 #[test]
 fn a_write_that_was_answered_while_its_path_was_looked_at_for_its_size_is_not_sent_again() {
-    let (mut rig, first) = written_while_looked_at(true);
-    rig.succeed(&first);
-    assert_eq!(rig.seen(writes_block_7).len(), 2, "each write once");
-    let read = rig.io([Op::Read { lba: 7, blocks: 1 }]);
-    assert!(read[0].data.iter().all(|&byte| byte == 2), "nothing undoes what came behind it");
-    let path = rig.path(0);
-    assert_eq!((path.failovers, path.uncertain_writes_resent), (0, 0));
-    assert!(path.usable);
-    rig.finish();
+    for late in [false, true] {
+        let stands_for = if late { 3 * SECOND } else { Duration::ZERO };
+        let (mut rig, first) = written_while_looked_at(true, stands_for);
+        rig.run(2 * SECOND);
+        assert!(rig.path(0).usable, "it was looked at");
+        assert_eq!(rig.answered(&first), usize::from(!late));
+        rig.succeed(&first);
+        assert_eq!(rig.seen(writes_block_7).len(), 2, "each write once");
+        let read = rig.io([Op::Read { lba: 7, blocks: 1 }]);
+        assert!(read[0].data.iter().all(|&byte| byte == 2), "nothing undoes what came behind it");
+        let path = rig.path(0);
+        assert_eq!((path.failovers, path.uncertain_writes_resent), (0, 0));
+        rig.finish();
+    }
 }
 
 /// Somebody may have read it: what its controller has in a cache is flushed like what was answered.
 #[test]
 fn a_write_that_was_withdrawn_while_its_answer_was_in_doubt_is_flushed_where_it_is() {
-    let (mut rig, first) = written_while_looked_at(false);
+    let (mut rig, first) = written_while_looked_at(false, Duration::ZERO);
     rig.submit_to(1, "nvme0n1", [Op::Withdraw]);
     let withdrawn = rig.answers(&first);
     assert!(withdrawn[0].result.is_err(), "{:?}", withdrawn[0].result);
@@ -135,7 +145,7 @@ fn a_write_that_was_withdrawn_while_its_answer_was_in_doubt_is_flushed_where_it_
 
 #[test]
 fn a_write_whose_path_nobody_says_anything_of_is_sent_again() {
-    let (mut rig, first) = written_while_looked_at(false);
+    let (mut rig, first) = written_while_looked_at(false, Duration::ZERO);
     rig.succeed(&first);
     assert_eq!(rig.path(0).uncertain_writes_resent, 1, "nobody knows whose it was");
     rig.wire().clear_rules();

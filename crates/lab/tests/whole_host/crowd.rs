@@ -3,12 +3,13 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Op;
 use crate::setup;
+use crate::wire::kind;
 use anabranch_host::verb::Verb;
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::StreamId;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
-use anabranch_proto::nvme::AnaState;
+use anabranch_proto::nvme::{AnaState, Sqe};
 use anabranch_target::TargetVerb;
 use std::time::Duration;
 
@@ -221,6 +222,30 @@ fn devices_that_hang_one_after_the_other_leave_some_to_the_others() {
             rig.finish();
         }
     }
+}
+
+#[test]
+fn a_device_that_hangs_leaves_one_of_two_tags_to_the_others() {
+    let mut rig = devices(2, 1).build();
+    // CAP.MQES, from 0: three entries, of which one stays free.
+    rig.wire().rule(|pdu| {
+        let reads_cap = |sqe: Sqe| sqe.is_fabrics() && sqe.fctype() == 4 && sqe.cdw(11) == 0;
+        if pdu.kind == kind::CAPSULE_RESP && pdu.worker == 0 && pdu.sqe.is_some_and(reads_cap) {
+            pdu.bytes[8..10].copy_from_slice(&2_u16.to_le_bytes());
+        }
+    });
+    rig.connect(0);
+    hang(&rig, 1);
+    let stuck = rig.submit_to(1, &device(1), reads(10));
+    rig.run(10 * MS);
+    assert_eq!(rig.sent(0), 1);
+    let names = rig.submit_to(1, &device(2), reads(100));
+    rig.run(SECOND);
+    assert_eq!(rig.answered(&names), 100);
+    rig.wire().clear_rules();
+    rig.run(60 * SECOND);
+    rig.succeed(&stuck);
+    rig.finish();
 }
 
 /// A queue pair on which nothing waits any more takes probes, whatever waited there before.

@@ -202,6 +202,32 @@ fn a_controller_that_is_not_ready_to_flush_is_asked_again() {
     assert!(!marks.owes());
 }
 
+/// What it has answered may have been another namespace's, and what it has acknowledged is its own.
+#[test]
+fn a_flush_that_says_nothing_is_asked_for_again_where_it_is_owed() {
+    for status in [Status::SUCCESS, Status::INVALID_FIELD.with_dnr()] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let mut paths = [path(0), path(1)].to_vec();
+        let marks = Arc::clone(&paths[0].writes);
+        hears(&mut shard, &picture(1, cached(paths.clone())), &mut bufs);
+        let mut flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+        assert_eq!(controllers(&flush), [0, 1]);
+        let (_, first) = flush.remove(0);
+        paths[0] = PathView { doubted: 1, verified: false, ready: false, ..paths[0].clone() };
+        hears(&mut shard, &picture(2, cached(paths.clone())), &mut bufs);
+        paths[0] = PathView { verified: true, ready: true, ..paths[0].clone() };
+        hears(&mut shard, &picture(3, cached(paths)), &mut bufs);
+        let done = PeerMail::Done { token: first, outcome: answered(status) };
+        shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        shard.pump(NOW, &mut bufs);
+        flush.extend(sent(&mut shard));
+        assert_eq!(controllers(&flush), [1, 0], "nobody else can do it");
+        // It was sent behind the look, though in the same instant.
+        succeed(&mut shard, &flush, &mut bufs);
+        assert!(!marks.owes());
+    }
+}
+
 /// How often the first one was asked says nothing of the one that flushes in its place.
 #[test]
 fn who_flushes_in_the_place_of_one_that_is_never_ready_has_all_its_tries() {
