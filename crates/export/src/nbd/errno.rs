@@ -32,7 +32,6 @@ impl Fault {
             IoError::Status(status) => status,
         };
         let number = if status.is(Status::CAPACITY_EXCEEDED) {
-            // A flush, too: whoever reads "invalid" there takes the device for one that needs none.
             errno::ENOSPC
         } else if status.is(Status::LBA_OUT_OF_RANGE) {
             if writes { errno::ENOSPC } else { errno::EINVAL }
@@ -45,6 +44,17 @@ impl Fault {
             errno::EIO
         };
         Fault::new(number, status.io_name().unwrap_or("the controller reports an error"))
+    }
+
+    /// Why a flush failed. Whoever reads "invalid" there takes the device for one that needs none.
+    pub(super) fn of_flush(error: IoError) -> Fault {
+        let fault = Fault::of_io(error, true);
+        match error {
+            IoError::Status(status) if !status.is(Status::CAPACITY_EXCEEDED) => {
+                Fault { errno: errno::EIO, ..fault }
+            }
+            _ => fault,
+        }
     }
 
     /// Why a request was not taken. `Refused::Full` is a reason to wait, not a fault.

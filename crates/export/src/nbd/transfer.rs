@@ -484,7 +484,10 @@ impl Transfer {
             _ => result,
         };
         let writes = op.is_some_and(Op::writes);
-        let mut result = result.map_err(|error| Fault::of_io(error, writes));
+        let mut result = result.map_err(|error| match flushes {
+            true => Fault::of_flush(error),
+            false => Fault::of_io(error, writes),
+        });
         if let Some(failed) = flushes.then(|| self.failures.news()).flatten() {
             let request = self.pieces.get(piece).map(|piece| piece.slot);
             if let Some(request) = request.and_then(|slot| self.requests.get_mut(slot)) {

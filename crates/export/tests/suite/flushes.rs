@@ -27,6 +27,24 @@ fn every_client_is_told_once_of_a_flush_that_failed() {
     assert_eq!(flush(&mut harness, later), 0, "it had written nothing then");
 }
 
+/// Whoever reads "invalid" takes the device for one that needs no flush.
+#[test]
+fn a_flush_that_failed_is_never_an_invalid_one() {
+    let mut harness = server();
+    let conn = open(&mut harness, true);
+    for (status, number) in [
+        (Status::LBA_OUT_OF_RANGE, errno::EIO),
+        (Status::INVALID_FIELD, errno::EIO),
+        (Status::WRITE_PROTECTED, errno::EIO),
+        (Status::CAPACITY_EXCEEDED, errno::ENOSPC),
+    ] {
+        harness.host.flush_fault = Some(IoError::Status(status));
+        assert_eq!(flush(&mut harness, conn), number, "{status}");
+        let trim = ask(&mut harness, conn, command::TRIM, command_flag::FUA, 0, 512);
+        assert_eq!(trim.errno, number, "{status}: that has a flush behind it");
+    }
+}
+
 /// What the caches of controllers have that cannot be asked stays owed.
 #[test]
 fn a_flush_that_nobody_was_asked_for_tells_nobody_else_anything() {

@@ -45,6 +45,9 @@ pub(super) fn may_tell_of_a_loss(work: &Work, status: Status) -> bool {
         Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => fua,
         Work::Read { .. } | Work::Compare { .. } | Work::Discard { .. } => false,
     };
+    // A flush names no block. Linux's target answers so when its disk has failed (BLK_STS_TARGET).
+    let flushes = matches!(work, Work::Flush { .. });
+    let failed_disk = flushes && status.is(Status::LBA_OUT_OF_RANGE);
     let nothing_tried = NOT_BEGUN.into_iter().chain(REFUSED).any(|it| status.is(it));
-    syncs && !nothing_tried && !status.is_path_error()
+    syncs && (!nothing_tried || failed_disk) && !status.is_path_error()
 }

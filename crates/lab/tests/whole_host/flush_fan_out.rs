@@ -151,6 +151,7 @@ fn a_flush_that_failed_is_not_tried_again_until_it_succeeds() {
     for (status, fails) in [
         (Status::INTERNAL_ERROR, true),
         (Status::WRITE_FAULT, true),
+        (Status::LBA_OUT_OF_RANGE.with_dnr(), true),
         (Status::CAPACITY_EXCEEDED, true),
         // Nothing was tried.
         (Status::COMMAND_INTERRUPTED, false),
