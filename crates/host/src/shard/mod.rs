@@ -162,8 +162,8 @@ impl Shard {
         }
     }
 
-    /// Whether there is a place for a command that is none of our users', beside those that they may
-    /// still need: other workers may know of more heads than we do yet.
+    /// Whether there is a place for a command that is none of our users', beside those that they
+    /// may still need: other workers may know of more heads than we do yet.
     fn has_spare_room(&self) -> bool {
         self.commands.room() > self.own_limit.saturating_sub(self.own_commands)
     }
