@@ -165,7 +165,7 @@ impl Shard {
         if status.is_unknown_io() {
             self.lacks(key, status);
         }
-        let too_small = self.is_too_small(key, status);
+        let within = status.is(Status::LBA_OUT_OF_RANGE) && self.lies_on_its_device(key);
         let takes_nothing = takes_nothing(status);
         let shut_down = takes_nothing && !self.lives(self.commands[key].controller);
         let command = &mut self.commands[key];
@@ -187,20 +187,20 @@ impl Shard {
             command.retries = 0;
             return self.dispatch_again(key, None, now, bufs);
         }
-        if absent || too_small {
-            // The namespace has left this controller, or is not what it was; another path may still
-            // have it.
-            self.suspect_namespace(controller, head_id);
-            return self.fail_over_avoiding(key, controller, status, now, bufs);
-        }
         if let Origin::Own { work, .. } = &command.origin
-            && may_tell_of_a_loss(work, status)
+            && may_tell_of_a_loss(work, status, within)
         {
             head.view.failed_flushes.note();
             if matches!(work, Work::Flush { .. }) {
                 return self.end_command(key, Err(IoError::Status(status)), now, bufs);
             }
             self.tell_loss(head_id, controller, status, now);
+        }
+        if absent || within && self.has_other_path(head_id, controller) {
+            // The namespace has left this controller, or is not what it was; another path may still
+            // have it.
+            self.suspect_namespace(controller, head_id);
+            return self.fail_over_avoiding(key, controller, status, now, bufs);
         }
         if !status.is_path_error() && !takes_nothing && !self.is_of_its_namespace(key) {
             // Who has the NSID by now may have said so: that is nothing to this device.
@@ -261,13 +261,10 @@ impl Shard {
         entry.is_some_and(|it| it.view.state == ControllerState::Live)
     }
 
-    /// The controller says that blocks of the device are none, and another path can be asked: what
-    /// the device is was not changed yet, or this one is mistaken.
+    /// Whether the device has all blocks that a command names. A controller that says otherwise may
+    /// know of a change that nobody else does yet, or is mistaken.
     #[cold]
-    fn is_too_small(&self, key: Key, status: Status) -> bool {
-        if !status.is(Status::LBA_OUT_OF_RANGE) {
-            return false;
-        }
+    fn lies_on_its_device(&self, key: Key) -> bool {
         let command = &self.commands[key];
         let Origin::Own { work, .. } = command.origin else { return false };
         let end = match work {
@@ -276,10 +273,9 @@ impl Shard {
             | Work::Compare { lba, blocks, .. }
             | Work::WriteZeroes { lba, blocks, .. }
             | Work::Discard { lba, blocks, .. } => lba + u64::from(blocks),
-            Work::Flush { .. } => return false,
+            Work::Flush { .. } => 0,
         };
-        let within = self.head(command.head).is_some_and(|head| end <= head.view.blocks);
-        within && self.has_other_path(command.head, command.controller)
+        self.head(command.head).is_some_and(|head| end <= head.view.blocks)
     }
 
     /// The namespace does not have the command. Without Write Zeroes a user can write zeroes: so

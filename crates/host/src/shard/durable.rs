@@ -38,16 +38,15 @@ const REFUSED: [Status; 10] = [
     Status::WRITE_TO_READ_ONLY_RANGE,
 ];
 
-/// Whether data that any user has written, and was answered for, may be lost.
-pub(super) fn may_tell_of_a_loss(work: &Work, status: Status) -> bool {
+/// Whether data that any user has written, and was answered for, may be lost. `within`: it is "LBA
+/// Out of Range", of a command that names no block beyond the end of its device. Linux's target
+/// answers so when its disk has failed (BLK_STS_TARGET).
+pub(super) fn may_tell_of_a_loss(work: &Work, status: Status, within: bool) -> bool {
     let syncs = match *work {
         Work::Flush { .. } => true,
         Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => fua,
         Work::Read { .. } | Work::Compare { .. } | Work::Discard { .. } => false,
     };
-    // A flush names no block. Linux's target answers so when its disk has failed (BLK_STS_TARGET).
-    let flushes = matches!(work, Work::Flush { .. });
-    let failed_disk = flushes && status.is(Status::LBA_OUT_OF_RANGE);
     let nothing_tried = NOT_BEGUN.into_iter().chain(REFUSED).any(|it| status.is(it));
-    syncs && (!nothing_tried || failed_disk) && !status.is_path_error()
+    syncs && (!nothing_tried || within) && !status.is_path_error()
 }

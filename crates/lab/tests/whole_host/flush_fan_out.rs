@@ -174,15 +174,18 @@ fn a_flush_that_failed_is_not_tried_again_until_it_succeeds() {
 /// It is tried again, or not; what others have written before it may be lost either way.
 #[test]
 fn a_write_that_was_to_be_durable_and_failed_is_told_to_everybody() {
-    for (status, well, losses) in [
-        (Status::WRITE_FAULT.with_dnr(), false, 1),
-        (Status::INTERNAL_ERROR, true, 1),
-        (Status::COMMAND_INTERRUPTED, true, 0),
+    for (ports, status, well, losses) in [
+        (1, Status::WRITE_FAULT.with_dnr(), false, 1),
+        (1, Status::INTERNAL_ERROR, true, 1),
+        (1, Status::COMMAND_INTERRUPTED, true, 0),
         // It says something of the way there, nothing of media.
-        (Status::DATA_TRANSFER_ERROR, true, 0),
-        (Status::WRITE_PROTECTED.with_dnr(), false, 0),
+        (1, Status::DATA_TRANSFER_ERROR, true, 0),
+        (1, Status::WRITE_PROTECTED.with_dnr(), false, 0),
+        // The block is there: Linux's target says so of a disk that has failed.
+        (1, Status::LBA_OUT_OF_RANGE.with_dnr(), false, 1),
+        (2, Status::LBA_OUT_OF_RANGE.with_dnr(), true, 1),
     ] {
-        let mut rig = Setup::new(1, 1).connect();
+        let mut rig = Setup::new(ports, 1).connect();
         let start = rig.now();
         answer_once(&rig, io::WRITE, status);
         let names = rig.submit([Op::WriteFua { lba: 0, blocks: 1, fill: 1 }]);
