@@ -187,6 +187,17 @@ views! {
         last_error: Option<String>,
         /// Options in force, as attribute name and text.
         options: Vec<(String, String)>,
+        /// Namespaces that it has and that are no device's.
+        #[serde(default)]
+        ignored: Vec<IgnoredView>,
+    }
+
+    /// A namespace that cannot be used through a controller.
+    IgnoredView shows IgnoredSnapshot {
+        /// Its NSID there.
+        nsid: u32,
+        /// Why.
+        why: String,
     }
 
     /// A namespace head.

@@ -5,7 +5,8 @@ use anabranch::cli::args::Cli;
 use anabranch::cli::print::topology::Ranking;
 use anabranch::cli::print::{attributes, list, subsys, topology};
 use anabranch::daemon::view::{
-    AttributeView, AwaitedView, ControllerView, HeadView, HostView, PathView, SubsystemView,
+    AttributeView, AwaitedView, ControllerView, HeadView, HostView, IgnoredView, PathView,
+    SubsystemView,
 };
 use anabranch_policy::Policy;
 use clap::{CommandFactory, Parser};
@@ -150,6 +151,34 @@ fn a_device_without_any_path_is_in_the_table() {
     let table = topology::text(&host, None, Ranking::Multipath, false);
     let row = table.lines().find(|row| row.starts_with("nvme0n1")).expect(&table);
     assert!(row.trim_end().ends_with("  no path"), "{row}");
+}
+
+/// Whoever looks for a device finds out why there is none.
+#[test]
+fn namespaces_that_are_no_devices_are_shown_with_the_reason() {
+    let mut host = two_paths();
+    let why = "Identify Namespace: LBAF MS is 8: metadata is not supported";
+    let ignored = |nsid| IgnoredView { nsid, why: why.into() };
+    host.subsystems[0].controllers[0].ignored = vec![ignored(9), ignored(12)];
+    host.subsystems[0].controllers[1].ignored = vec![ignored(9)];
+    let text = |ranking| topology::text(&host, None, ranking, false);
+    let tree = text(Ranking::Namespace);
+    let lines: Vec<&str> = tree.lines().skip_while(|line| !line.contains("ns 9")).collect();
+    let by = |number: u32| {
+        format!("  +- nvme{number} tcp traddr=192.0.2.{number},trsvcid=4420 live ({why})")
+    };
+    let [first, second] = [by(0), by(1)];
+    let (nine, twelve) = (" +- ns 9 (ignored)", " +- ns 12 (ignored)");
+    assert_eq!(lines, [nine, " \\", &first, &second, twelve, " \\", &first], "{tree}");
+    let line = format!("  +- ns 9 (ignored: {why})");
+    let tree = text(Ranking::Ctrl);
+    assert_eq!(tree.lines().filter(|it| **it == line).count(), 2, "{tree}");
+    let table = text(Ranking::Multipath);
+    let row = table.lines().find(|row| row.contains(" 12 ")).expect(&table);
+    assert!(row.trim_end().ends_with(&format!("live (ignored: {why})")), "{row}");
+    let json = topology::json(&host, None, Ranking::Namespace);
+    let ignored = &json[0]["Subsystems"][0]["Diag"]["ignored"];
+    assert_eq!(ignored[1], json!({ "NSID": 9, "Controller": "nvme1", "why": why }));
 }
 
 /// All that is known of a namespace whose paths have not been usable so far.

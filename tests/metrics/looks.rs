@@ -39,6 +39,7 @@ fn controller(with: &With<'_>) -> ControllerSnapshot {
         resets: 4,
         last_error: Some(with.text.into()),
         options: Vec::new(),
+        ignored: Vec::new(),
     }
 }
 

@@ -436,6 +436,17 @@ pub struct ControllerSnapshot {
     pub last_error: Option<String>,
     /// Keep-alive time-out, reconnect delay, … in force, as attribute name and text.
     pub options: Vec<(String, String)>,
+    /// Namespaces that it has and that are no device's, by NSID.
+    pub ignored: Vec<IgnoredSnapshot>,
+}
+
+/// A namespace that cannot be used through a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IgnoredSnapshot {
+    /// Its NSID there.
+    pub nsid: u32,
+    /// Why, as the log says.
+    pub why: String,
 }
 
 /// A namespace head.

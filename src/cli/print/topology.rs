@@ -3,10 +3,11 @@
 use super::{address_details, details, heading, paths_of, subsystem_diag};
 use crate::columns::columns;
 use crate::daemon::view::{
-    AwaitedView, ControllerView, HeadView, HostView, NO_ADDRESS, PathView, SubsystemView,
-    out_of_use, stopped,
+    AwaitedView, ControllerView, HeadView, HostView, IgnoredView, NO_ADDRESS, PathView,
+    SubsystemView, out_of_use, stopped,
 };
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// What stands first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +32,9 @@ pub fn text(host: &HostView, device: Option<&str>, ranking: Ranking, verbose: bo
         }
         text.push_str(&heading(&host.host_nqn, subsystem, verbose));
         text.push_str(&match ranking {
-            Ranking::Namespace => by_namespace(subsystem) + &to_come(subsystem),
+            Ranking::Namespace => {
+                by_namespace(subsystem) + &ignored_by_namespace(subsystem) + &to_come(subsystem)
+            }
             Ranking::Ctrl => by_controller(subsystem) + &to_come(subsystem),
             Ranking::Multipath => format!("\n{}", by_path(subsystem)),
         });
@@ -100,6 +103,29 @@ fn by_namespace(subsystem: &SubsystemView) -> String {
     text
 }
 
+/// Namespaces that are no device's, each with the controllers that show it and why.
+fn ignored(subsystem: &SubsystemView) -> BTreeMap<u32, Vec<(&ControllerView, &str)>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for controller in &subsystem.controllers {
+        for IgnoredView { nsid, why } in &controller.ignored {
+            all.entry(*nsid).or_default().push((controller, why.as_str()));
+        }
+    }
+    all
+}
+
+fn ignored_by_namespace(subsystem: &SubsystemView) -> String {
+    let mut text = String::new();
+    for (nsid, shown_by) in ignored(subsystem) {
+        text.push_str(&format!(" +- ns {nsid} (ignored)\n \\\n"));
+        for (controller, why) in shown_by {
+            let line = controller_line(controller);
+            text.push_str(&format!("  +- {line} {} ({why})\n", controller.state));
+        }
+    }
+    text
+}
+
 /// Nothing leads through these yet.
 fn to_come(subsystem: &SubsystemView) -> String {
     let controllers = subsystem.awaited.iter().map(AwaitedView::controller);
@@ -117,6 +143,9 @@ fn by_controller(subsystem: &SubsystemView) -> String {
                 let states = states(controller, path);
                 text.push_str(&format!("  +- ns {}{stop} {states}\n", head.nsid));
             }
+        }
+        for IgnoredView { nsid, why } in &controller.ignored {
+            text.push_str(&format!("  +- ns {nsid} (ignored: {why})\n"));
         }
     }
     text
@@ -163,14 +192,24 @@ fn by_path(subsystem: &SubsystemView) -> String {
             rows.push(row);
         }
     }
+    for (nsid, shown_by) in ignored(subsystem) {
+        for (controller, why) in shown_by {
+            rows.push(row_of_controller(Some(nsid), controller, &format!("ignored: {why}")));
+        }
+    }
     for controller in subsystem.awaited.iter().map(AwaitedView::controller) {
-        let mut row = vec!["-".to_owned(); COLUMNS.len() - 4];
-        let address = controller.address();
-        let state = format!("{} ({NO_ADDRESS})", controller.state);
-        row.extend([controller.name, controller.transport, address, state]);
-        rows.push(row);
+        rows.push(row_of_controller(None, &controller, NO_ADDRESS));
     }
     columns(&COLUMNS, &rows)
+}
+
+/// A controller that leads to no device, to this namespace or not yet to any.
+fn row_of_controller(nsid: Option<u32>, controller: &ControllerView, why: &str) -> Vec<String> {
+    let mut row = vec!["-".to_owned(); COLUMNS.len() - 4];
+    row[1] = nsid.map_or_else(|| "-".to_owned(), |nsid| nsid.to_string());
+    row.extend([controller.name.clone(), controller.transport.clone(), controller.address()]);
+    row.push(format!("{} ({why})", controller.state));
+    row
 }
 
 /// Only `queue-depth` counts it.
@@ -205,6 +244,7 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
             let to_come = subsystem.awaited.iter().map(AwaitedView::controller);
             diag["without_address"] =
                 to_come.map(|controller| Value::Object(controller_json(&controller))).collect();
+            diag["ignored"] = ignored_json(subsystem);
             object.insert("Diag".to_owned(), diag);
             // nvme-cli's JSON is the same whatever stands first.
             let heads = subsystem.heads.iter().map(|head| with_paths(subsystem, head));
@@ -218,6 +258,12 @@ pub fn json(host: &HostView, device: Option<&str>, ranking: Ranking) -> Value {
         })
         .collect();
     json!([{ "HostNQN": host.host_nqn, "HostID": host.host_id, "Subsystems": subsystems }])
+}
+
+fn ignored_json(subsystem: &SubsystemView) -> Value {
+    let all = ignored(subsystem).into_iter();
+    let all = all.flat_map(|(nsid, by)| by.into_iter().map(move |(it, why)| (nsid, it, why)));
+    all.map(|(nsid, it, why)| json!({ "NSID": nsid, "Controller": it.name, "why": why })).collect()
 }
 
 fn controller_json(controller: &ControllerView) -> Map<String, Value> {

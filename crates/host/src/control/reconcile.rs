@@ -55,7 +55,7 @@ enum Oddity {
 
 pub(super) struct Refusal {
     /// Told once.
-    why: String,
+    pub(super) why: String,
     /// Since the controller came up, the others were asked whether they show the same.
     asked: bool,
     /// Identifiers that its controller has shown under another NSID at the same time: it is not the

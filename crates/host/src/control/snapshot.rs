@@ -7,9 +7,10 @@ use super::subsystem::{Head, Path, Subsystem};
 use super::verbs::address;
 use crate::mail::{HeadStats, PathStats, ShardStats};
 use crate::verb::{
-    AwaitedSnapshot, ControllerSnapshot, HeadSnapshot, HostSnapshot, PathSnapshot,
+    AwaitedSnapshot, ControllerSnapshot, HeadSnapshot, HostSnapshot, IgnoredSnapshot, PathSnapshot,
     SubsystemSnapshot,
 };
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -159,7 +160,23 @@ impl Control {
             resets: controller.resets,
             last_error: controller.last_error.clone(),
             options: self.option_texts(controller.id),
+            ignored: self.ignored(controller),
         }
+    }
+
+    /// What a controller has that is no device's: it cannot be used, or contradicts another one.
+    fn ignored(&self, controller: &Controller) -> Vec<IgnoredSnapshot> {
+        let id = controller.id;
+        let contradicts = self.refusals.range((id, 0)..=(id, u32::MAX));
+        let contradicts = contradicts.map(|(&(_, nsid), refusal)| (nsid, refusal.why.as_str()));
+        let mut all: BTreeMap<u32, &str> = controller.scan.refused().chain(contradicts).collect();
+        if !all.is_empty() {
+            let heads = self.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
+            for path in heads.filter_map(|head| head.path(id)) {
+                all.remove(&path.nsid);
+            }
+        }
+        all.into_iter().map(|(nsid, why)| IgnoredSnapshot { nsid, why: why.into() }).collect()
     }
 
     fn head_snapshot(&self, subsystem: &Subsystem, head: &Head, figures: &Figures) -> HeadSnapshot {

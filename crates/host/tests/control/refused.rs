@@ -1,10 +1,13 @@
 //! What was left out because of another device is taken when that has gone: nothing else would make
 //! anybody look again.
 
-use crate::fake::{Fake, Space};
+use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
-use anabranch_host::verb::{Reply, Selection, Verb};
+use anabranch_host::verb::{ControllerSnapshot, Reply, Selection, Verb};
 use anabranch_proto::nvme::AnaState;
+
+/// "Do not retry" of a status.
+const DNR: u16 = 1 << 14;
 
 const OTHER: &str = "nqn.2024-01.test:two";
 
@@ -20,6 +23,44 @@ fn shown_twice() -> Rig {
 
 fn names(rig: &Rig) -> Vec<String> {
     rig.heads().iter().map(|head| head.name.clone()).collect()
+}
+
+/// What the log has said once can be seen for as long as it is so.
+#[test]
+fn what_is_ignored_is_shown_with_its_reason() {
+    let mut rig = shown_twice();
+    // Blocks of 128 KiB are more than are used.
+    rig.fake(1).spaces.insert(5, Space { lbads: 17, ..Space::new(0x55, 2048) });
+    rig.raise(1, NAMESPACES_CHANGED);
+    let ignored = |rig: &mut Rig| {
+        let subsystems = rig.snapshot().subsystems;
+        let all = subsystems.into_iter().flat_map(|subsystem| subsystem.controllers);
+        let of_one = |it: &ControllerSnapshot| {
+            let all = it.ignored.iter();
+            all.map(|ignored| (it.name.clone(), ignored.nsid, ignored.why.clone())).collect()
+        };
+        all.flat_map(|it| -> Vec<_> { of_one(&it) }).collect::<Vec<_>>()
+    };
+    let seen = ignored(&mut rig);
+    let [(first, 5, blocks), (second, 1, twice)] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!([first, second], ["nvme0", "nvme1"]);
+    assert!(blocks.contains("LBADS is 17"), "{blocks}");
+    assert!(twice.starts_with("duplicate identifiers"), "{twice}");
+    rig.fake(1).spaces.clear();
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(ignored(&mut rig), []);
+}
+
+/// A device whose namespace cannot be read for a moment is one all the same.
+#[test]
+fn what_has_a_path_is_not_shown_as_ignored() {
+    let mut rig = Rig::connected(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Status(0x006 | DNR))));
+    rig.raise(1, NAMESPACES_CHANGED);
+    rig.advance_s(1);
+    assert_eq!(rig.event_count("nvme0: ignoring nsid 1: it cannot be read"), 1);
+    assert!(rig.path("nvme0n1", 0).is_some());
+    assert_eq!(rig.snapshot().subsystems[0].controllers[0].ignored, []);
 }
 
 /// As when a volume moves from one subsystem to another.

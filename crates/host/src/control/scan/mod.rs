@@ -227,6 +227,11 @@ impl Scan {
         false
     }
 
+    /// Namespaces that cannot be used, and why.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.refused.iter().map(|(&nsid, (why, _))| (nsid, why.as_str()))
+    }
+
     /// Of scans that were not complete, what the last one has refused is enough: a controller may
     /// show others each time, and be lost before it has shown all.
     fn forget_refused(&mut self) {
