@@ -156,8 +156,9 @@ fn announce(text: String) {
         }
         let _ = told.try_send(());
     };
-    if thread::Builder::new().name("ready".to_owned()).spawn(say).is_ok() {
-        let _ = heard.recv_timeout(HEARD);
+    match thread::Builder::new().name("ready".to_owned()).spawn(say) {
+        Ok(_) => drop(heard.recv_timeout(HEARD)),
+        Err(why) => log(format_args!("nobody is told here that it is ready: no thread: {why}")),
     }
 }
 

@@ -4,6 +4,8 @@ use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::{self, MAX_SOCKET_PATH, Role, SocketError};
 use crate::failure::Failure;
 use anabranch_lab::shown::Shown;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -47,6 +49,15 @@ fn missing_directory(named: Option<&Path>) -> Option<&Path> {
 /// To connect to a file that is no socket is refused, too.
 fn is_something_else(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket())
+}
+
+/// Where as many connections wait as may, a further one waits for its place: not for ever.
+fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 /// A running host or target, as seen from the command line.
@@ -93,7 +104,7 @@ impl Client {
             return Err(SocketError::TooLong(path, bytes).into());
         }
         let stream = loop {
-            match UnixStream::connect(&path) {
+            match connect(&path, LOOK) {
                 Err(error)
                     if is_nobody(&error, &path)
                         && missing_directory(named).is_none()
@@ -128,7 +139,13 @@ impl Client {
                      its socket with --socket"
                 ));
             }
-            Failure::failed(format!("cannot reach the {what} on {path}: {error}"))
+            let why = match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    format!("it has taken no connection for {} s", LOOK.as_secs())
+                }
+                _ => error.to_string(),
+            };
+            Failure::failed(format!("cannot reach the {what} on {path}: {why}"))
         })?;
         Ok(Client { role, path, stream })
     }
@@ -201,5 +218,29 @@ impl Client {
                 Err(RpcError::new(code, Shown(&message).to_string()))
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// Whoever is stopped takes no connection, and each that has asked in vain keeps its place.
+    #[test]
+    fn a_place_among_those_who_wait_is_not_waited_for_for_ever() {
+        let dir = std::env::temp_dir().join(format!("anabranch-{}-client", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("full.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        net::listen(&listener, 0).expect("a short line");
+        let short = Duration::from_millis(20);
+        let waiting: Vec<_> = std::iter::from_fn(|| connect(&path, short).ok()).collect();
+        assert!(!waiting.is_empty(), "there is room for one");
+        let error = connect(&path, short).expect_err("there is no more");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        listener.accept().expect("the first");
+        connect(&path, short).expect("its place is free");
+        std::fs::remove_dir_all(&dir).expect("it goes");
     }
 }

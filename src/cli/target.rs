@@ -41,7 +41,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
     let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
     let socket = BoundSocket::bind(&path)?;
     let target = Arc::new(RunningTarget::start(&setup, |event| tell(counted_from_one(event)))?);
-    let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default());
+    let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default())?;
     let listeners = target.listeners().map_err(|error| Failure::failed(error.message))?;
     unreachable_ports(&target)?;
     let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();

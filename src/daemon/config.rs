@@ -9,7 +9,7 @@ use super::wording;
 use crate::failure::Failure;
 use crate::units::Span;
 use anabranch_export::nbd::{Access, Export, MAX_EXPORTS, NbdError};
-use anabranch_host::config::SubsystemSettings;
+use anabranch_host::config::{MAX_CONTROLLERS, SubsystemSettings, check_subsystem};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, SocketAccess};
 use anabranch_proto::nvme::ids::Uuid;
@@ -486,6 +486,7 @@ impl ServeConfig {
                     "this subsystem stands here twice, with different {differ}"
                 )));
             }
+            check_subsystem(nqn).map_err(|why| wrong(&format!("nqn: {why}")))?;
             if subsystem.paths.is_empty() {
                 return Err(wrong("a subsystem needs at least one [[subsystem.path]]"));
             }
@@ -497,17 +498,24 @@ impl ServeConfig {
         Ok(())
     }
 
-    /// No path stands there twice.
+    /// No path stands there twice, and there are no more than a host may have.
     fn check_paths(&self, source: &Source) -> Result<(), Failure> {
-        let mut seen = HashSet::new();
+        let (mut seen, mut count) = (HashSet::new(), 0);
         for subsystem in &self.subsystems {
             for path in &subsystem.paths {
-                let spec = path.get_ref();
+                let (spec, at) = (path.get_ref(), path.span().start);
+                if count == MAX_CONTROLLERS {
+                    let message = format!(
+                        "there may be {MAX_CONTROLLERS} of [[subsystem.path]], this is one more"
+                    );
+                    return Err(source.wrong(Some(at), &message));
+                }
+                count += 1;
                 let port = spec.trsvcid.map_or(IO_PORT, |service| service.0);
                 let from = (spec.own_address(), spec.host_iface.as_ref());
                 if !seen.insert((subsystem.nqn.get_ref(), spec.plain_traddr(), port, from)) {
                     let message = "traddr: this path stands here twice";
-                    return Err(source.wrong_in(path.span().start, message));
+                    return Err(source.wrong_in(at, message));
                 }
             }
         }

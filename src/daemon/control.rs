@@ -3,7 +3,8 @@
 use super::audit::Audit;
 use super::crew::{self, Crew};
 use super::rpc::{self, Answer, Params, RpcError};
-use super::socket::{self, BoundSocket, SocketError};
+use super::socket::{self, BoundSocket};
+use crate::failure::Failure;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -74,19 +75,25 @@ impl ControlServer {
     /// Binds the socket and starts to answer.
     ///
     /// # Errors
-    /// [`SocketError`], which says what to do.
+    /// What is wrong with the place, or the system gives no thread.
     pub fn start(
         path: &Path,
         handler: Arc<dyn Handler>,
         limits: Limits,
-    ) -> Result<ControlServer, SocketError> {
-        Ok(ControlServer::serve(BoundSocket::bind(path)?, handler, limits))
+    ) -> Result<ControlServer, Failure> {
+        ControlServer::serve(BoundSocket::bind(path)?, handler, limits)
     }
 
     /// Starts to answer on a socket that was bound before (so that a second instance is noticed
     /// before anything else is started).
-    #[must_use]
-    pub fn serve(socket: BoundSocket, handler: Arc<dyn Handler>, limits: Limits) -> ControlServer {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn serve(
+        socket: BoundSocket,
+        handler: Arc<dyn Handler>,
+        limits: Limits,
+    ) -> Result<ControlServer, Failure> {
         let socket = Arc::new(socket);
         let stopping = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared {
@@ -100,8 +107,8 @@ impl ControlServer {
             let (socket, stopping) = (Arc::clone(&socket), Arc::clone(&stopping));
             crew::begin("control", move || accept(&socket, &stopping, &shared, &crew))
         };
-        let acceptor = acceptor.unwrap_or_else(|why| panic!("no thread for a socket: {why}"));
-        ControlServer { socket, stopping, acceptor: Some(acceptor) }
+        let acceptor = acceptor.map_err(|why| crew::none_for("the control socket", &why))?;
+        Ok(ControlServer { socket, stopping, acceptor: Some(acceptor) })
     }
 
     /// Where it is.
@@ -124,6 +131,7 @@ impl Drop for ControlServer {
 
 fn accept(socket: &BoundSocket, stopping: &AtomicBool, shared: &Arc<Shared>, crew: &Crew<Client>) {
     while !stopping.load(Ordering::Acquire) {
+        crew::await_client(&socket.listener);
         match socket.listener.accept() {
             Ok((stream, _)) => admit(stream, shared, crew),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -3,7 +3,10 @@
 //! Some stand ready from the beginning, so that people can ask what is going on also where there is
 //! no memory for another thread. Whoever comes beyond them gets one that ends with the client.
 
+use crate::failure::Failure;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +74,18 @@ impl<C: Send + 'static> Crew<C> {
         let _ = self.clients.try_send(client);
         Ok(())
     }
+}
+
+/// Why there is no server: it has no thread.
+pub(super) fn none_for(what: &str, why: &io::Error) -> Failure {
+    Failure::failed(format!("the system gives no thread for {what}: {why}"))
+}
+
+/// Waits until somebody comes, or the socket is shut down. To accept takes a descriptor before it
+/// waits: where there is none left that would fail again and again, with nobody there.
+pub(super) fn await_client(listener: &impl AsFd) {
+    // Whatever is wrong with it, accepting says it better.
+    let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], None);
 }
 
 /// Starts a thread and waits until it runs: then it has all the memory that a thread maps.

@@ -77,7 +77,7 @@ pub fn take_panics() {
 /// what stands in a file that others have made.
 pub fn last(failure: &Failure) {
     let failure = shown_lines(&failure.to_string());
-    if let Some(journal) = JOURNAL.get() {
+    if let Some(journal) = JOURNAL.get().filter(|journal| journal.is_read) {
         journal.insist(failure);
         flush();
     } else {
@@ -110,6 +110,8 @@ enum Entry {
 /// Lines on their way to one place.
 struct Journal {
     entries: SyncSender<Entry>,
+    /// There is a thread that writes them.
+    is_read: bool,
     /// Ordinary lines on their way.
     lines: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
@@ -120,12 +122,12 @@ impl Journal {
         let (entries, queue) = sync_channel(QUEUE_LINES + LAST_WORDS);
         let (lines, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let (taken, counted) = (Arc::clone(&lines), Arc::clone(&lost));
-        // Without a thread the queue has no reader, and every line is lost: there is nobody to
-        // tell.
-        let _ = thread::Builder::new()
+        // Without a thread the queue has no reader: all is lost but why the program ends.
+        let is_read = thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(&queue, &taken, &counted, Paper::new(to, stamp)));
-        Journal { entries, lines, lost }
+            .spawn(move || write_all(&queue, &taken, &counted, Paper::new(to, stamp)))
+            .is_ok();
+        Journal { entries, is_read, lines, lost }
     }
 
     fn tell(&self, line: Line) {

@@ -113,8 +113,9 @@ pub fn run(options: &ServeOptions, ready: impl FnOnce(&Ready)) -> Result<(), Fai
     let asked = paths.len();
     connect_all(&host, paths, &source)?;
     let exports = export_all(&host, &config.exports)?;
-    let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default());
-    let metrics = metrics.map(|at| at.serve(Arc::downgrade(&host), metrics::Limits::default()));
+    let server = ControlServer::serve(socket, Arc::clone(&host) as _, Limits::default())?;
+    let limits = metrics::Limits::default();
+    let metrics = metrics.map(|at| at.serve(Arc::downgrade(&host), limits)).transpose()?;
     let live = await_first_attempts(&host, asked - host.names().count());
     log::flush();
     ready(&Ready {

@@ -42,8 +42,8 @@ impl Keeper {
         let (host, target) = (Arc::new(host), Arc::new(target));
         let limits = Limits::default();
         let controls = [
-            ControlServer::serve(self.host, Arc::clone(&host) as _, limits),
-            ControlServer::serve(self.target, Arc::clone(&target) as _, limits),
+            ControlServer::serve(self.host, Arc::clone(&host) as _, limits)?,
+            ControlServer::serve(self.target, Arc::clone(&target) as _, limits)?,
         ];
         let own = std::env::args().next();
         let text = instructions(

@@ -102,11 +102,12 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> Failure {
 /// # Errors
 /// No host is running at the start, or the terminal fails.
 pub(super) fn run(watched: &Watched, colours: bool, bars: Bars) -> Result<(), Failure> {
-    // Before any thread is started.
-    let signals = TerminalSignals::install().map_err(failed("take over signals"))?;
-    // Whoever is not there at the start is a mistake of the caller's; later it is waited for.
+    // Whoever is not there at the start is a mistake of the caller's; later it is waited for. Until
+    // there is something to show, signals end the process.
     let first = watched.place.look()?;
     check_device(&first, watched.device.as_deref())?;
+    // Before any thread is started.
+    let signals = TerminalSignals::install().map_err(failed("take over signals"))?;
     let place = watched.place.clone();
     let looker = Looker::start(move || place.look()).map_err(failed("start a thread"))?;
     let mut watch = Watch {

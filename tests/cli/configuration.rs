@@ -8,6 +8,7 @@ use anabranch::daemon::target::{PortSpec, SubsystemSpec, TargetSetup};
 use anabranch::failure::Failure;
 use anabranch::units;
 use anabranch_policy::Policy;
+use anabranch_proto::nvme::Nqn;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -201,6 +202,22 @@ pub(crate) fn each_is_told(cases: &[(&str, &str, &str)]) {
             }
             other => panic!("{text:?} gave {other:?}"),
         }
+    }
+}
+
+/// What a host would refuse later is refused before anything is started.
+#[test]
+fn what_no_host_can_have_is_a_mistake_of_the_file() {
+    let path = "[[subsystem.path]]\ntraddr = \"a";
+    let discovery = format!("[[subsystem]]\nnqn = \"{}\"\n{path}\"\n", Nqn::DISCOVERY);
+    let subsystem = "[[subsystem]]\nnqn = \"nqn.2026-01.org.example:a\"\n".to_owned();
+    let many = (0..1025).fold(subsystem, |text, n| format!("{text}{path}{n}\"\n"));
+    for (text, place, why) in [
+        (discovery, "line 2 (nqn)", "use discover or connect-all"),
+        (many, "line 2051 ([[subsystem.path]])", "there may be 1024 of [[subsystem.path]]"),
+    ] {
+        let message = load(&text).expect_err(why).to_string();
+        assert!(message.contains(place) && message.contains(why), "{message}");
     }
 }
 
@@ -611,7 +628,7 @@ fn path_limits_are_the_kernels() {
     path(r#"{"traddr":"127.0.0.1","fast_io_fail_tmo":60,"ctrl_loss_tmo":30}"#)
         .request(nqn, false)
         .expect("harmless");
-    let discovery = anabranch_proto::nvme::Nqn::DISCOVERY;
+    let discovery = Nqn::DISCOVERY;
     let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).request(discovery, false);
     assert_eq!(found.expect("discovery may").to.to_string(), "[::1]:8009");
     assert!(path(r#"{"traddr":"::1"}"#).request("", false).is_err(), "no NQN");

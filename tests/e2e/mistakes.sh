@@ -260,6 +260,30 @@ standard_error_that_has_gone() { # serve 2>&1 | head -1; and the end of a termin
   kill -HUP "$pid"
   wait "$pid"
 }
+no_thread_left() { # whatever there is none for, the end is in order and says why
+  local verb threads status
+  if [ "$(id -u)" != 0 ]; then
+    echo "NOT RUN: only root can be somebody with few threads"
+    return 0
+  fi
+  chmod 711 "$work"
+  mkdir -m 700 "$work/few"
+  cp "$ANABRANCH" "$work/few/anabranch"
+  chown -R 65534 "$work/few"
+  for verb in serve "target --listen 127.0.0.1:0 --namespace mem:1MiB"; do
+    for threads in 1 2 3 4 5 6 7 8; do
+      status=0
+      # shellcheck disable=SC2086 # its options
+      timeout --preserve-status 3 setpriv --reuid 65534 --clear-groups \
+        prlimit --nproc=$threads "$work/few/anabranch" $verb --socket "$work/few/socket" \
+        >"$work/out" 2>"$work/err" || status=$?
+      if [ $status != 0 ]; then
+        equals $status 1 "exit status of $verb with $threads threads: $(cat "$work/err")"
+        grep -q thread "$work/err" || die "$verb with $threads threads: $(cat "$work/err")"
+      fi
+    done
+  done
+}
 last_export_withdrawn() {
   unexport 1
   [ ! -e "$work/nbd.sock" ] || die "the socket is still there"
@@ -320,6 +344,7 @@ step "attributes that cannot be" bad_attributes
 step "exports that cannot be" bad_exports
 step "nonsense on the control socket" nonsense_on_the_control_socket
 step "standard error that nobody reads any more" standard_error_that_has_gone
+step "threads that the system does not give" no_thread_left
 step "the last export that is withdrawn frees its address" last_export_withdrawn
 step "a load that does not fit, or options that do nothing" bad_loads
 step "the socket of somebody else" wrong_socket

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 fn start(source: impl Source, limits: Limits) -> MetricsServer {
     let at = "127.0.0.1:0".parse().expect("an address");
-    BoundMetrics::bind(at).expect("a port").serve(source, limits)
+    BoundMetrics::bind(at).expect("a port").serve(source, limits).expect("a thread")
 }
 
 fn good(limits: Limits) -> MetricsServer {

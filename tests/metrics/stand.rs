@@ -133,7 +133,7 @@ impl Stand {
         let host = Arc::new(Host::start(&setup, |_| {}).expect("the host starts"));
         let at = "127.0.0.1:0".parse().expect("an address");
         let bound = BoundMetrics::bind(at).expect("a port");
-        let server = bound.serve(Arc::downgrade(&host), Limits::default());
+        let server = bound.serve(Arc::downgrade(&host), Limits::default()).expect("a thread");
         let stand = Stand { server, host, target };
         stand.connect(0);
         stand.connect(1);

@@ -133,6 +133,9 @@ pub fn check_time(time: Duration) -> Result<(), &'static str> {
     if time > LONGEST_TIME { Err("must not exceed 2147483647 s") } else { Ok(()) }
 }
 
+/// Controllers of one host, discovery included.
+pub const MAX_CONTROLLERS: usize = 1024;
+
 /// Whether a subsystem has namespaces to connect to.
 ///
 /// # Errors

@@ -100,8 +100,10 @@ impl BoundMetrics {
     }
 
     /// Starts to answer.
-    #[must_use]
-    pub fn serve(self, source: impl Source, limits: Limits) -> MetricsServer {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn serve(self, source: impl Source, limits: Limits) -> Result<MetricsServer, Failure> {
         let BoundMetrics { listener, at } = self;
         let (listener, stopping) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let shared = Arc::new(Shared {
@@ -115,8 +117,8 @@ impl BoundMetrics {
             let (listener, stopping) = (Arc::clone(&listener), Arc::clone(&stopping));
             crew::begin("metrics", move || accept(&listener, &stopping, &shared, &crew))
         };
-        let acceptor = acceptor.unwrap_or_else(|why| panic!("no thread for a socket: {why}"));
-        MetricsServer { listener, at, stopping, acceptor: Some(acceptor) }
+        let acceptor = acceptor.map_err(|why| crew::none_for("metrics", &why))?;
+        Ok(MetricsServer { listener, at, stopping, acceptor: Some(acceptor) })
     }
 }
 
@@ -146,6 +148,7 @@ fn accept(
     crew: &Crew<Client>,
 ) {
     while !stopping.load(Ordering::Acquire) {
+        crew::await_client(listener);
         match listener.accept() {
             Ok((stream, from)) => admit(stream, from, shared, crew),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -9,7 +9,9 @@ use super::subsystem::{Head, Path};
 use super::waits::Stop;
 use super::waits::{RemovalWait, StatsFor};
 use super::{Control, wire};
-use crate::config::{ConnectRequest, ControllerOptions, check_subsystem, check_time};
+use crate::config::{
+    ConnectRequest, ControllerOptions, MAX_CONTROLLERS, check_subsystem, check_time,
+};
 use crate::event::HostEvent;
 use crate::mail::Detail;
 use crate::topology::ControllerState;
@@ -26,9 +28,6 @@ use anabranch_proto::nvme::sqe::Sqe;
 use core::convert::Infallible;
 use core::net::SocketAddr;
 use core::time::Duration;
-
-/// Controllers of one host, discovery included.
-const MAX_CONTROLLERS: usize = 1024;
 
 type Answer = Result<(), VerbError>;
 
