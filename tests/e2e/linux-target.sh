@@ -39,10 +39,10 @@ initial_ana_states() {
   ana_states_are 2 non-optimized optimized
 }
 job() { # NAME OPTION...
-  fio --name="$1" "${fio_options[@]}" --output="$work/fio-$1.json" "${@:2}"
+  timeout 300 fio --name="$1" "${fio_options[@]}" --output="$work/fio-$1.json" "${@:2}"
 }
 verify() {
-  job large --rw=write --bs=128k --size=16m --iodepth=8
+  job large --rw=write --bs=1m --size=16m --iodepth=4
   job small --rw=randwrite --bs=4k --size=4m --iodepth=16
 }
 start_job() {

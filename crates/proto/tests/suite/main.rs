@@ -4,6 +4,7 @@ mod bad_controller_answers;
 mod bad_host_requests;
 mod bad_pdu_headers;
 mod command_taken_back;
+mod data_pdus;
 mod early_answers;
 mod fuzz_host_side;
 mod fuzz_target_side;
