@@ -39,8 +39,8 @@ impl Inbound {
 
 /// Bytes of a H2CData PDU without a digest at most, whatever the controller takes: between two of
 /// them other commands have their turn. With a digest all that was asked for is one PDU, if the
-/// controller takes that: Linux's target (`nvmet_tcp_calc_ddgst`, 6.1 to 7.3 at least) takes it over
-/// the data of the whole command, however little has come, and ends the connection.
+/// controller takes that: Linux's target (`nvmet_tcp_calc_ddgst`, 6.1 to 7.3 at least) takes it
+/// over the data of the whole command, however little has come, and ends the connection.
 const DATA_PDU_BYTES: u32 = 128 * 1024;
 
 /// A receive is aimed at the caller's buffer from so many bytes of a PDU's data that are to come.
