@@ -515,6 +515,8 @@ pub enum Hindrance {
     AnaState,
     /// An ANA log that says more has yet to be read.
     AnaLog,
+    /// The ANA log does not have its group.
+    AnaGroup,
     /// Its controller says that the namespace has another size than the device.
     Size,
     /// Its controller or its namespace is still being looked at.
@@ -527,6 +529,7 @@ impl fmt::Display for Hindrance {
             Hindrance::Controller => "controller",
             Hindrance::AnaState => "ana-state",
             Hindrance::AnaLog => "reading-ana-log",
+            Hindrance::AnaGroup => "not-in-ana-log",
             Hindrance::Size => "size-differs",
             Hindrance::Scan => "scanning",
         })

@@ -236,19 +236,20 @@ impl Control {
     fn check_groups(&mut self, id: ControllerId, after: After, bufs: &mut dyn Buffers) {
         let Some(index) = self.subsystem_of(id) else { return };
         let Some(controller) = self.controllers.get_mut(&id) else { return };
-        let (mut unknown, mut moved) = (false, false);
+        let (mut unknown, mut moved) = (None, false);
         for head in &self.subsystems[index].heads {
             let Some(path) = head.path(id) else { continue };
-            unknown |= controller.ana.state_of(path.nsid, path.ana_group).1.is_none();
+            let (group, state) = controller.ana.state_of(path.nsid, path.ana_group);
+            unknown = unknown.or(state.is_none().then_some((path.nsid, group)));
             moved |= controller.ana.lists_elsewhere(path.nsid, path.ana_group);
         }
-        if !unknown {
+        if unknown.is_none() {
             controller.ana.groups_known();
         }
         if after != After::Log && moved {
             controller.read_ana_log(&mut self.env, bufs);
-        } else if unknown {
-            controller.ana_group_unknown(&mut self.env, bufs, after != After::Log);
+        } else if let Some(which) = unknown {
+            controller.ana_group_unknown(&mut self.env, bufs, which, after != After::Log);
         } else if after == After::Join {
             controller.read_ana_log(&mut self.env, bufs);
         }

@@ -369,6 +369,11 @@ impl AnaBook {
         [self.retry_at, self.transition_by, self.forgive_at].into_iter().flatten().min()
     }
 
+    /// Whether an answer is waited for that may say more.
+    pub(super) fn is_being_read(&self) -> bool {
+        self.reading.is_some()
+    }
+
     /// The log lists every group that it should: trouble that comes later begins anew.
     pub(super) fn groups_known(&mut self) {
         self.retry_pause = RETRY;
@@ -553,6 +558,7 @@ impl Controller {
         &mut self,
         env: &mut Env,
         bufs: &mut dyn Buffers,
+        (nsid, group): (u32, u32),
         first_time: bool,
     ) {
         if first_time {
@@ -560,6 +566,10 @@ impl Controller {
             self.ana.retry_pause = RETRY;
             self.read_ana_log(env, bufs);
         } else if self.ana.reading.is_none() {
+            if self.ana.retry_pause == RETRY {
+                let text = format!("nsid {nsid}: its ANA group {group} is not in the ANA log");
+                env.event(HostEvent::Note { controller: self.name(), text });
+            }
             self.ana.retry_later(env.now);
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Condition {
     pub(super) ana_state: AnaState,
     pub(super) ana_group: u32,
     pub(super) ana_pending: bool,
+    /// The log that was read has no such group.
+    ana_unlisted: bool,
     /// What stands between it and being ready.
     unready: Option<Hindrance>,
     pub(super) live: bool,
@@ -50,8 +52,15 @@ impl Condition {
             let ana_state = AnaState::Inaccessible;
             let (ana_group, ana_pending) = (path.ana_group, false);
             let unready = Some(Hindrance::Controller);
-            let (live, leaves) = (false, true);
-            return Condition { ana_state, ana_group, ana_pending, unready, live, leaves };
+            return Condition {
+                ana_state,
+                ana_group,
+                ana_pending,
+                ana_unlisted: false,
+                unready,
+                live: false,
+                leaves: true,
+            };
         };
         let (group, state) = controller.ana.state_of(path.nsid, path.ana_group);
         Condition {
@@ -62,6 +71,7 @@ impl Condition {
             ana_pending: state.is_none()
                 || controller.ana.is_suspect(path.nsid)
                 || path.nsid != head.nsid,
+            ana_unlisted: state.is_none() && !controller.ana.is_being_read(),
             unready: unready(head, path, controller),
             live: controller.is_live(),
             leaves: matches!(controller.state, ControllerState::Deleting | ControllerState::Dead),
@@ -86,7 +96,7 @@ impl Condition {
     fn lasts(&self) -> bool {
         match self.hindrance() {
             Some(Hindrance::Controller) => !self.leaves,
-            Some(Hindrance::AnaState) => true,
+            Some(Hindrance::AnaState | Hindrance::AnaGroup) => true,
             _ => false,
         }
     }
@@ -96,6 +106,7 @@ impl Condition {
         match self {
             Condition { live: false, .. } => Some(Hindrance::Controller),
             Condition { unready: Some(unready), .. } => Some(*unready),
+            Condition { ana_unlisted: true, .. } => Some(Hindrance::AnaGroup),
             Condition { ana_pending: true, .. } => Some(Hindrance::AnaLog),
             Condition { ana_state, .. } if !ana_state.is_accessible() => Some(Hindrance::AnaState),
             _ => None,

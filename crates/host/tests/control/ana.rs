@@ -4,7 +4,7 @@ use crate::fake::{Command, Fake, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
-use anabranch_host::verb::{Reply, Verb};
+use anabranch_host::verb::{Hindrance, Reply, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::status::Status;
@@ -323,6 +323,9 @@ fn m17_a_group_that_the_log_does_not_list_blocks_the_path_until_it_does() {
     rig.raise(1, NAMESPACES_CHANGED);
     assert_eq!(rig.heads().len(), 1, "no path of the new device can carry I/O");
     assert_eq!(log_reads(&rig), reads + 1, "the log was read again");
+    let unborn = rig.snapshot().subsystems[0].unborn.clone();
+    assert_eq!(unborn[0].paths[0].hindrance, Some(Hindrance::AnaGroup));
+    assert_eq!(rig.event_count("nvme0: nsid 2: its ANA group 7 is not in the ANA log"), 1);
     rig.fake(1).ana_unlisted.clear();
     // F21: it heals without an event.
     rig.advance_s(2);
