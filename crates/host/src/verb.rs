@@ -39,8 +39,9 @@ pub enum Verb<U> {
     GiveUp(u32, Nqn),
     /// As `Connect`, with a number that was set aside.
     ConnectAs(u32, Box<ConnectRequest>),
-    /// The controller that this request made is at another address now: attempts to connect from
-    /// now on go there. Answered `Done`; an error while it is connected, or being so.
+    /// The controller that this request made is at another address now: attempts to connect that
+    /// begin from now on go there, unless the one that is under way succeeds, or somebody else has
+    /// the address by then. Answered `Done`; an error while it is connected.
     Move {
         /// What it was asked for with, and where it is tried now.
         request: Box<ConnectRequest>,

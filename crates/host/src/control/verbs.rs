@@ -161,6 +161,9 @@ impl Control {
             .map_err(|why| VerbError::Invalid(why.to_string()))?;
         self.check_free(&request)?;
         let instance = self.take_number(aside, &request.subsystem_nqn)?;
+        // Whoever is there has it; others look for another place when they come to it.
+        let noted = self.controllers.values_mut().filter(|other| has_noted(other, &request));
+        noted.for_each(|other| other.noted = None);
         let number = ControllerId(self.next_controller);
         self.next_controller += 1;
         let keep_trying = request.keep_trying;
@@ -195,12 +198,18 @@ impl Control {
         let found = known.find(|controller| is_same(controller, &request)).map(|found| found.id);
         request.to = to;
         self.check_free(&request)?;
+        let mut others = self.controllers.values().filter(|other| Some(other.id) != found);
+        if let Some(other) = others.find(|other| has_noted(other, &request)) {
+            let (name, nqn, to) = (other.name(), &request.subsystem_nqn, &request.to);
+            let text = format!("{name} is going to be {nqn} at {to}");
+            return Err(VerbError::Connected(text));
+        }
         let Some(controller) = found.and_then(|id| self.controllers.get_mut(&id)) else {
             return Err(VerbError::Invalid(String::from("there is no such controller")));
         };
         if !controller.move_to(&mut self.env, request.to) {
             let (name, state) = (controller.name(), controller.state);
-            let text = format!("{name} is {state}: it moves between two attempts to connect only");
+            let text = format!("{name} is {state}: it moves only while it is not connected");
             return Err(VerbError::Conflict(text));
         }
         self.env.reply(id, Reply::Done);
@@ -460,12 +469,21 @@ impl Control {
 
 /// The same subsystem through the same addresses (DESIGN: such a second connect is refused).
 fn is_same(other: &Controller, request: &ConnectRequest) -> bool {
+    other.request.to == request.to && is_of(other, request)
+}
+
+/// The same, where its next attempt goes.
+fn has_noted(other: &Controller, request: &ConnectRequest) -> bool {
+    other.noted.as_ref() == Some(&request.to) && is_of(other, request)
+}
+
+/// The same subsystem through the same side of ours.
+fn is_of(other: &Controller, request: &ConnectRequest) -> bool {
     let (mine, theirs) = (&request.options.socket, &other.request.options.socket);
     // One that is being removed is none any more, as in Linux: whoever asks gets another one.
     !other.is_discovery()
         && other.state != ControllerState::Deleting
         && other.request.subsystem_nqn == request.subsystem_nqn
-        && other.request.to == request.to
         && mine.source == theirs.source
         && mine.interface == theirs.interface
 }
