@@ -209,11 +209,12 @@ fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failu
             named.push(spec.named(nqn, true).map_err(|why| source.wrong_in(at, &why))?);
         }
     }
-    let all = look_up_all(&named, NamedPath::look_up, FIRST_LOOK).map_err(Failure::Failed)?;
+    let all = look_up_all(&named, NamedPath::addresses, FIRST_LOOK).map_err(Failure::Failed)?;
     let (mut paths, mut seen) = (Vec::new(), HashSet::new());
     for ((at, named), found) in places.into_iter().zip(named).zip(all) {
         let own = &named.options.socket;
-        if let Found::At(to) = found
+        if let Found::At(ref all) = found
+            && let to = all[0]
             && !seen.insert((named.subsystem_nqn.clone(), to, own.source, own.interface.clone()))
         {
             let name = named.traddr.escape_debug();
@@ -231,8 +232,8 @@ fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Resul
     for LookedUp { at, named, found } in paths {
         let pause = named.options.reconnect_delay.as_secs_f64();
         let (why, under_way) = match found {
-            Found::At(to) => {
-                let connected = host.connect_path(&named, to);
+            Found::At(all) => {
+                let connected = host.connect_path(&named, all[0]);
                 connected.map_err(|error| source.wrong(Some(at), &error.message))?;
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::event::HostEvent;
 use crate::mail::Detail;
 use crate::topology::ControllerState;
 use crate::topology::{ControllerId, HeadId};
-use crate::verb::{Reply, Selection, Verb, VerbError};
+use crate::verb::{AsideId, Reply, Selection, Verb, VerbError};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -35,6 +35,7 @@ type Answer = Result<(), VerbError>;
 /// A controller that is to come, and has its number already.
 #[derive(Debug)]
 pub(super) struct Aside {
+    pub(super) id: AsideId,
     pub(super) number: u32,
     pub(super) nqn: Nqn,
     pub(super) traddr: String,
@@ -46,8 +47,8 @@ impl Control {
         let result = match verb {
             Verb::Connect(request) => self.connect(id, request, None),
             Verb::SetAside { nqn, traddr, trsvcid } => self.set_aside(id, nqn, traddr, trsvcid),
-            Verb::GiveUp(number, nqn) => self.give_up(id, number, &nqn),
-            Verb::ConnectAs(number, request) => self.connect(id, request, Some(number)),
+            Verb::GiveUp(aside) => self.give_up(id, aside),
+            Verb::ConnectAs(aside, request) => self.connect(id, request, Some(aside)),
             Verb::Move { request, to } => self.move_to(id, *request, to),
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
             Verb::Discover(request) => self.discover(id, request),
@@ -131,36 +132,46 @@ impl Control {
             return Err(VerbError::Conflict(text));
         }
         let number = self.free_instance();
-        self.set_aside.push(Aside { number, nqn, traddr, trsvcid });
-        self.env.reply(id, Reply::SetAside(number));
+        let aside = AsideId(self.next_aside);
+        self.next_aside += 1;
+        self.set_aside.push(Aside { id: aside, number, nqn, traddr, trsvcid });
+        self.env.reply(id, Reply::SetAside(number, aside));
         Ok(())
     }
 
-    fn give_up(&mut self, id: VerbId, number: u32, nqn: &Nqn) -> Answer {
-        self.set_aside.retain(|aside| aside.number != number || aside.nqn != *nqn);
+    fn give_up(&mut self, id: VerbId, given_up: AsideId) -> Answer {
+        let place = self.set_aside.iter().position(|aside| aside.id == given_up);
+        let place = place.ok_or_else(|| {
+            VerbError::Invalid(String::from("that number is not set aside, or no longer"))
+        })?;
+        self.set_aside.remove(place);
         self.env.reply(id, Reply::Done);
         Ok(())
     }
 
     /// The number of a new controller of a subsystem.
-    fn take_number(&mut self, aside: Option<u32>, nqn: &Nqn) -> Result<u32, VerbError> {
-        let Some(number) = aside else { return Ok(self.free_instance()) };
-        let is_it = |aside: &Aside| aside.number == number && aside.nqn == *nqn;
-        let place = self.set_aside.iter().position(is_it);
-        let place = place.ok_or_else(|| {
-            VerbError::Invalid(format!("number {number} is not set aside for {nqn}, or no longer"))
-        })?;
-        self.set_aside.swap_remove(place);
-        Ok(number)
+    fn number(&self, aside: Option<AsideId>, nqn: &Nqn) -> Result<u32, VerbError> {
+        let Some(id) = aside else { return Ok(self.free_instance()) };
+        let found = self.set_aside.iter().find(|aside| aside.id == id && aside.nqn == *nqn);
+        found.map(|aside| aside.number).ok_or_else(|| {
+            VerbError::Invalid(format!("no number is set aside so for {nqn}, or no longer"))
+        })
     }
 
-    fn connect(&mut self, id: VerbId, request: Box<ConnectRequest>, aside: Option<u32>) -> Answer {
+    fn connect(
+        &mut self,
+        id: VerbId,
+        request: Box<ConnectRequest>,
+        aside: Option<AsideId>,
+    ) -> Answer {
         self.check_room()?;
         check_options(&request.options, false)?;
         check_subsystem(&request.subsystem_nqn)
             .map_err(|why| VerbError::Invalid(why.to_string()))?;
+        // One that nobody wants any more is told so, whoever has its place.
+        let instance = self.number(aside, &request.subsystem_nqn)?;
         self.check_free(&request)?;
-        let instance = self.take_number(aside, &request.subsystem_nqn)?;
+        self.set_aside.retain(|other| Some(other.id) != aside);
         // Whoever is there has it; others look for another place when they come to it.
         let noted = self.controllers.values_mut().filter(|other| has_noted(other, &request));
         noted.for_each(|other| other.noted = None);
