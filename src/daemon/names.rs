@@ -18,6 +18,7 @@ use super::path::NamedPath;
 use super::rpc::RpcError;
 use anabranch_host::event::is_news;
 use anabranch_host::verb::{AsideId, Selection};
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -141,6 +142,45 @@ pub fn look_up_all(
         .map(|found| match found {
             Found::NotYet(look_up) => look_up.by(until),
             known => known,
+        })
+        .collect())
+}
+
+/// Of several paths, each with what was found for it, each at one address that it alone has. What
+/// stands there as an address has that one; a name has its first that is free, or none for now:
+/// that two names lead to one place may have passed when they are looked up again.
+///
+/// # Errors
+/// Which one is, in numbers, where another one is.
+pub fn one_each(paths: &[NamedPath], all: Vec<Found>) -> Result<Vec<Found>, usize> {
+    let mut taken = HashSet::new();
+    let mut take = |path: &NamedPath, to: SocketAddr| {
+        let own = &path.options.socket;
+        taken.insert((path.subsystem_nqn.clone(), to, own.source, own.interface.clone()))
+    };
+    for (at, (path, found)) in paths.iter().zip(&all).enumerate() {
+        if let Found::At(found) = found
+            && !path.has_name()
+            && !found.iter().all(|to| take(path, *to))
+        {
+            return Err(at);
+        }
+    }
+    let mut choose = |path: &NamedPath, found: Vec<SocketAddr>| {
+        let free = found.iter().find(|to| !path.has_name() || take(path, **to));
+        free.map(|to| Found::At(vec![*to])).unwrap_or_else(|| {
+            let (name, all) = (path.traddr.escape_debug(), found.iter().map(SocketAddr::ip));
+            let all: Vec<_> = all.map(|ip| ip.to_string()).collect();
+            let is = all.join(", ");
+            Found::Nowhere(format!("traddr '{name}' is {is}, where another path leads already"))
+        })
+    };
+    Ok(paths
+        .iter()
+        .zip(all)
+        .map(|(path, found)| match found {
+            Found::At(found) => choose(path, found),
+            other => other,
         })
         .collect())
 }

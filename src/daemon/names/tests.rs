@@ -140,6 +140,29 @@ fn a_connect_goes_on_to_the_next_address_where_one_is_another_paths() {
     assert_eq!(busy.message, "192.0.2.1:4420", "which is not of this address alone");
 }
 
+/// What two names lead to may change from one minute to the next.
+#[test]
+fn names_that_lead_to_one_place_get_an_address_each_or_wait() {
+    let named = |traddr: &str| {
+        let spec = PathSpec { traddr: traddr.to_owned(), ..PathSpec::default() };
+        spec.named("nqn.2026-01.org.example:a", true).expect("a path")
+    };
+    let paths = ["a.example", "b.example", "c.example", "192.0.2.1"].map(named);
+    let at_all = |all: &[u8]| Found::At(all.iter().copied().map(at).collect());
+    let found = || vec![at_all(&[1, 2]), at_all(&[1, 2, 3]), at_all(&[2, 3]), at_all(&[1])];
+    let each = one_each(&paths, found()).expect("no address stands there twice");
+    let [a, b, c, plain] = each.try_into().expect("one for each");
+    for (found, expected) in [(a, at(2)), (b, at(3)), (plain, at(1))] {
+        assert!(matches!(&found, Found::At(all) if *all == [expected]), "{found:?}");
+    }
+    let Found::Nowhere(why) = c else { panic!("there is none left: {c:?}") };
+    let told = "traddr 'c.example' is 192.0.2.2, 192.0.2.3, where another path leads already";
+    assert_eq!(why, told);
+    let twice = ["192.0.2.1", "::ffff:192.0.2.1"].map(named);
+    let second = one_each(&twice, vec![at_all(&[1]), at_all(&[1])]).expect_err("written twice");
+    assert_eq!(second, 1);
+}
+
 #[test]
 fn with_the_daemon_the_looking_ends() {
     let (stop, stopped) = channel();
