@@ -13,7 +13,7 @@ use super::explain::{DEFAULT_SAMPLES, ExplainView};
 use super::export::refusal;
 use super::front::{Front, FrontEvent, FrontReply, FrontVerb};
 use super::identity::Identity;
-use super::names::{Names, ToBe, addresses, at_one_of};
+use super::names::{Names, ToBe, addresses, at_one_free_of, at_one_of};
 use super::path::{NamedPath, PathSpec};
 use super::rpc::{Answer, Params, RpcError};
 use super::top::TopView;
@@ -24,7 +24,7 @@ use anabranch_host::config::{
     ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings, check_subsystem,
 };
 use anabranch_host::explain::ExplainReport;
-use anabranch_host::verb::{HostSnapshot, Reply, Selection, Verb, VerbError};
+use anabranch_host::verb::{AsideId, HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
@@ -261,23 +261,20 @@ impl Host {
     ) -> Result<String, RpcError> {
         let request = path.request(at);
         let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
-        self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, Some((path, at)))
+        self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, Some(path))
     }
 
-    fn connected(
-        &self,
-        reply: HostReply,
-        at: Option<(&NamedPath, SocketAddr)>,
-    ) -> Result<String, RpcError> {
+    fn connected(&self, reply: HostReply, path: Option<&NamedPath>) -> Result<String, RpcError> {
         let Reply::Connected(name) = reply else { return Err(unexpected(&reply)) };
-        self.names.connected(&name, at);
+        self.names.connected(&name, path);
         Ok(name)
     }
 
-    /// Tries a path that is not connected at another address from now on.
+    /// Tries a path that is not connected at another address from now on, once an attempt that is
+    /// under way has failed.
     ///
     /// # Errors
-    /// It is not there, is being connected, or that would be another one's.
+    /// It is not there, is connected, or that would be another one's.
     pub(super) fn move_path(
         &self,
         path: &NamedPath,
@@ -297,19 +294,18 @@ impl Host {
     /// # Errors
     /// There are too many.
     pub(super) fn set_aside(&self, path: &NamedPath) -> Result<ToBe, RpcError> {
-        let subsystem_nqn = path.subsystem_nqn.clone();
-        let nqn = subsystem_nqn.clone();
+        let nqn = path.subsystem_nqn.clone();
         let (traddr, trsvcid) = (path.traddr.clone(), path.port.to_string());
         match self.ask(Verb::SetAside { nqn, traddr, trsvcid }, TALK)? {
-            Reply::SetAside(number) => Ok(ToBe { number, subsystem_nqn }),
+            Reply::SetAside(number, aside) => Ok(ToBe { number, aside }),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Keeps it no more, unless the controller has come.
-    pub(super) fn give_up(&self, ToBe { number, subsystem_nqn }: ToBe) {
+    /// Keeps it no more. Whether it was kept until now: the controller may have come.
+    pub(super) fn give_up(&self, aside: AsideId) -> bool {
         // One that has stopped keeps nothing.
-        let _ = self.ask(Verb::GiveUp(number, subsystem_nqn), LOOK);
+        self.ask(Verb::GiveUp(aside), LOOK).is_ok()
     }
 
     /// Paths of which only the names are known.
@@ -323,12 +319,12 @@ impl Host {
     /// Refused.
     pub(super) fn connect_as(
         &self,
-        number: u32,
+        aside: AsideId,
         path: &NamedPath,
         at: SocketAddr,
     ) -> Result<String, RpcError> {
         let request = Box::new(path.request(at));
-        self.connected(self.ask(Verb::ConnectAs(number, request), TALK)?, Some((path, at)))
+        self.connected(self.ask(Verb::ConnectAs(aside, request), TALK)?, Some(path))
     }
 
     /// Removes controllers. The answer is how many.
@@ -349,9 +345,19 @@ impl Host {
             Err(why) => {
                 let one = matches!(which, Selection::Controller(_));
                 let to_come = if one { self.names.give_up(which) } else { Vec::new() };
-                let count = to_come.len();
-                to_come.into_iter().for_each(|to_be| self.give_up(to_be));
-                if count > 0 { Ok((0, count)) } else { Err(why) }
+                let (mut disconnected, mut given_up) = (0, 0);
+                for to_be in to_come {
+                    if self.give_up(to_be.aside) {
+                        given_up += 1;
+                    } else if let Ok(Reply::Disconnected(count)) =
+                        // It has come in between.
+                        self.ask(Verb::Disconnect(which.clone()), TALK)
+                    {
+                        disconnected += count;
+                    }
+                }
+                let some = given_up > 0 || disconnected > 0;
+                if some { Ok((disconnected, given_up)) } else { Err(why) }
             }
         }
     }
@@ -622,10 +628,15 @@ impl Host {
 
     fn call_connect(&self, params: Params<'_>) -> Result<Value, RpcError> {
         let path = self.asked(params)?;
+        self.names.check_new(&path)?;
         let pause = path.options.reconnect_delay.as_secs_f64();
         match addresses(&path) {
             Ok(all) => {
-                let name = at_one_of(&all, |at| self.connect_path(&path, at))?;
+                let connect = |at| self.connect_path(&path, at);
+                let name = match self.has(&path) {
+                    true => at_one_of(&all, connect)?,
+                    false => at_one_free_of(&all, connect)?,
+                };
                 Ok(json!({ "controller": name }))
             }
             Err(why) if path.keeps_trying() => {
@@ -636,6 +647,15 @@ impl Host {
             }
             Err(why) => Err(RpcError::failed(why)),
         }
+    }
+
+    /// Whether a path of this name is there: a name with several addresses is one path, however
+    /// often it is asked for.
+    fn has(&self, path: &NamedPath) -> bool {
+        self.names.of(path).into_iter().any(|object| {
+            let attribute = "state".to_owned();
+            self.look(Verb::Get { object, attribute }).is_ok_and(|it| matches!(it, Reply::Value(_)))
+        })
     }
 
     fn call_attribute(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {

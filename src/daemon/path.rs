@@ -149,6 +149,17 @@ impl NamedPath {
         }
     }
 
+    /// Whether it is the same as another one as both are named, wherever the name leads.
+    #[must_use]
+    pub fn is_same(&self, other: &NamedPath) -> bool {
+        let (mine, theirs) = (&self.options.socket, &other.options.socket);
+        self.subsystem_nqn == other.subsystem_nqn
+            && self.traddr == other.traddr
+            && self.port == other.port
+            && mine.source == theirs.source
+            && mine.interface == theirs.interface
+    }
+
     /// Whether it is tried again when the first attempt fails.
     #[must_use]
     pub fn keeps_trying(&self) -> bool {

@@ -11,14 +11,14 @@ use super::host::{Host, HostSetup, nbd_uri, usual_workers};
 use super::identity::{Identity, Places};
 use super::log::{self, log, log_of};
 use super::metrics::{self, BoundMetrics, MetricsServer};
-use super::names::{Found, failures, follow, look_up_all};
+use super::names::{Found, failures, follow, look_up_all, one_each};
 use super::path::NamedPath;
+use super::rpc::RpcError;
 use super::service;
 use super::socket::{BoundSocket, Role, default_path};
 use crate::failure::Failure;
 use anabranch_host::Event;
 use anabranch_host::verb::Selection;
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -200,7 +200,7 @@ struct LookedUp {
 /// would have to be taken back.
 ///
 /// # Errors
-/// Two names lead to one path.
+/// Two of them have one address.
 fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failure> {
     let (mut places, mut named) = (Vec::new(), Vec::new());
     for subsystem in &config.subsystems {
@@ -210,20 +210,13 @@ fn look_up(config: &ServeConfig, source: &Source) -> Result<Vec<LookedUp>, Failu
             named.push(spec.named(nqn, true).map_err(|why| source.wrong_in(at, &why))?);
         }
     }
-    let all = look_up_all(&named, NamedPath::look_up, FIRST_LOOK).map_err(Failure::Failed)?;
-    let (mut paths, mut seen) = (Vec::new(), HashSet::new());
-    for ((at, named), found) in places.into_iter().zip(named).zip(all) {
-        let own = &named.options.socket;
-        if let Found::At(to) = found
-            && !seen.insert((named.subsystem_nqn.clone(), to, own.source, own.interface.clone()))
-        {
-            let name = named.traddr.escape_debug();
-            let message = format!("traddr: '{name}' is {}: this path stands here twice", to.ip());
-            return Err(source.wrong_in(at, &message));
-        }
-        paths.push(LookedUp { at, named, found });
-    }
-    Ok(paths)
+    let all = look_up_all(&named, NamedPath::addresses, FIRST_LOOK).map_err(Failure::Failed)?;
+    let all = one_each(&named, all).map_err(|second| {
+        let name = named[second].traddr.escape_debug();
+        source.wrong_in(places[second], &format!("traddr: '{name}': this path stands here twice"))
+    })?;
+    let paths = places.into_iter().zip(named).zip(all);
+    Ok(paths.map(|((at, named), found)| LookedUp { at, named, found }).collect())
 }
 
 /// Asks for every path of the configuration; whatever does not answer is tried again by the host,
@@ -232,11 +225,14 @@ fn connect_all(host: &Arc<Host>, paths: Vec<LookedUp>, source: &Source) -> Resul
     for LookedUp { at, named, found } in paths {
         let pause = named.options.reconnect_delay.as_secs_f64();
         let (why, under_way) = match found {
-            Found::At(to) => {
-                let connected = host.connect_path(&named, to);
-                connected.map_err(|error| source.wrong(Some(at), &error.message))?;
-                continue;
-            }
+            Found::At(to) => match host.connect_path(&named, to[0]) {
+                Ok(_) => continue,
+                // A name that was looked up meanwhile has led there.
+                Err(error) if error.code == RpcError::CONNECTED => {
+                    (format!("{}; it is tried again every {pause} s", error.message), None)
+                }
+                Err(error) => return Err(source.wrong(Some(at), &error.message)),
+            },
             Found::Nowhere(why) => (format!("{why}; it is tried again every {pause} s"), None),
             Found::NotYet(look_up) => {
                 let name = &named.traddr;

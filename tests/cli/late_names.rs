@@ -25,7 +25,11 @@ fn call(host: &Host, method: &str, params: &Value) -> Result<Value, RpcError> {
 
 /// Nobody has that name, which takes no name service to say; it is not looked up again meanwhile.
 fn connect(host: &Host, nqn: &str, keep_trying: bool) -> Result<Value, RpcError> {
-    let path = json!({ "traddr": "array..invalid", "reconnect_delay": "1h" });
+    connect_to(host, nqn, 4420, keep_trying)
+}
+
+fn connect_to(host: &Host, nqn: &str, port: u16, keep_trying: bool) -> Result<Value, RpcError> {
+    let path = json!({ "traddr": "array..invalid", "trsvcid": port, "reconnect_delay": "1h" });
     call(host, "connect", &json!({ "nqn": nqn, "path": path, "keep_trying": keep_trying }))
 }
 
@@ -50,8 +54,8 @@ fn who_keeps_trying_a_name_has_it_looked_up_again() {
 fn a_path_without_an_address_is_seen_until_it_is_given_up() {
     let host = host();
     let other = "nqn.2026-01.org.test:other";
-    for nqn in [NQN, other, NQN] {
-        connect(&host, nqn, true).expect("it is kept trying");
+    for (nqn, port) in [(NQN, 4420), (other, 4420), (NQN, 4421)] {
+        connect_to(&host, nqn, port, true).expect("it is kept trying");
     }
     let awaited = || {
         let view = call(&host, "snapshot", &json!({})).expect("a view");
@@ -59,9 +63,14 @@ fn a_path_without_an_address_is_seen_until_it_is_given_up() {
         let of = |subsystem: &Value| (subsystem["nqn"].clone(), subsystem["awaited"].clone());
         subsystems.iter().map(of).collect::<Vec<_>>()
     };
-    let late = |name: &str| json!({ "name": name, "traddr": "array..invalid", "trsvcid": "4420" });
+    let at = |name: &str, port: &str| -> Value {
+        let traddr = "array..invalid";
+        json!({ "name": name, "traddr": traddr, "trsvcid": port })
+    };
+    let late = |name: &str| at(name, "4420");
     let second = (json!(other), json!([late("nvme1")]));
-    assert_eq!(awaited(), [(json!(NQN), json!([late("nvme0"), late("nvme2")])), second.clone()]);
+    let both = json!([late("nvme0"), at("nvme2", "4421")]);
+    assert_eq!(awaited(), [(json!(NQN), both), second.clone()]);
     let given_up = |which: Value| call(&host, "disconnect", &which);
     let counts = |count| Ok(json!({ "disconnected": 0, "given_up": count }));
     assert_eq!(given_up(json!({ "device": "nvme2" })), counts(1));
@@ -71,4 +80,44 @@ fn a_path_without_an_address_is_seen_until_it_is_given_up() {
     assert_eq!(awaited(), [second]);
     assert_eq!(given_up(json!({ "all": true })), counts(1));
     assert_eq!(awaited(), []);
+}
+
+/// As one that is connected: whoever asks again has asked for nothing new.
+#[test]
+fn a_path_without_an_address_is_not_had_twice() {
+    let host = host();
+    connect(&host, NQN, true).expect("it is kept trying");
+    for keep_trying in [true, false] {
+        let told = connect(&host, NQN, keep_trying).expect_err("it is to come already");
+        assert_eq!(told.code, RpcError::CONNECTED);
+        let is = format!("already being connected: nvme0 is going to be {NQN} at array..invalid");
+        assert!(told.message.starts_with(&is), "{}", told.message);
+    }
+    call(&host, "disconnect", &json!({ "device": "nvme0" })).expect("it is given up");
+    let again = connect(&host, NQN, true).expect("it is kept trying again");
+    assert_eq!(again["controller"], "nvme0");
+}
+
+/// One that fails to start goes at once, with its sockets and locks, whatever it looks for.
+#[test]
+fn a_look_up_keeps_no_host_that_nobody_else_has() {
+    let host = host();
+    connect(&host, NQN, true).expect("it is kept trying");
+    assert_eq!(Arc::strong_count(&host), 1);
+}
+
+/// Wherever it is: there may be an address of the same name that nobody has.
+#[test]
+fn a_name_with_several_addresses_is_one_path_however_often_it_is_connected() {
+    let host = host();
+    let connect = |name: &str| {
+        let path = json!({ "traddr": name, "trsvcid": 1, "ctrl_loss_tmo": "off" });
+        call(&host, "connect", &json!({ "nqn": NQN, "path": path, "keep_trying": true }))
+    };
+    assert_eq!(connect("localhost").expect("it is kept trying")["controller"], "nvme0");
+    let again = connect("localhost").expect_err("it is there");
+    assert_eq!(again.code, RpcError::CONNECTED);
+    assert!(again.message.starts_with("already connected: nvme0"), "{}", again.message);
+    call(&host, "disconnect", &json!({ "device": "nvme0" })).expect("it goes");
+    assert_eq!(connect("localhost").expect("it is new")["controller"], "nvme0");
 }

@@ -5,6 +5,7 @@ use crate::user::{IoError, RequestOp};
 use alloc::format;
 use alloc::string::String;
 use anabranch_proto::host_queue::Flaw;
+use anabranch_proto::machine::Endpoint;
 use anabranch_proto::nvme::ana::AnaState;
 use anabranch_proto::nvme::status::Status;
 use core::fmt;
@@ -29,6 +30,8 @@ pub enum HostEvent {
         controller: String,
         /// Address.
         to: String,
+        /// Where the next attempt goes.
+        next: Endpoint,
         /// Why.
         why: String,
         /// How many attempts have failed in a row.
@@ -344,6 +347,7 @@ impl HostEvent {
             forbidden,
             expired,
             alike,
+            next: _,
         } = self
         else {
             return Ok(());

@@ -18,6 +18,11 @@ use anabranch_proto::nvme::nqn::Nqn;
 use core::convert::Infallible;
 use core::fmt;
 
+/// A number that was set aside. Not used again while the process lives: the number itself, which is
+/// given again, may be set aside for another one of the same subsystem later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsideId(pub u64);
+
 /// A control request. `U` is the users' own verb.
 #[derive(Debug)]
 pub enum Verb<U> {
@@ -35,12 +40,13 @@ pub enum Verb<U> {
         /// Port.
         trsvcid: String,
     },
-    /// Such a number, of this subsystem, is wanted no more. Answered `Done`.
-    GiveUp(u32, Nqn),
+    /// Such a number is wanted no more. Answered `Done`; an error where the controller has come.
+    GiveUp(AsideId),
     /// As `Connect`, with a number that was set aside.
-    ConnectAs(u32, Box<ConnectRequest>),
-    /// The controller that this request made is at another address now: attempts to connect from
-    /// now on go there. Answered `Done`; an error while it is connected, or being so.
+    ConnectAs(AsideId, Box<ConnectRequest>),
+    /// The controller that this request made is at another address now: attempts to connect that
+    /// begin from now on go there, unless the one that is under way succeeds, or somebody else has
+    /// the address by then. Answered `Done`; an error while it is connected.
     Move {
         /// What it was asked for with, and where it is tried now.
         request: Box<ConnectRequest>,
@@ -140,8 +146,8 @@ impl<U> Verb<U> {
         Some(match self {
             Verb::Connect(request) => Verb::Connect(request),
             Verb::SetAside { nqn, traddr, trsvcid } => Verb::SetAside { nqn, traddr, trsvcid },
-            Verb::GiveUp(number, nqn) => Verb::GiveUp(number, nqn),
-            Verb::ConnectAs(number, request) => Verb::ConnectAs(number, request),
+            Verb::GiveUp(aside) => Verb::GiveUp(aside),
+            Verb::ConnectAs(aside, request) => Verb::ConnectAs(aside, request),
             Verb::Move { request, to } => Verb::Move { request, to },
             Verb::Disconnect(selection) => Verb::Disconnect(selection),
             Verb::Discover(request) => Verb::Discover(request),
@@ -185,8 +191,8 @@ pub enum Reply<U> {
     Error(VerbError),
     /// The controller's name, `nvmeN`.
     Connected(String),
-    /// The number of the controller that is to come.
-    SetAside(u32),
+    /// The number of the controller that is to come, and by what it is asked for.
+    SetAside(u32, AsideId),
     /// How many controllers were removed.
     Disconnected(u32),
     /// The entries of a discovery log and its generation counter.
@@ -229,7 +235,7 @@ impl<U> Reply<U> {
         match reply {
             Reply::Error(error) => Reply::Error(error),
             Reply::Connected(name) => Reply::Connected(name),
-            Reply::SetAside(number) => Reply::SetAside(number),
+            Reply::SetAside(number, aside) => Reply::SetAside(number, aside),
             Reply::Disconnected(count) => Reply::Disconnected(count),
             Reply::Discovered { generation, entries, skipped } => {
                 Reply::Discovered { generation, entries, skipped }

@@ -11,6 +11,7 @@ use crate::daemon::log::{log, log_of};
 use crate::daemon::path::NamedPath;
 use anabranch_host::Event;
 use anabranch_host::event::HostEvent;
+use anabranch_proto::machine::Endpoint;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,6 +34,8 @@ pub struct Failures(Receiver<Miss>);
 #[derive(Debug)]
 struct Miss {
     controller: String,
+    /// Where the next one goes, unless it moves.
+    at: SocketAddr,
     /// A log has it: one that the name service does not answer then is no news, either.
     told: bool,
 }
@@ -48,9 +51,11 @@ impl Failed {
     /// Never waits: workers tell.
     pub fn see(&self, event: &Event<FrontEvent>) {
         let Event::Host(event) = event else { return };
-        if let HostEvent::ConnectFailed { controller, retry: true, .. } = event {
+        if let HostEvent::ConnectFailed { controller, next, retry: true, .. } = event
+            && let Endpoint::Tcp(at) = *next
+        {
             let told = event.is_news();
-            let _ = self.0.try_send(Miss { controller: controller.clone(), told });
+            let _ = self.0.try_send(Miss { controller: controller.clone(), at, told });
         }
     }
 }
@@ -74,60 +79,60 @@ pub fn follow(host: &Arc<Host>, failures: Failures) -> Result<(), String> {
     Builder::new().name("moves".to_owned()).spawn(all).map(drop).map_err(no_thread)
 }
 
-/// The system's resolver may take minutes: a thread of its own waits for it, one per path.
-fn look_again(host: &Arc<Host>, Miss { controller, told }: Miss) {
-    let Some(place) = host.names().moves.begin(&controller) else { return };
-    let (of, at) = (controller.clone(), place.at);
-    let looking = Arc::clone(host);
+/// The system's resolver may take minutes: a thread of its own waits for it, one per path, and
+/// keeps nothing of the host meanwhile.
+fn look_again(host: &Arc<Host>, Miss { controller, at, told }: Miss) {
+    let Some(path) = host.names().moves.begin(&controller) else { return };
+    let (of, looked_up) = (controller.clone(), Arc::clone(&path));
+    let looking = Arc::downgrade(host);
     let started = spawn(move || {
-        let found = place.path.addresses();
-        let went = place.settle(found, |to| looking.move_path(&place.path, at, to));
+        let found = looked_up.addresses();
+        let Some(host) = looking.upgrade() else { return };
+        let went = settle(&looked_up, at, found, |to| host.move_path(&looked_up, at, to));
         if let (Err(why), true) = (&went, told) {
             log_of(Some(format!("{of} name")), format!("{of}: {why}"));
         }
-        looking.names().moves.end(&of, at, went.ok());
+        host.names().moves.end(&of, &looked_up);
     });
     if let Err(why) = started {
-        host.names().moves.end(&controller, at, None);
+        host.names().moves.end(&controller, &path);
         log(why);
     }
 }
 
-/// A path, and the address at which it is tried.
-#[derive(Clone, Debug)]
-struct Place {
-    path: NamedPath,
+/// What follows from a look-up for a path that is tried at an address, or one sentence.
+fn settle(
+    path: &NamedPath,
     at: SocketAddr,
-    /// Its name is being looked up.
-    looking: bool,
-}
-
-impl Place {
-    /// What follows from a look-up: where it is now, or one sentence.
-    fn settle(
-        &self,
-        found: Result<Vec<SocketAddr>, String>,
-        mut go: impl FnMut(SocketAddr) -> Result<(), String>,
-    ) -> Result<SocketAddr, String> {
-        let all = found.map_err(|why| format!("{why}; it stays at {}", self.at.ip()))?;
-        let present = all.iter().position(|to| *to == self.at);
-        let (before, others) = match present {
-            Some(present) => (&all[..present], &all[present + 1..]),
-            None => (&[][..], &all[..]),
-        };
-        let mut refused = None;
-        for to in others.iter().chain(before) {
-            match go(*to) {
-                Ok(()) => return Ok(*to),
-                Err(why) => {
-                    let name = &self.path.traddr;
-                    refused.get_or_insert(format!("'{name}' is {} now, but: {why}", to.ip()));
-                }
+    found: Result<Vec<SocketAddr>, String>,
+    mut go: impl FnMut(SocketAddr) -> Result<(), String>,
+) -> Result<(), String> {
+    let all = found.map_err(|why| format!("{why}; it stays at {}", at.ip()))?;
+    let present = all.iter().position(|to| *to == at);
+    let (before, others) = match present {
+        Some(present) => (&all[..present], &all[present + 1..]),
+        None => (&[][..], &all[..]),
+    };
+    let mut refused = None;
+    for to in others.iter().chain(before) {
+        match go(*to) {
+            Ok(()) => return Ok(()),
+            Err(why) => {
+                let name = &path.traddr;
+                refused.get_or_insert(format!("'{name}' is {} now, but: {why}", to.ip()));
             }
         }
-        // While its own address is one of its name's, others that are not free are no news.
-        refused.filter(|_| present.is_none()).map_or(Ok(self.at), Err)
     }
+    // While its own address is one of its name's, others that are not free are no news.
+    refused.filter(|_| present.is_none()).map_or(Ok(()), Err)
+}
+
+/// A path that was given by name.
+#[derive(Debug)]
+struct Place {
+    path: Arc<NamedPath>,
+    /// Its name is being looked up.
+    looking: bool,
 }
 
 /// Paths that have their address, and were given by name: one per controller at most.
@@ -139,40 +144,42 @@ impl Moves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which path it is, and where; `None` if that is being looked up, or has no name.
-    fn begin(&self, controller: &str) -> Option<Place> {
+    /// Which path it is; `None` if that is being looked up, or has no name.
+    fn begin(&self, controller: &str) -> Option<Arc<NamedPath>> {
         let mut places = self.places();
         let place = places.get_mut(controller).filter(|place| !place.looking)?;
         place.looking = true;
-        Some(place.clone())
+        Some(Arc::clone(&place.path))
     }
 
-    fn end(&self, controller: &str, from: SocketAddr, to: Option<SocketAddr>) {
+    fn end(&self, controller: &str, path: &Arc<NamedPath>) {
         let mut places = self.places();
         // Another one may be called so by now.
-        if let Some(place) = places.get_mut(controller).filter(|place| place.at == from) {
+        if let Some(place) = places.get_mut(controller).filter(|it| Arc::ptr_eq(&it.path, path)) {
             place.looking = false;
-            place.at = to.unwrap_or(from);
         }
     }
 }
 
 impl Names {
     /// A controller was connected, perhaps under the name of one that is no more: at an address, or
-    /// at one that a name has led to.
-    pub(in crate::daemon) fn connected(
-        &self,
-        controller: &str,
-        at: Option<(&NamedPath, SocketAddr)>,
-    ) {
+    /// where the name of a path has led.
+    pub(in crate::daemon) fn connected(&self, controller: &str, path: Option<&NamedPath>) {
         let mut places = self.moves.places();
-        match at {
-            Some((path, at)) if path.has_name() => {
-                let place = Place { path: path.clone(), at, looking: false };
+        match path {
+            Some(path) if path.has_name() => {
+                let place = Place { path: Arc::new(path.clone()), looking: false };
                 places.insert(controller.to_owned(), place);
             }
             _ => drop(places.remove(controller)),
         }
+    }
+
+    /// What controllers are called, or were, that a path of this name has made.
+    pub(in crate::daemon) fn of(&self, path: &NamedPath) -> Vec<String> {
+        let places = self.moves.places();
+        let same = places.iter().filter(|(_, place)| place.path.is_same(path));
+        same.map(|(controller, _)| controller.clone()).collect()
     }
 }
 
@@ -180,6 +187,7 @@ impl Names {
 mod tests {
     use super::*;
     use crate::daemon::path::PathSpec;
+
     fn path(traddr: &str) -> NamedPath {
         let spec = PathSpec { traddr: traddr.to_owned(), ..PathSpec::default() };
         spec.named("nqn.2026-01.org.example:a", true).expect("a path")
@@ -191,48 +199,71 @@ mod tests {
 
     #[test]
     fn a_path_goes_where_its_name_leads_and_stays_where_it_does_not_say() {
-        let names = Names::default();
-        names.connected("nvme0", Some((&path("array.example"), at(1))));
+        let path = path("array.example");
         let found = |all: &[u8]| Ok(all.iter().copied().map(at).collect());
-        for (found, free, tried, then, told) in [
-            (found(&[1]), &[][..], &[][..], 1, None),
-            (Err("nobody knows it".to_owned()), &[], &[], 1, Some("nobody knows it; it stays")),
-            (found(&[2]), &[], &[2], 1, Some("'array.example' is 192.0.2.2 now, but: another's")),
-            (found(&[2]), &[2], &[2], 2, None),
-            (found(&[2]), &[], &[], 2, None),
+        for (from, found, free, tried, told) in [
+            (1, found(&[1]), &[][..], &[][..], None),
+            (1, Err("nobody knows it".to_owned()), &[], &[], Some("nobody knows it; it stays")),
+            (1, found(&[2]), &[], &[2], Some("'array.example' is 192.0.2.2 now, but: another's")),
+            (1, found(&[2]), &[2], &[2], None),
+            (2, found(&[2]), &[], &[], None),
             // In turn, from its own on.
-            (found(&[1, 2, 3]), &[1, 3], &[3], 3, None),
-            (found(&[1, 2, 3]), &[1, 2], &[1], 1, None),
-            (found(&[1, 2, 3]), &[3], &[2, 3], 3, None),
-            (found(&[1, 2, 3]), &[], &[1, 2], 3, None),
+            (2, found(&[1, 2, 3]), &[1, 3], &[3], None),
+            (3, found(&[1, 2, 3]), &[1, 2], &[1], None),
+            (1, found(&[1, 2, 3]), &[3], &[2, 3], None),
+            (3, found(&[1, 2, 3]), &[], &[1, 2], None),
         ] {
-            let place = names.moves.begin("nvme0").expect("a name");
-            assert!(names.moves.begin("nvme0").is_none(), "it is being looked up");
             let mut gone = Vec::new();
             let free: Vec<SocketAddr> = free.iter().copied().map(at).collect();
-            let went = place.settle(found, |to| {
+            let went = settle(&path, at(from), found, |to| {
                 gone.push(to);
                 if free.contains(&to) { Ok(()) } else { Err("another's".to_owned()) }
             });
             let said = went.as_ref().err().cloned().unwrap_or_default();
             assert!(said.starts_with(told.unwrap_or_default()), "{said}");
             assert_eq!(went.is_err(), told.is_some(), "{said}");
-            names.moves.end("nvme0", place.at, went.ok());
             assert_eq!(gone, tried.iter().copied().map(at).collect::<Vec<_>>());
-            assert_eq!(names.moves.places()["nvme0"].at, at(then));
         }
+    }
+
+    /// Where a controller is depends on what the host made of an earlier answer.
+    #[test]
+    fn a_failed_attempt_says_where_the_next_one_goes() {
+        let (failed, failures) = failures();
+        failed.see(&Event::Host(HostEvent::ConnectFailed {
+            controller: "nvme0".to_owned(),
+            to: at(1).to_string(),
+            next: Endpoint::Tcp(at(2)),
+            why: "no answer".to_owned(),
+            attempts: 1,
+            retry: true,
+            forbidden: false,
+            expired: false,
+            alike: 0,
+        }));
+        let miss = failures.0.try_recv().expect("it was told");
+        assert_eq!((miss.controller.as_str(), miss.at, miss.told), ("nvme0", at(2), true));
     }
 
     #[test]
     fn a_controller_at_an_address_is_nobodys_name() {
         let names = Names::default();
-        names.connected("nvme0", Some((&path("array.example"), at(1))));
-        let place = names.moves.begin("nvme0").expect("a name");
-        names.connected("nvme0", Some((&path("192.0.2.7"), at(7))));
-        names.moves.end("nvme0", place.at, Some(at(2)));
+        names.connected("nvme0", Some(&path("array.example")));
+        let first = names.moves.begin("nvme0").expect("a name");
+        assert!(names.moves.begin("nvme0").is_none(), "it is being looked up");
+        names.connected("nvme0", Some(&path("192.0.2.7")));
+        names.moves.end("nvme0", &first);
         assert!(names.moves.begin("nvme0").is_none());
-        names.connected("nvme0", Some((&path("array.example"), at(1))));
+        names.connected("nvme0", Some(&path("array.example")));
+        let second = names.moves.begin("nvme0").expect("a name");
+        names.moves.end("nvme0", &first);
+        assert!(names.moves.begin("nvme0").is_none(), "that was the look-up of another one");
+        names.moves.end("nvme0", &second);
+        assert!(names.moves.begin("nvme0").is_some());
+        assert_eq!(names.of(&path("array.example")), ["nvme0"]);
+        assert!(names.of(&path("other.example")).is_empty());
         names.connected("nvme0", None);
+        assert!(names.of(&path("array.example")).is_empty());
         assert!(names.moves.begin("nvme0").is_none());
     }
 }

@@ -19,7 +19,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use anabranch_proto::machine::{Time, VerbId};
+use anabranch_proto::machine::{Endpoint, Time, VerbId};
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -46,6 +46,8 @@ pub(super) struct Controller {
     /// The N of `nvmeN`: the lowest number that was free, as in Linux.
     pub(super) instance: u32,
     pub(super) request: ConnectRequest,
+    /// Where the next attempt goes instead, if the one that is under way fails.
+    pub(super) noted: Option<Endpoint>,
     pub(super) kind: Kind,
     pub(super) state: ControllerState,
     pub(super) association: Association,
@@ -111,6 +113,7 @@ impl Controller {
             id,
             instance,
             request,
+            noted: None,
             kind,
             state: ControllerState::New,
             association: Association(0),

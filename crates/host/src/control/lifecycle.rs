@@ -118,23 +118,28 @@ impl Controller {
     }
 
     /// Where the next attempt to connect goes. One that has begun goes on where it is: its queues
-    /// must not end up at different controllers.
+    /// must not end up at different controllers. Should it fail, this is still known.
     pub(super) fn move_to(&mut self, env: &mut Env, to: Endpoint) -> bool {
-        let between = match self.phase {
-            Phase::Waiting { .. } => true,
-            Phase::Stopping { then, .. } => then != Then::Remove,
-            _ => false,
-        };
-        if between {
-            // One whose name has several addresses goes from one to the next while none answers.
-            if is_news(self.alike) {
-                let text = format!("it moves from {} to {to}", self.address());
-                env.event(HostEvent::Note { controller: self.name(), text });
+        match self.phase {
+            Phase::Waiting { .. } | Phase::Stopping { then: Then::Retry(_), .. } => {
+                self.moves(env, to);
             }
-            self.request.to = to;
-            env.dirty = true;
+            Phase::Opening { .. } | Phase::Setup { .. } | Phase::Queues { .. } => {
+                self.noted = Some(to);
+            }
+            _ => return false,
         }
-        between
+        true
+    }
+
+    fn moves(&mut self, env: &mut Env, to: Endpoint) {
+        // One whose name has several addresses goes from one to the next while none answers.
+        if is_news(self.alike) {
+            let text = format!("it moves from {} to {to}", self.address());
+            env.event(HostEvent::Note { controller: self.name(), text });
+        }
+        self.request.to = to;
+        env.dirty = true;
     }
 
     fn open(&mut self, env: &mut Env) {
@@ -269,10 +274,12 @@ impl Controller {
         let forbidden = allowed && self.was_live && !retry;
         let again = self.attempts > 1 && self.last_error.as_ref() == Some(&why);
         self.alike = if again { self.alike.saturating_add(1) } else { 0 };
+        let noted = self.noted.take().filter(|_| retry);
         if !self.is_discovery() {
             env.event(HostEvent::ConnectFailed {
                 controller: self.name(),
                 to: self.address(),
+                next: noted.as_ref().unwrap_or(&self.request.to).clone(),
                 why: why.clone(),
                 attempts: self.attempts,
                 retry,
@@ -280,6 +287,9 @@ impl Controller {
                 expired: wanted && !allowed,
                 alike: self.alike,
             });
+        }
+        if let Some(to) = noted {
+            self.moves(env, to);
         }
         self.answer_reset(env, Err(&why));
         self.last_error = Some(why);
@@ -418,6 +428,7 @@ impl Controller {
     /// Every queue pair is open.
     pub(super) fn go_live(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.phase = Phase::Live;
+        self.noted = None;
         self.fast_io_failed = false;
         self.proven = self.facts.clone();
         self.set_state(env, ControllerState::Live, None);

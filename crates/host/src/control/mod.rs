@@ -71,6 +71,7 @@ pub struct Control {
     waits: Waits,
     /// Controllers that are to come.
     set_aside: Vec<verbs::Aside>,
+    next_aside: u64,
     next_controller: u32,
     next_discovery: u32,
     next_head: u32,
@@ -108,6 +109,7 @@ impl Control {
             rescan: Vec::new(),
             waits: Waits::default(),
             set_aside: Vec::new(),
+            next_aside: 0,
             next_controller: 0,
             next_discovery: DISCOVERY_IDS,
             next_head: 0,

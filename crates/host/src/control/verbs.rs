@@ -16,7 +16,7 @@ use crate::event::HostEvent;
 use crate::mail::Detail;
 use crate::topology::ControllerState;
 use crate::topology::{ControllerId, HeadId};
-use crate::verb::{Reply, Selection, Verb, VerbError};
+use crate::verb::{AsideId, Reply, Selection, Verb, VerbError};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -34,6 +34,7 @@ type Answer = Result<(), VerbError>;
 /// A controller that is to come, and has its number already.
 #[derive(Debug)]
 pub(super) struct Aside {
+    pub(super) id: AsideId,
     pub(super) number: u32,
     pub(super) nqn: Nqn,
     pub(super) traddr: String,
@@ -45,8 +46,8 @@ impl Control {
         let result = match verb {
             Verb::Connect(request) => self.connect(id, request, None),
             Verb::SetAside { nqn, traddr, trsvcid } => self.set_aside(id, nqn, traddr, trsvcid),
-            Verb::GiveUp(number, nqn) => self.give_up(id, number, &nqn),
-            Verb::ConnectAs(number, request) => self.connect(id, request, Some(number)),
+            Verb::GiveUp(aside) => self.give_up(id, aside),
+            Verb::ConnectAs(aside, request) => self.connect(id, request, Some(aside)),
             Verb::Move { request, to } => self.move_to(id, *request, to),
             Verb::Disconnect(selection) => self.disconnect(id, &selection),
             Verb::Discover(request) => self.discover(id, request),
@@ -130,36 +131,49 @@ impl Control {
             return Err(VerbError::Conflict(text));
         }
         let number = self.free_instance();
-        self.set_aside.push(Aside { number, nqn, traddr, trsvcid });
-        self.env.reply(id, Reply::SetAside(number));
+        let aside = AsideId(self.next_aside);
+        self.next_aside += 1;
+        self.set_aside.push(Aside { id: aside, number, nqn, traddr, trsvcid });
+        self.env.reply(id, Reply::SetAside(number, aside));
         Ok(())
     }
 
-    fn give_up(&mut self, id: VerbId, number: u32, nqn: &Nqn) -> Answer {
-        self.set_aside.retain(|aside| aside.number != number || aside.nqn != *nqn);
+    fn give_up(&mut self, id: VerbId, given_up: AsideId) -> Answer {
+        let place = self.set_aside.iter().position(|aside| aside.id == given_up);
+        let place = place.ok_or_else(|| {
+            VerbError::Invalid(String::from("that number is not set aside, or no longer"))
+        })?;
+        self.set_aside.remove(place);
         self.env.reply(id, Reply::Done);
         Ok(())
     }
 
     /// The number of a new controller of a subsystem.
-    fn take_number(&mut self, aside: Option<u32>, nqn: &Nqn) -> Result<u32, VerbError> {
-        let Some(number) = aside else { return Ok(self.free_instance()) };
-        let is_it = |aside: &Aside| aside.number == number && aside.nqn == *nqn;
-        let place = self.set_aside.iter().position(is_it);
-        let place = place.ok_or_else(|| {
-            VerbError::Invalid(format!("number {number} is not set aside for {nqn}, or no longer"))
-        })?;
-        self.set_aside.swap_remove(place);
-        Ok(number)
+    fn number(&self, aside: Option<AsideId>, nqn: &Nqn) -> Result<u32, VerbError> {
+        let Some(id) = aside else { return Ok(self.free_instance()) };
+        let found = self.set_aside.iter().find(|aside| aside.id == id && aside.nqn == *nqn);
+        found.map(|aside| aside.number).ok_or_else(|| {
+            VerbError::Invalid(format!("no number is set aside so for {nqn}, or no longer"))
+        })
     }
 
-    fn connect(&mut self, id: VerbId, request: Box<ConnectRequest>, aside: Option<u32>) -> Answer {
+    fn connect(
+        &mut self,
+        id: VerbId,
+        request: Box<ConnectRequest>,
+        aside: Option<AsideId>,
+    ) -> Answer {
         self.check_room()?;
         check_options(&request.options, false)?;
         check_subsystem(&request.subsystem_nqn)
             .map_err(|why| VerbError::Invalid(why.to_string()))?;
+        // One that nobody wants any more is told so, whoever has its place.
+        let instance = self.number(aside, &request.subsystem_nqn)?;
         self.check_free(&request)?;
-        let instance = self.take_number(aside, &request.subsystem_nqn)?;
+        self.set_aside.retain(|other| Some(other.id) != aside);
+        // Whoever is there has it; others look for another place when they come to it.
+        let noted = self.controllers.values_mut().filter(|other| has_noted(other, &request));
+        noted.for_each(|other| other.noted = None);
         let number = ControllerId(self.next_controller);
         self.next_controller += 1;
         let keep_trying = request.keep_trying;
@@ -194,12 +208,18 @@ impl Control {
         let found = known.find(|controller| is_same(controller, &request)).map(|found| found.id);
         request.to = to;
         self.check_free(&request)?;
+        let mut others = self.controllers.values().filter(|other| Some(other.id) != found);
+        if let Some(other) = others.find(|other| has_noted(other, &request)) {
+            let (name, nqn, to) = (other.name(), &request.subsystem_nqn, &request.to);
+            let text = format!("{name} is going to be {nqn} at {to}");
+            return Err(VerbError::Connected(text));
+        }
         let Some(controller) = found.and_then(|id| self.controllers.get_mut(&id)) else {
             return Err(VerbError::Invalid(String::from("there is no such controller")));
         };
         if !controller.move_to(&mut self.env, request.to) {
             let (name, state) = (controller.name(), controller.state);
-            let text = format!("{name} is {state}: it moves between two attempts to connect only");
+            let text = format!("{name} is {state}: it moves only while it is not connected");
             return Err(VerbError::Conflict(text));
         }
         self.env.reply(id, Reply::Done);
@@ -459,12 +479,21 @@ impl Control {
 
 /// The same subsystem through the same addresses (DESIGN: such a second connect is refused).
 fn is_same(other: &Controller, request: &ConnectRequest) -> bool {
+    other.request.to == request.to && is_of(other, request)
+}
+
+/// The same, where its next attempt goes.
+fn has_noted(other: &Controller, request: &ConnectRequest) -> bool {
+    other.noted.as_ref() == Some(&request.to) && is_of(other, request)
+}
+
+/// The same subsystem through the same side of ours.
+fn is_of(other: &Controller, request: &ConnectRequest) -> bool {
     let (mine, theirs) = (&request.options.socket, &other.request.options.socket);
     // One that is being removed is none any more, as in Linux: whoever asks gets another one.
     !other.is_discovery()
         && other.state != ControllerState::Deleting
         && other.request.subsystem_nqn == request.subsystem_nqn
-        && other.request.to == request.to
         && mine.source == theirs.source
         && mine.interface == theirs.interface
 }

@@ -5,7 +5,7 @@ use crate::rig::{NQN, Rig, Shards};
 use anabranch_host::config::{ConnectRequest, ControllerOptions};
 use anabranch_host::mail::{Takes, ToControl};
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
-use anabranch_host::verb::{Reply, Selection, Verb, VerbError};
+use anabranch_host::verb::{AsideId, Reply, Selection, Verb, VerbError};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::nqn::Nqn;
 use std::convert::Infallible;
@@ -500,6 +500,14 @@ fn set_aside(nqn: &str) -> Verb<Infallible> {
     Verb::SetAside { nqn: nqn.parse().unwrap(), traddr, trsvcid }
 }
 
+/// The next number, which must be this one.
+fn aside(rig: &mut Rig, nqn: &str, expected: u32) -> AsideId {
+    match rig.ask(set_aside(nqn)) {
+        Reply::SetAside(number, aside) if number == expected => aside,
+        other => panic!("{other:?} instead of {expected}"),
+    }
+}
+
 /// What is to be connected first counts as connected first: the numbers of the others, which
 /// exports and scripts name, do not depend on which address is known when.
 #[test]
@@ -512,23 +520,23 @@ fn a_number_that_is_set_aside_stays_its_controllers_and_its_subsystems() {
         fake.spaces = [(1, Space::new(if port == 3 { 0x33 } else { 0x11 }, 2048))].into();
         rig.put(port, fake);
     }
-    assert!(matches!(rig.ask(set_aside(NQN)), Reply::SetAside(0)));
+    let first = aside(&mut rig, NQN, 0);
     assert_eq!(rig.connect_ok(3, |request| request.subsystem_nqn = nqn(OTHER)), "nvme1");
     assert_eq!(rig.connect_ok(2, |_| ()), "nvme2");
     let paths = |rig: &Rig, head: &str| rig.head(head).map(|head| head.paths.len());
     assert_eq!(paths(&rig, "nvme1n1"), Some(1), "of the other subsystem");
     assert_eq!(paths(&rig, "nvme0n1"), Some(1), "called after the one that is to come");
-    let connect = |number, to| Verb::ConnectAs(number, Box::new(Rig::request(to)));
-    assert!(matches!(rig.ask(connect(5, 1)), Reply::Error(_)), "that was not set aside");
+    let connect = |aside, to| Verb::ConnectAs(aside, Box::new(Rig::request(to)));
+    assert!(matches!(rig.ask(connect(AsideId(5), 1)), Reply::Error(_)), "that was not set aside");
     let mut another = Rig::request(5);
     another.subsystem_nqn = nqn(OTHER);
-    let another = rig.ask(Verb::ConnectAs(0, Box::new(another)));
+    let another = rig.ask(Verb::ConnectAs(first, Box::new(another)));
     assert!(matches!(another, Reply::Error(VerbError::Invalid(_))), "not for it: {another:?}");
-    let id = rig.verb(connect(0, 1));
+    let id = rig.verb(connect(first, 1));
     rig.advance(Duration::from_secs(1));
     assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
     assert_eq!(paths(&rig, "nvme0n1"), Some(2));
-    let taken = rig.ask(connect(0, 5));
+    let taken = rig.ask(connect(first, 5));
     assert!(matches!(taken, Reply::Error(VerbError::Invalid(_))), "it was taken: {taken:?}");
     assert_eq!(rig.connect_ok(4, |_| ()), "nvme3");
 }
@@ -539,18 +547,30 @@ fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
     for selection in [Selection::Subsystem(nqn.clone()), Selection::All] {
         let mut rig = Rig::new(1);
         rig.put(1, Fake::new(NQN, 1));
-        assert!(matches!(rig.ask(set_aside(NQN)), Reply::SetAside(0)));
+        let first = aside(&mut rig, NQN, 0);
         let other: Nqn = "nqn.2026-01.org.example:other".parse().unwrap();
         assert!(matches!(
             rig.ask(Verb::Disconnect(Selection::Subsystem(other))),
             Reply::Disconnected(0)
         ));
-        let kept = rig.ask(set_aside(NQN));
-        assert!(matches!(kept, Reply::SetAside(1)), "0 is none of that subsystem's: {kept:?}");
+        aside(&mut rig, NQN, 1);
         assert!(matches!(rig.ask(Verb::Disconnect(selection)), Reply::Disconnected(0)));
-        let late = rig.ask(Verb::ConnectAs(0, Box::new(Rig::request(1))));
-        assert!(matches!(late, Reply::Error(VerbError::Invalid(_))), "{late:?}");
-        assert_eq!(rig.connect_ok(1, |_| ()), "nvme0", "the number is free again");
+        let late = |rig: &mut Rig| rig.ask(Verb::ConnectAs(first, Box::new(Rig::request(1))));
+        let refused = |it: Reply<Infallible>| matches!(it, Reply::Error(VerbError::Invalid(_)));
+        assert!(refused(late(&mut rig)));
+        // The number is free again, and is kept for another one of the same subsystem.
+        let second = aside(&mut rig, NQN, 0);
+        assert!(refused(late(&mut rig)), "that is another one's by now");
+        assert!(refused(rig.ask(Verb::GiveUp(first))));
+        assert_eq!(rig.connect_ok(1, |_| ()), "nvme1", "nor is it its to give up");
+        assert!(refused(late(&mut rig)), "whoever has its place");
+        let taken = rig.ask(Verb::ConnectAs(second, Box::new(Rig::request(1))));
+        assert!(matches!(taken, Reply::Error(VerbError::Connected(_))), "{taken:?}");
+        rig.put(2, Fake::new(NQN, 2));
+        let id = rig.verb(Verb::ConnectAs(second, Box::new(Rig::request(2))));
+        rig.advance(Duration::from_secs(1));
+        assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+        assert!(refused(rig.ask(Verb::GiveUp(second))), "it has come");
     }
 }
 
@@ -559,8 +579,8 @@ fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
 fn controllers_that_are_to_come_are_shown_until_they_come_or_are_given_up() {
     const OTHER: &str = "nqn.2026-01.org.example:other";
     let mut rig = Rig::connected(1);
-    rig.ask(set_aside(NQN));
-    rig.ask(set_aside(OTHER));
+    let own_aside = aside(&mut rig, NQN, 1);
+    let other_aside = aside(&mut rig, OTHER, 2);
     let awaited = |rig: &mut Rig| -> Vec<(String, Vec<String>)> {
         let subsystems = rig.snapshot().subsystems.into_iter();
         let names = subsystems.map(|it| {
@@ -574,18 +594,15 @@ fn controllers_that_are_to_come_are_shown_until_they_come_or_are_given_up() {
     };
     let both = [own("nvme-subsys0", &["nvme1"]), own("nvme-subsys2", &["nvme2"])];
     assert_eq!(awaited(&mut rig), both);
-    let give_up = |number, nqn: &str| Verb::GiveUp(number, nqn.parse().unwrap());
-    assert!(matches!(rig.ask(give_up(2, NQN)), Reply::Done));
-    assert_eq!(awaited(&mut rig), both, "that is not what was set aside");
-    assert!(matches!(rig.ask(give_up(2, OTHER)), Reply::Done));
+    assert!(matches!(rig.ask(Verb::GiveUp(other_aside)), Reply::Done));
     assert_eq!(awaited(&mut rig), both[..1]);
     rig.put(2, Fake::new(NQN, 2));
-    let id = rig.verb(Verb::ConnectAs(1, Box::new(Rig::request(2))));
+    let id = rig.verb(Verb::ConnectAs(own_aside, Box::new(Rig::request(2))));
     rig.advance(Duration::from_secs(1));
     assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme1"));
     assert_eq!(awaited(&mut rig), [own("nvme-subsys0", &[])]);
     // One that nobody has seen is called after its first, whether that has its address or not.
-    rig.ask(set_aside(OTHER));
+    aside(&mut rig, OTHER, 2);
     let late = Rig::request(5);
     let late = ConnectRequest { subsystem_nqn: OTHER.parse().unwrap(), keep_trying: true, ..late };
     rig.ask(Verb::Connect(Box::new(late)));

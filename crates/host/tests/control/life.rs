@@ -4,7 +4,7 @@ use crate::fake::{Command, Fake, Hook, KEEP_ALIVE, SET_FEATURES, Say, Space};
 use crate::rig::{ANA_CHANGED, NAMESPACES_CHANGED, NQN, Rig, Shards};
 use anabranch_host::mail::ToControl;
 use anabranch_host::topology::{Association, ControllerId, ControllerState};
-use anabranch_host::verb::{Reply, Verb};
+use anabranch_host::verb::{Reply, Selection, Verb};
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use std::time::Duration;
 
@@ -685,12 +685,81 @@ fn a_controller_moves_between_two_attempts_only_and_to_no_place_that_is_taken() 
     assert!(go(&mut rig, 1, 1).contains("already connected: nvme0"), "it is there");
     assert!(go(&mut rig, 4, 3).contains("no such controller"), "nobody is there");
     rig.advance_s(11);
-    assert!(go(&mut rig, 1, 3).contains("nvme0 is connecting"), "an attempt is under way");
+    assert!(go(&mut rig, 1, 2).contains("already connected: nvme1"), "nor with the next attempt");
     assert_eq!(rig.state(0), CONNECTING);
     rig.advance_s(5);
     assert_eq!(go(&mut rig, 1, 3), "Done");
     rig.advance_s(11);
     assert_eq!(rig.state(0), LIVE);
+}
+
+/// What a name service says may come while the next attempt is under way: the one after that goes
+/// there.
+#[test]
+fn a_move_during_an_attempt_holds_for_the_next_one() {
+    let mut rig = Rig::connected(1);
+    let go = |rig: &mut Rig, from: u16, to: u16| match rig
+        .ask(Verb::Move { request: Box::new(Rig::request(from)), to: at(to) })
+    {
+        Reply::Error(error) => error.to_string(),
+        other => format!("{other:?}"),
+    };
+    rig.put(2, Fake::new(NQN, 1));
+    rig.fake(1).black_hole = true;
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(go(&mut rig, 1, 2), "Done", "an attempt is under way");
+    assert_eq!(rig.event_count("it moves"), 0, "it is where it was");
+    assert!(rig.get("nvme0", "address").unwrap().contains("trsvcid=1"));
+    rig.advance_s(5);
+    assert_eq!(rig.event_count("nvme0: it moves from 127.0.0.1:1 to 127.0.0.1:2"), 1);
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE, "{:?}", rig.events);
+    assert_eq!((rig.fake(1).connections, rig.fake(2).connections), (1, 1));
+    assert!(rig.get("nvme0", "address").unwrap().contains("trsvcid=2"));
+
+    // One that comes back where it was stays there, also when it is lost again.
+    rig.fake(2).hook = Some(Box::new(|c| c.is_property_get(0x1c).then_some(Say::Result(0))));
+    rig.cut(2);
+    rig.advance(Duration::from_millis(10_200));
+    assert_eq!(go(&mut rig, 2, 1), "Done", "it is not ready yet");
+    rig.fake(2).hook = None;
+    rig.advance_s(1);
+    assert_eq!(rig.state(0), LIVE, "{:?}", rig.events);
+    rig.fake(2).refuse = true;
+    rig.cut(2);
+    rig.advance_s(11);
+    rig.fake(2).refuse = false;
+    rig.advance_s(11);
+    assert_eq!(rig.state(0), LIVE, "{:?}", rig.events);
+    assert_eq!(rig.event_count("it moves"), 1, "{:?}", rig.events);
+}
+
+/// Where a controller was going to be next, another one may be first.
+#[test]
+fn a_move_during_an_attempt_leaves_the_place_to_whoever_is_there_first() {
+    let mut rig = Rig::connected_twice(1);
+    rig.put(3, Fake::new(NQN, 3));
+    let go = |rig: &mut Rig, from: u16| match rig
+        .ask(Verb::Move { request: Box::new(Rig::request(from)), to: at(3) })
+    {
+        Reply::Error(error) => error.to_string(),
+        other => format!("{other:?}"),
+    };
+    for port in [1, 2] {
+        rig.fake(port).black_hole = true;
+        rig.cut(port);
+    }
+    rig.advance_s(11);
+    assert_eq!(go(&mut rig, 1), "Done");
+    assert_eq!(go(&mut rig, 1), "Done", "it may be said again");
+    assert!(go(&mut rig, 2).contains("nvme0 is going to be"), "that would be it twice");
+    rig.ask(Verb::Disconnect(Selection::Controller("nvme0".to_owned())));
+    assert_eq!(go(&mut rig, 2), "Done", "what is removed keeps nobody away");
+    assert_eq!(rig.connect_ok(3, |_| ()), "nvme2");
+    rig.advance_s(15);
+    assert_eq!(rig.event_count("it moves"), 0, "{:?}", rig.events);
+    assert!(rig.get("nvme1", "address").unwrap().contains("trsvcid=2"));
 }
 
 /// A path may be away for months, and is tried every ten seconds.
