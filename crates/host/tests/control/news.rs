@@ -1,6 +1,6 @@
 //! A controller says that its namespaces have changed while it is being looked at.
 
-use crate::fake::{Command, Fake, Say, Space};
+use crate::fake::{Command, Fake, Hook, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -474,4 +474,60 @@ fn what_changes_over_and_over_is_not_kept_from_all_use() {
         used += u32::from(rig.path("nvme0n1", 0).is_some_and(|path| path.ready));
     }
     assert!(used > 240, "{used} of 600");
+}
+
+/// Answers what has changed, and the slow look as ever: not.
+fn names_alone(changed: &'static [u32]) -> Option<Hook> {
+    Some(Box::new(move |c| match c {
+        c if c.is_log(4) => Some(names(changed)),
+        c => is_slow(c).then_some(Say::Nothing),
+    }))
+}
+
+/// Raises the event when the host waits for one.
+fn raise_next(rig: &mut Rig) {
+    while !rig.fake(1).has_event_request() {
+        rig.advance(Duration::from_millis(20));
+    }
+    rig.raise(1, NAMESPACES_CHANGED);
+}
+
+/// It was asked too often of late, and is asked again when it may be: the look that goes on may
+/// take a minute, and all that time commands would go to what is there now.
+#[test]
+fn what_changes_when_it_was_just_asked_too_often_is_asked_for_a_moment_later() {
+    let mut rig = under_a_long_look(false);
+    rig.fake(1).hook = names_alone(&[]);
+    for _ in 0..12 {
+        raise_next(&mut rig);
+    }
+    let asked = |rig: &Rig| rig.fake(1).count(|c| c.is_log(4));
+    rig.fake(1).hook = names_alone(&[1]);
+    rig.fake(1).spaces.insert(1, Space::new(0x99, 2048));
+    while !rig.fake(1).has_event_request() {
+        rig.advance(Duration::from_millis(20));
+    }
+    let before = asked(&rig);
+    rig.raise(1, NAMESPACES_CHANGED);
+    assert_eq!(asked(&rig), before, "not at once");
+    rig.advance_s(1);
+    assert_eq!(asked(&rig), before + 1);
+    assert_eq!(ready_ones(&rig), [false, true, true], "{:?}", rig.events);
+}
+
+/// The next scan would have to wait, but one goes on: it is asked beside that.
+#[test]
+fn what_has_changed_is_asked_for_beside_a_scan_behind_which_the_next_has_to_wait() {
+    let mut rig = under_a_long_look(false);
+    rig.fake(1).hook = names_alone(&[5]);
+    for blocks in 0..40 {
+        rig.fake(1).spaces.insert(5, Space::new(0x55, 1000 + blocks));
+        raise_next(&mut rig);
+        rig.advance(Duration::from_millis(200));
+    }
+    rig.fake(1).hook = names_alone(&[1]);
+    rig.fake(1).spaces.insert(1, Space::new(0x99, 2048));
+    raise_next(&mut rig);
+    rig.advance_s(1);
+    assert_eq!(ready_ones(&rig), [false, true, true], "{:?}", rig.events);
 }

@@ -214,7 +214,8 @@ impl Scan {
 
     pub(super) fn due(&self) -> Option<Time> {
         let long_at = self.running.as_ref().and_then(|progress| progress.long_at);
-        [self.retry_at, self.tell_at, long_at].into_iter().flatten().min()
+        let asks_at = self.asks_later();
+        [self.retry_at, self.tell_at, asks_at, long_at].into_iter().flatten().min()
     }
 
     /// Whether a scan that can wait may begin now; otherwise one begins later.
@@ -416,6 +417,9 @@ impl Controller {
         }
         if self.scan.retry_at.is_some_and(|at| at <= env.now) {
             self.request_scan(env, bufs);
+        }
+        if self.scan.asks_later().is_some_and(|at| at <= env.now) {
+            self.ask_for_news(env, bufs);
         }
         let name = self.name();
         let Some(progress) = &mut self.scan.running else { return };

@@ -22,6 +22,8 @@ pub(super) enum News {
     /// It is not to be read.
     #[default]
     None,
+    /// It is to be read, then: it was read too often of late.
+    Later(Time),
     /// It is to be read when there is room.
     Due,
     /// It was asked for; `more` has changed since.
@@ -29,20 +31,37 @@ pub(super) enum News {
 }
 
 impl Scan {
-    /// Whether it may be asked what has changed while no scan goes on and the next has to wait;
-    /// counts that as done. What is named is out of use until then: who names it faster than it can
-    /// be looked at does not keep it from all use.
-    fn may_ask_between(&mut self, now: Time) -> bool {
+    /// When it may be asked what has changed while no scan goes on and the next has to wait; counts
+    /// it as done where that is now. What is named is out of use until then: who names it faster
+    /// than it can be looked at does not keep it from all use.
+    fn asks_between(&mut self, now: Time) -> News {
         let (last, times) = &mut self.asks_between;
         let pause = now.since(*last);
         if pause >= ASKS_FORGOTTEN {
             *times = 0;
         }
         if *times >= ASKED_AT_ONCE && pause < ASK_PAUSE {
-            return false;
+            return News::Later(last.after(ASK_PAUSE));
         }
         (*last, *times) = (now, (*times + 1).min(ASKED_AT_ONCE));
-        true
+        News::Due
+    }
+
+    /// When it is asked what has changed, if not by the next scan. That one would be too late for
+    /// what is in use: there may be another namespace by now.
+    fn asks(&mut self, now: Time) -> News {
+        if let Some(progress) = &mut self.running {
+            return progress.asks(now);
+        }
+        if self.may_begin(now) { News::None } else { self.asks_between(now) }
+    }
+
+    /// When it is to be asked later what has changed.
+    pub(super) fn asks_later(&self) -> Option<Time> {
+        match self.news {
+            News::Later(at) => Some(at),
+            _ => None,
+        }
     }
 
     /// Whether a namespace has changed since the scan that goes on began.
@@ -57,20 +76,15 @@ impl Controller {
     pub(super) fn ask_for_news(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         let scan = &mut self.scan;
         match &mut scan.news {
-            News::None => {}
+            News::None | News::Later(_) => {}
             News::Due => return,
             News::Asked { more } => {
                 *more = true;
                 return;
             }
         }
-        let waits = !scan.may_begin(env.now);
-        if waits && scan.running.is_none() && scan.may_ask_between(env.now)
-            || !waits && scan.running.as_mut().is_some_and(|it| it.may_ask(env.now))
-        {
-            scan.news = News::Due;
-            self.send_for_news(env, bufs);
-        }
+        scan.news = scan.asks(env.now);
+        self.send_for_news(env, bufs);
     }
 
     /// Asks what has changed, if that is due and there is room.

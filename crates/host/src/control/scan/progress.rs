@@ -2,6 +2,7 @@
 
 use super::super::namespace::{Ids, Namespace};
 use super::named::Named;
+use super::news::News;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
@@ -112,18 +113,21 @@ impl Progress {
         known.get(behind).map(|it| it.nsid - 1)
     }
 
-    /// Whether it may be asked what has changed since it began; counts that as done.
-    pub(super) fn may_ask(&mut self, now: Time) -> bool {
+    /// When it is asked what has changed since it began; counts that as done where it is now.
+    pub(super) fn asks(&mut self, now: Time) -> News {
+        if self.looks_again == 0 {
+            return News::None;
+        }
         let left = self.todo.len() + self.doing.len();
         if left < self.fewest_left && !self.listing {
             self.fewest_left = left;
         } else if self.asks > 0 {
             self.asks -= 1;
         } else if now.since(self.asked_at) < ASK_PAUSE {
-            return false;
+            return News::Later(self.asked_at.after(ASK_PAUSE));
         }
         self.asked_at = now;
-        self.looks_again > 0
+        News::Due
     }
 
     /// These have changed since it began: what it has read of them does not count, and they are the
