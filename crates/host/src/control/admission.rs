@@ -59,6 +59,7 @@ impl Control {
         };
         if renamed {
             self.drop_paths_without_identifiers(index, id);
+            self.drop_heads(index);
         }
         self.check_others(index, id, &identity)?;
         let subsystem = &mut self.subsystems[index];

@@ -8,7 +8,7 @@ use super::wire::{self, Happening};
 use crate::event::HostEvent;
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::aer::AsyncEvent;
 use anabranch_proto::nvme::log::lid;
@@ -83,7 +83,7 @@ impl Controller {
             return;
         }
         if let Err(error) = link.send(env, bufs, Purpose::KeepAlive, command, deadline) {
-            self.fail(env, format!("Keep Alive: {}", error.text()), false);
+            self.let_go(env, bufs, format!("Keep Alive: {}", error.text()));
         }
     }
 
@@ -143,7 +143,7 @@ impl Controller {
                 self.clear_event(env, bufs, lid::DISCOVERY);
             }
             Happening::Fatal => {
-                return self.fail(env, String::from("persistent internal error reported"), false);
+                return self.let_go(env, bufs, "persistent internal error reported".to_string());
             }
             Happening::Other(event) => self.other_event(env, bufs, event),
         }

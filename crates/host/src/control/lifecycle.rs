@@ -214,7 +214,9 @@ impl Controller {
                 self.stop(env, Then::Remove);
             }
             Phase::ShuttingDown { then, .. } => {
-                self.last_error = Some(why.clone());
+                if then == Then::Remove {
+                    self.last_error = Some(why.clone());
+                }
                 self.left_unanswered(env, &why, then);
             }
             Phase::Live | Phase::Quieting { .. } => self.lose(env, why),
@@ -544,7 +546,7 @@ impl Controller {
             let limit = self.request.options.keep_alive_tmo;
             link.prolong(Purpose::KeepAlive, self.load.heard_at(), limit);
             if let Some(expired) = link.expired(env) {
-                return self.command_expired(env, expired);
+                return self.command_expired(env, bufs, expired);
             }
         }
         self.phase_timeout(env, bufs);
@@ -611,7 +613,12 @@ impl Controller {
     }
 
     /// An admin command was not answered in time.
-    fn command_expired(&mut self, env: &mut Env, (purpose, limit): (Purpose, Duration)) {
+    fn command_expired(
+        &mut self,
+        env: &mut Env,
+        bufs: &mut dyn Buffers,
+        (purpose, limit): (Purpose, Duration),
+    ) {
         let text = match purpose {
             Purpose::KeepAlive if limit < self.request.options.keep_alive_tmo => {
                 format!("no answer to Keep Alive in {limit:?}, half of its time-out")
@@ -623,6 +630,20 @@ impl Controller {
             },
             _ => format!("no answer to {purpose} in time"),
         };
-        self.fail(env, text, false);
+        match self.phase {
+            // It has so long to shut down, whatever else it has not answered.
+            Phase::ShuttingDown { .. } if purpose != Purpose::Shutdown => {}
+            Phase::Live | Phase::Quieting { .. } if self.is_heard(env.now) => {
+                self.let_go(env, bufs, text);
+            }
+            _ => self.fail(env, text, false),
+        }
+    }
+
+    /// Whether anything has come from it of late. What is silent altogether need not be told that
+    /// it will be left.
+    fn is_heard(&self, now: Time) -> bool {
+        let here = self.link.as_ref().map_or(Time::ZERO, Link::heard_at);
+        self.load.heard_at().max(here).after(QUIET_LIMIT) > now
     }
 }

@@ -350,8 +350,13 @@ impl Link {
         }
     }
 
-    /// A command that should have been answered by now, and how long it has had. Aborts a
-    /// connection that closes too slowly.
+    /// When something has come last.
+    pub(super) fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
+    /// A command that should have been answered by now, and how long it has had: each is told of
+    /// once. Aborts a connection that closes too slowly.
     pub(super) fn expired(&mut self, env: &mut Env) -> Option<(Purpose, Duration)> {
         let now = env.now;
         match self.state {
@@ -361,8 +366,8 @@ impl Link {
                 None
             }
             State::Closing(_) => None,
-            _ => self.pending.iter().find_map(|pending| {
-                let deadline = pending.deadline.filter(|&deadline| deadline <= now)?;
+            _ => self.pending.iter_mut().find_map(|pending| {
+                let deadline = pending.deadline.take_if(|deadline| *deadline <= now)?;
                 Some((pending.purpose, deadline.since(pending.sent)))
             }),
         }

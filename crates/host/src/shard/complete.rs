@@ -39,9 +39,8 @@ const TRANSIENT_FAILURES: u8 = 4;
 const TAKES_NOTHING: [Status; 3] =
     [Status::ABORTED_SQ_DELETION, Status::COMMAND_SEQUENCE_ERROR, Status::COMMAND_ID_CONFLICT];
 
-fn takes_nothing(status: Status) -> bool {
-    TAKES_NOTHING.into_iter().any(|it| status.is(it))
-}
+/// What it has begun it may give up so when it was told to shut down.
+const GIVES_UP: [Status; 2] = [Status::ABORT_REQUESTED, Status::ABORTED_POWER_LOSS];
 
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
@@ -166,7 +165,7 @@ impl Shard {
             self.lacks(key, status);
         }
         let within = status.is(Status::LBA_OUT_OF_RANGE) && self.lies_on_its_device(key);
-        let takes_nothing = takes_nothing(status);
+        let takes_nothing = self.takes_nothing(key, status);
         let shut_down = takes_nothing && !self.lives(self.commands[key].controller);
         let command = &mut self.commands[key];
         self.stats.paths[command.stats as usize].errors += 1;
@@ -221,7 +220,7 @@ impl Shard {
 
     /// It is tried again on the same path, or on another one where that says more.
     fn retry(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
-        let takes_nothing = takes_nothing(status);
+        let takes_nothing = self.takes_nothing(key, status);
         let command = &mut self.commands[key];
         let (controller, head_id) = (command.controller, command.head);
         let max_retries = self.heads.get(head_id.0).map_or(0, |head| head.view.max_retries);
@@ -254,6 +253,13 @@ impl Shard {
         } else {
             self.delay(key, now.after(pause), again_on, now, bufs);
         }
+    }
+
+    /// Whether it says nothing of the command, but of a controller that does nothing any more.
+    fn takes_nothing(&self, key: Key, status: Status) -> bool {
+        let is_one_of = |all: &[Status]| all.iter().any(|it| status.is(*it));
+        is_one_of(&TAKES_NOTHING)
+            || is_one_of(&GIVES_UP) && !self.lives(self.commands[key].controller)
     }
 
     pub(super) fn lives(&self, controller: ControllerId) -> bool {

@@ -99,7 +99,8 @@ impl Shard {
 
     /// Commands that were not sent leave a path that their head no longer has, or that is to be
     /// looked at first: behind the same NSID may be another namespace by now. They leave one that
-    /// gives no access any more, too, rather than be told so one by one.
+    /// gives no access any more, too, rather than be told so one by one, and one that is about to
+    /// be cut: what has not been sent to it by then is not uncertain.
     pub(super) fn recall_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
         let mut lost = Vec::new();
         for slot in 0..self.queues.len() {
@@ -110,7 +111,9 @@ impl Shard {
             };
             let Some(queue) = self.queues[slot].as_mut() else { continue };
             let has_lost = |command: &Command| {
-                has_lost_its_path(command, known) || has_lost_access(command, known)
+                has_lost_its_path(command, known)
+                    || has_lost_access(command, known)
+                    || is_too_late(command, known)
             };
             queue.take_unsent(&mut self.commands, has_lost, &mut lost);
             queue.scatter(&mut self.commands);
@@ -263,6 +266,12 @@ pub(super) fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
         controller.is_some_and(|it| it.view.state == ControllerState::Live)
     };
     path.namespace_suspect.is_some() || !path.view.ready && lives()
+}
+
+/// Whether the controller of a command is being reset: that only ends what it has.
+fn is_too_late(command: &Command, Known { controllers, .. }: Known<'_>) -> bool {
+    let controller = entry(controllers, command.controller).filter(|_| !command.flushes_here());
+    controller.is_some_and(|it| it.view.state == ControllerState::Resetting)
 }
 
 /// Whether the path that was chosen for a command gives no access by ANA, while its controller

@@ -266,7 +266,11 @@ fn c66_events_of_unknown_kind_are_logged_once_and_the_request_is_armed_again() {
 #[test]
 fn a_persistent_internal_error_resets_the_controller() {
     let mut rig = Rig::connected(1);
+    let told = rig.fake(1).count(|command| command.is_property_set());
     rig.raise(1, 0x01_03_00);
+    assert_eq!(rig.state(0), Some(ControllerState::Resetting));
+    assert_eq!(rig.fake(1).count(|command| command.is_property_set()), told + 1, "SHN");
+    rig.advance(Duration::from_millis(20));
     assert_eq!(rig.state(0), Some(ControllerState::Connecting));
 }
 

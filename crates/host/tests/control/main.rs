@@ -21,6 +21,7 @@ mod fuzz;
 mod identity;
 mod keep_alive;
 mod life;
+mod lost_queue;
 mod many;
 mod news;
 mod policies;

@@ -124,6 +124,39 @@ fn what_a_reset_by_the_host_leaves_uncertain_follows_the_shutdown() {
     });
 }
 
+/// It does not answer one command of control, and works all the same.
+#[test]
+fn what_a_late_admin_command_leaves_uncertain_follows_the_shutdown() {
+    let mut setup = Setup::new(2, 2);
+    setup.options.admin_timeout = 2 * SECOND;
+    let mut rig = setup.connect();
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.silence_stream(stream);
+    let names = rig.submit_to(1, "nvme0n1", writes(20, 1));
+    rig.run(MS * 10);
+    assert_eq!(rig.answered(&names), 10);
+    rig.wire().rule(|pdu| {
+        if pdu.port == 0 && pdu.is_admin(admin::IDENTIFY) {
+            pdu.bytes.clear();
+        }
+    });
+    rig.start(Verb::IdNs { device: "nvme0n1".into() });
+    let end = rig.now().after(3 * SECOND);
+    while told_to_shut_down(&rig, 0).is_none() && rig.now() < end {
+        let others = rig.submit_to(2, "nvme0n1", writes(2, 2));
+        rig.succeed(&others);
+        rig.run(MS * 10);
+    }
+    let told = told_to_shut_down(&rig, 0).expect("it was told");
+    assert_eq!(rig.answered(&names), 10);
+    rig.wire().clear_rules();
+    rig.succeed(&names);
+    assert!(rig.get("nvme0", "last_error").contains("asked for by hand"));
+    let again = |pdu: &Pdu| pdu.is_io() && pdu.port == 1 && pdu.worker == 1 && pdu.at > told;
+    assert_eq!(rig.seen(again).len(), 10);
+    rig.finish();
+}
+
 /// One of its queue pairs is lost. The others go with it, but not what the controller has of them.
 #[test]
 fn what_other_queue_pairs_have_is_answered_when_one_is_lost() {
@@ -137,6 +170,31 @@ fn what_other_queue_pairs_have_is_answered_when_one_is_lost() {
     rig.succeed(&names);
     assert_eq!(rig.path(0).uncertain_writes_resent, 32, "of 64, half of them of worker 1");
     assert_eq!(rig.get("nvme0", "reset_count"), "1");
+    rig.wait_live(0);
+    rig.finish();
+}
+
+/// What has a tag there, or waits for one, and has not left: it goes elsewhere at once, and nothing
+/// more is sent to who was told to shut down.
+#[test]
+fn what_other_queue_pairs_have_not_sent_does_not_wait_when_one_is_lost() {
+    let mut setup = Setup::new(2, 2);
+    setup.options.queue_size = 16;
+    let mut rig = setup.connect();
+    let [silent, lost] =
+        [1, 2].map(|worker| rig.world.stream(WorkerId(worker), &setup::port(0)).expect("open"));
+    rig.world.silence_stream(silent);
+    let names = rig.submit_to(1, "nvme0n1", writes(60, 1));
+    rig.run(10 * MS);
+    assert_eq!(rig.answered(&names), 30);
+    let sent = rig.sent(0);
+    assert_eq!(sent, 15);
+    rig.world.break_stream(lost);
+    rig.run(10 * MS);
+    assert_eq!(rig.answered(&names), 45, "15 wait for what becomes of them");
+    rig.succeed(&names);
+    assert_eq!(rig.sent(0), sent);
+    assert_eq!(rig.path(0).uncertain_writes_resent, 15);
     rig.wait_live(0);
     rig.finish();
 }

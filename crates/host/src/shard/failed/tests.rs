@@ -1,8 +1,9 @@
 use crate::mail::{PeerMail, ToShard};
 use crate::shard::fixture::{answered, carried, head, path, picture, shard};
 use crate::shard::{Shard, ShardMail};
-use crate::topology::{ControllerId, HeadId, HeadView, PathView};
+use crate::topology::{ControllerId, ControllerState, HeadId, HeadView, PathView};
 use crate::user::{Request, RequestOp, Submit};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{Affinity, Parameters, Policy};
 use anabranch_proto::machine::{Time, WorkerId};
@@ -186,6 +187,28 @@ fn who_takes_nothing_any_more_fails_nothing_whatever_it_says_of_retries() {
         });
         assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
         assert_ne!(tries[0], tries[1], "{}", parameters.policy);
+    }
+}
+
+/// What it had begun it may give up: that is nobody's error while it goes.
+#[test]
+fn what_is_given_up_by_who_was_told_to_shut_down_is_done_elsewhere() {
+    for says in [Status::ABORT_REQUESTED, Status::ABORTED_POWER_LOSS] {
+        let parameters = Parameters::of(Policy::RoundRobin);
+        let mut rig = Rig::new(parameters, paths(2));
+        let (controller, token) = rig.next_try().expect("sent");
+        let mut picture = picture(2, HeadView { parameters, ..head(paths(2)) });
+        let all = &mut Arc::get_mut(&mut picture).expect("ours").controllers;
+        let view = all.iter_mut().find(|it| it.id == controller).expect("it is there");
+        Arc::get_mut(view).expect("ours").state = ControllerState::Resetting;
+        rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture)));
+        let outcome = answered(says.with_dnr());
+        rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+        let (other, token) = rig.next_try().expect("it is tried elsewhere");
+        assert_ne!(other, controller);
+        let outcome = answered(Status::SUCCESS);
+        rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+        assert!(rig.is_done());
     }
 }
 
