@@ -61,6 +61,19 @@ impl Rig {
         tries
     }
 
+    /// A try is answered so; another controller does it then.
+    fn is_done_elsewhere(&mut self, (controller, token): (ControllerId, u64), status: Status) {
+        let mut answer = |token, status| {
+            let outcome = answered(status);
+            self.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+            self.next_try()
+        };
+        let (other, token) = answer(token, status).expect("it is tried elsewhere");
+        assert_ne!(other, controller);
+        assert!(answer(token, Status::SUCCESS).is_none());
+        assert!(self.is_done());
+    }
+
     fn is_done(&mut self) -> bool {
         self.shard.poll_done().is_some_and(|done| done.result.is_ok())
     }
@@ -202,13 +215,7 @@ fn what_is_given_up_by_who_was_told_to_shut_down_is_done_elsewhere() {
         let view = all.iter_mut().find(|it| it.id == controller).expect("it is there");
         Arc::get_mut(view).expect("ours").state = ControllerState::Resetting;
         rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture)));
-        let outcome = answered(says.with_dnr());
-        rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
-        let (other, token) = rig.next_try().expect("it is tried elsewhere");
-        assert_ne!(other, controller);
-        let outcome = answered(Status::SUCCESS);
-        rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
-        assert!(rig.is_done());
+        rig.is_done_elsewhere((controller, token), says.with_dnr());
     }
 }
 
@@ -223,11 +230,5 @@ fn an_error_of_a_path_in_doubt_is_no_error_of_the_device() {
     (path.verified, path.ready, path.doubted) = (false, false, 1);
     let picture = picture(2, HeadView { parameters, ..head(doubted) });
     rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture)));
-    let outcome = answered(Status::RESERVATION_CONFLICT.with_dnr());
-    rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
-    let (other, token) = rig.next_try().expect("it is tried elsewhere");
-    assert_ne!(other, controller);
-    let outcome = answered(Status::SUCCESS);
-    rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
-    assert!(rig.is_done());
+    rig.is_done_elsewhere((controller, token), Status::RESERVATION_CONFLICT.with_dnr());
 }
