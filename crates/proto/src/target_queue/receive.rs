@@ -290,7 +290,11 @@ fn check_descriptor(sqe: &Sqe, carried: u32) -> Result<(), Status> {
     }
     match sgl.kind() {
         SglKind::InCapsule => {
-            if sqe.direction() == Direction::ControllerToHost && sgl.length() != 0 {
+            // Data for a command that takes none would fill memory for as long as that lasts, and
+            // an event request lasts for ever.
+            let takes_none =
+                matches!(sqe.direction(), Direction::ControllerToHost | Direction::None);
+            if takes_none && sgl.length() != 0 {
                 return Err(Status::INVALID_FIELD.with_dnr());
             }
             if sgl.address() != 0 {

@@ -4,10 +4,10 @@ use crate::common::*;
 use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
 use anabranch_proto::nvme::identify::Identify;
-use anabranch_proto::nvme::io::compare;
+use anabranch_proto::nvme::io::{compare, flush, write_zeroes};
 use anabranch_proto::nvme::log::{GetLogPage, lid};
 use anabranch_proto::nvme::property::Cc;
-use anabranch_proto::nvme::{Status, Uuid};
+use anabranch_proto::nvme::{Sgl, Sqe, Status, Uuid, opcode};
 use anabranch_proto::testing::MemoryBuffers;
 use anabranch_target::config::{MAX_ANA_GROUP, MAX_NSID};
 
@@ -357,6 +357,34 @@ fn comparisons_with_a_file_do_not_wait_for_each_other() {
         });
     }
     rig.assert_no_leak();
+}
+
+/// An event request lasts for ever: it keeps no memory. Nor does a command that takes no data
+/// bring any past its refusal.
+#[test]
+fn data_in_the_capsule_of_a_command_that_takes_none_is_refused_and_not_kept() {
+    let mut rig = rig();
+    let (admin, io) = rig.controller(0);
+    let before = rig.bufs.in_use_bytes();
+    let aer = Sqe::new(opcode::admin::ASYNC_EVENT_REQUEST);
+    let zeroes = write_zeroes(1, 0, 1, false, false);
+    let commands = [(admin, aer), (io, flush(1)), (io, zeroes)];
+    for (queue, sqe) in commands {
+        let cid = rig.start_out(queue, sqe, &[1; 8192]);
+        assert_eq!(rig.bufs.in_use_bytes(), before);
+        let done = rig.poll(queue, cid).expect("refused at once");
+        assert_eq!(done.status, Status::INVALID_FIELD.with_dnr());
+    }
+    // A descriptor of nothing is fine, of either kind.
+    for sgl in [Sgl::in_capsule(0), Sgl::transport(0)] {
+        let cid = rig.cid();
+        rig.raw(io, flush(1).with_cid(cid).with_sgl(sgl), &[]);
+        assert_eq!(rig.poll(io, cid).expect("done").status, Status::SUCCESS);
+        let parked = rig.cid();
+        rig.raw(admin, aer.with_cid(parked).with_sgl(sgl), &[]);
+        assert!(rig.poll(admin, parked).is_none(), "it waits for an event");
+    }
+    assert_eq!(rig.bufs.in_use_bytes(), before);
 }
 
 /// What holds some memory already goes before what would begin to.
