@@ -14,11 +14,14 @@
 //!
 //! A comparison with a file needs memory twice: for what the host sends, then for what the file
 //! has. It begins only while the pool is not low, and is first in its line for the second buffer,
-//! so that comparisons never hold all there is while each waits for more.
+//! so that comparisons never hold all there is while each waits for more. Of one whose data came in
+//! the capsule nobody could ask whether it may begin: it is refused when only the last is left,
+//! which is then there for the second buffer of those that wait.
 
 use super::{Target, Ticket};
 use crate::conn::{Conn, Stage};
 use anabranch_proto::machine::{BufRef, Buffers, Time};
+use anabranch_proto::nvme::{SglKind, Sqe};
 use core::time::Duration;
 
 /// When commands that found no buffer are tried again at the latest.
@@ -43,6 +46,12 @@ const SHORT_ANSWER: u32 = 16 << 10;
 /// Whether the pool is low.
 pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
     bufs.spare() < bufs.capacity() / LOW.0
+}
+
+/// Whether a command that brought its data in the capsule, and needs as much again, would leave
+/// too little for the second buffer of those like it.
+pub(super) fn leaves_no_second(sqe: &Sqe, bufs: &dyn Buffers) -> bool {
+    sqe.sgl().kind() == SglKind::InCapsule && bufs.spare() < bufs.capacity() / KEPT_FOR_SMALL
 }
 
 impl Target {
