@@ -93,7 +93,7 @@ impl Target {
 /// has to be read first.
 fn is_over_share(conn: &Conn, bufs: &dyn Buffers) -> bool {
     let capsules = usize::from(conn.queue.capsules());
-    // Hardly ever more: this is asked whenever something has come.
+    // Asked first, since it is asked whenever something has come.
     capsules > NEARLY_EMPTY.1
         && is_low(bufs)
         && capsules > share(bufs)

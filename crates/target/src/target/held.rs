@@ -4,8 +4,8 @@
 //! To count that takes a look at every connection, and there may be thousands that all wait for
 //! memory and are tried again and again. So it is counted once, what is granted since is added, and
 //! it is counted anew when some were refused by it: who is in vain asked for gives memory back now
-//! and then, and does not say so here. At once for those who got some since it was counted: they may
-//! hold less than it says.
+//! and then, and does not say so here. At once for those who got some since it was counted: they
+//! may hold less than it says.
 
 use super::Target;
 use crate::conn::{Conn, Role};

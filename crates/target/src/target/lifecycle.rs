@@ -203,12 +203,9 @@ impl Target {
             && !conn.closing
             && core::mem::replace(&mut conn.paused, false)
         {
-            let conn_id = conn.id;
-            self.outputs.push_back(if conn.choked {
-                Output::Pause { conn: conn_id, watch: true }
-            } else {
-                Output::Resume { conn: conn_id }
-            });
+            let (conn, choked) = (conn.id, conn.choked);
+            let pause = Output::Pause { conn, watch: true };
+            self.outputs.push_back(if choked { pause } else { Output::Resume { conn } });
         }
     }
 

@@ -10,7 +10,7 @@
 //! moves must not stop the other paths of its host. What small data needs, a Connect's and that in
 //! capsules, is not given to larger: it comes unasked, so that a command whose data finds no room
 //! can only be refused. And a line that does not move holds up no other: connections wait in turn,
-//! each with its commands in order.
+//! each with its commands in order. Of data in capsules see `capsules`.
 //!
 //! A comparison with a file needs memory twice: for what the host sends, then for what the file
 //! has. It begins only while the pool is not low, and is first in its line for the second buffer,

@@ -549,6 +549,27 @@ fn data_in_capsules_that_a_file_does_not_take_leaves_memory_to_others() {
     rig.assert_no_leak();
 }
 
+/// What was on its way when it was to be read no more comes in, but not without end.
+#[test]
+fn a_host_brings_no_more_than_half_of_what_is_left() {
+    let mut rig = rig_with_file();
+    rig.obeys_pause = false;
+    let (_, queue) = rig.controller(0);
+    let left = rig.bufs.capacity() / 8;
+    let hostage: Vec<BufRef> =
+        std::iter::from_fn(|| (rig.bufs.spare() > left).then(|| rig.bufs.alloc(BYTES)).flatten())
+            .collect();
+    let commands: Vec<_> = (0..120).map(|_| (queue, start_to_file(&mut rig, queue))).collect();
+    let (held, spare) = (left - rig.bufs.spare(), rig.bufs.spare());
+    assert!((spare / 2 - 8192..=spare / 2 + 2 * 8192).contains(&held), "{held} and {spare}");
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    assert_eq!(refused(&mut rig, &commands) as u64, 120 - held / 8192);
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.assert_no_leak();
+}
+
 /// A queue that is not read, with so many writes sent, and all memory but so much taken.
 fn choked(rig: &mut Rig, left: u64) -> (ConnId, Vec<(ConnId, u16)>, Vec<BufRef>) {
     let (_, queue) = rig.controller(0);
@@ -600,10 +621,12 @@ fn a_queue_that_is_not_read_goes_on_when_memory_is_back() {
 fn a_queue_that_is_not_read_for_two_reasons_is_read_when_neither_holds() {
     let mut rig = rig_with_file();
     let (queue, _, hostage) = choked(&mut rig, 2 << 20);
+    assert!(rig.wires[&queue].watched, "its end ends it");
     rig.ok(TargetVerb::Stall { port: 0 });
+    assert!(!rig.wires[&queue].watched, "a stall keeps even that back");
     rig.ok(TargetVerb::Restore { port: 0 });
     rig.advance(ms(5));
-    assert!(rig.wires[&queue].paused, "memory is low still");
+    assert!(rig.wires[&queue].paused && rig.wires[&queue].watched, "memory is low still");
     rig.ok(TargetVerb::Stall { port: 0 });
     hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
     rig.advance(ms(5));
@@ -623,12 +646,14 @@ fn a_queue_that_is_not_read_may_end() {
         let mut rig = rig_with_file();
         let (queue, _, hostage) = choked(&mut rig, 2 << 20);
         if cut {
+            rig.slow_closing = true;
             rig.ok(TargetVerb::Cut { port: 0 });
         } else {
             rig.hang_up(queue);
         }
         rig.advance(ms(5));
         assert_rests(&mut rig);
+        rig.end_closing();
         hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
         while !rig.disk.is_empty() {
             rig.finish_disk(Ok(8192));

@@ -93,6 +93,8 @@ pub(crate) struct Wire {
     pub(crate) term: Option<(u16, u32)>,
     pub(crate) closed: bool,
     pub(crate) paused: bool,
+    /// Its end would be told of although it is paused.
+    pub(crate) watched: bool,
     pub(crate) ready: bool,
 }
 
@@ -250,7 +252,10 @@ impl Rig {
             Output::Transmit { conn } => {
                 self.transmit.insert(conn);
             }
-            Output::Pause { conn, .. } => self.wires.get_mut(&conn).unwrap().paused = true,
+            Output::Pause { conn, watch } => {
+                let wire = self.wires.get_mut(&conn).unwrap();
+                (wire.paused, wire.watched) = (true, watch);
+            }
             Output::Resume { conn } => self.wires.get_mut(&conn).unwrap().paused = false,
             Output::Close { conn, how } => {
                 self.closes.push((conn, how));
