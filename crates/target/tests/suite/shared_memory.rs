@@ -572,7 +572,7 @@ fn a_host_brings_no_more_than_half_of_what_is_left() {
 
 /// A queue that is not read, with so many writes sent, and all memory but so much taken.
 fn choked(rig: &mut Rig, left: u64) -> (ConnId, Vec<(ConnId, u16)>, Vec<BufRef>) {
-    let (_, queue) = rig.controller(0);
+    let (_, queue) = rig.controller_with(0, 1000);
     let taken = (rig.bufs.spare() - left) / u64::from(BYTES);
     let hostage = (0..taken).map(|_| rig.bufs.alloc(BYTES).expect("below the limit")).collect();
     let commands = (0..100).map(|_| (queue, start_to_file(rig, queue))).collect();
@@ -642,15 +642,16 @@ fn a_queue_that_is_not_read_for_two_reasons_is_read_when_neither_holds() {
 
 #[test]
 fn a_queue_that_is_not_read_may_end() {
-    for cut in [false, true] {
+    for how in ["hung up", "cut", "silent"] {
         let mut rig = rig_with_file();
         let (queue, _, hostage) = choked(&mut rig, 2 << 20);
-        if cut {
-            rig.slow_closing = true;
-            rig.ok(TargetVerb::Cut { port: 0 });
-        } else {
-            rig.hang_up(queue);
+        rig.slow_closing = true;
+        match how {
+            "hung up" => rig.hang_up(queue),
+            "cut" => rig.ok(TargetVerb::Cut { port: 0 }),
+            _ => rig.advance(ms(1200)),
         }
+        assert_eq!(rig.closes.iter().any(|(conn, _)| *conn == queue), how != "hung up");
         rig.advance(ms(5));
         assert_rests(&mut rig);
         rig.end_closing();
