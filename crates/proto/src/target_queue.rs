@@ -18,9 +18,10 @@
 //! # Bounds
 //!
 //! Commands in progress are bounded by the depth (more end the connection), refusals that wait to
-//! be sent by the same number. All tables are sized by [`TargetQueue::new`] and
-//! [`TargetQueue::set_limits`]; nothing allocates afterwards, and no length on the wire is
-//! believed.
+//! be sent by the same number. Data in capsules comes unasked: how many commands bring some, the
+//! engine limits when memory is short ([`TargetQueue::limit_capsules`]). All tables are sized by
+//! [`TargetQueue::new`] and [`TargetQueue::set_limits`]; nothing allocates afterwards, and no
+//! length on the wire is believed.
 
 mod receive;
 mod slots;
@@ -129,6 +130,12 @@ pub struct TargetQueue {
     sends: VecDeque<Send>,
     /// Refusals in `sends`.
     refusals: u16,
+    /// Commands in progress whose data came in the capsule, or is coming.
+    capsules: u16,
+    /// With so many of those, the next one is refused.
+    most_capsules: u16,
+    /// Commands whose data was asked for and is not all there.
+    transfers: u16,
     /// Buffers whose last byte is in the batch that is being sent.
     in_batch: Vec<BufRef>,
     released: VecDeque<BufRef>,
@@ -160,6 +167,9 @@ impl TargetQueue {
             events: VecDeque::new(),
             sends: VecDeque::new(),
             refusals: 0,
+            capsules: 0,
+            most_capsules: u16::MAX,
+            transfers: 0,
             in_batch: Vec::new(),
             released: VecDeque::new(),
             unsent: 0,
@@ -203,6 +213,26 @@ impl TargetQueue {
     /// is FFFFh and reads may end with the SUCCESS flag instead of a response.
     pub fn set_sq_flow_control(&mut self, on: bool) {
         self.sq_flow_control = on;
+    }
+
+    /// Commands in progress whose data came in the capsule, or is coming: each has a buffer that
+    /// the queue or the engine holds, at most.
+    #[must_use]
+    pub fn capsules(&self) -> u16 {
+        self.capsules
+    }
+
+    /// From now on a command with data in its capsule is refused with Command Interrupted while
+    /// there are so many, or more: for when memory is nearly out, since this data comes unasked.
+    pub fn limit_capsules(&mut self, most: u16) {
+        self.most_capsules = most;
+    }
+
+    /// Commands whose data was asked for, or is about to be, and is not all there: they end only
+    /// when more is read.
+    #[must_use]
+    pub fn transfers(&self) -> u16 {
+        self.transfers
     }
 
     /// Whether [`TargetQueue::poll_event`] has something to tell.
@@ -285,6 +315,7 @@ impl TargetQueue {
             self.events.push_back(TargetEvent::DataReady { slot });
             return;
         }
+        self.transfers += 1;
         state.stage = Stage::Asking;
         state.generation = state.generation.wrapping_add(1) & 0xf;
         self.sends.push_back(Send::R2t(slot));
@@ -319,6 +350,7 @@ impl TargetQueue {
     pub fn complete(&mut self, slot: Slot, status: Status, result: u64) {
         let at_fault = self.fault.is_some();
         let state = self.slots.at(slot);
+        self.capsules -= u16::from(core::mem::take(&mut state.capsule));
         state.status = status;
         state.result = result;
         match state.stage {

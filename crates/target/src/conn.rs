@@ -127,7 +127,10 @@ pub(crate) struct Conn {
     pub(crate) deadline: Option<Time>,
     /// `Transmit` was asked for and not pulled yet.
     pub(crate) announced: bool,
+    /// Its port has stalled: it is not read.
     pub(crate) paused: bool,
+    /// It has brought more data in capsules than its share of little memory: it is not read.
+    pub(crate) choked: bool,
     /// Commands that wait for a buffer, in order.
     pub(crate) waiting: VecDeque<SlotId>,
     /// It stands in the line of those that have such commands.
@@ -236,6 +239,7 @@ impl Conns {
             deadline: None,
             announced: false,
             paused: false,
+            choked: false,
             waiting: VecDeque::new(),
             in_line: false,
             awaits_turn: false,

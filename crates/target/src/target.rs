@@ -3,9 +3,10 @@
 //! The parts are in the folder: `lifecycle` (connections, controllers, listeners), `command`
 //! (arrival, shaping, execution, answers), `serve` (service times), `data` (namespaces' blocks),
 //! `disk` (file operations), `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`,
-//! `turns` (how much at once).
+//! `turns` (how much at once), `waiting`, `capsules` and `held` (who gets payload memory).
 
 mod admin;
+mod capsules;
 mod command;
 mod connect;
 mod data;
@@ -59,6 +60,8 @@ pub struct Target {
     disk: DiskTable,
     /// Connections with commands that wait for a buffer, by place and generation.
     waiting: VecDeque<(u32, u32)>,
+    /// Connections that are not read because of what they have brought, by place and generation.
+    choked: VecDeque<(u32, u32)>,
     held: Held,
     turns: Turns,
     /// Where commands take their time, if they do.
@@ -67,7 +70,7 @@ pub struct Target {
     rng: Rng,
     /// When connections and controllers are looked at again for what has run out of time.
     next_check: Option<Time>,
-    /// When commands that wait for a buffer are tried again.
+    /// When commands that wait for a buffer are tried again, and connections that are choked.
     retry_at: Option<Time>,
     discovery_generation: u64,
     next_generation: u64,
@@ -95,6 +98,7 @@ impl Target {
             conns: Conns::default(),
             disk: DiskTable::default(),
             waiting: VecDeque::new(),
+            choked: VecDeque::new(),
             held: Held::default(),
             turns: Turns::default(),
             stations: None,
@@ -134,9 +138,7 @@ impl Machine for Target {
             Input::Unlistened { listener, error } => self.unlistened(listener, error),
             Input::Received { conn, bytes } => {
                 if let Some(place) = self.hears(conn) {
-                    if let Some(conn) = self.conns.get_mut(place) {
-                        conn.queue.received(bytes, bufs);
-                    }
+                    self.take_bytes(place, bytes, bufs);
                     self.received(now, place, bufs);
                 }
             }

@@ -156,7 +156,8 @@ impl TargetQueue {
             self.events.push_back(TargetEvent::Command { slot });
             return Ok(());
         }
-        let Some(buf) = bufs.alloc(carried) else {
+        let may = self.capsules < self.most_capsules;
+        let Some(buf) = may.then(|| bufs.alloc(carried)).flatten() else {
             return self.refuse(sqe.cid(), Status::COMMAND_INTERRUPTED);
         };
         let Some(slot) = self.slots.take(sqe, Stage::Capsule) else {
@@ -164,7 +165,10 @@ impl TargetQueue {
             return Err(self.too_many());
         };
         // Until the engine takes it, the slot owns the buffer.
-        self.slots.at(slot).buf = Some(buf);
+        let state = self.slots.at(slot);
+        state.buf = Some(buf);
+        state.capsule = true;
+        self.capsules += 1;
         self.incoming = Incoming::Capsule { slot, buf };
         Ok(())
     }
@@ -242,6 +246,7 @@ impl TargetQueue {
             Incoming::Capsule { slot, buf } => {
                 bufs.free(buf);
                 let cid = self.slots.get(slot).cid;
+                self.capsules -= 1;
                 self.slots.release(slot);
                 return self.refuse_after_data(cid);
             }
@@ -263,6 +268,7 @@ impl TargetQueue {
         if state.buf.is_some_and(|buf| state.done < buf.len()) {
             return;
         }
+        self.transfers -= 1;
         state.stage = Stage::WithEngine;
         state.done = 0;
         if state.answered_early {
@@ -290,7 +296,11 @@ fn check_descriptor(sqe: &Sqe, carried: u32) -> Result<(), Status> {
     }
     match sgl.kind() {
         SglKind::InCapsule => {
-            if sqe.direction() == Direction::ControllerToHost && sgl.length() != 0 {
+            // Data for a command that takes none would fill memory for as long as that lasts, and
+            // an event request lasts for ever.
+            let takes_none =
+                matches!(sqe.direction(), Direction::ControllerToHost | Direction::None);
+            if takes_none && sgl.length() != 0 {
                 return Err(Status::INVALID_FIELD.with_dnr());
             }
             if sgl.address() != 0 {

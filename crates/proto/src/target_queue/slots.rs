@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) generation: u16,
     /// The host's data as it comes, or the data to send.
     pub(super) buf: Option<BufRef>,
+    /// Its data came in the capsule, or is coming.
+    pub(super) capsule: bool,
     /// `buf` is data to send.
     pub(super) outgoing: bool,
     /// Bytes of `buf` that have come.

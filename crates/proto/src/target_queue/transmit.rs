@@ -74,6 +74,7 @@ impl TargetQueue {
                 let state = self.slots.at(slot);
                 if state.answered_early {
                     // The engine did not wait: nothing needs to be asked for any more.
+                    self.transfers -= 1;
                     state.stage = Stage::Answered;
                     self.released.extend(state.buf.take());
                     return self.answer(slot, batch, bufs);

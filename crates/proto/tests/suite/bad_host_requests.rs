@@ -402,7 +402,7 @@ fn c28_a_bad_descriptor_costs_only_its_command() {
     reserved[1] = 0xc0;
     let sgl = |identifier| write(0, 512).with_sgl(Sgl::from_raw(0, 512, identifier));
     let offset = Sgl::from_raw(4, 512, 1);
-    let table: [(&str, Sqe, &[u8], Status); 14] = [
+    let table: [(&str, Sqe, &[u8], Status); 15] = [
         ("keyed", sgl(0x40), none, Status::SGL_TYPE_INVALID),
         ("bit bucket", sgl(0x10), none, Status::SGL_TYPE_INVALID),
         ("segment", sgl(0x20), none, Status::SGL_TYPE_INVALID),
@@ -417,6 +417,7 @@ fn c28_a_bad_descriptor_costs_only_its_command() {
         ("no data", sgl(0x01), none, Status::DATA_SGL_LENGTH_INVALID),
         ("data nobody describes", sgl(0x5a), &data, Status::DATA_SGL_LENGTH_INVALID),
         ("a read", read().with_sgl(Sgl::in_capsule(512)), &data, Status::INVALID_FIELD),
+        ("a flush", io::flush(1).with_sgl(Sgl::in_capsule(512)), &data, Status::INVALID_FIELD),
     ];
     for digests in [false, true] {
         for (name, sqe, data, status) in &table {
@@ -447,6 +448,33 @@ fn without_memory_a_command_is_interrupted_and_the_stream_stays_in_step() {
     let cqe = rig.response();
     assert_eq!((cqe.cid, cqe.status), (1, Status::COMMAND_INTERRUPTED));
     rig.command(write(1, 512).with_sgl(Sgl::in_capsule(512)), &[2; 512]);
+    assert!(rig.data_in_capsule().is_some());
+}
+
+/// Each counts until it is answered, or its data turns out to be damaged.
+#[test]
+fn with_as_many_capsules_as_there_may_be_a_command_is_interrupted() {
+    let mut rig = Rig::new(true);
+    rig.queue.limit_capsules(1);
+    let in_capsule = |cid| write(cid, 512).with_sgl(Sgl::in_capsule(512));
+    rig.command(in_capsule(1), &[1; 512]);
+    let event = rig.queue.poll_event();
+    let Some(TargetEvent::Command { slot }) = event else { panic!("{event:?}") };
+    let buf = rig.queue.take_data(slot).expect("in the capsule");
+    rig.bufs.free(buf);
+    rig.command(in_capsule(2), &[2; 512]);
+    let cqe = rig.response();
+    assert_eq!((cqe.cid, cqe.status), (2, Status::COMMAND_INTERRUPTED));
+    rig.command(io::flush(1).with_cid(3), &[]);
+    assert!(rig.queue.poll_event().is_some(), "it brings nothing");
+    rig.queue.complete(slot, Status::SUCCESS, 0);
+    assert_eq!((rig.response().cid, rig.queue.capsules()), (1, 0));
+    let mut damaged = rig.capsule(in_capsule(4), &[4; 512]);
+    *damaged.last_mut().unwrap() ^= 1;
+    rig.feed(&damaged);
+    assert_eq!(rig.response().status, Status::TRANSIENT_TRANSPORT_ERROR);
+    assert_eq!(rig.queue.capsules(), 0);
+    rig.command(in_capsule(5), &[5; 512]);
     assert!(rig.data_in_capsule().is_some());
 }
 
@@ -668,12 +696,12 @@ fn data_that_is_received_straight_into_its_buffer_is_complete_with_its_last_byte
     let all = H2cData { cid: 9, ttag: r2t.ttag, offset: 0, length: 16 << 10, last: true };
     rig.feed(Pdu::H2cData(all).emit(rig.format).as_bytes());
     let hint = rig.queue.receive_hint().expect("much is to come");
-    assert_eq!(hint.len(), 16 << 10);
+    assert_eq!((hint.len(), rig.queue.transfers()), (16 << 10, 1));
     rig.bufs.bytes_mut(hint).fill(5);
     rig.queue.received_into(16_000, &mut rig.bufs);
     assert_eq!((rig.queue.receive_hint(), rig.queue.poll_event()), (None, None));
     rig.queue.received_into(384, &mut rig.bufs);
-    assert_eq!(rig.event(), TargetEvent::DataReady { slot });
+    assert_eq!((rig.event(), rig.queue.transfers()), (TargetEvent::DataReady { slot }, 0));
     assert!(rig.bufs.bytes(buf).iter().all(|&byte| byte == 5));
     rig.bufs.free(buf);
     rig.expect_nothing_left("a write");
@@ -686,8 +714,10 @@ fn an_answer_before_the_r2t_left_takes_its_place() {
     let TargetEvent::Command { slot } = rig.event() else { panic!("a command") };
     let buf = rig.bufs.alloc(4096).expect("memory");
     rig.queue.request_data(slot, buf);
+    assert_eq!(rig.queue.transfers(), 1);
     rig.queue.complete(slot, Status::NAMESPACE_NOT_READY, 0);
     assert_eq!(rig.response().status, Status::NAMESPACE_NOT_READY);
+    assert_eq!(rig.queue.transfers(), 0);
     rig.expect_nothing_left("no R2T");
 }
 

@@ -171,6 +171,7 @@ fn the_corpus_reaches_the_end() {
             queue.poll_transmit(&mut VecGather::new(), &mut bufs);
             queue.transmitted();
         }
+        assert_eq!((queue.capsules(), queue.transfers()), (0, 0));
         assert_eq!(answered.len(), 5);
         assert!(matches!(answered[4], TargetEvent::DataReady { .. }));
     }

@@ -57,6 +57,7 @@ impl Target {
             self.outputs.push_back(Output::ReceiveInto { conn: conn.id, buf });
         }
         self.end_if_at_fault(now, place);
+        self.choke(now, place, bufs);
         self.announce(place);
     }
 

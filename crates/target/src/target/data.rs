@@ -3,10 +3,10 @@
 use super::Target;
 use super::command::Step;
 use super::disk::{Job, Rest};
-use super::waiting::is_low;
+use super::waiting::{is_low, leaves_no_second};
 use crate::ana_group;
 use crate::backend::{Backend, DiskKind};
-use crate::conn::{Answer, AnswerData, Conn, Role, SlotId};
+use crate::conn::{Answer, AnswerData, Conn, Role, SlotId, Stage};
 use crate::controller::{Controller, Of};
 use crate::io::{self, Plan};
 use crate::namespace::Namespace;
@@ -42,6 +42,14 @@ impl Target {
         let data = match plan.host_bytes() {
             0 => BufRef::EMPTY,
             need => match self.host_data(place, slot, need) {
+                // What waits has been asked already.
+                Ok(_)
+                    if leaves_no_second(&sqe, bufs)
+                        && self.needs_two(at, &sqe, plan)
+                        && !self.waits(place, slot) =>
+                {
+                    return self.io_refused(at, &sqe, Status::COMMAND_INTERRUPTED);
+                }
                 Ok(buf) => buf,
                 Err(Step::Done(answer)) => return self.io_refused(at, &sqe, answer.status),
                 Err(Step::Transfer(_)) if is_low(bufs) && self.needs_two(at, &sqe, plan) => {
@@ -85,6 +93,11 @@ impl Target {
         let namespace = self.namespace_of(at, sqe.nsid());
         let in_file = namespace.is_some_and(|found| matches!(found.backend, Backend::File(_)));
         in_file && matches!(plan, Plan::Compare { .. })
+    }
+
+    fn waits(&mut self, place: u32, slot: SlotId) -> bool {
+        let entry = self.conns.get_mut(place).and_then(|conn| conn.entry(slot));
+        entry.is_some_and(|entry| entry.stage == Stage::Waiting)
     }
 
     pub(super) fn sqe(&self, place: u32, slot: SlotId) -> Option<Sqe> {

@@ -187,6 +187,7 @@ impl Target {
         self.outputs.push_back(Output::Close { conn: conn.id, how: CloseHow::Abort });
     }
 
+    /// Stops reading, for a stall; also where it was not read anyhow: now not even its end shows.
     pub(super) fn pause(&mut self, place: u32) {
         if let Some(conn) = self.conns.get_mut(place)
             && !conn.closing
@@ -196,12 +197,15 @@ impl Target {
         }
     }
 
+    /// A stall is over.
     pub(super) fn resume(&mut self, place: u32) {
         if let Some(conn) = self.conns.get_mut(place)
             && !conn.closing
             && core::mem::replace(&mut conn.paused, false)
         {
-            self.outputs.push_back(Output::Resume { conn: conn.id });
+            let (conn, choked) = (conn.id, conn.choked);
+            let pause = Output::Pause { conn, watch: true };
+            self.outputs.push_back(if choked { pause } else { Output::Resume { conn } });
         }
     }
 

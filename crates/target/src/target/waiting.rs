@@ -10,39 +10,55 @@
 //! moves must not stop the other paths of its host. What small data needs, a Connect's and that in
 //! capsules, is not given to larger: it comes unasked, so that a command whose data finds no room
 //! can only be refused. And a line that does not move holds up no other: connections wait in turn,
-//! each with its commands in order.
+//! each with its commands in order. Of data in capsules see `capsules`.
 //!
 //! A comparison with a file needs memory twice: for what the host sends, then for what the file
 //! has. It begins only while the pool is not low, and is first in its line for the second buffer,
-//! so that comparisons never hold all there is while each waits for more.
+//! so that comparisons never hold all there is while each waits for more. Of one whose data came in
+//! the capsule nobody could ask whether it may begin: it is refused when only the last is left,
+//! which is then there for the second buffer of those that wait.
 
+use super::held::Most;
 use super::{Target, Ticket};
 use crate::conn::{Conn, Stage};
 use anabranch_proto::machine::{BufRef, Buffers, Time};
+use anabranch_proto::nvme::{SglKind, Sqe};
 use core::time::Duration;
 
 /// When commands that found no buffer are tried again at the latest.
-const RETRY: Duration = Duration::from_millis(1);
+pub(super) const RETRY: Duration = Duration::from_millis(1);
 /// Connections that are tried at once; the others have their turn next time.
-const TRIED_AT_ONCE: usize = 64;
+pub(super) const TRIED_AT_ONCE: usize = 64;
 /// The pool is low when less than one part in so many is left, and a connection may then hold
 /// memory for so many commands.
 const LOW: (u64, usize) = (4, 4);
 /// A connection that holds nothing has memory for one command until less than one part in so many
 /// is left.
-const FIRST: u64 = 8;
+pub(super) const FIRST: u64 = 8;
 /// As [`LOW`] when the pool is nearly empty.
-const NEARLY_EMPTY: (u64, usize) = (16, 1);
+pub(super) const NEARLY_EMPTY: (u64, usize) = (16, 1);
 
 /// One part in so many of the pool is kept for buffers up to [`SMALL`] bytes.
-const KEPT_FOR_SMALL: u64 = 32;
-const SMALL: u32 = 8192;
+pub(super) const KEPT_FOR_SMALL: u64 = 32;
+pub(super) const SMALL: u32 = 8192;
 /// The longest answer to an admin command that is short: the ANA log, as hosts read it, is.
 const SHORT_ANSWER: u32 = 16 << 10;
 
 /// Whether the pool is low.
 pub(super) fn is_low(bufs: &dyn Buffers) -> bool {
     bufs.spare() < bufs.capacity() / LOW.0
+}
+
+/// How many commands of a connection may hold memory when the pool is low.
+pub(super) fn share(bufs: &dyn Buffers) -> usize {
+    let nearly_empty = bufs.spare() < bufs.capacity() / NEARLY_EMPTY.0;
+    if nearly_empty { NEARLY_EMPTY.1 } else { LOW.1 }
+}
+
+/// Whether a command that brought its data in the capsule, and needs as much again, would leave
+/// too little for the second buffer of those like it.
+pub(super) fn leaves_no_second(sqe: &Sqe, bufs: &dyn Buffers) -> bool {
+    sqe.sgl().kind() == SglKind::InCapsule && bufs.spare() < bufs.capacity() / KEPT_FOR_SMALL
 }
 
 impl Target {
@@ -75,7 +91,7 @@ impl Target {
         if len > SMALL && spare < all / KEPT_FOR_SMALL + bufs.cost(len) {
             return false;
         }
-        let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
+        let share = share(bufs);
         let holding = self.conns.get(place).map_or(0, Conn::holding);
         if holding > share {
             return false;
@@ -90,7 +106,7 @@ impl Target {
         }
         let most = (spare / u64::from(self.limits.max_transfer_bytes) / 2).max(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        self.holds_at_most(place, most, spare < all / NEARLY_EMPTY.0)
+        self.holds_at_most(place, Most::Commands(most), spare < all / NEARLY_EMPTY.0)
     }
 
     /// Whether a controller may have memory for the answer to an admin command. A host that means
@@ -102,7 +118,7 @@ impl Target {
             return true;
         }
         let (spare, all) = (bufs.spare(), bufs.capacity());
-        let share = if spare >= all / NEARLY_EMPTY.0 { LOW.1 } else { NEARLY_EMPTY.1 };
+        let share = share(bufs);
         let controller = self.controllers[at].as_ref();
         let holding = controller.map_or(0, |controller| {
             let conn = self.conns.get(controller.admin);
@@ -130,9 +146,19 @@ impl Target {
     /// Tries commands that wait for a buffer again: of each connection in turn, until one finds
     /// none.
     pub(super) fn retry_waiting(&mut self, now: Time, bufs: &mut dyn Buffers) {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() && self.choked.is_empty() {
             return;
         }
+        self.retry_line(now, bufs);
+        self.unchoke(bufs);
+        if self.waiting.is_empty() && self.choked.is_empty() {
+            self.retry_at = None;
+        } else if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = Some(now.after(RETRY));
+        }
+    }
+
+    fn retry_line(&mut self, now: Time, bufs: &mut dyn Buffers) {
         for _ in 0..self.waiting.len().min(TRIED_AT_ONCE) {
             let Some((place, generation)) = self.waiting.pop_front() else { break };
             let alive = |conn: &&mut crate::conn::Conn| conn.generation == generation;
@@ -149,11 +175,6 @@ impl Target {
         // Who was first is not first again.
         if self.waiting.len() <= TRIED_AT_ONCE && !self.waiting.is_empty() {
             self.waiting.rotate_left(1);
-        }
-        if self.waiting.is_empty() {
-            self.retry_at = None;
-        } else if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = Some(now.after(RETRY));
         }
     }
 

@@ -1,14 +1,15 @@
 //! All hosts share the payload memory: one that hoards it does not take it from the others.
 
 use crate::common::*;
-use anabranch_proto::machine::{Buffers, ConnId, DiskOp, Input};
+use anabranch_proto::machine::{BufRef, Buffers, ConnId, DiskOp, Input};
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData};
 use anabranch_proto::nvme::identify::Identify;
-use anabranch_proto::nvme::io::compare;
+use anabranch_proto::nvme::io::{compare, flush, write_zeroes};
 use anabranch_proto::nvme::log::{GetLogPage, lid};
 use anabranch_proto::nvme::property::Cc;
-use anabranch_proto::nvme::{Status, Uuid};
+use anabranch_proto::nvme::{Sgl, Sqe, Status, Uuid, opcode};
 use anabranch_proto::testing::MemoryBuffers;
+use anabranch_target::TargetVerb;
 use anabranch_target::config::{MAX_ANA_GROUP, MAX_NSID};
 
 const BLOCKS: u32 = 32;
@@ -357,6 +358,361 @@ fn comparisons_with_a_file_do_not_wait_for_each_other() {
         });
     }
     rig.assert_no_leak();
+}
+
+/// As above, with the data in the capsules, which nobody can ask to wait: the link holds them back
+/// until they fill the memory, and then they all want more at once.
+#[test]
+fn comparisons_with_data_in_capsules_do_not_wait_for_each_other() {
+    let mut config = config();
+    config.subsystems[0].namespaces = vec![file_namespace(1, 16 << 20)];
+    let bufs = MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES));
+    let mut rig = Rig::with_buffers(config, bufs);
+    let queues: Vec<ConnId> = (0..20).map(|_| rig.controller(0).1).collect();
+    let shape = "delay=10ms".parse().unwrap();
+    rig.ok(TargetVerb::Shape { port: 0, shape });
+    let mut left = Vec::new();
+    for _ in 0..127 {
+        for &queue in &queues {
+            left.push((queue, rig.start_out(queue, compare(1, 0, 2), &[7; 8192])));
+        }
+    }
+    rig.advance(ms(20));
+    let (mut done, all) = (0, left.len());
+    loop {
+        left.retain(|&(queue, cid)| {
+            let Some(end) = rig.poll(queue, cid) else { return true };
+            done += usize::from(end.status.is_success());
+            assert!(end.status.is_success() || end.status == Status::COMMAND_INTERRUPTED);
+            false
+        });
+        if left.is_empty() {
+            break;
+        }
+        assert!(!rig.disk.is_empty(), "{} of {all} wait for each other", left.len());
+        let DiskOp::Read { buf, .. } = rig.disk[0].2 else { panic!() };
+        rig.bufs.bytes_mut(buf).fill(7);
+        rig.finish_disk(Ok(8192));
+    }
+    assert!(done > 0);
+    rig.assert_no_leak();
+}
+
+/// Hosts that read nothing of 256 KiB of answers, so that nothing more is begun for them, and send
+/// writes with their data in the capsule all the same.
+fn hoard_in_capsules(rig: &mut Rig, queues: &[ConnId]) -> Vec<(ConnId, u16)> {
+    let mut commands = Vec::new();
+    for &queue in queues {
+        rig.reads(queue, false);
+        commands.extend((0..2).map(|_| (queue, rig.start(queue, read(0, BLOCKS), BYTES))));
+    }
+    for &queue in queues {
+        let start = |_| (queue, rig.start_out(queue, write(0, 2), &[9; 8192]));
+        commands.extend((0..120).map(start));
+    }
+    commands
+}
+
+/// A host that comes now, from elsewhere, has all that it may expect.
+fn newcomer_works(rig: &mut Rig) {
+    rig.peer = Some("192.0.2.2:1000".parse().unwrap());
+    let queue = queue_of(rig, 8);
+    works_undisturbed(rig, queue);
+    for round in 0..20 {
+        let done = rig.run_out(queue, write(64, 2), &[round; 8192]);
+        assert_eq!(done.status, Status::SUCCESS);
+    }
+    connects_and_reads_the_ana_log(rig);
+    assert!(!rig.wires[&queue].paused);
+}
+
+/// Nothing is looked at again and again.
+fn assert_rests(rig: &mut Rig) {
+    let soon = rig.now.after(ms(100));
+    assert!(rig.target_timeout().is_none_or(|at| at > soon));
+}
+
+/// Everything has been answered; so many of the answers are refusals for want of memory.
+fn refused(rig: &mut Rig, commands: &[(ConnId, u16)]) -> usize {
+    let mut refused = 0;
+    for &(queue, cid) in commands {
+        let done = rig.poll(queue, cid).expect("answered");
+        assert!(done.status.is_success() || done.status == Status::COMMAND_INTERRUPTED);
+        refused += usize::from(!done.status.is_success());
+    }
+    refused
+}
+
+/// Hosts that do not stop sending where nothing is read are refused; others are not read for a
+/// while, and nothing fails.
+fn data_in_capsules_leaves_memory(queues: impl Fn(&mut Rig) -> Vec<ConnId>) {
+    for obeys_pause in [true, false] {
+        let mut rig = rig();
+        rig.obeys_pause = obeys_pause;
+        rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+        let queues = queues(&mut rig);
+        let commands = hoard_in_capsules(&mut rig, &queues);
+        rig.advance(ms(100));
+        assert!(queues.iter().any(|queue| rig.wires[queue].paused));
+        let left = rig.bufs.spare();
+        assert!(left >= rig.bufs.capacity() / if obeys_pause { 8 } else { 20 }, "{left}");
+        newcomer_works(&mut rig);
+        // They read after all.
+        queues.iter().for_each(|&queue| rig.reads(queue, true));
+        rig.advance(ms(100));
+        assert_eq!(refused(&mut rig, &commands) == 0, obeys_pause);
+        assert!(queues.iter().all(|queue| !rig.wires[queue].paused));
+        assert_rests(&mut rig);
+        rig.assert_no_leak();
+    }
+}
+
+#[test]
+fn data_in_capsules_of_many_hosts_leaves_memory_to_others() {
+    data_in_capsules_leaves_memory(|rig| (10..30).map(|host| queue_of(rig, host)).collect());
+}
+
+#[test]
+fn data_in_capsules_of_one_host_leaves_memory_to_others() {
+    data_in_capsules_leaves_memory(|rig| (0..20).map(|at| rig.controller(at % 2).1).collect());
+}
+
+/// Who keeps a transfer under way cannot be left unread, and is refused when it comes to the last.
+#[test]
+fn data_in_capsules_behind_a_transfer_leaves_memory_to_others() {
+    let mut rig = rig();
+    rig.obeys_pause = true;
+    rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+    let queues: Vec<ConnId> = (10..30).map(|host| queue_of(&mut rig, host)).collect();
+    for &queue in &queues {
+        rig.start(queue, write(0, BLOCKS), BYTES);
+        assert_eq!(rig.wires[&queue].r2t.len(), 1);
+    }
+    hoard_in_capsules(&mut rig, &queues);
+    assert!(queues.iter().all(|queue| !rig.wires[queue].paused));
+    rig.advance(ms(100));
+    newcomer_works(&mut rig);
+    all_leave(rig, queues);
+}
+
+/// Admin queues bring data, too.
+#[test]
+fn data_in_capsules_on_admin_queues_leaves_memory_to_others() {
+    let mut rig = rig();
+    rig.peer = Some("192.0.2.1:1000".parse().unwrap());
+    let admins: Vec<ConnId> = (0..80).map(|_| rig.controller(0).0).collect();
+    for &admin in &admins {
+        rig.reads(admin, false);
+        let log = GetLogPage::new(lid::ANA, 0, 128 << 10).sqe();
+        (0..2).for_each(|_| _ = rig.start(admin, log, 128 << 10));
+    }
+    let sqe = Sqe::new(opcode::admin::SET_FEATURES);
+    for &admin in &admins {
+        (0..28).for_each(|_| _ = rig.start_out(admin, sqe, &[1; 8192]));
+    }
+    rig.advance(ms(100));
+    newcomer_works(&mut rig);
+    all_leave(rig, admins);
+}
+
+/// Two namespaces: one in memory, and number 2 in a file.
+fn rig_with_file() -> Rig {
+    let mut config = config();
+    config.subsystems[0].namespaces.push(file_namespace(2, 16 << 20));
+    let bufs = MemoryBuffers::with_limit(BUFFERS * u64::from(BYTES));
+    let mut rig = Rig::with_buffers(config, bufs);
+    rig.obeys_pause = true;
+    rig
+}
+
+/// A write of the file's first blocks, data in the capsule.
+fn start_to_file(rig: &mut Rig, queue: ConnId) -> u16 {
+    rig.start_out(queue, write(0, 2).with_nsid(2), &[9; 8192])
+}
+
+#[test]
+fn data_in_capsules_that_a_file_does_not_take_leaves_memory_to_others() {
+    let mut rig = rig_with_file();
+    let queues: Vec<ConnId> = (10..30).map(|host| queue_of(&mut rig, host)).collect();
+    let mut commands = Vec::new();
+    for &queue in &queues {
+        commands.extend((0..120).map(|_| (queue, start_to_file(&mut rig, queue))));
+    }
+    rig.advance(ms(100));
+    assert!(queues.iter().any(|queue| rig.wires[queue].paused));
+    newcomer_works(&mut rig);
+    // The file takes it after all.
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    assert_eq!(refused(&mut rig, &commands), 0);
+    rig.assert_no_leak();
+}
+
+/// What was on its way when it was to be read no more comes in, but not without end.
+#[test]
+fn a_host_brings_no_more_than_half_of_what_is_left() {
+    let mut rig = rig_with_file();
+    rig.obeys_pause = false;
+    let (_, queue) = rig.controller(0);
+    let left = rig.bufs.capacity() / 8;
+    let hostage: Vec<BufRef> =
+        std::iter::from_fn(|| (rig.bufs.spare() > left).then(|| rig.bufs.alloc(BYTES)).flatten())
+            .collect();
+    let commands: Vec<_> = (0..120).map(|_| (queue, start_to_file(&mut rig, queue))).collect();
+    let (held, spare) = (left - rig.bufs.spare(), rig.bufs.spare());
+    assert!((spare / 2 - 8192..=spare / 2 + 2 * 8192).contains(&held), "{held} and {spare}");
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    assert_eq!(refused(&mut rig, &commands) as u64, 120 - held / 8192);
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.assert_no_leak();
+}
+
+/// A queue that is not read, with so many writes sent, and all memory but so much taken.
+fn choked(rig: &mut Rig, left: u64) -> (ConnId, Vec<(ConnId, u16)>, Vec<BufRef>) {
+    let (_, queue) = rig.controller_with(0, 1000);
+    let taken = (rig.bufs.spare() - left) / u64::from(BYTES);
+    let hostage = (0..taken).map(|_| rig.bufs.alloc(BYTES).expect("below the limit")).collect();
+    let commands = (0..100).map(|_| (queue, start_to_file(rig, queue))).collect();
+    assert!(rig.wires[&queue].paused);
+    assert_eq!(rig.bufs.spare(), left - 5 * 8192, "four, and the one too many");
+    (queue, commands, hostage)
+}
+
+#[test]
+fn a_queue_that_is_not_read_goes_on_as_its_commands_end() {
+    let mut rig = rig_with_file();
+    let (queue, commands, hostage) = choked(&mut rig, 2 << 20);
+    rig.advance(ms(5));
+    assert!(rig.wires[&queue].paused, "nothing has changed");
+    rig.finish_disk(Ok(8192));
+    assert!(rig.bufs.spare() < (2 << 20) - 4 * 8192, "there is less than its share left");
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    assert_eq!(refused(&mut rig, &commands), 0);
+    assert!(!rig.wires[&queue].paused);
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(5));
+    assert_rests(&mut rig);
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_queue_that_is_not_read_goes_on_when_memory_is_back() {
+    let mut rig = rig_with_file();
+    let (queue, commands, hostage) = choked(&mut rig, 2 << 20);
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(1));
+    assert!(!rig.wires[&queue].paused, "nobody needed to say so");
+    assert_eq!(rig.bufs.in_use_bytes(), 100 * 8192, "all is there");
+    assert_rests(&mut rig);
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    assert_eq!(refused(&mut rig, &commands), 0);
+    rig.assert_no_leak();
+}
+
+/// The end of a stall is not the end of want, nor the other way round.
+#[test]
+fn a_queue_that_is_not_read_for_two_reasons_is_read_when_neither_holds() {
+    let mut rig = rig_with_file();
+    let (queue, _, hostage) = choked(&mut rig, 2 << 20);
+    assert!(rig.wires[&queue].watched, "its end ends it");
+    rig.ok(TargetVerb::Stall { port: 0 });
+    assert!(!rig.wires[&queue].watched, "a stall keeps even that back");
+    rig.ok(TargetVerb::Restore { port: 0 });
+    rig.advance(ms(5));
+    assert!(rig.wires[&queue].paused && rig.wires[&queue].watched, "memory is low still");
+    rig.ok(TargetVerb::Stall { port: 0 });
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.advance(ms(5));
+    assert!(rig.wires[&queue].paused, "the port has stalled still");
+    rig.ok(TargetVerb::Restore { port: 0 });
+    assert!(!rig.wires[&queue].paused);
+    rig.hang_up(queue);
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    rig.assert_no_leak();
+}
+
+#[test]
+fn a_queue_that_is_not_read_may_end() {
+    for how in ["hung up", "cut", "silent"] {
+        let mut rig = rig_with_file();
+        let (queue, _, hostage) = choked(&mut rig, 2 << 20);
+        rig.slow_closing = true;
+        match how {
+            "hung up" => rig.hang_up(queue),
+            "cut" => rig.ok(TargetVerb::Cut { port: 0 }),
+            _ => rig.advance(ms(1200)),
+        }
+        assert_eq!(rig.closes.iter().any(|(conn, _)| *conn == queue), how != "hung up");
+        rig.advance(ms(5));
+        assert_rests(&mut rig);
+        rig.end_closing();
+        hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+        while !rig.disk.is_empty() {
+            rig.finish_disk(Ok(8192));
+        }
+        rig.assert_no_leak();
+    }
+}
+
+/// Data that was asked for stands behind what was sent before it.
+#[test]
+fn a_queue_is_read_while_data_that_was_asked_for_is_on_its_way() {
+    let mut rig = rig_with_file();
+    rig.answer_r2t = false;
+    let (_, queue) = rig.controller(0);
+    let large = rig.start_out(queue, write(0, BLOCKS), &vec![3; BYTES as usize]);
+    let taken = (rig.bufs.spare() - (2 << 20)) / u64::from(BYTES);
+    let hostage: Vec<BufRef> = (0..taken).map(|_| rig.bufs.alloc(BYTES).unwrap()).collect();
+    let mut commands: Vec<_> = (0..10).map(|_| (queue, start_to_file(&mut rig, queue))).collect();
+    assert!(!rig.wires[&queue].paused);
+    rig.send_asked(queue);
+    rig.input(Input::Timeout);
+    assert_eq!(rig.poll(queue, large).expect("its data came").status, Status::SUCCESS);
+    assert!(rig.wires[&queue].paused, "now it has to wait");
+    commands.extend((0..10).map(|_| (queue, start_to_file(&mut rig, queue))));
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
+    assert_eq!(refused(&mut rig, &commands), 0);
+    hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
+    rig.assert_no_leak();
+}
+
+/// An event request lasts for ever: it keeps no memory. Nor does a command that takes no data
+/// bring any past its refusal.
+#[test]
+fn data_in_the_capsule_of_a_command_that_takes_none_is_refused_and_not_kept() {
+    let mut rig = rig();
+    let (admin, io) = rig.controller(0);
+    let before = rig.bufs.in_use_bytes();
+    let aer = Sqe::new(opcode::admin::ASYNC_EVENT_REQUEST);
+    let zeroes = write_zeroes(1, 0, 1, false, false);
+    let commands = [(admin, aer), (io, flush(1)), (io, zeroes)];
+    for (queue, sqe) in commands {
+        let cid = rig.start_out(queue, sqe, &[1; 8192]);
+        assert_eq!(rig.bufs.in_use_bytes(), before);
+        let done = rig.poll(queue, cid).expect("refused at once");
+        assert_eq!(done.status, Status::INVALID_FIELD.with_dnr());
+    }
+    // A descriptor of nothing is fine, of either kind.
+    for sgl in [Sgl::in_capsule(0), Sgl::transport(0)] {
+        let cid = rig.cid();
+        rig.raw(io, flush(1).with_cid(cid).with_sgl(sgl), &[]);
+        assert_eq!(rig.poll(io, cid).expect("done").status, Status::SUCCESS);
+        let parked = rig.cid();
+        rig.raw(admin, aer.with_cid(parked).with_sgl(sgl), &[]);
+        assert!(rig.poll(admin, parked).is_none(), "it waits for an event");
+    }
+    assert_eq!(rig.bufs.in_use_bytes(), before);
 }
 
 /// What holds some memory already goes before what would begin to.

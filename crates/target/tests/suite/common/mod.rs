@@ -27,6 +27,8 @@ pub(crate) const HOST: &str =
 pub(crate) const OTHER_HOST: &str = "nqn.2026-11.org.example:other-host";
 pub(crate) const HOST_ID: Uuid = Uuid([7; 16]);
 pub(crate) const MIB: u64 = 1 << 20;
+/// What a driver hands in at once.
+const RECEIVED_AT_ONCE: usize = 128 << 10;
 /// As Linux before 5.17, which sends all that was asked for at once.
 const MAX_H2C_DATA: u32 = 1 << 20;
 
@@ -91,6 +93,8 @@ pub(crate) struct Wire {
     pub(crate) term: Option<(u16, u32)>,
     pub(crate) closed: bool,
     pub(crate) paused: bool,
+    /// Its end would be told of although it is paused.
+    pub(crate) watched: bool,
     pub(crate) ready: bool,
 }
 
@@ -124,6 +128,10 @@ pub(crate) struct Rig {
     pub(crate) peer: Option<std::net::SocketAddr>,
     /// Connections that nobody reads: what is to be sent there stays.
     unread: BTreeSet<ConnId>,
+    /// What comes on a connection that is paused stays with its host; otherwise it was on its way.
+    pub(crate) obeys_pause: bool,
+    /// Such bytes.
+    unsent: BTreeMap<ConnId, Vec<u8>>,
 }
 
 impl Rig {
@@ -155,6 +163,8 @@ impl Rig {
             closes: vec![],
             peer: None,
             unread: BTreeSet::new(),
+            obeys_pause: false,
+            unsent: BTreeMap::new(),
         };
         rig.input(Input::Start);
         rig
@@ -178,7 +188,7 @@ impl Rig {
             let is_read = |conn: &ConnId| !self.unread.contains(conn);
             let ready: Vec<ConnId> = self.transmit.iter().copied().filter(is_read).collect();
             self.transmit.retain(|conn| !ready.contains(conn));
-            let idle = ready.is_empty();
+            let idle = ready.is_empty() && !self.send_on();
             for conn in ready {
                 let mut batch = VecGather::new();
                 self.target.poll_transmit(self.now, conn, &mut batch, &mut self.bufs);
@@ -242,7 +252,10 @@ impl Rig {
             Output::Transmit { conn } => {
                 self.transmit.insert(conn);
             }
-            Output::Pause { conn, .. } => self.wires.get_mut(&conn).unwrap().paused = true,
+            Output::Pause { conn, watch } => {
+                let wire = self.wires.get_mut(&conn).unwrap();
+                (wire.paused, wire.watched) = (true, watch);
+            }
             Output::Resume { conn } => self.wires.get_mut(&conn).unwrap().paused = false,
             Output::Close { conn, how } => {
                 self.closes.push((conn, how));
@@ -344,8 +357,7 @@ impl Rig {
                 let head = H2cData { cid, ttag, offset: at, length, last };
                 let mut bytes = head.emit(Format::default()).as_bytes().to_vec();
                 bytes.extend_from_slice(&data[at as usize..(at + length) as usize]);
-                let input = Input::Received { conn, bytes: &bytes };
-                self.target.handle(self.now, input, &mut self.bufs);
+                self.deliver(conn, &bytes);
                 at += length;
             }
         }
@@ -420,7 +432,32 @@ impl Rig {
     }
 
     pub(crate) fn send(&mut self, conn: ConnId, bytes: &[u8]) {
-        self.input(Input::Received { conn, bytes });
+        self.deliver(conn, bytes);
+        self.settle();
+    }
+
+    fn deliver(&mut self, conn: ConnId, bytes: &[u8]) {
+        if self.obeys_pause && (self.wires[&conn].paused || self.unsent.contains_key(&conn)) {
+            self.unsent.entry(conn).or_default().extend_from_slice(bytes);
+        } else {
+            self.target.handle(self.now, Input::Received { conn, bytes }, &mut self.bufs);
+        }
+    }
+
+    /// Lets through what has waited for a pause to end, a portion each; false when there is none.
+    fn send_on(&mut self) -> bool {
+        let is_read = |conn: &ConnId| self.wires.get(conn).is_some_and(|wire| !wire.paused);
+        let conns: Vec<ConnId> = self.unsent.keys().copied().filter(is_read).collect();
+        for &conn in &conns {
+            let mut bytes = self.unsent.remove(&conn).unwrap_or_default();
+            let rest = bytes.split_off(bytes.len().min(RECEIVED_AT_ONCE));
+            if !rest.is_empty() {
+                self.unsent.insert(conn, rest);
+            }
+            let input = Input::Received { conn, bytes: &bytes };
+            self.target.handle(self.now, input, &mut self.bufs);
+        }
+        !conns.is_empty()
     }
 
     /// Whether the host of a connection reads what is sent to it.
