@@ -302,10 +302,12 @@ impl Host {
         }
     }
 
-    /// Keeps it no more. Whether it was kept until now: the controller may have come.
-    pub(super) fn give_up(&self, aside: AsideId) -> bool {
-        // One that has stopped keeps nothing.
-        self.ask(Verb::GiveUp(aside), LOOK).is_ok()
+    /// Keeps it no more.
+    ///
+    /// # Errors
+    /// It was kept no longer: the controller may have come.
+    pub(super) fn give_up(&self, aside: AsideId) -> Result<(), RpcError> {
+        self.ask(Verb::GiveUp(aside), LOOK).map(drop)
     }
 
     /// Paths of which only the names are known.
@@ -347,13 +349,16 @@ impl Host {
                 let to_come = if one { self.names.give_up(which) } else { Vec::new() };
                 let (mut disconnected, mut given_up) = (0, 0);
                 for to_be in to_come {
-                    if self.give_up(to_be.aside) {
-                        given_up += 1;
-                    } else if let Ok(Reply::Disconnected(count)) =
+                    match self.give_up(to_be.aside) {
+                        Ok(()) => given_up += 1,
                         // It has come in between.
-                        self.ask(Verb::Disconnect(which.clone()), TALK)
-                    {
-                        disconnected += count;
+                        Err(error) if error.code == RpcError::INVALID_PARAMS => {
+                            let gone = self.ask(Verb::Disconnect(which.clone()), TALK);
+                            if let Ok(Reply::Disconnected(count)) = gone {
+                                disconnected += count;
+                            }
+                        }
+                        Err(error) => return Err(error),
                     }
                 }
                 let some = given_up > 0 || disconnected > 0;
@@ -632,11 +637,16 @@ impl Host {
         let pause = path.options.reconnect_delay.as_secs_f64();
         match addresses(&path) {
             Ok(all) => {
-                let connect = |at| self.connect_path(&path, at);
-                let name = match self.has(&path) {
-                    true => at_one_of(&all, connect)?,
-                    false => at_one_free_of(&all, connect)?,
-                };
+                if let Some(name) = self.with(&path) {
+                    let NamedPath { subsystem_nqn, traddr, port, .. } = &path;
+                    return Err(RpcError::new(
+                        RpcError::CONNECTED,
+                        format!(
+                            "already connected: {name} is {subsystem_nqn} at {traddr}, port {port}"
+                        ),
+                    ));
+                }
+                let name = at_one_free_of(&all, |at| self.connect_path(&path, at))?;
                 Ok(json!({ "controller": name }))
             }
             Err(why) if path.keeps_trying() => {
@@ -649,12 +659,13 @@ impl Host {
         }
     }
 
-    /// Whether a path of this name is there: a name with several addresses is one path, however
-    /// often it is asked for.
-    fn has(&self, path: &NamedPath) -> bool {
-        self.names.of(path).into_iter().any(|object| {
-            let attribute = "state".to_owned();
-            self.look(Verb::Get { object, attribute }).is_ok_and(|it| matches!(it, Reply::Value(_)))
+    /// The controller of a path of this name: a name with several addresses is one path, however
+    /// often it is asked for, and wherever it is by now. One that is being removed is none.
+    fn with(&self, path: &NamedPath) -> Option<String> {
+        self.names.of(path).into_iter().find(|object| {
+            let (object, attribute) = (object.clone(), "state".to_owned());
+            let state = self.look(Verb::Get { object, attribute });
+            matches!(state, Ok(Reply::Value(state)) if !state.starts_with("deleting"))
         })
     }
 

@@ -326,9 +326,7 @@ impl Names {
         let to_be = host.set_aside(&path)?;
         let aside = to_be.aside;
         let (stop, stopped) = channel();
-        self.add(path.clone(), to_be.clone(), stop).inspect_err(|_| {
-            host.give_up(aside);
-        })?;
+        self.add(path.clone(), to_be.clone(), stop).inspect_err(|_| drop(host.give_up(aside)))?;
         // Whoever looks for a path must not keep a host that has failed to start.
         let looking = Arc::downgrade(host);
         let started = spawn(move || {
@@ -360,7 +358,8 @@ impl Names {
         let is_it = |path: &mut SoughtPath| path.to_be.aside == aside;
         let ended: Vec<_> = self.sought().all.extract_if(.., is_it).collect();
         for path in ended {
-            host.give_up(path.to_be.aside);
+            // One that has come, or a host that has stopped, keeps nothing.
+            let _ = host.give_up(path.to_be.aside);
         }
     }
 }

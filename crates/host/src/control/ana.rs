@@ -121,6 +121,8 @@ pub(super) struct AnaBook {
     contradicted: BTreeMap<u32, Contradicted>,
     generation: u64,
     reading: Option<Reading>,
+    /// Some namespace's group is in none of what was read since.
+    lacks_groups: bool,
     /// The last one has brought parts of several logs: when it is read again after the next such.
     torn: Option<Duration>,
     /// Readings for callers, beside ours.
@@ -150,6 +152,7 @@ impl Default for AnaBook {
             contradicted: BTreeMap::new(),
             generation: 0,
             reading: None,
+            lacks_groups: false,
             torn: None,
             raw_reads: Vec::new(),
             failures: 0,
@@ -350,6 +353,7 @@ impl AnaBook {
     /// The connection is over; so is what was being read.
     pub(super) fn abandon_read(&mut self) {
         self.reading = None;
+        self.lacks_groups = false;
         // Who waits for one is told by the link that is over.
         self.raw_reads.clear();
     }
@@ -369,14 +373,15 @@ impl AnaBook {
         [self.retry_at, self.transition_by, self.forgive_at].into_iter().flatten().min()
     }
 
-    /// Whether an answer is waited for that may say more.
-    pub(super) fn is_being_read(&self) -> bool {
-        self.reading.is_some()
+    /// Whether the log that was read last has not all groups that it should.
+    pub(super) fn lacks_groups(&self) -> bool {
+        self.lacks_groups
     }
 
     /// The log lists every group that it should: trouble that comes later begins anew.
     pub(super) fn groups_known(&mut self) {
         self.retry_pause = RETRY;
+        self.lacks_groups = false;
     }
 
     fn retry_by(&mut self, at: Time) {
@@ -566,6 +571,7 @@ impl Controller {
             self.ana.retry_pause = RETRY;
             self.read_ana_log(env, bufs);
         } else if self.ana.reading.is_none() {
+            env.dirty |= !core::mem::replace(&mut self.ana.lacks_groups, true);
             if self.ana.retry_pause == RETRY {
                 let text = format!("nsid {nsid}: its ANA group {group} is not in the ANA log");
                 env.event(HostEvent::Note { controller: self.name(), text });

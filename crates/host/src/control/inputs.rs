@@ -121,7 +121,7 @@ impl Control {
             }
             ToControl::QueueLost { controller, association, qid, why } => {
                 self.about(controller, association, |controller, env| {
-                    controller.let_go(env, bufs, format!("I/O queue {qid}: {why}"));
+                    controller.queue_lost(env, bufs, format!("I/O queue {qid}: {why}"));
                 });
             }
             ToControl::QueueStopped { controller, association } => {

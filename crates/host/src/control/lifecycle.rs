@@ -241,6 +241,14 @@ impl Controller {
         // Else it is on its way down.
     }
 
+    /// One of its queue pairs is gone. What is on its way down goes on with the others.
+    pub(super) fn queue_lost(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
+        match self.phase {
+            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {}
+            _ => self.leave(env, bufs, why),
+        }
+    }
+
     /// From live to resetting.
     fn lose(&mut self, env: &mut Env, why: String) {
         let then = self.after_loss();
@@ -633,17 +641,29 @@ impl Controller {
         match self.phase {
             // It has so long to shut down, whatever else it has not answered.
             Phase::ShuttingDown { .. } if purpose != Purpose::Shutdown => {}
-            Phase::Live | Phase::Quieting { .. } if self.is_heard(env.now) => {
-                self.let_go(env, bufs, text);
+            // So does what it has when it is removed.
+            Phase::Draining { .. } if self.is_heard(env.now) => {
+                self.last_error = Some(text);
+                self.shut_down(env, bufs);
             }
-            _ => self.fail(env, text, false),
+            _ => self.leave(env, bufs, text),
         }
     }
 
-    /// Whether anything has come from it of late. What is silent altogether need not be told that
-    /// it will be left.
+    /// It cannot go on as it is. What is silent altogether need not be told that it will be left.
+    pub(super) fn leave(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
+        match self.phase {
+            Phase::Live | Phase::Quieting { .. } if !self.is_heard(env.now) => self.lose(env, why),
+            Phase::Live | Phase::Quieting { .. } => self.let_go(env, bufs, why),
+            _ => self.fail(env, why, false),
+        }
+    }
+
+    /// Whether anything has come from it of late.
     fn is_heard(&self, now: Time) -> bool {
         let here = self.link.as_ref().map_or(Time::ZERO, Link::heard_at);
-        self.load.heard_at().max(here).after(QUIET_LIMIT) > now
+        let kato = self.request.options.keep_alive_tmo;
+        let window = if kato.is_zero() { QUIET_LIMIT } else { QUIET_LIMIT.min(kato / 4) };
+        self.load.heard_at().max(here).after(window) > now
     }
 }

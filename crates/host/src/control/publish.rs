@@ -71,7 +71,7 @@ impl Condition {
             ana_pending: state.is_none()
                 || controller.ana.is_suspect(path.nsid)
                 || path.nsid != head.nsid,
-            ana_unlisted: state.is_none() && !controller.ana.is_being_read(),
+            ana_unlisted: state.is_none() && controller.ana.lacks_groups(),
             unready: unready(head, path, controller),
             live: controller.is_live(),
             leaves: matches!(controller.state, ControllerState::Deleting | ControllerState::Dead),

@@ -53,9 +53,14 @@ impl Doubt {
     /// The path is seen in another way. That it has another size explains why it was in doubt.
     pub(super) fn seen(&mut self, before: &PathView, now_is: &PathView, now: Time) {
         if before.doubted != now_is.doubted {
-            let (until, blocks) = (self.until, before.blocks);
-            self.open.get_or_insert_with(|| Box::new(Before { until, blocks }));
-            self.until = now.after(Duration::from_nanos(1));
+            let former = core::mem::replace(&mut self.until, now.after(Duration::from_nanos(1)));
+            match &mut self.open {
+                // One size explains one doubt.
+                Some(open) => open.until = self.until,
+                None => {
+                    self.open = Some(Box::new(Before { until: former, blocks: before.blocks }));
+                }
+            }
         }
         if now_is.verified
             && let Some(before) = self.open.take()
@@ -210,4 +215,30 @@ impl Shard {
 fn waits_for_look(command: &Command) -> bool {
     command.is_own_flush()
         || matches!(command.origin, Origin::Own { work, .. } if work.changes_media())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::fixture::path;
+
+    #[test]
+    fn another_size_explains_one_doubt() {
+        let [sent, first, second, last] = [1, 2, 3, 4].map(Time::from_ns);
+        let seen = |doubted, verified, blocks| PathView { doubted, verified, blocks, ..path(0) };
+        let was = seen(0, true, 8);
+        for (blocks, concerns) in [(8, true), (16, false)] {
+            let mut doubt = Doubt::default();
+            doubt.seen(&was, &seen(1, false, 8), first);
+            assert!(doubt.concerns(sent), "it is in doubt");
+            doubt.seen(&seen(1, false, 8), &seen(1, true, blocks), last);
+            assert_eq!(doubt.concerns(sent), concerns, "{blocks}");
+        }
+        let mut doubt = Doubt::default();
+        doubt.seen(&was, &seen(1, false, 8), first);
+        doubt.seen(&seen(1, false, 8), &seen(2, false, 8), second);
+        doubt.seen(&seen(2, false, 8), &seen(2, true, 16), last);
+        assert!(doubt.concerns(sent), "it may have been another one when it was first in doubt");
+        assert!(!doubt.concerns(doubt.sent(second)));
+    }
 }

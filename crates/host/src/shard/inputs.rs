@@ -3,7 +3,7 @@
 use super::Shard;
 use super::command::{Carried, Command, Origin, Place};
 use super::head::entry;
-use super::picture::{has_lost_its_path, open_slot};
+use super::picture::{has_lost_its_path, is_too_late, open_slot};
 use super::queue::{Phase, Progress, Queue};
 use super::quiesce::is_quiesced;
 use crate::mail::{CommandOutcome, Mail, OpenQueue, PeerMail, ToControl, ToShard};
@@ -177,6 +177,11 @@ impl Shard {
             let why = queue.close_reason(cause);
             queue.failure = Some(why.clone());
             queue.phase = Phase::Closing;
+            let controller = queue.open.controller;
+            if let Some(entry) = entry(&self.controllers, controller) {
+                // Whoever ends a connection is not silent.
+                entry.view.load.hear(now);
+            }
             self.out_of_service(slot, why, now, bufs);
         }
         let Some(mut queue) = self.queues[usize::from(slot)].take() else { return };
@@ -346,10 +351,14 @@ impl Shard {
 
     /// Another worker submits through our queue pair.
     fn carry(&mut self, controller: ControllerId, head: HeadId, carried: Carried, now: Time) {
-        let Carried { worker: from, token, association, data, .. } = carried;
+        let Carried { worker: from, token, association, epoch, data, .. } = carried;
         let origin = Origin::Peer(carried);
         let command = Command { controller, ..Command::new(origin, head, now) };
         let slot = open_slot(&self.queues, (controller, association), command.class());
+        // One that is being reset is as good as gone, where whoever sends this has yet to hear of
+        // it.
+        let is_older = epoch <= self.topology.epoch;
+        let slot = slot.filter(|_| !(is_older && is_too_late(&command, self.known())));
         let queue_is_gone = slot.is_none();
         let slot = slot.filter(|_| !has_lost_its_path(&command, self.known()));
         let is_probe = matches!(data, HostData::Sink(_));

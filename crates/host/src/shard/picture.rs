@@ -269,7 +269,7 @@ pub(super) fn has_lost_its_path(command: &Command, known: Known<'_>) -> bool {
 }
 
 /// Whether the controller of a command is being reset: that only ends what it has.
-fn is_too_late(command: &Command, Known { controllers, .. }: Known<'_>) -> bool {
+pub(super) fn is_too_late(command: &Command, Known { controllers, .. }: Known<'_>) -> bool {
     let controller = entry(controllers, command.controller).filter(|_| !command.flushes_here());
     controller.is_some_and(|it| it.view.state == ControllerState::Resetting)
 }

@@ -238,6 +238,29 @@ fn what_is_in_flight_is_awaited_although_its_controller_shuts_down() {
     }
 }
 
+/// It still ends what it has, and is told so.
+#[test]
+fn a_late_admin_command_does_not_cut_what_a_controller_that_is_removed_still_has() {
+    let mut rig = Rig::new(1);
+    rig.put(1, Fake::new(NQN, 1));
+    rig.connect_ok(1, |request| request.options.admin_timeout = Duration::from_secs(2));
+    let stats = path_in_flight(&rig, 3);
+    rig.stats.insert(1, stats);
+    rig.advance_s(1);
+    rig.fake(1).hook = Some(Box::new(|c| c.is_identify(0).then_some(Say::Nothing)));
+    rig.verb(Verb::IdNs { device: "nvme0n1".to_string() });
+    let id = disconnect(&mut rig, "nvme0");
+    let told = rig.fake(1).count(|c| c.is_property_set());
+    // A Keep Alive is answered meanwhile.
+    rig.advance(Duration::from_millis(2050));
+    assert_eq!(rig.fake(1).count(|c| c.is_property_set()), told + 1, "SHN");
+    assert_eq!(rig.mail_count("StopQueue"), 0, "three are in flight");
+    rig.stats.clear();
+    rig.advance(Duration::from_millis(100));
+    assert_eq!(rig.mail_count("StopQueue"), 1);
+    assert!(matches!(rig.reply(id), Some(Reply::Disconnected(1))));
+}
+
 /// First nothing more is sent and the workers let go; then the controller is told, and then left.
 #[test]
 fn a_controller_is_told_to_shut_down_when_its_queues_are_closed() {
