@@ -2,7 +2,7 @@
 # Tests everything: form, lints, unit and simulation tests, the program end to end, and a real
 # Linux kernel on either side of the wire.
 #
-#   ./test.sh              all parts, 20 to 25 minutes on two cores
+#   ./test.sh              all parts, about 20 minutes on two cores
 #   ./test.sh PART...      only these: packages format lints build tests instructions, or a
 #                          script's name below tests/e2e without its ending (fio-nbd-cuts,
 #                          linux-target, ...)
