@@ -24,6 +24,7 @@ use anabranch_host::config::{
     ConnectRequest, DEFAULT_MAX_REQUESTS, HostConfig, SubsystemSettings, check_subsystem,
 };
 use anabranch_host::explain::ExplainReport;
+use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{AsideId, HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
@@ -662,10 +663,11 @@ impl Host {
     /// The controller of a path of this name: a name with several addresses is one path, however
     /// often it is asked for, and wherever it is by now. One that is being removed is none.
     fn with(&self, path: &NamedPath) -> Option<String> {
+        let leaving = ControllerState::Deleting.to_string();
         self.names.of(path).into_iter().find(|object| {
             let (object, attribute) = (object.clone(), "state".to_owned());
             let state = self.look(Verb::Get { object, attribute });
-            matches!(state, Ok(Reply::Value(state)) if !state.starts_with("deleting"))
+            matches!(state, Ok(Reply::Value(state)) if state != leaving)
         })
     }
 

@@ -651,7 +651,7 @@ impl Controller {
     }
 
     /// It cannot go on as it is. What is silent altogether need not be told that it will be left.
-    pub(super) fn leave(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
+    fn leave(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
         match self.phase {
             Phase::Live | Phase::Quieting { .. } if !self.is_heard(env.now) => self.lose(env, why),
             Phase::Live | Phase::Quieting { .. } => self.let_go(env, bufs, why),

@@ -542,9 +542,7 @@ fn data_in_capsules_that_a_file_does_not_take_leaves_memory_to_others() {
     assert!(queues.iter().any(|queue| rig.wires[queue].paused));
     newcomer_works(&mut rig);
     // The file takes it after all.
-    while !rig.disk.is_empty() {
-        rig.finish_disk(Ok(8192));
-    }
+    finish_file(&mut rig);
     assert_eq!(refused(&mut rig, &commands), 0);
     rig.assert_no_leak();
 }
@@ -562,12 +560,17 @@ fn a_host_brings_no_more_than_half_of_what_is_left() {
     let commands: Vec<_> = (0..120).map(|_| (queue, start_to_file(&mut rig, queue))).collect();
     let (held, spare) = (left - rig.bufs.spare(), rig.bufs.spare());
     assert!((spare / 2 - 8192..=spare / 2 + 2 * 8192).contains(&held), "{held} and {spare}");
-    while !rig.disk.is_empty() {
-        rig.finish_disk(Ok(8192));
-    }
+    finish_file(&mut rig);
     assert_eq!(refused(&mut rig, &commands) as u64, 120 - held / 8192);
     hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
     rig.assert_no_leak();
+}
+
+/// The file does what it was asked for, and what is asked of it then.
+fn finish_file(rig: &mut Rig) {
+    while !rig.disk.is_empty() {
+        rig.finish_disk(Ok(8192));
+    }
 }
 
 /// A queue that is not read, with so many writes sent, and all memory but so much taken.
@@ -589,9 +592,7 @@ fn a_queue_that_is_not_read_goes_on_as_its_commands_end() {
     assert!(rig.wires[&queue].paused, "nothing has changed");
     rig.finish_disk(Ok(8192));
     assert!(rig.bufs.spare() < (2 << 20) - 4 * 8192, "there is less than its share left");
-    while !rig.disk.is_empty() {
-        rig.finish_disk(Ok(8192));
-    }
+    finish_file(&mut rig);
     assert_eq!(refused(&mut rig, &commands), 0);
     assert!(!rig.wires[&queue].paused);
     hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
@@ -609,9 +610,7 @@ fn a_queue_that_is_not_read_goes_on_when_memory_is_back() {
     assert!(!rig.wires[&queue].paused, "nobody needed to say so");
     assert_eq!(rig.bufs.in_use_bytes(), 100 * 8192, "all is there");
     assert_rests(&mut rig);
-    while !rig.disk.is_empty() {
-        rig.finish_disk(Ok(8192));
-    }
+    finish_file(&mut rig);
     assert_eq!(refused(&mut rig, &commands), 0);
     rig.assert_no_leak();
 }
@@ -634,9 +633,7 @@ fn a_queue_that_is_not_read_for_two_reasons_is_read_when_neither_holds() {
     rig.ok(TargetVerb::Restore { port: 0 });
     assert!(!rig.wires[&queue].paused);
     rig.hang_up(queue);
-    while !rig.disk.is_empty() {
-        rig.finish_disk(Ok(8192));
-    }
+    finish_file(&mut rig);
     rig.assert_no_leak();
 }
 
@@ -656,9 +653,7 @@ fn a_queue_that_is_not_read_may_end() {
         assert_rests(&mut rig);
         rig.end_closing();
         hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
-        while !rig.disk.is_empty() {
-            rig.finish_disk(Ok(8192));
-        }
+        finish_file(&mut rig);
         rig.assert_no_leak();
     }
 }
@@ -679,9 +674,7 @@ fn a_queue_is_read_while_data_that_was_asked_for_is_on_its_way() {
     assert_eq!(rig.poll(queue, large).expect("its data came").status, Status::SUCCESS);
     assert!(rig.wires[&queue].paused, "now it has to wait");
     commands.extend((0..10).map(|_| (queue, start_to_file(&mut rig, queue))));
-    while !rig.disk.is_empty() {
-        rig.finish_disk(Ok(8192));
-    }
+    finish_file(&mut rig);
     assert_eq!(refused(&mut rig, &commands), 0);
     hostage.into_iter().for_each(|buf| rig.bufs.free(buf));
     rig.assert_no_leak();
