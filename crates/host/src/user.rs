@@ -131,7 +131,9 @@ pub enum RequestOp {
     },
     /// Make all writes that were answered before durable.
     Flush,
-    /// Blocks become zero; with `deallocate` their space may be given back; with `fua` durable.
+    /// Blocks become zero; with `deallocate` their space may be given back. A flush makes that
+    /// durable, and nothing else does: not every target heeds Force Unit Access here (those of
+    /// Linux and SPDK do not), and Linux's host never asks for it.
     WriteZeroes {
         /// First block.
         lba: u64,
@@ -139,8 +141,6 @@ pub enum RequestOp {
         blocks: u64,
         /// The space may be given back.
         deallocate: bool,
-        /// Force unit access.
-        fua: bool,
     },
     /// The contents of blocks are no longer needed.
     Discard {
@@ -178,8 +178,11 @@ impl RequestOp {
     pub fn makes_durable(&self) -> bool {
         match *self {
             RequestOp::Flush => true,
-            RequestOp::Write { fua, .. } | RequestOp::WriteZeroes { fua, .. } => fua,
-            RequestOp::Read { .. } | RequestOp::Compare { .. } | RequestOp::Discard { .. } => false,
+            RequestOp::Write { fua, .. } => fua,
+            RequestOp::Read { .. }
+            | RequestOp::Compare { .. }
+            | RequestOp::WriteZeroes { .. }
+            | RequestOp::Discard { .. } => false,
         }
     }
 

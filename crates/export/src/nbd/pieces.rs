@@ -50,7 +50,7 @@ pub(super) enum Stage {
     Filling,
     /// To be submitted.
     Waiting,
-    /// To be submitted: the flush behind a trim with FUA.
+    /// To be submitted: the flush behind a trim or zeroes with FUA.
     WaitingToFlush,
     /// To be submitted: zeroes that the device has refused to make itself.
     WaitingToBlank,

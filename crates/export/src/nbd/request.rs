@@ -43,6 +43,11 @@ impl Op {
         matches!(self, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Blank { .. })
     }
 
+    /// Whether only a flush makes it as durable as the client wants it.
+    pub(super) fn needs_flush(self) -> bool {
+        matches!(self, Op::Trim { fua: true } | Op::WriteZeroes { fua: true, .. })
+    }
+
     /// Whether blocks may be others afterwards.
     pub(super) fn changes(self) -> bool {
         self.writes() || matches!(self, Op::Trim { .. })
@@ -112,8 +117,9 @@ impl Header {
     /// the disk.
     pub(super) fn whole_blocks(&self, device: &Device) -> (u64, u32) {
         let block = u64::from(device.block_bytes);
-        let start = self.offset.next_multiple_of(block);
         let end = self.offset + u64::from(self.bytes);
+        // No device ends where there is no next multiple; a controller may say that its does.
+        let start = self.offset.checked_next_multiple_of(block).unwrap_or(end);
         // At most as long as the range.
         let bytes = (end - end % block).saturating_sub(start) as u32;
         (start, bytes)

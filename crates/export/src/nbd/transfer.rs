@@ -453,8 +453,8 @@ impl Transfer {
             }
             Op::Flush => RequestOp::Flush,
             Op::Trim { .. } => RequestOp::Discard { lba, blocks: u64::from(blocks) },
-            Op::WriteZeroes { fua, deallocate } => {
-                RequestOp::WriteZeroes { lba, blocks: u64::from(blocks), deallocate, fua }
+            Op::WriteZeroes { deallocate, .. } => {
+                RequestOp::WriteZeroes { lba, blocks: u64::from(blocks), deallocate }
             }
         })
     }
@@ -469,16 +469,16 @@ impl Transfer {
         let memory = &mut seat.memory;
         let op = self.pieces.get(piece).and_then(|piece| self.requests.get(piece.slot));
         let op = op.map(|request| request.op);
-        let trims = matches!(op, Some(Op::Trim { .. }));
-        let flushes = op == Some(Op::Flush) || trims && self.is_in(piece, Stage::Flushing);
+        let flushes = op == Some(Op::Flush) || self.is_in(piece, Stage::Flushing);
         let mark = self.pieces.get_mut(piece).and_then(|piece| piece.mark.take());
         self.failures.end(mark, flushes && result.is_ok());
         let result = match (result, op) {
             // The device has offered what it cannot do.
             (Err(IoError::Status(status)), Some(op)) if status.is_unsupported_io() => match op {
+                _ if flushes => result,
                 Op::WriteZeroes { .. } if self.blank_later(piece) => return,
                 // A hint: where it is of no use it is done.
-                Op::Trim { .. } if self.is_in(piece, Stage::Submitted) => Ok(()),
+                Op::Trim { .. } => Ok(()),
                 _ => result,
             },
             _ => result,
@@ -521,8 +521,8 @@ impl Transfer {
             self.release(index, memory);
             return;
         }
-        let trimmed = request.op == (Op::Trim { fua: true }) && piece.stage == Stage::Submitted;
-        if trimmed && result.is_ok() {
+        let owes_flush = request.op.needs_flush() && piece.stage == Stage::Submitted;
+        if owes_flush && result.is_ok() {
             piece.stage = Stage::WaitingToFlush;
             self.waiting.push_back(index);
             return;

@@ -15,14 +15,16 @@ fn flush(harness: &mut Harness, conn: ConnId) -> u32 {
 #[test]
 fn every_client_is_told_once_of_a_flush_that_failed() {
     let mut harness = server();
-    let [asks, other, trims] = [(); 3].map(|()| open(&mut harness, true));
+    let [asks, other, trims, zeroes] = [(); 4].map(|()| open(&mut harness, true));
     harness.host.flush_fault = Some(IoError::Status(Status::WRITE_FAULT));
     assert_eq!(flush(&mut harness, asks), errno::EIO);
     harness.host.flush_fault = None;
     let later = open(&mut harness, true);
     assert_eq!([0, 1].map(|_| flush(&mut harness, other)), [errno::EIO, 0]);
-    let mut trim = || ask(&mut harness, trims, command::TRIM, command_flag::FUA, 0, 512).errno;
-    assert_eq!([trim(), trim()], [errno::EIO, 0], "that has a flush behind it");
+    for (conn, command) in [(trims, command::TRIM), (zeroes, command::WRITE_ZEROES)] {
+        let mut durable = || ask(&mut harness, conn, command, command_flag::FUA, 0, 512).errno;
+        assert_eq!([durable(), durable()], [errno::EIO, 0], "{command} has a flush behind it");
+    }
     assert_eq!(flush(&mut harness, asks), 0, "it knows");
     assert_eq!(flush(&mut harness, later), 0, "it had written nothing then");
 }
@@ -40,8 +42,12 @@ fn a_flush_that_failed_is_never_an_invalid_one() {
     ] {
         harness.host.flush_fault = Some(IoError::Status(status));
         assert_eq!(flush(&mut harness, conn), number, "{status}");
-        let trim = ask(&mut harness, conn, command::TRIM, command_flag::FUA, 0, 512);
-        assert_eq!(trim.errno, number, "{status}: that has a flush behind it");
+        for command in [command::TRIM, command::WRITE_ZEROES] {
+            harness.host.log.clear();
+            let durable = ask(&mut harness, conn, command, command_flag::FUA, 0, 512);
+            assert_eq!(durable.errno, number, "{status}: {command} has a flush behind it");
+            assert_eq!(harness.host.log.len(), 2, "{status}: {command} is not tried another way");
+        }
     }
 }
 

@@ -70,17 +70,17 @@ fn commands_without_data_become_the_right_requests() {
     let conn = open(&mut harness, true);
     let fua = command_flag::FUA;
     let no_hole = command_flag::NO_HOLE;
-    let zeroes = |deallocate, fua| RequestOp::WriteZeroes { lba: 8, blocks: 16, deallocate, fua };
+    let zeroes = |deallocate| RequestOp::WriteZeroes { lba: 8, blocks: 16, deallocate };
     let trim = RequestOp::Discard { lba: 8, blocks: 16 };
     let table: &[(u16, u16, &[RequestOp])] = &[
         (command::FLUSH, 0, &[RequestOp::Flush]),
         (command::FLUSH, fua, &[RequestOp::Flush]),
         (command::TRIM, 0, &[trim]),
-        // A trim has no FUA of its own.
+        // Neither has a FUA of its own that all targets heed.
         (command::TRIM, fua, &[trim, RequestOp::Flush]),
-        (command::WRITE_ZEROES, 0, &[zeroes(true, false)]),
-        (command::WRITE_ZEROES, no_hole, &[zeroes(false, false)]),
-        (command::WRITE_ZEROES, no_hole | fua, &[zeroes(false, true)]),
+        (command::WRITE_ZEROES, 0, &[zeroes(true)]),
+        (command::WRITE_ZEROES, no_hole, &[zeroes(false)]),
+        (command::WRITE_ZEROES, no_hole | fua, &[zeroes(false), RequestOp::Flush]),
     ];
     for (command, flags, expected) in table {
         harness.host.log.clear();
@@ -121,6 +121,17 @@ fn a_trim_gives_back_the_whole_blocks_of_its_range() {
     }
     harness.disconnect(conn);
     harness.check_empty();
+}
+
+/// No such device exists, but a controller may claim it.
+#[test]
+fn a_trim_at_the_end_of_all_addresses_has_no_whole_block() {
+    let mut harness = server();
+    harness.host.change_head(0, |head| head.blocks = u64::MAX / 512 + 1);
+    let conn = open(&mut harness, true);
+    harness.host.log.clear();
+    assert_eq!(ask(&mut harness, conn, command::TRIM, 0, u64::MAX - 1, 1).errno, 0);
+    assert_eq!(harness.host.log, []);
 }
 
 #[test]

@@ -84,7 +84,6 @@ pub(super) enum Work {
         lba: u64,
         blocks: u32,
         deallocate: bool,
-        fua: bool,
     },
     /// `range` is pool memory that holds the one range descriptor.
     Discard {

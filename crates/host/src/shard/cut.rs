@@ -119,8 +119,8 @@ fn behind(done: Work, blocks: u32, op: RequestOp, block_bytes: u32) -> Work {
             let lba = lba + u64::from(n);
             Work::Compare { lba, blocks, buf: piece(buf, first, lba) }
         }
-        (Work::WriteZeroes { lba, blocks: n, deallocate, fua }, _) => {
-            Work::WriteZeroes { lba: lba + u64::from(n), blocks, deallocate, fua }
+        (Work::WriteZeroes { lba, blocks: n, deallocate }, _) => {
+            Work::WriteZeroes { lba: lba + u64::from(n), blocks, deallocate }
         }
         (Work::Discard { lba, blocks: n, range }, _) => {
             Work::Discard { lba: lba + u64::from(n), blocks, range }

@@ -25,7 +25,7 @@ const NOT_BEGUN: [Status; 11] = [
 ];
 
 /// It never will: something is wrong with the command.
-const REFUSED: [Status; 10] = [
+const REFUSED: [Status; 12] = [
     Status::INVALID_OPCODE,
     Status::INVALID_FIELD,
     Status::INVALID_NAMESPACE,
@@ -36,6 +36,8 @@ const REFUSED: [Status; 10] = [
     Status::RESERVATION_CONFLICT,
     Status::INVALID_PROTECTION_INFORMATION,
     Status::WRITE_TO_READ_ONLY_RANGE,
+    Status::CONFLICTING_ATTRIBUTES,
+    Status::COMMAND_SIZE_LIMIT_EXCEEDED,
 ];
 
 /// Whether data that any user has written, and was answered for, may be lost. `within`: it is "LBA
@@ -44,8 +46,11 @@ const REFUSED: [Status; 10] = [
 pub(super) fn may_tell_of_a_loss(work: &Work, status: Status, within: bool) -> bool {
     let syncs = match *work {
         Work::Flush { .. } => true,
-        Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => fua,
-        Work::Read { .. } | Work::Compare { .. } | Work::Discard { .. } => false,
+        Work::Write { fua, .. } => fua,
+        Work::Read { .. }
+        | Work::Compare { .. }
+        | Work::WriteZeroes { .. }
+        | Work::Discard { .. } => false,
     };
     let nothing_tried = NOT_BEGUN.into_iter().chain(REFUSED).any(|it| status.is(it));
     syncs && (!nothing_tried || within) && !status.is_path_error()

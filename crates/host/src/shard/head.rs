@@ -412,9 +412,9 @@ impl HeadState {
         let owed = match *work {
             Work::Read { .. } => return,
             Work::Flush { owed: None } => return self.flushed_elsewhere(),
-            Work::Write { fua, .. } | Work::WriteZeroes { fua, .. } => !fua,
-            // What is gone must not come back; there is no other way to make that durable.
-            Work::Discard { .. } => true,
+            Work::Write { fua, .. } => !fua,
+            // Only a flush makes these durable: what is gone must not come back.
+            Work::WriteZeroes { .. } | Work::Discard { .. } => true,
             Work::Compare { .. } | Work::Flush { .. } => false,
         };
         let path = self.path_of(command).or_else(|| self.through(command.controller));

@@ -283,9 +283,9 @@ fn next_piece(request: &mut Request, head: &HeadView, bufs: &mut dyn Buffers) ->
             let blocks = take(transfer);
             Work::Compare { lba: lba + done, blocks, buf: piece(buf, blocks) }
         }
-        RequestOp::WriteZeroes { lba, deallocate, fua, .. } => {
+        RequestOp::WriteZeroes { lba, deallocate, .. } => {
             let blocks = take(limits.max_write_zeroes_blocks.min(NLB_BLOCKS_MAX));
-            Work::WriteZeroes { lba: lba + done, blocks, deallocate, fua }
+            Work::WriteZeroes { lba: lba + done, blocks, deallocate }
         }
         RequestOp::Discard { lba, .. } => {
             let blocks = take(limits.max_discard_blocks);

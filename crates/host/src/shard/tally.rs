@@ -209,7 +209,7 @@ mod tests {
             (Work::Write { lba: 0, blocks: 2, buf: buf(1024), fua: false }, 11, 14),
             (Work::Discard { lba: 0, blocks: 2048, range: buf(16) }, 20, 21),
             (Work::Flush { owed: None }, 30, 35),
-            (Work::WriteZeroes { lba: 0, blocks: 4, deallocate: false, fua: false }, 40, 41),
+            (Work::WriteZeroes { lba: 0, blocks: 4, deallocate: false }, 40, 41),
             (Work::Compare { lba: 0, blocks: 8, buf: buf(4096) }, 50, 59),
         ];
         let (mut tally, mut busy) = (Tally::default(), Busy::default());

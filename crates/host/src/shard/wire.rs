@@ -26,10 +26,10 @@ pub(super) fn form(work: &Work, path: &PathView) -> (Sqe, HostData) {
         }
         Work::Compare { lba, blocks, buf } => (io::compare(nsid, lba, blocks), HostData::Out(buf)),
         Work::Flush { .. } => (io::flush(nsid), HostData::None),
-        Work::WriteZeroes { lba, blocks, deallocate, fua } => {
+        Work::WriteZeroes { lba, blocks, deallocate } => {
             // That the space may be given back is a wish. Who cannot take it refuses the command.
             let deallocate = deallocate && path.zeroes_may_deallocate;
-            (io::write_zeroes(nsid, lba, blocks, deallocate, fua), HostData::None)
+            (io::write_zeroes(nsid, lba, blocks, deallocate, false), HostData::None)
         }
         Work::Discard { range, .. } => (io::deallocate(nsid, 1), HostData::Out(range)),
     }

@@ -264,7 +264,7 @@ impl Work {
             }
             (What::Zero, _) => {
                 let deallocate = self.rng.percent(50);
-                RequestOp::WriteZeroes { lba, blocks: blocks.into(), deallocate, fua }
+                RequestOp::WriteZeroes { lba, blocks: blocks.into(), deallocate }
             }
             (What::Discard, _) => RequestOp::Discard { lba, blocks: blocks.into() },
             _ => RequestOp::Flush,
@@ -302,7 +302,7 @@ impl Work {
     ) -> Result<(), (Refused, Option<BufRef>)> {
         let (withdrawn, power_lost) = (false, false);
         let durable = match op {
-            RequestOp::Write { fua, .. } | RequestOp::WriteZeroes { fua, .. } => fua,
+            RequestOp::Write { fua, .. } => fua,
             _ => false,
         };
         let (asked, since) = (self.answers, now);

@@ -181,6 +181,7 @@ fn a_write_that_was_to_be_durable_and_failed_is_told_to_everybody() {
         // It says something of the way there, nothing of media.
         (1, Status::DATA_TRANSFER_ERROR, true, 0),
         (1, Status::WRITE_PROTECTED.with_dnr(), false, 0),
+        (1, Status::COMMAND_SIZE_LIMIT_EXCEEDED.with_dnr(), false, 0),
         // The block is there: Linux's target says so of a disk that has failed.
         (1, Status::LBA_OUT_OF_RANGE.with_dnr(), false, 1),
         (2, Status::LBA_OUT_OF_RANGE.with_dnr(), true, 1),

@@ -173,7 +173,7 @@ impl Script {
             Op::Withdraw | Op::WithdrawOdd => unreachable!("it is no request"),
             Op::Zero { lba, blocks } | Op::ZeroAndFree { lba, blocks } => {
                 let deallocate = matches!(op, Op::ZeroAndFree { .. });
-                (RequestOp::WriteZeroes { lba, blocks, deallocate, fua: false }, None)
+                (RequestOp::WriteZeroes { lba, blocks, deallocate }, None)
             }
         };
         let taken = host.submit(now, Request { head: id, op: op_with_memory, tag: name });
