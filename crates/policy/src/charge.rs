@@ -34,8 +34,8 @@ enum Counted {
     Bytes,
     Work,
     Probe,
-    /// Of `finish-time`: a flush.
-    Flush,
+    /// Of `finish-time`: what waits for the disk.
+    Disk,
 }
 
 impl Counted {
@@ -147,7 +147,7 @@ impl Charge {
     /// What the path had done when it was started under `finish-time`.
     #[inline]
     pub(crate) const fn flight(self) -> Option<Flight> {
-        if matches!(self.counted, Counted::Work | Counted::Probe | Counted::Flush) {
+        if matches!(self.counted, Counted::Work | Counted::Probe | Counted::Disk) {
             Some(self.flight)
         } else {
             None
@@ -194,7 +194,7 @@ pub fn start(
         }
         Counted::Worker => load.workers[usize::from(load.worker)].worker().started_alone(),
         Counted::Bytes => load.controller.bytes_started(bytes),
-        Counted::Work | Counted::Probe | Counted::Flush => {
+        Counted::Work | Counted::Probe | Counted::Disk => {
             let worker = &load.workers[usize::from(load.worker)];
             flight = work_started(worker, load.shared, load.lane, op, bytes, now_ns);
         }
@@ -202,18 +202,19 @@ pub fn start(
     Charge { start_ns: now_ns, flight, bytes, epoch: 0, op, counted }
 }
 
-/// Charges a flush. It moves nothing, and how long it takes is the disk's affair: under
-/// `finish-time` it is a command of the worker, but no work of the path. As work it would be waited
-/// for, and a path that has nothing else in flight taken for silent until the disk is done.
+/// Charges a flush, zeroes or a deallocation. They move next to nothing, and how long they take is
+/// the disk's affair: under `finish-time` each is a command of the worker, but no work of the path.
+/// As work it would be waited for, its time be the path's rate, and a path that has nothing else in
+/// flight be taken for silent until the disk is done.
 #[must_use = "the charge must be returned when the command ends"]
-pub fn start_flush(parameters: &Parameters, load: Load<'_>, now_ns: u64) -> Charge {
+pub fn start_on_disk(parameters: &Parameters, load: Load<'_>, bytes: u32, now_ns: u64) -> Charge {
     let op = OpClass::Other;
     if parameters.policy != Policy::FinishTime {
-        return start(parameters, load, op, 0, now_ns);
+        return start(parameters, load, op, bytes, now_ns);
     }
     load.workers[usize::from(load.worker)].worker().started_alone();
-    let (flight, counted) = (Flight::NONE, Counted::Flush);
-    Charge { start_ns: now_ns, flight, bytes: 0, epoch: 0, op, counted }
+    let (flight, counted) = (Flight::NONE, Counted::Disk);
+    Charge { start_ns: now_ns, flight, bytes, epoch: 0, op, counted }
 }
 
 /// What `finish-time` counts. Not inlined: every other policy would carry it.
@@ -255,7 +256,7 @@ pub fn finish<'a>(charge: Charge, ledgers: impl Into<Ledgers<'a>>) {
             let worker = &load.workers[usize::from(load.worker)];
             work_ended(worker, load.shared, load.lane, charge);
         }
-        Counted::Flush => load.workers[usize::from(load.worker)].worker().ended_alone(),
+        Counted::Disk => load.workers[usize::from(load.worker)].worker().ended_alone(),
     }
 }
 

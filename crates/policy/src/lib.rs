@@ -118,7 +118,7 @@ mod service_time;
 mod size;
 mod weights;
 
-pub use charge::{Charge, finish, start, start_flush};
+pub use charge::{Charge, finish, start, start_on_disk};
 pub use error::UnknownPolicy;
 pub use ewma::{EwmaShift, InvalidShift};
 pub use finish_time::{

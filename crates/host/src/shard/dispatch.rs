@@ -12,7 +12,7 @@ use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
 use crate::user::IoError;
-use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge, start_flush};
+use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge, start_on_disk};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -242,8 +242,12 @@ fn charge(command: &mut Command, (head, path): (&HeadState, &PathState), now: Ti
     let Origin::Own { work, .. } = &command.origin else { return };
     let (parameters, load, now_ns) = (&head.view.parameters, path.load(), now.ns());
     let charge = match work {
-        Work::Flush { .. } => start_flush(parameters, load, now_ns),
-        _ => start_charge(parameters, load, work.class(), work.bytes(), now_ns),
+        Work::Flush { .. } | Work::WriteZeroes { .. } | Work::Discard { .. } => {
+            start_on_disk(parameters, load, work.bytes(), now_ns)
+        }
+        Work::Read { .. } | Work::Write { .. } | Work::Compare { .. } => {
+            start_charge(parameters, load, work.class(), work.bytes(), now_ns)
+        }
     };
     command.charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
 }

@@ -28,8 +28,9 @@ use anabranch_proto::machine::{Buffers, Output, Time, WorkerId};
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
 
-/// When a worker looks for the first time after it had nothing in flight, and when it looks again
-/// at what it could not help: no path is overdue earlier.
+/// When a worker looks for the first time after it had nothing in flight, and how long it is at most
+/// until it looks again: no path is overdue earlier, but one that is idle now may be by then, or
+/// have become one that is waited for less long.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Between two looks; what becomes overdue is found at most so much later.
@@ -148,7 +149,8 @@ impl Shard {
                     let silent_ns = finish_time_report(path.load(), now.ns()).silent_ns;
                     entry.untold.silent_ns = entry.untold.silent_ns.max(silent_ns);
                 }
-                let at = at.filter(|at| *at > now).unwrap_or(now.after(PATIENCE));
+                let latest = now.after(PATIENCE);
+                let at = at.filter(|at| *at > now).map_or(latest, |at| at.min(latest));
                 next = Some(next.map_or(at, |next| next.min(at)));
             }
         }

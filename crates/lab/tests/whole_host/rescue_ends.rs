@@ -1,7 +1,7 @@
 //! What a rescued read leaves behind on its silent path is nobody's: whatever happens to the path,
 //! the head, the policy or the user meanwhile does not wait for it, and it ends without a trace.
 
-use crate::rescue::{measured, places, read, silence, stall, write};
+use crate::rescue::{measured, places, read, silence, stall, two_ports, write};
 use crate::rig::{MS, Rig, SECOND, Setup};
 use crate::script::{Failure, Op};
 use crate::setup;
@@ -265,4 +265,39 @@ fn the_silence_that_is_told_is_that_of_this_time() {
     assert!((1..300).contains(&ms), "{line}");
     rig.run(5 * SECOND);
     rig.finish();
+}
+
+/// What is waited for long on one path does not keep a worker from looking at another one that gets
+/// a command meanwhile.
+#[test]
+fn a_path_that_was_idle_at_the_last_look_is_looked_at_in_time() {
+    let mut rig = two_ports(|_| ());
+    let far = rig.world.stream(WorkerId(1), &setup::port(1)).expect("open");
+    rig.world.slow_stream(far, 60 * MS);
+    for usable in [1, 0] {
+        rig.ana(1 - usable, AnaState::Inaccessible);
+        rig.run(100 * MS);
+        for _ in 0..20 {
+            rig.io([write(0), read(0)]);
+        }
+        rig.ana(1 - usable, AnaState::Optimized);
+        rig.run(SECOND);
+    }
+    rig.ana(0, AnaState::Inaccessible);
+    rig.run(SECOND);
+    let written = rig.submit([write(0)]);
+    rig.ana(0, AnaState::Optimized);
+    rig.run(55 * MS);
+    assert_eq!(rig.path(1).in_flight, 1, "its patience is 480 ms");
+    silence(&rig, 0);
+    let asked = rig.now();
+    let reads = rig.submit([read(1)]);
+    rig.run(MS);
+    assert_eq!(rig.path(0).in_flight, 1);
+    rig.succeed(&reads);
+    let took = rig.outcome(reads[0]).expect("it was answered").at.since(asked);
+    assert!(took < 250 * MS, "{took:?}");
+    rig.succeed(&written);
+    rig.wire().clear_rules();
+    all_right(rig);
 }

@@ -1,5 +1,5 @@
-//! A flush that takes long says nothing about its path under `finish-time`: the disk is busy, not
-//! the way.
+//! A flush that takes long says nothing about its path under `finish-time`, nor do zeroes or a
+//! deallocation: the disk is busy, not the way.
 
 use crate::rig::{MS, Rig, SECOND, Setup};
 use crate::script::Op;
@@ -60,4 +60,43 @@ fn writes_stay_on_a_path_that_has_nothing_but_a_slow_flush() {
     // It is asked for anew when its time limit has passed.
     rig.succeed(&flush);
     rig.finish();
+}
+
+/// Zeroes and a deallocation, each unanswered on the near path: reads and writes stay there.
+#[test]
+fn nothing_leaves_a_path_that_makes_zeroes_or_deallocates_for_long() {
+    for (op, opcode) in [
+        (Op::Zero { lba: 64, blocks: 8 }, io::WRITE_ZEROES),
+        (Op::Discard { lba: 64, blocks: 8 }, io::DATASET_MANAGEMENT),
+    ] {
+        let mut rig = near_and_far();
+        rig.wire().rule(move |pdu| {
+            if pdu.answers(opcode) {
+                pdu.bytes.clear();
+            }
+        });
+        let slow = rig.submit([op]);
+        rig.run(60 * MS);
+        assert_eq!([0, 1].map(|port| rig.path(port).in_flight), [1, 0], "{op:?}");
+        let known = known_of_near(&mut rig);
+        assert_eq!(
+            (known.silent_ns, known.in_flight_bytes),
+            (0, 0),
+            "{op:?}: nothing is waited for"
+        );
+        let commands = |rig: &Rig, port| {
+            let commands = rig.path(port).commands;
+            commands[0] + commands[1]
+        };
+        let before = [0, 1].map(|port| commands(&rig, port));
+        for _ in 0..20 {
+            rig.io([WRITE, Op::Read { lba: 0, blocks: 8 }]);
+            rig.run(5 * MS);
+        }
+        let near = commands(&rig, 0) - before[0];
+        assert_eq!((near, commands(&rig, 1) - before[1]), (40, 0), "{op:?}");
+        rig.wire().clear_rules();
+        rig.succeed(&slow);
+        rig.finish();
+    }
 }

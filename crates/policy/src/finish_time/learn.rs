@@ -40,6 +40,8 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     }
     // How long a flush takes nobody has predicted.
     let predicted = charge.op() != OpClass::Other;
+    // It may have been sent during the silence.
+    let quiet_ns = quiet_ns.min(latency_ns);
     if predicted && quiet_ns > SILENCE_NS && comes_back(forecast, left, units, quiet_ns) {
         forecast.reset();
         forecast.reset_ns.set(now_ns);

@@ -6,8 +6,8 @@
 //!
 //! # State, per path, shared by all workers ([`Forecast`])
 //!
-//! A command counts as many *units* as its payload has 512-byte blocks, and 8 more for itself; a
-//! flush has none ([`start_flush`](crate::start_flush)).
+//! A command counts as many *units* as its payload has 512-byte blocks, and 8 more for itself;
+//! what waits for the disk, as a flush, has none ([`start_on_disk`](crate::start_on_disk)).
 //!
 //! 1. *Work*: units in flight. *Pace*: time per unit, the reciprocal of the delivery rate; a sample
 //!    is the time from the completion before the command's start to its own completion, by all
@@ -114,22 +114,24 @@
 //!     goes where it is done first, all wait for as long as the next path is away.)
 //! 11. A path of which nothing is known comes last (without probes: first, when it is idle), by
 //!     what this worker has there, then by what is in flight. None is spilled to.
-//! 12. A path that answers a read or a write after a silence of more than 50 ms and eight times
-//!     what was predicted, or than a second more than that, is forgotten and measured anew.
+//! 12. A path that answers a read or a write that it had throughout a silence of more than 50 ms
+//!     and eight times what was predicted, or than a second more than that, is forgotten and
+//!     measured anew.
 //!
 //! # Probes
 //!
-//! 13. Every eighth selection looks for a usable path that has nothing in flight, and where no read
-//!     of this size class has ended for the *gap*, from the one behind the path that was looked at
-//!     last: the command is sent there, too, as a read, and what it brings is dropped. The gap is
-//!     10 ms, doubled up to 160 ms while nothing gets better by an eighth. Each command earns 1/128
-//!     of its bytes for probes; a path of which nothing is known may be looked at on credit, eight
-//!     probes deep. When four probes in a row could not be sent, the command itself goes there;
-//!     where they are answered with errors it does not.
-//! 14. A write goes to a path where nothing has ended for 2 s only when there is no other. Where a
-//!     probe or a read was answered in the last 50 ms, the write itself is sent when no write of
-//!     its size class has ended there for the gap, for eight times its bytes of what was earned,
-//!     apart from what is earned for reads.
+//! 13. Every eighth selection looks for a usable path that has nothing in flight, or on which that
+//!     is overdue (15), and where no read of this size class has ended for the *gap*, from the one
+//!     behind the path that was looked at last: the command is sent there, too, as a read, and what
+//!     it brings is dropped. The gap is 10 ms, doubled up to 160 ms while nothing gets better by an
+//!     eighth. Each command earns 1/128 of its bytes for probes; a path of which nothing is known
+//!     may be looked at on credit, eight probes deep. When four probes in a row could not be sent,
+//!     the command itself goes there; where they are answered with errors it does not.
+//! 14. A write goes to a path where nothing has ended for 2 s, or that is overdue, only when there
+//!     is no other. Where a probe or a read was answered in the last 50 ms, the write itself is
+//!     sent when no write of its size class has ended there for the gap, for eight times its bytes
+//!     of what was earned, apart from what is earned for reads. (So the write behind one that was
+//!     sent as a probe looks, too.)
 //!
 //! # Rescue
 //!

@@ -36,7 +36,13 @@ pub(super) fn learn(forecast: &Forecast, charge: Charge, queued_ns: u64, latency
         let known_ns = forecast.outliers.get();
         let falls = charge.is_probe() && excess_ns < known_ns;
         let shift = if falls { PROBE_SHIFT } else { MEMORY_SHIFT };
-        forecast.outliers.set(step(known_ns, excess_ns, shift));
+        let next_ns = step(known_ns, excess_ns, shift);
+        // What is left falls to nothing, too.
+        forecast.outliers.set(if excess_ns == 0 {
+            next_ns.min(known_ns.saturating_sub(1))
+        } else {
+            next_ns
+        });
     }
     alone
 }

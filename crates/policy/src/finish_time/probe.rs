@@ -1,6 +1,7 @@
 //! Looks at paths that nobody uses.
 
 use super::forecast::Forecast;
+use super::rescue::overdue_at_ns;
 use super::select::Incoming;
 use super::unit::{ms, since_ms};
 use super::{ANSWERED_MS, FIRST_GAP_MS, LAST_GAP_MS};
@@ -54,17 +55,23 @@ fn find<P: AsCandidate>(
     // same one of eight paths, and that one alone would ever be looked at.
     let start = selector.recent.turn as usize;
     let price = i64::from(incoming.bytes);
+    let on_credit = -(ON_CREDIT - 1) * price;
     // What large probes have overdrawn does not keep small ones from looking.
-    selector.recent.credit = selector.recent.credit.max(-ON_CREDIT * price);
+    if selector.recent.credit < 2 * on_credit {
+        selector.recent.credit = on_credit;
+    }
     for turn in 0..paths.len() {
         let index = (start + turn) % paths.len();
         let path = paths[index].candidate();
         let fits = path.usable && rank.is_none_or(|rank| path.rank == rank);
         let forecast = path.load.shared.forecast();
-        // What is in use shows itself; what was asked has not answered yet.
-        if index == choice.index || !fits || path.load.work() != 0 {
+        // What is in use shows itself; what was asked has not answered yet. Where that is overdue
+        // one command may hang, and the path be sound.
+        let overdue_ns = overdue_at_ns(path.load);
+        if index == choice.index || !fits || overdue_ns.is_some_and(|at| at > incoming.now_ns) {
             continue;
         }
+        let overdue = overdue_ns.is_some();
         if incoming.op == OpClass::Write
             && selector.recent.write_credit >= 0
             && write_is_due(forecast, incoming.class, now_ms)
@@ -74,23 +81,32 @@ fn find<P: AsCandidate>(
             return Choice { index, reason: Reason::WriteProbe };
         }
         let unknown = forecast.pace.get() == 0;
-        if unknown {
+        if unknown && !overdue {
             // The next command looks again: for this one when it is due, or for others.
             selector.recent.since = EVERY;
         }
-        let least = if unknown { -ON_CREDIT * price } else { price };
+        let least = if unknown { on_credit } else { price };
         if selector.recent.credit >= least
             && is_due(forecast, OpClass::Read, incoming.class, now_ms)
         {
             let base = forecast.of(OpClass::Read, incoming.class);
             base.seen_ms.set(now_ms);
             selector.recent.looked(index);
-            if unknown && incoming.op == OpClass::Read && base.gap_ms.get() >= LAST_GAP_MS {
+            if unknown
+                && !overdue
+                && incoming.op == OpClass::Read
+                && base.gap_ms.get() >= LAST_GAP_MS
+            {
                 // Probes can not be sent. (Those that fail keep the gap shorter.)
                 return Choice { index, reason: Reason::Unmeasured };
             }
-            if unknown {
+            if unknown || overdue {
                 base.gap_ms.set((2 * base.gap_ms.get().max(FIRST_GAP_MS)).min(LAST_GAP_MS));
+            }
+            if incoming.op == OpClass::Write {
+                // Once it is answered the next write may go there, and no later one where they are
+                // few.
+                selector.recent.since = EVERY;
             }
             selector.recent.credit -= price;
             selector.recent.due = Some(index as u32);

@@ -5,6 +5,7 @@ use super::forecast::Forecast;
 use super::in_flight::{Ahead, apart};
 use super::overflow::overflow;
 use super::probe;
+use super::rescue::patience_ns;
 use super::spill::spill;
 use super::unit::{ms, since_ms, units};
 use super::{FinishTimeParameters, Lane, STALE_MS};
@@ -18,7 +19,8 @@ const BAND_OF_EQUALS_SHIFT: u32 = 3;
 const SILENCE_NS: u64 = 200_000;
 /// What is not known comes behind everything that is.
 const UNKNOWN: u64 = 1 << 62;
-/// A write goes to a path that nobody has heard of lately behind everything else that is known.
+/// A write goes to a path that nobody has heard of lately, or that is overdue, behind everything
+/// else that is known.
 pub(super) const UNHEARD: u64 = 1 << 61;
 
 /// The command that is to be placed.
@@ -181,16 +183,16 @@ pub(super) fn cost(
         let work = ahead.work(incoming.units);
         return if work == 0 && !parameters.probes { 0 } else { UNKNOWN + work };
     }
+    let silent_ns = if ahead.units == 0 { 0 } else { silence_ns(forecast, incoming.now_ns) };
+    let time_ns = finish.max(silent_ns);
     if incoming.op == OpClass::Write
         && parameters.probes
-        && unheard_ms(forecast, incoming.now_ns) > STALE_MS
+        && (unheard_ms(forecast, incoming.now_ns) > STALE_MS
+            || silent_ns != 0 && silent_ns > patience_ns(forecast, ahead.units))
     {
-        return UNHEARD + finish;
+        return UNHEARD + time_ns.min(UNHEARD - 1);
     }
-    if ahead.units == 0 {
-        return finish;
-    }
-    finish.max(silence_ns(forecast, incoming.now_ns))
+    time_ns
 }
 
 /// For how long nothing has ended there, ms.

@@ -3,7 +3,7 @@
 use crate::support::{Path, Random, begin, paths};
 use anabranch_policy::{
     Charge, ControllerLedger, Lane, Ledgers, Load, OpClass, Parameters, Policy, Scope, Selector,
-    Shared, WorkerLedger, finish, sample, start, start_flush,
+    Shared, WorkerLedger, finish, sample, start, start_on_disk,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -94,7 +94,7 @@ fn counters_return_to_zero_whatever_happens_between_start_and_end() {
                     };
                     let load = view[choice.index].load();
                     let charge = match random.below(8) {
-                        0 => start_flush(&parameters, load, now_ns),
+                        0 => start_on_disk(&parameters, load, bytes, now_ns),
                         _ => start(&parameters, load, op, bytes, now_ns),
                     };
                     in_flight.push(InFlight { path: table[choice.index].0.clone(), charge });
@@ -150,14 +150,14 @@ fn q2_a_policy_writes_only_the_counter_that_it_reads() {
 }
 
 #[test]
-fn a_flush_is_a_command_but_no_work_of_finish_time_and_of_others_what_any_command_is() {
+fn what_waits_for_the_disk_is_no_work_of_finish_time_and_of_others_what_any_command_is() {
     for policy in Policy::ALL {
         let path = &paths("o")[0];
         let parameters = Parameters::of(policy);
-        let charge = start(&parameters, path.load(), OpClass::Other, 0, 0);
+        let charge = start(&parameters, path.load(), OpClass::Other, 16, 0);
         let counted = used(path);
         finish(charge, path.load());
-        let charge = start_flush(&parameters, path.load(), 0);
+        let charge = start_on_disk(&parameters, path.load(), 16, 0);
         match policy {
             Policy::FinishTime => assert_eq!(used(path), ["worker"]),
             _ => assert_eq!(used(path), counted, "{policy:?}"),

@@ -3,7 +3,7 @@
 use crate::support::{Path, Random, paths};
 use anabranch_policy::{
     Charge, FinishTimeReport, OpClass, Parameters, Policy, Sampled, Selector, finish,
-    finish_time_report, overdue_at_ns, rejoined, reset_statistics, sample, start, start_flush,
+    finish_time_report, overdue_at_ns, rejoined, reset_statistics, sample, start, start_on_disk,
     start_probe,
 };
 
@@ -191,7 +191,7 @@ fn flushes_beside_writes_make_no_path_look_faster() {
             let now_ns = turn * 100_000;
             flying.push_back(start(&parameters(), path.load(), OpClass::Write, 4096, now_ns));
             if flushes {
-                let flush = start_flush(&parameters(), path.load(), now_ns);
+                let flush = start_on_disk(&parameters(), path.load(), 0, now_ns);
                 end(path, flush, now_ns + 50_000);
             }
             // Four are in flight, and one ends each 100 us.

@@ -131,3 +131,13 @@ fn what_a_user_reads_says_nothing_of_writes() {
     one_by_one(path, OpClass::Read, &[USUAL_NS; 3], 100 * MS, now_ns + 100 * MS);
     assert_eq!(base_ns(path, OpClass::Write), long_ns);
 }
+
+#[test]
+fn what_outliers_have_cost_is_forgotten_in_the_end() {
+    let path = &paths("o")[0];
+    let now_ns = one_by_one(path, OpClass::Read, &[USUAL_NS; 200], US, MS);
+    let now_ns = one_by_one(path, OpClass::Read, &[OUTLIER_NS], US, now_ns);
+    assert!(report(path, now_ns).outliers_ns > 10 * US);
+    let now_ns = one_by_one(path, OpClass::Read, &[USUAL_NS; 8000], US, now_ns);
+    assert_eq!(report(path, now_ns).outliers_ns, 0);
+}

@@ -202,3 +202,94 @@ fn a_write_that_looks_costs_eight_times_its_size() {
     let pauses: Vec<u64> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(pauses, [8 * 128; 2], "{sent:?}");
 }
+
+/// Reads one after the other, one in `each_ns`, where the first path has a command that hangs, and
+/// the second one is farther, or dead: how many go to each.
+fn reads_beside_one_that_hangs(each_ns: u64, dead: bool) -> [u32; 2] {
+    let table = paths("oo");
+    let (latency_ns, mut selector) = ([100 * US, 1000 * US], Selector::new());
+    let mut now_ns = SECOND;
+    for _ in 0..50 {
+        for (path, latency_ns) in table.iter().zip(latency_ns) {
+            now_ns += MS;
+            ended(path, OpClass::Read, latency_ns, now_ns);
+        }
+    }
+    let begin = |index: usize, now_ns| {
+        let path: &Path = &table[index];
+        start(&parameters(), path.load(), OpClass::Read, BYTES, now_ns)
+    };
+    let _hangs = begin(0, now_ns);
+    let mut gone = [0; 2];
+    for turn in 0..4000 {
+        let dead = dead && turn >= 2000;
+        now_ns += each_ns;
+        let choice = selector.select(&parameters(), &table, OpClass::Read, BYTES, now_ns);
+        let index = choice.expect("both are usable").index;
+        if let Some(path) = selector.take_probe().filter(|&path| !dead || path == 0) {
+            probed(&table[path], latency_ns[path], now_ns);
+        }
+        let charge = begin(index, now_ns);
+        if !dead || index == 0 {
+            finish(charge, table[index].load());
+            let end_ns = now_ns + latency_ns[index];
+            sample(&parameters(), charge, table[index].load(), 2, end_ns);
+        }
+        if turn >= 2000 {
+            gone[index] += 1;
+        }
+    }
+    gone
+}
+
+/// A read of a bad sector, say: that nothing else comes from there is for want of others.
+#[test]
+fn a_sound_path_on_which_one_command_hangs_is_looked_at_and_used() {
+    let [near, _] = reads_beside_one_that_hangs(300 * US, false);
+    assert!(near > 1900, "{near} of 2000");
+    let [near, _] = reads_beside_one_that_hangs(MS, true);
+    assert!(near > 1800, "{near} of 2000 when the other one has died");
+}
+
+#[test]
+fn probes_of_paths_that_nobody_knows_are_sent_on_credit_no_more_than_eight_deep() {
+    let (bytes, table) = (1 << 20, paths(&"o".repeat(32)));
+    ended(&table[0], OpClass::Read, 50 * US, SECOND);
+    let mut selector = Selector::new();
+    let asked = (0..1000_u64).filter(|turn| {
+        selector.select(&parameters(), &table, OpClass::Read, bytes, SECOND + turn * 10 * US);
+        let probed = selector.take_probe();
+        let charge = probed.map(|path| start_probe(table[path].load(), bytes, SECOND));
+        charge.is_some()
+    });
+    // Each command earns one part in 128 of its size.
+    assert_eq!(asked.count(), 8 + 1000 / 128);
+}
+
+/// More than 50 ms after a probe was answered no write goes to see what that path does with writes.
+#[test]
+fn few_writes_find_a_path_that_has_become_the_better_one() {
+    for each_ns in [2 * MS, 7 * MS, 20 * MS, 40 * MS] {
+        let table = paths("oo");
+        let (latency_ns, mut selector) = ([200 * US, 100 * US], Selector::new());
+        let mut now_ns = SECOND;
+        for _ in 0..50 {
+            for (path, latency_ns) in table.iter().zip([200 * US, 290 * US]) {
+                now_ns += 10 * MS;
+                ended(path, OpClass::Write, latency_ns, now_ns);
+                probed(path, latency_ns, now_ns);
+            }
+        }
+        let mut last = 0;
+        for _ in 0..4000 {
+            now_ns += each_ns;
+            let choice = selector.select(&parameters(), &table, OpClass::Write, BYTES, now_ns);
+            last = choice.expect("both are usable").index;
+            if let Some(path) = selector.take_probe() {
+                probed(&table[path], latency_ns[path], now_ns);
+            }
+            ended(&table[last], OpClass::Write, latency_ns[last], now_ns);
+        }
+        assert_eq!(last, 1, "a write each {each_ns} ns");
+    }
+}

@@ -2,7 +2,9 @@
 //! is known all the same.
 
 use crate::support::{Path, paths};
-use anabranch_policy::{Charge, OpClass, Parameters, Policy, Selector, finish, sample, start};
+use anabranch_policy::{
+    Charge, OpClass, Parameters, Policy, Selector, finish, sample, start, start_probe,
+};
 use std::collections::VecDeque;
 
 const BYTES: u32 = 4096;
@@ -110,4 +112,46 @@ fn a_path_with_work_that_has_fallen_silent_is_left() {
     let _: Charge = begin(&table[0], heard_ns);
     assert_eq!(place(390 * US), 0, "longer than the other one would take, but nothing unusual");
     assert_eq!(place(410 * US), 1, "silent");
+}
+
+/// Of a few writes a second, none of which reads the far path beside it often enough for that to be
+/// heard of: those that come before the near path is overdue are lost to it, and no others.
+#[test]
+fn few_writes_leave_a_path_that_has_died() {
+    const NEAR_NS: u64 = 100 * US;
+    for (far_ns, each_ns, most) in [
+        (300 * US, SECOND, 1),
+        (MS, SECOND, 1),
+        (5 * MS, SECOND, 1),
+        (5 * MS, 250 * MS, 1),
+        (5 * MS, 20 * MS, 4),
+    ] {
+        let table = paths("oo");
+        let (mut selector, mut now_ns) = (Selector::new(), SECOND);
+        let latency_ns = [NEAR_NS, far_ns];
+        for _ in 0..20 {
+            now_ns = writes(&table[0], 1, NEAR_NS, now_ns) + 10 * MS;
+            now_ns = writes(&table[1], 1, far_ns, now_ns) + 10 * MS;
+        }
+        let (alive_ns, end_ns) = (now_ns + 20 * SECOND, now_ns + 35 * SECOND);
+        let mut stuck = Vec::new();
+        while now_ns < end_ns {
+            now_ns += each_ns;
+            let answers = |index| now_ns < alive_ns || index == 1;
+            let choice = selector.select(&parameters(), &table, OpClass::Write, BYTES, now_ns);
+            let index = choice.expect("all are usable").index;
+            if let Some(probed) = selector.take_probe().filter(|&probed| answers(probed)) {
+                let charge = start_probe(table[probed].load(), BYTES, now_ns);
+                end(&table[probed], charge, now_ns + latency_ns[probed]);
+            }
+            let charge = begin(&table[index], now_ns);
+            if answers(index) {
+                end(&table[index], charge, now_ns + latency_ns[index]);
+            } else {
+                stuck.push(now_ns - alive_ns);
+            }
+        }
+        assert!(!stuck.is_empty(), "the near path was in use");
+        assert!(stuck.len() <= most, "{far_ns} ns away, each {each_ns} ns: {stuck:?}");
+    }
 }
