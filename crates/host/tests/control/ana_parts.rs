@@ -624,7 +624,9 @@ fn c61_a_log_that_was_good_is_none_where_less_is_allowed_now() {
         data[344..348].copy_from_slice(&1024_u32.to_le_bytes());
         data[348..352].copy_from_slice(&(GROUPS - 1).to_le_bytes());
         // It may be as long as before.
-        [516, 540].map(|at| data[at..at + 4].copy_from_slice(&8192_u32.to_le_bytes()));
+        for at in [516, 540] {
+            data[at..at + 4].copy_from_slice(&8192_u32.to_le_bytes());
+        }
     }));
     rig.cut(1);
     rig.advance_s(11);
