@@ -92,6 +92,11 @@ impl Selector {
         self.policy = Some(policy);
     }
 
+    /// Another policy is in force, or was since, though nothing was selected under it.
+    pub fn policy_changed(&mut self) {
+        self.policy = None;
+    }
+
     /// A path has become usable and optimized, which may be nearer than the one in use (this makes
     /// failback of `numa` immediate). Kernel-exact `round-robin` goes on behind the first optimized
     /// path then, as the kernel looks for the path of each node anew at that moment.

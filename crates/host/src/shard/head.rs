@@ -380,8 +380,14 @@ impl HeadState {
             }
         }
         let policy_changed = view.policy_epoch != self.view.policy_epoch;
-        if policy_changed || view.blocks != self.view.blocks {
+        if policy_changed {
+            self.selector.policy_changed();
+        }
+        let resized = view.blocks != self.view.blocks;
+        if resized {
             self.selector.clear_cache();
+        }
+        if policy_changed || resized {
             self.paths.iter().for_each(|path| reset_statistics(path.load()));
         }
     }

@@ -179,3 +179,18 @@ fn m4_twin_by_default_round_robin_goes_on_behind_the_path_used_last() {
     let changes = [(3, Inaccessible), (0, NonOptimized), (3, Optimized), (0, Optimized)];
     assert_eq!(round_robin(false, &changes), [0, 1, 2, 1, 2, 3]);
 }
+
+/// It was in force between two commands, and nothing was chosen under it.
+#[test]
+fn latency_starts_over_after_another_policy_that_chose_nothing_kernel_exact() {
+    let mut setup = queue_depth(true);
+    setup.host.default_policy = Policy::Latency;
+    let mut rig = setup.connect();
+    let second = (0..200).find(|_| next(&mut rig) == 1);
+    assert!(second.is_some(), "both are used");
+    rig.set("nvme-subsys0", "iopolicy", "numa");
+    rig.set("nvme-subsys0", "iopolicy", "latency");
+    rig.run(MS);
+    assert_eq!(next(&mut rig), 0);
+    rig.finish();
+}

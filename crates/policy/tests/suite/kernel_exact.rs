@@ -157,3 +157,23 @@ fn latency_goes_on_where_it_was_or_starts_over_after_another_policy() {
         assert_eq!(found, [1, expected], "kernel_exact {exact}");
     }
 }
+
+/// As where it is set and set back in one go.
+#[test]
+fn latency_goes_on_or_starts_over_after_another_policy_under_which_nothing_was_selected() {
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let found = latency_turns(exact, |selector, _| selector.policy_changed());
+        assert_eq!(found, [1, expected], "kernel_exact {exact}");
+    }
+}
+
+#[test]
+fn round_robin_goes_on_or_starts_over_after_another_policy_under_which_nothing_was_selected() {
+    let table = paths("ooo");
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let mut selector = Selector::new();
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(0));
+        selector.policy_changed();
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(expected));
+    }
+}
