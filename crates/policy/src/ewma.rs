@@ -71,7 +71,7 @@ impl FromStr for EwmaShift {
     /// As the kernel reads numbers: `0x` and `0` mean hexadecimal and octal; one newline may
     /// follow.
     fn from_str(text: &str) -> Result<EwmaShift, InvalidShift> {
-        let number = number::parse(text.strip_suffix('\n').unwrap_or(text)).ok_or(InvalidShift)?;
+        let number = number::parse_line(text).ok_or(InvalidShift)?;
         EwmaShift::new(u8::try_from(number).map_err(|_| InvalidShift)?)
     }
 }

@@ -71,8 +71,7 @@ impl FromStr for BaseWeight {
     /// As the kernel reads numbers: `0x` and `0` mean hexadecimal and octal; one newline may
     /// follow.
     fn from_str(text: &str) -> Result<BaseWeight, InvalidBaseWeight> {
-        let number =
-            number::parse(text.strip_suffix('\n').unwrap_or(text)).ok_or(InvalidBaseWeight)?;
+        let number = number::parse_line(text).ok_or(InvalidBaseWeight)?;
         BaseWeight::new(u16::try_from(number).map_err(|_| InvalidBaseWeight)?)
     }
 }

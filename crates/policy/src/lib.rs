@@ -138,6 +138,7 @@ pub use ledger::{
 };
 pub use load::{Ledgers, Load};
 pub use name::Policy;
+pub use number::{NoNumber, parse_number};
 pub use op::OpClass;
 pub use parameters::Parameters;
 pub use path::{Affinity, AnaRank, AsCandidate, Candidate, LOCAL_DISTANCE};

@@ -15,9 +15,11 @@
 //! optimized path everything goes over it. Without any optimized path, "the last one noted" is
 //! old's predecessor: the circle is walked backwards, but walked.
 //!
-//! Default and kernel-exact differ in rule 1 alone. When old was dropped (failover, policy switch)
-//! the kernel starts again at the head of the list; by default the walk goes on behind the path
-//! that was used last, so that frequent failovers do not pile up on the first path.
+//! Default and kernel-exact differ in what follows a failover, a policy switch, and a path that
+//! goes live. In the kernel the first two drop old, and the walk starts again at the head of the
+//! list; with the third the first optimized path of the list becomes old. By default the walk goes
+//! on behind the path that was used last, so that frequent failovers do not pile up on the first
+//! paths.
 
 use crate::{AnaRank, AsCandidate, Choice, Reason, Selector};
 
@@ -44,7 +46,7 @@ pub(crate) fn select<P: AsCandidate>(
 
 /// Rule 1, starting anywhere.
 #[cold]
-fn first_from<P: AsCandidate>(start: usize, paths: &[P]) -> Option<usize> {
+pub(crate) fn first_from<P: AsCandidate>(start: usize, paths: &[P]) -> Option<usize> {
     let mut non_optimized = None;
     for index in (start..paths.len()).chain(0..start) {
         let path = paths[index].candidate();

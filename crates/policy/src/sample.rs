@@ -13,7 +13,8 @@ pub enum Sampled {
     Nothing,
     /// It is taken into account.
     Taken,
-    /// It took more than a second: it is counted, but not averaged. Worth a (rate-limited) warning.
+    /// It took so long that it is not averaged: `latency` counts it as ignored, and `finish-time`
+    /// measures the path anew.
     TooLong,
     /// It is taken into account, and it closed a batch: call [`compute_weights`] for this group,
     /// soon, but not on the I/O path.

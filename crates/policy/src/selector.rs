@@ -64,10 +64,7 @@ impl Selector {
     ) -> Option<Choice> {
         let policy = parameters.policy;
         if self.policy != Some(policy) {
-            self.cached = None;
-            self.turns.forget_all();
-            self.recency = Recency::new();
-            self.policy = Some(policy);
+            self.begin(policy);
         }
         match policy {
             Policy::Numa => numa::select(self, paths),
@@ -84,6 +81,53 @@ impl Selector {
                 finish_time::select(self, parameters.finish_time, paths, op, bytes, now_ns)
             }
         }
+    }
+
+    /// As [`Selector::select`], for a command for which nothing was found among fewer paths just
+    /// now. It counts as one choice.
+    pub fn select_again<P: AsCandidate>(
+        &mut self,
+        parameters: &Parameters,
+        paths: &[P],
+        op: OpClass,
+        bytes: u32,
+        now_ns: u64,
+    ) -> Option<Choice> {
+        let counted = self.affinity_misses;
+        let choice = self.select(parameters, paths, op, bytes, now_ns);
+        self.affinity_misses = counted;
+        choice
+    }
+
+    /// Another policy is in force than the last time.
+    #[cold]
+    fn begin(&mut self, policy: Policy) {
+        self.cached = None;
+        self.turns.forget_all();
+        self.recency = Recency::new();
+        self.policy = Some(policy);
+    }
+
+    /// Another policy is in force, or was since, though nothing was selected under it.
+    pub fn policy_changed(&mut self) {
+        self.policy = None;
+    }
+
+    /// A path has become usable and optimized, which may be nearer than the one in use (this makes
+    /// failback of `numa` immediate). Kernel-exact `round-robin` goes on behind the first optimized
+    /// path then, as the kernel looks for the path of each node anew at that moment.
+    pub fn path_live<P: AsCandidate>(&mut self, parameters: &Parameters, paths: &[P]) {
+        let policy = parameters.policy;
+        if self.policy != Some(policy) {
+            self.begin(policy);
+        }
+        self.cached = match policy {
+            // No head has 2^32 paths.
+            Policy::RoundRobin if parameters.kernel_exact => {
+                round_robin::first_from(0, paths).map(|index| index as u32)
+            }
+            _ => None,
+        };
     }
 
     /// After a selection: the path that a probe is to be sent to beside the command that was just
@@ -106,8 +150,8 @@ impl Selector {
         self.turns.forget(index);
     }
 
-    /// Nothing is remembered: a capacity changed, or a path has become live and may be nearer than
-    /// the one in use (this makes failback of `numa` immediate).
+    /// The path used last is not remembered: a capacity changed, or it was chosen for one command
+    /// alone.
     pub fn clear_cache(&mut self) {
         self.cached = None;
     }

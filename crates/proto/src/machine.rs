@@ -255,7 +255,7 @@ pub enum Output<M, R, E> {
     },
     /// Give an accepted connection, from which nothing was read yet, to another worker of the
     /// group: that one gets `Accepted` with the same listener and a connection identifier of its
-    /// own. This worker hears no more of it.
+    /// own. This worker hears no more of it, unless it is over already: then it is closed here.
     HandOver {
         /// The connection.
         conn: ConnId,

@@ -42,6 +42,8 @@ pub struct Harness {
     pub others: Vec<String>,
     /// How often the next receive was aimed at a buffer.
     pub aimed: usize,
+    /// How many clients it has told the control worker to be gone.
+    pub gone: usize,
     now: Time,
     clients: BTreeMap<ConnId, Client>,
     /// What the server has sent and nobody has taken.
@@ -92,6 +94,7 @@ impl Harness {
             replies: Vec::new(),
             others: Vec::new(),
             aimed: 0,
+            gone: 0,
             now: Time::ZERO,
             clients: BTreeMap::new(),
             received: BTreeMap::new(),
@@ -257,6 +260,7 @@ impl Harness {
     pub fn check_empty(&mut self) {
         assert_eq!(self.pool.in_use_bytes(), 0, "every buffer came back");
         assert_eq!(self.nbd.clients(), 0, "every client is forgotten");
+        assert_eq!(self.gone, self.next_conn as usize, "of each it was told once");
         assert_eq!(self.nbd.poll_timeout(), None, "nothing is waited for");
     }
 
@@ -303,6 +307,7 @@ impl Harness {
                 Output::Mail { to, mail: NbdMail::Look { round, .. } } => {
                     self.rounds.push((to, round));
                 }
+                Output::Mail { to: WorkerId(0), mail: NbdMail::Gone } => self.gone += 1,
                 Output::Mail { to, mail } => self.mail.push((to, mail)),
                 Output::Reply { id, reply } => self.replies.push((id, reply)),
                 Output::Event(event) => self.events.push(event),

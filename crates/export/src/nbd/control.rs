@@ -8,13 +8,18 @@ use anabranch_proto::machine::{
     WorkerId,
 };
 use core::time::Duration;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(super) struct Control {
     /// Data workers are 1 to this.
     data_workers: u16,
+    /// How many clients each of them has: those that were handed over and are not known to be gone.
+    clients: Vec<usize>,
     /// The data worker that got the last connection.
     last_worker: u16,
+    /// Who got which connection, until its name is used again: one that is over by then stays ours.
+    handed: HashMap<ConnId, WorkerId>,
     listeners: Vec<Listener>,
     next_listener: u32,
     /// What is offered, and to the clients of which listener.
@@ -69,7 +74,9 @@ impl Control {
     pub(super) fn new(data_workers: u16, exports: &[(ListenerId, Export)]) -> Control {
         Control {
             data_workers,
+            clients: vec![0; data_workers.into()],
             last_worker: 0,
+            handed: HashMap::new(),
             listeners: Vec::new(),
             next_listener: FIRST_LISTENER.0 + 1,
             exports: exports.to_vec(),
@@ -145,11 +152,30 @@ impl Control {
         out.push_back(Output::Event(NbdEvent::ListenFailed(listener.at, error)));
     }
 
-    /// A client has connected: the next data worker serves it.
+    /// A client has connected: the data worker with the fewest serves it, of several the next one.
     pub(super) fn accepted(&mut self, listener: ListenerId, conn: ConnId, out: &mut Outputs) {
-        self.last_worker = self.last_worker % self.data_workers + 1;
+        let next = self.last_worker % self.data_workers;
+        let workers = (next..self.data_workers).chain(0..next);
+        let chosen = workers.min_by_key(|&at| self.clients[usize::from(at)]).unwrap_or(next);
+        self.clients[usize::from(chosen)] += 1;
+        self.last_worker = chosen + 1;
         let to = WorkerId(self.last_worker);
+        self.handed.insert(conn, to);
         out.push_back(Output::HandOver { conn, listener, to });
+    }
+
+    /// A connection was over before it could be handed over.
+    pub(super) fn closed(&mut self, conn: ConnId) {
+        if let Some(to) = self.handed.remove(&conn) {
+            self.gone(to);
+        }
+    }
+
+    /// A client of a data worker is gone.
+    fn gone(&mut self, worker: WorkerId) {
+        if let Some(clients) = self.clients.get_mut(usize::from(worker.0).wrapping_sub(1)) {
+            *clients = clients.saturating_sub(1);
+        }
     }
 
     pub(super) fn verb(&mut self, id: VerbId, verb: NbdVerb, out: &mut Outputs) {
@@ -317,8 +343,9 @@ impl Control {
         }
     }
 
-    pub(super) fn mail(&mut self, mail: &NbdMail, out: &mut Outputs) {
+    pub(super) fn mail(&mut self, from: WorkerId, mail: &NbdMail, out: &mut Outputs) {
         match mail {
+            NbdMail::Gone => self.gone(from),
             NbdMail::Offered { epoch } => self.heard(*epoch, out),
             NbdMail::Drained => {
                 let Some(pending) = &mut self.drain else { return };

@@ -214,6 +214,9 @@ pub enum NbdMail {
     Drain(Duration),
     /// Data worker to control: no client is left.
     Drained,
+    /// Data worker to control: one of the clients that were handed to it has a place there no more,
+    /// or got none.
+    Gone,
     /// Between data workers: whoever of this head's clients has ended its connection by now is to
     /// be heard of.
     Look {

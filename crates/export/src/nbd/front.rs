@@ -70,7 +70,12 @@ struct Entry {
     awaited: bool,
     /// Is in `endings`.
     ends: bool,
+    /// The control worker has not been told that it is gone.
+    has_place: bool,
 }
+
+/// What the control worker is told once of each client that it has handed to us.
+const GONE: Out = Output::Mail { to: WorkerId(0), mail: NbdMail::Gone };
 
 #[derive(Clone, Copy)]
 struct Deadline {
@@ -161,6 +166,7 @@ impl Nbd {
         if turned_away {
             // Not in `keys`: what still comes of it is ignored.
             self.outputs.push_back(Output::Close { conn, how: CloseHow::Abort });
+            self.outputs.push_back(GONE);
             return;
         }
         let key = self.free.pop().unwrap_or_else(|| {
@@ -170,6 +176,7 @@ impl Nbd {
         });
         let entry = &mut self.connections[key as usize];
         entry.serial = entry.serial.wrapping_add(1);
+        entry.has_place = true;
         entry.connection = Some(Box::new(Connection::new(conn, listener, key, peer)));
         let deadline =
             Deadline { at: place.now.after(HANDSHAKE_TIMEOUT), key, serial: entry.serial };
@@ -274,8 +281,14 @@ impl Nbd {
             }
             // Its time runs since it has said that it leaves.
             Life::Left => {}
-            Life::Dead if connection.is_forgotten() => self.forget(key),
-            Life::Dead => {}
+            Life::Dead => {
+                if std::mem::take(&mut entry.has_place) {
+                    self.outputs.push_back(GONE);
+                }
+                if connection.is_forgotten() {
+                    self.forget(key);
+                }
+            }
         }
     }
 
@@ -328,7 +341,7 @@ impl Nbd {
 
     fn mail(&mut self, from: WorkerId, mail: NbdMail, place: &mut Place<'_>) {
         if let Some(control) = &mut self.control {
-            return control.mail(&mail, &mut self.outputs);
+            return control.mail(from, &mail, &mut self.outputs);
         }
         match mail {
             NbdMail::Offer { epoch, exports } => {
@@ -347,7 +360,7 @@ impl Nbd {
             }
             NbdMail::Look { round, head } => self.look(from, round, head),
             NbdMail::Looked { round } => self.looks.answered(round),
-            NbdMail::Offered { .. } | NbdMail::Drained => {}
+            NbdMail::Offered { .. } | NbdMail::Drained | NbdMail::Gone => {}
         }
     }
 
@@ -481,6 +494,9 @@ impl Nbd {
 
     fn closed(&mut self, conn: ConnId, cause: CloseCause, place: &mut Place<'_>) {
         // The driver may use the identifier again, even while the host still has requests.
+        if let Some(control) = &mut self.control {
+            return control.closed(conn);
+        }
         let Some(key) = self.keys.remove(&conn) else { return };
         self.with(key, place, |connection, seat, out| connection.closed(cause, seat, out));
         self.looks.gone(conn);

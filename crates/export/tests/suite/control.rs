@@ -6,12 +6,13 @@ use crate::support::{ask, export, one_answer, open, server};
 use anabranch_export::fuzz::{Harness, client};
 use anabranch_export::nbd::wire::{command, option, option_reply};
 use anabranch_export::nbd::{
-    Access, CLOSE_TIMEOUT, DEVICE_TIMEOUT, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply,
+    Access, CLOSE_TIMEOUT, DEVICE_TIMEOUT, Nbd, NbdConfig, NbdError, NbdEvent, NbdMail, NbdReply,
     NbdVerb, RETRY_DELAY,
 };
 use anabranch_host::user::IoError;
 use anabranch_proto::machine::{
-    Buffers, ConnId, Endpoint, Input, ListenerId, SocketAccess, SystemError, VerbId, WorkerId,
+    Buffers, CloseCause, ConnId, Endpoint, Input, ListenerId, SocketAccess, SystemError, VerbId,
+    WorkerId,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -49,6 +50,69 @@ fn verb(harness: &mut Harness, id: u64, verb: NbdVerb) {
     harness.input(Input::Verb { id: VerbId(id), verb });
 }
 
+/// Where the connections went so far.
+fn handed(control: &Harness) -> Vec<u16> {
+    let handed = control.others.iter().filter(|other| other.starts_with("HandOver"));
+    let worker = |other: &String| {
+        let (_, to) = other.split_once("to: WorkerId(").expect("a worker");
+        to.trim_end_matches(") }").parse().expect("a number")
+    };
+    handed.map(worker).collect()
+}
+
+/// A control worker and two data workers that each let in so many clients.
+struct House {
+    control: Harness,
+    workers: [Harness; 2],
+    /// How much of what they tell of those that are gone has come.
+    told: [usize; 2],
+    arrived: u32,
+}
+
+impl House {
+    fn new(at_most: usize) -> House {
+        let config = NbdConfig { listen: None, exports: vec![export("disk", "nvme0n1")] };
+        let workers = [1, 2].map(|worker| {
+            let mut harness = Harness::on_worker(worker, config.clone(), 1 << 20);
+            harness.nbd = Nbd::new(config.clone()).with_at_most(at_most);
+            harness.host.add_disk("nvme0n1", 1 << 20, 512);
+            harness.input(Input::Start);
+            harness
+        });
+        House { control: control(), workers, told: [0; 2], arrived: 0 }
+    }
+
+    /// A client comes; gives back which worker it is handed to, and what it is called there.
+    fn come(&mut self) -> (usize, ConnId) {
+        let conn = ConnId::accepted(self.arrived);
+        self.arrived += 1;
+        self.control.input(Input::Accepted { listener: ListenerId(0), conn, peer: None });
+        let worker = usize::from(*handed(&self.control).last().expect("one")) - 1;
+        let conn = self.workers[worker].connect();
+        self.tell();
+        (worker, conn)
+    }
+
+    fn go(&mut self, (worker, conn): (usize, ConnId)) {
+        self.workers[worker].disconnect(conn);
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        for (at, worker) in self.workers.iter().enumerate() {
+            for _ in self.told[at]..worker.gone {
+                let from = WorkerId(at as u16 + 1);
+                self.control.input(Input::Mail { from, mail: NbdMail::Gone });
+            }
+            self.told[at] = worker.gone;
+        }
+    }
+
+    fn clients(&self) -> [usize; 2] {
+        [0, 1].map(|worker| self.workers[worker].nbd.clients())
+    }
+}
+
 #[test]
 fn clients_are_handed_to_the_data_workers_in_turn() {
     let mut harness = control();
@@ -57,15 +121,64 @@ fn clients_are_handed_to_the_data_workers_in_turn() {
         let conn = ConnId::accepted(i);
         harness.input(Input::Accepted { listener: ListenerId(0), conn, peer: None });
     }
-    let handed: Vec<&str> = harness
-        .others
-        .iter()
-        .filter(|other| other.starts_with("HandOver"))
-        .map(|other| other.split("to: ").nth(1).expect("a worker"))
-        .collect();
-    let (one, two) = ("WorkerId(1) }", "WorkerId(2) }");
-    assert_eq!(handed, [one, two, one, two, one]);
+    assert_eq!(handed(&harness), [1, 2, 1, 2, 1]);
     assert_eq!(harness.nbd.clients(), 0);
+}
+
+/// As where somebody asks what is there before each client that stays.
+#[test]
+fn clients_that_stay_are_spread_though_others_come_and_go_between_them() {
+    let mut house = House::new(256);
+    for _ in 0..8 {
+        let short = house.come();
+        house.go(short);
+        house.come();
+    }
+    assert_eq!(house.clients(), [4, 4]);
+}
+
+#[test]
+fn a_worker_that_is_full_gets_no_client_while_another_one_has_room() {
+    let mut house = House::new(3);
+    let clients: Vec<_> = (0..6).map(|_| house.come()).collect();
+    for client in clients.into_iter().filter(|(worker, _)| *worker == 1) {
+        house.go(client);
+    }
+    for room in (0..3).rev() {
+        house.come();
+        assert_eq!(house.clients(), [3, 3 - room]);
+    }
+    // Who is refused then has no place.
+    for _ in 0..5 {
+        let (worker, conn) = house.come();
+        assert!(!house.workers[worker].is_connected(conn));
+    }
+    let events = |worker: &Harness| worker.events.len();
+    assert_eq!(house.workers.iter().map(events).sum::<usize>(), 5, "only those were refused");
+    assert_eq!(house.told.iter().sum::<usize>(), 3 + 5);
+}
+
+/// The driver closes a connection that was over before it could be handed over.
+#[test]
+fn a_client_that_is_gone_before_it_is_handed_over_is_nobodys() {
+    let mut harness = control();
+    let come = |harness: &mut Harness, conn| {
+        let conn = ConnId::accepted(conn);
+        harness.input(Input::Accepted { listener: ListenerId(0), conn, peer: None });
+        conn
+    };
+    let conns = [0, 1, 2].map(|conn| come(&mut harness, conn));
+    harness.input(Input::Closed { conn: conns[1], cause: CloseCause::PeerClosed });
+    for conn in [3, 4] {
+        come(&mut harness, conn);
+    }
+    assert_eq!(handed(&harness), [1, 2, 1, 2, 2]);
+    // It counts once, and one that was never there does not.
+    for conn in [conns[1], ConnId::accepted(7)] {
+        harness.input(Input::Closed { conn, cause: CloseCause::PeerClosed });
+    }
+    come(&mut harness, 5);
+    assert_eq!(handed(&harness)[5..], [1]);
 }
 
 #[test]

@@ -11,6 +11,10 @@
 //! state of a group changes together with the attachment of a namespace (NVM Express Base
 //! Specification, Asymmetric Namespace Access Change): so does whatever gives a path to a
 //! controller that was looked at before.
+//!
+//! Whoever tells of changes all the time, and has a log of megabytes, keeps nobody else waiting: it
+//! is read at a pace by its size, except when a command has met an ANA status, and one that came
+//! before is not looked through again.
 
 use super::ana_read::{LogRead, LogSize, Part, Trouble};
 use super::controller::Controller;
@@ -27,7 +31,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, Time, VerbId};
 use anabranch_proto::nvme::ana::AnaState;
-use anabranch_proto::nvme::log::AnaLimits;
+use anabranch_proto::nvme::log::{Ana, AnaLimits};
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
 
@@ -56,6 +60,13 @@ const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 /// What was told so long ago is forgotten, so that namespaces that come and go leave nothing.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
+
+/// A log of no more bytes is read whenever something asks for it.
+const AT_ONCE_BYTES: u64 = 64 << 10;
+
+/// After a larger one nothing but an ANA status has it read again for [`RETRY`] per so many bytes
+/// that were read for it, up to [`RETRY_MAX`].
+const BYTES_PER_RETRY: u64 = 1 << 20;
 
 /// A reading in progress.
 #[derive(Debug)]
@@ -94,6 +105,43 @@ fn is_out(contradicted: &BTreeMap<u32, Contradicted>, nsid: u32) -> bool {
     contradicted.get(&nsid).is_some_and(|said| said.times > MAX_CONTRADICTIONS)
 }
 
+/// What a log says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    groups: BTreeMap<u32, AnaState>,
+    /// Each namespace that the log lists and its group, ascending. There may be two million.
+    members: Vec<(u32, u32)>,
+}
+
+impl Said {
+    fn new(log: Ana) -> Said {
+        let mut said = Said::default();
+        for group in log.groups {
+            said.members.extend(group.nsids.iter().map(|nsid| (*nsid, group.id)));
+            said.groups.insert(group.id, group.state);
+        }
+        // Each group is in order already: this one merges, where an unstable one begins anew.
+        said.members.sort();
+        said
+    }
+
+    fn group_of(&self, nsid: u32) -> Option<u32> {
+        let at = self.members.binary_search_by_key(&nsid, |(nsid, _)| *nsid);
+        at.ok().map(|at| self.members[at].1)
+    }
+
+    /// The state of a namespace that the log lists.
+    fn state_of(&self, nsid: u32) -> Option<AnaState> {
+        self.groups.get(&self.group_of(nsid)?).copied()
+    }
+}
+
+/// How long a log is left alone for which so many bytes were read.
+fn rest(carried: u64) -> Option<Duration> {
+    let times = u32::try_from(carried.div_ceil(BYTES_PER_RETRY)).unwrap_or(u32::MAX);
+    (carried > AT_ONCE_BYTES).then(|| RETRY.saturating_mul(times).min(RETRY_MAX))
+}
+
 /// Where a reading stands after an answer.
 enum Taken {
     /// More is to be read.
@@ -110,9 +158,11 @@ pub(super) struct AnaBook {
     limits: AnaLimits,
     transition_limit: Duration,
     disabled: Option<String>,
-    groups: BTreeMap<u32, AnaState>,
-    /// The group of each namespace that the log lists.
-    members: BTreeMap<u32, u32>,
+    /// The last good log, as it came, and what it says.
+    log: Vec<u8>,
+    said: Said,
+    /// One that is large is not read again before, but for a suspect.
+    rests_until: Option<Time>,
     /// Namespaces whose path met an ANA status.
     suspects: BTreeSet<u32>,
     /// What was told of them of late, by namespace.
@@ -145,8 +195,9 @@ impl Default for AnaBook {
             limits: AnaLimits { group_id: 0, groups: 0 },
             transition_limit: Duration::ZERO,
             disabled: None,
-            groups: BTreeMap::new(),
-            members: BTreeMap::new(),
+            log: Vec::new(),
+            said: Said::default(),
+            rests_until: None,
             suspects: BTreeSet::new(),
             told: BTreeMap::new(),
             contradicted: BTreeMap::new(),
@@ -191,7 +242,11 @@ impl AnaBook {
             Ok(size) => self.size = Some(size),
             Err(why) => self.disable(why),
         }
-        self.limits = AnaLimits { group_id: ana.max_group, groups: ana.groups };
+        let limits = AnaLimits { group_id: ana.max_group, groups: ana.groups };
+        if core::mem::replace(&mut self.limits, limits) != limits {
+            // The same log may say more than is allowed now.
+            self.log = Vec::new();
+        }
         self.transition_limit = Duration::from_secs(2 * u64::from(ana.transition_secs));
     }
 
@@ -238,8 +293,8 @@ impl AnaBook {
         if self.size.is_none() {
             return (0, Some(AnaState::Optimized));
         }
-        let group = self.members.get(&nsid).copied().unwrap_or(group);
-        (group, self.groups.get(&group).copied())
+        let group = self.said.group_of(nsid).unwrap_or(group);
+        (group, self.said.groups.get(&group).copied())
     }
 
     /// Whether the path of a namespace waits for a fresh log, whatever state it is in.
@@ -249,8 +304,8 @@ impl AnaBook {
 
     /// Whether the log has a namespace in another group than that says of itself.
     pub(super) fn lists_elsewhere(&self, nsid: u32, group: u32) -> bool {
-        let listed = self.members.get(&nsid).filter(|_| self.size.is_some() && group != 0);
-        listed.is_some_and(|&listed| listed != group)
+        let listed = self.said.group_of(nsid).filter(|_| self.size.is_some() && group != 0);
+        listed.is_some_and(|listed| listed != group)
     }
 
     /// Takes an answer to the reading in progress. Gives back, too, whether something came in
@@ -260,7 +315,9 @@ impl AnaBook {
             return (Ok(Taken::Whole { news: false, restless: None }), false);
         };
         let again = reading.again;
-        let (bytes, torn) = match reading.log.take(now, answer) {
+        let part = reading.log.take(now, answer);
+        self.rests_until = rest(reading.log.carried()).map(|rest| now.after(rest));
+        let (bytes, torn) = match part {
             Ok(part @ (Part::More | Part::Again)) => {
                 return (self.go_on(reading, matches!(part, Part::Again)), false);
             }
@@ -299,26 +356,23 @@ impl AnaBook {
     /// Processes a whole log. Nothing changes when it does not make sense (C61). Gives back whether
     /// anybody has to hear of it.
     fn take_log(&mut self, now: Time, bytes: &[u8], overtaken: bool) -> Result<bool, String> {
-        let log = wire::parse_ana(bytes, self.limits)?;
-        let waited_for = !self.suspects.is_empty();
-        let groups = core::mem::take(&mut self.groups);
-        let members = core::mem::take(&mut self.members);
-        let before = |nsid: &u32| members.get(nsid).and_then(|group| groups.get(group)).copied();
-        for group in log.groups {
-            for nsid in group.nsids {
-                self.members.insert(nsid, group.id);
-            }
-            self.groups.insert(group.id, group.state);
-        }
-        let news = waited_for || self.groups != groups || self.members != members;
+        let (waited_for, is_same) = (!self.suspects.is_empty(), self.log == bytes);
+        let before = if is_same {
+            None
+        } else {
+            let said = Said::new(wire::parse_ana(bytes, self.limits)?);
+            self.log = bytes.to_vec();
+            Some(core::mem::replace(&mut self.said, said))
+        };
+        let news = waited_for || before.as_ref().is_some_and(|before| *before != self.said);
         self.failures = 0;
         self.retry_at = None;
         if !overtaken {
-            let AnaBook { groups, members, suspects, contradicted, .. } = self;
-            let state = |nsid: &u32| members.get(nsid).and_then(|group| groups.get(group)).copied();
+            let AnaBook { said, suspects, contradicted, .. } = self;
+            let before = before.as_ref().unwrap_or(said);
             contradicted.retain(|nsid, _| {
-                let state = state(nsid);
-                state == before(nsid) && state.is_some_and(AnaState::is_accessible)
+                let state = said.state_of(*nsid);
+                state == before.state_of(*nsid) && state.is_some_and(AnaState::is_accessible)
             });
             suspects.retain(|nsid| is_out(contradicted, *nsid));
             if !suspects.is_empty() && self.forgive_at.is_none() {
@@ -340,7 +394,7 @@ impl AnaBook {
     /// Each group may be in the change state for twice ANATT (M15), whatever others do meanwhile:
     /// when groups move one after the other, some group is changing all that time.
     pub(super) fn check_transition(&mut self, now: Time) {
-        let AnaBook { size, groups, changing, transition_limit, .. } = self;
+        let AnaBook { size, said: Said { groups, .. }, changing, transition_limit, .. } = self;
         let is_changing =
             |group: &u32| size.is_some() && groups.get(group) == Some(&AnaState::Change);
         changing.retain(|group, _| is_changing(group));
@@ -366,6 +420,7 @@ impl AnaBook {
         self.contradicted.clear();
         self.failures = 0;
         self.torn = None;
+        self.rests_until = None;
         self.retry_pause = RETRY;
     }
 
@@ -382,6 +437,14 @@ impl AnaBook {
     pub(super) fn groups_known(&mut self) {
         self.retry_pause = RETRY;
         self.lacks_groups = false;
+    }
+
+    /// When it may be read because something asks for it; `None` = at once.
+    fn rests_until(&self, now: Time) -> Option<Time> {
+        let torn = self.torn.map(|_| now.after(RETRY));
+        // A log that is contradicted is not what its paths wait for.
+        let is_waited_for = self.suspects.iter().any(|nsid| !is_out(&self.contradicted, *nsid));
+        torn.max(self.rests_until.filter(|until| *until > now && !is_waited_for))
     }
 
     fn retry_by(&mut self, at: Time) {
@@ -459,15 +522,16 @@ impl Controller {
     }
 
     /// Reads the ANA log, or once more when it is being read already. One that did not rest when it
-    /// was last read is read once per [`RETRY`], however often something asks for it.
+    /// was last read is read once per [`RETRY`], however often something asks for it; one that is
+    /// large, as often as its size lets it.
     pub(super) fn read_ana_log(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         if self.phase != Phase::Live || !self.ana.is_used() {
             return;
         }
         if let Some(reading) = &mut self.ana.reading {
             reading.again = true;
-        } else if self.ana.torn.is_some() {
-            self.ana.retry_by(env.now.after(RETRY));
+        } else if let Some(at) = self.ana.rests_until(env.now) {
+            self.ana.retry_by(at);
         } else {
             self.begin_live_log(env, bufs);
         }

@@ -12,7 +12,10 @@ use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
 use crate::user::IoError;
-use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge, start_on_disk};
+use anabranch_policy::{
+    Choice, OpClass, Parameters, Policy, Reason, Selector, SizeClass, start as start_charge,
+    start_on_disk,
+};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -175,11 +178,11 @@ fn choose_with_care(
     if note {
         stats.ring.look(&head.view.parameters, &head.paths, about);
     }
-    let mut choice = decide(head, work, prefer, now);
+    let mut choice = decide(head, work, prefer, now, Selector::select);
     if !hidden.is_empty() {
         head.show(&hidden);
         // The others may be such as io-affinity never takes.
-        choice = choice.or_else(|| decide(head, work, prefer, now));
+        choice = choice.or_else(|| decide(head, work, prefer, now, Selector::select_again));
         // Chosen around a path that can be used: for this command, not for those that follow, which
         // numa would keep there.
         if head.view.parameters.policy == Policy::Numa {
@@ -192,11 +195,15 @@ fn choose_with_care(
     choice
 }
 
+/// How the policy is asked.
+type Select = fn(&mut Selector, &Parameters, &[PathState], OpClass, u32, u64) -> Option<Choice>;
+
 fn decide(
     head: &mut HeadState,
     work: &mut Work,
     prefer: Option<ControllerId>,
     now: Time,
+    select: Select,
 ) -> Option<Choice> {
     if let Work::Flush { owed: Some((controller, _)) } = *work
         && let Some(index) = head.flushes_through(controller)
@@ -207,8 +214,8 @@ fn decide(
     let choice = match preferred {
         Some(index) => Some(Choice { index, reason: Reason::Retry }),
         None => {
-            let (parameters, paths) = (&head.view.parameters, &head.paths);
-            head.selector.select(parameters, paths, work.class(), work.bytes(), now.ns())
+            let HeadState { view, selector, paths, .. } = head;
+            select(selector, &view.parameters, paths, work.class(), work.bytes(), now.ns())
         }
     };
     if let (Work::Flush { owed }, Some(_)) = (work, choice) {

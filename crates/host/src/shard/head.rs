@@ -134,6 +134,8 @@ pub(super) struct PathState {
     node: Option<Arc<NodeLatency>>,
     /// May be chosen (statement M1).
     pub(super) usable: bool,
+    /// It was optimized when that was worked out.
+    optimized: bool,
     /// May be asked to flush. What keeps data from a path, such as another size, keeps nothing in
     /// its controller from becoming durable.
     pub(super) flushes: bool,
@@ -349,6 +351,7 @@ impl HeadState {
                 queue: worker,
                 node,
                 usable: false,
+                optimized: false,
                 flushes: false,
                 ana_suspect: None,
                 namespace_suspect: None,
@@ -376,14 +379,15 @@ impl HeadState {
                 self.paths.remove(index);
             }
         }
-        let paths_changed = self.paths.len() != view.paths.len()
-            || self.paths.iter().zip(&view.paths).any(|(a, b)| a.view.ana_state != b.ana_state);
-        let measured_otherwise =
-            view.policy_epoch != self.view.policy_epoch || view.blocks != self.view.blocks;
-        if paths_changed || measured_otherwise {
+        let policy_changed = view.policy_epoch != self.view.policy_epoch;
+        if policy_changed {
+            self.selector.policy_changed();
+        }
+        let resized = view.blocks != self.view.blocks;
+        if resized {
             self.selector.clear_cache();
         }
-        if measured_otherwise {
+        if policy_changed || resized {
             self.paths.iter().for_each(|path| reset_statistics(path.load()));
         }
     }
@@ -441,8 +445,11 @@ impl HeadState {
 
     /// Works out anew which paths may be chosen.
     pub(super) fn rebind(&mut self, me: Me, controllers: &ById<ControllerEntry>) {
+        let kernel_exact = self.view.parameters.kernel_exact;
+        let mut goes_live = false;
         for (index, path) in self.paths.iter_mut().enumerate() {
             let was = path.usable;
+            let was_optimized = was && path.optimized;
             path.carriers = Split { reads: Carrier::None, others: Carrier::None };
             if let Some(entry) = entry(controllers, path.view.controller) {
                 path.carriers = entry.carriers(me.id);
@@ -455,25 +462,27 @@ impl HeadState {
                 }
             }
             let entry = entry(controllers, path.view.controller);
-            let accessible = path.is_reached()
-                && !path.view.ana_pending
-                && path.ana_suspect.is_none()
-                && matches!(path.view.ana_state, AnaState::Optimized | AnaState::NonOptimized);
-            path.usable = accessible
+            let reached = path.is_reached() && !path.view.ana_pending && path.ana_suspect.is_none();
+            let takes_data = reached
                 && entry.is_some_and(ControllerEntry::takes_data)
                 && path.view.ready
                 && path.namespace_suspect.is_none();
-            path.flushes = accessible;
-            if was && !path.usable {
+            let accessible = path.view.ana_state.is_accessible();
+            path.usable = takes_data && accessible;
+            path.optimized = path.view.ana_state == AnaState::Optimized;
+            path.flushes = reached && accessible;
+            goes_live |= path.usable && path.optimized && !was_optimized;
+            // Linux does not drop it for its state alone: the next command sees that, and goes on
+            // from there.
+            if was && !path.usable && !(kernel_exact && takes_data) {
                 self.selector.forget_path(index);
-            }
-            // As Linux does when a path goes live: it may be the one to be bound to.
-            if !was && path.usable && path.view.ana_state == AnaState::Optimized {
-                self.selector.clear_cache();
             }
             if let (true, Some(entry)) = (path.usable, entry) {
                 path.joined(&self.view.parameters, entry.view.association);
             }
+        }
+        if goes_live {
+            self.selector.path_live(&self.view.parameters, &self.paths);
         }
     }
 

@@ -537,3 +537,98 @@ fn m18_a_reading_in_parts_has_one_deadline() {
     assert_ne!(rig.state(0), Some(ControllerState::Live), "it is given up");
     assert!(matches!(rig.reply(caller), Some(Reply::Error(_))), "its caller is told");
 }
+
+/// A controller with so many groups, the namespace in the last, that tells of changes as often as
+/// it may.
+fn talkative(groups: u32) -> Rig {
+    let mut fake = large(1);
+    fake.mdts = 8;
+    fake.ana = Some((1..=groups).map(|group| (group, 1)).collect());
+    fake.spaces.get_mut(&1).unwrap().group = groups;
+    fake.patch_identify = Some(Box::new(move |data| {
+        data[261] = 1 << 2;
+        data[344..348].copy_from_slice(&groups.to_le_bytes());
+        data[348..352].copy_from_slice(&groups.to_le_bytes());
+    }));
+    let mut rig = rig(fake);
+    rig.connect_ok(1, |_| ());
+    rig.advance_s(10);
+    rig
+}
+
+/// Tells of changes for so many milliseconds; gives back how often the log was begun.
+fn tell(rig: &mut Rig, ms: u32) -> usize {
+    rig.fake(1).seen.clear();
+    for _ in 0..ms / 10 {
+        if rig.fake(1).has_event_request() {
+            rig.raise(1, ANA_CHANGED);
+        }
+        rig.advance(Duration::from_millis(10));
+    }
+    // In parts the first one is read again after the last.
+    let reads = reads(rig);
+    let parts = reads.iter().filter(|(at, _)| *at > 0).count();
+    let begun = reads.len() - parts;
+    if parts > 0 { begun / 2 } else { begun }
+}
+
+fn is_pending(rig: &Rig) -> bool {
+    rig.path("nvme0n1", 0).expect("a path").ana_pending
+}
+
+/// By the 96 KB and the 2.9 MB (of which the first one is read twice) that a reading takes.
+#[test]
+fn a_large_log_is_read_at_a_pace_whatever_its_controller_tells() {
+    for (groups, pause, at_most) in [(3_000, 1_000, 11), (60_000, 3_000, 4)] {
+        let mut rig = talkative(groups);
+        let begun = tell(&mut rig, 10_000);
+        assert!((2..=at_most).contains(&begun), "{groups} groups: {begun} readings in 10 s");
+        // A change is seen when the pause is over.
+        rig.fake(1).ana.as_mut().unwrap().insert(groups, 3);
+        tell(&mut rig, pause);
+        assert_eq!(state(&rig), "inaccessible", "{groups} groups");
+        // After a rest at once; what comes just after that is seen though nothing tells it again.
+        rig.advance_s(10);
+        for state_now in [1, 2] {
+            rig.fake(1).ana.as_mut().unwrap().insert(groups, state_now);
+            rig.raise(1, ANA_CHANGED);
+            assert_eq!(state(&rig), "optimized", "{groups} groups");
+        }
+        rig.advance(Duration::from_millis(u64::from(pause)));
+        assert_eq!(state(&rig), "non-optimized", "{groups} groups");
+        // A command that met an ANA status does not wait.
+        rig.raise(1, ANA_CHANGED);
+        ana_error(&mut rig);
+        rig.run();
+        assert!(!is_pending(&rig), "{groups} groups");
+    }
+}
+
+#[test]
+fn an_ordinary_log_is_read_at_every_event() {
+    let mut rig = talkative(1_000);
+    for state_now in [2, 3, 1, 2] {
+        rig.fake(1).ana.as_mut().unwrap().insert(1_000, state_now);
+        rig.raise(1, ANA_CHANGED);
+        let names = ["optimized", "non-optimized", "inaccessible"];
+        assert_eq!(state(&rig), names[usize::from(state_now) - 1]);
+    }
+}
+
+#[test]
+fn c61_a_log_that_was_good_is_none_where_less_is_allowed_now() {
+    let mut rig = rig(large(2));
+    rig.connect_ok(1, |_| ());
+    rig.fake(1).patch_identify = Some(Box::new(|data| {
+        data[261] = 1 << 2;
+        data[344..348].copy_from_slice(&1024_u32.to_le_bytes());
+        data[348..352].copy_from_slice(&(GROUPS - 1).to_le_bytes());
+        // It may be as long as before.
+        for at in [516, 540] {
+            data[at..at + 4].copy_from_slice(&8192_u32.to_le_bytes());
+        }
+    }));
+    rig.cut(1);
+    rig.advance_s(11);
+    assert_eq!(rig.event_count("NANAGRPID"), 1, "{:?}", rig.events);
+}

@@ -7,7 +7,7 @@ use super::port::{Condition, bytes_in, bytes_out};
 use super::sim::Sim;
 use super::slots::{List, NONE, Stage};
 use crate::scenario::{Alteration, AnaState, PathState};
-use anabranch_policy::{failed_over, rejoined};
+use anabranch_policy::{AnaRank, failed_over, rejoined};
 use anabranch_target::link::Shape;
 
 impl Sim<'_> {
@@ -174,13 +174,19 @@ impl Sim<'_> {
 
     /// All workers learn what a path is worth now, and try again what waits for a path.
     fn tell_hosts(&mut self, path: usize) {
-        let (usable, rank) = (self.ports[path].is_usable(), rank(self.ports[path].ana));
+        let port = &self.ports[path];
+        let (usable, rank) = (port.is_usable(), rank(port.ana));
+        let parameters = &self.cell.variant.parameters;
+        // As in the host, a path is not dropped for its ANA state alone.
+        let is_kept = parameters.kernel_exact && port.condition != Condition::Cut;
         for worker in &mut self.workers {
-            worker.paths[path].usable = usable;
-            worker.paths[path].rank = rank;
-            if usable {
-                worker.selector.clear_cache();
-            } else {
+            let it = &mut worker.paths[path];
+            let was_optimized = it.usable && it.rank == AnaRank::Optimized;
+            (it.usable, it.rank) = (usable, rank);
+            if usable && rank == AnaRank::Optimized && !was_optimized {
+                worker.selector.path_live(parameters, &worker.paths);
+            }
+            if !usable && !is_kept {
                 worker.selector.forget_path(path);
             }
         }

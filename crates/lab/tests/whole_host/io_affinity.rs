@@ -4,6 +4,9 @@ use crate::rig::{Rig, Setup, reads};
 use crate::wire::Pdu;
 use anabranch_policy::Policy;
 use anabranch_proto::nvme::AnaState;
+use anabranch_proto::nvme::opcode::io;
+use anabranch_proto::nvme::status::Status;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// The ports that the I/O of one worker uses.
@@ -40,5 +43,24 @@ fn without_masks_a_worker_whose_path_fails_uses_another() {
     rig.ana(1, AnaState::Optimized);
     rig.run(crate::rig::MS * 10);
     assert_eq!(ports(&mut rig, 2), BTreeSet::from([1]), "and goes back");
+    rig.finish();
+}
+
+#[test]
+fn a_choice_of_a_worker_without_a_path_counts_once_also_when_only_a_failed_path_is_left() {
+    let mut setup = Setup::new(2, 2);
+    setup.host.default_policy = Policy::IoAffinity;
+    let mut rig = setup.connect();
+    // The first path is the second worker's, the other one nobody's.
+    rig.set("nvme0c0n1", "io_affinity", "2");
+    let once = Cell::new(true);
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::READ) && once.replace(false) {
+            pdu.answer(Status::INTERNAL_PATH_ERROR);
+        }
+    });
+    rig.io(reads(1));
+    assert_eq!((rig.sent(0), rig.sent(1)), (2, 0), "there is no other for it");
+    assert_eq!(rig.get("nvme0n1", "io_affinity_map_misses"), "2");
     rig.finish();
 }

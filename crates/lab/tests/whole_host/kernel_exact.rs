@@ -1,9 +1,10 @@
 //! Where our default and the kernel's behaviour differ, side by side.
 
-use crate::rig::{MS, Rig, Setup, writes};
+use crate::rig::{MS, Rig, Setup, reads, writes};
 use crate::setup;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
+use anabranch_proto::nvme::ana::AnaState;
 
 fn queue_depth(kernel_exact: bool) -> Setup {
     let mut setup = Setup::new(2, 1);
@@ -119,4 +120,77 @@ fn m6_two_namespaces_share_their_controllers_counter() {
         assert_eq!(rig.get("nvme0c0n1", "queue_depth"), "0", "although the policy was switched");
         rig.finish();
     }
+}
+
+/// Which of up to four ports the next read goes to.
+fn next(rig: &mut Rig) -> u16 {
+    let ports = [0, 1, 2, 3];
+    let before = ports.map(|port| rig.sent(port));
+    rig.io(reads(1));
+    ports.into_iter().find(|port| rig.sent(*port) > before[usize::from(*port)]).expect("a path")
+}
+
+/// Where reads go one by one under `round-robin` over four paths, after each of these changes of
+/// ANA states.
+fn round_robin(kernel_exact: bool, changes: &[(u16, AnaState)]) -> Vec<u16> {
+    let mut setup = Setup::new(4, 1);
+    setup.host.default_policy = Policy::QueueDepth;
+    setup.host.kernel_exact = kernel_exact;
+    let mut rig = setup.connect();
+    rig.set("nvme-subsys0", "iopolicy", "round-robin");
+    rig.run(MS);
+    let mut went = vec![next(&mut rig), next(&mut rig)];
+    for (port, state) in changes {
+        rig.ana(*port, *state);
+        rig.run(10 * MS);
+        went.push(next(&mut rig));
+    }
+    rig.finish();
+    went
+}
+
+#[test]
+fn m4_round_robin_goes_on_where_it_was_when_a_path_is_lost_to_its_state() {
+    use AnaState::{Inaccessible, NonOptimized};
+    // One that is used later, the one that was used last, and one that cannot be used becomes one
+    // that is used last of all.
+    let changes = [(3, Inaccessible), (2, Inaccessible), (3, NonOptimized)];
+    for kernel_exact in [true, false] {
+        let went = round_robin(kernel_exact, &changes);
+        assert_eq!(went, [0, 1, 2, 0, 1], "kernel_exact {kernel_exact}");
+    }
+    let changes = [(1, Inaccessible), (2, NonOptimized)];
+    for kernel_exact in [true, false] {
+        let went = round_robin(kernel_exact, &changes);
+        assert_eq!(went, [0, 1, 2, 3], "kernel_exact {kernel_exact}");
+    }
+}
+
+#[test]
+fn m4_round_robin_goes_on_behind_the_first_path_when_one_goes_live_kernel_exact() {
+    use AnaState::{Inaccessible, NonOptimized, Optimized};
+    let changes = [(3, Inaccessible), (0, NonOptimized), (3, Optimized), (0, Optimized)];
+    assert_eq!(round_robin(true, &changes), [0, 1, 2, 1, 2, 1]);
+}
+
+#[test]
+fn m4_twin_by_default_round_robin_goes_on_behind_the_path_used_last() {
+    use AnaState::{Inaccessible, NonOptimized, Optimized};
+    let changes = [(3, Inaccessible), (0, NonOptimized), (3, Optimized), (0, Optimized)];
+    assert_eq!(round_robin(false, &changes), [0, 1, 2, 1, 2, 3]);
+}
+
+/// It was in force between two commands, and nothing was chosen under it.
+#[test]
+fn latency_starts_over_after_another_policy_that_chose_nothing_kernel_exact() {
+    let mut setup = queue_depth(true);
+    setup.host.default_policy = Policy::Latency;
+    let mut rig = setup.connect();
+    let second = (0..200).find(|_| next(&mut rig) == 1);
+    assert!(second.is_some(), "both are used");
+    rig.set("nvme-subsys0", "iopolicy", "numa");
+    rig.set("nvme-subsys0", "iopolicy", "latency");
+    rig.run(MS);
+    assert_eq!(next(&mut rig), 0);
+    rig.finish();
 }

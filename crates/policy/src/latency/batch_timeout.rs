@@ -91,7 +91,7 @@ impl core::error::Error for InvalidBatchTimeout {}
 impl FromStr for BatchTimeout {
     type Err = InvalidBatchTimeout;
 
-    /// A whole number, as the kernel reads numbers (`0x` and `0` mean hexadecimal and octal), and a
+    /// A whole number, as the kernel reads numbers ([`parse_number`](crate::parse_number)), and a
     /// unit (`us`, `ms`, `s`) or none for seconds; one newline may follow.
     fn from_str(text: &str) -> Result<BatchTimeout, InvalidBatchTimeout> {
         let text = text.strip_suffix('\n').unwrap_or(text);
@@ -100,7 +100,7 @@ impl FromStr for BatchTimeout {
             .into_iter()
             .find_map(|unit| Some((text.strip_suffix(unit.suffix())?, unit)))
             .unwrap_or((text, Unit::Bare));
-        let count = number::parse(digits).ok_or(InvalidBatchTimeout)?;
+        let count = number::parse_number(digits).map_err(|_| InvalidBatchTimeout)?;
         Ok(BatchTimeout { count, unit })
     }
 }
@@ -128,8 +128,11 @@ mod tests {
             assert_eq!(std::format!("{text}\n").parse(), Ok(timeout), "as echo writes it");
         }
         assert_eq!(BatchTimeout::default().to_string(), "15");
-        assert_eq!("0x10".parse(), Ok(BatchTimeout::from_secs(16)));
-        assert_eq!("017".parse(), Ok(BatchTimeout::from_secs(15)));
+        for (text, seconds) in [("0x10", 16), ("0X10", 16), ("017", 15), ("+15", 15), ("+0xf", 15)]
+        {
+            assert_eq!(text.parse(), Ok(BatchTimeout::from_secs(seconds)), "{text}");
+        }
+        assert_eq!("+200ms".parse(), "200ms".parse::<BatchTimeout>());
     }
 
     #[test]
@@ -139,7 +142,10 @@ mod tests {
             "s",
             "ms",
             "-1",
-            "+1",
+            "++1",
+            "+",
+            "+-1",
+            "0X",
             "1.5",
             "1 s",
             "1m",

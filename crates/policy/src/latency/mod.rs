@@ -44,9 +44,10 @@
 //!
 //! All divisions round down. Scores tell latencies apart by 1 % up to 10 ms and by 10 % up to
 //! 100 ms; everything from just over half a second to a second scores 1. Weights have steps of
-//! 1/128 of the whole, so two paths are never used more unequally than 127:1 (the weights 127 and
-//! 1), nor n equally slow ones beside a fast one less than n in 128 + n. The smoothed latency
-//! settles up to `2^shift - 1` ns below a latency that has grown.
+//! 1/128 of the whole, so two measured paths are never used more unequally than 127:1 (the weights
+//! 127 and 1; 128 and 1 while one was not measured), nor n equally slow ones beside a fast one less
+//! than n in 128 + n. The smoothed latency settles up to `2^shift - 1` ns below a latency that has
+//! grown.
 //!
 //! # Default and kernel-exact
 //!

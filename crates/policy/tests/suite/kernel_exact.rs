@@ -2,8 +2,8 @@
 
 use crate::support::{Path, begin, load, one_at_a_time, parameters, paths, read};
 use anabranch_policy::{
-    AsCandidate, Group, OpClass, Policy, Selector, SizeBucket, compute_weights, failed_over,
-    inputs, sample, start,
+    AnaRank, AsCandidate, Group, OpClass, Policy, Selector, SizeBucket, compute_weights,
+    failed_over, inputs, sample, start,
 };
 
 #[test]
@@ -68,6 +68,24 @@ fn round_robin_after_a_policy_switch_starts_over_or_goes_on() {
         assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(0));
         assert_eq!(read(&mut selector, Policy::Numa, exact, &table), Some(0));
         assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(expected));
+    }
+}
+
+#[test]
+fn round_robin_goes_on_behind_the_first_or_where_it_was_when_a_path_goes_live() {
+    let mut table = paths("-ooo");
+    table[1].rank = AnaRank::NonOptimized;
+    for (exact, expected) in [(true, [3, 2]), (false, [2, 3])] {
+        let mut selector = Selector::new();
+        // Before it has chosen anything, too, and under another policy there is nothing to go by.
+        for policy in [Policy::QueueDepth, Policy::RoundRobin] {
+            selector.path_live(&parameters(policy, exact), &table);
+        }
+        let chosen = one_at_a_time(&mut selector, Policy::RoundRobin, exact, &table, 2);
+        assert_eq!(chosen, expected, "kernel_exact {exact}");
+        selector.path_live(&parameters(Policy::RoundRobin, exact), &table);
+        let next = read(&mut selector, Policy::RoundRobin, exact, &table);
+        assert_eq!(next, Some(if exact { 3 } else { 2 }), "kernel_exact {exact}");
     }
 }
 
@@ -137,5 +155,25 @@ fn latency_goes_on_where_it_was_or_starts_over_after_another_policy() {
             assert_eq!(read(selector, Policy::QueueDepth, exact, table), Some(2));
         });
         assert_eq!(found, [1, expected], "kernel_exact {exact}");
+    }
+}
+
+/// As where it is set and set back in one go.
+#[test]
+fn latency_goes_on_or_starts_over_after_another_policy_under_which_nothing_was_selected() {
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let found = latency_turns(exact, |selector, _| selector.policy_changed());
+        assert_eq!(found, [1, expected], "kernel_exact {exact}");
+    }
+}
+
+#[test]
+fn round_robin_goes_on_or_starts_over_after_another_policy_under_which_nothing_was_selected() {
+    let table = paths("ooo");
+    for (exact, expected) in [(true, 0), (false, 1)] {
+        let mut selector = Selector::new();
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(0));
+        selector.policy_changed();
+        assert_eq!(read(&mut selector, Policy::RoundRobin, exact, &table), Some(expected));
     }
 }

@@ -2,27 +2,16 @@
 
 use super::Refused;
 use alloc::format;
+use anabranch_policy::{NoNumber, parse_number};
 
 /// `17`, `+17`, `0x11`, `021`. Nonsense is invalid, more than 32 bits are out of range.
 pub(super) fn parse_u32(text: &str) -> Result<u32, Refused> {
-    let digits = text.strip_prefix('+').unwrap_or(text);
-    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-    let (digits, radix) = match hex {
-        Some(hex) => (hex, 16),
-        None if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
-        None => (digits, 10),
-    };
-    let digit = |c: char| c.to_digit(radix);
-    if digits.is_empty() || !digits.chars().all(|c| digit(c).is_some()) {
-        return Err(Refused::Invalid(format!(
-            "\"{}\" is no whole number of 0 or more",
-            text.escape_debug()
-        )));
-    }
-    digits
-        .chars()
-        .try_fold(0_u32, |sum, c| sum.checked_mul(radix)?.checked_add(digit(c)?))
-        .ok_or_else(|| Refused::OutOfRange(format!("{text} does not fit 32 bits")))
+    parse_number(text).map_err(|why| match why {
+        NoNumber::Invalid => {
+            Refused::Invalid(format!("\"{}\" is no whole number of 0 or more", text.escape_debug()))
+        }
+        NoNumber::TooLarge => Refused::OutOfRange(format!("{text} does not fit 32 bits")),
+    })
 }
 
 /// A switch: `0` or `1`.
