@@ -17,7 +17,7 @@ pub mod identity;
 pub mod listen;
 pub mod load;
 pub mod log;
-mod memory;
+pub(crate) mod memory;
 pub mod metrics;
 pub mod names;
 pub mod path;

@@ -8,6 +8,7 @@ use crate::daemon::backing::{Backend, NamespaceSpec};
 use crate::daemon::control::{ControlServer, Limits};
 use crate::daemon::ending;
 use crate::daemon::log::{log, log_of};
+use crate::daemon::memory;
 use crate::daemon::service;
 use crate::daemon::socket::{BoundSocket, Role, default_path};
 use crate::daemon::target::{RunningTarget, TargetSetup, status_text};
@@ -41,6 +42,7 @@ fn serve(global: &Global, run: &Run) -> Result<(), Failure> {
     let path = global.socket.clone().unwrap_or_else(|| default_path(Role::Target));
     let socket = BoundSocket::bind(&path)?;
     let target = Arc::new(RunningTarget::start(&setup, |event| tell(counted_from_one(event)))?);
+    memory::wording(1).into_iter().for_each(log);
     let server = ControlServer::serve(socket, Arc::clone(&target) as _, Limits::default())?;
     let listeners = target.listeners().map_err(|error| Failure::failed(error.message))?;
     unreachable_ports(&target)?;

@@ -16,20 +16,25 @@ pub(super) fn of_each(workers: u16) -> usize {
 }
 
 /// What to tell about a limit that leaves less than usual, or not even the least.
-pub(super) fn wording(workers: u16) -> Option<String> {
+pub(crate) fn wording(workers: u16) -> Option<String> {
+    told(limit(Path::new("/"))?, workers)
+}
+
+fn told(limit: u64, workers: u16) -> Option<String> {
     const MIB: u64 = 1 << 20;
-    let limit = limit(Path::new("/"))?;
     let each = within(Some(limit), workers) as u64;
     let all = each * u64::from(workers);
     let (limit_mib, each_mib) = (limit / MIB, each / MIB);
-    let text = format!(
-        "the control group allows {limit_mib} MiB of memory: {each_mib} MiB of payload for each of \
-         {workers} workers"
-    );
-    match all {
-        _ if all > limit / 2 => Some(format!("{text}, more than half of it: use fewer workers")),
-        _ => (each < USUAL).then_some(text),
+    let mut text =
+        format!("the control group allows {limit_mib} MiB of memory: {each_mib} MiB of payload");
+    if workers > 1 {
+        text += &format!(" for each of {workers} workers");
     }
+    if all > limit / 2 {
+        let fewer = if workers > 1 { "use fewer workers, or " } else { "" };
+        text += &format!(", more than half of it: {fewer}allow {} MiB", 2 * all / MIB);
+    }
+    (each < USUAL).then_some(text)
 }
 
 fn within(limit: Option<u64>, workers: u16) -> usize {
@@ -135,5 +140,19 @@ mod tests {
         assert_eq!(mib(Some(1024), 4), 128);
         assert_eq!(mib(Some(512), 8), 64);
         assert_eq!(mib(Some(64), 8), 64, "less would be of no use");
+    }
+
+    #[test]
+    fn a_limit_that_leaves_less_than_usual_is_told() {
+        let text = |limit: u64, workers| told(limit * MIB, workers);
+        assert_eq!(text(1024, 2), None);
+        let enough = "the control group allows 256 MiB of memory: 128 MiB of payload";
+        assert_eq!(text(256, 1).as_deref(), Some(enough));
+        let little = "the control group allows 64 MiB of memory: 64 MiB of payload, more than half \
+                      of it: allow 128 MiB";
+        assert_eq!(text(64, 1).as_deref(), Some(little));
+        let of_many = "the control group allows 200 MiB of memory: 64 MiB of payload for each of 2 \
+                       workers, more than half of it: use fewer workers, or allow 256 MiB";
+        assert_eq!(text(200, 2).as_deref(), Some(of_many));
     }
 }

@@ -84,17 +84,17 @@ fn nothing_leaves_a_path_that_makes_zeroes_or_deallocates_for_long() {
             (0, 0),
             "{op:?}: nothing is waited for"
         );
-        let commands = |rig: &Rig, port| {
+        let commands = |rig: &mut Rig, port| {
             let commands = rig.path(port).commands;
             commands[0] + commands[1]
         };
-        let before = [0, 1].map(|port| commands(&rig, port));
+        let before = [0, 1].map(|port| commands(&mut rig, port));
         for _ in 0..20 {
             rig.io([WRITE, Op::Read { lba: 0, blocks: 8 }]);
             rig.run(5 * MS);
         }
-        let near = commands(&rig, 0) - before[0];
-        assert_eq!((near, commands(&rig, 1) - before[1]), (40, 0), "{op:?}");
+        let near = commands(&mut rig, 0) - before[0];
+        assert_eq!((near, commands(&mut rig, 1) - before[1]), (40, 0), "{op:?}");
         rig.wire().clear_rules();
         rig.succeed(&slow);
         rig.finish();
