@@ -117,9 +117,8 @@ impl Header {
     /// the disk.
     pub(super) fn whole_blocks(&self, device: &Device) -> (u64, u32) {
         let block = u64::from(device.block_bytes);
+        let start = self.offset.next_multiple_of(block);
         let end = self.offset + u64::from(self.bytes);
-        // No device ends where there is no next multiple; a controller may say that its does.
-        let start = self.offset.checked_next_multiple_of(block).unwrap_or(end);
         // At most as long as the range.
         let bytes = (end - end % block).saturating_sub(start) as u32;
         (start, bytes)

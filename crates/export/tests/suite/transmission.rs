@@ -123,17 +123,6 @@ fn a_trim_gives_back_the_whole_blocks_of_its_range() {
     harness.check_empty();
 }
 
-/// No such device exists, but a controller may claim it.
-#[test]
-fn a_trim_at_the_end_of_all_addresses_has_no_whole_block() {
-    let mut harness = server();
-    harness.host.change_head(0, |head| head.blocks = u64::MAX / 512 + 1);
-    let conn = open(&mut harness, true);
-    harness.host.log.clear();
-    assert_eq!(ask(&mut harness, conn, command::TRIM, 0, u64::MAX - 1, 1).errno, 0);
-    assert_eq!(harness.host.log, []);
-}
-
 #[test]
 fn bad_requests_are_answered_and_the_stream_stays_in_step() {
     let end = DISK_BYTES;

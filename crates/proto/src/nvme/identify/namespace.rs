@@ -159,7 +159,7 @@ impl Namespace {
         }
         let lbads = Self::parse_format(bytes)?;
         if nsze > (i64::MAX as u64) >> lbads {
-            return Err(broken(WHAT, "NSZE", nsze, "2^63 bytes and more cannot be addressed"));
+            return Err(unusable(WHAT, "NSZE", nsze, "2^63 bytes and more cannot be addressed"));
         }
         Ok(Namespace {
             nsze,
