@@ -28,9 +28,9 @@ use anabranch_proto::machine::{Buffers, Output, Time, WorkerId};
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
 
-/// When a worker looks for the first time after it had nothing in flight, and how long it is at most
-/// until it looks again: no path is overdue earlier, but one that is idle now may be by then, or
-/// have become one that is waited for less long.
+/// When a worker looks for the first time after it had nothing in flight, and how long it takes at
+/// most until it looks again: no path is overdue earlier, but one that is idle now may be by then,
+/// or have become one that is waited for less long.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Between two looks; what becomes overdue is found at most so much later.

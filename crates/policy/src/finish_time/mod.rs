@@ -130,8 +130,8 @@
 //! 14. A write goes to a path where nothing has ended for 2 s, or that is overdue, only when there
 //!     is no other. Where a probe or a read was answered in the last 50 ms, the write itself is
 //!     sent when no write of its size class has ended there for the gap, for eight times its bytes
-//!     of what was earned, apart from what is earned for reads. (So the write behind one that was
-//!     sent as a probe looks, too.)
+//!     of what was earned, apart from what is earned for reads. (So where nothing is in flight the
+//!     write behind one that was sent as a probe looks, too.)
 //!
 //! # Rescue
 //!

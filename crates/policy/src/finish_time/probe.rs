@@ -103,9 +103,8 @@ fn find<P: AsCandidate>(
             if unknown || overdue {
                 base.gap_ms.set((2 * base.gap_ms.get().max(FIRST_GAP_MS)).min(LAST_GAP_MS));
             }
-            if incoming.op == OpClass::Write {
-                // Once it is answered the next write may go there, and no later one where they are
-                // few.
+            if incoming.op == OpClass::Write && paths[choice.index].candidate().load.work() == 0 {
+                // Writes are few: once it is answered the next one may go there, and no later one.
                 selector.recent.since = EVERY;
             }
             selector.recent.credit -= price;
