@@ -40,12 +40,15 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     }
     // How long a flush takes nobody has predicted.
     let predicted = charge.op() != OpClass::Other;
-    // It may have been sent during the silence.
-    let quiet_ns = quiet_ns.min(latency_ns);
     if predicted && quiet_ns > SILENCE_NS && comes_back(forecast, left, units, quiet_ns) {
-        forecast.reset();
-        forecast.reset_ns.set(now_ns);
-        return Sampled::TooLong;
+        let waited_ns = quiet_ns.min(latency_ns);
+        if waited_ns > SILENCE_NS && comes_back(forecast, left, units, waited_ns) {
+            forecast.reset();
+            forecast.reset_ns.set(now_ns);
+            return Sampled::TooLong;
+        }
+        // It was sent during the silence: what had been sent before says nothing any more.
+        forecast.reset_ns.set(forecast.reset_ns.get().max(charge.start_ns()));
     }
     if forecast.reset_ns.get() > now_ns {
         forecast.reset_ns.set(now_ns);

@@ -116,7 +116,8 @@
 //!     what this worker has there, then by what is in flight. None is spilled to.
 //! 12. A path that answers a read or a write that it had throughout a silence of more than 50 ms
 //!     and eight times what was predicted, or than a second more than that, is forgotten and
-//!     measured anew.
+//!     measured anew. Where what it answers was sent during the silence, nothing is learned any
+//!     more from what was sent before.
 //!
 //! # Probes
 //!

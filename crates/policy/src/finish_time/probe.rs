@@ -67,12 +67,16 @@ fn find<P: AsCandidate>(
         let forecast = path.load.shared.forecast();
         // What is in use shows itself; what was asked has not answered yet. Where that is overdue
         // one command may hang, and the path be sound.
+        if index == choice.index || !fits {
+            continue;
+        }
         let overdue_ns = overdue_at_ns(path.load);
-        if index == choice.index || !fits || overdue_ns.is_some_and(|at| at > incoming.now_ns) {
+        if overdue_ns.is_some_and(|at| at > incoming.now_ns) {
             continue;
         }
         let overdue = overdue_ns.is_some();
-        if incoming.op == OpClass::Write
+        if !overdue
+            && incoming.op == OpClass::Write
             && selector.recent.write_credit >= 0
             && write_is_due(forecast, incoming.class, now_ms)
         {
@@ -85,7 +89,7 @@ fn find<P: AsCandidate>(
             // The next command looks again: for this one when it is due, or for others.
             selector.recent.since = EVERY;
         }
-        let least = if unknown { on_credit } else { price };
+        let least = if unknown && !overdue { on_credit } else { price };
         if selector.recent.credit >= least
             && is_due(forecast, OpClass::Read, incoming.class, now_ms)
         {
