@@ -493,10 +493,10 @@ impl Nbd {
     }
 
     fn closed(&mut self, conn: ConnId, cause: CloseCause, place: &mut Place<'_>) {
-        // The driver may use the identifier again, even while the host still has requests.
         if let Some(control) = &mut self.control {
             return control.closed(conn);
         }
+        // The driver may use the identifier again, even while the host still has requests.
         let Some(key) = self.keys.remove(&conn) else { return };
         self.with(key, place, |connection, seat, out| connection.closed(cause, seat, out));
         self.looks.gone(conn);

@@ -6,8 +6,8 @@
 //! [`Nbd`] is a [`User`](anabranch_host::user::User): it lives on every worker of a host, owns the
 //! accepted connections of that worker and submits to the shard beside it. The instance on the
 //! control worker listens and hands each connection to the data worker that has the fewest, in turn
-//! where several have, so that the connections of one client (`CAN_MULTI_CONN`) spread over all
-//! workers, and clients that stay do so whoever comes and goes between them.
+//! where several have, so that the connections of one client (`CAN_MULTI_CONN`) spread over as many
+//! workers as others leave room on, and clients that stay do so whoever comes and goes.
 //!
 //! Each export has one address, which others may share. Who may reach which address is the
 //! administrator's decision (a socket's mode, a firewall), so the clients of an address see, list

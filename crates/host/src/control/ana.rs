@@ -12,10 +12,10 @@
 //! Specification, Asymmetric Namespace Access Change): so does whatever gives a path to a
 //! controller that was looked at before.
 //!
-//! Whoever tells of changes all the time, and has a log of megabytes, keeps nobody else waiting: it
-//! is read at a pace by its size, except when a command has met an ANA status, and one that came
-//! before is not looked through again.
+//! A large log is read at a pace by its size ([`Pace`]), except when a command has met an ANA status,
+//! and one that came before is not looked through again.
 
+use super::ana_pace::Pace;
 use super::ana_read::{LogRead, LogSize, Part, Trouble};
 use super::controller::Controller;
 use super::env::{Env, Notice};
@@ -60,13 +60,6 @@ const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 /// What was told so long ago is forgotten, so that namespaces that come and go leave nothing.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-
-/// A log of no more bytes is read whenever something asks for it.
-const AT_ONCE_BYTES: u64 = 64 << 10;
-
-/// After a larger one nothing but an ANA status has it read again for [`RETRY`] per so many bytes
-/// that were read for it, up to [`RETRY_MAX`].
-const BYTES_PER_RETRY: u64 = 1 << 20;
 
 /// A reading in progress.
 #[derive(Debug)]
@@ -136,12 +129,6 @@ impl Said {
     }
 }
 
-/// How long a log is left alone for which so many bytes were read.
-fn rest(carried: u64) -> Option<Duration> {
-    let times = u32::try_from(carried.div_ceil(BYTES_PER_RETRY)).unwrap_or(u32::MAX);
-    (carried > AT_ONCE_BYTES).then(|| RETRY.saturating_mul(times).min(RETRY_MAX))
-}
-
 /// Where a reading stands after an answer.
 enum Taken {
     /// More is to be read.
@@ -161,8 +148,7 @@ pub(super) struct AnaBook {
     /// The last good log, as it came, and what it says.
     log: Vec<u8>,
     said: Said,
-    /// One that is large is not read again before, but for a suspect.
-    rests_until: Option<Time>,
+    pace: Pace,
     /// Namespaces whose path met an ANA status.
     suspects: BTreeSet<u32>,
     /// What was told of them of late, by namespace.
@@ -197,7 +183,7 @@ impl Default for AnaBook {
             disabled: None,
             log: Vec::new(),
             said: Said::default(),
-            rests_until: None,
+            pace: Pace::default(),
             suspects: BTreeSet::new(),
             told: BTreeMap::new(),
             contradicted: BTreeMap::new(),
@@ -316,7 +302,6 @@ impl AnaBook {
         };
         let again = reading.again;
         let part = reading.log.take(now, answer);
-        self.rests_until = rest(reading.log.carried()).map(|rest| now.after(rest));
         let (bytes, torn) = match part {
             Ok(part @ (Part::More | Part::Again)) => {
                 return (self.go_on(reading, matches!(part, Part::Again)), false);
@@ -325,6 +310,8 @@ impl AnaBook {
             Ok(Part::Torn(bytes)) => (bytes, true),
             Err(trouble) => return (Err(trouble), again),
         };
+        // What comes behind its end is no work.
+        self.pace.read(now, Ana::bytes_at_least(&bytes).min(bytes.len() as u64));
         let taken = match self.take_log(now, &bytes, reading.overtaken) {
             Ok(news) if torn => {
                 let restless = self.torn.is_none().then(|| reading.log.restless());
@@ -420,7 +407,7 @@ impl AnaBook {
         self.contradicted.clear();
         self.failures = 0;
         self.torn = None;
-        self.rests_until = None;
+        self.pace = Pace::default();
         self.retry_pause = RETRY;
     }
 
@@ -440,11 +427,13 @@ impl AnaBook {
     }
 
     /// When it may be read because something asks for it; `None` = at once.
-    fn rests_until(&self, now: Time) -> Option<Time> {
-        let torn = self.torn.map(|_| now.after(RETRY));
+    fn next_reading(&self, now: Time) -> Option<Time> {
+        if self.torn.is_some() {
+            return Some(now.after(RETRY));
+        }
         // A log that is contradicted is not what its paths wait for.
         let is_waited_for = self.suspects.iter().any(|nsid| !is_out(&self.contradicted, *nsid));
-        torn.max(self.rests_until.filter(|until| *until > now && !is_waited_for))
+        self.pace.next(now).filter(|_| !is_waited_for)
     }
 
     fn retry_by(&mut self, at: Time) {
@@ -453,7 +442,8 @@ impl AnaBook {
 
     fn retry_later(&mut self, now: Time) {
         if self.retry_at.is_none() {
-            self.retry_at = Some(now.after(self.retry_pause));
+            let at = now.after(self.retry_pause);
+            self.retry_at = Some(self.pace.next(now).map_or(at, |next| at.max(next)));
             self.retry_pause = (self.retry_pause * 2).min(RETRY_MAX);
         }
     }
@@ -530,7 +520,7 @@ impl Controller {
         }
         if let Some(reading) = &mut self.ana.reading {
             reading.again = true;
-        } else if let Some(at) = self.ana.rests_until(env.now) {
+        } else if let Some(at) = self.ana.next_reading(env.now) {
             self.ana.retry_by(at);
         } else {
             self.begin_live_log(env, bufs);

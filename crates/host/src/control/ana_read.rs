@@ -79,8 +79,6 @@ pub(super) struct LogRead {
     /// A caller's: what tells us that the log has changed stays for us.
     for_caller: bool,
     bytes: Vec<u8>,
-    /// Bytes of logs that have come, with what was read again.
-    carried: u64,
     /// The first part is read once more.
     checking: bool,
     restarts: u32,
@@ -111,7 +109,6 @@ impl LogSize {
             restarts_until: now.after(deadline.since(now) / 2),
             for_caller: false,
             bytes: Vec::new(),
-            carried: 0,
             checking: false,
             restarts: 0,
             moved: false,
@@ -143,22 +140,14 @@ impl LogRead {
         self.deadline
     }
 
-    /// How much there was to look at so far.
-    pub(super) fn carried(&self) -> u64 {
-        self.carried
-    }
-
     /// Takes an answer in.
     pub(super) fn take(&mut self, now: Time, answer: &Answer) -> Result<Part, Trouble> {
         if !answer.status.is_success() {
             return Err(self.refused(answer));
         }
         if !self.size.in_parts() {
-            // What comes behind its end is no work.
-            self.carried += Ana::bytes_at_least(&answer.data).min(answer.data.len() as u64);
             return Ok(Part::Whole(answer.data.clone()));
         }
-        self.carried += answer.data.len() as u64;
         if self.checking {
             return self.check(now, &answer.data);
         }

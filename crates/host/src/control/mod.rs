@@ -7,6 +7,7 @@
 mod admission;
 mod affinity;
 mod ana;
+mod ana_pace;
 mod ana_read;
 mod async_event;
 pub mod attribute;

@@ -474,7 +474,7 @@ impl HeadState {
             goes_live |= path.usable && path.optimized && !was_optimized;
             // Linux does not drop it for its state alone: the next command sees that, and goes on
             // from there.
-            if was && !path.usable && !(kernel_exact && takes_data) {
+            if (was || kernel_exact) && !path.usable && !(kernel_exact && takes_data) {
                 self.selector.forget_path(index);
             }
             if let (true, Some(entry)) = (path.usable, entry) {

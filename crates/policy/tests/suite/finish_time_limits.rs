@@ -292,3 +292,32 @@ fn what_scatters_whatever_is_in_flight_makes_no_rate_lower_unless_by_far() {
     round(HOUR + 403 * MS, 3, 40 * MS);
     assert!(rate() < known, "{}, {known} before", rate());
 }
+
+/// Another worker's writes hang in its connection: that they took long says nothing of the path.
+#[test]
+fn what_was_sent_before_a_young_answer_ended_a_silence_teaches_nothing() {
+    const MS: u64 = 1_000_000;
+    let table = paths("o");
+    let path = &table[0];
+    let begin = |op, now_ns| start(&parameters(), path.load(), op, 4096, now_ns);
+    let mut now_ns = 1_000 * MS;
+    for _ in 0..100 {
+        end(path, begin(OpClass::Read, now_ns), now_ns + MS / 10);
+        end(path, begin(OpClass::Write, now_ns + MS / 2), now_ns + MS / 2 + MS / 10);
+        now_ns += MS;
+    }
+    let stuck: Vec<_> = (0..8).map(|_| begin(OpClass::Write, now_ns)).collect();
+    now_ns += 350 * MS;
+    for _ in 0..1000 {
+        end(path, begin(OpClass::Read, now_ns), now_ns + MS / 10);
+        now_ns += MS / 2;
+    }
+    let known = report(path, now_ns);
+    assert!(known.measured);
+    for charge in stuck {
+        end(path, charge, now_ns);
+    }
+    let after = report(path, now_ns);
+    assert_eq!((after.base_ns, after.outliers_ns), (known.base_ns, known.outliers_ns));
+    assert_eq!(after.rate_bytes_per_s, known.rate_bytes_per_s);
+}

@@ -1,6 +1,6 @@
 //! When `finish-time` asks for probes, and when users' commands take their place.
 
-use crate::support::{Path, paths};
+use crate::support::{Path, Random, paths};
 use anabranch_policy::{
     OpClass, Parameters, Policy, Reason, Selector, finish, probe_failed, rejoined, sample, start,
     start_probe,
@@ -292,4 +292,68 @@ fn few_writes_find_a_path_that_has_become_the_better_one() {
         }
         assert_eq!(last, 1, "a write each {each_ns} ns");
     }
+}
+
+/// Reads and writes at random, and the nearer path dies: whether a write goes there when others
+/// have found that out.
+fn is_lost_late(random: &mut Random) -> bool {
+    let (table, mut selector) = (paths("oo"), Selector::new());
+    let mut now_ns = SECOND;
+    for _ in 0..50 {
+        for (path, latency_ns) in table.iter().zip([100 * US, 1000 * US]) {
+            for op in [OpClass::Read, OpClass::Write] {
+                now_ns += 2 * MS;
+                ended(path, op, latency_ns, now_ns);
+            }
+        }
+    }
+    let (dies_ns, mut late) = (now_ns + 500 * MS, false);
+    while now_ns < dies_ns + 300 * MS {
+        now_ns += (150 + random.below(100) as u64) * US;
+        let op = if random.below(2) == 0 { OpClass::Read } else { OpClass::Write };
+        let choice = selector.select(&parameters(), &table, op, BYTES, now_ns);
+        let index = choice.expect("both are usable").index;
+        let answers = |index| now_ns < dies_ns || index == 1;
+        match selector.take_probe() {
+            Some(probe) if answers(probe) => probed(&table[probe], 1000 * US, now_ns),
+            _ => {}
+        }
+        if answers(index) {
+            ended(&table[index], op, [100 * US, 1000 * US][index], now_ns);
+        } else {
+            let _stuck = start(&parameters(), table[index].load(), op, BYTES, now_ns);
+            late |= now_ns > dies_ns + 10 * MS && op == OpClass::Write;
+        }
+    }
+    late
+}
+
+#[test]
+fn no_write_looks_at_a_path_that_is_overdue() {
+    let mut random = Random::seeded();
+    let runs = if cfg!(miri) { 2 } else { 100 };
+    assert_eq!((0..runs).filter(|_| is_lost_late(&mut random)).count(), 0);
+}
+
+#[test]
+fn a_dead_path_of_which_nothing_is_known_leaves_probes_to_others() {
+    let table = paths("ooo");
+    for _ in 0..4 {
+        ended(&table[0], OpClass::Read, 100 * US, SECOND);
+        ended(&table[1], OpClass::Read, 1000 * US, SECOND);
+    }
+    let _hangs = start_probe(table[2].load(), BYTES, SECOND);
+    let mut selector = Selector::new();
+    let asked = (1..5000_u64).filter(|turn| {
+        let now_ns = 3 * SECOND + turn * 2 * MS;
+        selector.select(&parameters(), &table, OpClass::Read, BYTES, now_ns);
+        ended(&table[0], OpClass::Read, 100 * US, now_ns);
+        let probe = selector.take_probe();
+        if probe == Some(1) {
+            probed(&table[1], 1000 * US, now_ns);
+        }
+        probe == Some(1)
+    });
+    // Each of 128 reads earns one, for one of two paths in turn.
+    assert!(asked.count() >= 5000 / 128 / 2 - 1);
 }
