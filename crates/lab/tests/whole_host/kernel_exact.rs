@@ -2,6 +2,7 @@
 
 use crate::rig::{MS, Rig, Setup, reads, writes};
 use crate::setup;
+use anabranch_host::verb::Verb;
 use anabranch_policy::Policy;
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::ana::AnaState;
@@ -178,6 +179,23 @@ fn m4_twin_by_default_round_robin_goes_on_behind_the_path_used_last() {
     use AnaState::{Inaccessible, NonOptimized, Optimized};
     let changes = [(3, Inaccessible), (0, NonOptimized), (3, Optimized), (0, Optimized)];
     assert_eq!(round_robin(false, &changes), [0, 1, 2, 1, 2, 3]);
+}
+
+/// A reset forgets it, also when its state has kept commands away from it for as long.
+#[test]
+fn m4_round_robin_starts_over_when_the_path_used_last_is_reset_kernel_exact() {
+    let mut setup = Setup::new(4, 1);
+    setup.host.default_policy = Policy::RoundRobin;
+    setup.host.kernel_exact = true;
+    let mut rig = setup.connect();
+    while next(&mut rig) != 1 {}
+    rig.ana(1, AnaState::Inaccessible);
+    rig.run(10 * MS);
+    rig.done(Verb::Reset { controller: "nvme1".into() });
+    rig.wait_live(1);
+    rig.run(10 * MS);
+    assert_eq!(next(&mut rig), 0);
+    rig.finish();
 }
 
 /// It was in force between two commands, and nothing was chosen under it.
