@@ -12,8 +12,8 @@
 //! Specification, Asymmetric Namespace Access Change): so does whatever gives a path to a
 //! controller that was looked at before.
 //!
-//! A large log is read at a pace by its size ([`Pace`]), except when a command has met an ANA status,
-//! and one that came before is not looked through again.
+//! A large log is read at a pace by its size ([`Pace`]), except when a command has met an ANA
+//! status, and one that came before is not looked through again.
 
 use super::ana_pace::Pace;
 use super::ana_read::{LogRead, LogSize, Part, Trouble};
