@@ -317,7 +317,8 @@ impl AnaBook {
                 let restless = self.torn.is_none().then(|| reading.log.restless());
                 let pause = self.torn.unwrap_or(RETRY);
                 self.torn = Some((pause * 2).min(RETRY_MAX));
-                self.retry_by(now.after(pause));
+                let at = now.after(pause);
+                self.retry_by(self.pace.next(now).map_or(at, |next| at.max(next)));
                 Ok(Taken::Whole { news, restless })
             }
             Ok(news) => {
@@ -428,12 +429,13 @@ impl AnaBook {
 
     /// When it may be read because something asks for it; `None` = at once.
     fn next_reading(&self, now: Time) -> Option<Time> {
-        if self.torn.is_some() {
-            return Some(now.after(RETRY));
-        }
         // A log that is contradicted is not what its paths wait for.
         let is_waited_for = self.suspects.iter().any(|nsid| !is_out(&self.contradicted, *nsid));
-        self.pace.next(now).filter(|_| !is_waited_for)
+        let paced = self.pace.next(now).filter(|_| !is_waited_for);
+        // The end of a transition is read in time.
+        let half = self.transition_by.map(|by| now.after(by.since(now) / 2));
+        let paced = paced.map(|at| half.map_or(at, |half| at.min(half)));
+        paced.max(self.torn.map(|_| now.after(RETRY)))
     }
 
     fn retry_by(&mut self, at: Time) {
@@ -443,7 +445,7 @@ impl AnaBook {
     fn retry_later(&mut self, now: Time) {
         if self.retry_at.is_none() {
             let at = now.after(self.retry_pause);
-            self.retry_at = Some(self.pace.next(now).map_or(at, |next| at.max(next)));
+            self.retry_at = self.next_reading(now).max(Some(at));
             self.retry_pause = (self.retry_pause * 2).min(RETRY_MAX);
         }
     }

@@ -21,7 +21,8 @@ const AT_ONCE: u32 = 4;
 pub(super) struct Pace {
     /// What the last reading cost.
     cost: Duration,
-    /// When all that was read has been paid for.
+    /// When all that was read has been paid for: [`AT_ONCE`] readings ahead at most, so that after
+    /// whatever was read without asking the next one is one cost away.
     paid_at: Time,
 }
 
@@ -29,19 +30,20 @@ impl Pace {
     /// A log of so many bytes was read.
     pub(super) fn read(&mut self, now: Time, bytes: u64) {
         if bytes <= AT_ONCE_BYTES {
-            *self = Pace::default();
+            self.cost = Duration::ZERO;
             return;
         }
         let times = u32::try_from(bytes.div_ceil(BYTES_PER_COST)).unwrap_or(u32::MAX);
         self.cost = COST.saturating_mul(times);
-        self.paid_at = self.paid_at.max(now).after(self.cost);
+        let latest = now.after(self.cost.saturating_mul(AT_ONCE));
+        self.paid_at = self.paid_at.max(now).after(self.cost).min(latest);
     }
 
     /// When the next reading may begin; `None` = at once.
     pub(super) fn next(&self, now: Time) -> Option<Time> {
         let ahead = self.paid_at.since(now);
         let wait = ahead.saturating_sub(self.cost.saturating_mul(AT_ONCE - 1));
-        (!wait.is_zero()).then(|| now.after(wait))
+        (!wait.is_zero() && !self.cost.is_zero()).then(|| now.after(wait))
     }
 }
 
@@ -66,10 +68,18 @@ mod tests {
         assert_eq!(begun(AT_ONCE_BYTES, 6), [0; 6]);
         assert_eq!(begun(AT_ONCE_BYTES + 1, 7), [0, 0, 0, 0, 1000, 2000, 3000]);
         assert_eq!(begun(3 * BYTES_PER_COST, 6), [0, 0, 0, 0, 3000, 6000]);
-        let mut pace = Pace::default();
-        (0..9).for_each(|_| pace.read(Time::from_ns(0), 1 << 20));
-        assert!(pace.next(Time::from_ns(0)).is_some());
-        pace.read(Time::from_ns(0), AT_ONCE_BYTES);
-        assert_eq!(pace.next(Time::from_ns(0)), None, "it is a small one now");
+    }
+
+    #[test]
+    fn whatever_was_read_the_next_reading_is_one_cost_away_at_most() {
+        let (mut pace, now) = (Pace::default(), Time::from_ns(0));
+        (0..100).for_each(|_| pace.read(now, 8 * BYTES_PER_COST));
+        assert_eq!(pace.next(now), Some(now.after(8 * COST)));
+        pace.read(now, BYTES_PER_COST);
+        assert_eq!(pace.next(now), Some(now.after(COST)));
+        pace.read(now, AT_ONCE_BYTES);
+        assert_eq!(pace.next(now), None, "it is a small one now");
+        pace.read(now, BYTES_PER_COST);
+        assert_eq!(pace.next(now), Some(now.after(COST)), "a small one pays for no large one");
     }
 }

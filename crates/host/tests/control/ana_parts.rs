@@ -541,12 +541,18 @@ fn m18_a_reading_in_parts_has_one_deadline() {
 /// A controller with so many groups, the namespace in the last, that tells of changes as often as
 /// it may.
 fn talkative(groups: u32) -> Rig {
+    talkative_for(groups, 10)
+}
+
+/// Each of which may take twice so many seconds to change.
+fn talkative_for(groups: u32, anatt: u8) -> Rig {
     let mut fake = large(1);
     fake.mdts = 8;
     fake.ana = Some((1..=groups).map(|group| (group, 1)).collect());
     fake.spaces.get_mut(&1).unwrap().group = groups;
     fake.patch_identify = Some(Box::new(move |data| {
         data[261] = 1 << 2;
+        data[342] = anatt;
         data[344..348].copy_from_slice(&groups.to_le_bytes());
         data[348..352].copy_from_slice(&groups.to_le_bytes());
     }));
@@ -600,6 +606,37 @@ fn a_large_log_is_read_at_a_pace_whatever_its_controller_tells() {
         rig.run();
         assert!(!is_pending(&rig), "{groups} groups");
     }
+}
+
+/// However much was read before, the end of a transition is not missed.
+#[test]
+fn m15_a_transition_that_ends_in_time_is_seen_to_though_its_log_is_large() {
+    let groups = 60_000;
+    let mut rig = talkative_for(groups, 1);
+    tell(&mut rig, 10_000);
+    rig.fake(1).ana.as_mut().unwrap().insert(groups, 15);
+    tell(&mut rig, 2_000);
+    assert_eq!(state(&rig), "change");
+    rig.fake(1).ana.as_mut().unwrap().insert(groups, 1);
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(3);
+    assert_eq!(rig.event_count("ANATT timeout"), 0);
+    assert_eq!(state(&rig), "optimized");
+}
+
+/// Each of a hundred groups moves, and a command meets an ANA status in each.
+#[test]
+fn what_commands_have_met_makes_no_large_log_be_left_alone_for_long() {
+    let groups = 3_000;
+    let mut rig = talkative(groups);
+    for _ in 0..100 {
+        ana_error(&mut rig);
+        rig.run();
+    }
+    rig.fake(1).ana.as_mut().unwrap().insert(groups, 3);
+    rig.raise(1, ANA_CHANGED);
+    rig.advance_s(1);
+    assert_eq!(state(&rig), "inaccessible");
 }
 
 #[test]
