@@ -65,11 +65,11 @@ fn find<P: AsCandidate>(
         let path = paths[index].candidate();
         let fits = path.usable && rank.is_none_or(|rank| path.rank == rank);
         let forecast = path.load.shared.forecast();
-        // What is in use shows itself; what was asked has not answered yet. Where that is overdue
-        // one command may hang, and the path be sound.
         if index == choice.index || !fits {
             continue;
         }
+        // What is in use shows itself; what was asked has not answered yet. Where that is overdue
+        // one command may hang, and the path be sound.
         let overdue_ns = overdue_at_ns(path.load);
         if overdue_ns.is_some_and(|at| at > incoming.now_ns) {
             continue;
@@ -84,32 +84,22 @@ fn find<P: AsCandidate>(
             selector.recent.looked(index);
             return Choice { index, reason: Reason::WriteProbe };
         }
-        let unknown = forecast.pace.get() == 0;
-        if unknown && !overdue {
+        let new = !overdue && forecast.pace.get() == 0;
+        if new {
             // The next command looks again: for this one when it is due, or for others.
             selector.recent.since = EVERY;
         }
-        let least = if unknown && !overdue { on_credit } else { price };
+        let least = if new { on_credit } else { price };
         if selector.recent.credit >= least
             && is_due(forecast, OpClass::Read, incoming.class, now_ms)
         {
-            let base = forecast.of(OpClass::Read, incoming.class);
-            base.seen_ms.set(now_ms);
             selector.recent.looked(index);
-            if unknown
-                && !overdue
-                && incoming.op == OpClass::Read
-                && base.gap_ms.get() >= LAST_GAP_MS
-            {
-                // Probes can not be sent. (Those that fail keep the gap shorter.)
-                return Choice { index, reason: Reason::Unmeasured };
-            }
-            if unknown || overdue {
-                base.gap_ms.set((2 * base.gap_ms.get().max(FIRST_GAP_MS)).min(LAST_GAP_MS));
-            }
             if incoming.op == OpClass::Write && paths[choice.index].candidate().load.work() == 0 {
                 // Writes are few: once it is answered the next one may go there, and no later one.
                 selector.recent.since = EVERY;
+            }
+            if !asks(forecast, incoming, new, overdue) {
+                return Choice { index, reason: Reason::Unmeasured };
             }
             selector.recent.credit -= price;
             selector.recent.due = Some(index as u32);
@@ -117,6 +107,20 @@ fn find<P: AsCandidate>(
         }
     }
     choice
+}
+
+/// Notes that a path is looked at. Gives back whether a probe asks; the command itself does where
+/// nothing is known of the path and probes can not be sent. (Those that fail keep the gap shorter.)
+fn asks(forecast: &Forecast, incoming: Incoming, new: bool, overdue: bool) -> bool {
+    let base = forecast.of(OpClass::Read, incoming.class);
+    base.seen_ms.set(ms(incoming.now_ns));
+    if new && incoming.op == OpClass::Read && base.gap_ms.get() >= LAST_GAP_MS {
+        return false;
+    }
+    if new || overdue {
+        base.gap_ms.set((2 * base.gap_ms.get().max(FIRST_GAP_MS)).min(LAST_GAP_MS));
+    }
+    true
 }
 
 /// Whether nothing of this kind was seen there for its gap.
