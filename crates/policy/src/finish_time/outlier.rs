@@ -11,6 +11,9 @@ const FAR: u64 = 4;
 /// What they cost is a mean of 2^9 commands or so. (Of fewer, a single one keeps others away for
 /// long where hardly anything goes meanwhile.)
 const MEMORY_SHIFT: u32 = 9;
+/// … and one counts as at most this many times its base latency: a single command that hangs for
+/// seconds in the device would else keep all others away for as long.
+const MOST: u64 = 1 << (MEMORY_SHIFT + 1);
 /// … of probes that are none, 2^4: of a path that is left for its outliers they alone tell when
 /// there are none any more, a few in a second.
 const PROBE_SHIFT: u32 = 4;
@@ -32,7 +35,11 @@ pub(super) fn learn(forecast: &Forecast, charge: Charge, queued_ns: u64, latency
     let alone = far && forecast.far.get() == 0;
     forecast.far.set(far.into());
     if alone || !far {
-        let excess_ns = if far { word(latency_ns - predicted_ns) } else { 0 };
+        let excess_ns = if far {
+            word((latency_ns - predicted_ns).min(MOST.saturating_mul(base_ns)))
+        } else {
+            0
+        };
         let known_ns = forecast.outliers.get();
         let falls = charge.is_probe() && excess_ns < known_ns;
         let shift = if falls { PROBE_SHIFT } else { MEMORY_SHIFT };

@@ -55,6 +55,23 @@ fn one_alone_says_nothing_of_the_way_nor_of_its_rate() {
 }
 
 #[test]
+fn one_that_hangs_for_seconds_does_not_keep_others_away_for_as_long() {
+    let path = &paths("o")[0];
+    let now_ns = one_by_one(path, OpClass::Read, &[USUAL_NS; 200], 10 * MS, MS);
+    let before = report(path, now_ns);
+    // Others are answered meanwhile: the path is not silent.
+    let parameters = Parameters::of(Policy::FinishTime);
+    let hangs = start(&parameters, path.load(), OpClass::Read, BYTES, now_ns);
+    let now_ns = one_by_one(path, OpClass::Read, &[USUAL_NS; 300], 10 * MS, now_ns);
+    finish(hangs, path.load());
+    sample(&parameters, hangs, path.load(), 2, now_ns);
+    let after = report(path, now_ns);
+    assert_eq!(after.base_ns, before.base_ns);
+    let cost_ns = after.outliers_ns;
+    assert!((USUAL_NS..=2 * USUAL_NS).contains(&cost_ns), "{cost_ns} ns");
+}
+
+#[test]
 fn one_after_another_is_a_longer_way() {
     let path = &paths("o")[0];
     let now_ns = one_by_one(path, OpClass::Read, &[USUAL_NS; 200], 10 * MS, MS);
