@@ -22,10 +22,10 @@
 //!    anything else was in flight, by a half when nothing was and none of its kind had ended there
 //!    for 5 ms. A command that takes more than four times as long as was predicted is an *outlier*;
 //!    one that comes alone moves neither the base latency up nor the pace down (one after another
-//!    is a longer way), and what it took too long is averaged over 512 commands or so (probes that
-//!    are none make it fall by a sixteenth). Where a probe takes less than a third of the base
-//!    latency of writes of its size, of which none has ended for 40 ms, that goes half of the way
-//!    down to it.
+//!    is a longer way), and what it took too long, 1024 times the base latency at most, is averaged
+//!    over 512 commands or so (probes that are none make it fall by a sixteenth). Where a probe
+//!    takes less than a third of the base latency of writes of its size, of which none has ended
+//!    for 40 ms, that goes half of the way down to it.
 //! 3. *Least latency*, of the last 100 to 200 ms, per op and size class.
 //! 4. *Least wait* beyond the base latency, of the last two windows; a window is twice the mean
 //!    base latency, at least 250 µs. After two windows in which the path had nothing to do there is
