@@ -89,6 +89,8 @@ pub struct ControllerView {
     pub queue_of_worker: Vec<WorkerId>,
     /// The same for its reads, which may have queue pairs of their own.
     pub read_queue_of_worker: Vec<WorkerId>,
+    /// Commands that each of its queue pairs carries at once.
+    pub tags: u16,
     /// Time limit of one I/O command.
     pub io_timeout: Duration,
     /// How long to wait before a command is tried again, by the status's CRD field 1 to 3

@@ -33,6 +33,7 @@
 //!         workers: &workers[i],
 //!         worker: 0,
 //!         queue: 0,
+//!         tags: 0,
 //!         shared: &shared[i],
 //!         lane: &lanes[i],
 //!         node: Some(&nodes[i]),

@@ -15,6 +15,9 @@ pub struct Load<'a> {
     /// The place in `workers` of the worker whose queue pair this worker submits through; its own
     /// unless the controller grants fewer queue pairs than there are workers.
     pub queue: u16,
+    /// Commands of this worker that its queue pairs to the controller carry at once: others wait for
+    /// a tag. 0 when that is not known, as where workers share them.
+    pub tags: u16,
     /// The path itself, all workers.
     pub shared: &'a Shared,
     /// The path itself, this worker alone: what it has in flight.
@@ -48,6 +51,13 @@ impl Load<'_> {
     #[must_use]
     pub fn in_flight_work(&self) -> u64 {
         in_flight_bytes(self.work())
+    }
+
+    /// Whether a command more would be sent at once, as far as is known, and not wait for a tag.
+    #[inline]
+    pub(crate) fn has_tag(&self) -> bool {
+        self.tags == 0
+            || self.workers[usize::from(self.worker)].worker_active() < u32::from(self.tags)
     }
 
     /// The same in units.

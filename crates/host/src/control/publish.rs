@@ -206,6 +206,7 @@ impl Control {
             fast_io_failed: controller.fast_io_failed,
             queue_of_worker: owners.others,
             read_queue_of_worker: owners.reads,
+            tags: controller.facts.queue_entries.saturating_sub(1),
             io_timeout: controller.request.options.io_timeout,
             command_retry_delays: controller.proven.retry_delays,
             ana_generation: controller.ana.generation(),

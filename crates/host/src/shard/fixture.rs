@@ -49,6 +49,7 @@ fn controller(id: u32) -> Arc<ControllerView> {
         fast_io_failed: false,
         queue_of_worker: vec![WorkerId(1); 2],
         read_queue_of_worker: vec![WorkerId(1); 2],
+        tags: 0,
         io_timeout: Duration::from_secs(30),
         command_retry_delays: [Duration::ZERO; 3],
         ana_generation: 1,

@@ -129,6 +129,8 @@ pub(super) struct PathState {
     worker: u16,
     /// The data worker whose queue pair this one submits through what is no read.
     queue: u16,
+    /// Commands that its own queue pairs there carry at once; 0 where it has none of its own.
+    tags: u16,
     /// What the workers of this one's NUMA node measure together, where `latency` averages so. Kept
     /// apart: a checked index could not be left out where a policy does not look at it.
     node: Option<Arc<NodeLatency>>,
@@ -147,6 +149,16 @@ pub(super) struct PathState {
     pub(super) distance: u32,
     affinity: Affinity,
     pub(super) stats: u32,
+}
+
+/// How many commands a worker has tags for, where each queue pair has so many.
+fn tags(carriers: Split<Carrier>, each: u16) -> u16 {
+    match (carriers.reads, carriers.others) {
+        (Carrier::Own { slot: reads }, Carrier::Own { slot: others }) => {
+            if reads == others { each } else { each.saturating_mul(2) }
+        }
+        _ => 0,
+    }
 }
 
 impl PathState {
@@ -178,6 +190,7 @@ impl PathState {
             workers: &self.controller.workers,
             worker: self.worker,
             queue: self.queue,
+            tags: self.tags,
             shared: &self.load.shared,
             lane: &self.lane,
             node: self.node.as_deref(),
@@ -349,6 +362,7 @@ impl HeadState {
                 local: measures.then(Box::default),
                 worker,
                 queue: worker,
+                tags: 0,
                 node,
                 usable: false,
                 optimized: false,
@@ -457,6 +471,7 @@ impl HeadState {
                     Carrier::Peer { worker } => worker.0.saturating_sub(1),
                     _ => path.worker,
                 };
+                path.tags = tags(path.carriers, entry.view.tags);
                 if path.ana_suspect.is_some_and(|at| entry.view.ana_generation > at) {
                     path.ana_suspect = None;
                 }

@@ -72,6 +72,8 @@ impl Ledgers {
         let node = cell.scenario.hosts.nodes[worker];
         let place = self.nodes.binary_search(&node).unwrap_or(0);
         let queues = cell.variant.queues(&cell.scenario.hosts);
+        let is_alone = queues as usize >= cell.workers();
+        let tags = if is_alone { cell.scenario.hosts.tags() as u16 } else { 0 };
         let paths = cell.paths().iter().enumerate();
         paths
             .map(|(index, path)| {
@@ -86,6 +88,7 @@ impl Ledgers {
                         workers: &controller.workers,
                         worker: worker as u16,
                         queue: (worker as u32 % queues) as u16,
+                        tags,
                         shared: &controller.shared,
                         lane: &controller.lanes[worker],
                         node: Some(&controller.nodes[place]),

@@ -73,6 +73,7 @@ impl Row {
             workers: &self.common.controller.1,
             worker: self.worker,
             queue: self.queue,
+            tags: 0,
             shared: &self.common.path.0,
             lane: &self.lane,
             node: Some(self.common.path.1.get(usize::from(self.node)).unwrap_or(&NOWHERE)),

@@ -51,12 +51,19 @@ pub(super) fn spill<P: AsCandidate>(
     let load = paths[best.index].candidate().load;
     let (forecast, work) = (load.shared.forecast(), load.work());
     let many = work >= MANY * incoming.units;
+    // Never to a path of which nothing is known, nor, for a write, was heard of lately.
+    let below = |factor: u64| best.cost.saturating_mul(factor).min(UNHEARD);
+    let any = |_: &Forecast, _| true;
+    // Whatever it does with what it has: it gets no more.
+    if !load.has_tag() {
+        let farther = below(FACTOR);
+        let found = with_room(parameters, paths, best, incoming, farther, any, |_, _, _| true);
+        return found.map(|(index, _)| index);
+    }
     // What comes in bursts waits there, and leaves it time: elsewhere it would be done later.
     if forecast.rested(incoming.now_ns) {
         return None;
     }
-    // Never to a path of which nothing is known, nor, for a write, was heard of lately.
-    let below = |factor: u64| best.cost.saturating_mul(factor).min(UNHEARD);
     let regular = regular(forecast, work, incoming);
     if regular.is_some_and(|it| it.full) {
         // From one that is full to another one nothing is won.
@@ -80,7 +87,6 @@ pub(super) fn spill<P: AsCandidate>(
     let gains = |other: &Forecast, work: u64, cost: u64| {
         gains(&busy, best.cost, other, work, cost, incoming)
     };
-    let any = |_: &Forecast, _| true;
     let found = with_room(parameters, paths, best, incoming, below(factor), any, gains);
     found.map(|(index, _)| index)
 }
@@ -103,7 +109,7 @@ pub(super) fn with_room<P: AsCandidate>(
     for (index, path) in paths.iter().enumerate() {
         let path: Candidate<'_> = path.candidate();
         let same = parameters.compete || path.rank == best.rank;
-        if index == best.index || !path.usable || !same {
+        if index == best.index || !path.usable || !same || !path.load.has_tag() {
             continue;
         }
         let forecast = path.load.shared.forecast();

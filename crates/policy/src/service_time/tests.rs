@@ -97,6 +97,7 @@ impl Rig {
                 workers: &self.workers[i],
                 worker: 0,
                 queue: 0,
+                tags: 0,
                 shared: &self.shared[i],
                 lane: &self.lanes[i],
                 node: Some(&self.nodes[i]),

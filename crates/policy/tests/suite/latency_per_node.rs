@@ -30,6 +30,7 @@ impl Common {
             workers: &self.workers,
             worker: worker as u16,
             queue: worker as u16,
+            tags: 0,
             shared: &self.shared,
             lane: &self.lanes[worker as usize],
             node: Some(&self.node),

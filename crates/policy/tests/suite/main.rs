@@ -9,6 +9,7 @@ mod finish_time_directions;
 mod finish_time_limits;
 mod finish_time_outliers;
 mod finish_time_probes;
+mod finish_time_tags;
 mod finish_time_ties;
 mod finish_time_turns;
 mod finish_time_unheard;

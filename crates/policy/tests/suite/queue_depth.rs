@@ -46,6 +46,7 @@ impl World {
                 workers: &self.workers[at],
                 worker,
                 queue,
+                tags: 0,
                 shared: &self.paths[namespace][at].0,
                 lane: &self.lanes[at],
                 node: Some(&self.paths[namespace][at].1),

@@ -184,6 +184,7 @@ impl TwoNamespaces {
                     workers: &self.workers[at],
                     worker: 0,
                     queue: 0,
+                    tags: 0,
                     shared,
                     lane,
                     node: Some(node),

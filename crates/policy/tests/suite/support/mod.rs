@@ -16,6 +16,7 @@ pub(crate) struct Path {
     pub(crate) workers: Vec<WorkerLedger>,
     pub(crate) worker: u16,
     pub(crate) queue: u16,
+    pub(crate) tags: u16,
     pub(crate) shared: Shared,
     /// One per worker.
     pub(crate) lanes: [Lane; 2],
@@ -34,6 +35,7 @@ impl Path {
             workers: (0..2).map(|_| WorkerLedger::new()).collect(),
             worker: 0,
             queue: 0,
+            tags: 0,
             shared: Shared::new(),
             lanes: Default::default(),
             node: NodeLatency::new(),
@@ -47,6 +49,7 @@ impl Path {
             workers: &self.workers,
             worker: self.worker,
             queue: self.queue,
+            tags: self.tags,
             shared: &self.shared,
             lane: &self.lanes[usize::from(self.worker)],
             node: Some(&self.node),
