@@ -155,7 +155,11 @@ pub(super) struct PathState {
 fn tags(carriers: Split<Carrier>, each: u16) -> u16 {
     match (carriers.reads, carriers.others) {
         (Carrier::Own { slot: reads }, Carrier::Own { slot: others }) => {
-            if reads == others { each } else { each.saturating_mul(2) }
+            if reads == others {
+                each
+            } else {
+                each.saturating_mul(2)
+            }
         }
         _ => 0,
     }

@@ -140,3 +140,22 @@ fn weights_that_paths_were_connected_with_steer() {
     assert!((3.8..4.2).contains(&ratio), "{ratio}");
     rig.finish();
 }
+
+#[test]
+fn under_finish_time_none_waits_for_a_tag_that_a_path_farther_away_has() {
+    let mut setup = setup(["delay=1ms", "delay=3ms"]);
+    // 15 tags on each.
+    setup.options.queue_size = 16;
+    setup.host.max_requests = 24;
+    let mut rig = setup.connect();
+    rig.set("nvme-subsys0", "iopolicy", "finish-time");
+    rig.set("nvme-subsys0", "finish_time_probes", "0");
+    rig.run(MS);
+    let choices = run(&mut rig, &[SMALL]);
+    // All others are on the wire when one is sent, but for those that come with it.
+    let settled = &choices[choices.len() / 2..];
+    let sum: u64 = settled.iter().map(|choice| choice.in_flight_bytes.iter().sum::<u64>()).sum();
+    let mean = sum as f64 / settled.len() as f64 / f64::from(SMALL * 512);
+    assert!((19.5..=23.0).contains(&mean), "{mean} of 23");
+    rig.finish();
+}
