@@ -60,6 +60,7 @@ impl Plan {
             offset: bench.offset,
             size: bench.size,
             verify: bench.verify,
+            allow_mounted_write: bench.allow_mounted_write,
             seed: bench.randseed.wrapping_add(run),
             runtime_ns: u64::try_from(self.runtime.as_nanos()).ok(),
         }

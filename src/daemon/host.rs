@@ -1,5 +1,6 @@
 //! A running host: its workers, and what the control socket may ask of it.
 
+mod bench;
 mod discovery;
 mod exports;
 
@@ -27,7 +28,7 @@ use anabranch_host::explain::ExplainReport;
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{AsideId, HostSnapshot, Reply, Selection, Verb, VerbError};
 use anabranch_host::{Event, Worker};
-use anabranch_lab::load::{Device, Job, Load, LoadReply, LoadReport, LoadVerb};
+use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
 use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::nqn::Nqn;
@@ -705,33 +706,6 @@ impl Host {
             _ => Verb::Unfreeze { device },
         };
         self.value(verb, TALK)
-    }
-
-    fn call_bench(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
-        match method {
-            "bench_start" => {
-                let spec: super::load::JobSpec = params.read()?;
-                spec.check().map_err(RpcError::invalid)?;
-                let (head, data_workers) = self.await_head(&spec.device)?;
-                let device = Device { block_bytes: head.block_bytes, blocks: head.blocks };
-                let limit = spec.limit();
-                let job = Box::new(spec.job());
-                job.check(device, data_workers)
-                    .map_err(|why| RpcError::invalid(why.to_string()))?;
-                let verb = match limit {
-                    Some(limit) => LoadVerb::StartFor(job, limit),
-                    None => LoadVerb::Start(job),
-                };
-                self.load(verb, LOOK)?;
-                Ok(json!({}))
-            }
-            "bench_report" | "bench_stop" => {
-                params.none()?;
-                let report = self.load_report(method == "bench_stop")?;
-                Ok(super::load::report_json(&report))
-            }
-            _ => Err(RpcError::no_method(method)),
-        }
     }
 }
 

@@ -33,6 +33,9 @@ pub struct JobSpec {
     pub size: Option<u64>,
     /// Stamp what is written, check what is read.
     pub verify: bool,
+    /// Write also while NBD clients use the device.
+    #[serde(default)]
+    pub allow_mounted_write: bool,
     /// Seed of the draws.
     pub seed: u64,
     /// After how many nanoseconds its client will stop it; until then when nothing is said.
@@ -60,6 +63,12 @@ impl JobSpec {
             Some((bytes, _)) => Err(format!("sizes has {bytes}, {BLOCK_SIZES}")),
             None => Ok(()),
         }
+    }
+
+    /// Whether it overwrites what is on the device.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.read_percent < 100
     }
 
     /// When it is stopped by itself, after its start.

@@ -9,6 +9,9 @@ use anabranch::daemon::rpc::{Answer, Params, RpcError};
 use anabranch::daemon::target::{PortSpec, RunningTarget, SubsystemSpec, TargetSetup};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -233,4 +236,55 @@ fn what_has_failed_is_told_in_json_too_and_is_no_figure() {
         assert_eq!((status, out.as_str()), (Some(1), ""), "no table of a part: {text}");
     }
     assert_eq!(told("none", &[], "json").1, "", "nothing was run");
+}
+
+/// A client of an export, which has opened it.
+fn nbd_client(at: &Path, export: &str) -> UnixStream {
+    let mut client = UnixStream::connect(at).expect("it listens");
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).expect("a greeting");
+    let mut words = 3_u32.to_be_bytes().to_vec();
+    words.extend(b"IHAVEOPT");
+    words.extend(1_u32.to_be_bytes());
+    words.extend((export.len() as u32).to_be_bytes());
+    words.extend(export.as_bytes());
+    client.write_all(&words).expect("it is asked for");
+    let mut size_and_flags = [0; 10];
+    client.read_exact(&mut size_and_flags).expect("it is there");
+    client
+}
+
+#[test]
+fn a_load_that_would_overwrite_what_a_client_uses_is_refused() {
+    let target = target(&["mem:8MiB,bs=4096"]);
+    let host = host(&target);
+    let call = |method: &str, params: Value| -> Result<Value, RpcError> {
+        let answer = host.call(method, Params::from_text(&params.to_string()))?;
+        Ok(serde_json::from_str(answer.text()).expect("JSON"))
+    };
+    let place = std::env::temp_dir().join(format!("anabranch-used-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a directory");
+    let at = place.join("nbd.sock");
+    call("export_add", json!({ "device": "nvme0n1", "nbd": at, "name": "disk" }))
+        .expect("a socket");
+    let stop = || call("bench_stop", json!({})).expect("a report");
+    call("bench_start", load("iodepth", json!(4))).expect("nobody uses it");
+    stop();
+    let client = nbd_client(&at, "disk");
+    let clients =
+        || call("export_list", json!({})).expect("a list")["exports"][0]["clients"].clone();
+    while clients() != json!(1) {
+        std::thread::yield_now();
+    }
+    let error = call("bench_start", load("iodepth", json!(4))).expect_err("it would write");
+    let says = "nvme0n1 is in use, its export \"disk\" has NBD clients (1)";
+    assert!(error.message.starts_with(says), "{}", error.message);
+    for (field, value) in [("read_percent", json!(100)), ("allow_mounted_write", json!(true))] {
+        call("bench_start", load(field, value)).expect("it takes nothing from anybody, or may");
+        stop();
+    }
+    drop(client);
+    host.stop().expect("an end");
+    target.stop().expect("an end");
+    std::fs::remove_dir_all(&place).expect("it is there");
 }

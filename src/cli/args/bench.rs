@@ -47,7 +47,7 @@ pub struct Bench {
         ]
     )]
     pub job_file: Option<PathBuf>,
-    /// What to do
+    /// What to do; all but read and randread overwrite what is there
     #[arg(long, default_value = "randread")]
     pub rw: Pattern,
     /// Reads among 100 requests of a mixed load
@@ -95,6 +95,9 @@ pub struct Bench {
     /// Stamp what is written, check what the same run reads of it; a load of reads alone is refused
     #[arg(long)]
     pub verify: bool,
+    /// Write also while NBD clients use DEVICE: what they have there is overwritten
+    #[arg(long, requires = "device")]
+    pub allow_mounted_write: bool,
     /// Data workers of a host of its own (--nbd: threads that share the connections)
     #[arg(
         long, value_name = "N", default_value_t = 1, conflicts_with = "device",

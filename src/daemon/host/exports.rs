@@ -65,7 +65,7 @@ impl Host {
         }
     }
 
-    fn exports(&self, limit: Duration) -> Result<Exports, RpcError> {
+    pub(super) fn exports(&self, limit: Duration) -> Result<Exports, RpcError> {
         match self.nbd(NbdVerb::List, limit)? {
             NbdReply::Exports { exports, listening } => Ok((exports, listening)),
             _ => Err(RpcError::failed("the NBD server gave another answer than a list")),
