@@ -23,8 +23,9 @@ use std::time::{Duration, Instant};
 
 /// Control requests that one worker may have waiting.
 const MAX_VERBS: usize = 1024;
-/// How long a worker waits at its end for the system to let go of its operations.
-const REAP: Duration = Duration::from_secs(2);
+/// How long a worker waits at its end for the system to let go of its operations. A thread that ends
+/// before that waits for the rest inside the system, however long it takes.
+const REAP: Duration = Duration::from_secs(4);
 /// How long [`Group::stop`] waits for all threads.
 const JOIN: Duration = Duration::from_secs(5);
 
@@ -36,8 +37,15 @@ pub struct Group<M: Machine> {
     config: Config,
     threads: Vec<Option<JoinHandle<()>>>,
     /// Locked only to make the group shareable; used at its end.
-    ended: Mutex<Receiver<usize>>,
+    ended: Mutex<Receiver<Ended>>,
     failure: Arc<Failure>,
+}
+
+/// A worker is done.
+struct Ended {
+    id: usize,
+    /// The system has operations of it still: its thread may not end for as long as they last.
+    held: bool,
 }
 
 /// The first failure of a worker.
@@ -114,9 +122,9 @@ where
             let thread = std::thread::Builder::new()
                 .name(format!("{}-{id}", config.name))
                 .spawn(move || {
-                    start.run(engine, ready);
+                    let held = start.run(engine, ready);
                     // The group may be gone already.
-                    let _ = ended.send(id);
+                    let _ = ended.send(Ended { id, held });
                 })
                 .map_err(|source| Error::System { what: "start a thread", source })?;
             group.threads.push(Some(thread));
@@ -213,18 +221,24 @@ impl<M: Machine> Group<M> {
         self.shared.stop_all();
         let until = Instant::now() + JOIN;
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut left = self.threads.iter().flatten().count();
-        while left > 0 {
+        let mut waiting = self.threads.iter().flatten().count();
+        let mut left = 0;
+        while waiting > 0 {
             let wait = until.saturating_duration_since(Instant::now());
-            let Ok(id) = ended.recv_timeout(wait) else { break };
+            let Ok(Ended { id, held }) = ended.recv_timeout(wait) else { break };
             if let Some(thread) = self.threads.get_mut(id).and_then(Option::take) {
-                // The thread's body catches panics and has just said that it is done.
-                let _ = thread.join();
-                left -= 1;
+                waiting -= 1;
+                if held {
+                    // A file that hangs keeps it inside the system, and would keep us, too.
+                    left += 1;
+                } else {
+                    // The thread's body catches panics and has just said that it is done.
+                    let _ = thread.join();
+                }
             }
         }
         self.threads.clear();
-        left
+        left + waiting
     }
 }
 
@@ -258,10 +272,11 @@ struct Start<M: Machine> {
 }
 
 impl<M: Machine> Start<M> {
-    /// The thread's body.
-    fn run(self, engine: M, ready: Sender<Result<(), Error>>) {
+    /// The thread's body; whether the system has operations of it still.
+    fn run(self, engine: M, ready: Sender<Result<(), Error>>) -> bool {
         let shared = self.shared.clone();
         let place = &shared.places[self.id];
+        let mut held = false;
         match self.prepare(engine) {
             Ok(mut worker) => {
                 // Whoever waits for it has gone only if another worker failed to start. Kept, it
@@ -276,9 +291,14 @@ impl<M: Machine> Start<M> {
                 }
                 let until = clock::now().after(REAP);
                 let end = AssertUnwindSafe(|| worker.shutdown(until));
-                if let Err(panic) = catch_unwind(end) {
-                    self.failed(message(&*panic));
-                }
+                held = match catch_unwind(end) {
+                    Ok(operations) => operations > 0,
+                    Err(panic) => {
+                        self.failed(message(&*panic));
+                        // Nobody has counted.
+                        true
+                    }
+                };
                 place.mailbox.close();
                 drop(worker);
             }
@@ -287,6 +307,7 @@ impl<M: Machine> Start<M> {
             }
         }
         place.mailbox.close();
+        held
     }
 
     fn prepare(&self, engine: M) -> Result<Worker<M, Uring>, Error> {

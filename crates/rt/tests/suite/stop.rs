@@ -1,7 +1,12 @@
 //! The end of a group is heard by its workers, whatever they do at that moment.
 
-use anabranch_proto::machine::{Buffers, ConnId, Gather, Input, Machine, Output, Time};
-use anabranch_rt::{Config, Group};
+use crate::support::Rig;
+use anabranch_proto::machine::{
+    Buffers, ConnId, DiskId, DiskOp, Gather, Input, Machine, Output, Time,
+};
+use anabranch_rt::{Config, Error, Group};
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,4 +44,20 @@ fn a_worker_about_to_rest_hears_it() {
         rest.store(true, Ordering::Relaxed);
         group.stop().unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
+}
+
+/// The system lets no thread end while a file operation of it hangs. (This one, which never ends
+/// either, it gives up with the thread.)
+#[test]
+fn a_worker_that_the_system_has_operations_of_is_left_behind() {
+    let rig = Rig::new(2);
+    let (reader, _writer) = std::io::pipe().expect("a pipe");
+    let file = rig.group.register_file(File::from(OwnedFd::from(reader)));
+    rig.ask(1, move |engine, bufs| {
+        let buf = bufs.alloc(4096).expect("a buffer");
+        let op = DiskOp::Read { offset: 0, buf };
+        engine.out(Output::Disk { id: DiskId(1), file, op });
+    });
+    let stopped = rig.group.stop();
+    assert!(matches!(stopped, Err(Error::StopTimeout(1))), "{stopped:?}");
 }
