@@ -1,6 +1,7 @@
 //! Work on files: whole transfers out of short ones, zeroes where the file system has none.
 
 mod flushes;
+mod lane;
 #[cfg(test)]
 mod tests;
 
@@ -9,7 +10,8 @@ use crate::driver::Event;
 use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
 use flushes::Flushes;
 use io_uring::{opcode, types};
-use std::collections::{BTreeMap, VecDeque};
+use lane::Lanes;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Weak};
@@ -21,11 +23,6 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Zeroes that are written before the engine is asked whether it wants the rest: whatever touches
 /// the same blocks waits meanwhile, and a controller that has ended must not go on for hours.
 const PIECE: u64 = 1 << 20;
-
-/// Operations of one file at once that take a thread of the system each, for as long as they last:
-/// a file that hangs must not take them all from the others ([`super::FILE_THREADS`]). Writes to
-/// one file take turns in one thread there, and of whole flushes one runs at a time.
-const THREADS_PER_FILE: u32 = 16;
 
 /// How long operations rest for which the system had no thread, and after how long without one
 /// they fail.
@@ -67,9 +64,7 @@ struct Known {
     /// The file system cannot zero a range of it: keeping its space, and giving it back.
     refused: [bool; 2],
     flushes: Flushes,
-    /// How many have a thread, and those that wait for one.
-    threads: u32,
-    line: VecDeque<(DiskId, Arc<File>, DiskOp)>,
+    lanes: Lanes,
 }
 
 impl Disk {
@@ -85,8 +80,7 @@ impl Disk {
             file: Arc::downgrade(&file),
             refused: [false; 2],
             flushes: Flushes::default(),
-            threads: 0,
-            line: VecDeque::new(),
+            lanes: Lanes::new(&file),
         };
         self.files.insert(id, known);
         Some(file)
@@ -105,30 +99,6 @@ impl Disk {
 
     fn known(&mut self, file: FileId) -> Option<&mut Known> {
         self.files.get_mut(&file)
-    }
-}
-
-/// Whether the system has a thread of its own for it while it lasts.
-fn takes_thread(op: DiskOp) -> bool {
-    matches!(op, DiskOp::Zero { .. } | DiskOp::Sync { .. })
-}
-
-impl Known {
-    /// Whether an operation may begin that takes a thread; otherwise it waits in line.
-    fn admits(&mut self, id: DiskId, open: &Arc<File>, op: DiskOp) -> bool {
-        if self.threads >= THREADS_PER_FILE {
-            self.line.push_back((id, Arc::clone(open), op));
-            return false;
-        }
-        self.threads += 1;
-        true
-    }
-
-    /// A thread is free: who has it next.
-    fn next_in_line(&mut self) -> Option<(DiskId, Arc<File>, DiskOp)> {
-        let next = self.line.pop_front();
-        self.threads -= u32::from(next.is_none());
-        next
     }
 }
 
@@ -160,7 +130,7 @@ impl Uring {
         if op == DiskOp::Flush && self.disk.known(file).is_some_and(|it| it.flushes.waits(id)) {
             return;
         }
-        if takes_thread(op) && !self.disk.known(file).is_none_or(|it| it.admits(id, &open, op)) {
+        if !self.disk.known(file).is_none_or(|it| it.lanes.admit(id, &open, op)) {
             return;
         }
         self.begin_disk(id, open, file, op);
@@ -313,7 +283,7 @@ impl Uring {
         }
         // Last: a flush that has ended waits for those that ran beside it, not for the next.
         let next = match self.disk.known(task.file) {
-            Some(known) if takes_thread(task.op) && !self.ending => known.next_in_line(),
+            Some(known) if !self.ending => known.lanes.next(task.op),
             _ => None,
         };
         if let Some((id, open, op)) = next {

@@ -1,11 +1,12 @@
 //! What becomes of completions that a file system seldom gives: they are told to the driver as if
 //! the kernel had given them.
 
-use super::{THREAD_LIMIT, THREAD_PAUSE, THREADS_PER_FILE};
+use super::lane::{READS_PER_FILE, THREADS_PER_FILE};
+use super::{THREAD_LIMIT, THREAD_PAUSE};
 use crate::driver::{Driver, Event, Uring};
-use crate::memory::Regions;
+use crate::memory::{Pool, Regions};
 use crate::{Config, Files};
-use anabranch_proto::machine::{DiskId, DiskOp, FileId, SystemError, Time};
+use anabranch_proto::machine::{BufRef, Buffers, DiskId, DiskOp, FileId, SystemError, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -70,6 +71,40 @@ fn work_on_one_file_that_hangs_leaves_threads_to_others() {
     assert_eq!(with_system(&still), 0);
     still.driver.disk(DiskId(200), still.file, zero(0));
     assert_eq!(with_system(&still), 1, "there is room again");
+}
+
+/// Reads of a file that is registered with `still`: how many of some more than may begin the system
+/// has, at first and at the most while they end, and how many are told.
+fn reads_of(still: &mut Still, file: FileId, buf: BufRef) -> (usize, usize, usize) {
+    let with_system = |still: &Still| still.driver.disk.tasks.iter().flatten().count();
+    let all = u64::from(READS_PER_FILE) + 4;
+    for id in 0..all {
+        still.driver.disk(DiskId(id), file, DiskOp::Read { offset: id << 12, buf });
+    }
+    let (first, mut most) = (with_system(still), 0);
+    let mut told = BTreeSet::new();
+    while let Some(slot) = still.driver.disk.tasks.iter().position(Option::is_some) {
+        still.driver.disk_step_done(slot as u32, 0);
+        most = most.max(with_system(still));
+        told.extend(core::iter::from_fn(|| still.told()).map(|(id, _)| id));
+    }
+    (first, most, told.len())
+}
+
+/// On a file system that cannot read without waiting each read takes a thread; elsewhere none does,
+/// and as many run as are asked for.
+#[test]
+fn reads_of_one_file_that_hangs_leave_threads_to_others() {
+    let mut still = still();
+    let buf = Pool::new(still.driver.regions.clone(), 0).alloc(4096).expect("a buffer");
+    let most = READS_PER_FILE as usize;
+    let waits = still.driver.files.register(File::open("/proc/version").expect("opened"));
+    // Twice: the threads of those that have ended are free again.
+    for _ in 0..2 {
+        assert_eq!(reads_of(&mut still, waits, buf), (most, most, most + 4));
+    }
+    let device = still.file;
+    assert_eq!(reads_of(&mut still, device, buf), (most + 4, most + 3, most + 4));
 }
 
 /// Those that were running when that began do: the system may report to it what they stand for.
