@@ -86,6 +86,11 @@ impl Disk {
         Some(file)
     }
 
+    /// Whether nothing is being done to a file.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tasks.len() == self.free.len()
+    }
+
     /// When a pause ends.
     pub(super) fn retry_at(&self) -> Option<Time> {
         self.retry_at

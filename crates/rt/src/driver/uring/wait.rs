@@ -3,6 +3,7 @@
 use super::{Kind, Uring};
 use crate::driver::{Driver, Sleeper, WaitError};
 use anabranch_proto::machine::{CloseHow, Time};
+use io_uring::EnterFlags;
 use io_uring::types::{SubmitArgs, Timespec};
 use std::io;
 use std::time::Duration;
@@ -51,17 +52,17 @@ impl Uring {
         }
         if self.ready(sleeper) {
             if self.must_enter() {
-                self.enter(0, None)?;
+                self.enter()?;
             }
         } else {
             let left = deadline.map(|at| at.since(crate::now()).min(LONGEST_SLEEP));
             if left != Some(Duration::ZERO) && sleeper.may_sleep() {
                 self.counters.sleeps.add(1);
-                let slept = self.enter(1, left);
+                let slept = self.sleep(left);
                 sleeper.awake();
                 slept?;
             } else if self.must_enter() {
-                self.enter(0, None)?;
+                self.enter()?;
             }
         }
         self.unseen = self.ring.completion().len();
@@ -82,14 +83,14 @@ impl Uring {
         let end = start.after(spin);
         let end = deadline.map_or(end, |at| at.min(end));
         if self.must_enter() {
-            self.enter(0, None)?;
+            self.enter()?;
         }
         loop {
             if self.ready(sleeper) {
                 return Ok(());
             }
             if self.must_enter() {
-                self.enter(0, None)?;
+                self.enter()?;
                 continue;
             }
             if crate::now() >= end {
@@ -99,18 +100,37 @@ impl Uring {
         }
     }
 
-    fn enter(&mut self, want: usize, limit: Option<Duration>) -> Result<(), WaitError> {
+    /// Submits, and has the kernel do what it does only when entered.
+    fn enter(&mut self) -> Result<(), WaitError> {
+        self.entered(|it| it.ring.submit())
+    }
+
+    /// Submits, and waits for an event.
+    fn sleep(&mut self, limit: Option<Duration>) -> Result<(), WaitError> {
+        let mut flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        // Waiting for peers and mail is no waiting for disks: counted as that, all idle workers
+        // would make their machine look as if its disks were too slow.
+        if self.disk.is_idle() && self.ring.params().is_feature_no_iowait() {
+            flags |= EnterFlags::NO_IOWAIT;
+        }
+        let time = limit.map(|it| Timespec::new().sec(it.as_secs()).nsec(it.subsec_nanos()));
+        let args = time.as_ref().map_or(SubmitArgs::new(), |it| SubmitArgs::new().timespec(it));
+        self.entered(|it| {
+            let queued = it.ring.submission().len() as u32;
+            // SAFETY: `args` is what EXT_ARG announces, of the size of its type; it and the time
+            // that it names outlive the call. What is queued was queued by `push`, which says why
+            // that is sound.
+            unsafe { it.ring.submitter().enter(queued, 1, flags.bits(), Some(&args)) }
+        })
+    }
+
+    fn entered(
+        &mut self,
+        how: impl FnOnce(&mut Uring) -> io::Result<usize>,
+    ) -> Result<(), WaitError> {
         self.counters.system_calls.add(1);
         self.counters.enters.add(1);
-        let entered = match limit {
-            Some(limit) if want > 0 => {
-                let time = Timespec::new().sec(limit.as_secs()).nsec(limit.subsec_nanos());
-                let args = SubmitArgs::new().timespec(&time);
-                self.ring.submitter().submit_with_args(want, &args)
-            }
-            _ => self.ring.submitter().submit_and_wait(want),
-        };
-        match entered {
+        match how(self) {
             Ok(_) => Ok(()),
             Err(error) if passing(&error) => Ok(()),
             Err(error) => Err(WaitError(error)),
