@@ -31,7 +31,6 @@ pub(crate) enum Event {
         listener: ListenerId,
         conn: ConnId,
         peer: Option<Peer>,
-        early: Early,
     },
     Listening {
         listener: ListenerId,
@@ -114,6 +113,9 @@ pub(crate) trait Driver {
     fn hand_over(&mut self, conn: ConnId, listener: ListenerId, to: u16);
     /// Takes a connection that another worker handed over.
     fn adopt(&mut self, handed: Handed);
+    /// What was read before a connection was handed over, if it is open still. To be asked for when
+    /// the engine knows the connection; the hint where the next bytes belong is used up by that.
+    fn take_early(&mut self, conn: ConnId) -> Early;
     fn disk(&mut self, id: DiskId, file: FileId, op: DiskOp);
 
     /// The next event of those that were there when [`Driver::wait`] returned, and those that

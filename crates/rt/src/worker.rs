@@ -209,9 +209,10 @@ impl<M: Machine, D: Driver> Worker<M, D> {
                 self.give(Input::Connected { conn, local, node });
                 self.driver.delivered(conn, None);
             }
-            Event::Accepted { listener, conn, peer, early } => {
+            Event::Accepted { listener, conn, peer } => {
                 self.give(Input::Accepted { listener, conn, peer });
-                if let Some(bytes) = early {
+                // Not if the engine has handed it on, with them, or closed it.
+                if let Some(bytes) = self.driver.take_early(conn) {
                     self.give(Input::Received { conn, bytes: &bytes });
                 }
                 self.driver.delivered(conn, None);

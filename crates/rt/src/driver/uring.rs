@@ -11,7 +11,7 @@ mod listener;
 mod stream;
 mod wait;
 
-use super::{Batch, Driver, Event, Handed, Received, Sleeper, WaitError};
+use super::{Batch, Driver, Early, Event, Handed, Received, Sleeper, WaitError};
 use crate::memory::Regions;
 use crate::stats::Counters;
 use crate::{Config, Error, Files};
@@ -310,6 +310,10 @@ impl Driver for Uring {
 
     fn adopt(&mut self, handed: Handed) {
         self.adopt_accepted(handed);
+    }
+
+    fn take_early(&mut self, conn: ConnId) -> Early {
+        self.early_of(conn)
     }
 
     fn disk(&mut self, id: DiskId, file: FileId, op: DiskOp) {

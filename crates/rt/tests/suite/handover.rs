@@ -64,6 +64,15 @@ fn after_a_while() {
 fn with_bytes_that_were_received_already() {
     let mut rig = Rig::new(2);
     rig.ask(1, |engine, _| engine.rules.echo = true);
+    let mut second = hand_over_with_early_bytes(&mut rig);
+    let mut back = [0; 5];
+    second.read_exact(&mut back).expect("the echo");
+    assert_eq!(&back, b"early");
+    rig.stop();
+}
+
+/// Has worker 0 hand a connection to worker 1 when it has read "early" from it.
+fn hand_over_with_early_bytes(rig: &mut Rig) -> TcpStream {
     let at = rig.listen(0, loopback());
     let mut connect = || {
         let peer = TcpStream::connect(tcp(&at)).expect("connected");
@@ -74,15 +83,44 @@ fn with_bytes_that_were_received_already() {
     // By the answer both receives are armed.
     rig.ask(0, |_, _| ());
     // Both end in the same turn, in this order: the worker is busy here meanwhile.
-    let (_first, mut second) = rig.ask(0, move |engine, _| {
+    let (_first, second) = rig.ask(0, move |engine, _| {
         engine.rules.hand_over = Some((conn, WorkerId(1)));
         first.write_all(b"go").expect("written");
         second.write_all(b"early").expect("written");
         (first, second)
     });
-    let mut back = [0; 5];
+    second
+}
+
+/// So does it when the worker that gets the connection hands it on.
+#[test]
+fn twice_with_bytes_that_were_received_already() {
+    let mut rig = Rig::new(3);
+    rig.ask(1, |engine, _| engine.rules.hand_to = Some(WorkerId(2)));
+    rig.ask(2, |engine, _| engine.rules.echo = true);
+    let mut second = hand_over_with_early_bytes(&mut rig);
+    second.write_all(b"late!").expect("written");
+    let mut back = [0; 10];
     second.read_exact(&mut back).expect("the echo");
-    assert_eq!(&back, b"early");
+    assert_eq!(&back, b"earlylate!");
+    rig.stop();
+}
+
+/// A buffer that the engine names as soon as it knows the connection is for these bytes: the next
+/// ones do not go there.
+#[test]
+fn with_bytes_that_were_received_already_and_a_buffer_for_them() {
+    let mut rig = Rig::new(2);
+    rig.ask(1, |engine, bufs| {
+        engine.rules.into = bufs.alloc(4096);
+        engine.rules.aim_accepted_only = true;
+    });
+    let mut second = hand_over_with_early_bytes(&mut rig);
+    let conn = rig.accepted(1);
+    assert_eq!(rig.bytes(1, conn, 5), b"early");
+    second.write_all(b"late!").expect("written");
+    assert_eq!(rig.bytes(1, conn, 5), b"late!");
+    assert!(!rig.any(1, |seen| matches!(seen, Seen::ReceivedInto(..))));
     rig.stop();
 }
 

@@ -154,10 +154,11 @@ impl Uring {
         let slot = self.conns.insert(|slot| {
             let mut conn = Conn::new(ConnId::accepted(slot), fd, Phase::Open);
             conn.peer = peer;
+            conn.early = early;
             conn
         });
         let conn = ConnId::accepted(slot);
-        self.events.push_back(Event::Accepted { listener, conn, peer, early });
+        self.events.push_back(Event::Accepted { listener, conn, peer });
     }
 
     pub(super) fn stop_listener(&mut self, id: ListenerId) {

@@ -4,7 +4,7 @@ use super::buffers::GROUP;
 use super::conn::{Conn, Phase, Receiving};
 use super::{CLOSE, KEPT_BATCHES, Kind, Uring};
 use crate::driver::batch::Pieces;
-use crate::driver::{Batch, Event, Handed, Received, socket};
+use crate::driver::{Batch, Early, Event, Handed, Received, socket};
 use crate::interface::node_of_connection;
 use anabranch_proto::machine::{
     BufRef, CloseCause, CloseHow, ConnId, Endpoint, ListenerId, SocketOptions, SystemError,
@@ -470,6 +470,15 @@ impl Uring {
     }
 
     // ---- leaving for another worker ----
+
+    pub(super) fn early_of(&mut self, id: ConnId) -> Early {
+        let conn = self.conns.slot(id).and_then(|slot| self.conns.get_mut(slot));
+        let conn = conn.filter(|it| it.phase == Phase::Open)?;
+        let early = conn.early.take()?;
+        // What the engine had a buffer for.
+        conn.into = None;
+        Some(early)
+    }
 
     pub(super) fn start_leaving(&mut self, id: ConnId, listener: ListenerId, to: u16) {
         let Some(slot) = self.conns.slot(id) else { return };

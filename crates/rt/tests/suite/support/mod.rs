@@ -58,6 +58,8 @@ pub struct Rules {
     pub hand_over: Option<(ConnId, WorkerId)>,
     /// After each receive aim the next one here.
     pub into: Option<BufRef>,
+    /// Only when a connection is accepted.
+    pub aim_accepted_only: bool,
     /// Only after receives that were not aimed themselves.
     pub into_seldom: bool,
     /// Free these when the connection is closed.
@@ -122,7 +124,9 @@ impl Engine {
         if !self.rules.quiet {
             self.out(Output::Event(Seen::Received(conn, bytes.to_vec())));
         }
-        self.aim(conn);
+        if !self.rules.aim_accepted_only {
+            self.aim(conn);
+        }
     }
 
     fn aim(&mut self, conn: ConnId) {
