@@ -101,8 +101,6 @@ pub(crate) struct Uring {
     events: VecDeque<Event>,
     /// Connections that may have something to send.
     senders: VecDeque<u32>,
-    /// Connections that found no receive buffer.
-    starved: VecDeque<u32>,
     #[allow(clippy::vec_box, reason = "a batch keeps its address when it is in flight")]
     batches: Vec<Box<Batch>>,
     wake: RawFd,
@@ -193,7 +191,6 @@ impl Uring {
             counters,
             events: VecDeque::with_capacity(64),
             senders: VecDeque::with_capacity(64),
-            starved: VecDeque::new(),
             batches: Vec::with_capacity(16),
             wake: wake.as_raw_fd(),
             wake_armed: false,
@@ -343,7 +340,7 @@ impl Driver for Uring {
 
     fn delivered(&mut self, conn: ConnId, bytes: Option<Received>) {
         if let Some(bytes) = bytes {
-            self.give_back(bytes.buffer);
+            self.buffers.provide(bytes.buffer);
         }
         if let Some(slot) = self.conns.slot(conn)
             && let Some(conn) = self.conns.get_mut(slot)

@@ -43,15 +43,13 @@ impl ReceiveBuffers {
         Ok(buffers)
     }
 
-    /// Brings up to `more` further buffers into use; false when all are.
-    pub(super) fn grow(&mut self, more: u16) -> bool {
+    /// Brings up to `more` further buffers into use.
+    fn grow(&mut self, more: u16) {
         let to = self.count.min(self.live.saturating_add(more));
-        let grown = to > self.live;
         while self.live < to {
             self.live += 1;
             self.provide(self.live - 1);
         }
-        grown
     }
 
     /// The size of a buffer.
@@ -59,12 +57,12 @@ impl ReceiveBuffers {
         self.bytes
     }
 
-    /// Doubles the buffers in use; false when all are.
-    pub(super) fn double(&mut self) -> bool {
-        self.grow(self.live)
+    /// Doubles the buffers in use, up to all.
+    pub(super) fn double(&mut self) {
+        self.grow(self.live);
     }
 
-    /// Whether the kernel has a buffer to take.
+    /// Whether a buffer is provided that no completion which was looked at has taken.
     pub(super) fn any(&self) -> bool {
         self.provided > 0
     }

@@ -226,7 +226,7 @@ impl Uring {
             conn.early = Some(bytes.to_vec());
         }
         if let Some(buffer) = buffer {
-            self.give_back(buffer);
+            self.buffers.provide(buffer);
         }
         self.receive_ended(slot, result);
     }
@@ -239,12 +239,11 @@ impl Uring {
             (Phase::Ending { .. } | Phase::Over | Phase::Connecting, _) => self.finish(slot),
             (_, e) if e == -libc::ENOBUFS => {
                 self.counters.receive_starved.add(1);
-                // Too few are in use, even if some have come back by now.
-                if self.buffers.double() || self.buffers.any() {
-                    self.receive(slot);
-                } else {
-                    self.starved.push_back(slot);
-                }
+                // Too few are in use. There are some: those of all completions before this one
+                // have come back, as each is delivered before the next is looked at.
+                self.buffers.double();
+                debug_assert!(self.buffers.any(), "all are lost");
+                self.receive(slot);
             }
             (_, e) if e == -libc::EINTR || e == -libc::EAGAIN => self.receive(slot),
             (Phase::Draining | Phase::Discarding, 1..) => {
@@ -258,20 +257,6 @@ impl Uring {
             (Phase::Open, e) => self.end(slot, CloseCause::Failed(SystemError(-e))),
             (Phase::Draining, 0) => conn.peer_done = true,
             (Phase::Draining | Phase::Discarding, _) => self.end(slot, CloseCause::Requested),
-        }
-    }
-
-    /// A receive buffer is free again: whoever waits for one goes on.
-    pub(super) fn give_back(&mut self, buffer: u16) {
-        self.buffers.provide(buffer);
-        // One that is paused or receives already takes nothing: then it is the next one's turn.
-        while let Some(slot) = self.starved.pop_front() {
-            let receives = |conn: &Conn| conn.receiving.is_some();
-            let before = self.conns.get(slot).is_some_and(receives);
-            self.receive(slot);
-            if !before && self.conns.get(slot).is_some_and(receives) {
-                return;
-            }
         }
     }
 
@@ -460,12 +445,11 @@ impl Uring {
         conn.fd = None;
         let id = conn.id;
         self.counters.system_calls.add(CLOSE);
-        self.forget_waiting(slot);
+        self.forget_sender(slot);
         self.events.push_back(Event::Closed { conn: id, cause });
     }
 
-    fn forget_waiting(&mut self, slot: u32) {
-        self.starved.retain(|waiting| *waiting != slot);
+    fn forget_sender(&mut self, slot: u32) {
         self.senders.retain(|waiting| *waiting != slot);
     }
 
@@ -502,7 +486,7 @@ impl Uring {
         conn.phase = Phase::Over;
         let id = conn.id;
         let handed = Handed { listener, peer: conn.peer, fd, early: conn.early.take() };
-        self.forget_waiting(slot);
+        self.forget_sender(slot);
         self.events.push_back(Event::Leaving { conn: id, handed, to });
     }
 }

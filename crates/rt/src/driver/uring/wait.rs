@@ -156,7 +156,7 @@ impl Uring {
             }
             while let Some(event) = self.next_event() {
                 if let crate::driver::Event::Received { bytes, .. } = event {
-                    self.give_back(bytes.buffer);
+                    self.buffers.provide(bytes.buffer);
                 }
             }
         }
