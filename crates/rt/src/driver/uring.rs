@@ -176,8 +176,7 @@ impl Uring {
         use std::os::fd::AsRawFd;
         let ring = ring()?;
         let bytes = config.receive_buffer_bytes;
-        let buffers = ReceiveBuffers::new(&ring, config.receive_buffers, bytes)
-            .map_err(|error| refused(error, "provided receive buffers"))?;
+        let buffers = ReceiveBuffers::new(&ring, config.receive_buffers, bytes)?;
         Ok(Uring {
             ring,
             buffers: ManuallyDrop::new(buffers),

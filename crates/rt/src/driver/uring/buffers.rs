@@ -1,11 +1,11 @@
 //! Receive buffers of a worker, provided to the kernel in a ring: it takes one when bytes are
 //! there, not before, so idle connections hold none.
 
+use crate::Error;
 use crate::driver::Received;
 use crate::memory::Map;
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
-use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The group number that receives name.
@@ -29,14 +29,19 @@ pub(super) struct ReceiveBuffers {
 
 impl ReceiveBuffers {
     /// Registers `count` buffers (a power of two) of `bytes` each.
-    pub(super) fn new(uring: &IoUring, count: u16, bytes: u32) -> io::Result<ReceiveBuffers> {
-        let ring = Map::new(usize::from(count) * size_of::<BufRingEntry>())?;
-        let memory = Map::new(usize::from(count) * bytes as usize)?;
+    pub(super) fn new(uring: &IoUring, count: u16, bytes: u32) -> Result<ReceiveBuffers, Error> {
+        // Memory that is refused here is no matter of what a user may lock.
+        let map = |len| {
+            Map::new(len).map_err(|source| Error::System { what: "map receive buffers", source })
+        };
+        let ring = map(usize::from(count) * size_of::<BufRingEntry>())?;
+        let memory = map(usize::from(count) * bytes as usize)?;
         let addr = ring.base() as u64;
         // SAFETY: the map is page aligned and holds `count` entries. The kernel holds its pages
         // until the ring is gone, so it may be unmapped earlier; the memory that entries name is
         // written to by receives alone, and `Uring` keeps it when one could not be reaped.
-        unsafe { uring.submitter().register_buf_ring_with_flags(addr, count, GROUP, 0) }?;
+        unsafe { uring.submitter().register_buf_ring_with_flags(addr, count, GROUP, 0) }
+            .map_err(|error| super::refused(error, "provided receive buffers"))?;
         let mut buffers =
             ReceiveBuffers { ring, memory, count, bytes, live: 0, provided: 0, tail: 0 };
         buffers.grow(FIRST_BUFFERS);
