@@ -187,6 +187,8 @@ pub(super) struct Command {
     pub(super) doubts: u8,
     /// How often paths failed under it, in a row.
     pub(super) failovers: u8,
+    /// How often of these its namespace was not there.
+    pub(super) absences: u8,
     /// Which those were.
     pub(super) failed: Failed,
     /// What was wrong with what it was answered last.
@@ -211,6 +213,7 @@ impl Command {
             retries: 0,
             doubts: 0,
             failovers: 0,
+            absences: 0,
             failed: Failed::NONE,
             flaw: None,
         }

@@ -399,15 +399,16 @@ impl Shard {
     ) {
         let command = &mut self.commands[key];
         command.failovers = command.failovers.saturating_add(1);
-        let (failovers, head) = (usize::from(command.failovers), command.head);
+        command.absences = command.absences.saturating_add(1);
+        let (absences, head) = (usize::from(command.absences), command.head);
         let may_wait = command.doubts < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
         let waits = !other && may_wait && self.has_doubted_path(head, avoid);
         let elsewhere = |it: &HeadState| it.may_be_elsewhere(avoid, &self.controllers);
         let barred = !other && may_wait && self.head(head).is_some_and(elsewhere);
-        // Paths that failed before for other reasons must not keep it from one that is good.
-        let known = failovers < paths;
+        // Paths that failed before for other reasons may have it still, or get it now.
+        let known = absences < paths.min(usize::from(u8::MAX));
         let goes_on = barred || known && waits || other && (known || may_wait);
         let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
         if !goes_on && !kept {

@@ -58,7 +58,8 @@ impl Shard {
             *work = behind(*work, command.left_blocks, request.op, block_bytes);
             describe(work, bufs);
         }
-        (command.left_blocks, command.retries, command.doubts, command.failovers) = (0, 0, 0, 0);
+        (command.left_blocks, command.retries, command.doubts) = (0, 0, 0);
+        (command.failovers, command.absences) = (0, 0);
         command.failed = Failed::NONE;
         self.dispatch_again(key, None, now, bufs);
     }

@@ -263,7 +263,8 @@ impl Shard {
             return;
         }
         let origin = core::mem::replace(&mut command.origin, Origin::LeftBehind);
-        let Command { head, controller, retries, doubts, failovers, failed, .. } = *command;
+        let &mut Command { head, controller, retries, doubts, .. } = command;
+        let &mut Command { failovers, absences, failed, .. } = command;
         let left_blocks = core::mem::take(&mut command.left_blocks);
         let entry = &mut self.stats.paths[command.stats as usize];
         entry.in_flight -= 1;
@@ -272,7 +273,8 @@ impl Shard {
         entry.untold.reads += 1;
         self.watch.left_behind += 1;
         let new = Command::new(origin, head, now);
-        let new = || Command { left_blocks, retries, doubts, failovers, failed, ..new };
+        let new = Command { left_blocks, retries, doubts, ..new };
+        let new = || Command { failovers, absences, failed, ..new };
         let Some(new) = self.commands.insert_with(new) else {
             unreachable!("room was checked before it was left behind");
         };

@@ -232,3 +232,47 @@ fn an_error_of_a_path_in_doubt_is_no_error_of_the_device() {
     rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture)));
     rig.is_done_elsewhere((controller, token), Status::RESERVATION_CONFLICT.with_dnr());
 }
+
+/// That one says nothing of where the namespace is.
+#[test]
+fn who_waits_for_a_look_may_have_met_a_path_error_before() {
+    for earlier in [false, true] {
+        let parameters = Parameters::of(Policy::RoundRobin);
+        let mut rig = Rig::new(parameters, paths(2));
+        let (mut controller, mut token) = rig.next_try().expect("sent");
+        if earlier {
+            let outcome = answered(Status::new(3, 3));
+            let first = controller;
+            rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+            (controller, token) = rig.next_try().expect("it is tried elsewhere");
+            assert_ne!(first, controller);
+        }
+        // The other one has told that its namespaces have changed: it is looked at.
+        let looked_at = |done: bool| {
+            let mut all = paths(2);
+            all.iter_mut().filter(|it| it.controller != controller).for_each(|it| {
+                (it.ready, it.verified, it.doubted) = (done, done, 1);
+            });
+            all
+        };
+        let picture = |epoch, done| {
+            let mut all = picture(epoch, HeadView { parameters, ..head(looked_at(done)) });
+            let views = &mut Arc::get_mut(&mut all).expect("ours").controllers;
+            for view in views {
+                Arc::get_mut(view).expect("ours").ana_generation = epoch;
+            }
+            all
+        };
+        rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture(2, false))));
+        let outcome = answered(Status::INVALID_NAMESPACE.with_dnr());
+        rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+        let done = rig.shard.poll_done();
+        assert!(done.is_none(), "earlier path error {earlier}: {:?}", done.map(|it| it.result));
+        rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(picture(3, true))));
+        let (other, token) = rig.next_try().expect("it was looked at");
+        assert_ne!(other, controller);
+        let outcome = answered(Status::SUCCESS);
+        rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+        assert!(rig.is_done());
+    }
+}
