@@ -109,6 +109,13 @@ impl Shard {
         !late && !is_another
     }
 
+    /// Whether it was sent before its path came into doubt, and nothing has explained that since.
+    #[cold]
+    fn is_late(&self, command: &Command) -> bool {
+        let path = self.head(command.head).and_then(|head| head.path_of(command));
+        path.is_some_and(|path| path.doubt.concerns(command.started))
+    }
+
     /// Whether a flush may have been that of another namespace. It is asked for on paths that data
     /// keeps off, of another size for example: there it counts.
     #[cold]
@@ -135,9 +142,7 @@ impl Shard {
     pub(super) fn doubt(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
         let command = &self.commands[key];
         let look = self.look(command);
-        let path = self.head(command.head).and_then(|head| head.path_of(command));
-        let late = path.is_some_and(|path| path.doubt.concerns(command.started));
-        if !late && matches!(look, Look::Same { .. }) {
+        if !self.is_late(command) && matches!(look, Look::Same { .. }) {
             return self.succeeded(key, now, bufs);
         }
         // Whatever becomes of it, its controller may have it in a cache, and others may read it.
@@ -173,7 +178,10 @@ impl Shard {
         for (key, before) in doubted {
             match self.look(&self.commands[key]) {
                 Look::GoesOn { .. } => self.some_doubted = true,
-                Look::Same { blocks } if blocks != before => self.succeeded(key, now, bufs),
+                // One size explains one doubt: not that its NSID was named again meanwhile.
+                Look::Same { blocks } if blocks != before && !self.is_late(&self.commands[key]) => {
+                    self.succeeded(key, now, bufs);
+                }
                 Look::Same { .. } | Look::Other => self.take_elsewhere(key, now, bufs),
             }
         }

@@ -276,3 +276,39 @@ fn who_waits_for_a_look_may_have_met_a_path_error_before() {
         assert!(rig.is_done());
     }
 }
+
+/// In doubt twice, seen once, with another size: that explains the second doubt alone.
+#[test]
+fn a_size_explains_no_doubt_before_the_last_one_to_a_write_that_waits() {
+    let mut all = Vec::new();
+    for answered_at in [0, 1, 2, 3] {
+        let parameters = Parameters::of(Policy::RoundRobin);
+        let mut rig = Rig { shard: shard(), bufs: MemoryBuffers::new(), now: NOW };
+        let seen = |epoch: u64, doubted, verified, blocks| {
+            let path = PathView { doubted, verified, ready: verified, blocks, ..path(0) };
+            picture(epoch, HeadView { parameters, ..head([path].to_vec()) })
+        };
+        let views =
+            [seen(1, 0, true, 8), seen(2, 1, false, 8), seen(3, 2, false, 8), seen(4, 2, true, 16)];
+        rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(Arc::clone(&views[0]))));
+        let buf = rig.bufs.filled(&[7; 4096]);
+        let op = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+        rig.shard.submit(NOW, Request { head: HeadId(0), op, tag: 0 }).expect("there is room");
+        rig.shard.pump(NOW, &mut rig.bufs);
+        let (_, token) = carried(&mut rig.shard).into_iter().map(|it| (it.0, it.1)).next().unwrap();
+        for (at, view) in (0..).zip(&views) {
+            rig.now = rig.now.after(core::time::Duration::from_millis(1));
+            if at > 0 {
+                rig.hears(WorkerId(0), ShardMail::Control(ToShard::Topology(Arc::clone(view))));
+            }
+            if at == answered_at {
+                let outcome = answered(Status::SUCCESS);
+                rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+            }
+        }
+        let acknowledged = rig.is_done();
+        // Before the first doubt it stands; else it may have been another namespace's.
+        all.push((answered_at, acknowledged));
+    }
+    assert_eq!(all, [(0, true), (1, false), (2, false), (3, false)]);
+}
