@@ -310,6 +310,12 @@ pub enum CommandOutcome {
         /// when only this command came back.
         gone: Option<Association>,
     },
+    /// It was not carried: its controller is being reset on request. Until that is over, only
+    /// flushes go there, so that what it has acknowledged becomes durable.
+    TooLate {
+        /// The association that ends so.
+        association: Association,
+    },
 }
 
 /// One shard's figures since its start.

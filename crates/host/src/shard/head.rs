@@ -58,17 +58,21 @@ pub(super) struct ControllerEntry {
     pub(super) slots: Split<Option<u16>>,
     /// The worker that carries our commands has lost its queue pair of this association.
     pub(super) carrier_lost: Split<Option<Association>>,
+    /// The worker that carries our commands has heard that this association is being reset, which
+    /// our picture does not say yet: nothing but flushes goes there any more.
+    pub(super) takes_no_more: Option<Association>,
 }
 
 impl ControllerEntry {
     pub(super) fn new(view: Arc<ControllerView>) -> ControllerEntry {
         let (slots, carrier_lost) = (Split::default(), Split::default());
-        ControllerEntry { view, present: true, slots, carrier_lost }
+        ControllerEntry { view, present: true, slots, carrier_lost, takes_no_more: None }
     }
 
     /// What is in flight still ends there.
     fn takes_data(&self) -> bool {
         matches!(self.view.state, ControllerState::Live | ControllerState::Deleting)
+            && self.takes_no_more != Some(self.view.association)
     }
 
     /// It is there, or may be again in time.
@@ -88,8 +92,11 @@ impl ControllerEntry {
             _ => Carrier::None,
         };
         // A reset on request leaves the queues open until what is in flight has ended.
-        let usable = self.takes_data() || view.state == ControllerState::Resetting;
-        if !self.present || !usable {
+        let open = matches!(
+            view.state,
+            ControllerState::Live | ControllerState::Deleting | ControllerState::Resetting
+        );
+        if !self.present || !open {
             return Split { reads: Carrier::None, others: Carrier::None };
         }
         let (slots, lost) = (self.slots, self.carrier_lost);

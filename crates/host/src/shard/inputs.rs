@@ -296,6 +296,14 @@ impl Shard {
                 }
                 self.lost(key, attempt, now, bufs);
             }
+            CommandOutcome::TooLate { association } => {
+                if let Some(entry) = self.controllers.get_mut(controller.0)
+                    && entry.takes_no_more.replace(association) != Some(association)
+                {
+                    self.rebind_all(now, bufs);
+                }
+                self.lost(key, Attempt::NeverSent, now, bufs);
+            }
         }
     }
 
@@ -355,11 +363,12 @@ impl Shard {
         let origin = Origin::Peer(carried);
         let command = Command { controller, ..Command::new(origin, head, now) };
         let slot = open_slot(&self.queues, (controller, association), command.class());
-        // One that is being reset is as good as gone, where whoever sends this has yet to hear of
-        // it.
-        let is_older = epoch <= self.topology.epoch;
-        let slot = slot.filter(|_| !(is_older && is_too_late(&command, self.known())));
         let queue_is_gone = slot.is_none();
+        // Whoever sends this has yet to hear that the controller is being reset.
+        let is_older = epoch <= self.topology.epoch;
+        if !queue_is_gone && is_older && is_too_late(&command, self.known()) {
+            return self.send_back(from, token, CommandOutcome::TooLate { association });
+        }
         let slot = slot.filter(|_| !has_lost_its_path(&command, self.known()));
         let is_probe = matches!(data, HostData::Sink(_));
         let slot = slot.filter(|_| self.has_spare_room());
@@ -381,10 +390,13 @@ impl Shard {
         if taken.is_none() {
             let attempt = Attempt::NeverSent;
             let gone = queue_is_gone.then_some(association);
-            let outcome = CommandOutcome::Lost { attempt, gone };
-            let mail = Mail::Peer(PeerMail::Done { token, outcome });
-            self.outputs.push_back(Output::Mail { to: from, mail });
+            self.send_back(from, token, CommandOutcome::Lost { attempt, gone });
         }
+    }
+
+    fn send_back(&mut self, to: WorkerId, token: u64, outcome: CommandOutcome) {
+        let mail = Mail::Peer(PeerMail::Done { token, outcome });
+        self.outputs.push_back(Output::Mail { to, mail });
     }
 
     pub(crate) fn timeout(&mut self, now: Time, bufs: &mut dyn Buffers) {

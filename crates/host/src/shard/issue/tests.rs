@@ -4,7 +4,9 @@ use crate::shard::command::{Carried, Command, Origin};
 use crate::shard::fixture::{answered, carried, head, path, picture, shard};
 use crate::shard::picture::has_lost_its_path;
 use crate::shard::{Shard, ShardMail};
-use crate::topology::{Association, ControllerId, HeadId, HeadView, PathView, Topology};
+use crate::topology::{
+    Association, ControllerId, ControllerState, HeadId, HeadView, PathView, Topology,
+};
 use crate::user::{Request, RequestOp, Submit};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -298,4 +300,66 @@ fn a_flush_of_a_device_that_comes_late_finds_room_for_all_its_paths() {
     succeed(&mut shard, &flush, &mut bufs);
     shard.pump(NOW, &mut bufs);
     assert_eq!(sent(&mut shard).len(), 1, "the read behind it");
+}
+
+/// The worker that has the queue pair has heard of the reset first.
+#[test]
+fn a_controller_that_is_reset_is_flushed_though_its_carrier_takes_no_write_any_more() {
+    for picture_is_here in [false, true] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let paths = [path(0), path(1)];
+        let view = || cached(paths.to_vec());
+        hears(&mut shard, &picture(1, view()), &mut bufs);
+        let flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+        succeed(&mut shard, &flush, &mut bufs);
+        let buf = bufs.filled(&[7; 4096]);
+        let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+        for place in 0..2 {
+            let sent = submits(&mut shard, write, &mut bufs);
+            assert_eq!(controllers(&sent), [place], "in turn");
+            succeed(&mut shard, &sent, &mut bufs);
+        }
+        let bounced = submits(&mut shard, write, &mut bufs);
+        assert_eq!(controllers(&bounced), [0]);
+        let outcome = CommandOutcome::TooLate { association: Association(1) };
+        let done = PeerMail::Done { token: bounced[0].1, outcome };
+        shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        let again = sent(&mut shard);
+        assert_eq!(controllers(&again), [1]);
+        succeed(&mut shard, &again, &mut bufs);
+        for _ in 0..4 {
+            let next = submits(&mut shard, write, &mut bufs);
+            assert_eq!(controllers(&next), [1], "what is bounced once is not tried again");
+            succeed(&mut shard, &next, &mut bufs);
+        }
+        if picture_is_here {
+            let mut resetting = picture(2, view());
+            let all = &mut Arc::get_mut(&mut resetting).expect("ours").controllers;
+            Arc::get_mut(&mut all[0]).expect("ours").state = ControllerState::Resetting;
+            hears(&mut shard, &resetting, &mut bufs);
+        }
+        let flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+        assert_eq!(controllers(&flush), [0, 1], "picture is here: {picture_is_here}");
+    }
+}
+
+/// In its next association it takes everything again.
+#[test]
+fn a_controller_that_has_taken_no_write_any_more_is_used_again_after_its_reset() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let view = || head([path(0)].to_vec());
+    let buf = bufs.filled(&[7; 4096]);
+    let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+    hears(&mut shard, &picture(1, view()), &mut bufs);
+    let bounced = submits(&mut shard, write, &mut bufs);
+    let outcome = CommandOutcome::TooLate { association: Association(1) };
+    let done = PeerMail::Done { token: bounced[0].1, outcome };
+    shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+    assert_eq!(sent(&mut shard), [], "it waits");
+    assert_eq!(shard.poll_done().map(|done| done.tag), None);
+    let mut again = picture(2, view());
+    let all = &mut Arc::get_mut(&mut again).expect("ours").controllers;
+    Arc::get_mut(&mut all[0]).expect("ours").association = Association(2);
+    hears(&mut shard, &again, &mut bufs);
+    assert_eq!(controllers(&sent(&mut shard)), [0]);
 }
