@@ -488,15 +488,19 @@ impl HeadState {
                 }
             }
             let entry = entry(controllers, path.view.controller);
-            let reached = path.is_reached() && !path.view.ana_pending && path.ana_suspect.is_none();
-            let takes_data = reached
+            // A flush goes with what is no read: without the queue pair of reads it finds its way.
+            let flushes = path.carriers.others != Carrier::None
+                && !path.view.ana_pending
+                && path.ana_suspect.is_none();
+            let takes_data = flushes
+                && path.is_reached()
                 && entry.is_some_and(ControllerEntry::takes_data)
                 && path.view.ready
                 && path.namespace_suspect.is_none();
             let accessible = path.view.ana_state.is_accessible();
             path.usable = takes_data && accessible;
             path.optimized = path.view.ana_state == AnaState::Optimized;
-            path.flushes = reached && accessible;
+            path.flushes = flushes && accessible;
             goes_live |= path.usable && path.optimized && !was_optimized;
             // Linux does not drop it for its state alone: the next command sees that, and goes on
             // from there.

@@ -148,3 +148,42 @@ fn what_policies_measure_is_the_same_on_queues_of_their_own() {
         rig.finish();
     }
 }
+
+/// What carries its flushes is open.
+#[test]
+fn a_controller_that_has_lost_its_queue_of_reads_alone_is_flushed() {
+    let mut setup = Setup::new(2, 1);
+    setup.options.nr_write_queues = 1;
+    setup.target.limits.io_queues = 64;
+    setup.times.mail = (50 * MS, 50 * MS);
+    let mut rig = setup.build();
+    (0..2).for_each(|port| {
+        rig.connect(port);
+        rig.run(SECOND);
+    });
+    rig.io([Op::Flush]);
+    rig.io(writes(4, 1));
+    rig.io(reads(4));
+    let serial = |opcode: u8| {
+        let of = |pdu: &Pdu| {
+            pdu.is_io() && pdu.port == 0 && pdu.sqe.is_some_and(|sqe| sqe.opcode() == opcode)
+        };
+        rig.seen(of).last().map(|pdu| pdu.serial).expect("some")
+    };
+    let (of_reads, of_writes) = (serial(io::READ), serial(io::WRITE));
+    assert_ne!(of_reads, of_writes);
+    let stream = rig.world.stream_with_serial(of_reads).expect("open");
+    // It comes to its worker before control hears of the loss, and has the controller shut down.
+    let names = rig.submit([Op::Flush]);
+    rig.run(40 * MS);
+    rig.world.break_stream(stream);
+    rig.run(5 * MS);
+    assert!(rig.world.stream_with_serial(of_writes).is_some(), "that one is open");
+    rig.succeed(&names);
+    let flushes =
+        rig.seen(|pdu| pdu.is_io() && pdu.sqe.is_some_and(|sqe| sqe.opcode() == io::FLUSH));
+    let mut last: Vec<u16> = flushes.iter().rev().take(2).map(|pdu| pdu.port).collect();
+    last.sort_unstable();
+    assert_eq!((flushes.len(), last), (4, vec![0, 1]), "two at first, two now");
+    rig.finish();
+}
