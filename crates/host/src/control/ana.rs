@@ -606,10 +606,13 @@ impl Controller {
         if let (Some(reading), Phase::Live) = (&mut self.ana.reading, self.phase) {
             reading.overtaken = true;
         }
+        // A large log that is contradicted is read at its pace: the pause does not wait for that.
+        let pauses = !self.ana.is_used() || is_out(&self.ana.contradicted, nsid);
+        if pauses && self.ana.forgive_at.is_none() {
+            self.ana.forgive_at = Some(env.now.after(NO_LOG_PAUSE));
+        }
         if self.ana.is_used() {
             self.read_ana_log(env, bufs);
-        } else if self.ana.forgive_at.is_none() {
-            self.ana.forgive_at = Some(env.now.after(NO_LOG_PAUSE));
         }
     }
 

@@ -667,3 +667,24 @@ fn c61_a_log_that_was_good_is_none_where_less_is_allowed_now() {
     rig.advance_s(11);
     assert_eq!(rig.event_count("NANAGRPID"), 1, "{:?}", rig.events);
 }
+
+/// However long it takes until that is read again.
+#[test]
+fn m14_a_path_whose_large_log_is_contradicted_is_tried_once_a_second() {
+    for groups in [1_000, 60_000] {
+        let mut rig = talkative(groups);
+        let mut tries = Vec::new();
+        for now in (0..20_000_u32).step_by(50) {
+            if !is_pending(&rig) {
+                tries.push(now);
+                ana_error(&mut rig);
+                rig.run();
+            }
+            rig.advance(Duration::from_millis(50));
+        }
+        let late = tries.partition_point(|at| *at < 5_000);
+        let pauses: Vec<u32> = tries[late..].windows(2).map(|two| two[1] - two[0]).collect();
+        let once_a_second = |pause: &u32| (1_000..1_100).contains(pause);
+        assert!(pauses.len() >= 12 && pauses.iter().all(once_a_second), "{groups}: {tries:?}");
+    }
+}
