@@ -204,14 +204,16 @@ fn snapshot(world: &mut Pair) -> HostSnapshot {
     }
 }
 
-/// What there is to see once the last command of nobody's has ended: nobody waits for those.
+/// What there is to see once the last command of nobody's has ended: nobody waits for those. One of
+/// a device that has gone meanwhile is charged to its controller alone, which other devices share.
 fn at_rest(world: &mut Pair) -> HostSnapshot {
     let end = world.now().after(PATIENCE);
     loop {
         let snapshot = snapshot(world);
         let heads = snapshot.subsystems.iter().flat_map(|subsystem| &subsystem.heads);
-        let work: u64 = heads.flat_map(|head| &head.paths).map(|path| path.charged.work).sum();
-        if work == 0 || world.now() > end {
+        let charged = heads.flat_map(|head| &head.paths).map(|path| path.charged);
+        let left: u64 = charged.map(|it| it.work + u64::from(it.workers)).sum();
+        if left == 0 || world.now() > end {
             return snapshot;
         }
         world.run(MS * 20);

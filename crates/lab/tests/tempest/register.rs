@@ -83,7 +83,10 @@ impl Block {
                 || self.maybe.iter().chain(&self.left).any(is)
                 || overtaken.any(is);
         }
-        if is(&self.acknowledged) {
+        if is(&self.acknowledged) && self.maybe.iter().any(is) {
+            // It may be the later one, over what was left: a loss of power brings that back.
+            self.overtaken.extend(self.left.drain(..).map(|write| (write, at)));
+        } else if is(&self.acknowledged) {
             self.left.clear();
         } else if let Some(place) = self.maybe.iter().position(is) {
             // It has happened, and must not be undone, but by a loss of power.
@@ -214,5 +217,26 @@ impl Register {
             }
         }
         Ok(lost)
+    }
+}
+
+#[test]
+fn what_was_left_may_come_back_where_a_later_write_has_the_same_value() {
+    let ended = |well, at| Ended { well, durable: false, power_lost: false, at };
+    // What the second zeroes may have overwritten is there again when they are lost.
+    for (again, comes_back) in [(false, false), (true, true)] {
+        let mut register = Register::new(0, 0, 1);
+        let extent = register.extent(0, 1);
+        register.written(extent, 7, ended(true, 1));
+        register.written(extent, 0, ended(true, 2));
+        register.power_lost();
+        if again {
+            register.written(extent, 0, ended(false, 3));
+        }
+        let mut block = [0; 512];
+        assert_eq!(register.verify(extent, &block, false, 4), Ok(0));
+        register.power_lost();
+        fill(0, 0, 7, &mut block);
+        assert_eq!(register.verify(extent, &block, false, 5).is_ok(), comes_back, "{again}");
     }
 }
