@@ -212,9 +212,23 @@ impl Shard {
     /// Works out anew through which queue pair each controller is reached.
     fn refresh_slots(&mut self) {
         for entry in self.controllers.values_mut() {
-            let (id, association) = (entry.view.id, entry.view.association);
-            let slot = |class| open_slot(&self.queues, (id, association), class);
-            entry.slots = Split { reads: slot(OpClass::Read), others: slot(OpClass::Other) };
+            entry.slots = Split::default();
+        }
+        // One pass over each: when hundreds of controllers come up each one leads here.
+        for (slot, queue) in self.queues.iter().enumerate() {
+            let Some(queue) = queue.as_ref().filter(|queue| queue.phase == Phase::Open) else {
+                continue;
+            };
+            let (controller, association) = queue.of();
+            let entry = self.controllers.get_mut(controller.0);
+            let Some(entry) = entry.filter(|it| it.view.association == association) else {
+                continue;
+            };
+            for class in [OpClass::Read, OpClass::Other] {
+                if queue.takes(class) {
+                    entry.slots.of_mut(class).get_or_insert(slot as u16);
+                }
+            }
         }
     }
 }
