@@ -102,7 +102,9 @@
 //!    latency holds, and a sixteenth; and when its base latency is at most four times its least
 //!    latency (else the queue is that of others). Where the least latency is more than four times
 //!    the base latency, and waits do not hang together with the work (by less than a quarter,
-//!    neither way), the way has become longer, and the least latency counts instead. A load is
+//!    neither way), the way has become longer, and the least latency counts instead. Where
+//!    this worker has no tag left on the best path (as far as that is known), the command goes to
+//!    the next path that has room and a tag; none spills to a path without one. A load is
 //!    closed when the number of commands of the worker in flight varies by less than half of what
 //!    it would by chance.
 //! 10. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there
