@@ -327,8 +327,7 @@ impl HeadState {
         let measures = view.parameters.policy == Policy::Latency;
         for path in &view.paths {
             let Some(entry) = entry(controllers, path.controller) else { continue };
-            let distance = path.distance.get(usize::from(worker)).copied();
-            let distance = distance.unwrap_or(LOCAL_DISTANCE);
+            let distance = *path.distance.get(usize::from(worker)).unwrap_or(&LOCAL_DISTANCE);
             let affinity = path.affinity.get(usize::from(worker)).copied().unwrap_or_default();
             let node = path.nodes.get(usize::from(me.node)).or(path.nodes.last()).cloned();
             let held = || Held {
