@@ -15,8 +15,8 @@ pub struct Load<'a> {
     /// The place in `workers` of the worker whose queue pair this worker submits through; its own
     /// unless the controller grants fewer queue pairs than there are workers.
     pub queue: u16,
-    /// Commands of this worker that its queue pairs to the controller carry at once: others wait for
-    /// a tag. 0 when that is not known, as where workers share them.
+    /// Commands of this worker that its queue pairs to the controller carry at once: others wait
+    /// for a tag. 0 when that is not known, as where workers share them.
     pub tags: u16,
     /// The path itself, all workers.
     pub shared: &'a Shared,

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Control requests that one worker may have waiting.
 const MAX_VERBS: usize = 1024;
-/// How long a worker waits at its end for the system to let go of its operations. A thread that ends
-/// before that waits for the rest inside the system, however long it takes.
+/// How long a worker waits at its end for the system to let go of its operations. A thread that
+/// ends before that waits for the rest inside the system, however long it takes.
 const REAP: Duration = Duration::from_secs(4);
 /// How long [`Group::stop`] waits for all threads.
 const JOIN: Duration = Duration::from_secs(5);

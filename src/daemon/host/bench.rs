@@ -50,8 +50,8 @@ impl Host {
         let used = of_it.map(|(it, _)| (&it.name, self.clients.of(&it.name).len()));
         match used.into_iter().find(|(_, clients)| *clients > 0) {
             Some((export, clients)) => Err(RpcError::failed(format!(
-                "{} is in use, its export \"{export}\" has NBD clients ({clients}): this load would \
-                 overwrite what they have there (--allow-mounted-write does so all the same)",
+                "{} is in use, its export \"{export}\" has NBD clients ({clients}): this load \
+                 would overwrite what they have there (--allow-mounted-write does so all the same)",
                 head.name
             ))),
             None => Ok(()),

@@ -1,5 +1,6 @@
 //! Requests and the commands that they are split into.
 
+use super::absence::Doubts;
 use super::failed::Failed;
 use crate::table::Key;
 use crate::topology::{Association, ControllerId, HeadId};
@@ -183,12 +184,10 @@ pub(super) struct Command {
     pub(super) left_blocks: u32,
     /// Tries again for other reasons than the path, since a path last failed under it.
     pub(super) retries: u8,
-    /// How often it has waited for a path to be looked at because its namespace was not there.
-    pub(super) doubts: u8,
+    /// How often it has waited for a path to be looked at, and its namespace was not there.
+    pub(super) doubts: Doubts,
     /// How often paths failed under it, in a row.
     pub(super) failovers: u8,
-    /// How often of these its namespace was not there.
-    pub(super) absences: u8,
     /// Which those were.
     pub(super) failed: Failed,
     /// What was wrong with what it was answered last.
@@ -211,9 +210,8 @@ impl Command {
             tagged: now,
             left_blocks: 0,
             retries: 0,
-            doubts: 0,
+            doubts: Doubts::default(),
             failovers: 0,
-            absences: 0,
             failed: Failed::NONE,
             flaw: None,
         }

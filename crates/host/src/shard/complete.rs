@@ -1,6 +1,7 @@
 //! What becomes of a command that has ended: success, retry, failover or an error to the user.
 
 use super::Shard;
+use super::absence::Doubts;
 use super::command::{Carried, Command, Origin, Place, Request, Work};
 use super::doubt::MAX_DOUBTS;
 use super::durable::may_tell_of_a_loss;
@@ -203,7 +204,7 @@ impl Shard {
         }
         if !status.is_path_error() && !takes_nothing && !self.is_of_its_namespace(key) {
             // Who has the NSID by now may have said so: that is nothing to this device.
-            self.commands[key].doubts += 1;
+            self.commands[key].doubts.add();
             if self.is_asked_again(key) {
                 return self.dispatch_again(key, None, now, bufs);
             }
@@ -399,22 +400,24 @@ impl Shard {
     ) {
         let command = &mut self.commands[key];
         command.failovers = command.failovers.saturating_add(1);
-        command.absences = command.absences.saturating_add(1);
-        let (absences, head) = (usize::from(command.absences), command.head);
-        let may_wait = command.doubts < MAX_DOUBTS;
+        command.doubts.add_absence();
+        let (absences, head) = (command.doubts.absences(), command.head);
+        let may_wait = command.doubts.count() < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
         let waits = !other && may_wait && self.has_doubted_path(head, avoid);
         let elsewhere = |it: &HeadState| it.may_be_elsewhere(avoid, &self.controllers);
         let barred = !other && may_wait && self.head(head).is_some_and(elsewhere);
         // Paths that failed before for other reasons may have it still, or get it now.
-        let known = absences < paths.min(usize::from(u8::MAX));
+        let known = absences < paths.min(Doubts::ABSENCES_MAX);
         let goes_on = barred || known && waits || other && (known || may_wait);
         let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
         if !goes_on && !kept {
             return self.end_command(key, Err(IoError::Status(status)), now, bufs);
         }
-        self.commands[key].doubts += u8::from(!other || !known);
+        if !other || !known {
+            self.commands[key].doubts.add();
+        }
         self.commands[key].flush_anywhere();
         self.stats.paths[self.commands[key].stats as usize].failovers += 1;
         self.note_failed(key, avoid);

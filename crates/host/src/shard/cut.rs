@@ -11,6 +11,7 @@
 //! be told as a failure, and zeroes would not be asked for again when another one has it.
 
 use super::Shard;
+use super::absence::Doubts;
 use super::command::{NOT_OFFERED, Origin, Work};
 use super::failed::Failed;
 use super::head::HeadState;
@@ -58,8 +59,8 @@ impl Shard {
             *work = behind(*work, command.left_blocks, request.op, block_bytes);
             describe(work, bufs);
         }
-        (command.left_blocks, command.retries, command.doubts) = (0, 0, 0);
-        (command.failovers, command.absences) = (0, 0);
+        (command.left_blocks, command.retries, command.failovers) = (0, 0, 0);
+        command.doubts = Doubts::default();
         command.failed = Failed::NONE;
         self.dispatch_again(key, None, now, bufs);
     }

@@ -60,7 +60,8 @@ impl Shard {
                 self.stats.heads[head.stats as usize].requeued_no_usable_path += 1;
                 command.place = Place::Requeued;
                 // From here on it waits; path errors in a row are counted from the start again.
-                (command.failovers, command.absences) = (0, 0);
+                command.failovers = 0;
+                command.doubts.forget_absences();
                 command.failed = Failed::NONE;
                 head.requeue.push_back(&mut self.commands, key);
             }

@@ -99,7 +99,7 @@ impl Shard {
         }
         let path = head.path_of(command);
         let late = path.is_some_and(|path| path.doubt.concerns(command.started));
-        if !late && path.is_some_and(|path| path.usable) || command.doubts >= MAX_DOUBTS {
+        if !late && path.is_some_and(|path| path.usable) || command.doubts.count() >= MAX_DOUBTS {
             return true;
         }
         let is_another = match command.is_own_flush() {
@@ -191,7 +191,7 @@ impl Shard {
 
     /// What a path in doubt has done is done again elsewhere, or fails as gone.
     pub(super) fn take_elsewhere(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
-        self.commands[key].doubts += 1;
+        self.commands[key].doubts.add();
         if self.is_asked_again(key) {
             self.leave_path(key);
             return self.dispatch_again(key, None, now, bufs);

@@ -1,5 +1,6 @@
 //! One data worker's half of the host: its queue pairs, its commands, its choices of paths.
 
+mod absence;
 mod command;
 mod complete;
 mod connect_data;

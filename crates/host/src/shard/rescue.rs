@@ -264,7 +264,7 @@ impl Shard {
         }
         let origin = core::mem::replace(&mut command.origin, Origin::LeftBehind);
         let &mut Command { head, controller, retries, doubts, .. } = command;
-        let &mut Command { failovers, absences, failed, .. } = command;
+        let &mut Command { failovers, failed, .. } = command;
         let left_blocks = core::mem::take(&mut command.left_blocks);
         let entry = &mut self.stats.paths[command.stats as usize];
         entry.in_flight -= 1;
@@ -274,7 +274,7 @@ impl Shard {
         self.watch.left_behind += 1;
         let new = Command::new(origin, head, now);
         let new = Command { left_blocks, retries, doubts, ..new };
-        let new = || Command { failovers, absences, failed, ..new };
+        let new = || Command { failovers, failed, ..new };
         let Some(new) = self.commands.insert_with(new) else {
             unreachable!("room was checked before it was left behind");
         };

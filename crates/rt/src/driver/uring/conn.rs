@@ -59,8 +59,8 @@ pub(super) struct Conn {
     /// Bytes that came after the engine had closed.
     pub(super) discarded: u64,
     pub(super) peer: Option<Peer>,
-    /// What was read before it was handed over here, until the engine has it; or what has come since
-    /// it is leaving.
+    /// What was read before it was handed over here, until the engine has it; or what has come
+    /// since it is leaving.
     pub(super) early: Early,
 }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Those that always take one. Writes to one file take turns in one thread there, and of whole
 /// flushes one runs at a time.
 pub(super) const THREADS_PER_FILE: u32 = 16;
-/// Reads of a file where they take one. More than for the others, as this is the depth at which such
-/// a file can be read.
+/// Reads of a file where they take one. More than for the others, as this is the depth at which
+/// such a file can be read.
 pub(super) const READS_PER_FILE: u32 = super::super::FILE_THREADS / 2;
 
 /// One operation that waits.
