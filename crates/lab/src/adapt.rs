@@ -37,7 +37,9 @@ pub fn adaptations(cell: Cell<'_>, figures: &Figures) -> Vec<Adaptation> {
         let until = limits.get(index + 1).map_or(end, |next| next.0).min(end);
         let first = at_ns.div_ceil(SERIES_NS);
         let behind = (until / SERIES_NS).min(figures.series.len() as u64);
-        if first >= behind || has_too_few(cell, &limit) {
+        // Where nothing is possible every window holds all of it, and nobody has adapted.
+        let nothing = limit.bytes_per_second == 0;
+        if first >= behind || nothing || has_too_few(cell, &limit) {
             continue;
         }
         let whole = u128::from(limit.bytes_per_second) * u128::from(SERIES_NS) / 1_000_000_000;

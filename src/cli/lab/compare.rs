@@ -118,6 +118,10 @@ fn text(all: &Comparison) -> String {
             ", {few} with fewer than 6 runs in common: no interval, only plain differences count"
         ));
     }
+    let bound = of(Judgement::CpuBound);
+    if bound > 0 {
+        text.push_str(&format!(", {bound} CPU-bound in A or B: not judged"));
+    }
     text.push('\n');
     text
 }

@@ -50,6 +50,8 @@ pub struct ComparedRow {
     pub p99: Compared,
     /// Requests that failed in A and in B, in the runs that both have; more of them are worse.
     pub errors: [u64; 2],
+    /// Whether the machine was the limit in a run of A, and of B: then it is what was compared.
+    pub cpu_bound: [bool; 2],
     /// All of it.
     pub is: Judgement,
 }
@@ -80,6 +82,8 @@ pub enum Judgement {
     NoDifference,
     /// Too few runs for an interval, and no difference that is plain without one.
     TooFewRuns,
+    /// The machine was the limit in one of them: nothing is said of the policy.
+    CpuBound,
 }
 
 impl Judgement {
@@ -91,6 +95,7 @@ impl Judgement {
             Judgement::Worse => "worse",
             Judgement::NoDifference => "no difference",
             Judgement::TooFewRuns => "too few runs",
+            Judgement::CpuBound => "CPU-bound",
         }
     }
 }
@@ -221,19 +226,23 @@ fn pair_up(
 fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow {
     let (more, less) = (Judgement::Better, Judgement::Worse);
     let ratio = paired(b, a, |run| run.bytes_s);
-    let is = judge(&ratio, tolerance_ppm, more, less);
+    let cpu_bound = [a.cpu_bound, b.cpu_bound];
+    let unless_bound = |is| if cpu_bound.contains(&true) { Judgement::CpuBound } else { is };
+    let is = unless_bound(judge(&ratio, tolerance_ppm, more, less));
     let throughput = Compared { a: a.bytes_s, b: b.bytes_s, ratio, is };
     let ratio = paired(&with_percentile(b), &with_percentile(a), |run| run.p99_ns);
     let is = match ratio.pairs {
         0 => Judgement::NoDifference,
         // Histograms do not tell nearer values apart.
-        _ => judge(&ratio, tolerance_ppm.max(PERCENTILE_PPM), less, more),
+        _ => unless_bound(judge(&ratio, tolerance_ppm.max(PERCENTILE_PPM), less, more)),
     };
     let p99 = Compared { a: a.completion.p99_ns, b: b.completion.p99_ns, ratio, is };
     let both = [throughput.is, p99.is];
     let errors = [errors(a, b), errors(b, a)];
     let is = if both.contains(&Judgement::Worse) || errors[1] > errors[0] {
         Judgement::Worse
+    } else if cpu_bound.contains(&true) {
+        Judgement::CpuBound
     } else if both.contains(&Judgement::Better) {
         Judgement::Better
     } else if both.contains(&Judgement::TooFewRuns) {
@@ -248,6 +257,7 @@ fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow 
         throughput,
         p99,
         errors,
+        cpu_bound,
         is,
     }
 }

@@ -167,7 +167,8 @@ pub struct Merged {
     buckets: BTreeMap<u64, u64>,
     count: u128,
     sum: u128,
-    squares: u128,
+    /// Requests, mean and standard deviation of each run.
+    runs: Vec<[u64; 3]>,
     min: Option<u64>,
     max: u64,
 }
@@ -183,11 +184,9 @@ impl Merged {
             *sum = sum.saturating_add(*count);
         }
         let (n, mean) = (u128::from(requests), u128::from(latency.mean_ns));
-        let stdev = u128::from(latency.stdev_ns);
-        let square = stdev.saturating_mul(stdev).saturating_add(mean.saturating_mul(mean));
+        self.runs.push([requests, latency.mean_ns, latency.stdev_ns]);
         self.count += n;
         self.sum = self.sum.saturating_add(n.saturating_mul(mean));
-        self.squares = self.squares.saturating_add(n.saturating_mul(square));
         self.min = Some(self.min.map_or(latency.min_ns, |min| min.min(latency.min_ns)));
         self.max = self.max.max(latency.max_ns);
     }
@@ -216,9 +215,14 @@ impl Merged {
     /// The standard deviation of all together.
     #[must_use]
     pub fn stdev(&self) -> u64 {
-        let mean = self.sum.checked_div(self.count).unwrap_or(0);
-        let square = self.squares.checked_div(self.count).unwrap_or(0);
-        narrow(square.saturating_sub(mean.saturating_mul(mean)).isqrt())
+        // Around the mean: a difference of large squares shows how the mean was rounded.
+        let mean = self.mean();
+        let square = |value: u64| u128::from(value).saturating_mul(u128::from(value));
+        let sum = self.runs.iter().fold(0u128, |sum, &[requests, of_run, stdev]| {
+            let around = square(stdev).saturating_add(square(of_run.abs_diff(mean)));
+            sum.saturating_add(u128::from(requests).saturating_mul(around))
+        });
+        narrow(sum.checked_div(self.count).unwrap_or(0).isqrt())
     }
 
     /// The smallest; 0 of none.

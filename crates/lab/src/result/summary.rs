@@ -287,11 +287,11 @@ impl Open {
             .into_iter()
             .map(|((_, _, variant), sum)| sum.close(variant, &self.limit))
             .collect();
-        // Of equal ones the first.
-        let best = rows.iter().rev().max_by_key(|row| row.bytes_s).cloned();
+        self.notes.extend(unequal(&rows));
+        let best = ranked(&rows).first().map(|best| (*best).clone());
         if let Some(best) = &best {
             for row in &mut rows {
-                row.of_best_ppm = ratio_ppm(row.bytes_s, best.bytes_s);
+                row.of_best_ppm = ratio_ppm(common(row, &[best]), common(best, &[row]));
                 row.to_best = paired(row, best, |run| run.bytes_s);
                 row.to_best_is = row.to_best.difference();
             }
@@ -313,6 +313,49 @@ impl Open {
             rows,
         }
     }
+}
+
+/// That rows have different numbers of runs, and what follows from it.
+fn unequal(rows: &[Row]) -> Option<String> {
+    let counts = || rows.iter().map(|row| row.runs.len());
+    let (least, most) = (counts().min()?, counts().max()?);
+    (least < most).then(|| {
+        format!(
+            "rows have {least} to {most} runs: each one's own figures are of all its runs, and \
+             rows are compared by those that they have in common"
+        )
+    })
+}
+
+/// The median throughput of a row in the runs that these others have, too; 0 without any.
+fn common(row: &Row, others: &[&Row]) -> u64 {
+    let has = |other: &&Row, run: u64| other.runs.iter().any(|theirs| theirs.run == run);
+    let runs = row.runs.iter().filter(|run| others.iter().all(|other| has(other, run.run)));
+    median(&runs.map(|run| run.bytes_s).collect::<Vec<_>>())
+}
+
+/// The rows, the one with most throughput first; of equal ones the first.
+///
+/// Rows may have different runs, and then medians over all of them are of different seeds: those
+/// over what all have decide. Where pairs say otherwise of the first, they are right.
+pub(super) fn ranked(rows: &[Row]) -> Vec<&Row> {
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    let all = sorted.clone();
+    let shared = rows.first().is_some_and(|row| {
+        row.runs.iter().any(|run| {
+            rows.iter().all(|other| other.runs.iter().any(|theirs| theirs.run == run.run))
+        })
+    });
+    sorted.sort_by_cached_key(|row| {
+        std::cmp::Reverse(if shared { common(row, &all) } else { row.bytes_s })
+    });
+    for at in 1..sorted.len() {
+        let ratio = paired(sorted[at], sorted[0], |run| run.bytes_s);
+        if ratio.difference() == Difference::More {
+            sorted[..=at].rotate_right(1);
+        }
+    }
+    sorted
 }
 
 /// The figures of one row over those of another, by the runs that both have.

@@ -156,3 +156,13 @@ fn a_run_in_which_many_requests_are_not_answered_once_is_told() {
     (scenario.run.ramp_ns, scenario.run.window_ns) = (40_000_000_000, 80_000_000_000);
     assert_eq!(result(&scenario, 1).notes, [""; 0]);
 }
+
+#[test]
+fn thinking_is_not_waiting_for_an_answer() {
+    let mut scenario = scenario();
+    scenario.changes.clear();
+    scenario.jobs[0].thinktime_ns = 1_000_000;
+    let result = result(&scenario, 1);
+    assert!(result.total.latency.mean_ns < 500_000, "most of the time nothing is asked for");
+    assert_eq!(result.notes, [""; 0]);
+}

@@ -1,7 +1,7 @@
 //! One sentence: which variant is best, by how much, and how sure that is.
 
 use super::stats::{Difference, ONE_PPM, Paired};
-use super::summary::{Row, RunFigures, paired};
+use super::summary::{Row, RunFigures, paired, ranked};
 use serde::{Deserialize, Serialize};
 
 /// Ratios of percentiles are not told apart within this: two buckets of a histogram.
@@ -51,9 +51,7 @@ pub struct Calmest {
 
 impl Verdict {
     pub(super) fn of(rows: &[Row]) -> Verdict {
-        // Stable: of equal rows the first.
-        let mut sorted: Vec<&Row> = rows.iter().collect();
-        sorted.sort_by_key(|row| std::cmp::Reverse(row.bytes_s));
+        let sorted = ranked(rows);
         let Some((best, others)) = sorted.split_first().filter(|(best, _)| best.bytes_s > 0) else {
             return Verdict::about_nothing(rows);
         };

@@ -90,3 +90,16 @@ fn what_has_no_counterpart_is_named() {
     b.tables[0].rows[0].runs.iter_mut().for_each(|run| run.run += 100);
     assert!(compare(&a, &b, 0).left_out[0].ends_with("has no run in common"));
 }
+
+#[test]
+fn a_row_for_which_the_machine_was_the_limit_is_not_judged() {
+    let a = summary(6, &|run| (1000 + run, 1000, 0));
+    let mut slower = summary(6, &|run| (500 + run, 2000, 0));
+    slower.tables[0].rows[0].cpu_bound = true;
+    let (is, all) = of(&a, &slower, 0);
+    assert_eq!((is, all.worse, all.rows[0].cpu_bound), (Judgement::CpuBound, 0, [false, true]));
+    assert_eq!(of(&slower, &a, 0).0, Judgement::CpuBound);
+    let mut faulty = summary(6, &|run| (500 + run, 2000, 1));
+    faulty.tables[0].rows[0].cpu_bound = true;
+    assert_eq!(of(&a, &faulty, 0).0, Judgement::Worse, "requests that fail are no matter of speed");
+}

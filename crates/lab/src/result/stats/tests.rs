@@ -135,3 +135,16 @@ fn merged_latencies_are_those_of_one_histogram() {
     assert!(merged.stdev().abs_diff(all.stdev()) <= 2, "{} {}", merged.stdev(), all.stdev());
     assert_eq!(Merged::default().per_mille(990), 0);
 }
+
+#[test]
+fn small_deviations_around_a_large_mean_are_not_made_of_rounding() {
+    let mut merged = Merged::default();
+    // The mean of all lies half a nanosecond above a whole one.
+    for mean_ns in [200_000_000, 200_000_001] {
+        merged.add(10, &Latency { mean_ns, stdev_ns: 559, ..Latency::default() });
+    }
+    assert_eq!(merged.stdev(), 559);
+    merged.add(20, &Latency { mean_ns: 200_010_000, stdev_ns: 0, ..Latency::default() });
+    // Two groups, each 5000 away from the middle, and a deviation in one of them.
+    assert!((5000..5030).contains(&merged.stdev()), "{}", merged.stdev());
+}

@@ -196,3 +196,41 @@ fn cells_of_another_length_or_twice_are_refused() {
     assert!(builder.add(&other).expect_err("another window").contains("window"));
     assert_eq!(Builder::default().finish().tables, []);
 }
+
+#[test]
+fn rows_with_different_runs_are_ranked_by_those_that_they_share() {
+    let one = tests::result(&tests::scenario(), 1);
+    let cell = |variant: &str, run: u64, bytes_s: u64| {
+        let mut cell = CellResult { variant: variant.to_owned(), run, ..one.clone() };
+        cell.total.bytes_s = bytes_s;
+        cell
+    };
+    // In each run that both have `a` is ahead; what `b` has beside them are easier seeds.
+    let mut all: Vec<CellResult> = (1..=6).map(|run| cell("a", run, 1000 + run)).collect();
+    all.extend((1..=6).map(|run| cell("b", run, 900 + run)));
+    all.extend((7..=15).map(|run| cell("b", run, 2000 + run)));
+    let found = summary(&all);
+    let table = &found.tables[0];
+    let Verdict { best, next, is, text, .. } = &table.verdict;
+    assert_eq!((best.as_str(), next.as_deref(), *is), ("a", Some("b"), Difference::More), "{text}");
+    assert_eq!(row(table, "a").of_best_ppm, 1_000_000);
+    assert!((890_000..910_000).contains(&row(table, "b").of_best_ppm));
+    assert!(table.notes[0].contains("6 to 15 runs"), "{:?}", table.notes);
+}
+
+#[test]
+fn pairs_decide_where_medians_say_otherwise() {
+    let one = tests::result(&tests::scenario(), 1);
+    let mut all = Vec::new();
+    // `b` is ahead of `a` in six runs of seven, and the median of `a` is higher.
+    let figures = [(10, 11), (20, 22), (30, 33), (50, 40), (51, 52), (52, 53), (53, 54)];
+    for (run, (a, b)) in (1..).zip(figures) {
+        for (variant, bytes_s) in [("a", a), ("b", b)] {
+            let mut cell = CellResult { variant: variant.to_owned(), run, ..one.clone() };
+            cell.total.bytes_s = bytes_s;
+            all.push(cell);
+        }
+    }
+    let verdict = &summary(&all).tables[0].verdict;
+    assert!(verdict.is != Difference::Less, "{}", verdict.text);
+}
