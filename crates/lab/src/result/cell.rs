@@ -7,7 +7,7 @@ use crate::adapt::{adaptations, jain_ppm};
 use crate::cell::Cell;
 use crate::figures::{Books, ClassFigures, Figures, SERIES_NS, per_second};
 use crate::limit::{beyond, is_paced, limit_of_window};
-use crate::scenario::{Alteration, Change, Job, Scenario};
+use crate::scenario::{Alteration, Change, Scenario};
 use anabranch_policy::{Histogram, Policy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -478,9 +478,8 @@ fn is_longer_than_its_run(scenario: &Scenario, figures: &Figures, how: &Circumst
     if scenario.jobs.iter().any(is_paced) || !scenario.changes.is_empty() {
         return false;
     }
+    let per_host = scenario.jobs.iter().map(|job| u128::from(job.depth) * u128::from(job.clones));
     // A clone that thinks has one request, and none while it does.
-    let depth = |job: &Job| u128::from(if job.thinktime_ns > 0 { 1 } else { job.depth });
-    let per_host = scenario.jobs.iter().map(|job| depth(job) * u128::from(job.clones));
     let thought = scenario.jobs.iter().zip(&figures.jobs).map(|(job, classes)| {
         let ended: u64 = classes.iter().map(|class| class.latency.count()).sum();
         u128::from(ended) * u128::from(job.thinktime_ns)
