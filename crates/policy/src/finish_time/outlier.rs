@@ -11,12 +11,12 @@ const FAR: u64 = 4;
 /// What they cost is a mean of 2^9 commands or so. (Of fewer, a single one keeps others away for
 /// long where hardly anything goes meanwhile.)
 const MEMORY_SHIFT: u32 = 9;
-/// … and one counts as at most this many times its base latency: a single command that hangs for
-/// seconds in the device would else keep all others away for as long.
-const MOST: u64 = 1 << (MEMORY_SHIFT + 1);
 /// … of probes that are none, 2^4: of a path that is left for its outliers they alone tell when
 /// there are none any more, a few in a second.
 const PROBE_SHIFT: u32 = 4;
+/// One counts as at most this many times its base latency: a single command that hangs for
+/// seconds in the device would else keep all others away for as long.
+const MOST: u64 = 1 << (MEMORY_SHIFT + 1);
 /// A write was an outlier when a read of its size takes less than one in this many of its time …
 const WRITE_FAR: u32 = 3;
 /// … and none has ended there since, for so long, ms.
