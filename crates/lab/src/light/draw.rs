@@ -28,17 +28,21 @@ pub(crate) fn kinds(job: &Job) -> Vec<(OpClass, u32, u64)> {
     all
 }
 
-/// So many kinds stand for the sizes of a range. Where there are more sizes, each stands for some
+/// So many kinds stand for the multiples in a range. Where there are more, each stands for some
 /// that follow one another, with their mean.
 const OF_RANGE: u64 = 64;
 
 fn range(min: u32, max: u32, share: u64) -> impl Iterator<Item = (u32, u64)> {
     let steps = u64::from((max / min).max(1));
     let groups = steps.min(OF_RANGE);
-    (0..groups).map(move |group| {
+    // The largest, where it is no multiple.
+    let last = share * u64::from(max % min) / u64::from(max);
+    let share = share - last;
+    let multiples = (0..groups).map(move |group| {
         let (from, until) = (group * steps / groups, (group + 1) * steps / groups);
         // The sizes are `from + 1` to `until` steps: at most `max`.
         let bytes = u64::from(min) * (from + 1 + until) / 2;
         (bytes as u32, share * until / steps - share * from / steps)
-    })
+    });
+    multiples.chain((last > 0).then_some((max, last)))
 }

@@ -85,7 +85,11 @@ pub struct BlockSize {
 pub enum Sizes {
     /// Some sizes, by weight (`bs`, `bssplit`); at least one has a weight.
     Split(Vec<BlockSize>),
-    /// Any multiple of `min` up to `max`, all equally often (`bsrange`).
+    /// Any multiple of `min` up to `max`, all equally often, and `max` (`bsrange`).
+    ///
+    /// fio draws evenly from `min` to below `min + max`, rounds down to a multiple of `min`, and
+    /// makes `max` of what is more: where `max` is no multiple, it is drawn for the part
+    /// `max % min / max` of all requests.
     Range {
         /// The smallest, and the step.
         min: u32,
@@ -106,10 +110,9 @@ impl Sizes {
         match self {
             Sizes::Split(sizes) => draw_split(sizes, rng),
             Sizes::Range { min, max } => {
-                let steps = max / min;
-                // Below `steps`, which is 32 bits.
-                let step = u32::try_from(rng.below(u64::from(steps))).unwrap_or(0);
-                min * (step + 1)
+                // Below `max`, which is 32 bits.
+                let at = u32::try_from(rng.below(u64::from(*max))).unwrap_or(0);
+                min.saturating_mul(at / min + 1).min(*max)
             }
         }
     }
@@ -122,7 +125,7 @@ impl Sizes {
                 let drawn = sizes.iter().filter(|size| size.weight > 0);
                 drawn.map(|size| size.bytes).max().unwrap_or(0)
             }
-            Sizes::Range { min, max } => max - max % min,
+            Sizes::Range { max, .. } => *max,
         }
     }
 
@@ -145,7 +148,12 @@ impl Sizes {
                     sizes.iter().map(|size| u64::from(size.bytes) * u64::from(size.weight)).sum();
                 bytes.saturating_mul(1000) / weights.max(1)
             }
-            Sizes::Range { min, max } => u64::from(*min) * (u64::from(max / min) + 1) * 500,
+            Sizes::Range { min, max } => {
+                let (steps, rest) = (u128::from(max / min), u128::from(max % min));
+                let multiples = u128::from(*min).pow(2) * steps * (steps + 1) * 500;
+                // Below 1000 times `max`.
+                (multiples / u128::from(*max) + rest * 1000) as u64
+            }
         }
     }
 
@@ -164,13 +172,14 @@ impl Sizes {
             }
             Sizes::Range { min, max } => &[*min, *max],
         };
+        let key = if matches!(self, Sizes::Range { .. }) { "bsrange" } else { "bs" };
         for bytes in all {
             if *bytes == 0 || *bytes > MAX_REQUEST_BYTES || !bytes.is_multiple_of(block_bytes) {
                 let text = format!(
                     "a block size of {bytes} bytes is impossible here; use a multiple of the \
                      namespace's {block_bytes}, up to 16m"
                 );
-                return fail("bs", text);
+                return fail(key, text);
             }
         }
         Ok(())

@@ -194,6 +194,11 @@ fn a_range_of_sizes_has_small_and_large_ones() {
     let mean = (512 + (1 << 20)) / 2;
     let found = limit(&scenario);
     assert!((found.bytes_per_second / found.iops).abs_diff(mean) <= mean / 100, "{found}");
+    // The largest is no multiple: four, four and three of eleven requests.
+    scenario.jobs[0].sizes = PerOp::all(Sizes::Range { min: 4096, max: 11_264 });
+    let mean = (4 * 4096 + 4 * 8192 + 3 * 11_264) / 11;
+    let found = limit(&scenario);
+    assert!((found.bytes_per_second / found.iops).abs_diff(mean) <= mean / 100, "{found}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! fio's job files: what options mean, what is refused, and fio's own verdict beside ours.
 
 use anabranch_lab::light;
+use anabranch_lab::rng::Rng;
 use anabranch_lab::scenario::fio::{self, JobFile};
 use anabranch_lab::scenario::{BlockSize, BurnerMode, Mix, Order, Sizes, file};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -56,6 +58,32 @@ fn block_sizes_are_split_as_fio_splits_them() {
     assert_eq!((each.read, each.trim), (split(&[(4096, 100)]), split(&[(16384, 100)])));
     let some = read(",8k/100");
     assert_eq!((some.read, some.trim), (Sizes::fixed(4096), split(&[(8192, 100)])));
+}
+
+/// As often as fio does it: 8072, 7916 and 4012 of 20,000 with `bsrange=4k-10k`.
+#[test]
+fn the_largest_size_of_a_range_is_drawn_where_it_is_no_multiple() {
+    let sizes = &parse("bsrange=4k-10k").unwrap().jobs[0].sizes.read;
+    assert_eq!((sizes.largest(), sizes.mean_milli()), (10_240, 6_963_200));
+    let mut rng = Rng::new(1);
+    let mut counts = BTreeMap::new();
+    (0..20_000).for_each(|_| *counts.entry(sizes.draw(&mut rng)).or_insert(0u64) += 1);
+    let found: Vec<_> = counts.into_iter().collect();
+    let [(4096, small), (8192, middle), (10_240, large)] = found[..] else { panic!("{found:?}") };
+    for (count, wanted) in [(small, 8000), (middle, 8000), (large, 4000)] {
+        assert!(u64::abs_diff(count, wanted) < 300, "{found:?}");
+    }
+}
+
+#[test]
+fn a_range_of_multiples_has_them_all_equally_often() {
+    let sizes = &parse("bsrange=1536-12k").unwrap().jobs[0].sizes.read;
+    assert_eq!((sizes.largest(), sizes.mean_milli()), (12_288, 6_912_000));
+    let (mut rng, mut steps) = (Rng::new(7), Rng::new(7));
+    for place in 0..10_000 {
+        let step = u32::try_from(steps.below(8)).unwrap();
+        assert_eq!(sizes.draw(&mut rng), 1536 * (step + 1), "draw {place}");
+    }
 }
 
 #[test]

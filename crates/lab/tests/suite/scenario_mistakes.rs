@@ -190,6 +190,12 @@ fn loads() {
     );
     changed(
         "\"randread\"",
+        "\"randread\", bs = \"4k\", bsrange = \"4k-9k\"",
+        "x.toml:6: bsrange: a block size of 9216 bytes is impossible here; use a multiple of the \
+         namespace's 4096, up to 16m",
+    );
+    changed(
+        "\"randread\"",
         "\"randread\", iodepth = 65536, numjobs = 16",
         "x.toml:6: iodepth: 1048576 requests at once (iodepth x numjobs x hosts); at most 1000000",
     );

@@ -109,7 +109,8 @@ impl<'a> Table<'a> {
         // The other spellings of what checks name.
         let others: &[&str] = match check.as_ref().map_err(|problem| problem.key) {
             Err("rate_in" | "rate_out") => &["rate"],
-            Err("bs") => &["blocksize", "bssplit", "bsrange", "blocksize_range"],
+            Err("bs") => &["blocksize", "bssplit"],
+            Err("bsrange") => &["blocksize_range"],
             _ => &[],
         };
         check.map_err(|problem| {
