@@ -3,7 +3,7 @@
 use super::stand::{BLOCK_BYTES, DEVICE_BYTES};
 use crate::cli::args::bench::Bench;
 use crate::daemon::host::check_cpus;
-use crate::daemon::load::{JobSpec, block_size, bssplit};
+use crate::daemon::load::{JobSpec, block_size, bssplit, has_room};
 use crate::failure::Failure;
 use anabranch_lab::bare::Exchange;
 use serde_json::{Value, json};
@@ -42,6 +42,11 @@ impl Plan {
         }
         fits(bench, &sizes).map_err(Failure::Usage)?;
         verifies(bench).map_err(Failure::Usage)?;
+        // A running host knows its workers itself, and connections hold what their memory does.
+        if bench.device.is_none() && bench.nbd.is_none() {
+            has_room(bench.iodepth, bench.numjobs, bench.workers)
+                .map_err(|why| Failure::usage(format!("{why}: give more --workers")))?;
+        }
         let placement = placement(bench)?;
         let exchange = bench.bare.then(|| exchange(bench, &sizes)).transpose()?;
         Ok(Plan { bench: bench.clone(), sizes, runtime, placement, exchange })

@@ -2,6 +2,7 @@
 
 use crate::cli::args::bench::{MAX_DEPTH, MAX_JOBS};
 use crate::units;
+use anabranch_host::config::DEFAULT_MAX_REQUESTS;
 use anabranch_lab::load::{BlockSize, Job, LatencySummary, LoadReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -99,6 +100,22 @@ impl JobSpec {
             seed: self.seed,
         }
     }
+}
+
+/// Whether so many data workers have room for the load. What finds none would wait in the load,
+/// which then has less depth than its figures say.
+///
+/// # Errors
+/// Names both words and the limit.
+pub fn has_room(iodepth: u32, numjobs: u32, workers: u16) -> Result<(), String> {
+    let on_one = u64::from(numjobs.div_ceil(workers.max(1).into())) * u64::from(iodepth);
+    if on_one <= u64::from(DEFAULT_MAX_REQUESTS) {
+        return Ok(());
+    }
+    Err(format!(
+        "iodepth {iodepth} and numjobs {numjobs} make {on_one} requests at once on one of \
+         {workers} data workers, which holds {DEFAULT_MAX_REQUESTS} of a device"
+    ))
 }
 
 /// Parses fio's `bssplit`: `4k/50:128k/50`. Percentages that are left out share the rest.

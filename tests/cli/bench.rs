@@ -99,6 +99,25 @@ fn a_load_that_writes_nothing_is_not_verified() {
     let _ = std::fs::remove_file(&file);
 }
 
+/// It ran with what there was room for, and its report had the depth that was asked for.
+#[test]
+fn a_load_deeper_than_workers_hold_is_refused() {
+    let load = ["--iodepth", "2048", "--rw", "read", "--runtime", "10ms", "--runs", "1"];
+    for (options, on_one) in [(["--numjobs", "3"], 6144), (["--numjobs", "1024"], 2_097_152)] {
+        let refused = bench(&[&load[..], &options].concat());
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{options:?}: {told}");
+        let jobs = options[1];
+        let wanted = format!("iodepth 2048 and numjobs {jobs} make {on_one} requests at once on");
+        assert!(told.contains(&wanted) && told.contains("holds 4096 of a device"), "{told}");
+        assert!(told.contains("give more --workers"), "{told}");
+    }
+    for options in [&["--numjobs", "2"][..], &["--numjobs", "3", "--workers", "2"]] {
+        let taken = bench(&[&load[..], options].concat());
+        assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    }
+}
+
 #[test]
 fn how_much_was_verified_is_told() {
     let load = ["--rw", "randrw", "--size", "64k", "--runtime", "100ms", "--runs", "2"];

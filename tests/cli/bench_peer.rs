@@ -163,6 +163,12 @@ fn a_load_that_cannot_be_is_refused_with_its_field_and_the_limit() {
         assert!(error.message.contains(says), "{says}: {}", error.message);
         assert!(!error.message.contains("params"), "people are told, too: {}", error.message);
     }
+    // Two workers have two jobs and one.
+    let mut deep = load("iodepth", json!(2049));
+    deep["numjobs"] = json!(3);
+    let error = call("bench_start", &deep).expect_err("a worker holds 4096");
+    let says = "iodepth 2049 and numjobs 3 make 4098 requests at once on one of 2 data workers";
+    assert!(error.message.contains(says), "{}", error.message);
     // Two workers verify a part each.
     let mut small = load("verify", json!(true));
     small["size"] = json!(4096);

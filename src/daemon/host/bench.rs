@@ -1,6 +1,6 @@
 //! Loads on devices of the running host.
 
-use super::super::load::{JobSpec, report_json};
+use super::super::load::{JobSpec, has_room, report_json};
 use super::super::log::log;
 use super::super::rpc::{Params, RpcError};
 use super::super::view::HeadView;
@@ -15,6 +15,7 @@ impl Host {
                 let spec: JobSpec = params.read()?;
                 spec.check().map_err(RpcError::invalid)?;
                 let (head, data_workers) = self.await_head(&spec.device)?;
+                has_room(spec.iodepth, spec.numjobs, data_workers).map_err(RpcError::invalid)?;
                 let device = Device { block_bytes: head.block_bytes, blocks: head.blocks };
                 let (limit, writes) = (spec.limit(), spec.writes());
                 if writes && !spec.allow_mounted_write {
