@@ -60,6 +60,16 @@ fn block_sizes_are_split_as_fio_splits_them() {
     assert_eq!((some.read, some.trim), (Sizes::fixed(4096), split(&[(8192, 100)])));
 }
 
+/// As fio's `jobname` has it.
+#[test]
+fn a_section_may_give_its_job_another_name() {
+    let text = "[global]\nname=all\nrw=read\n[a]\nname=x\nname= y z\n[b]\n[c]\nioengine=cpuio\n\
+                cpuload=5\nname=burner\n";
+    let file = fio::parse(text, "x.fio").unwrap();
+    let names: Vec<_> = file.jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!((names, file.burners[0].name.as_str()), (vec![" y z", "b"], "burner"));
+}
+
 /// As often as fio does it: 8072, 7916 and 4012 of 20,000 with `bsrange=4k-10k`.
 #[test]
 fn the_largest_size_of_a_range_is_drawn_where_it_is_no_multiple() {

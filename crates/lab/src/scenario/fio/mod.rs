@@ -6,6 +6,7 @@
 //!
 //! * `[global]` holds for the sections behind it, several add up; `;` and `#` begin a comment
 //!   anywhere in a line; an option given twice counts the second time.
+//! * `name` gives a section's job another name; in `[global]` it does nothing.
 //! * `include`, `${VARIABLES}` and `$keywords` are refused.
 //! * `kb_base` is 1024. `runtime` and `ramp_time` are seconds unless they say otherwise,
 //!   `thinktime` and `cpuchunks` microseconds.
@@ -174,8 +175,12 @@ impl Parser<'_> {
                 return Err(self.fail(number, "", text));
             }
         };
-        // fio compares six letters.
-        let job = (!name.starts_with("global")).then(|| (name.to_owned(), self.global.clone()));
+        // fio compares six letters, and lets no section have the name of all.
+        let job = (!name.starts_with("global")).then(|| {
+            let mut words = self.global.clone();
+            words.name = None;
+            (name.to_owned(), words)
+        });
         self.at = Some(Section { line: number, job });
         Ok(())
     }

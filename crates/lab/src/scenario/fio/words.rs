@@ -50,6 +50,8 @@ const ONE_BY_ONE: &[&str] = &["psync", "sync", "pvsync", "pvsync2", "vsync", "mm
 #[derive(Clone, Debug)]
 pub(in super::super) struct Words {
     job: Job,
+    /// What the section calls itself; nothing in `[global]`.
+    pub(super) name: Option<String>,
     split: PerOp<Option<Sizes>>,
     /// Reads, writes and trims take part.
     ops: [bool; 3],
@@ -82,6 +84,7 @@ impl Default for Words {
     fn default() -> Words {
         Words {
             job: Job::default(),
+            name: None,
             split: PerOp { read: None, write: None, trim: None },
             ops: [true, false, false],
             mix_read: 50,
@@ -217,6 +220,10 @@ impl Words {
             }
             "filename" => Ok(Some("the load goes to the scenario's namespace".to_owned())),
             "output" => Ok(Some("results go where the lab writes them".to_owned())),
+            "name" => {
+                self.name = Some(value.to_owned());
+                Ok(None)
+            }
             _ => Ok(None),
         }
     }
@@ -231,8 +238,11 @@ impl Words {
         self.engine.get_or_insert_with(|| engine.to_owned());
     }
 
-    /// Puts the section together. Returns a notice beside it.
-    pub(in super::super) fn make(self, name: &str) -> Result<(Made, Option<String>), Fault> {
+    /// Puts the section together, which is called `section` unless it names itself. Returns a
+    /// notice beside it.
+    pub(in super::super) fn make(mut self, section: &str) -> Result<(Made, Option<String>), Fault> {
+        let name = self.name.take();
+        let name = name.as_deref().unwrap_or(section);
         if self.engine.as_deref() == Some("cpuio") {
             return self.make_burner(name);
         }
