@@ -6,10 +6,10 @@ use crate::cli::args::lab::LabCompare;
 use crate::cli::aside;
 use crate::columns::columns;
 use crate::failure::Failure;
-use anabranch_lab::result::compare::{Compared, Comparison, Judgement, compare};
+use anabranch_lab::result::compare::{Compared, ComparedRow, Comparison, Judgement, compare};
 use anabranch_lab::result::store::{Store, StoreError, read_json};
 use anabranch_lab::result::summary::Summary;
-use anabranch_lab::result::times;
+use anabranch_lab::result::{Measure, times};
 use anabranch_lab::shown::Shown;
 use serde_json::json;
 use std::path::Path;
@@ -95,17 +95,15 @@ fn text(all: &Comparison) -> String {
             cells
         })
         .collect();
+    let by_requests = |row: &ComparedRow| row.throughput_of == Measure::Requests;
+    let rate = match (all.rows.iter().any(by_requests), all.rows.iter().all(by_requests)) {
+        (false, _) => "MiB/s B/A",
+        (_, true) => "IOPS B/A",
+        // Trims have no payload.
+        _ => "MiB/s or IOPS B/A",
+    };
     let head = [
-        "Scenario",
-        "Mode",
-        "Policy",
-        "MiB/s B/A",
-        "interval",
-        "",
-        "p99 B/A",
-        "interval",
-        "",
-        "errors",
+        "Scenario", "Mode", "Policy", rate, "interval", "", "p99 B/A", "interval", "", "errors",
         "B is",
     ];
     let mut text = columns(&head, &rows);

@@ -1,10 +1,9 @@
 //! The table of one scenario.
 
 use crate::columns::columns;
-use anabranch_lab::result::Mode;
 use anabranch_lab::result::stats::Difference;
 use anabranch_lab::result::summary::{Row, Table};
-use anabranch_lab::result::{tenths, times};
+use anabranch_lab::result::{Measure, Mode, tenths, times};
 use anabranch_lab::scenario::{Published, Scenario};
 use anabranch_lab::shown::Shown;
 use std::iter;
@@ -63,14 +62,17 @@ fn head(table: &Table, scenario: &Scenario) -> String {
         1000 => String::new(),
         permille => format!(" at {} of the rates", times(u64::from(permille) * 1000)),
     };
+    let limit = match table.throughput_of {
+        Measure::Payload => format!("{} MiB/s", mib(table.limit.bytes_s)),
+        Measure::Requests => format!("{} IOPS", table.limit.iops),
+    };
     format!(
         "{}: {}\n{how}, {runs} of {} ms after {} ms{scaled}: medians of throughput, latencies \
-         of all runs; limit {} MiB/s ({})\n",
+         of all runs; limit {limit} ({})\n",
         Shown(&scenario.name),
         Shown(&scenario.title),
         table.window_ns / 1_000_000,
         table.ramp_ns / 1_000_000,
-        mib(table.limit.bytes_s),
         Shown(&table.limit.bound),
     )
 }
@@ -84,7 +86,7 @@ fn columns_of(table: &Table) -> Vec<Column> {
     add("Policy", |row| Shown(&row.variant).to_string());
     add("MiB/s", |row| mib(row.bytes_s));
     // What the processors bound says nothing of the links; nor does a limit of no byte a second.
-    let bound = table.limit.bytes_s > 0;
+    let bound = table.throughput_of.of_limit(&table.limit) > 0;
     let of_limit: fn(&Row) -> String = match bound {
         true => |row| if row.cpu_bound { "-".to_owned() } else { percent(row.of_limit_ppm) },
         false => |_| "-".to_owned(),
@@ -113,7 +115,8 @@ fn columns_of(table: &Table) -> Vec<Column> {
         add("adapt ms", |row| adapted(row, row.adapt_median_ns));
         add("worst", |row| adapted(row, row.adapt_worst_ns));
     }
-    if table.hosts > 1 {
+    // Of payload, which trims have none of.
+    if table.hosts > 1 && table.throughput_of.is_payload() {
         add("Jain", |row| times(row.jain_ppm));
     }
     if table.rows.iter().any(|row| row.cpu.is_some()) {

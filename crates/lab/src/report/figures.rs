@@ -9,7 +9,7 @@ use super::words::{
 };
 use crate::result::stats::Paired;
 use crate::result::summary::Quantiles;
-use crate::result::{Ceiling, LimitResult};
+use crate::result::{Ceiling, LimitResult, Measure};
 use crate::scenario::Published;
 
 /// How far a measured rate may be from what was asked for.
@@ -62,7 +62,8 @@ fn has_adaptations(field: &Field) -> bool {
 }
 
 fn has_hosts(field: &Field) -> bool {
-    field.table.hosts > 1
+    // Of payload, which trims have none of.
+    field.table.hosts > 1 && field.table.throughput_of.is_payload()
 }
 
 fn has_errors(field: &Field) -> bool {
@@ -327,6 +328,11 @@ fn measured_cells(page: &mut Page, field: &Field, name: &str) {
         page.number(NOTHING).number(NOTHING);
         return;
     };
-    page.number(with_part(row.sum.bytes_s, row.of_best()));
+    page.number(match row.measure {
+        Measure::Payload => with_part(row.sum.bytes_s, row.of_best()),
+        Measure::Requests => {
+            format!("{} ({}\u{a0}%)", words::throughput(row), percent(row.of_best()))
+        }
+    });
     limit(page, row);
 }

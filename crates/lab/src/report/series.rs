@@ -4,7 +4,7 @@ use super::page::Page;
 use super::study::{Field, Row, Study};
 use super::svg::{self, Decades, Frame, round_up, shortened};
 use super::verdict::Told;
-use super::words::{NOTHING, exact_time, list, mib, percent, time};
+use super::words::{self, NOTHING, exact_time, list, percent, time};
 use crate::result::{CellResult, ChangeResult, PathSeries};
 
 /// Points of all charts together: what keeps the page small.
@@ -58,8 +58,8 @@ pub(super) fn section(page: &mut Page, field: &Field, points: usize, open: bool)
         page.raw(if shown { "<details open>" } else { "<details>" });
         page.raw("<summary><span class=\"name\">").text(row.name()).raw("</span> ");
         page.text(format!(
-            "{} MiB/s, {} % of the limit",
-            mib(row.sum.bytes_s),
+            "{}, {} % of the limit",
+            words::throughput(row),
             percent(row.of_limit())
         ));
         page.raw("</summary>\n<div class=\"charts\">\n");

@@ -4,7 +4,7 @@
 use super::Material;
 use crate::result::stats::{Merged, ONE_PPM, Paired, median};
 use crate::result::summary::{self, Builder, RunFigures, Table, paired};
-use crate::result::{CellResult, Mode};
+use crate::result::{CellResult, Measure, Mode};
 use crate::scenario::Scenario;
 use anabranch_policy::Policy;
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub(super) struct Field {
 pub(super) struct Row {
     /// Its figures.
     pub(super) sum: summary::Row,
+    /// What its throughput is of.
+    pub(super) measure: Measure,
     /// Latencies of all requests of all runs.
     pub(super) latency: Merged,
     /// The first run, with its time series.
@@ -99,6 +101,7 @@ impl Study {
                 let extra = extras.remove(&key)?;
                 Some(Row {
                     sum,
+                    measure: table.throughput_of,
                     latency: extra.latency,
                     shown: extra.shown?,
                     in_flight_milli: extra.in_flight_milli.iter().map(|all| median(all)).collect(),
@@ -188,7 +191,7 @@ impl Field {
     /// The rows by throughput, best first; what is equal stays in order.
     pub(super) fn ranked(&self) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.sum.bytes_s));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.throughput()));
         rows
     }
 
@@ -215,11 +218,15 @@ impl Row {
         &self.sum.variant
     }
 
+    /// What rows are ranked by.
+    pub(super) fn throughput(&self) -> u64 {
+        self.measure.of_row(&self.sum)
+    }
+
     /// Of what is possible; not a number when nothing is.
     pub(super) fn of_limit(&self) -> f64 {
-        let limit = &self.shown.limit;
-        // Trims have no payload, and a limit below a byte per second is none.
-        if limit.bytes_s == 0 {
+        // A limit below a byte per second is none.
+        if self.measure.of_limit(&self.shown.limit) == 0 {
             return f64::NAN;
         }
         self.sum.of_limit_ppm as f64 / ONE_PPM as f64

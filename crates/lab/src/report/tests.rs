@@ -123,9 +123,9 @@ fn too_few_runs_are_called_that() {
 #[test]
 fn where_nothing_was_carried_no_policy_is_praised() {
     let mut one = material(6);
-    one.cells.iter_mut().for_each(|cell| cell.total.bytes_s = 0);
+    one.cells.iter_mut().for_each(|cell| (cell.total.bytes_s, cell.total.iops) = (0, 0));
     let page = render(one.clone());
-    assert!(page.contains("Light simulation: no payload was moved"));
+    assert!(page.contains("Light simulation: no request ended: there is nothing to compare."));
     assert!(!page.contains("For these links, take"));
     assert!(!page.contains(", best</span>"), "nor in the table of all");
     // Beside a scenario that says something it does not count.
@@ -141,6 +141,25 @@ fn where_nothing_was_carried_no_policy_is_praised() {
         "round-robin in 2, less in 0, and no difference can be shown in 0.",
     ] {
         assert!(counted.contains(part) && page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn trims_alone_are_told_by_their_number() {
+    let mut one = material(6);
+    for cell in &mut one.cells {
+        let per_second = if cell.variant == "round-robin" { 500 } else { 100 };
+        (cell.total.bytes_s, cell.total.iops) = (0, per_second);
+        (cell.limit.bytes_s, cell.limit.iops) = (0, 1000);
+    }
+    let page = render(one).replace('\u{a0}', " ");
+    for part in [
+        "For these links, take <strong>round-robin</strong>",
+        "round-robin carries most: 500 requests/s, 50.0 % of the limit, 400.0 % more than",
+        "round-robin</span> 500 requests/s, 50.0 % of the limit",
+        "100 requests/s (20.0 %)",
+    ] {
+        assert!(page.contains(part), "{part}");
     }
 }
 

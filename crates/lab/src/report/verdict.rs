@@ -3,7 +3,7 @@
 use super::page::{Kind, Page};
 use super::places::place;
 use super::study::{Field, Row, Study, Subject};
-use super::words::{self, list, mib, percent, plural, short_list, time};
+use super::words::{self, list, percent, plural, short_list, time};
 use crate::result::stats::{Difference, ONE_PPM, Paired};
 use crate::result::{Mode, PERCENTILE_PPM};
 
@@ -109,8 +109,8 @@ impl<'a> Told<'a> {
     fn throughput(&self) -> String {
         let best = self.best.name();
         let rate = format!(
-            "{}\u{a0}MiB/s, {}\u{a0}% of the limit",
-            mib(self.best.sum.bytes_s),
+            "{}, {}\u{a0}% of the limit",
+            words::throughput(self.best),
             percent(self.best.of_limit())
         );
         let Some((next, paired)) = self.next else {
@@ -178,7 +178,7 @@ impl<'a> Told<'a> {
 
 /// Throughput of a row relative to another one.
 fn relative(row: &Row, other: &Row) -> f64 {
-    words::fraction(row.sum.bytes_s, other.sum.bytes_s)
+    words::fraction(row.throughput(), other.throughput())
 }
 
 /// How much more than one, in percent.
@@ -266,7 +266,7 @@ fn tally(study: &Study, mode: Mode, one: &str, other: &str) -> [usize; 3] {
         if field.table.verdict.best.is_empty() {
             continue;
         }
-        let place = match one.against(other, |run| run.bytes_s).difference() {
+        let place = match one.against(other, |run| one.measure.of_run(run)).difference() {
             Difference::More => 0,
             Difference::Less => 1,
             Difference::None | Difference::Unknown => 2,
@@ -355,7 +355,7 @@ pub(super) fn field_sentences(subject: &Subject, field: &Field) -> String {
 fn shorter_elsewhere(field: &Field, told: &Told<'_>) -> Option<String> {
     let choice = told.choice();
     let p99 = |row: &Row| row.sum.completion.p99_ns;
-    let least = field.rows.iter().filter(|row| row.sum.bytes_s > 0).min_by_key(|row| p99(row))?;
+    let least = field.rows.iter().filter(|row| row.throughput() > 0).min_by_key(|row| p99(row))?;
     let much = (p99(least) as f64) < p99(choice) as f64 * SHORTER_TAIL;
     let sure = least.against(choice, |run| run.p99_ns).beyond(PERCENTILE_PPM) == Difference::Less;
     (much && sure).then(|| {
@@ -483,7 +483,7 @@ fn per_scenario(page: &mut Page, study: &Study) {
         ("Scenario", text),
         ("Mode", text),
         ("Most", text),
-        ("MiB/s", number),
+        ("Throughput", number),
         ("% of limit", number),
         ("Next", text),
         ("Lead, %", number),
@@ -498,7 +498,7 @@ fn per_scenario(page: &mut Page, study: &Study) {
                 .raw("</a></th><td>")
                 .text(field.table.mode)
                 .raw("</td><td class=\"name\">");
-            page.text(told.best.name()).raw("</td>").number(mib(told.best.sum.bytes_s));
+            page.text(told.best.name()).raw("</td>").number(words::throughput(told.best));
             page.number(percent(told.best.of_limit())).raw("<td class=\"name\">");
             let next = told.next.map_or(words::NOTHING, |(row, _)| row.name());
             page.text(next).raw("</td>").number(told.lead()).number(told.lead_interval());

@@ -1,6 +1,7 @@
 //! Numbers and lists as a reader wants them.
 
-use crate::result::Mode;
+use super::study::Row;
+use crate::result::{Measure, Mode};
 use std::fmt::Display;
 
 /// What stands for a figure that there is not.
@@ -42,6 +43,14 @@ pub(super) fn count(value: u64) -> String {
 /// Bytes per second in MiB/s, without the unit.
 pub(super) fn mib(bytes_s: u64) -> String {
     three(bytes_s as f64 / 1_048_576.0)
+}
+
+/// The throughput of a row, with its unit.
+pub(super) fn throughput(row: &Row) -> String {
+    match row.measure {
+        Measure::Payload => format!("{}\u{a0}MiB/s", mib(row.sum.bytes_s)),
+        Measure::Requests => format!("{}\u{a0}requests/s", count(row.sum.iops)),
+    }
 }
 
 /// A time with its unit.

@@ -3,7 +3,7 @@
 use super::stats::{Difference, ONE_PPM, Paired};
 use super::store::Store;
 use super::summary::{Row, RunFigures, Summary, Table, paired};
-use super::{Mode, PERCENTILE_PPM, SCHEMA};
+use super::{Measure, Mode, PERCENTILE_PPM, SCHEMA};
 use crate::scenario::Text;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,10 @@ pub struct ComparedRow {
     pub mode: Mode,
     /// The variant's name.
     pub variant: String,
-    /// Payload per second.
+    /// What throughput is of in both.
+    #[serde(default, skip_serializing_if = "Measure::is_payload")]
+    pub throughput_of: Measure,
+    /// Payload per second, or requests.
     pub throughput: Compared,
     /// The 99th percentile of latency, in nanoseconds, of the runs in which requests ended.
     pub p99: Compared,
@@ -203,11 +206,12 @@ fn pair_up(
     left_out: &mut Vec<String>,
 ) {
     let name = |row: &Row| format!("{} ({}), {}", a.scenario, a.mode, row.variant);
+    let measure = Measure::of(a.rows.iter().chain(&b.rows));
     for row in &a.rows {
         match b.rows.iter().find(|other| other.variant == row.variant) {
             None => left_out.push(format!("{} is in A alone", name(row))),
             Some(other) => {
-                let compared = compared(a, row, other, tolerance_ppm);
+                let compared = compared(a, [row, other], measure, tolerance_ppm);
                 if compared.throughput.ratio.pairs == 0 {
                     left_out.push(format!("{} has no run in common", name(row)));
                 } else {
@@ -223,13 +227,13 @@ fn pair_up(
     }
 }
 
-fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow {
+fn compared(table: &Table, [a, b]: [&Row; 2], measure: Measure, tolerance_ppm: u64) -> ComparedRow {
     let (more, less) = (Judgement::Better, Judgement::Worse);
-    let ratio = paired(b, a, |run| run.bytes_s);
+    let ratio = paired(b, a, |run| measure.of_run(run));
     let cpu_bound = [a.cpu_bound, b.cpu_bound];
     let unless_bound = |is| if cpu_bound.contains(&true) { Judgement::CpuBound } else { is };
     let is = unless_bound(judge(&ratio, tolerance_ppm, more, less));
-    let throughput = Compared { a: a.bytes_s, b: b.bytes_s, ratio, is };
+    let throughput = Compared { a: measure.of_row(a), b: measure.of_row(b), ratio, is };
     let ratio = paired(&with_percentile(b), &with_percentile(a), |run| run.p99_ns);
     let is = match ratio.pairs {
         0 => Judgement::NoDifference,
@@ -254,6 +258,7 @@ fn compared(table: &Table, a: &Row, b: &Row, tolerance_ppm: u64) -> ComparedRow 
         scenario: table.scenario.clone(),
         mode: table.mode,
         variant: a.variant.clone(),
+        throughput_of: measure,
         throughput,
         p99,
         errors,

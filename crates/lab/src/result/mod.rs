@@ -5,6 +5,7 @@ pub mod compare;
 pub mod csv;
 pub mod environment;
 pub mod fio;
+mod measure;
 pub(crate) mod slug;
 pub mod stats;
 pub mod store;
@@ -15,4 +16,5 @@ mod verdict;
 pub mod whole;
 
 pub use cell::*;
+pub use measure::Measure;
 pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, sure, tenths, times};

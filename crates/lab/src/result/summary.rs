@@ -2,7 +2,7 @@
 
 use super::stats::{Difference, Merged, Paired, median, ratio_ppm};
 use super::verdict::Verdict;
-use super::{Ceiling, CellResult, Flow, Latency, LimitResult, Mode, SCHEMA};
+use super::{Ceiling, CellResult, Flow, Latency, LimitResult, Measure, Mode, SCHEMA};
 use anabranch_policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ pub struct Table {
     /// Changes that are followed by whole windows of the series, so that the time to adapt has a
     /// meaning.
     pub changes: u32,
+    /// What rows are ranked and compared by.
+    #[serde(default, skip_serializing_if = "Measure::is_payload")]
+    pub throughput_of: Measure,
     /// What is physically possible.
     pub limit: LimitResult,
     /// Live: what each path gives alone.
@@ -70,11 +73,11 @@ pub struct Row {
     pub bytes_s: u64,
     /// Requests per second: the median of the runs.
     pub iops: u64,
-    /// Payload per second over the limit, in millionths.
+    /// Throughput ([`Table::throughput_of`]) over the limit, in millionths.
     pub of_limit_ppm: u64,
-    /// Payload per second over that of the best row, in millionths.
+    /// Throughput over that of the best row, in millionths.
     pub of_best_ppm: u64,
-    /// Payload per second over that of the best row, run by run.
+    /// Throughput over that of the best row, run by run.
     pub to_best: Paired,
     /// What [`Row::to_best`] says.
     pub to_best_is: Difference,
@@ -84,7 +87,8 @@ pub struct Row {
     pub submission: Quantiles,
     /// Live: the processors.
     pub cpu: Option<RowCpu>,
-    /// What each path carried of all runs' payload, in the scenario's order.
+    /// What each path carried of all runs' payload, in the scenario's order; of their commands
+    /// where there is no payload.
     pub shares: Vec<Share>,
     /// The median time to adapt, of all changes of all runs; one that never was counts as endless.
     pub adapt_median_ns: Option<u64>,
@@ -152,7 +156,7 @@ pub struct RowCpu {
     pub idle_ppm: u64,
 }
 
-/// A path's part of the payload.
+/// A path's part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
@@ -215,11 +219,19 @@ struct Sum {
     idle_ppm: u64,
     requests: u128,
     window_ns: u128,
-    paths: Vec<(String, u128)>,
+    paths: Vec<Carried>,
     adapted: Vec<Option<u64>>,
     jain: Vec<u64>,
     errors: u64,
     cpu_bound: bool,
+}
+
+/// What a path carried.
+#[derive(Debug)]
+struct Carried {
+    path: String,
+    bytes: u128,
+    commands: u128,
 }
 
 impl Builder {
@@ -282,17 +294,19 @@ impl Open {
 
     fn close(mut self, scenario: String, mode: Mode) -> Table {
         self.notes.sort();
-        let mut rows: Vec<Row> = self
-            .rows
-            .into_iter()
-            .map(|((_, _, variant), sum)| sum.close(variant, &self.limit))
-            .collect();
+        let mut rows: Vec<Row> =
+            self.rows.into_iter().map(|((_, _, variant), sum)| sum.close(variant)).collect();
         self.notes.extend(unequal(&rows));
-        let best = ranked(&rows).first().map(|best| (*best).clone());
+        let measure = Measure::of(&rows);
+        for row in &mut rows {
+            row.of_limit_ppm = ratio_ppm(measure.of_row(row), measure.of_limit(&self.limit));
+        }
+        let best = ranked(&rows, measure).first().map(|best| (*best).clone());
         if let Some(best) = &best {
             for row in &mut rows {
-                row.of_best_ppm = ratio_ppm(common(row, &[best]), common(best, &[row]));
-                row.to_best = paired(row, best, |run| run.bytes_s);
+                let (own, of_best) = (common(row, &[best], measure), common(best, &[row], measure));
+                row.of_best_ppm = ratio_ppm(own, of_best);
+                row.to_best = paired(row, best, |run| measure.of_run(run));
                 row.to_best_is = row.to_best.difference();
             }
         }
@@ -306,10 +320,11 @@ impl Open {
             kernel_shaping: self.kernel_shaping,
             hosts: self.hosts,
             changes: self.changes,
+            throughput_of: measure,
             limit: self.limit,
             ceilings: self.ceilings,
             notes: self.notes,
-            verdict: Verdict::of(&rows),
+            verdict: Verdict::of(&rows, measure),
             rows,
         }
     }
@@ -328,17 +343,17 @@ fn unequal(rows: &[Row]) -> Option<String> {
 }
 
 /// The median throughput of a row in the runs that these others have, too; 0 without any.
-fn common(row: &Row, others: &[&Row]) -> u64 {
+fn common(row: &Row, others: &[&Row], measure: Measure) -> u64 {
     let has = |other: &&Row, run: u64| other.runs.iter().any(|theirs| theirs.run == run);
     let runs = row.runs.iter().filter(|run| others.iter().all(|other| has(other, run.run)));
-    median(&runs.map(|run| run.bytes_s).collect::<Vec<_>>())
+    median(&runs.map(|run| measure.of_run(run)).collect::<Vec<_>>())
 }
 
 /// The rows, the one with most throughput first; of equal ones the first.
 ///
 /// Rows may have different runs, and then medians over all of them are of different seeds: those
 /// over what all have decide. Where pairs say otherwise of the first, they are right.
-pub(super) fn ranked(rows: &[Row]) -> Vec<&Row> {
+pub(super) fn ranked(rows: &[Row], measure: Measure) -> Vec<&Row> {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     let all = sorted.clone();
     let shared = rows.first().is_some_and(|row| {
@@ -347,10 +362,13 @@ pub(super) fn ranked(rows: &[Row]) -> Vec<&Row> {
         })
     });
     sorted.sort_by_cached_key(|row| {
-        std::cmp::Reverse(if shared { common(row, &all) } else { row.bytes_s })
+        std::cmp::Reverse(match shared {
+            true => common(row, &all, measure),
+            false => measure.of_row(row),
+        })
     });
     for at in 1..sorted.len() {
-        let ratio = paired(sorted[at], sorted[0], |run| run.bytes_s);
+        let ratio = paired(sorted[at], sorted[0], |run| measure.of_run(run));
         if ratio.difference() == Difference::More {
             sorted[..=at].rotate_right(1);
         }
@@ -392,10 +410,12 @@ impl Sum {
         self.requests += u128::from(requests);
         self.window_ns += u128::from(cell.window_ns);
         if self.paths.is_empty() {
-            self.paths = cell.paths.iter().map(|path| (path.name.clone(), 0)).collect();
+            let none = |path: &str| Carried { path: path.to_owned(), bytes: 0, commands: 0 };
+            self.paths = cell.paths.iter().map(|path| none(&path.name)).collect();
         }
-        for ((_, sum), path) in self.paths.iter_mut().zip(&cell.paths) {
-            *sum += u128::from(path.bytes);
+        for (sum, path) in self.paths.iter_mut().zip(&cell.paths) {
+            sum.bytes += u128::from(path.bytes);
+            sum.commands += u128::from(path.commands);
         }
         self.adapted.extend(cell.adaptations.iter().map(|one| one.took_ns));
         self.jain.push(cell.jain_ppm);
@@ -404,14 +424,20 @@ impl Sum {
         Ok(())
     }
 
-    fn close(mut self, variant: String, limit: &LimitResult) -> Row {
+    fn close(mut self, variant: String) -> Row {
         let all =
             |figure: fn(&RunFigures) -> u64| self.runs.values().map(figure).collect::<Vec<_>>();
         let bytes_s = median(&all(|run| run.bytes_s));
         let iops = median(&all(|run| run.iops));
         let narrow = |value: Option<u128>| u64::try_from(value.unwrap_or(0)).unwrap_or(u64::MAX);
-        let carried: u128 = self.paths.iter().map(|(_, bytes)| bytes).sum();
-        let share = |bytes: u128| narrow((bytes * 1_000_000).checked_div(carried));
+        // Trims have no payload.
+        let payload = self.paths.iter().any(|one| one.bytes > 0);
+        let part = |one: &Carried| if payload { one.bytes } else { one.commands };
+        let carried: u128 = self.paths.iter().map(part).sum();
+        let share = |one: &Carried| Share {
+            path: one.path.clone(),
+            share_ppm: narrow((part(one) * 1_000_000).checked_div(carried)),
+        };
         let cpu = self.cpu.map(|[user, system]| RowCpu {
             user_ns_per_request: narrow(user.checked_div(self.requests)),
             system_ns_per_request: narrow(system.checked_div(self.requests)),
@@ -429,18 +455,14 @@ impl Sum {
             latency_window_ns: self.latency_window_ns,
             bytes_s,
             iops,
-            of_limit_ppm: ratio_ppm(bytes_s, limit.bytes_s),
+            of_limit_ppm: 0,
             of_best_ppm: 0,
             to_best: Paired::new(&[]),
             to_best_is: Difference::Unknown,
             completion: Quantiles::from(&self.completion),
             submission: Quantiles::from(&self.submission),
             cpu,
-            shares: self
-                .paths
-                .iter()
-                .map(|(path, bytes)| Share { path: path.clone(), share_ppm: share(*bytes) })
-                .collect(),
+            shares: self.paths.iter().map(share).collect(),
             adapt_median_ns: self.adapted.get(middle).copied().flatten(),
             adapt_worst_ns: self.adapted.last().copied().flatten(),
             never_adapted: never,

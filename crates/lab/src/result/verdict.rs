@@ -1,5 +1,6 @@
 //! One sentence: which variant is best, by how much, and how sure that is.
 
+use super::Measure;
 use super::stats::{Difference, ONE_PPM, Paired};
 use super::summary::{Row, RunFigures, paired, ranked};
 use serde::{Deserialize, Serialize};
@@ -50,13 +51,14 @@ pub struct Calmest {
 }
 
 impl Verdict {
-    pub(super) fn of(rows: &[Row]) -> Verdict {
-        let sorted = ranked(rows);
-        let Some((best, others)) = sorted.split_first().filter(|(best, _)| best.bytes_s > 0) else {
+    pub(super) fn of(rows: &[Row], measure: Measure) -> Verdict {
+        let sorted = ranked(rows, measure);
+        let carries = |row: &Row| measure.of_row(row) > 0;
+        let Some((best, others)) = sorted.split_first().filter(|(best, _)| carries(best)) else {
             return Verdict::about_nothing(rows);
         };
         let next = others.first();
-        let ratio = next.map(|next| paired(best, next, |run| run.bytes_s));
+        let ratio = next.map(|next| paired(best, next, |run| measure.of_run(run)));
         let is = match &ratio {
             Some(ratio) if trifling(ratio) => Difference::None,
             Some(ratio) => ratio.difference(),
@@ -80,7 +82,7 @@ impl Verdict {
             calmest,
             text: String::new(),
         };
-        verdict.text = verdict.sentence(rows.len());
+        verdict.text = verdict.sentence(rows.len(), measure.name());
         let behind = sorted.iter().filter(|row| near(row) && !same(row)).copied();
         let chosen = verdict.calmest.as_ref().map_or(&best.variant, |calmest| &calmest.variant);
         let chosen = equal.iter().find(|row| row.variant == *chosen);
@@ -94,10 +96,10 @@ impl Verdict {
     fn about_nothing(rows: &[Row]) -> Verdict {
         let text = if rows.is_empty() {
             "there is nothing to compare"
-        } else if rows.iter().all(|row| row.iops == 0) {
+        } else if rows.iter().flat_map(|row| &row.runs).all(|run| run.iops == 0) {
             "no request ended: there is nothing to compare"
         } else {
-            "no payload was moved, so that throughput says nothing: compare IOPS and latencies"
+            "in most runs no request ended: there is nothing to compare"
         };
         Verdict {
             best: String::new(),
@@ -110,7 +112,8 @@ impl Verdict {
         }
     }
 
-    fn sentence(&self, rows: usize) -> String {
+    /// `of` is what rows are compared by.
+    fn sentence(&self, rows: usize, of: &str) -> String {
         let (Some(next), Some(ratio)) = (&self.next, &self.ratio) else {
             return format!("only {} was run: there is nothing to compare", self.best);
         };
@@ -121,7 +124,7 @@ impl Verdict {
             let like: Vec<String> =
                 self.equal.iter().filter(|name| *name != best).map(|name| shown(name)).collect();
             let (by, best, next) = (times(ratio.median_ppm), shown(best), shown(next));
-            let mut text = format!("best: {best}, {by} x {next} in throughput ({})", sure(ratio));
+            let mut text = format!("best: {best}, {by} x {next} in {of} ({})", sure(ratio));
             // Rows behind the next one whose runs differ so much that nothing can be said.
             if !like.is_empty() {
                 text.push_str(&format!("; no difference can be shown to {}", like.join(", ")));
@@ -132,8 +135,8 @@ impl Verdict {
         let names: Vec<String> = self.equal.iter().map(|name| shown(name)).collect();
         let names = if all { "all of them".to_owned() } else { names.join(", ") };
         let mut text = match near {
-            true => format!("within 1 % in throughput: {names} ({})", sure(ratio)),
-            false => format!("no difference in throughput between {names}"),
+            true => format!("within 1 % in {of}: {names} ({})", sure(ratio)),
+            false => format!("no difference in {of} between {names}"),
         };
         if let Some(Calmest { variant, next, ratio, is }) = &self.calmest {
             let (by, variant, next) = (times(ratio.median_ppm), shown(variant), shown(next));

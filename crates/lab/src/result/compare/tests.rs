@@ -1,4 +1,6 @@
-use super::{Comparison, Judgement, compare};
+use super::Judgement::NoDifference;
+use super::{ComparedRow, Comparison, Judgement, compare};
+use crate::result::Measure;
 use crate::result::summary::{Builder, Summary};
 use crate::result::{CellResult, tests};
 
@@ -36,6 +38,23 @@ fn worse_is_less_throughput_a_higher_percentile_or_more_errors() {
     assert_eq!(of(&a, &faulty, 0).0, Judgement::Worse);
     let mixed = summary(6, &|run| (if run == 3 { 2000 } else { 900 }, 1000, 0));
     assert_eq!(of(&a, &mixed, 0).0, Judgement::NoDifference, "the interval contains 1");
+}
+
+#[test]
+fn trims_alone_are_judged_by_their_number() {
+    let of_trims = |per_second: u64| {
+        let mut summary = summary(6, &|_| (0, 1000, 0));
+        let row = &mut summary.tables[0].rows[0];
+        row.runs.iter_mut().for_each(|run| run.iops = per_second + run.run);
+        row.iops = per_second + 3;
+        summary
+    };
+    let (a, b) = (of_trims(2000), of_trims(1000));
+    let (is, all) = of(&a, &b, 0);
+    let ComparedRow { throughput_of, throughput, p99, .. } = &all.rows[0];
+    assert_eq!((is, throughput.is, p99.is), (Judgement::Worse, Judgement::Worse, NoDifference));
+    assert_eq!((*throughput_of, throughput.a, throughput.b), (Measure::Requests, 2003, 1003));
+    assert_eq!(of(&b, &a, 0).0, Judgement::Better);
 }
 
 #[test]
