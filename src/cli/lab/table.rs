@@ -42,7 +42,9 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
     let rows: Vec<Vec<String>> =
         table.rows.iter().map(|row| some.iter().map(|(_, cell)| cell(row)).collect()).collect();
     text.push_str(&columns(&head, &rows));
-    text.push_str(&format!("{}\n", Shown(&table.verdict.text)));
+    for said in iter::once(&table.verdict.text).chain(&table.verdict.remarks) {
+        text.push_str(&format!("{}\n", Shown(said)));
+    }
     if !scenario.published.is_empty() {
         let source = Shown(&scenario.source);
         text.push_str(&format!("published: {source}\n{}", published(&scenario.published)));
@@ -235,7 +237,12 @@ fn exact_percent(ppm: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::published;
+    use super::{published, text};
+    use anabranch_lab::cell::Cell;
+    use anabranch_lab::light;
+    use anabranch_lab::report::{Material, render};
+    use anabranch_lab::result::summary::Builder;
+    use anabranch_lab::result::{CellResult, Circumstances, Mode};
     use anabranch_lab::scenario::file;
     use std::path::Path;
 
@@ -245,6 +252,37 @@ mod tests {
         let loaded = file::read(&dir.join(name).with_extension("toml")).expect("it is read");
         let text = published(&loaded.scenario.published);
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    /// Who reads one of them should not learn less.
+    #[test]
+    fn what_the_verdict_remarks_stands_below_the_table_and_in_the_report() {
+        let small = "title = \"t\"\nrun = { window = \"100ms\" }\n[[path]]\nname = \"a\"\n\
+                     rate = \"100mbit\"\n[[job]]\nrw = \"randread\"\n";
+        let scenario = file::parse(small, "t.toml").expect("a scenario").scenario;
+        let (mut builder, mut material) = (Builder::default(), Material::default());
+        for (variant, run) in (0..2).flat_map(|variant| (1..=6).map(move |run| (variant, run))) {
+            let cell =
+                Cell { scenario: &scenario, variant: &scenario.variants[variant], seed: run };
+            let figures = light::run(cell).expect("a run");
+            let how = Circumstances::simulated(Mode::Light);
+            let mut cell = CellResult::new(cell, &figures, &how);
+            cell.cpu_bound = variant == 0;
+            // Half the throughput, and a tenth of the tail.
+            let part = if variant == 0 { 1 } else { 10 };
+            cell.total.bytes_s *= part.min(2);
+            cell.total.latency.p99_ns *= part;
+            cell.total.latency.buckets.iter_mut().for_each(|(ns, _)| *ns *= part);
+            builder.add(&cell).expect("a row");
+            material.cells.push(cell);
+        }
+        let table = &builder.finish().tables[0];
+        let (shown, page) = (text(table, &scenario), render(material).replace('\u{a0}', " "));
+        assert_eq!(table.verdict.remarks.len(), 2, "the tail, and the machine");
+        for remark in &table.verdict.remarks {
+            assert!(shown.contains(&format!("\n{remark}\n")), "{shown}");
+            assert!(page.contains(&remark[1..]), "{remark}");
+        }
     }
 
     #[test]

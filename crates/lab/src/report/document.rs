@@ -5,9 +5,9 @@ use super::places::{file_place, place};
 use super::study::{Field, Row, Study, Subject};
 use super::words::{self, exact_time, list, plural, short_list};
 use super::{Material, distribution, figures, overview, series, verdict};
-use crate::result::Mode;
 use crate::result::environment::Session;
 use crate::result::stats::LEAST_PAIRS;
+use crate::result::{Mode, cpu_bound_rows};
 use std::collections::{BTreeMap, BTreeSet};
 
 const STYLE: &str = include_str!("style.css");
@@ -212,14 +212,9 @@ fn about_processors(study: &Study) -> Option<String> {
     let bound: usize = all().map(|(_, field)| of(field)).sum();
     let names: Vec<_> =
         all().filter(|(_, field)| of(field) > 0).map(|(subject, _)| &subject.name).collect();
-    (bound > 0).then(|| {
-        format!(
-            "{bound} of {rows} rows of live figures are CPU-bound: in some run less than 20\u{a0}% \
-             of the machine was idle ({}). There the links did not bind, and only ratios can be \
-             compared.",
-            short_list(&names, NAMES)
-        )
-    })
+    // The verdict on a single one has it with the names of its rows.
+    (bound > 0 && study.all_fields().count() > 1)
+        .then(|| words::sentence(&cpu_bound_rows(bound, rows, &short_list(&names, NAMES))))
 }
 
 fn about_windows(study: &Study) -> Option<String> {

@@ -4,7 +4,7 @@ use super::page::Page;
 use super::study::{Field, Row, Study};
 use super::svg::{self, Decades, Frame, round_up, shortened};
 use super::verdict::Told;
-use super::words::{self, NOTHING, exact_time, list, percent, time};
+use super::words::{self, NOTHING, exact_time, list, time};
 use crate::result::{CellResult, ChangeResult, PathSeries};
 
 /// Points of all charts together: what keeps the page small.
@@ -57,11 +57,7 @@ pub(super) fn section(page: &mut Page, field: &Field, points: usize, open: bool)
         let shown = open && interesting.contains(&row.name());
         page.raw(if shown { "<details open>" } else { "<details>" });
         page.raw("<summary><span class=\"name\">").text(row.name()).raw("</span> ");
-        page.text(format!(
-            "{}, {} % of the limit",
-            words::throughput(row),
-            percent(row.of_limit())
-        ));
+        page.text(words::reached(row));
         page.raw("</summary>\n<div class=\"charts\">\n");
         share(page, &common, cell, row.name());
         in_flight(page, &common, cell, row.name());

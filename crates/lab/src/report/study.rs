@@ -223,10 +223,10 @@ impl Row {
         self.measure.of_row(&self.sum)
     }
 
-    /// Of what is possible; not a number when nothing is.
+    /// Of what is possible; not a number when nothing is, or where the machine was the limit.
     pub(super) fn of_limit(&self) -> f64 {
         // A limit below a byte per second is none.
-        if self.measure.of_limit(&self.shown.limit) == 0 {
+        if self.sum.cpu_bound || self.measure.of_limit(&self.shown.limit) == 0 {
             return f64::NAN;
         }
         self.sum.of_limit_ppm as f64 / ONE_PPM as f64

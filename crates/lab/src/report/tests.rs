@@ -351,7 +351,9 @@ fn live_runs_show_ceilings_processors_and_warnings() {
         "Submission p99",
         "90.0 % of the rate",
         "One path was not what the scenario asks for, measured alone: small, fast",
-        "3 of 3 rows of live figures are CPU-bound",
+        "carried most (live), but the machine was the limit, not the links.",
+        "3 of 3 rows are CPU-bound (round-robin, queue-depth, service-time): in some run less",
+        ", CPU-bound</summary>",
         "Rates were scaled (× 0.25)",
         "9 requests failed",
         "Live (rates × 0.25)",
@@ -361,6 +363,8 @@ fn live_runs_show_ceilings_processors_and_warnings() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("Nothing here was run live"));
+    assert!(!page.contains("For these links, take") && !page.contains(" % of the limit,"));
+    assert_eq!(page.matches("–<abbr title=\"CPU-bound\">").count(), 9, "three tables, three rows");
 }
 
 #[test]

@@ -4,13 +4,11 @@ use super::page::{Kind, Page};
 use super::places::place;
 use super::study::{Field, Row, Study, Subject};
 use super::words::{self, list, percent, plural, short_list, time};
+use crate::result::Mode;
 use crate::result::stats::{Difference, ONE_PPM, Paired};
-use crate::result::{Mode, PERCENTILE_PPM};
 
 /// What is as good as the best, for a reader who decides.
 const CLOSE: f64 = 0.98;
-/// A tail that is so much shorter is worth a word.
-const SHORTER_TAIL: f64 = 0.8;
 /// Names in a sentence.
 const NAMES: usize = 5;
 
@@ -52,6 +50,13 @@ impl<'a> Told<'a> {
     /// Whether nothing can be said for want of runs.
     fn is_unsure(&self) -> bool {
         self.next.is_none() || self.is == Difference::Unknown
+    }
+
+    /// Whether the machine was the limit of what is to be told apart: then it decides, and not the
+    /// links.
+    fn is_cpu_bound(&self) -> bool {
+        let next = self.next.map(|(row, _)| row);
+        next.into_iter().chain([self.best, self.choice()]).any(|row| row.sum.cpu_bound)
     }
 
     /// Whom to take: the shortest tail among equals, else the best.
@@ -108,11 +113,7 @@ impl<'a> Told<'a> {
 
     fn throughput(&self) -> String {
         let best = self.best.name();
-        let rate = format!(
-            "{}, {}\u{a0}% of the limit",
-            words::throughput(self.best),
-            percent(self.best.of_limit())
-        );
+        let rate = words::reached(self.best);
         let Some((next, paired)) = self.next else {
             return format!("Only {best} was run, and carries {rate}: nothing to compare with.");
         };
@@ -309,7 +310,11 @@ fn for_one(page: &mut Page, subject: &Subject) {
             page.raw("<p class=\"lead\">").text(about_nothing(field)).raw("</p>\n");
             continue;
         };
-        if !told.is_unsure() {
+        if told.is_cpu_bound() {
+            page.raw("<p class=\"lead\">").text(told.best.name());
+            page.text(format!(" carried most ({}), ", words::mode(field.table.mode)));
+            page.text("but the machine was the limit, not the links.").raw("</p>\n");
+        } else if !told.is_unsure() {
             page.raw("<p class=\"lead\">For these links, take <strong>");
             page.text(told.choice().name()).raw("</strong>");
             page.text(format!(" ({}).", words::mode(field.table.mode))).raw("</p>\n");
@@ -331,9 +336,7 @@ fn about_nothing(field: &Field) -> String {
 pub(super) fn field_sentences(subject: &Subject, field: &Field) -> String {
     let Some(told) = Told::of(field) else { return about_nothing(field) };
     let mut all = told.sentences();
-    if let Some(shorter) = shorter_elsewhere(field, &told) {
-        all.push(shorter);
-    }
+    all.extend(field.table.verdict.remarks.iter().map(|remark| words::sentence(remark)));
     if subject.has_weights(told.choice().name()) {
         let free = told.without(|row| subject.has_weights(row.name()), field);
         all.push(match free {
@@ -349,25 +352,6 @@ pub(super) fn field_sentences(subject: &Subject, field: &Field) -> String {
         });
     }
     all.join(" ")
-}
-
-/// Whose tail is much shorter at less throughput.
-fn shorter_elsewhere(field: &Field, told: &Told<'_>) -> Option<String> {
-    let choice = told.choice();
-    let p99 = |row: &Row| row.sum.completion.p99_ns;
-    let least = field.rows.iter().filter(|row| row.throughput() > 0).min_by_key(|row| p99(row))?;
-    let much = (p99(least) as f64) < p99(choice) as f64 * SHORTER_TAIL;
-    let sure = least.against(choice, |run| run.p99_ns).beyond(PERCENTILE_PPM) == Difference::Less;
-    (much && sure).then(|| {
-        format!(
-            "If the tail matters more: {} has a p99 of {} against {}, at {}\u{a0}% of the \
-             throughput.",
-            least.name(),
-            time(p99(least)),
-            time(p99(choice)),
-            percent(relative(least, choice))
-        )
-    })
 }
 
 fn over_all(page: &mut Page, study: &Study) {

@@ -53,6 +53,26 @@ pub(super) fn throughput(row: &Row) -> String {
     }
 }
 
+/// The throughput of a row, and of what is possible; where the machine was the limit, that it was.
+pub(super) fn reached(row: &Row) -> String {
+    let throughput = throughput(row);
+    match row.of_limit() {
+        _ if row.sum.cpu_bound => format!("{throughput}, CPU-bound"),
+        part if part.is_finite() => {
+            format!("{throughput}, {}\u{a0}% of the limit", percent(part))
+        }
+        _ => throughput,
+    }
+}
+
+/// What the terminal writes on a line, as a sentence.
+pub(super) fn sentence(line: &str) -> String {
+    let mut letters = line.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    let rest = letters.as_str().replace(" %", "\u{a0}%");
+    format!("{}{rest}.", first.map_or(String::new(), String::from))
+}
+
 /// A time with its unit.
 pub(super) fn time(ns: u64) -> String {
     let (value, unit) = match ns {

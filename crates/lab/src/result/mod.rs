@@ -17,4 +17,4 @@ pub mod whole;
 
 pub use cell::*;
 pub use measure::Measure;
-pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, sure, tenths, times};
+pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, cpu_bound_rows, sure, tenths, times};

@@ -15,6 +15,9 @@ const NEAR_PPM: u64 = 10_000;
 /// it is that one of them is higher, in millionths: nobody chooses a policy for that.
 const TRIFLE_PPM: u64 = 500;
 
+/// A tail that is so much shorter is worth a word, whatever it costs in throughput: in millionths.
+const SHORTER_PPM: u64 = 800_000;
+
 /// Which variant is best.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +37,10 @@ pub struct Verdict {
     pub calmest: Option<Calmest>,
     /// All this as a sentence.
     pub text: String,
+    /// What else is to say of these rows, in sentences without a capital and a full stop: who has a
+    /// shorter tail, and for whom the machine was the limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// The row with the lowest 99th percentile, among rows of equal throughput.
@@ -81,14 +88,16 @@ impl Verdict {
             equal: equal.iter().map(|row| row.variant.clone()).collect(),
             calmest,
             text: String::new(),
+            remarks: Vec::new(),
         };
-        verdict.text = verdict.sentence(rows.len(), measure.name());
-        let behind = sorted.iter().filter(|row| near(row) && !same(row)).copied();
-        let chosen = verdict.calmest.as_ref().map_or(&best.variant, |calmest| &calmest.variant);
-        let chosen = equal.iter().find(|row| row.variant == *chosen);
-        if let Some(tail) = chosen.and_then(|chosen| shorter_tail(behind, chosen)) {
-            verdict.text.push_str(&tail);
-        }
+        let bound = best.cpu_bound || next.is_some_and(|next| next.cpu_bound);
+        verdict.text = verdict.sentence(rows.len(), measure.name(), bound);
+        let calmest = verdict.calmest.as_ref().filter(|one| one.is == Difference::Less);
+        let chosen = calmest.map_or(&best.variant, |calmest| &calmest.variant);
+        let chosen = equal.iter().find(|row| row.variant == *chosen).unwrap_or(best);
+        let others = sorted.iter().copied().filter(|row| row.variant != chosen.variant);
+        verdict.remarks = shorter_tails(others.filter(|row| carries(row)), chosen, measure);
+        verdict.remarks.extend(cpu_bound(rows));
         verdict
     }
 
@@ -109,11 +118,13 @@ impl Verdict {
             equal: Vec::new(),
             calmest: None,
             text: text.to_owned(),
+            remarks: cpu_bound(rows).into_iter().collect(),
         }
     }
 
-    /// `of` is what rows are compared by.
-    fn sentence(&self, rows: usize, of: &str) -> String {
+    /// `of` is what rows are compared by; `bound` is whether the machine was the limit of the first
+    /// ones.
+    fn sentence(&self, rows: usize, of: &str, bound: bool) -> String {
         let (Some(next), Some(ratio)) = (&self.next, &self.ratio) else {
             return format!("only {} was run: there is nothing to compare", self.best);
         };
@@ -124,7 +135,8 @@ impl Verdict {
             let like: Vec<String> =
                 self.equal.iter().filter(|name| *name != best).map(|name| shown(name)).collect();
             let (by, best, next) = (times(ratio.median_ppm), shown(best), shown(next));
-            let mut text = format!("best: {best}, {by} x {next} in {of} ({})", sure(ratio));
+            let is = if bound { "most, but CPU-bound" } else { "best" };
+            let mut text = format!("{is}: {best}, {by} x {next} in {of} ({})", sure(ratio));
             // Rows behind the next one whose runs differ so much that nothing can be said.
             if !like.is_empty() {
                 text.push_str(&format!("; no difference can be shown to {}", like.join(", ")));
@@ -162,18 +174,59 @@ impl Verdict {
     }
 }
 
-/// Who carries nearly as much, and leaves fewer to wait.
-fn shorter_tail<'a>(behind: impl Iterator<Item = &'a Row>, chosen: &Row) -> Option<String> {
-    let row = behind.min_by_key(|row| row.completion.p99_ns)?;
-    let ratio = paired(row, chosen, |run: &RunFigures| run.p99_ns);
-    let shorter = matches!(ratio.beyond(PERCENTILE_PPM), Difference::Less);
-    let (name, by, chosen) = (shown(&row.variant), times(ratio.median_ppm), shown(&chosen.variant));
-    shorter.then(|| {
+/// Who leaves fewer to wait: one that carries nearly as much, and one whose tail is much shorter
+/// still.
+fn shorter_tails<'a>(
+    others: impl Iterator<Item = &'a Row>,
+    chosen: &Row,
+    measure: Measure,
+) -> Vec<String> {
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    for row in others {
+        let tail = paired(row, chosen, |run| run.p99_ns);
+        let rate = paired(row, chosen, |run| measure.of_run(run));
+        if tail.beyond(PERCENTILE_PPM) != Difference::Less {
+            continue;
+        }
+        let is_near = rate.min_ppm >= ONE_PPM - NEAR_PPM;
+        if is_near { &mut near } else { &mut far }.push((row, tail, rate));
+    }
+    let shortest = |rows: Vec<(&'a Row, Paired, Paired)>| {
+        rows.into_iter().min_by_key(|(row, ..)| row.completion.p99_ns)
+    };
+    let near = shortest(near);
+    let least = near.as_ref().map_or(chosen, |(row, ..)| *row).completion.p99_ns;
+    let of_least = u128::from(least) * u128::from(SHORTER_PPM);
+    let much = |ns: u64| u128::from(ns) * u128::from(ONE_PPM) < of_least;
+    let far = shortest(far).filter(|(row, ..)| much(row.completion.p99_ns));
+    let said = |(row, tail, rate): (&Row, Paired, Paired)| {
         format!(
-            "; less than 1 % behind, {name} has a lower p99, {by} x {chosen} ({})",
-            sure(&ratio)
+            "if the tail matters more: {} has a lower p99, {} x {} ({}), at {} % of its {}",
+            shown(&row.variant),
+            times(tail.median_ppm),
+            shown(&chosen.variant),
+            sure(&tail),
+            tenths(rate.median_ppm.saturating_add(500) / 1000),
+            measure.name()
         )
-    })
+    };
+    near.into_iter().chain(far).map(said).collect()
+}
+
+/// What to say where the machine was the limit.
+fn cpu_bound(rows: &[Row]) -> Option<String> {
+    let bound: Vec<String> =
+        rows.iter().filter(|row| row.cpu_bound).map(|row| shown(&row.variant)).collect();
+    (!bound.is_empty()).then(|| cpu_bound_rows(bound.len(), rows.len(), &bound.join(", ")))
+}
+
+/// That so many rows of all, which are these, say nothing of the links.
+#[must_use]
+pub fn cpu_bound_rows(bound: usize, all: usize, these: &str) -> String {
+    format!(
+        "{bound} of {all} rows are CPU-bound ({these}): in some run less than 20 % of the machine \
+         was idle, and it was the limit, not the links; compare ratios only"
+    )
 }
 
 fn trifling(ratio: &Paired) -> bool {

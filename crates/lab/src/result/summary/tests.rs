@@ -158,13 +158,56 @@ fn a_lead_that_nobody_would_notice_is_none() {
     assert_eq!((found.is, found.equal.len()), (Difference::None, 2));
     assert_eq!(found.calmest.expect("of two").variant, "numa");
     assert!(found.text.starts_with("no difference in throughput between all of them; of these"));
-    let text = verdict(1_000_600, 6).text;
+    let Verdict { text, remarks, .. } = verdict(1_000_600, 6);
     assert!(text.starts_with("best: queue-depth, 1.001 x numa"), "{text}");
-    let tail = "; less than 1 % behind, numa has a lower p99, 0.500 x queue-depth (95 % interval";
-    assert!(text.contains(tail), "who chooses may look at that: {text}");
-    let text = verdict(1_020_000, 6).text;
-    assert!(text.starts_with("best: queue-depth") && !text.contains("p99"), "{text}");
+    let tail = "if the tail matters more: numa has a lower p99, 0.500 x queue-depth (95 % interval \
+                0.500 to 0.500), at 99.9 % of its throughput";
+    assert_eq!(remarks, [tail], "who chooses may look at that");
+    assert_eq!(verdict(1_000_600, 1).remarks, [""; 0], "one run tells nothing");
     assert_eq!(verdict(1_000_400, 1).is, Difference::Unknown, "one run tells nothing");
+}
+
+/// One that costs next to nothing, and one that costs more and is worth it for some.
+#[test]
+fn shorter_tails_than_that_of_the_best_are_told() {
+    let scenario = tests::scenario();
+    let all = cells(&scenario, 6);
+    let remarks = |near: u64, far: u64| {
+        let mut cells = all.clone();
+        cells.retain(|cell| ["numa", "queue-depth", "latency"].contains(&cell.variant.as_str()));
+        for cell in &mut cells {
+            let figures = match cell.variant.as_str() {
+                "queue-depth" => (1_000_000, 1000),
+                "numa" => (995_000, near),
+                _ => (600_000, far),
+            };
+            (cell.total.bytes_s, cell.total.latency.p99_ns) = figures;
+            cell.total.latency.buckets = vec![(figures.1, cell.total.requests)];
+        }
+        let found = summary(&cells).tables[0].verdict.remarks.clone();
+        found.iter().map(|one| one.split(" (95").next().unwrap_or(one).to_owned()).collect()
+    };
+    let near = "if the tail matters more: numa has a lower p99, 0.900 x queue-depth";
+    let far = "if the tail matters more: latency has a lower p99, 0.700 x queue-depth";
+    let found: [Vec<String>; 5] =
+        [(900, 700), (900, 800), (1000, 700), (1000, 850), (950, 1000)].map(|(n, f)| remarks(n, f));
+    assert_eq!(found, [vec![near, far], vec![near], vec![far], vec![], vec![]]);
+}
+
+#[test]
+fn where_the_machine_was_the_limit_the_verdict_says_so() {
+    let scenario = tests::scenario();
+    let mut cells = cells(&scenario, 6);
+    cells.retain(|cell| ["numa", "queue-depth"].contains(&cell.variant.as_str()));
+    for cell in &mut cells {
+        cell.total.bytes_s = if cell.variant == "numa" { 1000 } else { 2000 };
+        cell.total.latency.p99_ns = 10;
+        cell.cpu_bound = cell.variant == "numa" && cell.run == 3;
+    }
+    let Verdict { text, remarks, .. } = summary(&cells).tables[0].verdict.clone();
+    assert!(text.starts_with("most, but CPU-bound: queue-depth, 2.000 x numa"), "{text}");
+    let [said] = remarks.as_slice() else { panic!("{remarks:?}") };
+    assert!(said.starts_with("1 of 2 rows are CPU-bound (numa): in some run less than"), "{said}");
 }
 
 #[test]
