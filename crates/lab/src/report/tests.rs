@@ -116,6 +116,14 @@ fn too_few_runs_are_called_that() {
     let text = said(&[("one", &[200 * MIB; 3]), ("other", &[100 * MIB; 3])]);
     assert!(text.starts_with("one carried most: 200 MiB/s"), "{text}");
     assert!(text.contains("3 paired runs are too few to say how sure that is"), "{text}");
+    let mut apart = material(1);
+    apart.cells.retain_mut(|cell| {
+        cell.run += u64::from(cell.variant == "round-robin");
+        cell.variant != "service-time"
+    });
+    let page = render(apart);
+    assert!(page.contains("It has no run in common with round-robin, the next one: by how much"));
+    assert!(!page.contains("% more than"));
     let text = said(&[("one", &[MIB; 6])]);
     assert!(text.starts_with("Only one was run"), "{text}");
 }

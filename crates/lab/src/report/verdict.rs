@@ -73,7 +73,8 @@ impl<'a> Told<'a> {
 
     /// By how much the best is ahead, as a cell of a table.
     fn lead(&self) -> String {
-        self.next.map_or(words::NOTHING.to_owned(), |(_, paired)| more(paired.median_ppm))
+        let paired = self.next.map(|(_, paired)| paired).filter(|paired| paired.pairs > 0);
+        paired.map_or(words::NOTHING.to_owned(), |paired| more(paired.median_ppm))
     }
 
     /// The interval of [`Told::lead`], as a cell of a table.
@@ -90,6 +91,7 @@ impl<'a> Told<'a> {
         let runs = plural(runs, "run", "runs");
         match &self.next {
             None => "nothing to compare with".to_owned(),
+            Some((_, paired)) if paired.pairs == 0 => "no run in common".to_owned(),
             Some(_) if self.is_unsure() => format!("too few runs ({runs})"),
             Some(_) if self.is_clear() => format!("sure ({runs})"),
             Some(_) => format!("no difference from {} ({runs})", short_list(&self.equals(), 1)),
@@ -120,6 +122,12 @@ impl<'a> Told<'a> {
         let (next, lead) = (next.name(), more(paired.median_ppm));
         let runs = plural(paired.pairs as usize, "paired run", "paired runs");
         let interval = format!("95\u{a0}% interval {}\u{a0}%", self.lead_interval());
+        if paired.pairs == 0 {
+            return format!(
+                "{best} carried most: {rate}. It has no run in common with {next}, the next one: \
+                 by how much cannot be said."
+            );
+        }
         if self.is_unsure() {
             let verb = if paired.pairs == 1 { "is" } else { "are" };
             return format!(

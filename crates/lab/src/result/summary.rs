@@ -304,9 +304,13 @@ impl Open {
         let best = ranked(&rows, measure).first().map(|best| (*best).clone());
         if let Some(best) = &best {
             for row in &mut rows {
-                let (own, of_best) = (common(row, &[best], measure), common(best, &[row], measure));
-                row.of_best_ppm = ratio_ppm(own, of_best);
                 row.to_best = paired(row, best, |run| measure.of_run(run));
+                row.of_best_ppm = match (row.to_best.pairs, measure.of_row(best)) {
+                    // Of nothing.
+                    (_, 0) => 0,
+                    (0, whole) => ratio_ppm(measure.of_row(row), whole),
+                    _ => ratio_ppm(common(row, &[best], measure), common(best, &[row], measure)),
+                };
                 row.to_best_is = row.to_best.difference();
             }
         }

@@ -129,6 +129,13 @@ impl Verdict {
             return format!("only {} was run: there is nothing to compare", self.best);
         };
         let best = &self.best;
+        if ratio.pairs == 0 {
+            let (best, next) = (shown(best), shown(next));
+            return format!(
+                "most: {best} in {of}; it has no run in common with {next}, the next one: by how \
+                 much cannot be said"
+            );
+        }
         // Without an interval nothing is claimed of rows that are near to each other.
         let near = ratio.interval.is_none() && self.equal.len() > 1;
         if self.is != Difference::None && !near {

@@ -292,6 +292,25 @@ fn rows_with_different_runs_are_ranked_by_those_that_they_share() {
     assert!(table.notes[0].contains("6 to 15 runs"), "{:?}", table.notes);
 }
 
+/// Cells that failed may leave no run that both have.
+#[test]
+fn of_rows_without_a_run_in_common_no_ratio_is_told() {
+    let one = tests::result(&tests::scenario(), 1);
+    let cell = |variant: &str, run: u64, bytes_s: u64| {
+        let mut cell = CellResult { variant: variant.to_owned(), run, ..one.clone() };
+        (cell.total.bytes_s, cell.total.iops) = (bytes_s, bytes_s);
+        cell
+    };
+    let found = summary(&[cell("a", 1, 1000), cell("b", 2, 500)]);
+    let table = &found.tables[0];
+    assert_eq!((row(table, "a").of_best_ppm, row(table, "b").of_best_ppm), (1_000_000, 500_000));
+    let wanted = "most: a in throughput; it has no run in common with b, the next one: by how much \
+                  cannot be said";
+    assert_eq!(table.verdict.text, wanted);
+    let dead = summary(&[cell("a", 1, 0), cell("b", 1, 0)]);
+    assert_eq!(row(&dead.tables[0], "b").of_best_ppm, 0, "none is as good as the best");
+}
+
 #[test]
 fn pairs_decide_where_medians_say_otherwise() {
     let one = tests::result(&tests::scenario(), 1);
