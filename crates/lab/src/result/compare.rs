@@ -2,7 +2,7 @@
 
 use super::stats::{Difference, ONE_PPM, Paired};
 use super::store::Store;
-use super::summary::{Row, RunFigures, Summary, Table, paired};
+use super::summary::{Row, RunFigures, Summary, Table, paired, paired_tails};
 use super::{Measure, Mode, PERCENTILE_PPM, SCHEMA};
 use crate::scenario::Text;
 use serde::{Deserialize, Serialize};
@@ -207,14 +207,18 @@ fn pair_up(
 ) {
     let name = |row: &Row| format!("{} ({}), {}", a.scenario, a.mode, row.variant);
     let measure = Measure::of(a.rows.iter().chain(&b.rows));
+    let mut alone = [0, 0];
     for row in &a.rows {
         match b.rows.iter().find(|other| other.variant == row.variant) {
             None => left_out.push(format!("{} is in A alone", name(row))),
             Some(other) => {
                 let compared = compared(a, [row, other], measure, tolerance_ppm);
-                if compared.throughput.ratio.pairs == 0 {
+                let pairs = compared.throughput.ratio.pairs as usize;
+                if pairs == 0 {
                     left_out.push(format!("{} has no run in common", name(row)));
                 } else {
+                    alone[0] += row.runs.len().saturating_sub(pairs);
+                    alone[1] += other.runs.len().saturating_sub(pairs);
                     rows.push(compared);
                 }
             }
@@ -225,6 +229,14 @@ fn pair_up(
             left_out.push(format!("{} is in B alone", name(row)));
         }
     }
+    // Cells that failed, or another number of runs: what is compared is less than there is.
+    if alone != [0, 0] {
+        let [of_a, of_b] = alone;
+        left_out.push(format!(
+            "{} ({}): {of_a} runs of A and {of_b} of B, which the other one has not",
+            a.scenario, a.mode
+        ));
+    }
 }
 
 fn compared(table: &Table, [a, b]: [&Row; 2], measure: Measure, tolerance_ppm: u64) -> ComparedRow {
@@ -234,7 +246,7 @@ fn compared(table: &Table, [a, b]: [&Row; 2], measure: Measure, tolerance_ppm: u
     let unless_bound = |is| if cpu_bound.contains(&true) { Judgement::CpuBound } else { is };
     let is = unless_bound(judge(&ratio, tolerance_ppm, more, less));
     let throughput = Compared { a: measure.of_row(a), b: measure.of_row(b), ratio, is };
-    let ratio = paired(&with_percentile(b), &with_percentile(a), |run| run.p99_ns);
+    let ratio = paired_tails(b, a);
     let is = match ratio.pairs {
         0 => Judgement::NoDifference,
         // Histograms do not tell nearer values apart.
@@ -265,13 +277,6 @@ fn compared(table: &Table, [a, b]: [&Row; 2], measure: Measure, tolerance_ppm: u
         cpu_bound,
         is,
     }
-}
-
-/// Without the runs in which no request ended: those have no percentile, and none is no low one.
-fn with_percentile(row: &Row) -> Row {
-    let mut row = row.clone();
-    row.runs.retain(|run| run.p99_ns > 0);
-    row
 }
 
 /// Requests of a row that failed, in the runs that the other one has, too.

@@ -383,11 +383,26 @@ pub(super) fn ranked(rows: &[Row], measure: Measure) -> Vec<&Row> {
 /// The figures of one row over those of another, by the runs that both have.
 #[must_use]
 pub fn paired(row: &Row, base: &Row, figure: impl Fn(&RunFigures) -> u64) -> Paired {
-    let of = |run: &RunFigures| {
+    Paired::new(&pairs(row, base, figure).collect::<Vec<_>>())
+}
+
+/// The 99th percentiles of one row over those of another. A run in which no request ended has none,
+/// which is no low one.
+#[must_use]
+pub fn paired_tails(row: &Row, base: &Row) -> Paired {
+    let both = pairs(row, base, |run| run.p99_ns).filter(|(own, other)| *own > 0 && *other > 0);
+    Paired::new(&both.collect::<Vec<_>>())
+}
+
+fn pairs(
+    row: &Row,
+    base: &Row,
+    figure: impl Fn(&RunFigures) -> u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    row.runs.iter().filter_map(move |run| {
         let other = base.runs.iter().find(|other| other.run == run.run)?;
         Some((figure(run), figure(other)))
-    };
-    Paired::new(&row.runs.iter().filter_map(of).collect::<Vec<_>>())
+    })
 }
 
 impl Sum {

@@ -2,7 +2,7 @@
 
 use super::Measure;
 use super::stats::{Difference, ONE_PPM, Paired};
-use super::summary::{Row, RunFigures, paired, ranked};
+use super::summary::{Row, paired, paired_tails, ranked};
 use serde::{Deserialize, Serialize};
 
 /// Ratios of percentiles are not told apart within this: two buckets of a histogram.
@@ -190,7 +190,7 @@ fn shorter_tails<'a>(
 ) -> Vec<String> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for row in others {
-        let tail = paired(row, chosen, |run| run.p99_ns);
+        let tail = paired_tails(row, chosen);
         let rate = paired(row, chosen, |run| measure.of_run(run));
         if tail.beyond(PERCENTILE_PPM) != Difference::Less {
             continue;
@@ -246,7 +246,7 @@ fn calmest(equal: &[&Row]) -> Option<Calmest> {
     let mut sorted = equal.to_vec();
     sorted.sort_by_key(|row| row.completion.p99_ns);
     let [first, second, ..] = sorted.as_slice() else { return None };
-    let ratio = paired(first, second, |run: &RunFigures| run.p99_ns);
+    let ratio = paired_tails(first, second);
     let is = ratio.beyond(PERCENTILE_PPM);
     Some(Calmest { variant: first.variant.clone(), next: second.variant.clone(), ratio, is })
 }

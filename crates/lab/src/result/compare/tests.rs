@@ -87,7 +87,10 @@ fn failed_requests_are_counted_in_the_runs_that_both_have() {
     assert_eq!((is, all.rows[0].errors), (Judgement::NoDifference, [2, 2]));
     let worse = summary(6, &|run| (1000 + run, 1000, if run < 3 { 3 } else { 0 }));
     assert_eq!(of(&many, &worse, 0).0, Judgement::NoDifference, "6 and 6 in six runs");
-    assert_eq!(of(&few, &worse, 0).0, Judgement::Worse, "2 and 6 in the first two");
+    let (is, all) = of(&few, &worse, 0);
+    assert_eq!(is, Judgement::Worse, "2 and 6 in the first two");
+    let alone = "small (light): 0 runs of A and 4 of B, which the other one has not";
+    assert_eq!(all.left_out, [alone], "nobody should believe that six were compared");
 }
 
 #[test]

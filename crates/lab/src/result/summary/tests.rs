@@ -312,6 +312,22 @@ fn of_rows_without_a_run_in_common_no_ratio_is_told() {
 }
 
 #[test]
+fn a_run_in_which_nothing_ended_has_no_tail() {
+    let one = tests::result(&tests::scenario(), 1);
+    let mut all = Vec::new();
+    for (variant, run) in ["a", "b"].into_iter().flat_map(|one| (1..=9).map(move |run| (one, run)))
+    {
+        let mut cell = CellResult { variant: variant.to_owned(), run, ..one.clone() };
+        if variant == "b" && run == 5 {
+            (cell.total.bytes_s, cell.total.latency.p99_ns) = (0, 0);
+        }
+        all.push(cell);
+    }
+    let calmest = summary(&all).tables[0].verdict.calmest.clone().expect("of two");
+    assert_eq!((calmest.ratio.pairs, calmest.ratio.max_ppm), (8, 1_000_000));
+}
+
+#[test]
 fn pairs_decide_where_medians_say_otherwise() {
     let one = tests::result(&tests::scenario(), 1);
     let mut all = Vec::new();
