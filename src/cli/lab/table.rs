@@ -53,8 +53,12 @@ pub(super) fn text(table: &Table, scenario: &Scenario) -> String {
 }
 
 fn head(table: &Table, scenario: &Scenario) -> String {
-    let runs = table.rows.iter().map(|row| row.runs.len()).max().unwrap_or(0);
-    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    let counts = || table.rows.iter().map(|row| row.runs.len());
+    let runs = match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
+        (1, 1) => "1 run".to_owned(),
+        (least, most) if least < most => format!("{least} to {most} runs"),
+        (_, runs) => format!("{runs} runs"),
+    };
     let how = match table.mode {
         Mode::Light => "light simulation",
         Mode::Sim => "engine simulation",
@@ -277,6 +281,9 @@ mod tests {
             material.cells.push(cell);
         }
         let table = &builder.finish().tables[0];
+        let mut fewer = table.clone();
+        fewer.rows[1].runs.truncate(4);
+        assert!(text(&fewer, &scenario).contains("\nlight simulation, 4 to 6 runs of 100 ms"));
         let (shown, page) = (text(table, &scenario), render(material).replace('\u{a0}', " "));
         assert_eq!(table.verdict.remarks.len(), 2, "the tail, and the machine");
         for remark in &table.verdict.remarks {

@@ -134,6 +134,11 @@ fn where_nothing_was_carried_no_policy_is_praised() {
     one.cells.iter_mut().for_each(|cell| (cell.total.bytes_s, cell.total.iops) = (0, 0));
     let page = render(one.clone());
     assert!(page.contains("Light simulation: no request ended: there is nothing to compare."));
+    let mut failed = one.clone();
+    failed.cells[0].errors = 7;
+    assert!(
+        render(failed).contains("compare. Requests failed, and are in no figure: 7 round-robin.")
+    );
     assert!(!page.contains("For these links, take"));
     assert!(!page.contains(", best</span>"), "nor in the table of all");
     // Beside a scenario that says something it does not count.

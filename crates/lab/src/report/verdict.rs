@@ -337,7 +337,10 @@ fn for_one(page: &mut Page, subject: &Subject) {
 
 /// What is to say of a field in which no variant carried anything.
 fn about_nothing(field: &Field) -> String {
-    format!("{}: {}.", words::mode_title(field.table.mode), field.table.verdict.text)
+    let verdict = &field.table.verdict;
+    let said = format!("{}: {}.", words::mode_title(field.table.mode), verdict.text);
+    let remarks = verdict.remarks.iter().map(|remark| words::sentence(remark));
+    std::iter::once(said).chain(remarks).collect::<Vec<_>>().join(" ")
 }
 
 /// Everything that is to say of one field.

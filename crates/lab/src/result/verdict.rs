@@ -38,7 +38,7 @@ pub struct Verdict {
     /// All this as a sentence.
     pub text: String,
     /// What else is to say of these rows, in sentences without a capital and a full stop: who has a
-    /// shorter tail, and for whom the machine was the limit.
+    /// shorter tail, for whom the machine was the limit, and whose requests failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl Verdict {
         let chosen = equal.iter().find(|row| row.variant == *chosen).unwrap_or(best);
         let others = sorted.iter().copied().filter(|row| row.variant != chosen.variant);
         verdict.remarks = shorter_tails(others.filter(|row| carries(row)), chosen, measure);
-        verdict.remarks.extend(cpu_bound(rows));
+        verdict.remarks.extend(cpu_bound(rows).into_iter().chain(failed(rows)));
         verdict
     }
 
@@ -118,7 +118,7 @@ impl Verdict {
             equal: Vec::new(),
             calmest: None,
             text: text.to_owned(),
-            remarks: cpu_bound(rows).into_iter().collect(),
+            remarks: cpu_bound(rows).into_iter().chain(failed(rows)).collect(),
         }
     }
 
@@ -218,6 +218,15 @@ fn shorter_tails<'a>(
         )
     };
     near.into_iter().chain(far).map(said).collect()
+}
+
+/// Whose requests have failed: what is slow and fails makes a short tail.
+fn failed(rows: &[Row]) -> Option<String> {
+    let some = rows.iter().filter(|row| row.errors > 0);
+    let some: Vec<String> =
+        some.map(|row| format!("{} {}", row.errors, shown(&row.variant))).collect();
+    (!some.is_empty())
+        .then(|| format!("requests failed, and are in no figure: {}", some.join(", ")))
 }
 
 /// What to say where the machine was the limit.

@@ -195,6 +195,22 @@ fn shorter_tails_than_that_of_the_best_are_told() {
 }
 
 #[test]
+fn whose_requests_failed_is_told() {
+    let one = tests::result(&tests::scenario(), 1);
+    let cell = |variant: &str, errors, bytes_s| {
+        let mut cell = CellResult { variant: variant.to_owned(), errors, ..one.clone() };
+        (cell.total.bytes_s, cell.total.iops) = (bytes_s, bytes_s);
+        cell
+    };
+    let told = |bytes_s| {
+        let cells = [cell("a", 5, bytes_s), cell("b", 0, bytes_s), cell("c, d", 7, bytes_s)];
+        summary(&cells).tables[0].verdict.remarks.clone()
+    };
+    let wanted = "requests failed, and are in no figure: 5 a, 7 \"c, d\"";
+    assert_eq!([told(1000), told(0)], [[wanted], [wanted]], "also where all of them did");
+}
+
+#[test]
 fn where_the_machine_was_the_limit_the_verdict_says_so() {
     let scenario = tests::scenario();
     let mut cells = cells(&scenario, 6);
