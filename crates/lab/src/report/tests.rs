@@ -93,6 +93,23 @@ fn a_clear_winner_is_named_with_its_lead_and_interval() {
 }
 
 #[test]
+fn of_equals_one_with_the_lowest_tail_is_taken_though_it_shares_it() {
+    let mut material = material(6);
+    for cell in &mut material.cells {
+        let p99_ns = if cell.variant == "round-robin" { 2_000_000 } else { 1_000_000 };
+        (cell.total.bytes_s, cell.total.latency.p99_ns) = (MIB, p99_ns);
+        cell.total.latency.buckets = vec![(p99_ns, cell.total.requests)];
+    }
+    let page = render(material).replace('\u{a0}', " ");
+    for part in [
+        "For these links, take <strong>queue-depth</strong>",
+        "Of these, queue-depth has a lower p99 latency: 1.00 ms against 2.00 ms of round-robin.",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn a_small_lead_is_called_small() {
     let text = said(&[("one", &[100 * MIB; 6]), ("other", &[101 * MIB; 6])]);
     assert!(text.contains("other carries most"), "{text}");

@@ -22,8 +22,10 @@ pub(super) struct Told<'a> {
     is: Difference,
     /// Those that cannot be told apart from the best, without it.
     pub(super) like: Vec<&'a Row>,
-    /// Of those and the best, the one with the shortest tail, where that is sure.
+    /// Of those and the best, the one with the shortest tail, where it is sure that it is shorter.
     calmest: Option<&'a Row>,
+    /// It is shorter than that of each of them.
+    calmer: bool,
 }
 
 impl<'a> Told<'a> {
@@ -32,13 +34,15 @@ impl<'a> Told<'a> {
         let best = field.row(&verdict.best)?;
         let next = verdict.next.as_ref().and_then(|name| field.row(name));
         let others = verdict.equal.iter().filter(|name| **name != verdict.best);
-        let calmest = verdict.calmest.as_ref().filter(|one| one.is == Difference::Less);
+        let calmer = verdict.calmest.as_ref().is_some_and(|one| one.is == Difference::Less);
+        let choice = (calmer || verdict.choice != verdict.best).then_some(&verdict.choice);
         Some(Told {
             best,
             next: next.zip(verdict.ratio.as_ref()),
             is: verdict.is,
             like: others.filter_map(|name| field.row(name)).collect(),
-            calmest: calmest.and_then(|one| field.row(&one.variant)),
+            calmest: choice.and_then(|name| field.row(name)),
+            calmer,
         })
     }
 
@@ -176,8 +180,9 @@ impl<'a> Told<'a> {
         if name == best.name() {
             return Some(format!("Of these, {name} has the lowest p99 latency: {}.", p99(calmest)));
         }
+        let lowest = if self.calmer { "the lowest" } else { "a lower" };
         Some(format!(
-            "Of these, {name} has the lowest p99 latency: {} against {} of {}.",
+            "Of these, {name} has {lowest} p99 latency: {} against {} of {}.",
             p99(calmest),
             p99(best),
             best.name()

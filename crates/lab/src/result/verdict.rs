@@ -35,6 +35,10 @@ pub struct Verdict {
     pub equal: Vec<String>,
     /// Of those, where there are several, the row with the lowest 99th percentile of latency.
     pub calmest: Option<Calmest>,
+    /// The row to take: the calmest, where its tail is lower than that of the next or of the best
+    /// beyond doubt, else the best.
+    #[serde(default)]
+    pub choice: String,
     /// All this as a sentence.
     pub text: String,
     /// What else is to say of these rows, in sentences without a capital and a full stop: who has a
@@ -87,18 +91,37 @@ impl Verdict {
             is,
             equal: equal.iter().map(|row| row.variant.clone()).collect(),
             calmest,
+            choice: String::new(),
             text: String::new(),
             remarks: Vec::new(),
         };
         let bound = best.cpu_bound || next.is_some_and(|next| next.cpu_bound);
         verdict.text = verdict.sentence(rows.len(), measure.name(), bound);
-        let calmest = verdict.calmest.as_ref().filter(|one| one.is == Difference::Less);
-        let chosen = calmest.map_or(&best.variant, |calmest| &calmest.variant);
-        let chosen = equal.iter().find(|row| row.variant == *chosen).unwrap_or(best);
+        let chosen = verdict.choose(best, &equal);
+        verdict.choice.clone_from(&chosen.variant);
         let others = sorted.iter().copied().filter(|row| row.variant != chosen.variant);
         verdict.remarks = shorter_tails(others.filter(|row| carries(row)), chosen, measure);
         verdict.remarks.extend(cpu_bound(rows).into_iter().chain(failed(rows)));
         verdict
+    }
+
+    /// Whom to take of rows that carry the same. Of several with the same low tail none is calmer
+    /// than the next, and each than the best: that is said.
+    fn choose<'a>(&mut self, best: &'a Row, equal: &[&'a Row]) -> &'a Row {
+        let Some(calmest) = &self.calmest else { return best };
+        let row = equal.iter().find(|row| row.variant == calmest.variant).copied();
+        let row = row.unwrap_or(best);
+        if calmest.is == Difference::Less || row.variant == best.variant {
+            return row;
+        }
+        let ratio = paired_tails(row, best);
+        if ratio.beyond(PERCENTILE_PPM) != Difference::Less {
+            return best;
+        }
+        let (by, name, best) = (times(ratio.median_ppm), shown(&row.variant), shown(&best.variant));
+        let sure = sure(&ratio);
+        self.text.push_str(&format!("; {name} has a lower p99, {by} x {best} ({sure})"));
+        row
     }
 
     /// Of rows that carried nothing: none of them is the best.
@@ -117,6 +140,7 @@ impl Verdict {
             is: Difference::Unknown,
             equal: Vec::new(),
             calmest: None,
+            choice: String::new(),
             text: text.to_owned(),
             remarks: cpu_bound(rows).into_iter().chain(failed(rows)).collect(),
         }
@@ -147,6 +171,9 @@ impl Verdict {
             // Rows behind the next one whose runs differ so much that nothing can be said.
             if !like.is_empty() {
                 text.push_str(&format!("; no difference can be shown to {}", like.join(", ")));
+                if self.calmest.as_ref().is_some_and(|one| one.is == Difference::Less) {
+                    text.push_str(&self.about_tails(near));
+                }
             }
             return text;
         }
@@ -157,27 +184,28 @@ impl Verdict {
             true => format!("within 1 % in {of}: {names} ({})", sure(ratio)),
             false => format!("no difference in {of} between {names}"),
         };
-        if let Some(Calmest { variant, next, ratio, is }) = &self.calmest {
-            let (by, variant, next) = (times(ratio.median_ppm), shown(variant), shown(next));
-            text.push_str(&match (is, near) {
-                (Difference::Less, _) => {
-                    format!(
-                        "; of these {variant} has the lowest p99, {by} x {next} ({})",
-                        sure(ratio)
-                    )
-                }
-                (Difference::Unknown, _) => {
-                    format!("; of these {variant} had the lowest p99, {by} x {next}")
-                }
-                (_, true) => format!(
-                    "; the lowest p99 of these, {variant} and {next}, differ by less than 6 %"
-                ),
-                (_, false) => {
-                    format!("; nor in p99 between {variant} and {next}, the lowest of these")
-                }
-            });
-        }
+        text.push_str(&self.about_tails(near));
         text
+    }
+
+    /// Who of those that are equal has the lowest tail.
+    fn about_tails(&self, near: bool) -> String {
+        let Some(Calmest { variant, next, ratio, is }) = &self.calmest else {
+            return String::new();
+        };
+        let (by, variant, next) = (times(ratio.median_ppm), shown(variant), shown(next));
+        match (is, near) {
+            (Difference::Less, _) => {
+                format!("; of these {variant} has the lowest p99, {by} x {next} ({})", sure(ratio))
+            }
+            (Difference::Unknown, _) => {
+                format!("; of these {variant} had the lowest p99, {by} x {next}")
+            }
+            (_, true) => {
+                format!("; the lowest p99 of these, {variant} and {next}, differ by less than 6 %")
+            }
+            (_, false) => format!("; nor in p99 between {variant} and {next}, the lowest of these"),
+        }
     }
 }
 

@@ -89,7 +89,9 @@ fn the_verdict_claims_no_more_than_the_interval() {
                 && cell.run <= runs
         });
         for cell in &mut cells {
-            (cell.total.bytes_s, cell.total.latency.p99_ns) = figures(cell);
+            let (bytes_s, p99_ns) = figures(cell);
+            (cell.total.bytes_s, cell.total.latency.p99_ns) = (bytes_s, p99_ns);
+            cell.total.latency.buckets = vec![(p99_ns, cell.total.requests)];
         }
         summary(&cells).tables[0].verdict.clone()
     };
@@ -116,6 +118,14 @@ fn the_verdict_claims_no_more_than_the_interval() {
         "best: queue-depth, 1.104 x numa in throughput (95 % interval 1.101 to 1.106); no \
          difference can be shown to round-robin"
     );
+    let calm = |cell: &CellResult| match cell.variant.as_str() {
+        "round-robin" => (wide(cell).0, 4),
+        _ => wide(cell),
+    };
+    let tail = "; no difference can be shown to round-robin; of these round-robin has the lowest \
+                p99, 0.400 x queue-depth (95 % interval 0.400 to 0.400)";
+    let text = verdict(&calm, 6).text;
+    assert!(text.ends_with(tail), "{text}");
     let near = |cell: &CellResult| match cell.variant.as_str() {
         "queue-depth" => (1000, 10),
         "numa" => (995, 5),
@@ -165,6 +175,26 @@ fn a_lead_that_nobody_would_notice_is_none() {
     assert_eq!(remarks, [tail], "who chooses may look at that");
     assert_eq!(verdict(1_000_600, 1).remarks, [""; 0], "one run tells nothing");
     assert_eq!(verdict(1_000_400, 1).is, Difference::Unknown, "one run tells nothing");
+}
+
+/// Policies that do the same on some links have the same tail.
+#[test]
+fn of_equals_one_with_the_lowest_tail_is_taken_though_it_shares_it() {
+    let scenario = tests::scenario();
+    let mut cells = cells(&scenario, 6);
+    cells.retain(|cell| ["numa", "queue-depth", "latency"].contains(&cell.variant.as_str()));
+    for cell in &mut cells {
+        let p99_ns = if cell.variant == "numa" { 1000 } else { 500 };
+        (cell.total.bytes_s, cell.total.latency.p99_ns) = (1000, p99_ns);
+        cell.total.latency.buckets = vec![(p99_ns, cell.total.requests)];
+    }
+    let Verdict { best, choice, text, remarks, .. } = summary(&cells).tables[0].verdict.clone();
+    assert_eq!((best.as_str(), choice.as_str(), remarks), ("numa", "queue-depth", vec![]));
+    let wanted = "; nor in p99 between queue-depth and latency, the lowest of these; queue-depth \
+                  has a lower p99, 0.500 x numa (95 % interval 0.500 to 0.500)";
+    assert!(text.ends_with(wanted), "{text}");
+    cells.iter_mut().for_each(|cell| cell.total.latency.p99_ns = 1000);
+    assert_eq!(summary(&cells).tables[0].verdict.choice, "numa", "they are all the same");
 }
 
 /// One that costs next to nothing, and one that costs more and is worth it for some.
