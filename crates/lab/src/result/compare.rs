@@ -51,7 +51,8 @@ pub struct ComparedRow {
     pub throughput: Compared,
     /// The 99th percentile of latency, in nanoseconds, of the runs in which requests ended.
     pub p99: Compared,
-    /// Requests that failed in A and in B, in the runs that both have; more of them are worse.
+    /// Requests that failed in A and in B, in the runs that both have; more of them are worse,
+    /// fewer are better.
     pub errors: [u64; 2],
     /// Whether the machine was the limit in a run of A, and of B: then it is what was compared.
     pub cpu_bound: [bool; 2],
@@ -259,7 +260,7 @@ fn compared(table: &Table, [a, b]: [&Row; 2], measure: Measure, tolerance_ppm: u
         Judgement::Worse
     } else if cpu_bound.contains(&true) {
         Judgement::CpuBound
-    } else if both.contains(&Judgement::Better) {
+    } else if both.contains(&Judgement::Better) || errors[1] < errors[0] {
         Judgement::Better
     } else if both.contains(&Judgement::TooFewRuns) {
         Judgement::TooFewRuns

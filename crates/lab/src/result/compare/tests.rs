@@ -36,6 +36,9 @@ fn worse_is_less_throughput_a_higher_percentile_or_more_errors() {
     assert_eq!(of(&a, &nearly, 0).0, Judgement::NoDifference, "within a bucket");
     let faulty = summary(6, &|run| (2000 + run, 1000, 1));
     assert_eq!(of(&a, &faulty, 0).0, Judgement::Worse);
+    let mended = summary(6, &|run| (2000 + run, 1000, 0));
+    assert_eq!(of(&faulty, &mended, 0).0, Judgement::Better, "it fails no more");
+    assert_eq!(of(&faulty, &a, 0).0, Judgement::Worse, "but at half the throughput");
     let mixed = summary(6, &|run| (if run == 3 { 2000 } else { 900 }, 1000, 0));
     assert_eq!(of(&a, &mixed, 0).0, Judgement::NoDifference, "the interval contains 1");
 }
