@@ -10,6 +10,7 @@ mod disk;
 mod listener;
 mod stream;
 mod wait;
+mod watch;
 
 use super::{Batch, Driver, Early, Event, Handed, Received, Sleeper, WaitError};
 use crate::memory::Regions;
@@ -31,6 +32,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
+use watch::Watches;
 
 /// Entries of the submission queue. When it is full it is submitted, so this bounds a batch of
 /// submissions, not the operations in flight.
@@ -92,6 +94,7 @@ pub(crate) struct Uring {
     buffers: ManuallyDrop<ReceiveBuffers>,
     woken: ManuallyDrop<Box<u64>>,
     conns: Conns,
+    watches: Watches,
     listeners: Listeners,
     disk: Disk,
     tell_starved: Option<fn(SystemError)>,
@@ -182,6 +185,7 @@ impl Uring {
             buffers: ManuallyDrop::new(buffers),
             woken: ManuallyDrop::new(Box::new(0)),
             conns: Conns::default(),
+            watches: Watches::default(),
             listeners: Listeners::default(),
             tell_starved: config.starved,
             disk: Disk::default(),

@@ -121,36 +121,6 @@ impl Uring {
         }
     }
 
-    /// Waits for the peer's end, which no receive tells of while nothing is read.
-    fn watch(&mut self, slot: u32) {
-        let Some(conn) = self.conns.get_mut(slot) else { return };
-        if conn.peer_gone {
-            return self.end(slot, CloseCause::PeerClosed);
-        }
-        let Some(fd) = conn.fd.as_ref().filter(|_| !conn.watching) else { return };
-        let fd = types::Fd(socket::raw(fd));
-        conn.watching = true;
-        // An end of both directions and errors are told in any case.
-        let entry = opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build();
-        self.push(entry, Kind::Watch, slot);
-    }
-
-    pub(super) fn watch_done(&mut self, slot: u32, result: i32) {
-        let Some(conn) = self.conns.get_mut(slot) else { return };
-        conn.watching = false;
-        match conn.phase {
-            Phase::Open if result > 0 => {
-                conn.peer_gone = true;
-                if conn.paused && conn.watched {
-                    self.end(slot, CloseCause::PeerClosed);
-                }
-            }
-            Phase::Open | Phase::Draining | Phase::Discarding => {}
-            Phase::Leaving { .. } => self.leave(slot),
-            Phase::Connecting | Phase::Ending { .. } | Phase::Over => self.finish(slot),
-        }
-    }
-
     /// Starts the next receive where one should be in flight.
     pub(super) fn receive(&mut self, slot: u32) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
@@ -403,7 +373,7 @@ impl Uring {
     }
 
     /// Gives the connection up: cancels what is in flight. `Closed` comes when all is reaped.
-    fn end(&mut self, slot: u32, cause: CloseCause) {
+    pub(super) fn end(&mut self, slot: u32, cause: CloseCause) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         conn.phase = Phase::Ending { cause };
         conn.into = None;
@@ -476,7 +446,7 @@ impl Uring {
         self.leave(slot);
     }
 
-    fn leave(&mut self, slot: u32) {
+    pub(super) fn leave(&mut self, slot: u32) {
         let Some(conn) = self.conns.get_mut(slot) else { return };
         let Phase::Leaving { listener, to } = conn.phase else { return };
         if !conn.reaped() {

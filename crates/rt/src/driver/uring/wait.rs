@@ -45,7 +45,10 @@ impl Uring {
         if self.disk.retry_at().is_some() {
             self.retry_disk(crate::now());
         }
-        let retry_at = [self.listeners.retry_at(), self.disk.retry_at()];
+        if self.watches.retry_at().is_some() {
+            self.retry_watches(crate::now());
+        }
+        let retry_at = [self.listeners.retry_at(), self.disk.retry_at(), self.watches.retry_at()];
         let deadline = retry_at.into_iter().chain([deadline]).flatten().min();
         if !spin.is_zero() && !self.ready(sleeper) {
             self.spin(spin, deadline, sleeper)?;
