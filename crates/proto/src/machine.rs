@@ -513,6 +513,7 @@ impl SystemError {
             101 => "network is unreachable",
             103 => "connection aborted",
             104 => "connection reset by peer",
+            105 => "no buffer space available",
             110 => "connection timed out",
             111 => "connection refused",
             112 => "host is down",

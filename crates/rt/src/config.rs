@@ -35,9 +35,9 @@ pub struct Config {
     pub mailbox: usize,
     /// Files that engines may name; share it to register files before the group exists.
     pub files: Files,
-    /// Called on the worker when connections cannot be accepted because the system has no
-    /// descriptor or no memory for them: once per listener, until one is accepted again. They wait
-    /// meanwhile. It must not block.
+    /// Called on the worker when connections cannot be accepted, most often because the system has
+    /// no descriptor or no memory for them: once per listener, until one is accepted again. They
+    /// wait meanwhile, and accepting is tried ten times a second. It must not block.
     pub starved: Option<fn(SystemError)>,
 }
 

@@ -1,4 +1,7 @@
-//! Listeners: one accept in flight each, a pause when descriptors run out.
+//! Listeners: one accept in flight each, a pause when connections cannot be accepted.
+
+#[cfg(test)]
+mod tests;
 
 use super::{CLOSE, Kind, Uring};
 use crate::driver::socket::{self, SocketFile};
@@ -9,7 +12,7 @@ use io_uring::{opcode, types};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How long accepting rests after the system had no descriptor or memory for a connection.
+/// How long accepting rests after it has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -23,8 +26,19 @@ pub(super) struct Listener {
     cancelling: bool,
     ending: bool,
     retry_at: Option<Time>,
+    /// Since the last connection, accepting has failed with an error of the one that came.
+    blamed: bool,
     /// That nothing can be accepted was told.
     starved: bool,
+}
+
+/// Whether an error is of the connection that came, not of the listener. accept(2) gives those of
+/// the network, too, that a new connection has met already, and asks to accept again.
+fn is_of_connection(error: i32) -> bool {
+    use libc::{ECONNABORTED, ENOPROTOOPT, EOPNOTSUPP, EPROTO};
+    use libc::{EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENONET};
+    let of_network = matches!(error, EHOSTDOWN | EHOSTUNREACH | ENETDOWN | ENETUNREACH | ENONET);
+    of_network || matches!(error, ECONNABORTED | ENOPROTOOPT | EOPNOTSUPP | EPROTO)
 }
 
 /// All listeners of a worker. There are few: looked up by walking.
@@ -71,6 +85,7 @@ impl Uring {
             cancelling: false,
             ending: false,
             retry_at: None,
+            blamed: false,
             starved: false,
         };
         let free = self.listeners.0.iter().position(Option::is_none);
@@ -101,7 +116,7 @@ impl Uring {
         listener.accepting = false;
         let (id, tcp) = (listener.id, listener.tcp);
         if result >= 0 {
-            listener.starved = false;
+            (listener.blamed, listener.starved) = (false, false);
             let fd = socket::accepted(result);
             if listener.ending {
                 self.finish_listener(slot);
@@ -121,8 +136,9 @@ impl Uring {
             return;
         }
         match -result {
-            // The connection is at fault, not the listener.
-            libc::ECONNABORTED | libc::EINTR | libc::EAGAIN | libc::EPROTO => {
+            libc::EINTR | libc::EAGAIN => self.accept(slot as usize),
+            // When the next one fares no better it is none of theirs.
+            error if is_of_connection(error) && !std::mem::replace(&mut listener.blamed, true) => {
                 self.accept(slot as usize);
             }
             _ => {
