@@ -39,8 +39,9 @@ use watch::Watches;
 const SUBMISSIONS: u32 = 256;
 /// Entries of the completion queue; the kernel keeps what does not fit.
 const COMPLETIONS: u32 = 4096;
-/// Threads in which the system does work on files that may take long; it starts them as it needs
-/// them. By itself it has four for each CPU, which are soon all with one file that hangs.
+/// Threads in which the system does work on files that may take long, beyond those that each file
+/// has for itself; it starts them as it needs them. By itself it has four for each CPU, which are
+/// soon all with one file that hangs.
 const FILE_THREADS: u32 = 128;
 /// Batches kept for later sends.
 const KEPT_BATCHES: usize = 256;
@@ -97,6 +98,8 @@ pub(crate) struct Uring {
     watches: Watches,
     listeners: Listeners,
     disk: Disk,
+    /// Threads that the system may start for work on files, or was asked for.
+    file_threads: u32,
     tell_starved: Option<fn(SystemError)>,
     regions: Arc<Regions>,
     files: Files,
@@ -142,19 +145,7 @@ fn ring() -> Result<IoUring, Error> {
         Err(error) if !wait::passing(&error) => return Err(refused(error, "io_uring_enter")),
         _ => {}
     }
-    allow_file_threads(&made);
     Ok(made)
-}
-
-/// Lets the system have [`FILE_THREADS`], if it has not more. Where that is refused it has as many
-/// as before.
-fn allow_file_threads(ring: &IoUring) {
-    // Zero asks; the second number is about work that never ends.
-    let mut allowed = [0, 0];
-    let told = ring.submitter().register_iowq_max_workers(&mut allowed);
-    if told.is_ok() && allowed[0] < FILE_THREADS {
-        let _ = ring.submitter().register_iowq_max_workers(&mut [FILE_THREADS, 0]);
-    }
 }
 
 /// Why there is no ring, or not all of it: `what` is what an older system lacks.
@@ -180,7 +171,7 @@ impl Uring {
         let ring = ring()?;
         let bytes = config.receive_buffer_bytes;
         let buffers = ReceiveBuffers::new(&ring, config.receive_buffers, bytes)?;
-        Ok(Uring {
+        let mut driver = Uring {
             ring,
             buffers: ManuallyDrop::new(buffers),
             woken: ManuallyDrop::new(Box::new(0)),
@@ -189,6 +180,7 @@ impl Uring {
             listeners: Listeners::default(),
             tell_starved: config.starved,
             disk: Disk::default(),
+            file_threads: 0,
             regions,
             files: config.files.clone(),
             counters,
@@ -201,7 +193,24 @@ impl Uring {
             in_flight: 0,
             unseen: 0,
             failed: None,
-        })
+        };
+        driver.have_file_threads(FILE_THREADS);
+        Ok(driver)
+    }
+
+    /// Lets the system have so many threads for work on files, if it has not more. Where that is
+    /// refused it has as many as before.
+    fn have_file_threads(&mut self, wanted: u32) {
+        if wanted <= self.file_threads {
+            return;
+        }
+        // Zero asks; the second number is about work that never ends.
+        let mut allowed = [0, 0];
+        let told = self.ring.submitter().register_iowq_max_workers(&mut allowed);
+        if told.is_ok() && allowed[0] < wanted {
+            let _ = self.ring.submitter().register_iowq_max_workers(&mut [wanted, 0]);
+        }
+        self.file_threads = wanted;
     }
 
     /// Queues an operation. The caller keeps alive and unmoved whatever `entry` points to until

@@ -5,12 +5,12 @@ mod lane;
 #[cfg(test)]
 mod tests;
 
-use super::{Kind, Uring};
+use super::{FILE_THREADS, Kind, Uring};
 use crate::driver::Event;
 use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
 use flushes::Flushes;
 use io_uring::{opcode, types};
-use lane::Lanes;
+use lane::{Common, Lanes, OWN_THREADS, Waiting};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -53,6 +53,7 @@ pub(super) struct Disk {
     tasks: Vec<Option<Task>>,
     free: Vec<u32>,
     files: BTreeMap<FileId, Known>,
+    common: Common,
     /// Those that wait until the system has a thread for them, and when to try again.
     resting: Vec<u32>,
     retry_at: Option<Time>,
@@ -105,6 +106,30 @@ impl Disk {
     fn known(&mut self, file: FileId) -> Option<&mut Known> {
         self.files.get_mut(&file)
     }
+
+    /// Whether an operation may have a thread now, if it takes one; otherwise it waits in line.
+    fn admit(&mut self, id: DiskId, open: &Arc<File>, file: FileId, op: DiskOp) -> bool {
+        let known = self.files.get_mut(&file);
+        known.is_none_or(|it| it.lanes.admit(&mut self.common, id, open, op))
+    }
+
+    /// The thread of an operation that has ended is free again.
+    fn leave(&mut self, file: FileId, op: DiskOp) {
+        if let Some(known) = self.files.get_mut(&file) {
+            known.lanes.end(&mut self.common, op);
+        }
+    }
+
+    /// Which of those that wait for a thread of a file's has one now.
+    fn next(&mut self, file: FileId) -> Option<Waiting> {
+        self.files.get_mut(&file)?.lanes.next(&mut self.common)
+    }
+
+    /// Threads that can be needed at once, in which nothing waits for a file that hangs.
+    fn threads(&self) -> u32 {
+        let files = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        FILE_THREADS.saturating_add(files.saturating_mul(OWN_THREADS))
+    }
 }
 
 /// The part of `buf` behind `done` bytes.
@@ -120,6 +145,7 @@ impl Uring {
             self.events.push_back(Event::DiskDone { id, result });
             return;
         };
+        self.have_file_threads(self.disk.threads());
         let empty = match op {
             DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } => buf.is_empty(),
             DiskOp::Zero { len, .. } => len == 0,
@@ -135,7 +161,7 @@ impl Uring {
         if op == DiskOp::Flush && self.disk.known(file).is_some_and(|it| it.flushes.waits(id)) {
             return;
         }
-        if !self.disk.known(file).is_none_or(|it| it.lanes.admit(id, &open, op)) {
+        if !self.disk.admit(id, &open, file, op) {
             return;
         }
         self.begin_disk(id, open, file, op);
@@ -287,11 +313,10 @@ impl Uring {
             }
         }
         // Last: a flush that has ended waits for those that ran beside it, not for the next.
-        let next = match self.disk.known(task.file) {
-            Some(known) if !self.ending => known.lanes.next(task.op),
-            _ => None,
-        };
-        if let Some((id, open, op)) = next {
+        self.disk.leave(task.file, task.op);
+        while !self.ending
+            && let Some((id, open, op)) = self.disk.next(task.file)
+        {
             self.begin_disk(id, open, task.file, op);
         }
     }

@@ -1,6 +1,7 @@
 //! Operations of one file that take a thread of the system each, for as long as they last: a file
-//! that hangs must not take them all from the others ([`super::super::FILE_THREADS`]).
+//! that hangs must not take them all from the others, nor must several.
 
+use crate::driver::uring::FILE_THREADS;
 use anabranch_proto::machine::{DiskId, DiskOp};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
@@ -13,7 +14,35 @@ use std::sync::Arc;
 pub(super) const THREADS_PER_FILE: u32 = 16;
 /// Reads of a file where they take one. More than for the others, as this is the depth at which
 /// such a file can be read.
-pub(super) const READS_PER_FILE: u32 = super::super::FILE_THREADS / 2;
+pub(super) const READS_PER_FILE: u32 = FILE_THREADS / 2;
+/// Threads of each file that no other takes: for its writes, for a flush of it, and for one of
+/// those that have a lane.
+pub(super) const OWN_THREADS: u32 = 3;
+
+/// Threads that files have beyond their own. None has more of them than it leaves to the others:
+/// so however many files hang, there are some for the next.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    taken: u32,
+}
+
+impl Common {
+    /// Whether a file may have one more than those `has` for what has a lane.
+    fn give(&mut self, has: u32) -> bool {
+        // The first is its own.
+        if has == 0 {
+            return true;
+        }
+        let may = has < FILE_THREADS.saturating_sub(self.taken);
+        self.taken += u32::from(may);
+        may
+    }
+
+    /// A file that had so many for what has a lane has one fewer.
+    fn take_back(&mut self, had: u32) {
+        self.taken -= u32::from(had > 1);
+    }
+}
 
 /// One operation that waits.
 pub(super) type Waiting = (DiskId, Arc<File>, DiskOp);
@@ -39,12 +68,14 @@ pub(super) struct Lanes {
     others: Lane,
     /// None where a read that has to wait takes no thread.
     reads: Option<Lane>,
+    /// Threads of both.
+    threads: u32,
 }
 
 impl Lanes {
     pub(super) fn new(file: &File) -> Lanes {
         let reads = reads_take_threads(file).then(|| Lane::new(READS_PER_FILE));
-        Lanes { others: Lane::new(THREADS_PER_FILE), reads }
+        Lanes { others: Lane::new(THREADS_PER_FILE), reads, threads: 0 }
     }
 
     fn of(&mut self, op: DiskOp) -> Option<&mut Lane> {
@@ -55,23 +86,50 @@ impl Lanes {
         }
     }
 
-    /// Whether an operation may begin; otherwise it waits in line.
-    pub(super) fn admit(&mut self, id: DiskId, open: &Arc<File>, op: DiskOp) -> bool {
+    /// Whether an operation may begin; otherwise it waits in line. Of a file for which some wait
+    /// one runs, whose end asks for the next.
+    pub(super) fn admit(
+        &mut self,
+        common: &mut Common,
+        id: DiskId,
+        open: &Arc<File>,
+        op: DiskOp,
+    ) -> bool {
+        let threads = self.threads;
         let Some(lane) = self.of(op) else { return true };
-        if lane.threads >= lane.most {
+        if !lane.line.is_empty() || lane.threads >= lane.most || !common.give(threads) {
             lane.line.push_back((id, Arc::clone(open), op));
             return false;
         }
         lane.threads += 1;
+        self.threads += 1;
         true
     }
 
-    /// An operation has ended: which begins in its place.
-    pub(super) fn next(&mut self, ended: DiskOp) -> Option<Waiting> {
-        let lane = self.of(ended)?;
-        let next = lane.line.pop_front();
-        lane.threads -= u32::from(next.is_none());
-        next
+    /// An operation has ended.
+    pub(super) fn end(&mut self, common: &mut Common, ended: DiskOp) {
+        let Some(lane) = self.of(ended) else { return };
+        lane.threads -= 1;
+        common.take_back(self.threads);
+        self.threads -= 1;
+    }
+
+    /// Which of those that wait begins now. Reads come last: there may be so many that nothing else
+    /// would ever run.
+    pub(super) fn next(&mut self, common: &mut Common) -> Option<Waiting> {
+        let lanes = [Some(&mut self.others), self.reads.as_mut()].into_iter().flatten();
+        for lane in lanes {
+            if lane.threads >= lane.most || lane.line.is_empty() {
+                continue;
+            }
+            if !common.give(self.threads) {
+                return None;
+            }
+            lane.threads += 1;
+            self.threads += 1;
+            return lane.line.pop_front();
+        }
+        None
     }
 }
 

@@ -1,8 +1,8 @@
 //! What becomes of completions that a file system seldom gives: they are told to the driver as if
 //! the kernel had given them.
 
-use super::lane::{READS_PER_FILE, THREADS_PER_FILE};
-use super::{THREAD_LIMIT, THREAD_PAUSE};
+use super::lane::{OWN_THREADS, READS_PER_FILE, THREADS_PER_FILE};
+use super::{FILE_THREADS, THREAD_LIMIT, THREAD_PAUSE};
 use crate::driver::{Driver, Event, Uring};
 use crate::memory::{Pool, Regions};
 use crate::{Config, Files};
@@ -105,6 +105,43 @@ fn reads_of_one_file_that_hangs_leave_threads_to_others() {
     }
     let device = still.file;
     assert_eq!(reads_of(&mut still, device, buf), (most + 4, most + 3, most + 4));
+}
+
+/// However many files hang, the next one is read, written and flushed at once.
+#[test]
+fn work_on_files_that_hang_leaves_threads_to_the_next() {
+    let mut still = still();
+    let buf = Pool::new(still.driver.regions.clone(), 0).alloc(4096).expect("a buffer");
+    let with_system = |still: &Still| still.driver.disk.tasks.iter().flatten().count() as u32;
+    let next =
+        |still: &Still| still.driver.files.register(File::open("/proc/version").expect("opened"));
+    let mut ids = 0..;
+    let mut had = Vec::new();
+    for files in 1..=12 {
+        let file = next(&still);
+        let before = with_system(&still);
+        for from in 0..100 {
+            let offset = from << 12;
+            let sync = DiskOp::Sync { offset, len: 4096 };
+            for op in [DiskOp::Read { offset, buf }, sync] {
+                still.driver.disk(DiskId(ids.next().expect("one")), file, op);
+            }
+        }
+        had.push(with_system(&still) - before);
+        let (lanes, own) = (with_system(&still), files * OWN_THREADS);
+        // One of each file's own is for its writes and one for its flushes.
+        assert!(lanes <= FILE_THREADS + files, "{lanes} of {files} files");
+        assert!(still.driver.file_threads >= FILE_THREADS + own, "{files} files");
+    }
+    assert_eq!(had, [65, 33, 17, 9, 5, 3, 2, 1, 1, 1, 1, 1]);
+    let mut told = BTreeSet::new();
+    while let Some(slot) = still.driver.disk.tasks.iter().position(Option::is_some) {
+        still.driver.disk_step_done(slot as u32, 0);
+        told.extend(core::iter::from_fn(|| still.told()).map(|(id, _)| id));
+    }
+    assert_eq!(told.len(), 12 * 200);
+    let file = next(&still);
+    assert_eq!(reads_of(&mut still, file, buf).0, READS_PER_FILE as usize, "all are free again");
 }
 
 /// Those that were running when that began do: the system may report to it what they stand for.
