@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use anabranch_proto::machine::Time;
 use anabranch_proto::nvme::fabrics::ConnectResponse;
 use anabranch_proto::nvme::feature::AsyncEventConfig;
-use anabranch_proto::nvme::identify::{Controller as Identified, IoCommandLimits};
+use anabranch_proto::nvme::identify::{Controller as Identified, ControllerKind, IoCommandLimits};
 use anabranch_proto::nvme::nqn::Nqn;
 use anabranch_proto::nvme::property::{Cap, Cc, Vs};
 use core::time::Duration;
@@ -16,6 +16,13 @@ const VS_DESCRIPTORS: Vs = Vs(0x0001_0300);
 
 /// Admin commands that may be under way beside a scan: an event request, Keep Alive, the ANA log.
 const NOT_SCANS: u16 = 3;
+
+/// A queue with all but one of its entries in use is full (Base, "Queue Size").
+const MIN_QUEUE_ENTRIES: u16 = 2;
+
+/// Sizes of a command and of a completion as powers of two, as CC asks for them ([`Cc::ENABLE`]).
+const COMMAND_SIZE: u8 = 6;
+const COMPLETION_SIZE: u8 = 4;
 
 /// Time to become ready that is given to every controller, whatever CAP.TO says.
 const MIN_READY_TIME: Duration = Duration::from_secs(1);
@@ -47,6 +54,23 @@ impl Identity {
         }
         said.join(", ")
     }
+}
+
+/// What Linux finds out when the I/O queues fail. What is not reported (0) is no reason: types are
+/// since 1.4, and nobody else may have looked at the sizes of entries.
+fn can_do_io(said: &Identified) -> Result<(), String> {
+    if said.kind == ControllerKind::Administrative {
+        return Err(String::from("it is an administrative controller, which has no I/O queues"));
+    }
+    for (field, sizes, ours) in
+        [("SQES", said.sqes, COMMAND_SIZE), ("CQES", said.cqes, COMPLETION_SIZE)]
+    {
+        let (least, most) = (sizes & 0xf, sizes >> 4);
+        if least > ours || (1..ours).contains(&most) {
+            return Err(format!("{field}: the controller has no entries of {} bytes", 1 << ours));
+        }
+    }
+    Ok(())
 }
 
 /// As tools print a PCI vendor.
@@ -117,7 +141,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Takes CAP in. A discovery controller needs no I/O command set.
+    /// Takes CAP in. A discovery controller needs no I/O command set, and no I/O queue.
     pub(super) fn take_capabilities(
         &mut self,
         cap: u64,
@@ -137,8 +161,11 @@ impl Facts {
             }
         };
         self.configuration = configuration.with_page_shift(cap.page_shift());
+        if !discovery && cap.queue_entries() < MIN_QUEUE_ENTRIES.into() {
+            return Err(String::from("CAP.MQES: a queue of one entry holds no command"));
+        }
         let offered = u16::try_from(cap.queue_entries()).unwrap_or(u16::MAX);
-        self.queue_entries = queue_size.min(offered).max(2);
+        self.queue_entries = queue_size.min(offered).max(MIN_QUEUE_ENTRIES);
         self.page_shift = cap.page_shift();
         self.ready_timeout = Duration::from_millis(u64::from(cap.ready_ms())).max(MIN_READY_TIME);
         Ok(())
@@ -169,6 +196,9 @@ impl Facts {
         if !discovery && said.is_discovery() {
             return Err(String::from("it is a discovery controller"));
         }
+        if !discovery {
+            can_do_io(&said)?;
+        }
         if said.sgls & 3 == 0 {
             return Err(String::from("SGLS: the controller does not support SGLs"));
         }
@@ -183,7 +213,7 @@ impl Facts {
     fn take_limits(&mut self, said: &Identified) {
         self.max_commands = said.maxcmd;
         if said.maxcmd != 0 {
-            self.queue_entries = self.queue_entries.min(said.maxcmd).max(2);
+            self.queue_entries = self.queue_entries.min(said.maxcmd).max(MIN_QUEUE_ENTRIES);
         }
         self.in_capsule_bytes = said.in_capsule_bytes();
         self.max_transfer_bytes = said.max_transfer_bytes(self.page_shift);

@@ -23,7 +23,7 @@ fn with_identify(patch: Patch) -> Rig {
 
 #[test]
 fn c60_an_identify_that_cannot_be_used_is_refused_with_its_field() {
-    let cases: [(Patch, &str); 10] = [
+    let cases: [(Patch, &str); 14] = [
         (|d| d[78] = 9, "controller id"),
         (|d| d[78..80].fill(0xff), "CNTLID"),
         (|d| d[320..322].fill(0), "KAS"),
@@ -34,6 +34,10 @@ fn c60_an_identify_that_cannot_be_used_is_refused_with_its_field() {
         (|d| d[536..540].fill(0), "SGLS"),
         (|d| d[780] = b'X', "another subsystem"),
         (|d| d[111] = 2, "it is a discovery controller"),
+        (|d| d[111] = 3, "it is an administrative controller"),
+        (|d| d[512] = 0x77, "SQES: the controller has no entries of 64 bytes"),
+        (|d| d[513] = 0x55, "CQES: the controller has no entries of 16 bytes"),
+        (|d| d[513] = 0x32, "CQES: the controller has no entries of 16 bytes"),
     ];
     for (patch, field) in cases {
         let mut rig = with_identify(patch);
@@ -45,7 +49,11 @@ fn c60_an_identify_that_cannot_be_used_is_refused_with_its_field() {
 
 #[test]
 fn c60_an_identify_that_is_only_odd_is_lived_with() {
-    let cases: [(&str, Patch); 8] = [
+    let cases: [(&str, Patch); 12] = [
+        ("CNTRLTYPE not reported", |d| d[111] = 0),
+        ("SQES and CQES not reported", |d| d[512..514].fill(0)),
+        ("no greatest SQES and CQES", |d| d[512..514].copy_from_slice(&[0x06, 0x04])),
+        ("wide SQES and CQES", |d| d[512..514].copy_from_slice(&[0x76, 0x54])),
         ("MDTS 255", |d| d[77] = 255),
         ("NN all ones", |d| d[516..520].fill(0xff)),
         ("text that is no ASCII", |d| d[4..72].fill(0xfe)),

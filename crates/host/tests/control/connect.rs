@@ -640,6 +640,25 @@ fn command_sets_are_selected_as_the_controller_offers_them() {
     assert!(why.ends_with("CAP.CSS: the controller has no I/O command set"), "{why}");
 }
 
+/// A queue of one entry is always full.
+#[test]
+fn a_controller_whose_queues_hold_no_command_is_refused() {
+    const CAP: u64 = 1 << 16 | 2 << 24 | 1 << 37;
+    let with_mqes = |mqes: u64| {
+        let mut rig = Rig::new(1);
+        let mut fake = Fake::new(NQN, 1);
+        fake.hook =
+            Some(Box::new(move |c| c.is_property_get(0).then_some(Say::Result(CAP | mqes))));
+        rig.put(1, fake);
+        rig
+    };
+    let why = with_mqes(0).connect_fails(1, |_| ());
+    assert!(why.ends_with("CAP.MQES: a queue of one entry holds no command"), "{why}");
+    let mut least = with_mqes(1);
+    least.connect_ok(1, |_| ());
+    assert_eq!(least.opened[0].queue_size, 1);
+}
+
 /// As Linux's target lets its owner name one.
 #[test]
 fn a_subsystem_may_have_a_name_that_is_not_a_qualified_one() {
