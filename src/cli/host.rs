@@ -87,7 +87,20 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
     // There is no address yet.
     answer["waits_for"].as_str().into_iter().for_each(note);
-    super::print(global, || format!("connecting to device: {name}\n"), || json!({ "device": name }))
+    note_warnings(&name, &answer);
+    let json = || match &answer["warnings"] {
+        Value::Array(warnings) if !warnings.is_empty() => {
+            json!({ "device": name, "warnings": warnings })
+        }
+        _ => json!({ "device": name }),
+    };
+    super::print(global, || format!("connecting to device: {name}\n"), json)
+}
+
+/// What of a controller is of no use although it is connected.
+fn note_warnings(name: &str, answer: &Value) {
+    let warnings = answer["warnings"].as_array().into_iter().flatten();
+    warnings.filter_map(Value::as_str).for_each(|why| note(&format!("{name}: {why}")));
 }
 
 /// What goes on beside the result; whether anybody reads it does not matter.

@@ -19,6 +19,7 @@ use super::path::{NamedPath, PathSpec};
 use super::rpc::{Answer, Params, RpcError};
 use super::top::TopView;
 use super::view::{AttributeView, DiscoveryLog, HeadView, HostView};
+use super::wording;
 use crate::failure::Failure;
 use anabranch_export::nbd::{Nbd, NbdConfig, NbdReply, NbdVerb};
 use anabranch_host::config::{
@@ -26,7 +27,9 @@ use anabranch_host::config::{
 };
 use anabranch_host::explain::ExplainReport;
 use anabranch_host::topology::ControllerState;
-use anabranch_host::verb::{AsideId, HostSnapshot, Reply, Selection, Verb, VerbError};
+use anabranch_host::verb::{
+    AsideId, HostSnapshot, IgnoredSnapshot, Reply, Selection, Verb, VerbError,
+};
 use anabranch_host::{Event, Worker};
 use anabranch_lab::load::{Job, Load, LoadReply, LoadReport, LoadVerb};
 use anabranch_policy::Policy;
@@ -249,10 +252,11 @@ impl Host {
     /// Refused, or the first attempt failed.
     pub fn connect(&self, request: ConnectRequest) -> Result<String, RpcError> {
         let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
-        self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, None)
+        self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, None).map(|(it, _)| it)
     }
 
-    /// The same where the name of a path has led; it goes with it when it leads elsewhere.
+    /// The same where the name of a path has led; it goes with it when it leads elsewhere. What it
+    /// has that became no path comes beside the name.
     ///
     /// # Errors
     /// As [`Host::connect`].
@@ -260,16 +264,20 @@ impl Host {
         &self,
         path: &NamedPath,
         at: SocketAddr,
-    ) -> Result<String, RpcError> {
+    ) -> Result<(String, Vec<IgnoredSnapshot>), RpcError> {
         let request = path.request(at);
         let limit = request.options.admin_timeout.saturating_mul(2).max(TALK);
         self.connected(self.ask(Verb::Connect(Box::new(request)), limit)?, Some(path))
     }
 
-    fn connected(&self, reply: HostReply, path: Option<&NamedPath>) -> Result<String, RpcError> {
-        let Reply::Connected(name) = reply else { return Err(unexpected(&reply)) };
+    fn connected(
+        &self,
+        reply: HostReply,
+        path: Option<&NamedPath>,
+    ) -> Result<(String, Vec<IgnoredSnapshot>), RpcError> {
+        let Reply::Connected(name, ignored) = reply else { return Err(unexpected(&reply)) };
         self.names.connected(&name, path);
-        Ok(name)
+        Ok((name, ignored))
     }
 
     /// Tries a path that is not connected at another address from now on, once an attempt that is
@@ -329,6 +337,7 @@ impl Host {
     ) -> Result<String, RpcError> {
         let request = Box::new(path.request(at));
         self.connected(self.ask(Verb::ConnectAs(aside, request), TALK)?, Some(path))
+            .map(|(name, _)| name)
     }
 
     /// Removes controllers. The answer is how many.
@@ -648,8 +657,8 @@ impl Host {
                         ),
                     ));
                 }
-                let name = at_one_free_of(&all, |at| self.connect_path(&path, at))?;
-                Ok(json!({ "controller": name }))
+                let (name, ignored) = at_one_free_of(&all, |at| self.connect_path(&path, at))?;
+                Ok(json!({ "controller": name, "warnings": wording::of_ignored(&ignored) }))
             }
             Err(why) if path.keeps_trying() => {
                 check_subsystem(&path.subsystem_nqn).map_err(RpcError::invalid)?;

@@ -1,5 +1,6 @@
 //! What serde says of a value that does not fit, in words of those who wrote the value.
 
+use anabranch_host::verb::IgnoredSnapshot;
 use std::borrow::Cow;
 
 /// What serde calls the numbers of a field, and what these are.
@@ -40,9 +41,38 @@ pub(super) fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
     }
 }
 
+/// Namespaces that are told one by one.
+const IGNORED_MAX: usize = 8;
+
+/// What a controller that is connected has that became no path: a line for each, as the log says
+/// it.
+#[must_use]
+pub(super) fn of_ignored(ignored: &[IgnoredSnapshot]) -> Vec<String> {
+    let told = ignored.iter().take(IGNORED_MAX);
+    let mut lines: Vec<_> =
+        told.map(|it| format!("namespace {} is not used: {}", it.nsid, it.why)).collect();
+    match ignored.len().saturating_sub(IGNORED_MAX) {
+        0 => {}
+        more => lines.push(format!("{more} more are not used, either: show-topology tells why")),
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_became_no_path_is_told_within_bounds() {
+        let ignored = |count| -> Vec<_> {
+            (1..=count).map(|nsid| IgnoredSnapshot { nsid, why: "it is odd".to_owned() }).collect()
+        };
+        assert_eq!(of_ignored(&ignored(0)), [""; 0]);
+        assert_eq!(of_ignored(&ignored(1)), ["namespace 1 is not used: it is odd"]);
+        let many = of_ignored(&ignored(11));
+        assert_eq!(many.len(), IGNORED_MAX + 1);
+        assert_eq!(many[IGNORED_MAX], "3 more are not used, either: show-topology tells why");
+    }
 
     #[test]
     fn types_are_told_as_what_can_be_written() {

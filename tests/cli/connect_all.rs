@@ -48,6 +48,7 @@ fn answer(request: &Value, log: fn(u64) -> Option<Vec<DiscoveryRecord>>) -> Valu
         },
         Some("connect") => match request["params"]["path"]["traddr"].as_str() {
             Some("late") => json!({ "result": { "controller": "nvme7", "waits_for": "a name" } }),
+            Some("odd") => json!({ "result": { "controller": "nvme7", "warnings": ["odd"] } }),
             _ => json!({ "result": { "controller": "nvme7" } }),
         },
         Some("set") => json!({ "result": {} }),
@@ -156,6 +157,19 @@ fn connect_says_what_it_waits_for() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(output.stdout, b"connecting to device: nvme7\n");
     assert_eq!(output.stderr, b"anabranch: a name\n");
+}
+
+/// It succeeds, as with nvme-cli: what is of use is used.
+#[test]
+fn connect_says_what_of_a_controller_is_of_no_use() {
+    let connect = ["connect", "-a", "odd", "-n", "nqn.2026-01.org.test:a"];
+    let (output, _) = run(&connect, "odd", |_| None);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"connecting to device: nvme7\n");
+    assert_eq!(output.stderr, b"anabranch: nvme7: odd\n");
+    let (output, _) = run(&[&connect[..], &["-o", "json"]].concat(), "odd", |_| None);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told, json!({ "device": "nvme7", "warnings": ["odd"] }));
 }
 
 #[test]

@@ -189,8 +189,9 @@ pub enum Selection {
 pub enum Reply<U> {
     /// The verb failed.
     Error(VerbError),
-    /// The controller's name, `nvmeN`.
-    Connected(String),
+    /// The controller's name, `nvmeN`, and what it has that became no path (of which nothing is
+    /// known yet where it is kept trying).
+    Connected(String, Vec<IgnoredSnapshot>),
     /// The number of the controller that is to come, and by what it is asked for.
     SetAside(u32, AsideId),
     /// How many controllers were removed.
@@ -234,7 +235,7 @@ impl<U> Reply<U> {
     pub(crate) fn from_control(reply: Reply<Infallible>) -> Reply<U> {
         match reply {
             Reply::Error(error) => Reply::Error(error),
-            Reply::Connected(name) => Reply::Connected(name),
+            Reply::Connected(name, ignored) => Reply::Connected(name, ignored),
             Reply::SetAside(number, aside) => Reply::SetAside(number, aside),
             Reply::Disconnected(count) => Reply::Disconnected(count),
             Reply::Discovered { generation, entries, skipped } => {

@@ -1,6 +1,6 @@
 //! `connect-all`: everything that a discovery service names, and those that it refers to.
 
-use super::{RpcError, check, client, note, note_skipped, read, request};
+use super::{RpcError, check, client, note, note_skipped, note_warnings, read, request};
 use crate::cli::args::Global;
 use crate::cli::args::fabrics::{ConnectAll, Fabrics};
 use crate::cli::client::Client;
@@ -108,7 +108,9 @@ impl Round<'_> {
         let path = self.options_to(&record.traddr, &record.trsvcid);
         match self.client.ask("connect", request(&record.subnqn, &path, false)) {
             Ok(Ok(answer)) => {
-                self.names.push(answer["controller"].as_str().unwrap_or_default().to_owned());
+                let name = answer["controller"].as_str().unwrap_or_default().to_owned();
+                note_warnings(&name, &answer);
+                self.names.push(name);
             }
             // It is asked for again and again, as by nvme-cli's boot scripts.
             Ok(Err(error)) if error.code == RpcError::CONNECTED => note(&error.message),

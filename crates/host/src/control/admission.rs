@@ -184,9 +184,11 @@ impl Control {
             });
         }
         let made = self.next_head - before;
+        let awaited = self.controllers.get(&id).filter(|it| it.is_awaited());
+        let ignored = awaited.map_or(Vec::new(), |it| self.ignored(it));
         if let Some(controller) = self.controllers.get_mut(&id) {
             controller.scan.has_made(made, self.env.now);
-            controller.verified(&mut self.env);
+            controller.verified(&mut self.env, &ignored);
         }
     }
 

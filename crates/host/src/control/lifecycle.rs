@@ -27,7 +27,7 @@ use super::shutdown::POLL;
 use crate::event::{HostEvent, is_news};
 use crate::mail::ToShard;
 use crate::topology::{Association, ControllerState};
-use crate::verb::{Reply, VerbError};
+use crate::verb::{IgnoredSnapshot, Reply, VerbError};
 use alloc::format;
 use alloc::string::String;
 use anabranch_proto::machine::{Buffers, CloseCause, Endpoint, SystemError, Time};
@@ -272,7 +272,7 @@ impl Controller {
         self.set_state(env, ControllerState::Resetting, Some(&why));
         env.notice(self, Notice::Lost);
         self.last_error = Some(why);
-        self.answer_connect(env);
+        self.answer_connect(env, &[]);
     }
 
     fn attempt_failed(&mut self, env: &mut Env, why: String, do_not_retry: bool) {
@@ -336,7 +336,7 @@ impl Controller {
             Phase::Live | Phase::Quieting { .. } => {
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
                 env.notice(self, Notice::Lost);
-                self.answer_connect(env);
+                self.answer_connect(env, &[]);
                 let until = env.now.after(patience);
                 self.phase = Phase::Draining { until, poll_at: env.now };
             }
@@ -452,9 +452,14 @@ impl Controller {
     }
 
     /// The namespaces of this association are known.
-    pub(super) fn verified(&mut self, env: &mut Env) {
+    pub(super) fn verified(&mut self, env: &mut Env, ignored: &[IgnoredSnapshot]) {
         self.proven(env);
-        self.answer_connect(env);
+        self.answer_connect(env, ignored);
+    }
+
+    /// Whether somebody waits to hear that it is connected.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waiters.iter().any(|waiter| matches!(waiter, Waiter::Connect(_)))
     }
 
     /// The connection has proven itself: losses are counted from the start again.
@@ -465,11 +470,11 @@ impl Controller {
         env.dirty = true;
     }
 
-    fn answer_connect(&mut self, env: &mut Env) {
+    fn answer_connect(&mut self, env: &mut Env, ignored: &[IgnoredSnapshot]) {
         let name = self.name();
         self.waiters.retain(|waiter| match waiter {
             Waiter::Connect(id) => {
-                env.reply(*id, Reply::Connected(name.clone()));
+                env.reply(*id, Reply::Connected(name.clone(), ignored.to_vec()));
                 false
             }
             Waiter::Reset(_) => true,

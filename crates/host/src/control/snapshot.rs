@@ -165,7 +165,7 @@ impl Control {
     }
 
     /// What a controller has that is no device's: it cannot be used, or contradicts another one.
-    fn ignored(&self, controller: &Controller) -> Vec<IgnoredSnapshot> {
+    pub(super) fn ignored(&self, controller: &Controller) -> Vec<IgnoredSnapshot> {
         let id = controller.id;
         let contradicts = self.refusals.range((id, 0)..=(id, u32::MAX));
         let contradicts = contradicts.map(|(&(_, nsid), refusal)| (nsid, refusal.why.as_str()));

@@ -180,7 +180,7 @@ impl Control {
         let workers = self.env.config.data_workers;
         let mut controller = Controller::new((number, instance), *request, Kind::Io, workers);
         if keep_trying {
-            self.env.reply(id, Reply::Connected(controller.name()));
+            self.env.reply(id, Reply::Connected(controller.name(), Vec::new()));
         } else {
             controller.waiters.push(Waiter::Connect(id));
         }

@@ -456,7 +456,7 @@ fn a_controller_has_as_long_to_get_ready_as_it_says() {
         rig.advance(Duration::from_millis(slow_ms));
         rig.fake(1).hook = hook(1);
         rig.advance_s(1);
-        assert_eq!(matches!(rig.reply(id), Some(Reply::Connected(_))), comes, "{half_seconds}");
+        assert_eq!(matches!(rig.reply(id), Some(Reply::Connected(..))), comes, "{half_seconds}");
     }
 }
 
@@ -534,7 +534,7 @@ fn a_number_that_is_set_aside_stays_its_controllers_and_its_subsystems() {
     assert!(matches!(another, Reply::Error(VerbError::Invalid(_))), "not for it: {another:?}");
     let id = rig.verb(connect(first, 1));
     rig.advance(Duration::from_secs(1));
-    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name, _)) if name == "nvme0"));
     assert_eq!(paths(&rig, "nvme0n1"), Some(2));
     let taken = rig.ask(connect(first, 5));
     assert!(matches!(taken, Reply::Error(VerbError::Invalid(_))), "it was taken: {taken:?}");
@@ -569,7 +569,7 @@ fn a_controller_that_is_still_to_come_is_disconnected_with_its_subsystem() {
         rig.put(2, Fake::new(NQN, 2));
         let id = rig.verb(Verb::ConnectAs(second, Box::new(Rig::request(2))));
         rig.advance(Duration::from_secs(1));
-        assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+        assert!(matches!(rig.reply(id), Some(Reply::Connected(name, _)) if name == "nvme0"));
         assert!(refused(rig.ask(Verb::GiveUp(second))), "it has come");
     }
 }
@@ -599,7 +599,7 @@ fn controllers_that_are_to_come_are_shown_until_they_come_or_are_given_up() {
     rig.put(2, Fake::new(NQN, 2));
     let id = rig.verb(Verb::ConnectAs(own_aside, Box::new(Rig::request(2))));
     rig.advance(Duration::from_secs(1));
-    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme1"));
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name, _)) if name == "nvme1"));
     assert_eq!(awaited(&mut rig), [own("nvme-subsys0", &[])]);
     // One that nobody has seen is called after its first, whether that has its address or not.
     aside(&mut rig, OTHER, 2);

@@ -144,7 +144,9 @@ fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
         let mut fake = Fake::new(NQN, 2);
         fake.spaces = [(1, space)].into();
         rig.put(2, fake);
-        rig.connect_ok(2, |_| ());
+        let (_, told) = rig.connect_told(2, |_| ());
+        assert_eq!(told.len(), 1, "who connects it is told: {told:?}");
+        assert!(told[0].starts_with("nsid 1: ") && told[0].contains(why), "{told:?}");
         assert_eq!(rig.heads().len(), 1, "{what}");
         assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1, "{what}");
         assert_eq!(rig.event_count(why), 1, "{what}: {:?}", rig.events);
@@ -156,6 +158,11 @@ fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
         rig.raise(2, NAMESPACES_CHANGED);
         assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 2, "{what}");
     }
+    let mut rig = Rig::connected(1);
+    let fake = Fake::new(NQN, 2);
+    rig.put(2, fake);
+    let all_is_well = (String::from("nvme1"), Vec::new());
+    assert_eq!(rig.connect_told(2, |_| ()), all_is_well);
 }
 
 /// SPDK says "invalid field" of a namespace that was taken away after its list was read. When it is

@@ -369,7 +369,7 @@ fn a_connect_that_is_lost_before_its_namespaces_are_known_is_answered() {
     rig.advance_s(1);
     assert!(rig.reply(id).is_none());
     rig.cut(1);
-    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name, _)) if name == "nvme0"));
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn a_connect_refused_with_dnr_is_not_tried_again() {
     rig.put(1, Fake::new(NQN, 1));
     rig.fake(1).hook = Some(Box::new(move |c| c.is_connect().then_some(Say::Status(dnr))));
     let id = rig.connect(1, |request| request.keep_trying = true);
-    assert!(matches!(rig.reply(id), Some(Reply::Connected(name)) if name == "nvme0"));
+    assert!(matches!(rig.reply(id), Some(Reply::Connected(name, _)) if name == "nvme0"));
     rig.advance_s(35);
     assert_eq!(rig.state(0), CONNECTING);
     rig.fake(1).hook = None;

@@ -445,11 +445,23 @@ impl Rig {
         port: u16,
         change: impl FnOnce(&mut ConnectRequest),
     ) -> String {
+        self.connect_told(port, change).0
+    }
+
+    /// The name of a controller, and why of what it has something is of no use.
+    pub(crate) fn connect_told(
+        &mut self,
+        port: u16,
+        change: impl FnOnce(&mut ConnectRequest),
+    ) -> (String, Vec<String>) {
         let id = self.connect(port, change);
         // CSTS may be looked at more than once.
         self.advance(Duration::from_millis(200));
         match self.reply(id) {
-            Some(Reply::Connected(name)) => name,
+            Some(Reply::Connected(name, ignored)) => {
+                let why = ignored.into_iter().map(|it| format!("nsid {}: {}", it.nsid, it.why));
+                (name, why.collect())
+            }
             other => panic!("not connected: {other:?}; {:#?}", self.events),
         }
     }

@@ -114,7 +114,7 @@ impl<'a> Engine<'a> {
         let request = setup::connect(self.cell, path);
         let replies = self.ask(|| Verb::Connect(Box::new(request.clone())))?;
         for reply in replies {
-            if !matches!(reply, Reply::Connected(_)) {
+            if !matches!(reply, Reply::Connected(..)) {
                 return Err(failed(format!("connecting path {path}: {reply:?}")));
             }
         }

@@ -124,7 +124,7 @@ impl LiveHost {
             keep_trying: false,
         };
         match self.ask(Verb::Connect(Box::new(request)), TALK)? {
-            Reply::Connected(name) => Ok(name),
+            Reply::Connected(name, _) => Ok(name),
             other => Err(unexpected(&what, &other)),
         }
     }
