@@ -24,15 +24,25 @@ impl Backend {
                 lost_writes: 0,
                 failures_quiet_until: None,
                 failures_untold: 0,
+                look_at: None,
+                looking: false,
+                is_short: false,
             }),
         }
     }
 
     /// Another size; what lies behind a smaller one is gone.
     pub(crate) fn resize(&mut self, bytes: u64) {
-        if let Backend::Memory(memory) = self {
-            memory.resize(bytes);
+        match self {
+            Backend::Memory(memory) => memory.resize(bytes),
+            // Whoever says how long it is has seen to it that it is.
+            Backend::File(store) => (store.look_at, store.is_short) = (None, false),
         }
+    }
+
+    /// Whether it is a file that has lost its end.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(self, Backend::File(store) if store.is_short)
     }
 
     /// Memory taken, in bytes.
@@ -56,6 +66,13 @@ pub(crate) struct FileStore {
     pub(crate) failures_quiet_until: Option<Time>,
     /// So many were.
     pub(crate) failures_untold: u32,
+    /// Something was written since its end was looked at; that is looked at again then.
+    pub(crate) look_at: Option<Time>,
+    /// That is under way.
+    pub(crate) looking: bool,
+    /// Somebody has made it shorter than the namespace. What is written behind its end makes it
+    /// longer again, with zeroes for what was lost: so nothing is done there any more.
+    pub(crate) is_short: bool,
 }
 
 /// What a file operation was for.
@@ -66,6 +83,8 @@ pub(crate) enum DiskKind {
     Durable,
     Zero,
     Compare,
+    /// Whether the file still has its last block.
+    Look,
 }
 
 impl DiskKind {
@@ -77,6 +96,7 @@ impl DiskKind {
             DiskKind::Durable => "flush",
             DiskKind::Zero => "zeroing",
             DiskKind::Compare => "comparison",
+            DiskKind::Look => "look at the end",
         }
     }
 }

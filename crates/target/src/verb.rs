@@ -331,7 +331,10 @@ impl fmt::Display for TargetEvent {
                 write!(f, "{subsystem} namespace {nsid}: a {work} failed in its file: ")?;
                 match error {
                     Some(error) => write!(f, "{error}")?,
-                    None => f.write_str("it has become shorter than the namespace")?,
+                    None => f.write_str(
+                        "it has become shorter than the namespace, which is not used until it is \
+                         resized",
+                    )?,
                 }
                 if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }
             }

@@ -237,7 +237,8 @@ impl Target {
         let port = &mut self.ports[conn.port];
         port.shaper.inbound.widen(place, entries);
         port.shaper.outbound.widen(place, entries);
-        self.disk.reserve(entries.into());
+        // And for a look at the end of a file.
+        self.disk.reserve(usize::from(entries) + 1);
         conn.waiting.reserve(entries.into());
         let connections = self.conns.len();
         self.waiting.reserve(connections.saturating_sub(self.waiting.len()));

@@ -12,7 +12,7 @@ use crate::io::{self, Plan};
 use crate::namespace::Namespace;
 use anabranch_proto::machine::{BufRef, Buffers, DiskOp, Time};
 use anabranch_proto::nvme::io::DsmRange;
-use anabranch_proto::nvme::opcode::fabrics;
+use anabranch_proto::nvme::opcode::{self, fabrics};
 use anabranch_proto::nvme::{Sqe, Status};
 
 /// What a command hears whose namespace was removed after it had come.
@@ -76,10 +76,13 @@ impl Target {
                     return Step::Wait;
                 }
             }
-            _ => match self.on_file(place, slot, at, &sqe, *plan, data, bufs) {
-                Ok(step) => return step,
-                Err(refused) => answer = refused,
-            },
+            _ => {
+                self.look_at_end(now, at, sqe.nsid(), plan, bufs);
+                match self.on_file(place, slot, at, &sqe, *plan, data, bufs) {
+                    Ok(step) => return step,
+                    Err(refused) => answer = refused,
+                }
+            }
         }
         if let Some(namespace) = self.namespace_of(at, sqe.nsid()) {
             count(namespace, plan, answer.status);
@@ -127,6 +130,11 @@ impl Target {
         let namespace = namespace.ok_or(Status::INVALID_NAMESPACE.with_dnr())?;
         if let Some(status) = ana_group::refusal(port.ana.state(namespace.ana_group)) {
             return Err(status);
+        }
+        if namespace.backend.is_short() {
+            let reads = matches!(sqe.opcode(), opcode::io::READ | opcode::io::COMPARE);
+            let status = if reads { Status::UNRECOVERED_READ_ERROR } else { Status::WRITE_FAULT };
+            return Err(status.with_dnr());
         }
         io::plan(sqe, namespace, max_bytes)
     }

@@ -2,8 +2,9 @@
 
 use super::Target;
 use super::data::{count, lost_write, next_range};
-use crate::backend::{Backend, DiskKind, disk_status};
+use crate::backend::{Backend, DiskKind, FileStore, disk_status};
 use crate::conn::{Answer, AnswerData, SlotId, Stage};
+use crate::controller::Of;
 use crate::io::Plan;
 use crate::order::{Order, Range};
 use crate::verb::{TargetError, TargetEvent, TargetReply};
@@ -17,6 +18,10 @@ use core::time::Duration;
 /// After an operation on a file that failed was told, those of its namespace are only counted for
 /// so long.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// So long after a write, whether the file still has its end. The last block itself is not written
+/// without a look: that would hide for ever that it was gone.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What follows an operation that went well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +68,15 @@ enum Work {
         verb: VerbId,
         buf: BufRef,
     },
+    /// Whether a file still has its last block.
+    Look {
+        of: Place,
+        buf: BufRef,
+    },
 }
+
+/// A namespace: its subsystem, its number there, and its generation.
+type Place = (usize, u32, u64);
 
 /// What becomes of a command whose operation has waited for others.
 enum Outlook {
@@ -208,6 +221,18 @@ impl Target {
                 let reply = result.map(|_| TargetReply::Done).map_err(TargetError::Disk);
                 self.outputs.push_back(Output::Reply { id: verb, reply });
             }
+            Work::Look { of, buf } => {
+                let all = u64::from(buf.len());
+                bufs.free(buf);
+                if let Some(store) = self.store(of) {
+                    store.looking = false;
+                }
+                // An error is told to whoever comes for data.
+                if result.is_ok_and(|read| u64::from(read) < all) {
+                    let end = task.range().map_or(0, |range| range.end);
+                    self.file_is_short(now, of, DiskKind::Look, end);
+                }
+            }
             Work::Command(job) => self.job_done(now, job, task.left(result), result, bufs),
         }
         while let Some((id, task)) = self.disk.poll_ready() {
@@ -220,7 +245,7 @@ impl Target {
     fn begin(&mut self, now: Time, id: DiskId, task: Task, bufs: &mut dyn Buffers) {
         let Task { work, file, op } = task;
         let refusal = match work {
-            Work::Corrupt { .. } => None,
+            Work::Corrupt { .. } | Work::Look { .. } => None,
             Work::Command(job) => match self.outlook(&job, task.range()) {
                 Outlook::Go => None,
                 other => Some((job, other)),
@@ -293,7 +318,9 @@ impl Target {
         let result = match (result, job.kind, job.buf) {
             // The file has become shorter than the namespace: blocks are lost, not zero.
             (Ok(read), DiskKind::Read | DiskKind::Compare, Some(buf)) if read < buf.len() => {
-                self.file_failed(now, &job, None);
+                let of = (job.subsystem, job.nsid, job.namespace);
+                let (start, len) = job.plan.blocks();
+                self.file_is_short(now, of, job.kind, start + len);
                 Err(SystemError::IO)
             }
             (Err(error), DiskKind::Durable, _) => {
@@ -301,7 +328,8 @@ impl Target {
                 result
             }
             (Err(error), ..) => {
-                self.file_failed(now, &job, Some(error));
+                let of = (job.subsystem, job.nsid, job.namespace);
+                self.file_failed(now, of, job.kind, Some(error));
                 result
             }
             (Ok(_), ..) => result,
@@ -403,19 +431,77 @@ impl Target {
     /// The host has a status, which says little of what is wrong here: that is told, too, of
     /// several in a short time the first.
     #[cold]
-    fn file_failed(&mut self, now: Time, job: &Job, error: Option<SystemError>) {
-        let subsystem = &mut self.subsystems[job.subsystem];
-        let namespace = subsystem.namespace_mut(job.nsid);
-        let Some(namespace) = namespace.filter(|n| n.generation == job.namespace) else { return };
-        let Backend::File(store) = &mut namespace.backend else { return };
+    fn file_failed(&mut self, now: Time, of: Place, kind: DiskKind, error: Option<SystemError>) {
+        let Some(store) = self.store(of) else { return };
         if store.failures_quiet_until.is_some_and(|until| now < until) {
             store.failures_untold = store.failures_untold.saturating_add(1);
             return;
         }
         store.failures_quiet_until = Some(now.after(FAILURE_PAUSE));
         let untold = core::mem::take(&mut store.failures_untold);
-        let (subsystem, nsid, work) = (subsystem.nqn.clone(), job.nsid, job.kind.name());
+        let (subsystem, nsid, work) = (self.subsystems[of.0].nqn.clone(), of.1, kind.name());
         self.tell(TargetEvent::FileFailed { subsystem, nsid, work, error, untold });
+    }
+
+    /// The file of a namespace, if that is still there.
+    fn store(&mut self, (subsystem, nsid, generation): Place) -> Option<&mut FileStore> {
+        let namespace = self.subsystems[subsystem].namespace_mut(nsid)?;
+        match &mut namespace.backend {
+            Backend::File(store) if namespace.generation == generation => Some(store),
+            _ => None,
+        }
+    }
+
+    /// Nothing is done to it from now on, unless what was read is not the namespace's any more: it
+    /// was made smaller in an orderly way meanwhile.
+    #[cold]
+    fn file_is_short(&mut self, now: Time, of: Place, kind: DiskKind, end: u64) {
+        let namespace = self.subsystems[of.0].namespace(of.1);
+        let has_it = namespace.is_some_and(|it| end <= it.blocks << it.block_shift);
+        if let Some(store) = self.store(of).filter(|it| has_it && !it.is_short) {
+            // However lately something else was told: nothing fails there any more.
+            (store.is_short, store.failures_quiet_until) = (true, None);
+            self.file_failed(now, of, kind, None);
+        }
+    }
+
+    /// Before a command begins that may write, or some time after one has written: whether the file
+    /// still has its end. Asking for its length would be another call into the system, which waits
+    /// where the file hangs; a read is a piece of work like the others.
+    pub(super) fn look_at_end(
+        &mut self,
+        now: Time,
+        at: usize,
+        nsid: u32,
+        plan: &Plan,
+        bufs: &mut dyn Buffers,
+    ) {
+        let Some(Of::Subsystem(subsystem)) = self.controllers[at].as_ref().map(|it| it.of) else {
+            return;
+        };
+        let Some(namespace) = self.subsystems[subsystem].namespace_mut(nsid) else { return };
+        let block = 1 << namespace.block_shift;
+        let bytes = namespace.blocks << namespace.block_shift;
+        let Backend::File(store) = &mut namespace.backend else { return };
+        let (start, len) = plan.blocks();
+        let (writes, has_end) = match plan {
+            Plan::Write { .. } | Plan::Zero { .. } => (true, start + len >= bytes),
+            Plan::Ranges { .. } => (true, false),
+            Plan::Read { .. } | Plan::Compare { .. } | Plan::Flush => (false, false),
+        };
+        let is_due = has_end || store.look_at.is_some_and(|at| at <= now);
+        let look = if is_due && !store.looking { bufs.alloc(block) } else { None };
+        if look.is_some() {
+            (store.looking, store.look_at) = (true, None);
+        }
+        if writes {
+            store.look_at.get_or_insert(now.after(LOOK_PAUSE));
+        }
+        // Without memory for it the next one looks.
+        let Some(buf) = look else { return };
+        let (file, of) = (store.file, (subsystem, nsid, namespace.generation));
+        let op = DiskOp::Read { offset: bytes - u64::from(block), buf };
+        self.submit_task(Task { work: Work::Look { of, buf }, file, op });
     }
 
     fn flush_failed(&mut self, job: &Job, error: SystemError) {

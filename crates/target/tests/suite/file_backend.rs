@@ -206,10 +206,127 @@ fn a_read_beyond_the_end_of_the_file_is_an_error() {
         let done = run(&mut rig, queue, read(0, 2), &[], Ok(read_bytes));
         let data = if status.is_success() { 8192 } else { 0 };
         assert_eq!((done.status, done.data.len()), (status, data), "{read_bytes}");
+        restore(&mut rig);
     }
     let compared = run(&mut rig, queue, io::compare(1, 0, 2), &[0; 8192], Ok(4096));
     assert_eq!(compared.status, lost);
     assert_eq!(rig.status().subsystems[0].namespaces[0].counters.reads, 1);
+    rig.assert_no_leak();
+}
+
+/// The file is as long as the namespace again.
+fn restore(rig: &mut Rig) {
+    let nqn = SUBSYSTEM.parse().unwrap();
+    let verb = TargetVerb::NamespaceResize { subsystem: nqn, nsid: 1, bytes: MIB };
+    rig.verb(verb).expect("resized");
+    rig.events.clear();
+}
+
+const READ_LOST: Status = Status::UNRECOVERED_READ_ERROR.with_dnr();
+const LOST: Status = Status::WRITE_FAULT.with_dnr();
+
+/// What a read, a write and a flush hear of a file that has lost its end: at once, as nothing is
+/// done to it.
+fn assert_unused(rig: &mut Rig, queue: ConnId) {
+    let cids = [
+        (rig.start(queue, read(0, 1), 4096), READ_LOST),
+        (rig.start_out(queue, write(0, 1), &[1; 4096]), LOST),
+        (rig.start(queue, io::flush(1), 0), LOST),
+    ];
+    assert!(rig.disk.is_empty(), "{:?}", rig.disk);
+    for (cid, status) in cids {
+        assert_eq!(rig.poll(queue, cid).expect("answered").status, status);
+    }
+}
+
+/// Ends a read, and one that began beside it, with half of what they ask for.
+fn run_beside(rig: &mut Rig, queue: ConnId, first: u16) {
+    let second = rig.start(queue, read(202, 2), 8192);
+    for cid in [first, second] {
+        rig.finish_disk(Ok(4096));
+        assert_eq!(rig.poll(queue, cid).expect("answered").status, READ_LOST);
+    }
+}
+
+/// A write behind the end of a file makes it longer, and what was lost before it zeroes.
+#[test]
+fn a_file_that_has_lost_its_end_is_not_made_longer_by_writes() {
+    let (mut rig, queue) = rig();
+    // Another failure was told just now.
+    run(&mut rig, queue, read(0, 1), &[], Err(SystemError::IO));
+    rig.events.clear();
+    let second = rig.start(queue, read(200, 2), 8192);
+    run_beside(&mut rig, queue, second);
+    let told = rig.events.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(told.len() == 1 && told[0].contains("it has become shorter"), "{told:?}");
+    assert_unused(&mut rig, queue);
+    // Whoever has the target has mended it.
+    restore(&mut rig);
+    assert_eq!(run(&mut rig, queue, read(0, 1), &[], Ok(4096)).status, Status::SUCCESS);
+    rig.assert_no_leak();
+}
+
+/// Nobody may read what is lost before something is written behind it.
+#[test]
+fn the_end_of_a_file_that_is_written_is_looked_at() {
+    for (look, unused) in [(4096, false), (4095, true), (0, true)] {
+        let (mut rig, queue) = rig();
+        run(&mut rig, queue, write(0, 1), &[1; 4096], Ok(4096));
+        rig.advance(ms(999));
+        run(&mut rig, queue, read(0, 1), &[], Ok(4096));
+        rig.advance(ms(1));
+        let cid = rig.start(queue, read(0, 1), 4096);
+        assert_eq!(rig.disk.len(), 2, "it is looked at beside the read");
+        assert_eq!(read_at(rig.finish_disk(Ok(look))), MIB - 4096);
+        rig.finish_disk(Ok(4096));
+        assert_eq!(rig.poll(queue, cid).expect("answered").status, Status::SUCCESS);
+        if unused {
+            assert_unused(&mut rig, queue);
+            let told = rig.events.last().expect("told").to_string();
+            let short = "a look at the end failed in its file: it has become shorter";
+            assert!(told.contains(short), "{told}");
+        } else {
+            // Nothing was written since.
+            rig.advance(ms(5000));
+            assert_eq!(run(&mut rig, queue, read(0, 1), &[], Ok(4096)).status, Status::SUCCESS);
+        }
+        rig.assert_no_leak();
+    }
+}
+
+fn read_at(op: DiskOp) -> u64 {
+    let DiskOp::Read { offset, .. } = op else { panic!("{op:?}") };
+    offset
+}
+
+/// It would be the file's new end, and nothing would tell any more that there was another.
+#[test]
+fn the_last_block_is_looked_at_before_it_is_written() {
+    for (look, status) in [(4096, Status::SUCCESS), (0, LOST)] {
+        let (mut rig, queue) = rig();
+        let cid = rig.start_out(queue, write(255, 1), &[1; 4096]);
+        assert_eq!(rig.disk.len(), 1, "the write waits");
+        assert_eq!(read_at(rig.finish_disk(Ok(look))), MIB - 4096);
+        if status.is_success() {
+            assert!(matches!(rig.finish_disk(Ok(4096)), DiskOp::Write { .. }));
+        }
+        assert_eq!(rig.poll(queue, cid).expect("answered").status, status);
+        assert!(rig.disk.is_empty());
+        rig.assert_no_leak();
+    }
+}
+
+/// What is on its way when a namespace is made smaller meets a file that is smaller already.
+#[test]
+fn a_file_that_was_made_shorter_in_an_orderly_way_has_lost_nothing() {
+    let (mut rig, queue) = rig();
+    let cid = rig.start(queue, read(200, 1), 4096);
+    let nqn = SUBSYSTEM.parse().unwrap();
+    let half = TargetVerb::NamespaceResize { subsystem: nqn, nsid: 1, bytes: MIB / 2 };
+    rig.verb(half).expect("resized");
+    rig.finish_disk(Ok(0));
+    assert_eq!(rig.poll(queue, cid).expect("answered").status, READ_LOST);
+    assert_eq!(run(&mut rig, queue, read(0, 1), &[], Ok(4096)).status, Status::SUCCESS);
     rig.assert_no_leak();
 }
 
@@ -232,9 +349,14 @@ fn what_is_wrong_with_a_file_is_told_once_a_second() {
     let space = "write failed in its file: no space left on device (errno 28)";
     assert_eq!(told(&mut rig), [format!("{start}{space}")]);
     rig.advance(ms(1000));
-    run(&mut rig, queue, read(0, 1), &[], Ok(512));
-    let short = "read failed in its file: it has become shorter than the namespace";
+    rig.start(queue, read(0, 1), 4096);
+    // As something was written, its end is looked at.
+    rig.finish_disk(Ok(4096));
+    rig.finish_disk(Ok(512));
+    let short = "read failed in its file: it has become shorter than the namespace, which is not \
+                 used until it is resized";
     assert_eq!(told(&mut rig), [format!("{start}{short} (2 more before)")]);
+    restore(&mut rig);
     rig.advance(ms(1000));
     // What is not the file's fault is no failure of it, and a failed flush is told by itself.
     let cid = rig.start_out(queue, io::compare(1, 0, 1), &[6; 4096]);
