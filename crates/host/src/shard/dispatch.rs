@@ -131,9 +131,13 @@ impl Shard {
         self.outputs.push_back(Output::Mail { to: worker, mail: Mail::Peer(mail) });
     }
 
-    /// Tries every waiting command of a head again, in order.
+    /// There is news of paths: tries every waiting command of a head again, in order. Requests that
+    /// wait come behind them.
     pub(super) fn kick(&mut self, head: HeadId, now: Time, bufs: &mut dyn Buffers) {
         let Some(state) = self.heads.get_mut(head.0) else { return };
+        if core::mem::take(&mut state.awaits_news) {
+            self.issuing.push_back(head);
+        }
         for _ in 0..state.requeue.len() {
             let Some(state) = self.heads.get_mut(head.0) else { return };
             let Some(key) = state.requeue.pop_front(&mut self.commands) else { return };

@@ -241,8 +241,10 @@ pub(super) struct HeadState {
     pub(super) requeue: List,
     /// Requests with parts that no command has been made for, oldest first.
     pub(super) issue: List,
-    /// It is on the shard's list of heads that have such requests.
+    /// It is on the shard's list of heads that have such requests, or put aside.
     pub(super) issuing: bool,
+    /// It is put aside: the first of them waits for news of paths.
+    pub(super) awaits_news: bool,
     /// Its requests that are not answered, and its commands that have not ended.
     pub(super) requests: u32,
     pub(super) commands: u32,
@@ -296,6 +298,7 @@ impl HeadState {
             requeue: List::default(),
             issue: List::default(),
             issuing: false,
+            awaits_news: false,
             requests: 0,
             commands: 0,
             held: List::default(),

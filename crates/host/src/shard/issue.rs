@@ -29,8 +29,8 @@ enum Outcome {
     Issued,
     /// Its head has its share of the command table.
     NoRoom,
-    /// It waits for a newer picture.
-    OldPicture,
+    /// It waits for a path, or for a newer picture.
+    Waits,
     /// It waits for a pool buffer.
     NoBuffer,
 }
@@ -77,7 +77,13 @@ impl Shard {
             }
             match self.issue_request(key, now, bufs) {
                 Outcome::Issued => {}
-                Outcome::NoRoom | Outcome::OldPicture => break,
+                Outcome::NoRoom => break,
+                Outcome::Waits => {
+                    let Some(head) = self.heads.get_mut(id.0) else { return };
+                    // Those behind it have no path either.
+                    head.awaits_news = true;
+                    return;
+                }
                 Outcome::NoBuffer => {
                     let Some(head) = self.heads.get_mut(id.0) else { break };
                     // Those behind it may be what holds the pool's buffers: they go first.
@@ -130,8 +136,9 @@ impl Shard {
     }
 
     /// A flush goes to each controller that can be asked and has acknowledged writes of this head
-    /// since its last flush, or to the one that the policy chooses when there is none such. If
-    /// others have written under a newer picture, that is on its way to us, too.
+    /// since its last flush, or to the one that the policy chooses when there is none such. While
+    /// it can go nowhere it waits here, and is for those that can be asked then. If others have
+    /// written under a newer picture, that is on its way to us, too.
     #[inline(never)]
     fn issue_flush(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) -> Outcome {
         let id = self.requests[key].head;
@@ -139,11 +146,14 @@ impl Shard {
             unreachable!("a head stays while it has requests");
         };
         if head.view.written.is_after(self.topology.epoch) {
-            return Outcome::OldPicture;
+            return Outcome::Waits;
         }
         // A cache that there was, and that nobody tells of any more, is flushed all the same.
         let owed = || head.paths.iter().any(|path| path.view.writes.owes());
         if head.view.limits.volatile_write_cache || owed() {
+            if head.view.quiesced > 0 && !head.gone || self.has_nobody_to_flush_yet(head) {
+                return Outcome::Waits;
+            }
             let paths = head.paths.len();
             let most = u32::try_from(paths.max(1)).unwrap_or(u32::MAX);
             if !self.command_shares.has_room(head.commands, most) {
@@ -153,12 +163,9 @@ impl Shard {
             if head.paths.iter().any(unasked) {
                 head.view.failed_flushes.pass_over();
             }
-            // Where none can be asked, all wait: each for its own.
-            let waits = !head.paths.iter().any(|path| path.flushes || path.usable)
-                && head.may_come_back(&self.controllers);
             let mut made = false;
             for index in 0..paths {
-                let Some(owed) = self.flush_at(id, index, waits) else { continue };
+                let Some(owed) = self.flush_at(id, index) else { continue };
                 made = true;
                 self.add_flush(key, id, Some(owed), now, bufs);
             }
@@ -171,8 +178,15 @@ impl Shard {
         Outcome::Issued
     }
 
-    fn flush_at(&self, head: HeadId, path: usize, waits: bool) -> Option<(ControllerId, u64)> {
-        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.flushes || waits)?;
+    /// Whether no path can be used, none that can be asked is owed a flush, and that may change.
+    fn has_nobody_to_flush_yet(&self, head: &HeadState) -> bool {
+        let is_asked =
+            |path: &PathState| path.usable || path.flushes && path.view.writes.pending().is_some();
+        !head.paths.iter().any(is_asked) && head.may_come_back(&self.controllers)
+    }
+
+    fn flush_at(&self, head: HeadId, path: usize) -> Option<(ControllerId, u64)> {
+        let path = self.heads.get(head.0)?.paths.get(path).filter(|path| path.flushes)?;
         Some((path.view.controller, path.view.writes.pending()?))
     }
 

@@ -7,7 +7,7 @@ use crate::shard::{Shard, ShardMail};
 use crate::topology::{
     Association, ControllerId, ControllerState, HeadId, HeadView, PathView, Topology,
 };
-use crate::user::{Request, RequestOp, Submit};
+use crate::user::{IoError, Request, RequestOp, Submit};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use anabranch_policy::{Parameters, Policy};
@@ -129,6 +129,102 @@ fn a_flush_that_had_no_path_goes_to_each_controller_that_can_be_asked_then() {
         let flush = sent(&mut shard);
         assert_eq!(controllers(&flush), [0, 1], "under way: {under_way}");
         succeed(&mut shard, &flush, &mut bufs);
+    }
+}
+
+/// Controllers with these numbers are in this state, the others are live.
+fn with_state(mut all: Arc<Topology>, of: &[u32], state: ControllerState) -> Arc<Topology> {
+    let views = &mut Arc::get_mut(&mut all).expect("ours").controllers;
+    for view in views.iter_mut().filter(|view| of.contains(&view.id.0)) {
+        Arc::get_mut(view).expect("ours").state = state;
+    }
+    all
+}
+
+/// Two paths, each of which has acknowledged a write since its last flush.
+fn both_written(shard: &mut Shard, bufs: &mut MemoryBuffers) -> Vec<PathView> {
+    let paths = [path(0), path(1)].to_vec();
+    hears(shard, &picture(1, cached(paths.clone())), bufs);
+    let flush = submits(shard, RequestOp::Flush, bufs);
+    succeed(shard, &flush, bufs);
+    let buf = bufs.filled(&[7; 4096]);
+    for place in 0..2 {
+        let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+        let write = submits(shard, write, bufs);
+        assert_eq!(controllers(&write), [place], "in turn");
+        succeed(shard, &write, bufs);
+    }
+    paths
+}
+
+/// One of two that have acknowledged writes comes back while nothing may be sent.
+#[test]
+fn a_flush_that_came_while_its_device_was_quiesced_goes_to_each_that_can_be_asked_then() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let paths = both_written(&mut shard, &mut bufs);
+    let quiesced = |epoch| picture(epoch, HeadView { quiesced: 1, ..cached(paths.clone()) });
+    let one_out = with_state(quiesced(2), &[0], ControllerState::Connecting);
+    hears(&mut shard, &one_out, &mut bufs);
+    assert_eq!(submits(&mut shard, RequestOp::Flush, &mut bufs), [], "it is quiesced");
+    hears(&mut shard, &quiesced(3), &mut bufs);
+    assert_eq!(sent(&mut shard), [], "still");
+    hears(&mut shard, &picture(4, cached(paths)), &mut bufs);
+    let flush = sent(&mut shard);
+    assert_eq!(controllers(&flush), [0, 1]);
+    succeed(&mut shard, &flush, &mut bufs);
+}
+
+/// Nobody knows what may have been written there before: the first flush goes to all.
+#[test]
+fn a_flush_of_a_device_without_any_path_goes_to_each_that_is_back_then() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let view = |paths| HeadView { queue_if_no_path: true, ..cached(paths) };
+    hears(&mut shard, &picture(1, view(Vec::new())), &mut bufs);
+    assert_eq!(submits(&mut shard, RequestOp::Flush, &mut bufs), [], "there is no path");
+    hears(&mut shard, &picture(2, view([path(0), path(1)].to_vec())), &mut bufs);
+    let flush = sent(&mut shard);
+    assert_eq!(controllers(&flush), [0, 1]);
+    succeed(&mut shard, &flush, &mut bufs);
+}
+
+/// A third one could be asked, has acknowledged nothing since, and is of another size.
+#[test]
+fn a_flush_that_one_could_do_who_is_owed_none_goes_to_each_that_is_owed_one() {
+    let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+    let mut paths = both_written(&mut shard, &mut bufs);
+    let third = PathView { ready: false, ..path(2) };
+    third.writes.flushed(third.writes.pending().expect("the first flush"));
+    paths.push(third);
+    let both_out = picture(2, cached(paths.clone()));
+    let both_out = with_state(both_out, &[0, 1], ControllerState::Connecting);
+    hears(&mut shard, &both_out, &mut bufs);
+    assert_eq!(submits(&mut shard, RequestOp::Flush, &mut bufs), [], "none can be used");
+    hears(&mut shard, &picture(3, cached(paths)), &mut bufs);
+    let flush = sent(&mut shard);
+    assert_eq!(controllers(&flush), [0, 1]);
+    succeed(&mut shard, &flush, &mut bufs);
+}
+
+/// What waits behind it ends with it, too.
+#[test]
+fn a_flush_that_waits_ends_when_no_path_may_come_back() {
+    for gone in [false, true] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let paths = both_written(&mut shard, &mut bufs);
+        let state = |epoch, gone, state| {
+            let view = HeadView { gone, ..cached(paths.clone()) };
+            with_state(picture(epoch, view), &[0, 1], state)
+        };
+        hears(&mut shard, &state(2, false, ControllerState::Connecting), &mut bufs);
+        let buf = bufs.filled(&[0; 4096]);
+        for op in [RequestOp::Flush, RequestOp::Read { lba: 0, blocks: 8, buf }] {
+            assert_eq!(submits(&mut shard, op, &mut bufs), [], "there is no path");
+        }
+        assert!(shard.poll_done().is_none());
+        hears(&mut shard, &state(3, gone, ControllerState::Dead), &mut bufs);
+        let done: Vec<_> = core::iter::from_fn(|| shard.poll_done()).map(|it| it.result).collect();
+        let error = if gone { IoError::Gone } else { IoError::NoPath };
+        assert_eq!(done, [Err(error); 2]);
     }
 }
 
