@@ -55,8 +55,8 @@ impl Doubt {
         if before.doubted != now_is.doubted {
             let former = core::mem::replace(&mut self.until, now.after(Duration::from_nanos(1)));
             match &mut self.open {
-                // One size explains one doubt.
-                Some(open) => open.until = self.until,
+                // One size explains one doubt: what was seen before the last one does not.
+                Some(open) => (open.until, open.blocks) = (self.until, before.blocks),
                 None => {
                     self.open = Some(Box::new(Before { until: former, blocks: before.blocks }));
                 }
@@ -68,6 +68,12 @@ impl Doubt {
         {
             self.until = before.until;
         }
+    }
+
+    /// How many blocks there were before that came into doubt, where there are `now`: another size
+    /// may be known before the look has ended.
+    fn blocks_before(&self, now: u64) -> u64 {
+        self.open.as_ref().map_or(now, |before| before.blocks)
     }
 
     /// Whether what was sent then may have been for another namespace.
@@ -215,7 +221,10 @@ impl Shard {
         if path.view.verified && path.namespace_suspect.is_none() {
             return Look::Same { blocks };
         }
-        if self.lives(path.view.controller) { Look::GoesOn { blocks } } else { Look::Other }
+        if !self.lives(path.view.controller) {
+            return Look::Other;
+        }
+        Look::GoesOn { blocks: path.doubt.blocks_before(blocks) }
     }
 }
 
@@ -248,5 +257,21 @@ mod tests {
         doubt.seen(&seen(2, false, 8), &seen(2, true, 16), last);
         assert!(doubt.concerns(sent), "it may have been another one when it was first in doubt");
         assert!(!doubt.concerns(doubt.sent(second)));
+    }
+
+    /// It is known before the look ends, and before that the namespace is named once more.
+    #[test]
+    fn a_size_that_was_seen_explains_no_doubt_after_it() {
+        let [first, seen_at, second, last] = [1, 2, 3, 4].map(Time::from_ns);
+        let seen = |doubted, verified, blocks| PathView { doubted, verified, blocks, ..path(0) };
+        let mut doubt = Doubt::default();
+        doubt.seen(&seen(0, true, 8), &seen(1, false, 8), first);
+        doubt.seen(&seen(1, false, 8), &seen(1, false, 16), seen_at);
+        assert_eq!(doubt.blocks_before(16), 8);
+        let sent = doubt.sent(seen_at);
+        doubt.seen(&seen(1, false, 16), &seen(2, false, 16), second);
+        assert_eq!(doubt.blocks_before(16), 16);
+        doubt.seen(&seen(2, false, 16), &seen(2, true, 16), last);
+        assert!(doubt.concerns(sent), "it may have been another one since");
     }
 }
