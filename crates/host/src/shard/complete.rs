@@ -22,6 +22,9 @@ use core::time::Duration;
 /// has: a controller that answers path errors as fast as it can must not make us spin.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(100);
 
+/// More paths in a row are not counted: whatever waits for so many ends or pauses all the same.
+const FAILOVERS_TOLD_APART: usize = u8::MAX as usize - 1;
+
 /// Pause between two failed requests of a head that a worker tells the log: a device that fails
 /// everything must not fill it.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -222,6 +225,9 @@ impl Shard {
     /// It is tried again on the same path, or on another one where that says more.
     fn retry(&mut self, key: Key, status: Status, now: Time, bufs: &mut dyn Buffers) {
         let takes_nothing = self.takes_nothing(key, status);
+        if takes_nothing && self.has_not_asked_all(key) {
+            return self.fail_over(key, Some(status), now, bufs);
+        }
         let command = &mut self.commands[key];
         let (controller, head_id) = (command.controller, command.head);
         let max_retries = self.heads.get(head_id.0).map_or(0, |head| head.view.max_retries);
@@ -254,6 +260,16 @@ impl Shard {
         } else {
             self.delay(key, now.after(pause), again_on, now, bufs);
         }
+    }
+
+    /// Whether there is a path that a command has not been given to yet. How many have refused it
+    /// before is no reason to give up then: who has more paths would have less patience.
+    fn has_not_asked_all(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let paths = self.head(command.head).map_or(0, |head| head.paths.len());
+        usize::from(command.failovers) < paths.min(FAILOVERS_TOLD_APART)
+            && !command.is_own_flush()
+            && self.has_untried_path(key)
     }
 
     /// Whether it says nothing of the command, but of a controller that does nothing any more.
@@ -348,7 +364,7 @@ impl Shard {
             self.commands[key].flush_anywhere();
         }
         let paths = self.head(head_id).map_or(0, |head| head.paths.len());
-        if usize::from(failovers) > paths.clamp(1, usize::from(u8::MAX) - 1) {
+        if usize::from(failovers) > paths.clamp(1, FAILOVERS_TOLD_APART) {
             self.delay(key, now.after(FAILOVER_PAUSE), None, now, bufs);
         } else {
             self.dispatch_again(key, None, now, bufs);

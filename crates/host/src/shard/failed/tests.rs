@@ -61,6 +61,20 @@ impl Rig {
         tries
     }
 
+    /// Only `good` takes commands: how often the read is tried, and for how many ms.
+    fn is_taken_by(&mut self, good: Option<u32>) -> (u32, u64) {
+        let (mut tries, mut last) = (0, NOW);
+        while let Some((controller, token)) = self.next_try() {
+            (tries, last) = (tries + 1, self.now);
+            let outcome = answered(match good == Some(controller.0) {
+                true => Status::SUCCESS,
+                false => Status::ABORTED_SQ_DELETION,
+            });
+            self.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+        }
+        (tries, (last.ns() - NOW.ns()) / 1_000_000)
+    }
+
     /// A try is answered so; another controller does it then.
     fn is_done_elsewhere(&mut self, (controller, token): (ControllerId, u64), status: Status) {
         let mut answer = |token, status| {
@@ -200,6 +214,42 @@ fn who_takes_nothing_any_more_fails_nothing_whatever_it_says_of_retries() {
         });
         assert!(rig.is_done(), "{}: {tries:?}", parameters.policy);
         assert_ne!(tries[0], tries[1], "{}", parameters.policy);
+    }
+}
+
+#[test]
+fn one_good_path_is_found_however_many_take_nothing_any_more() {
+    let few = all_policies().flat_map(|it| [2, 4, 8, 16].map(|count| (it, count)));
+    let many = [18, 40, 200].map(|count| (Parameters::of(Policy::RoundRobin), count));
+    for (parameters, count) in few.chain(many) {
+        for good in [0, count / 2, count - 1] {
+            let mut rig = Rig::new(parameters, paths(count));
+            let (tries, waited) = rig.is_taken_by(Some(good));
+            let policy = parameters.policy;
+            assert!(rig.is_done(), "{policy}: {good} of {count} is good");
+            // Beyond 16 one may be asked twice before another one is asked.
+            let (tries_max, wait_max) = if count > 16 { (count + 16, 100) } else { (count, 0) };
+            assert!(tries <= tries_max, "{policy}: {tries} tries of {count} paths");
+            assert!(waited <= wait_max, "{policy}: {waited} ms, {good} of {count} is good");
+        }
+    }
+}
+
+/// An array that starts anew in good order refuses everything on all paths for a moment.
+#[test]
+fn more_paths_do_not_wait_less_for_one_that_takes_something() {
+    for parameters in all_policies() {
+        let waits = [1, 2, 4, 8, 40, 300].map(|count| {
+            let mut rig = Rig::new(parameters, paths(count));
+            let (_, waited) = rig.is_taken_by(None);
+            assert!(rig.shard.poll_done().is_some_and(|done| done.result.is_err()));
+            waited
+        });
+        assert!(
+            waits.iter().all(|it| (400..=500).contains(it)),
+            "{}: {waits:?}",
+            parameters.policy
+        );
     }
 }
 
