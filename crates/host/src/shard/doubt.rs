@@ -129,8 +129,10 @@ impl Shard {
         let command = &self.commands[key];
         let path = self.head(command.head).and_then(|head| head.path_of(command));
         let Some(path) = path else { return true };
-        let doubted = path.namespace_suspect.is_some() || !path.view.verified;
-        doubted && (self.lives(path.view.controller) || self.leaves_in_doubt(key))
+        // Control has not heard of a suspicion yet, whatever it says of the controller.
+        path.namespace_suspect.is_some()
+            || !path.view.verified
+                && (self.lives(path.view.controller) || self.leaves_in_doubt(key))
     }
 
     /// Whether its controller goes on request, and its path would be looked at if it did not.

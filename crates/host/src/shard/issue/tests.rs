@@ -326,6 +326,35 @@ fn a_flush_that_says_nothing_is_asked_for_again_where_it_is_owed() {
     }
 }
 
+/// This worker has met that there is no such namespace, and control has not heard of it yet.
+#[test]
+fn what_a_suspected_path_has_flushed_while_its_controller_goes_is_nothing_of_its_own() {
+    for state in [ControllerState::Live, ControllerState::Resetting, ControllerState::Deleting] {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let paths = both_written(&mut shard, &mut bufs);
+        let buf = bufs.filled(&[7; 4096]);
+        let write = RequestOp::Write { lba: 0, blocks: 8, buf, fua: false };
+        let refused = submits(&mut shard, write, &mut bufs);
+        assert_eq!(controllers(&refused), [0]);
+        let outcome = answered(Status::INVALID_NAMESPACE.with_dnr());
+        let done = PeerMail::Done { token: refused[0].1, outcome };
+        shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        let again = sent(&mut shard);
+        assert_eq!(controllers(&again), [1]);
+        succeed(&mut shard, &again, &mut bufs);
+        let goes = with_state(picture(2, cached(paths.clone())), &[0], state);
+        hears(&mut shard, &goes, &mut bufs);
+        let flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+        assert_eq!(controllers(&flush), [0, 1]);
+        for (_, token) in flush {
+            let done = PeerMail::Done { token, outcome: answered(Status::SUCCESS) };
+            shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), &mut bufs);
+        }
+        assert!(paths[0].writes.owes(), "{state:?}: whoever has the number by now has flushed");
+        assert!(!paths[1].writes.owes());
+    }
+}
+
 /// How often the first one was asked says nothing of the one that flushes in its place.
 #[test]
 fn who_flushes_in_the_place_of_one_that_is_never_ready_has_all_its_tries() {
