@@ -417,7 +417,8 @@ impl Shard {
         let command = &mut self.commands[key];
         command.failovers = command.failovers.saturating_add(1);
         command.doubts.add_absence();
-        let (absences, head) = (command.doubts.absences(), command.head);
+        let (absences, failovers) = (command.doubts.absences(), command.failovers);
+        let head = command.head;
         let may_wait = command.doubts.count() < MAX_DOUBTS;
         let paths = self.head(head).map_or(0, |head| head.paths.len());
         let other = self.has_other_path(head, avoid);
@@ -425,7 +426,9 @@ impl Shard {
         let elsewhere = |it: &HeadState| it.may_be_elsewhere(avoid, &self.controllers);
         let barred = !other && may_wait && self.head(head).is_some_and(elsewhere);
         // Paths that failed before for other reasons may have it still, or get it now.
-        let known = absences < paths.min(Doubts::ABSENCES_MAX);
+        // Where there are more of them than are told apart, all that failed count.
+        let met = if absences < Doubts::ABSENCES_MAX { absences } else { failovers.into() };
+        let known = met < paths.min(FAILOVERS_TOLD_APART);
         let goes_on = barred || known && waits || other && (known || may_wait);
         let kept = may_wait && self.head(head).is_some_and(|head| head.view.queue_if_no_path);
         if !goes_on && !kept {

@@ -201,6 +201,29 @@ fn a_path_far_down_the_list_is_left_as_well() {
     }
 }
 
+/// As where a namespace was detached from all controllers but one: that one is found.
+#[test]
+fn one_path_that_has_the_namespace_is_found_however_many_have_lost_it() {
+    let lost = |count: u32| [count - 4, count - 1, count].map(|lost| (count, lost));
+    for parameters in all_policies() {
+        for (count, lost) in [40, 100, 200].into_iter().flat_map(lost) {
+            let mut rig = Rig::new(parameters, paths(count));
+            let mut asked = Vec::new();
+            while let Some((controller, token)) = rig.next_try() {
+                assert!(!asked.contains(&controller), "{controller:?} is asked twice");
+                asked.push(controller);
+                let outcome = answered(match asked.len() as u32 {
+                    it if it > lost => Status::SUCCESS,
+                    _ => Status::INVALID_NAMESPACE.with_dnr(),
+                });
+                rig.hears(WorkerId(1), ShardMail::Peer(PeerMail::Done { token, outcome }));
+            }
+            let (policy, tries) = (parameters.policy, asked.len());
+            assert_eq!(rig.is_done(), lost < count, "{policy}: {tries} of {count} asked");
+        }
+    }
+}
+
 /// So says who was told to shut down; the answer may be here before the picture. Or who has another
 /// command under way, as it thinks, of the same identifier.
 #[test]
