@@ -40,7 +40,7 @@ pub(super) fn enough(tags: u16) -> u16 {
 #[derive(Debug)]
 pub(super) struct Crowd {
     kept: u16,
-    /// Whoever has or has had something to do with it.
+    /// Whoever has something to do with it, or has had since the last picture.
     members: BTreeMap<HeadId, Member>,
     /// Those with commands that wait, ordered by tags and turn.
     line: Vec<(u32, u64, HeadId)>,
@@ -124,7 +124,8 @@ impl Crowd {
     }
 
     /// All that waits, those of a device in their order, and the devices in the order of their
-    /// turns: who waits anew in this order has them again.
+    /// turns: who waits anew in this order has them again. Whoever has no tag is forgotten: by the
+    /// next picture its device may have gone.
     pub(super) fn scatter(&mut self, commands: &mut Table<Command>) -> List {
         self.line.sort_unstable_by_key(|&(_, turn, _)| turn);
         let mut all = List::default();
@@ -134,6 +135,7 @@ impl Crowd {
                 all.push_back(commands, key);
             }
         }
+        self.members.retain(|_, member| member.tags > 0);
         all
     }
 }
@@ -146,5 +148,37 @@ fn insert<T: Ord>(sorted: &mut Vec<T>, it: T) {
 fn remove<T: Ord>(sorted: &mut Vec<T>, it: T) {
     if let Ok(at) = sorted.binary_search(&it) {
         sorted.remove(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::command::Origin;
+    use anabranch_proto::machine::Time;
+
+    /// Devices come and go on a queue pair that is always full.
+    #[test]
+    fn a_crowd_forgets_those_that_have_gone() {
+        let mut commands = Table::new(8);
+        let mut crowd = Crowd::of(&List::default(), 32, &commands);
+        for id in 0..100 {
+            let command = || Command::new(Origin::LeftBehind, HeadId(id), Time::ZERO);
+            let waiting = [0; 2].map(|_| commands.insert_with(command).expect("there is room"));
+            waiting.iter().for_each(|&key| crowd.wait(&mut commands, key));
+            assert_eq!(crowd.next(4, &mut commands), Some(waiting[0]));
+            crowd.took(HeadId(id));
+            let mut still = crowd.scatter(&mut commands);
+            assert_eq!(crowd.members.keys().copied().collect::<Vec<_>>(), [HeadId(id)]);
+            while let Some(key) = still.pop_front(&mut commands) {
+                crowd.wait(&mut commands, key);
+            }
+            assert_eq!(crowd.next(4, &mut commands), Some(waiting[1]));
+            crowd.took(HeadId(id));
+            for key in waiting {
+                commands.remove(key);
+                crowd.gave(HeadId(id));
+            }
+        }
     }
 }
