@@ -21,26 +21,34 @@ mod user;
 mod weather;
 mod wire;
 
-use anabranch_host::Worker;
+use anabranch_host::event::HostEvent;
 use anabranch_host::load::Charged;
+use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{HostSnapshot, Reply, Verb};
+use anabranch_host::{Event, Worker};
 use anabranch_lab::rng::Rng;
 use anabranch_lab::sim::World;
-use anabranch_proto::machine::WorkerId;
+use anabranch_proto::machine::{Endpoint, Time, WorkerId};
 use anabranch_target::Target;
-use plan::{DEVICES, LARGEST, Plan, SAFE};
+use plan::{DEVICES, LARGEST, PORTS_MAX, Plan, SAFE};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use user::{Everything, Job, Seen};
-use wire::{Line, Settled};
+use wire::{Away, Line, Settled};
 
 const MS: Duration = Duration::from_millis(1);
 
 /// How long anything may take once the weather is fine.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// So long before a controller connects anew its first queue pairs may have been closed.
+const CLOSING: u64 = 5_000_000;
+
+/// How long it takes until every worker knows that it is back.
+const BACK: Duration = Duration::from_millis(20);
 
 type Pair = World<Worker<Everything>, Target>;
 
@@ -139,7 +147,7 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
             println!("{:>12} ns  {event}", at.ns());
         }
     }
-    check_line(&line.borrow(), &plan, &seen);
+    check_line(&line.borrow(), &plan, &seen, &away(&world));
     assert!(seen.wrong.is_empty(), "{:?}", seen.wrong);
     finish(&mut world, &mut plan, &seen)
 }
@@ -149,13 +157,35 @@ fn paths(world: &mut Pair) -> usize {
     subsystems.iter().flat_map(|it| &it.heads).map(|head| head.paths.len()).sum()
 }
 
-fn check_line(line: &Line, plan: &Plan, seen: &Seen) {
+/// When controllers could not be asked. While they finish what they have they can.
+fn away(world: &Pair) -> Vec<Away> {
+    let mut all: Vec<Away> = Vec::new();
+    for (at, event) in world.host_events() {
+        let Event::Host(HostEvent::State { controller, from, to, .. }) = event else { continue };
+        // They are numbered in the order of their ports.
+        let is_it = |port: &u16| *controller == format!("nvme{port}");
+        let Some(index) = (0..PORTS_MAX).find(is_it) else { continue };
+        let Endpoint::Tcp(port) = setup::port(index) else { continue };
+        let port = port.port();
+        if *from == ControllerState::Resetting {
+            let from = Time::from_ns(at.ns().saturating_sub(CLOSING));
+            all.push(Away { port, from, until: Time::from_ns(u64::MAX) });
+        } else if *to == ControllerState::Live
+            && let Some(last) = all.iter_mut().rev().find(|it| it.port == port)
+        {
+            last.until = at.after(BACK);
+        }
+    }
+    all
+}
+
+fn check_line(line: &Line, plan: &Plan, seen: &Seen, away: &[Away]) {
     assert!(line.wrong.is_empty(), "{:?}", line.wrong);
     if plan.fair {
         let settled = seen.settled.iter().copied().chain(seen.spans.settled());
         // What nobody was told of may stand in a cache.
         let is_owed = |settled: &Settled| !seen.spans.may_be_of_another(settled);
-        let missed = settled.filter(is_owed).find(|settled| !line.is_durable(settled));
+        let missed = settled.filter(is_owed).find(|settled| !line.is_durable(settled, away));
         assert!(missed.is_none(), "{missed:?} is in the cache of a controller");
     }
 }

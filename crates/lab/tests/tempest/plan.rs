@@ -26,6 +26,9 @@ pub(crate) const LARGEST: u64 = 3;
 pub(crate) const DEVICES: u32 = 3;
 pub(crate) const SAFE: usize = 2;
 
+const PORTS_MIN: u16 = 2;
+pub(crate) const PORTS_MAX: u16 = 3;
+
 const WORKERS_MAX: u16 = 5;
 
 pub(crate) struct Plan {
@@ -57,7 +60,7 @@ pub(crate) struct Plan {
     pub(crate) removed: Vec<bool>,
     /// How often each device was quiesced and frozen.
     pub(crate) stopped: Vec<(u32, u32)>,
-    /// Nothing happens to paths: all can be used all the time.
+    /// Nothing happens to paths but resets on request: else all can be used all the time.
     pub(crate) fair: bool,
     /// One of them joins when the users have begun.
     pub(crate) late: bool,
@@ -100,7 +103,7 @@ impl Plan {
     pub(crate) fn draw(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         let workers = 1 + rng.below(u64::from(WORKERS_MAX)) as u16;
-        let ports = 2 + rng.below(2) as u16;
+        let ports = PORTS_MIN + rng.below(u64::from(PORTS_MAX - PORTS_MIN + 1)) as u16;
         let mut times = times(&mut rng);
         let fewer = rng.percent(50);
         let options = ControllerOptions {

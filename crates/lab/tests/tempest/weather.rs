@@ -20,8 +20,9 @@ const GROUPS: u32 = DEVICES + 1;
 /// One thing that happens.
 pub(crate) fn fault(world: &mut Pair, plan: &mut Plan, loud: bool) {
     let port = plan.rng.below(u64::from(plan.ports)) as u16;
-    // Slow streams, devices that grow or shrink, devices at rest, no memory, other settings.
-    const FAIR: [u64; 6] = [7, 17, 22, 23, 24, 25];
+    // Slow streams, devices that grow or shrink, resets on request, devices at rest, no memory,
+    // other settings.
+    const FAIR: [u64; 7] = [7, 17, 20, 22, 23, 24, 25];
     let draw = match plan.fair {
         true => FAIR[plan.rng.below(FAIR.len() as u64) as usize],
         false => plan.rng.below(if plan.caches { 30 } else { 28 }),

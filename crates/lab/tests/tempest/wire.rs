@@ -1,7 +1,7 @@
 //! Who listens on the line: no command identifier is used twice, no queue holds more than was
-//! agreed, and no write is sent again before its first connection is given up. Where all paths can
-//! be used all the time, a flush reaches each controller that has acknowledged writes. And a
-//! controller that has tiny queues, which ours never has.
+//! agreed, and no write is sent again before its first connection is given up. Where no path has
+//! trouble, a flush reaches each controller that has acknowledged writes. And a controller that has
+//! tiny queues, which ours never has.
 
 use anabranch_lab::sim::{Passing, Tap};
 use anabranch_proto::machine::{Endpoint, Time};
@@ -41,6 +41,14 @@ pub(crate) struct Settled {
     pub(crate) ended: Time,
     pub(crate) nsid: u32,
     pub(crate) lba: u64,
+}
+
+/// The controller behind this port could not be asked, or not every worker knew that it can be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    pub(crate) port: u16,
+    pub(crate) from: Time,
+    pub(crate) until: Time,
 }
 
 /// A write, or the flush of a namespace.
@@ -189,8 +197,9 @@ impl Line {
         }
     }
 
-    /// Whether the controller that has acknowledged what was there has also flushed it.
-    pub(crate) fn is_durable(&self, settled: &Settled) -> bool {
+    /// Whether the controller that has acknowledged what was there has also flushed it, unless it
+    /// need not have been asked.
+    pub(crate) fn is_durable(&self, settled: &Settled, away: &[Away]) -> bool {
         let writes = self.writes.get(&(settled.nsid, settled.lba));
         let mut writes =
             writes.into_iter().flatten().filter(|write| write.answered <= settled.ended);
@@ -202,8 +211,12 @@ impl Line {
                 within && flush.port == last.port
             })
         };
+        let was_away = || {
+            let meanwhile = |it: &Away| it.from <= settled.ended && it.until >= settled.asked;
+            away.iter().any(|it| it.port == last.port && meanwhile(it))
+        };
         // What was written since it was asked for is another matter.
-        last.durable || last.answered > settled.asked || flushed()
+        last.durable || last.answered > settled.asked || flushed() || was_away()
     }
 
     fn sent(&mut self, serial: u32, cid: u16, writes: Option<Blocks>) {
