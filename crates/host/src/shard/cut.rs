@@ -33,6 +33,9 @@ impl Shard {
         if self.was_withdrawn(&self.commands[key]) {
             return self.end_command(key, Err(IoError::Withdrawn), now, bufs);
         }
+        if self.waits_as_request(key) {
+            return self.flush_later(key, now, bufs);
+        }
         let command = &mut self.commands[key];
         if let (Origin::Own { work, .. }, Some(head)) =
             (&mut command.origin, self.heads.get(command.head.0))

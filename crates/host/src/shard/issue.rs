@@ -151,7 +151,7 @@ impl Shard {
         // A cache that there was, and that nobody tells of any more, is flushed all the same.
         let owed = || head.paths.iter().any(|path| path.view.writes.owes());
         if head.view.limits.volatile_write_cache || owed() {
-            if head.view.quiesced > 0 && !head.gone || self.has_nobody_to_flush_yet(head) {
+            if is_at_rest(head) || self.has_nobody_to_flush_yet(head) {
                 return Outcome::Waits;
             }
             let paths = head.paths.len();
@@ -183,6 +183,36 @@ impl Shard {
         let is_asked =
             |path: &PathState| path.usable || path.flushes && path.view.writes.pending().is_some();
         !head.paths.iter().any(is_asked) && head.may_come_back(&self.controllers)
+    }
+
+    /// Whether a flush that was under way can go nowhere: whoever it was for may be back with
+    /// others by the time it can. One that has met doubts has so many tries.
+    pub(super) fn waits_as_request(&self, key: Key) -> bool {
+        let command = &self.commands[key];
+        let Origin::Own { work: Work::Flush { owed }, .. } = command.origin else { return false };
+        let Some(head) = self.heads.get(command.head.0) else { return false };
+        let its_own = owed.and_then(|(controller, _)| head.flushes_through(controller));
+        let waits = its_own.is_none() && self.has_nobody_to_flush_yet(head);
+        // Where nobody tells of a cache any more it would end at once.
+        let is_needed = head.view.limits.volatile_write_cache && command.doubts.count() == 0;
+        is_needed && (is_at_rest(head) || waits)
+    }
+
+    /// A flush is made into commands anew, when it can go. What it has done by then stays done.
+    #[cold]
+    pub(super) fn flush_later(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let &Command { head, origin: Origin::Own { request: of, .. }, .. } = &self.commands[key]
+        else {
+            return;
+        };
+        if let (Some(request), Some(head)) = (self.requests.get_mut(of), self.heads.get_mut(head.0))
+            && request.error.is_none()
+            && !request.listed
+        {
+            (request.listed, request.issued_blocks) = (true, 0);
+            head.enlist(of, &mut self.requests, &mut self.issuing);
+        }
+        self.end_command(key, Ok(()), now, bufs);
     }
 
     fn flush_at(&self, head: HeadId, path: usize) -> Option<(ControllerId, u64)> {
@@ -235,6 +265,11 @@ impl Shard {
             self.finish_request(key, now);
         }
     }
+}
+
+/// Whether nothing is sent until the head is unquiesced.
+fn is_at_rest(head: &HeadState) -> bool {
+    head.view.quiesced > 0 && !head.gone
 }
 
 /// Blocks that one command may transfer, at least one.

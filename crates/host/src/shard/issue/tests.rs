@@ -205,6 +205,47 @@ fn a_flush_that_one_could_do_who_is_owed_none_goes_to_each_that_is_owed_one() {
     succeed(&mut shard, &flush, &mut bufs);
 }
 
+/// One takes the place of the other, and is lost as well; both come back at once.
+#[test]
+fn a_flush_that_has_lost_its_second_path_too_goes_to_each_that_is_back_then() {
+    for (first, at_rest) in [0, 1].into_iter().flat_map(|it| [false, true].map(|rest| (it, rest))) {
+        let (mut shard, mut bufs) = (shard(), MemoryBuffers::new());
+        let mut paths = both_written(&mut shard, &mut bufs);
+        // No policy prefers it.
+        paths[first as usize].ana_state = AnaState::NonOptimized;
+        let quiesced =
+            |epoch, count| picture(epoch, HeadView { quiesced: count, ..cached(paths.clone()) });
+        let lost = |shard: &mut Shard, token, bufs: &mut MemoryBuffers| {
+            let outcome = CommandOutcome::Lost { attempt: Attempt::Uncertain, gone: None };
+            let done = PeerMail::Done { token, outcome };
+            shard.mail(NOW, WorkerId(1), ShardMail::Peer(done), bufs);
+            shard.pump(NOW, bufs);
+            sent(shard)
+        };
+        let flush = submits(&mut shard, RequestOp::Flush, &mut bufs);
+        assert_eq!(controllers(&flush), [0, 1]);
+        let one_out = with_state(quiesced(2, 0), &[first], ControllerState::Connecting);
+        hears(&mut shard, &one_out, &mut bufs);
+        let instead = lost(&mut shard, flush[first as usize].1, &mut bufs);
+        assert_eq!(controllers(&instead), [1 - first]);
+        let rest = u32::from(at_rest);
+        let both_out = with_state(quiesced(3, rest), &[0, 1], ControllerState::Connecting);
+        hears(&mut shard, &both_out, &mut bufs);
+        for token in [flush[1 - first as usize].1, instead[0].1] {
+            assert_eq!(lost(&mut shard, token, &mut bufs), [], "there is no path");
+        }
+        hears(&mut shard, &quiesced(4, rest), &mut bufs);
+        hears(&mut shard, &quiesced(5, 0), &mut bufs);
+        let again = sent(&mut shard);
+        let mut asked = controllers(&again);
+        asked.sort_unstable();
+        assert_eq!(asked, [0, 1], "{first} was lost first, at rest: {at_rest}");
+        succeed(&mut shard, &again, &mut bufs);
+        assert!(paths.iter().all(|path| !path.writes.owes()));
+        assert_eq!((shard.poll_done().is_none(), shard.commands.len()), (true, 0));
+    }
+}
+
 /// What waits behind it ends with it, too.
 #[test]
 fn a_flush_that_waits_ends_when_no_path_may_come_back() {
