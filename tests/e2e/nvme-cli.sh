@@ -131,6 +131,20 @@ another_user() {
   wait $!
   equals "$(ls -A "$work/user/sys")" '' "the directory after the end"
 }
+# As a service with NoNewPrivileges=yes, where fusermount3 is of no use: the reason is told.
+no_new_privileges() {
+  local as=(setpriv --no-new-privs --reuid 65534 --regid 65534 --clear-groups)
+  if ! "${as[@]}" test -w /dev/fuse || ! "${as[@]}" test -x "$ANABRANCH"; then
+    echo "not run: another user may not open /dev/fuse, or not run $ANABRANCH"
+    return
+  fi
+  local status=0
+  "${as[@]}" env "HOME=$work/user" "$ANABRANCH" serve --socket "$work/user/host.sock" \
+    --attr-fs "$work/user/sys" 2>user.log || status=$?
+  cat user.log
+  equals "$status" 1 "exit status"
+  grep -q "cannot mount the attribute tree on $work/user/sys: .*NoNewPrivileges=" user.log
+}
 ends() {
   terminate serve
   equals "$(ls -A "$work/sys")" '' "the directory after the end"
@@ -145,4 +159,5 @@ step "LIBNVME_SYSFS_PATH where this version has it" by_environment
 step "a script over /sys reads and sets attributes" script_over_sys
 step "a lost controller, and one that goes" loss_and_return
 step "another user's tree" another_user
+step "another user's, who gains no rights" no_new_privileges
 must "the tree goes with the daemon" ends

@@ -306,12 +306,40 @@ fn why(error: &io::Error) -> String {
         let missing = OsStr::new("fusermount3").display();
         return format!("{missing} is needed to mount without being root: install fuse3");
     }
-    error.to_string().trim_end().to_owned()
+    let mut why = error.to_string().trim_end().to_owned();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !geteuid().is_root() && gains_nothing(&status) {
+        why.push_str(
+            ": fusermount3 needs the rights of root, and may not gain any here (NoNewPrivileges= \
+             of a service)",
+        );
+    }
+    why
+}
+
+/// Whether a program that is started has no more rights than who starts it, as proc(5) says of a
+/// process.
+fn gains_nothing(status: &str) -> bool {
+    status.lines().any(|line| {
+        line.split_once(':').is_some_and(|(key, value)| key == "NoNewPrivs" && value.trim() == "1")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_gains_no_rights_is_told_by_its_status() {
+        for (status, expected) in [
+            ("CapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t0\n", true),
+            ("CapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t1\n", false),
+            ("Seccomp:\t1\n", false),
+            ("", false),
+        ] {
+            assert_eq!(gains_nothing(status), expected, "{status}");
+        }
+    }
 
     #[test]
     fn only_the_tree_that_was_mounted_last_and_is_ours_counts() {
