@@ -648,13 +648,11 @@ impl Host {
         let pause = path.options.reconnect_delay.as_secs_f64();
         match addresses(&path) {
             Ok(all) => {
-                if let Some(name) = self.with(&path) {
+                if let Some((name, already)) = self.with(&path) {
                     let NamedPath { subsystem_nqn, traddr, port, .. } = &path;
                     return Err(RpcError::new(
                         RpcError::CONNECTED,
-                        format!(
-                            "already connected: {name} is {subsystem_nqn} at {traddr}, port {port}"
-                        ),
+                        format!("{already}: {name} is {subsystem_nqn} at {traddr}, port {port}"),
                     ));
                 }
                 let (name, ignored) = at_one_free_of(&all, |at| self.connect_path(&path, at))?;
@@ -670,14 +668,19 @@ impl Host {
         }
     }
 
-    /// The controller of a path of this name: a name with several addresses is one path, however
-    /// often it is asked for, and wherever it is by now. One that is being removed is none.
-    fn with(&self, path: &NamedPath) -> Option<String> {
-        let leaving = ControllerState::Deleting.to_string();
-        self.names.of(path).into_iter().find(|object| {
-            let (object, attribute) = (object.clone(), "state".to_owned());
-            let state = self.look(Verb::Get { object, attribute });
-            matches!(state, Ok(Reply::Value(state)) if state != leaving)
+    /// The controller of a path of this name, and how far it is: a name with several addresses is
+    /// one path, however often it is asked for, and wherever it is by now. One that is being
+    /// removed is none.
+    fn with(&self, path: &NamedPath) -> Option<(String, &'static str)> {
+        use ControllerState::{Connecting, Deleting, Live};
+        let [leaving, live] = [Deleting, Live].map(|state| state.to_string());
+        self.names.of(path).into_iter().find_map(|object| {
+            let (of, attribute) = (object.clone(), "state".to_owned());
+            match self.look(Verb::Get { object: of, attribute }) {
+                Ok(Reply::Value(state)) if state == live => Some((object, Live.already())),
+                Ok(Reply::Value(state)) if state != leaving => Some((object, Connecting.already())),
+                _ => None,
+            }
         })
     }
 

@@ -117,7 +117,7 @@ fn a_name_with_several_addresses_is_one_path_however_often_it_is_connected() {
     assert_eq!(connect("localhost").expect("it is kept trying")["controller"], "nvme0");
     let again = connect("localhost").expect_err("it is there");
     assert_eq!(again.code, RpcError::CONNECTED);
-    assert!(again.message.starts_with("already connected: nvme0"), "{}", again.message);
+    assert!(again.message.starts_with("already being connected: nvme0"), "{}", again.message);
     call(&host, "disconnect", &json!({ "device": "nvme0" })).expect("it goes");
     assert_eq!(connect("localhost").expect("it is new")["controller"], "nvme0");
 }

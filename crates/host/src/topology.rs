@@ -49,6 +49,17 @@ pub enum ControllerState {
     Dead,
 }
 
+impl ControllerState {
+    /// What whoever asks for a controller is told that is there, in this state.
+    #[must_use]
+    pub fn already(self) -> &'static str {
+        match self {
+            ControllerState::Live => "already connected",
+            _ => "already being connected",
+        }
+    }
+}
+
 impl fmt::Display for ControllerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

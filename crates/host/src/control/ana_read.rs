@@ -257,6 +257,10 @@ impl Controller {
         id: VerbId,
     ) -> Result<(), VerbError> {
         let Some(size) = self.ana.size() else {
+            // What it had when it was last connected, if it ever was, is known of no other time.
+            if !self.is_live() {
+                return Err(VerbError::Failed(format!("{} is {}", self.name(), self.state)));
+            }
             return Err(VerbError::Failed(format!("{} does not use ANA", self.name())));
         };
         let read = LogRead { for_caller: true, ..size.read(env.now, self.admin_deadline(env.now)) };

@@ -192,12 +192,11 @@ impl Control {
 
     fn check_free(&self, request: &ConnectRequest) -> Answer {
         match self.controllers.values().find(|other| is_same(other, request)) {
-            Some(other) => Err(VerbError::Connected(format!(
-                "already connected: {} is {} at {}",
-                other.name(),
-                request.subsystem_nqn,
-                request.to
-            ))),
+            Some(other) => {
+                let (name, nqn, to) = (other.name(), &request.subsystem_nqn, &request.to);
+                let already = other.state.already();
+                Err(VerbError::Connected(format!("{already}: {name} is {nqn} at {to}")))
+            }
             None => Ok(()),
         }
     }

@@ -273,6 +273,22 @@ fn a_raw_structure_that_the_controller_refuses_is_an_error() {
     }
 }
 
+/// Of one that was never connected nobody knows what it has: that it has no ANA would be a guess.
+#[test]
+fn one_that_was_never_connected_is_said_to_be_connecting_not_to_lack_anything() {
+    let mut rig = Rig::new(1);
+    let mut fake = Fake::new(NQN, 1);
+    fake.refuse = true;
+    rig.put(1, fake);
+    rig.connect(1, |request| request.keep_trying = true);
+    let reply = rig.ask(Verb::AnaLog { controller: "nvme0".to_string() });
+    let Reply::Error(error) = reply else { panic!("{reply:?}") };
+    assert!(error.to_string().contains("nvme0 is connecting"), "{error}");
+    // Nor is it connected already to whoever asks for it once more.
+    let why = rig.connect_fails(1, |_| ());
+    assert!(why.contains("already being connected: nvme0 is"), "{why}");
+}
+
 /// What has been decided for one subsystem is nothing to another.
 #[test]
 fn subsystems_are_told_apart_by_their_names() {

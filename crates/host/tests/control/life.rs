@@ -653,7 +653,7 @@ fn a_controller_moves_between_two_attempts_only_and_to_no_place_that_is_taken() 
     rig.fake(1).black_hole = true;
     rig.cut(1);
     assert!(go(&mut rig, 1, 2).contains("already connected: nvme1"), "that would be it twice");
-    assert!(go(&mut rig, 1, 1).contains("already connected: nvme0"), "it is there");
+    assert!(go(&mut rig, 1, 1).contains("already being connected: nvme0"), "it is there");
     assert!(go(&mut rig, 4, 3).contains("no such controller"), "nobody is there");
     rig.advance_s(11);
     assert!(go(&mut rig, 1, 2).contains("already connected: nvme1"), "nor with the next attempt");
