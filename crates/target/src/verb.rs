@@ -47,7 +47,8 @@ pub enum TargetVerb {
         /// The port.
         port: u16,
     },
-    /// Silence a port: nothing is sent or executed, no connection ends.
+    /// Freeze a port: nothing is sent or executed, no connection ends. What it has by then is
+    /// executed when it is restored, before the end of any connection is heard of.
     Stall {
         /// The port.
         port: u16,

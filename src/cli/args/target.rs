@@ -90,7 +90,11 @@ pub enum Ctl {
         /// The port's place or TCP port
         port: String,
     },
-    /// Silence a port without ending its connections
+    /// Freeze a port: nothing is sent or done, no connection ends; `restore` does what it had late
+    ///
+    /// As a target that stands still and goes on, not as a network that is silent. What a host has
+    /// given up meanwhile and sent elsewhere is done late, after what was written since, unless its
+    /// keep-alive time-out is over by then.
     Stall {
         /// The port's place or TCP port
         port: String,
