@@ -29,9 +29,14 @@ const HEARD: Duration = Duration::from_millis(500);
 /// Runs the program: exit status 0 done, 1 failed, 2 usage.
 #[must_use]
 pub fn main() -> ExitCode {
-    // On a wrong command line clap explains on standard error and ends with status 2.
-    let cli = Cli::parse();
-    match run(cli) {
+    let done = match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        // On a wrong command line clap explains on standard error and ends with status 2.
+        Err(told) if told.use_stderr() => told.exit(),
+        // Help, or the version: asked for as any other output is.
+        Err(told) => taken(told.print().and_then(|()| io::stdout().flush())).map(drop),
+    };
+    match done {
         Ok(()) => {
             crate::daemon::log::flush();
             ExitCode::SUCCESS
@@ -172,7 +177,12 @@ fn write(output: &str) -> Result<(), Failure> {
 /// Standard output cannot be written for another reason.
 pub(crate) fn write_or_closed(output: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
+    taken(stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Whether somebody still reads standard output, from what came of writing there.
+fn taken(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::failed(format!("cannot write to standard output: {error}"))),

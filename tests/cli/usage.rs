@@ -35,23 +35,25 @@ fn what_no_host_could_do_is_misuse() {
     }
 }
 
-/// `lab list` to this standard output.
-fn list_to(stdout: Stdio) -> Output {
+/// What this verb has for standard output.
+fn told_to(stdout: Stdio, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    let child = command.args(["lab", "list"]).stdout(stdout).stderr(Stdio::piped()).spawn();
+    let child = command.args(words).stdout(stdout).stderr(Stdio::piped()).spawn();
     child.and_then(std::process::Child::wait_with_output).expect("the binary runs")
 }
 
 /// As with `| head` behind any other tool. A disk that is full is something else.
 #[test]
 fn whoever_has_read_enough_gets_no_complaint() {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let output = list_to(writer.into());
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let full = File::options().write(true).open("/dev/full").expect("a device");
-    let output = list_to(full.into());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.starts_with("anabranch: cannot write to standard output: No space"), "{told}");
+    for words in [&["lab", "list"][..], &["--help"], &["help", "serve"], &["--version"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = told_to(writer.into(), words);
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        let output = told_to(full.into(), words);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
+        assert!(told.starts_with("anabranch: cannot write to standard output: No space"), "{told}");
+    }
 }
