@@ -77,6 +77,9 @@ pub enum Ctl {
         state: String,
     },
     /// Give a port another shape; `none` removes it
+    ///
+    /// What a link is carrying at that moment still comes out when it would have; what waits behind
+    /// it goes as the new shape says, at once.
     Shape {
         /// The port's place or TCP port
         port: String,
