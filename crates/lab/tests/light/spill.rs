@@ -32,3 +32,23 @@ fn a_near_path_stays_full_while_the_rest_goes_far() {
         assert!(there > 0, "{near:?} {far:?}: nothing goes far");
     }
 }
+
+/// A far way whose latencies scatter by as much as they are long: its base latency is that of the
+/// quickest, and what all others take longer is no queue, for it differs from one to the next. Were
+/// it held to be one, the far path would be full with a few commands.
+#[test]
+fn a_far_path_that_scatters_has_room() {
+    // Rate in Mbit/s and delay in microseconds of both; bytes and open reads.
+    let cases =
+        [((1_000, 50), (1_000, 5_000), 16_384, 64), ((2_200, 60), (2_200, 2_400), 4_096, 128)];
+    for (near, far, bytes, depth) in cases {
+        let [one, mut other] = [("near", near), ("far", far)]
+            .map(|(name, (rate, us))| path(name, rate * MBIT, Duration::from_micros(us)));
+        other.shape.jitter = Duration::from_micros(far.1);
+        let cell = scenario(vec![one, other], vec![reads(bytes, depth, 1)]);
+        let [ours, theirs] =
+            [Policy::FinishTime, Policy::QueueDepth].map(|policy| run_policy(&cell, policy).bytes);
+        println!("{near:?} {far:?}: {ours} bytes, {theirs} with queue-depth");
+        assert!(ours * 100 >= theirs * 98, "{near:?} {far:?}: {ours} against {theirs}");
+    }
+}

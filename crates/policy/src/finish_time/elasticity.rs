@@ -13,6 +13,10 @@ const MOMENT_BITS: u32 = 8;
 /// The work must differ by more than this part of a command, squared, from one time to the other.
 const LEAST_VARIANCE: u64 = 16;
 
+/// Waits are no queue's that differ from one command to the next by one part in this many of what
+/// all wait, or more.
+const STEP_PART: u64 = 2;
+
 /// The elasticity at which more in flight changes nothing but the latency.
 pub(super) const INELASTIC: u64 = 256;
 
@@ -30,6 +34,10 @@ pub(super) struct Elasticity {
     wait: AtomicI64,
     variance: AtomicI64,
     covariance: AtomicI64,
+    /// What the command before waited, ns.
+    before_ns: AtomicI64,
+    /// By how much waits of commands that end one after another differ, a mean as that of the wait.
+    steps: AtomicI64,
 }
 
 impl Elasticity {
@@ -39,11 +47,14 @@ impl Elasticity {
             wait: AtomicI64::new(0),
             variance: AtomicI64::new(0),
             covariance: AtomicI64::new(0),
+            before_ns: AtomicI64::new(0),
+            steps: AtomicI64::new(0),
         }
     }
 
     pub(super) fn reset(&self) {
-        for moment in [&self.work, &self.wait, &self.variance, &self.covariance] {
+        let moments = [&self.work, &self.wait, &self.variance, &self.covariance];
+        for moment in moments.into_iter().chain([&self.before_ns, &self.steps]) {
             moment.store(0, Relaxed);
         }
     }
@@ -58,6 +69,7 @@ impl Elasticity {
             // The first is the mean. (From nothing on, it would be a deviation of all at once.)
             self.work.store(i64::from(work) << WORK_BITS, Relaxed);
             self.wait.store(wait_ns << WAIT_BITS, Relaxed);
+            self.before_ns.store(wait_ns, Relaxed);
             return;
         }
         // Rounded: of what is cut off, so many small parts would add up.
@@ -68,6 +80,9 @@ impl Elasticity {
             mean.store(old + part(off), Relaxed);
             off >> bits
         };
+        let step_ns = (wait_ns - self.before_ns.load(Relaxed)).abs();
+        self.before_ns.store(wait_ns, Relaxed);
+        follow(&self.steps, step_ns, WAIT_BITS);
         let work = follow(&self.work, work.into(), WORK_BITS);
         let wait = follow(&self.wait, wait_ns, WAIT_BITS);
         for (moment, other) in [(&self.variance, work), (&self.covariance, wait)] {
@@ -94,6 +109,18 @@ impl Elasticity {
     /// they seem to shrink with it: those who found the most had left before.)
     pub(super) fn is_flat(&self, units: u64, base_ns: u32) -> bool {
         self.either_way(units, base_ns).is_some_and(|(_, of)| of < INELASTIC / 4)
+    }
+
+    /// Whether what commands wait is no queue, be it ours or that of other hosts: where those that
+    /// end one after another stand in one they wait for about as long, and the longer the more was
+    /// in flight. (Where waits shrink with it a path has become slower, or just gets more.)
+    pub(super) fn scatters(&self, units: u64, base_ns: u32) -> bool {
+        let steps_ns = (self.steps.load(Relaxed) >> WAIT_BITS).max(0).unsigned_abs();
+        let differ = STEP_PART * steps_ns >= self.wait_ns();
+        differ
+            && self.either_way(units, base_ns).is_some_and(|(grows, of)| {
+                of < if grows { INELASTIC / 4 } else { INELASTIC - INELASTIC / 4 }
+            })
     }
 
     /// Whether the latency grows with the work or shrinks, and by how much, of [`INELASTIC`].
@@ -164,6 +191,21 @@ mod tests {
         let elasticity = noise.of(16, 100_000).expect("it varies");
         assert!(elasticity < 64, "{elasticity}");
         assert!((200_000..=460_000).contains(&noise.wait_ns()), "{}", noise.wait_ns());
+    }
+
+    #[test]
+    fn what_differs_from_one_to_the_next_is_no_queue() {
+        let scattered = |turn: u32| i64::from((turn ^ turn << 7).wrapping_mul(1_597_334_677) >> 12);
+        let turn = core::cell::Cell::new(0_u32);
+        let next = || turn.replace(turn.get() + 1);
+        assert!(taught(|_| scattered(next())).scatters(16, 100_000), "each its own");
+        let others = |_| scattered(next() / 256);
+        assert!(!taught(others).scatters(16, 100_000), "256 in turn the same: a queue of others");
+        let ours = |found| i64::from(found) * 30_000 + scattered(next()) / 8;
+        assert!(!taught(ours).scatters(16, 100_000), "it grows with what is in flight");
+        let shrinks = |found| i64::from(31 - found) * 30_000 + scattered(next()) / 8;
+        assert!(!taught(shrinks).scatters(16, 100_000), "a path that has just become slower");
+        assert!(!Elasticity::new().scatters(16, 100_000), "nothing is known");
     }
 
     /// 256 commands are in flight, and all of a round trip find the same: 192 or 320 of them, and a

@@ -100,13 +100,17 @@
 //!    to do for a mean base latency in the last two windows: what comes in bursts waits, and leaves
 //!    it time. A path has room when a command at most is in flight, or no more than what its base
 //!    latency holds, and a sixteenth; and when its base latency is at most four times its least
-//!    latency (else the queue is that of others). Where the least latency is more than four times
-//!    the base latency, and waits do not hang together with the work (by less than a quarter,
-//!    neither way), the way has become longer, and the least latency counts instead. Where
-//!    this worker has no tag left on the best path (as far as that is known), the command goes to
-//!    the next path that has room and a tag; none spills to a path without one. A load is
-//!    closed when the number of commands of the worker in flight varies by less than half of what
-//!    it would by chance.
+//!    latency (else the queue is that of others). Where waits do not hang together with the work
+//!    (by less than a quarter), and no queue stands, the mean wait counts beside the base latency;
+//!    in a closed load also, and however short the least latency, where waits differ from one
+//!    command to the next by half of what they are on average or more (and do not hang together, or
+//!    shrink with the work by less than three quarters). Where the least latency is more than four
+//!    times the base latency, and waits do not hang together with the work (by less than a quarter,
+//!    neither way), the way has become longer, and the least latency counts instead. Where this
+//!    worker has no tag left on the best path (as far as that is known), the command goes to the
+//!    next path that has room and a tag; none spills to a path without one. A load is closed when
+//!    the number of commands of the worker in flight varies by less than half of what it would by
+//!    chance.
 //! 10. *Overflow*: in an open load the nearest path has a *toll*. While more is in flight there
 //!     than twice what its mean base latency holds, its elasticity is not known or a half at
 //!     least, and another path has room, the toll grows by a sixteenth of the time; while less is,

@@ -31,12 +31,14 @@ pub(super) struct Incoming {
     pub(super) bytes: u32,
     pub(super) units: u64,
     pub(super) now_ns: u64,
+    /// It comes of a closed load, and the path that would be first is known.
+    pub(super) closed: bool,
 }
 
 impl Incoming {
     pub(super) fn new(op: OpClass, bytes: u32, now_ns: u64) -> Incoming {
         let class = SizeClass::of(bytes);
-        Incoming { op, class, bytes, units: u64::from(units(bytes)), now_ns }
+        Incoming { op, class, bytes, units: u64::from(units(bytes)), now_ns, closed: false }
     }
 }
 
@@ -126,6 +128,7 @@ fn farther<P: AsCandidate>(
     best: Best,
     incoming: Incoming,
 ) -> Option<Choice> {
+    let incoming = Incoming { closed, ..incoming };
     let (found, reason) = match (closed, parameters.tail) {
         (false, _) => (overflow(parameters, paths, best, incoming), Reason::Overflow),
         (true, false) => (spill(parameters, paths, best, incoming), Reason::Spill),

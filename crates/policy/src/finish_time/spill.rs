@@ -192,13 +192,15 @@ pub(super) fn standing_ns(forecast: &Forecast) -> u64 {
 fn has_room(forecast: &Forecast, work: u64, incoming: Incoming) -> bool {
     let base = forecast.of(incoming.op, incoming.class);
     let (latency, least) = (base.latency.get(), base.least_ns());
-    if least != 0 && latency > least.saturating_mul(ANOTHER_WAY) {
-        return false;
-    }
     // One more than it was ever seen to use is a way to see more.
     let ahead_ns = queued_ns(forecast, work).saturating_mul(16);
     let holds = |unqueued_ns: u64| ahead_ns <= unqueued_ns.saturating_mul(17);
     let base_ns = u64::from(forecast.base.get());
+    if least != 0 && latency > least.saturating_mul(ANOTHER_WAY) {
+        // Another queue, unless it is the way that scatters so much.
+        let scatter_ns = if incoming.closed { scatter_ns(forecast, incoming) } else { 0 };
+        return scatter_ns != 0 && (work <= incoming.units || holds(base_ns + scatter_ns));
+    }
     work <= incoming.units
         || holds(base_ns)
         || holds(base_ns + scatter_ns(forecast, incoming))
@@ -216,13 +218,13 @@ fn has_become_longer(forecast: &Forecast, latency: u32, least: u32, incoming: In
         && forecast.elasticity.is_flat(incoming.units, forecast.base.get())
 }
 
-/// What the way or the device makes commands longer by on average, ns: what they wait while nothing
-/// of ours stands there and waits do not hang together with what is in flight.
+/// What the way or the device makes commands longer by on average, ns: what they wait while that
+/// differs from one to the next, or nothing of ours stands there, and waits do not hang together
+/// with what is in flight. (In an open load it is not worth a longer tail to know better.)
 fn scatter_ns(forecast: &Forecast, incoming: Incoming) -> u64 {
-    let base = forecast.base.get();
-    let wait_ns = forecast.elasticity.wait_ns();
-    let scatters = wait_ns != 0
-        && SCATTER * standing_ns(forecast) <= u64::from(base)
-        && forecast.elasticity.of(incoming.units, base).is_some_and(|e| e < QUARTER);
-    if scatters { wait_ns } else { 0 }
+    let (elasticity, base) = (&forecast.elasticity, forecast.base.get());
+    let scatters = SCATTER * standing_ns(forecast) <= u64::from(base)
+        && elasticity.of(incoming.units, base).is_some_and(|e| e < QUARTER)
+        || incoming.closed && elasticity.scatters(incoming.units, base);
+    if scatters { elasticity.wait_ns() } else { 0 }
 }
