@@ -142,6 +142,13 @@ impl Selector {
         self.recent.take().map(|path| path as usize)
     }
 
+    /// A probe that was asked for beside a command of `bytes` was not sent, or was answered with an
+    /// error: as it moved no data, others may be asked for in its place.
+    #[cold]
+    pub fn probe_moved_nothing(&mut self, bytes: u32) {
+        self.recent.give_back(bytes);
+    }
+
     /// A command failed over from this path, or the path lost its state: it is not remembered.
     pub fn forget_path(&mut self, index: usize) {
         if self.cached.is_some_and(|cached| cached as usize == index) {

@@ -86,13 +86,16 @@ impl Shard {
         let wanted = Wanted { head: command.head, stats: path.stats, lba, blocks };
         match path.carriers.reads {
             Carrier::Own { slot } => {
-                if let Some(queue) = self.queues[usize::from(slot)].as_mut() {
-                    queue.probe.get_or_insert(wanted);
+                let queue = self.queues[usize::from(slot)].as_mut();
+                if let Some(queue) = queue.filter(|queue| queue.probe.is_none()) {
+                    queue.probe = Some(wanted);
                     self.probe_wanted = true;
+                } else {
+                    self.moved_nothing(wanted.head, blocks);
                 }
             }
             Carrier::Peer { .. } => self.send_probe(wanted, now),
-            Carrier::None => {}
+            Carrier::None => self.moved_nothing(wanted.head, blocks),
         }
     }
 
@@ -115,7 +118,9 @@ impl Shard {
     /// Sends a probe, if it is still in place and takes nothing from anybody.
     #[cold]
     fn send_probe(&mut self, wanted: Wanted, now: Time) {
-        let Some(key) = self.make_probe(wanted, now) else { return };
+        let Some(key) = self.make_probe(wanted, now) else {
+            return self.moved_nothing(wanted.head, wanted.blocks);
+        };
         let command = &mut self.commands[key];
         let Some(head) = self.heads.get_mut(wanted.head.0) else { return };
         let path = &head.paths[usize::from(command.path)];
@@ -146,7 +151,7 @@ impl Shard {
         };
         if !sent {
             self.commands.remove(key);
-            return;
+            return self.moved_nothing(wanted.head, wanted.blocks);
         }
         let charge = start_probe(path.load(), bytes, now.ns());
         self.commands[key].charge = Some(charge.in_epoch(head.view.policy_epoch as u16));
@@ -189,7 +194,17 @@ impl Shard {
         if let Some((path, charge)) = head.and_then(|head| head.path_of(&command)).zip(charge) {
             probe_failed(path.load(), charge);
         }
+        if let Origin::Probe { blocks, .. } = command.origin {
+            self.moved_nothing(command.head, blocks);
+        }
         self.heed(&command, status);
+    }
+
+    /// A probe of so many blocks was not sent, or brought no data: others may be.
+    fn moved_nothing(&mut self, head: HeadId, blocks: u32) {
+        if let Some(head) = self.heads.get_mut(head.0) {
+            head.selector.probe_moved_nothing(blocks * head.view.block_bytes);
+        }
     }
 
     /// A command of nobody's has ended well.
@@ -216,10 +231,11 @@ impl Shard {
     /// The queue pair of a probe is gone, or the worker that has it could not take the probe.
     #[cold]
     pub(super) fn probe_lost(&mut self, key: Key, attempt: Attempt) {
-        if let Some((command, _)) = self.end_probe(key)
-            && attempt == Attempt::Uncertain
-        {
+        let Some((command, _)) = self.end_probe(key) else { return };
+        if attempt == Attempt::Uncertain {
             self.stats.paths[command.stats as usize].probe_errors += 1;
+        } else if let Origin::Probe { blocks, .. } = command.origin {
+            self.moved_nothing(command.head, blocks);
         }
     }
 

@@ -68,6 +68,11 @@ impl Recent {
         self.write_credit = (self.write_credit + earned).min(MOST);
     }
 
+    /// A probe of `bytes` moved nothing.
+    pub(crate) fn give_back(&mut self, bytes: u32) {
+        self.credit = (self.credit + i64::from(bytes)).min(MOST);
+    }
+
     /// The path at `index` is looked at now.
     pub(super) fn looked(&mut self, index: usize) {
         // A list has no more.

@@ -114,6 +114,38 @@ fn a_user_looks_at_an_unknown_path_when_probes_are_never_sent_but_not_when_they_
     }
 }
 
+/// 500 reads a second earn five probes a second. Of the second path nothing is known, and whatever
+/// it is asked it answers with an error.
+#[test]
+fn a_path_that_fails_probes_leaves_those_of_others_their_share() {
+    let table = paths("ooo");
+    let mut selector = Selector::new();
+    ended(&table[2], OpClass::Read, 300 * US, SECOND);
+    let mut asked = [0, 0, 0];
+    for now_ns in (0..5000).map(|turn| 2 * SECOND + turn * 2 * MS) {
+        ended(&table[0], OpClass::Read, 50 * US, now_ns);
+        let choice = selector.select(&parameters(), &table, OpClass::Read, BYTES, now_ns);
+        assert_eq!(choice.map(|choice| choice.index), Some(0));
+        match selector.take_probe() {
+            Some(1) => {
+                let charge = start_probe(table[1].load(), BYTES, now_ns);
+                finish(charge, table[1].load());
+                probe_failed(table[1].load(), charge);
+                selector.probe_moved_nothing(BYTES);
+                asked[1] += 1;
+            }
+            Some(2) => {
+                probed(&table[2], 300 * US, now_ns);
+                asked[2] += 1;
+            }
+            _ => {}
+        }
+    }
+    std::println!("{asked:?}");
+    // Both are looked at seldom in the end: every 80 and 160 ms.
+    assert!(asked[1] > 50 && asked[2] > 30, "{asked:?}");
+}
+
 #[test]
 fn a_path_that_has_rejoined_is_asked_at_once_by_a_probe() {
     let (mut selector, table, mut now_ns) = unused();
