@@ -316,16 +316,12 @@ impl Controller {
         }
     }
 
-    /// Nothing is in flight any more. Whoever asks for a reset wants the controller back: that is
-    /// no loss, however often it is asked for.
-    pub(super) fn quiet(&mut self, env: &mut Env) {
-        self.lost(env, String::from(ON_REQUEST));
-        self.stop(env, Then::Retry(Duration::ZERO));
-    }
-
-    /// That takes too long: what is in flight goes elsewhere, once the controller has said, if it
-    /// does, that it works on nothing any more.
-    fn not_quiet(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
+    /// Nothing is in flight any more, or that takes too long: then it goes elsewhere, once the
+    /// controller has said, if it does, that it works on nothing any more. Flushes are asked for
+    /// until the end, and one may have come since; what it has in a cache is safe when it has shut
+    /// down. Whoever asks for a reset wants the controller back: that is no loss, however often it
+    /// is asked for.
+    pub(super) fn quiet(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
         self.lost(env, String::from(ON_REQUEST));
         self.begin_shutdown(env, bufs, QUIET_LIMIT, Then::Retry(Duration::ZERO));
     }
@@ -589,7 +585,7 @@ impl Controller {
             Phase::Queues { until } if until <= now => {
                 self.fail(env, String::from("the I/O queues did not open in time"), false);
             }
-            Phase::Quieting { until, .. } if until <= now => self.not_quiet(env, bufs),
+            Phase::Quieting { until, .. } if until <= now => self.quiet(env, bufs),
             Phase::Quieting { until, poll_at } if poll_at <= now => {
                 self.phase = Phase::Quieting { until, poll_at: now.after(POLL) };
                 env.notice(self, Notice::Draining);

@@ -62,7 +62,7 @@ impl Controller {
     pub(super) fn in_flight(&mut self, env: &mut Env, bufs: &mut dyn Buffers, commands: u64) {
         match self.phase {
             Phase::Draining { .. } if commands == 0 => self.stop_for_shutdown(env, bufs),
-            Phase::Quieting { .. } if commands == 0 => self.quiet(env),
+            Phase::Quieting { .. } if commands == 0 => self.quiet(env, bufs),
             Phase::ShuttingDown { then, down: true, .. } if commands == 0 => self.stop(env, then),
             _ => {}
         }

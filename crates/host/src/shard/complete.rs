@@ -454,7 +454,7 @@ impl Shard {
             return;
         }
         path.ana_suspect = Some(generation);
-        (path.usable, path.flushes) = (false, false);
+        path.usable = false;
         self.tell_control(ToControl::AnaError { controller, association, head, status });
     }
 

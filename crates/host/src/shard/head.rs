@@ -178,6 +178,12 @@ impl PathState {
         self.carriers.reads != Carrier::None && self.carriers.others != Carrier::None
     }
 
+    /// Whether what its controller says of ANA is to be read anew, before data goes there again. To
+    /// flush it does no harm: it may be as it was.
+    pub(super) fn awaits_log(&self) -> bool {
+        self.view.ana_pending || self.ana_suspect.is_some()
+    }
+
     /// There is no such namespace, it was told in this association.
     pub(super) fn suspect_namespace(&mut self, association: Association) {
         let doubts = self.view.doubts;
@@ -491,11 +497,9 @@ impl HeadState {
             }
             let entry = entry(controllers, path.view.controller);
             // A flush goes with what is no read: without the queue pair of reads it finds its way.
-            let flushes = path.carriers.others != Carrier::None
-                && !path.view.ana_pending
-                && path.ana_suspect.is_none();
-            let takes_data = flushes
-                && path.is_reached()
+            let flushes = path.carriers.others != Carrier::None;
+            let takes_data = path.is_reached()
+                && !path.awaits_log()
                 && entry.is_some_and(ControllerEntry::takes_data)
                 && path.view.ready
                 && path.namespace_suspect.is_none();

@@ -1,7 +1,7 @@
 //! The picture of controllers and namespaces that control sends, and what a new one changes.
 
 use super::command::{Carried, Command, Origin};
-use super::head::{Carrier, ControllerEntry, HeadState, entry};
+use super::head::{Carrier, ControllerEntry, HeadState, PathState, entry};
 use super::queue::{Phase, Queue};
 use super::split::Split;
 use super::{Shard, all_commands};
@@ -292,7 +292,9 @@ pub(super) fn is_too_late(command: &Command, Known { controllers, .. }: Known<'_
 /// lives.
 fn has_lost_access(command: &Command, Known { heads, controllers, .. }: Known<'_>) -> bool {
     let path = heads.get(command.head.0).and_then(|head| head.through(command.controller));
-    let Some(path) = path.filter(|path| path.is_reached() && !path.flushes) else { return false };
+    let gives_none =
+        |path: &&PathState| !path.flushes || !command.flushes_here() && path.awaits_log();
+    let Some(path) = path.filter(|path| path.is_reached()).filter(gives_none) else { return false };
     let controller = entry(controllers, path.view.controller);
     controller.is_some_and(|it| it.view.state == ControllerState::Live)
 }

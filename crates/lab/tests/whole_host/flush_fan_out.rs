@@ -457,3 +457,63 @@ fn a_flush_waits_for_the_only_path() {
     rig.succeed(&names);
     rig.finish();
 }
+
+/// It is live, and what it has acknowledged may be in its cache, whatever the log says of data.
+#[test]
+fn a_flush_asks_a_controller_whose_ana_log_is_being_read() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io([Op::Flush]);
+    rig.io(writes(4, 1));
+    answer_once(&rig, io::WRITE, Status::ANA_TRANSITION);
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    let other = rig.world.stream(WorkerId(0), &setup::port(1)).expect("open");
+    [admin, other].into_iter().for_each(|stream| rig.world.stall_stream(stream, 20 * MS));
+    rig.io(writes(2, 2));
+    let begin = rig.now();
+    assert_eq!(flush(&mut rig), [1, 1]);
+    assert!(rig.now().since(begin) < 10 * MS, "it waits for no log");
+    rig.run(100 * MS);
+    assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1, "nothing is owed");
+    rig.finish();
+}
+
+/// The only controller says so of a flush, too, until its log says that it gives access.
+#[test]
+fn a_flush_is_asked_again_until_the_ana_log_has_been_read() {
+    let mut rig = Setup::new(1, 1).connect();
+    rig.io([Op::Flush]);
+    rig.io(writes(4, 1));
+    let mut times = 3;
+    rig.wire().rule(move |pdu| {
+        if pdu.answers(io::FLUSH) && times > 0 {
+            times -= 1;
+            pdu.answer(Status::ANA_TRANSITION);
+        }
+    });
+    assert!(flush(&mut rig)[0] >= 4);
+    rig.wire().clear_rules();
+    assert_eq!(flush(&mut rig), [1, 0]);
+    rig.finish();
+}
+
+/// One worker has said that it has nothing in flight there. By the time the other has said so, too,
+/// a flush was asked for. It has shut down by then, so that what it had in a cache is safe.
+#[test]
+fn a_controller_that_is_reset_answers_the_flush_that_it_was_asked_for() {
+    let mut rig = Setup::new(2, 2).connect();
+    rig.io([Op::Flush]);
+    rig.io(writes(4, 1));
+    rig.world.suspend(WorkerId(2), 20 * MS);
+    rig.start(Verb::Reset { controller: "nvme0".into() });
+    rig.run(5 * MS);
+    let stream = rig.world.stream(WorkerId(1), &setup::port(0)).expect("open");
+    rig.world.stall_stream(stream, 40 * MS);
+    let before = flushes(&rig);
+    let names = rig.submit([Op::Flush]);
+    rig.run(30 * MS);
+    assert_eq!(rig.answered(&names), 0, "the first controller has not answered");
+    rig.succeed(&names);
+    assert_eq!(flushes(&rig)[0], before[0] + 1, "it was asked once");
+    rig.wait_live(0);
+    rig.finish();
+}
