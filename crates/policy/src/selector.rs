@@ -83,22 +83,6 @@ impl Selector {
         }
     }
 
-    /// As [`Selector::select`], for a command for which nothing was found among fewer paths just
-    /// now. It counts as one choice.
-    pub fn select_again<P: AsCandidate>(
-        &mut self,
-        parameters: &Parameters,
-        paths: &[P],
-        op: OpClass,
-        bytes: u32,
-        now_ns: u64,
-    ) -> Option<Choice> {
-        let counted = self.affinity_misses;
-        let choice = self.select(parameters, paths, op, bytes, now_ns);
-        self.affinity_misses = counted;
-        choice
-    }
-
     /// Another policy is in force than the last time.
     #[cold]
     fn begin(&mut self, policy: Policy) {

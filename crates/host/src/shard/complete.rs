@@ -392,16 +392,19 @@ impl Shard {
 
     /// Whether a head can be served by another controller than this one.
     fn has_other_path(&self, head: HeadId, than: ControllerId) -> bool {
-        let other = |path: &PathState| path.usable && path.view.controller != than;
-        self.head(head).is_some_and(|head| head.paths.iter().any(other))
+        self.head(head).is_some_and(|head| {
+            let mut others = head.paths.iter().filter(|path| path.view.controller != than);
+            others.any(|path| path.usable && head.may_choose(path))
+        })
     }
 
     /// Whether it has a path by another controller that only waits to be looked at.
     fn has_doubted_path(&self, head: HeadId, than: ControllerId) -> bool {
         let doubted = |path: &PathState| path.namespace_suspect.is_some() || !path.view.ready;
-        let other =
-            |path: &PathState| path.view.controller != than && path.is_reached() && doubted(path);
-        self.head(head).is_some_and(|head| head.paths.iter().any(other))
+        self.head(head).is_some_and(|head| {
+            let mut others = head.paths.iter().filter(|path| path.view.controller != than);
+            others.any(|path| path.is_reached() && doubted(path) && head.may_choose(path))
+        })
     }
 
     /// The namespace has left the path. When no path is left that may have it the status is the

@@ -12,10 +12,7 @@ use crate::mail::{Mail, PeerMail};
 use crate::table::Key;
 use crate::topology::{ControllerId, HeadId};
 use crate::user::IoError;
-use anabranch_policy::{
-    Choice, OpClass, Parameters, Policy, Reason, Selector, SizeClass, start as start_charge,
-    start_on_disk,
-};
+use anabranch_policy::{Choice, Policy, Reason, SizeClass, start as start_charge, start_on_disk};
 use anabranch_proto::host_queue::HostData;
 use anabranch_proto::machine::{Buffers, Output, Time};
 use anabranch_proto::nvme::sqe::Sqe;
@@ -184,11 +181,9 @@ fn choose_with_care(
     if note {
         stats.ring.look(&head.view.parameters, &head.paths, about);
     }
-    let mut choice = decide(head, work, prefer, now, Selector::select);
+    let choice = decide(head, work, prefer, now);
     if !hidden.is_empty() {
         head.show(&hidden);
-        // The others may be such as io-affinity never takes.
-        choice = choice.or_else(|| decide(head, work, prefer, now, Selector::select_again));
         // Chosen around a path that can be used: for this command, not for those that follow, which
         // numa would keep there.
         if head.view.parameters.policy == Policy::Numa {
@@ -201,15 +196,11 @@ fn choose_with_care(
     choice
 }
 
-/// How the policy is asked.
-type Select = fn(&mut Selector, &Parameters, &[PathState], OpClass, u32, u64) -> Option<Choice>;
-
 fn decide(
     head: &mut HeadState,
     work: &mut Work,
     prefer: Option<ControllerId>,
     now: Time,
-    select: Select,
 ) -> Option<Choice> {
     if let Work::Flush { owed: Some((controller, _)) } = *work
         && let Some(index) = head.flushes_through(controller)
@@ -221,7 +212,7 @@ fn decide(
         Some(index) => Some(Choice { index, reason: Reason::Retry }),
         None => {
             let HeadState { view, selector, paths, .. } = head;
-            select(selector, &view.parameters, paths, work.class(), work.bytes(), now.ns())
+            selector.select(&view.parameters, paths, work.class(), work.bytes(), now.ns())
         }
     };
     if let (Work::Flush { owed }, Some(_)) = (work, choice) {

@@ -31,7 +31,8 @@ impl Failed {
 impl HeadState {
     /// Whether a path can be used that is none of these.
     fn has_other(&self, failed: Failed) -> bool {
-        self.paths.iter().enumerate().any(|(place, path)| path.usable && !failed.has(place))
+        let mut paths = self.paths.iter().enumerate().filter(|(_, path)| self.may_choose(path));
+        paths.any(|(place, path)| path.usable && !failed.has(place))
     }
 
     /// Takes those that have failed from what the policy chooses of, but for the one that is to be
@@ -74,10 +75,12 @@ impl Shard {
     /// controller than the one that it was with.
     pub(super) fn has_untried_path(&self, key: Key) -> bool {
         let command = &self.commands[key];
-        let untried = |(place, path): (usize, &super::head::PathState)| {
-            path.usable && path.view.controller != command.controller && !command.failed.has(place)
-        };
-        self.head(command.head).is_some_and(|head| head.paths.iter().enumerate().any(untried))
+        self.head(command.head).is_some_and(|head| {
+            head.paths.iter().enumerate().any(|(place, path)| {
+                let other = path.view.controller != command.controller;
+                path.usable && other && !command.failed.has(place) && head.may_choose(path)
+            })
+        })
     }
 }
 

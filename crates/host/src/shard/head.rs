@@ -527,11 +527,16 @@ impl HeadState {
         if self.gone {
             return false;
         }
-        let some_path = self.paths.iter().any(|path| {
+        let some_path = self.paths.iter().filter(|path| self.may_choose(path)).any(|path| {
             let entry = entry(controllers, path.view.controller);
             entry.is_some_and(ControllerEntry::may_come_back)
         });
         some_path || self.view.queue_if_no_path
+    }
+
+    /// Whether the policy would ever choose a path: not one that `io-affinity` has for nobody.
+    pub(super) fn may_choose(&self, path: &PathState) -> bool {
+        path.affinity != Affinity::Unmapped || self.view.parameters.policy != Policy::IoAffinity
     }
 
     /// Whether there is a path through another controller that only gives no access now, or is to
@@ -546,7 +551,8 @@ impl HeadState {
             let Some(entry) = entry(controllers, path.view.controller) else { return false };
             let kept_out = path.view.ready && path.namespace_suspect.is_none();
             let reconnects = entry.view.state != ControllerState::Live;
-            !path.usable && (kept_out || reconnects) && entry.may_come_back()
+            let may_serve = self.may_choose(path) && entry.may_come_back();
+            !path.usable && (kept_out || reconnects) && may_serve
         })
     }
 

@@ -180,8 +180,10 @@ impl Shard {
 
     /// Whether no path can be used, none that can be asked is owed a flush, and that may change.
     fn has_nobody_to_flush_yet(&self, head: &HeadState) -> bool {
-        let is_asked =
-            |path: &PathState| path.usable || path.flushes && path.view.writes.pending().is_some();
+        let is_asked = |path: &PathState| {
+            path.usable && head.may_choose(path)
+                || path.flushes && path.view.writes.pending().is_some()
+        };
         !head.paths.iter().any(is_asked) && head.may_come_back(&self.controllers)
     }
 

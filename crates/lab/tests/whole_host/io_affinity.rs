@@ -1,13 +1,17 @@
 //! `io-affinity`: each worker has its path.
 
-use crate::rig::{Rig, Setup, reads};
+use crate::rig::{Rig, SECOND, Setup, reads};
+use crate::script::Failure;
 use crate::wire::Pdu;
+use anabranch_host::user::IoError;
 use anabranch_policy::Policy;
 use anabranch_proto::nvme::AnaState;
 use anabranch_proto::nvme::opcode::io;
 use anabranch_proto::nvme::status::Status;
+use anabranch_target::TargetVerb;
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The ports that the I/O of one worker uses.
 fn ports(rig: &mut Rig, worker: u16) -> BTreeSet<u16> {
@@ -43,6 +47,47 @@ fn without_masks_a_worker_whose_path_fails_uses_another() {
     rig.ana(1, AnaState::Optimized);
     rig.run(crate::rig::MS * 10);
     assert_eq!(ports(&mut rig, 2), BTreeSet::from([1]), "and goes back");
+    rig.finish();
+}
+
+/// The other path can be used, and is nobody's.
+#[test]
+fn nobody_waits_for_a_path_that_is_never_chosen() {
+    let mut setup = Setup::new(2, 1);
+    setup.host.default_policy = Policy::IoAffinity;
+    setup.options.fast_io_fail_tmo = Some(Duration::from_secs(2));
+    setup.options.ctrl_loss_tmo = None;
+    let mut rig = setup.connect();
+    rig.set("nvme0c0n1", "io_affinity", "1");
+    rig.target(TargetVerb::Cut { port: 0 });
+    let names = rig.submit(reads(1));
+    rig.run(SECOND);
+    assert_eq!(rig.answered(&names), 0, "its own path may come back");
+    rig.run(2 * SECOND);
+    assert_eq!(rig.answers(&names)[0].result, Err(Failure::Io(IoError::NoPath)));
+    rig.target(TargetVerb::Restore { port: 0 });
+    rig.wait_live(0);
+    assert_eq!(ports(&mut rig, 1), BTreeSet::from([0]));
+    rig.finish();
+}
+
+/// What the only path that is used says of a block is the user's: the other does not serve.
+#[test]
+fn a_path_that_is_never_chosen_is_no_other_path() {
+    let mut setup = Setup::new(2, 1);
+    setup.host.default_policy = Policy::IoAffinity;
+    let mut rig = setup.connect();
+    rig.set("nvme0c0n1", "io_affinity", "1");
+    rig.wire().rule(|pdu| {
+        if pdu.answers(io::READ) {
+            pdu.answer(Status::LBA_OUT_OF_RANGE.with_dnr());
+        }
+    });
+    let names = rig.submit(reads(1));
+    let error = Failure::Io(IoError::Status(Status::LBA_OUT_OF_RANGE.with_dnr()));
+    assert_eq!(rig.answers(&names)[0].result, Err(error));
+    rig.wire().clear_rules();
+    assert_eq!(ports(&mut rig, 1), BTreeSet::from([0]), "it is in use still");
     rig.finish();
 }
 
