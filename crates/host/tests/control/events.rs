@@ -375,3 +375,33 @@ fn a_controller_that_shows_something_else_at_every_look_does_not_go_round_with_a
     let scans = rig.fake(1).count(|c| c.is_identify(2));
     assert!(scans <= 60, "{scans} in ten seconds");
 }
+
+/// As long as it has not been read no further event comes.
+#[test]
+fn a_list_of_changed_namespaces_that_is_refused_for_now_is_asked_for_again() {
+    const NOT_READY: u16 = 0x82;
+    const INVALID_LOG_PAGE: u16 = 0x109;
+    const DNR: u16 = 1 << 14;
+    // One refusal, and the event is heard; none of them ever; never any list.
+    for (status, times, reads) in [
+        (NOT_READY, 1, 2),
+        (NOT_READY, u32::MAX, 6),
+        (NOT_READY | DNR, u32::MAX, 1),
+        (INVALID_LOG_PAGE, u32::MAX, 1),
+    ] {
+        let mut rig = Rig::connected(1);
+        let mut left = times;
+        rig.fake(1).hook = Some(Box::new(move |c| {
+            let refused = c.is_log(4) && left > 0;
+            left -= u32::from(refused);
+            refused.then_some(Say::Status(status))
+        }));
+        for event in 1..=2 {
+            rig.raise(1, NAMESPACES_CHANGED);
+            rig.advance_s(300);
+            let read = rig.fake(1).count(|command| command.is_log(4));
+            let again = if times == 1 { reads + event - 1 } else { reads * event };
+            assert_eq!(read, again, "{status:#x}, {times} times, event {event}");
+        }
+    }
+}

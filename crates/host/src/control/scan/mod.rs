@@ -100,6 +100,8 @@ pub(super) struct Scan {
     asks_between: (Time, u32),
     /// What has changed last was not read yet.
     unheard: bool,
+    /// How often in a row that could not be read.
+    refusals: u32,
     failures: u32,
     retry_at: Option<Time>,
     /// The least pause before what the last complete scan could not read is looked at again.
@@ -198,6 +200,7 @@ impl Scan {
         self.again = false;
         // Whoever comes back looks at everything.
         self.unheard = false;
+        self.refusals = 0;
         self.news = News::None;
         self.doubts = Doubts::default();
         self.retry_at = None;
@@ -491,6 +494,7 @@ impl Controller {
     /// Which namespaces have changed. The whole list is read all the same: events may be lost.
     fn named_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
         self.scan.unheard = false;
+        self.scan.heeds(answer.status, env.now);
         let named = named(answer);
         // After a reconnect nothing is used before the whole scan anyway.
         let in_use = self.is_verified();

@@ -6,15 +6,20 @@ use super::super::env::{Env, Notice};
 use super::super::lifecycle::Phase;
 use super::super::link::{Answer, Purpose};
 use super::super::wire;
-use super::Scan;
 use super::named::Named;
 use super::progress::{ASK_PAUSE, ASKED_AT_ONCE};
+use super::{MAX_FAILURES, RETRY, Scan};
 use anabranch_proto::machine::{Buffers, Time};
+use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
 
 /// While a scan has to wait it is asked as often what has changed as while one goes on; all anew
 /// when nobody has asked for so long.
 const ASKS_FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// So answers who does not have the list of changed namespaces at all.
+const LASTING: [Status; 3] =
+    [Status::INVALID_OPCODE, Status::INVALID_FIELD, Status::INVALID_LOG_PAGE];
 
 /// The list of changed namespaces, beside a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +67,19 @@ impl Scan {
             News::Later(at) => Some(at),
             _ => None,
         }
+    }
+
+    /// The list of changed namespaces was answered. Until it has been read no further event comes:
+    /// who refuses it for now is asked again, a few times.
+    pub(super) fn heeds(&mut self, status: Status, now: Time) {
+        let refused = !status.is_success() && !status.dnr() && !LASTING.contains(&status);
+        if !refused || self.refusals >= MAX_FAILURES {
+            self.refusals = 0;
+            return;
+        }
+        self.refusals += 1;
+        self.clear_first = true;
+        self.retry_by(now.after(RETRY));
     }
 
     /// Whether a namespace has changed since the scan that goes on began.
@@ -118,6 +136,7 @@ impl Controller {
         let more = scan.news == News::Asked { more: true };
         scan.news = News::None;
         (scan.unheard, scan.clear_first) = (more, more);
+        scan.heeds(answer.status, env.now);
         scan.has_changed_meanwhile(&named(answer), in_use);
         env.notice(self, Notice::Named);
         self.tell_later(env);
