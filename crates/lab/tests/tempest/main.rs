@@ -147,7 +147,7 @@ fn run_seed(seed: u64, loud: bool) -> Outcome {
             println!("{:>12} ns  {event}", at.ns());
         }
     }
-    check_line(&line.borrow(), &plan, &seen, &away(&world));
+    check_line(&line.borrow(), &plan, &seen, &away(&world, &line.borrow()));
     assert!(seen.wrong.is_empty(), "{:?}", seen.wrong);
     finish(&mut world, &mut plan, &seen)
 }
@@ -157,26 +157,29 @@ fn paths(world: &mut Pair) -> usize {
     subsystems.iter().flat_map(|it| &it.heads).map(|head| head.paths.len()).sum()
 }
 
-/// When controllers could not be asked. While they finish what they have they can.
-fn away(world: &Pair) -> Vec<Away> {
-    let mut all: Vec<Away> = Vec::new();
+/// When controllers could not be asked. While they finish what they have they can, until they are
+/// told to shut down, which empties their caches.
+fn away(world: &Pair, line: &Line) -> Vec<Away> {
+    let mut gone: Vec<_> = line.told.iter().map(|&(port, at)| (port, at, at)).collect();
+    let mut live = Vec::new();
     for (at, event) in world.host_events() {
         let Event::Host(HostEvent::State { controller, from, to, .. }) = event else { continue };
         // They are numbered in the order of their ports.
         let is_it = |port: &u16| *controller == format!("nvme{port}");
         let Some(index) = (0..PORTS_MAX).find(is_it) else { continue };
         let Endpoint::Tcp(port) = setup::port(index) else { continue };
-        let port = port.port();
         if *from == ControllerState::Resetting {
-            let from = Time::from_ns(at.ns().saturating_sub(CLOSING));
-            all.push(Away { port, from, until: Time::from_ns(u64::MAX) });
-        } else if *to == ControllerState::Live
-            && let Some(last) = all.iter_mut().rev().find(|it| it.port == port)
-        {
-            last.until = at.after(BACK);
+            gone.push((port.port(), Time::from_ns(at.ns().saturating_sub(CLOSING)), *at));
+        } else if *to == ControllerState::Live {
+            live.push((port.port(), *at));
         }
     }
-    all
+    let away = |(port, from, left)| {
+        let back = live.iter().find(|(to, at)| *to == port && *at > left);
+        let until = back.map_or(Time::from_ns(u64::MAX), |(_, at)| at.after(BACK));
+        Away { port, from, until }
+    };
+    gone.into_iter().map(away).collect()
 }
 
 fn check_line(line: &Line, plan: &Plan, seen: &Seen, away: &[Away]) {

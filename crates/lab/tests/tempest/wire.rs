@@ -18,10 +18,14 @@ const C2H_DATA: u8 = 7;
 /// C2HData: the command has ended well, no response capsule follows.
 const SUCCESS: u8 = 1 << 3;
 
-/// Fabrics commands; Property Get among them; the property that says how long queues are.
+/// Fabrics commands; those about properties among them; the property that says how long queues are,
+/// and the one by which a controller is told to shut down, with the bits that do (SHN).
 const FABRICS: u8 = 0x7f;
+const PROPERTY_SET: u8 = 0;
 const PROPERTY_GET: u8 = 4;
 const CAP: u32 = 0;
+const CC: u32 = 0x14;
+const SHN: u32 = 0b11 << 14;
 
 /// I/O commands that change blocks and name them: Write, Write Zeroes.
 const WRITES: [u8; 2] = [1, 8];
@@ -90,6 +94,8 @@ pub(crate) struct Line {
     /// Writes by block, flushes by namespace.
     writes: BTreeMap<(u32, u64), Vec<Deed>>,
     flushes: BTreeMap<u32, Vec<Deed>>,
+    /// When the controllers behind ports were told to shut down: this empties their caches.
+    pub(crate) told: Vec<(u16, Time)>,
     pub(crate) wrong: Vec<String>,
 }
 
@@ -131,9 +137,15 @@ impl Line {
                         self.counted(passing.serial, to.port());
                         self.asked((passing.serial, cid), to.port(), passing.now, pdu);
                     }
-                    let asks = pdu[8] == FABRICS && pdu[12] == PROPERTY_GET;
-                    if asks && u32::from(number(8 + 44)) == CAP {
-                        self.asks.insert((passing.serial, cid));
+                    if let (FABRICS, Endpoint::Tcp(to)) = (pdu[8], passing.to) {
+                        let sqe = sqe(pdu);
+                        match (pdu[12], sqe.cdw(11)) {
+                            (PROPERTY_GET, CAP) => _ = self.asks.insert((passing.serial, cid)),
+                            (PROPERTY_SET, CC) if sqe.cdw(12) & SHN != 0 => {
+                                self.told.push((to.port(), passing.now));
+                            }
+                            _ => {}
+                        }
                     }
                 }
                 CAPSULE_RESP => {
