@@ -148,6 +148,10 @@ pub enum HostEvent {
         head: String,
         /// Bytes.
         bytes: u64,
+        /// Of its namespace.
+        nsid: u32,
+        /// What its namespace says of itself, as the attribute of that name.
+        wwid: String,
     },
     /// A device is to appear for a namespace whose NSID another device had.
     HeadReplaced {
@@ -391,6 +395,15 @@ impl HostEvent {
         )
     }
 
+    fn replaced_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostEvent::HeadReplaced { head, former, nsid } = self else { return Ok(()) };
+        write!(
+            f,
+            "{head}: nsid {nsid} is another namespace than {former} was (it has other \
+             identifiers); what was set up for {former}, exports too, waits for that one"
+        )
+    }
+
     fn refused_zeroes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HostEvent::ZeroesRefused { head, status, controller } = self else { return Ok(()) };
         let status = IoError::Status(*status);
@@ -440,15 +453,13 @@ impl fmt::Display for HostEvent {
                 write!(f, "{controller}: ANA is not used: {why}")
             }
             HostEvent::AnaTimeout { controller } => write!(f, "{controller}: ANATT timeout"),
-            HostEvent::HeadAdded { head, bytes } => write!(f, "{head}: added, {bytes} bytes"),
+            HostEvent::HeadAdded { head, bytes, nsid, wwid } => {
+                write!(f, "{head}: added, {bytes} bytes, nsid {nsid}, {wwid}")
+            }
             HostEvent::HeadResized { head, from_bytes, to_bytes } => {
                 write!(f, "{head}: capacity change from {from_bytes} to {to_bytes} bytes")
             }
-            HostEvent::HeadReplaced { head, former, nsid } => write!(
-                f,
-                "{head}: nsid {nsid} is another namespace than {former} was (it has other \
-                 identifiers); what was set up for {former}, exports too, waits for that one"
-            ),
+            HostEvent::HeadReplaced { .. } => self.replaced_head(f),
             HostEvent::HeadRemoved { head } => write!(f, "{head}: removed"),
             HostEvent::HeadOrphaned { head, seconds } => {
                 write!(f, "{head}: no path left, I/O waits for at most {seconds} s")
@@ -521,7 +532,7 @@ mod tests {
             HostEvent::PathRemoved { path: path(), head: head() },
             HostEvent::PathDisagrees { path: path(), bytes: 1, head: head(), head_bytes: 2 },
             HostEvent::PathAgrees { path: path(), bytes: 1, head: head() },
-            HostEvent::HeadAdded { head: head(), bytes: 1 },
+            HostEvent::HeadAdded { head: head(), bytes: 1, nsid: 1, wwid: String::new() },
             HostEvent::HeadReplaced { head: head(), former: head(), nsid: 1 },
             HostEvent::HeadResized { head: head(), from_bytes: 1, to_bytes: 2 },
             HostEvent::HeadRemoved { head: head() },

@@ -1,7 +1,8 @@
 //! A namespace as one controller shows it, and what it is recognised by.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use anabranch_proto::nvme::ids::{Eui64, Nguid, Uuid};
 use core::fmt;
 
@@ -19,9 +20,16 @@ impl Ids {
         self.uuid.is_zero() && self.nguid.is_zero() && self.eui64.is_zero()
     }
 
-    /// All of them, where the first is not what matters.
+    /// All that there are, where the first is not what matters.
     pub(super) fn in_full(&self) -> String {
-        format!("uuid {}, nguid {}, eui64 {}", self.uuid, self.nguid, self.eui64)
+        let Ids { uuid, nguid, eui64 } = *self;
+        let all = [
+            (!uuid.is_zero()).then(|| format!("uuid {uuid}")),
+            (!nguid.is_zero()).then(|| format!("nguid {nguid}")),
+            (!eui64.is_zero()).then(|| format!("eui64 {eui64}")),
+        ];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        if all.is_empty() { self.to_string() } else { all.join(", ") }
     }
 
     /// Some identifier that both have is the same.

@@ -190,7 +190,8 @@ impl Control {
                 if usable && !head.visible {
                     head.visible = true;
                     let name = alloc::format!("nvme{instance}n{}", head.instance);
-                    env.event(HostEvent::HeadAdded { head: name, bytes: head.bytes() });
+                    let (bytes, nsid, wwid) = (head.bytes(), head.nsid, head.wwid());
+                    env.event(HostEvent::HeadAdded { head: name, bytes, nsid, wwid });
                 }
                 tell_whether_served(env, instance, head, (usable, lasts));
             }
@@ -248,7 +249,7 @@ impl Control {
         HeadView {
             id: head.id,
             name: subsystem.head_name(head),
-            wwid: subsystem.wwid(head),
+            wwid: head.wwid(),
             blocks: head.blocks,
             block_bytes: head.block_bytes,
             limits: head.last_limits.unwrap_or_else(|| self.limits(head)),

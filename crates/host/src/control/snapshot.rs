@@ -36,6 +36,12 @@ impl Control {
         self.add_awaited(&mut subsystems);
         // Not in the order in which their targets have answered.
         subsystems.sort_by_key(|(number, _)| *number);
+        for (_, subsystem) in &mut subsystems {
+            // `nvme10` comes behind `nvme9`.
+            subsystem.controllers.sort_by(|one, other| {
+                (one.name.len(), &one.name).cmp(&(other.name.len(), &other.name))
+            });
+        }
         HostSnapshot {
             at: self.env.now,
             data_workers: self.env.config.data_workers,
@@ -183,7 +189,7 @@ impl Control {
         let text = |none: bool, text: String| (!none).then_some(text);
         let mut snapshot = HeadSnapshot {
             name: subsystem.head_name(head),
-            wwid: subsystem.wwid(head),
+            wwid: head.wwid(),
             nsid: head.nsid,
             uuid: text(head.ids.uuid.is_zero(), head.ids.uuid.to_string()),
             nguid: text(head.ids.nguid.is_zero(), head.ids.nguid.to_string()),

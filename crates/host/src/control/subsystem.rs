@@ -144,6 +144,26 @@ impl Disputes {
 }
 
 impl Head {
+    /// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
+    pub(super) fn wwid(&self) -> String {
+        let ids = &self.ids;
+        let mut wwid = if !ids.uuid.is_zero() {
+            format!("uuid.{}", ids.uuid)
+        } else if !ids.nguid.is_zero() {
+            format!("eui.{:x}", ids.nguid)
+        } else if !ids.eui64.is_zero() {
+            format!("eui.{:x}", ids.eui64)
+        } else {
+            let hex =
+                |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let (serial, model) = (hex(&self.origin.serial), hex(&self.origin.model));
+            format!("nvme.{:04x}-{serial}-{model}-{:08x}", self.origin.vendor, self.nsid)
+        };
+        // A text that was put together has room for more.
+        wwid.shrink_to_fit();
+        wwid
+    }
+
     pub(super) fn path(&self, controller: ControllerId) -> Option<&Path> {
         self.paths.iter().find(|path| path.controller == controller)
     }
@@ -216,26 +236,6 @@ impl Subsystem {
 
     pub(super) fn head_name(&self, head: &Head) -> String {
         format!("nvme{}n{}", self.instance, head.instance)
-    }
-
-    /// As the kernel's `wwid`: the first identifier there is, else what the subsystem says.
-    pub(super) fn wwid(&self, head: &Head) -> String {
-        let ids = &head.ids;
-        let mut wwid = if !ids.uuid.is_zero() {
-            format!("uuid.{}", ids.uuid)
-        } else if !ids.nguid.is_zero() {
-            format!("eui.{:x}", ids.nguid)
-        } else if !ids.eui64.is_zero() {
-            format!("eui.{:x}", ids.eui64)
-        } else {
-            let hex =
-                |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-            let (serial, model) = (hex(&head.origin.serial), hex(&head.origin.model));
-            format!("nvme.{:04x}-{serial}-{model}-{:08x}", head.origin.vendor, head.nsid)
-        };
-        // A text that was put together has room for more.
-        wwid.shrink_to_fit();
-        wwid
     }
 
     /// The name of the path through the controller with this number.

@@ -1,6 +1,6 @@
 //! Attributes, figures and the verbs about devices.
 
-use crate::fake::{Say, Space};
+use crate::fake::{Fake, Say, Space};
 use crate::rig::{NAMESPACES_CHANGED, NQN, Rig};
 use anabranch_host::attribute;
 use anabranch_host::block_stat::BlockStat;
@@ -175,6 +175,22 @@ fn a_controller_that_was_never_admitted_is_listed_with_the_others_of_its_nqn() {
     let mut rig = Rig::connected(1);
     rig.connect(2, |request| request.keep_trying = true);
     assert_eq!(subsystem(&mut rig, "nvme1").as_deref(), Some("nvme-subsys0"));
+}
+
+#[test]
+fn a_controller_that_never_was_connected_stands_among_the_others_by_its_number() {
+    let mut rig = Rig::new(1);
+    rig.connect(3, |request| request.keep_trying = true);
+    for at in [1, 2] {
+        rig.put(at, Fake::new(NQN, at.into()));
+        rig.connect_ok(at, |_| ());
+    }
+    let names = |rig: &mut Rig| -> Vec<String> {
+        let subsystems = rig.snapshot().subsystems;
+        let controllers = subsystems.into_iter().flat_map(|it| it.controllers);
+        controllers.map(|it| it.name).collect()
+    };
+    assert_eq!(names(&mut rig), ["nvme0", "nvme1", "nvme2"]);
 }
 
 #[test]

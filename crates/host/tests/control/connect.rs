@@ -20,7 +20,7 @@ fn a_connect_ends_live_with_a_head_and_one_usable_path() {
     let path = rig.path("nvme0n1", 0).expect("a path");
     assert!(path.ready && !path.ana_pending);
     assert_eq!(path.ana_state.as_str(), "optimized");
-    let told = rig.event_count("nvme0n1: added, 1048576 bytes");
+    let told = rig.event_count("nvme0n1: added, 1048576 bytes, nsid 1, uuid.");
     assert_eq!((told, rig.event_count("ANA")), (1, 0));
     let opened: Vec<u16> = rig.opened.iter().map(|open| open.qid).collect();
     assert_eq!(opened, [1, 2]);

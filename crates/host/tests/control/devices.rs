@@ -147,6 +147,7 @@ fn p16_c63_a_namespace_that_is_not_the_same_is_refused_as_a_path() {
         let (_, told) = rig.connect_told(2, |_| ());
         assert_eq!(told.len(), 1, "who connects it is told: {told:?}");
         assert!(told[0].starts_with("nsid 1: ") && told[0].contains(why), "{told:?}");
+        assert!(!told[0].contains("eui64"), "none has one: {told:?}");
         assert_eq!(rig.heads().len(), 1, "{what}");
         assert_eq!(rig.head("nvme0n1").unwrap().paths.len(), 1, "{what}");
         assert_eq!(rig.event_count(why), 1, "{what}: {:?}", rig.events);

@@ -166,5 +166,5 @@ const fn logical_block_size(of: ObjectKind) -> Attribute {
 }
 
 fn wwid(view: &View<'_>) -> Option<String> {
-    Some(view.subsystem?.wwid(view.head?))
+    Some(view.head?.wwid())
 }
