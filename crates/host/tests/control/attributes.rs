@@ -182,7 +182,7 @@ fn a_controller_that_never_was_connected_stands_among_the_others_by_its_number()
     let mut rig = Rig::new(1);
     rig.connect(3, |request| request.keep_trying = true);
     for at in [1, 2] {
-        rig.put(at, Fake::new(NQN, at.into()));
+        rig.put(at, Fake::new(NQN, at));
         rig.connect_ok(at, |_| ());
     }
     let names = |rig: &mut Rig| -> Vec<String> {
