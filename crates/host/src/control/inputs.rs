@@ -128,7 +128,7 @@ impl Control {
                 self.about(controller, association, |controller, env| {
                     if controller.awaits_stop() {
                         controller.queues.stopped(from);
-                        controller.queue_stopped(env, bufs);
+                        controller.queue_stopped(env);
                     }
                 });
             }
@@ -259,7 +259,7 @@ impl Control {
 
 impl Controller {
     fn awaits_stop(&self) -> bool {
-        matches!(self.phase, Phase::Stopping { .. } | Phase::StoppingQueues { .. })
+        matches!(self.phase, Phase::Stopping { .. })
     }
 
     /// Whether an error is one: what a user asked for himself is his, and what only newer

@@ -9,7 +9,6 @@
 //! | `Live` | live | loss, reset, removal | (keep-alive watches it) |
 //! | `Quieting` | resetting, on request | nothing in flight | [`QUIET_LIMIT`] |
 //! | `Draining` | deleting | nothing in flight | `shutdown_timeout` |
-//! | `StoppingQueues` | deleting | every shard's answer | [`STOP_LIMIT`] |
 //! | `ShuttingDown` | deleting | CSTS.SHST complete, nothing in flight | `shutdown_timeout` |
 //! | `ShuttingDown` | resetting | the same | [`QUIET_LIMIT`] |
 //! | `Stopping` | resetting / deleting / as it was | shards, admin connection | [`STOP_LIMIT`] |
@@ -89,7 +88,6 @@ pub(super) enum Phase {
     Live,
     Quieting { until: Time, poll_at: Time },
     Draining { until: Time, poll_at: Time },
-    StoppingQueues { until: Time },
     ShuttingDown { until: Time, poll_at: Option<Time>, then: Then, down: bool },
     Stopping { then: Then, until: Time },
     Gone,
@@ -209,7 +207,7 @@ impl Controller {
         let why = self.link.as_ref().and_then(Link::fault).unwrap_or(why);
         match self.phase {
             Phase::Stopping { .. } | Phase::Waiting { .. } | Phase::Gone => {}
-            Phase::Draining { .. } | Phase::StoppingQueues { .. } => {
+            Phase::Draining { .. } => {
                 self.last_error = Some(why);
                 self.stop(env, Then::Remove);
             }
@@ -244,7 +242,7 @@ impl Controller {
     /// One of its queue pairs is gone. What is on its way down goes on with the others.
     pub(super) fn queue_lost(&mut self, env: &mut Env, bufs: &mut dyn Buffers, why: String) {
         match self.phase {
-            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {}
+            Phase::Draining { .. } | Phase::ShuttingDown { .. } => {}
             _ => self.leave(env, bufs, why),
         }
     }
@@ -341,7 +339,7 @@ impl Controller {
                 let then = Then::Remove;
                 self.phase = Phase::ShuttingDown { until, poll_at, then, down };
             }
-            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::Gone => {}
+            Phase::Draining { .. } | Phase::Gone => {}
             Phase::Stopping { until, .. } => {
                 self.phase = Phase::Stopping { then: Then::Remove, until };
                 self.set_state(env, ControllerState::Deleting, Some("on request"));
@@ -381,13 +379,9 @@ impl Controller {
     }
 
     /// A shard has let go of its queue pair.
-    pub(super) fn queue_stopped(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        match self.phase {
-            Phase::Stopping { .. } => self.check_stopped(env),
-            Phase::StoppingQueues { .. } if self.queues.all_stopped() => {
-                self.shut_down(env, bufs);
-            }
-            _ => {}
+    pub(super) fn queue_stopped(&mut self, env: &mut Env) {
+        if let Phase::Stopping { .. } = self.phase {
+            self.check_stopped(env);
         }
     }
 
@@ -507,7 +501,6 @@ impl Controller {
             | Phase::Opening { until }
             | Phase::Setup { until, .. }
             | Phase::Queues { until }
-            | Phase::StoppingQueues { until }
             | Phase::Stopping { until, .. } => Some(until),
         };
         let of_life = [
@@ -521,16 +514,10 @@ impl Controller {
         of_life.into_iter().chain(while_live).flatten().min()
     }
 
-    /// Keep-alive goes on until the queues are stopped.
+    /// Keep-alive goes on until it is told to shut down.
     fn keeps_alive(&self) -> bool {
         self.is_connecting()
-            || matches!(
-                self.phase,
-                Phase::Live
-                    | Phase::Quieting { .. }
-                    | Phase::Draining { .. }
-                    | Phase::StoppingQueues { .. }
-            )
+            || matches!(self.phase, Phase::Live | Phase::Quieting { .. } | Phase::Draining { .. })
     }
 
     fn fast_io_fail_at(&self) -> Option<Time> {
@@ -590,7 +577,7 @@ impl Controller {
                 self.phase = Phase::Quieting { until, poll_at: now.after(POLL) };
                 env.notice(self, Notice::Draining);
             }
-            Phase::Draining { .. } | Phase::StoppingQueues { .. } | Phase::ShuttingDown { .. } => {
+            Phase::Draining { .. } | Phase::ShuttingDown { .. } => {
                 self.deleting_timeout(env, bufs);
             }
             Phase::Stopping { until, .. } if until <= now => self.stop_limit(env),

@@ -66,8 +66,6 @@ impl Condition {
         Condition {
             ana_state: state.unwrap_or(AnaState::Inaccessible),
             ana_group: group,
-            // Under another NSID than the device it may lead elsewhere by now: nobody asks it
-            // for anything, not even to flush what it has.
             ana_pending: state.is_none()
                 || controller.ana.is_suspect(path.nsid)
                 || path.nsid != head.nsid,
@@ -230,7 +228,12 @@ impl Control {
                 id: path.id,
                 controller: path.controller,
                 nsid: path.nsid,
-                ana_state: condition.ana_state,
+                // Under another NSID than the device it may lead elsewhere by now: nobody asks it for
+                // anything, not even to flush what it has.
+                ana_state: match path.nsid == head.nsid {
+                    true => condition.ana_state,
+                    false => AnaState::Inaccessible,
+                },
                 ana_pending: condition.ana_pending,
                 verified: controller
                     .is_some_and(|it| is_looked_at(path, it) && !it.scan.has_unheard()),

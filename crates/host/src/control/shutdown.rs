@@ -1,17 +1,18 @@
-//! The orderly removal of a controller: nothing new, drain, stop the queues, CC.SHN, close.
+//! The orderly removal of a controller: no new data, drain, CC.SHN, stop the queues, close.
 //!
-//! When draining takes too long, CC.SHN comes before the queues are stopped. A controller that has
-//! shut down begins nothing any more; but Linux's target says so at once, and what it had begun
-//! goes on, and is answered. So what is in flight has the rest of the time to end, and only then is
-//! sent elsewhere. SPDK's closes each queue pair that has nothing in flight when it is told: that
-//! is no loss, and says nothing of the others.
+//! Flushes are asked for until it is told to shut down, and one may come while it is: so the queues
+//! are stopped last. When draining takes too long, too, CC.SHN comes before all has ended. A
+//! controller that has shut down begins nothing any more; but Linux's target says so at once, and
+//! what it had begun goes on, and is answered. So what is in flight has the rest of the time to
+//! end, and only then is sent elsewhere. SPDK's closes each queue pair that has nothing in flight
+//! when it is told: that is no loss, and says nothing of the others.
 //!
 //! A Fabrics Disconnect is for I/O queues only, and is not sent: closing the connections of
 //! drained queues does the same on every target.
 
 use super::controller::Controller;
 use super::env::{Env, Notice};
-use super::lifecycle::{Phase, STOP_LIMIT, Then};
+use super::lifecycle::{Phase, Then};
 use super::link::{Answer, Link, Payload, Purpose};
 use super::wire;
 use crate::event::HostEvent;
@@ -32,10 +33,6 @@ impl Controller {
             Phase::Draining { until, poll_at } if poll_at <= now => {
                 self.phase = Phase::Draining { until, poll_at: now.after(POLL) };
                 env.notice(self, Notice::Draining);
-            }
-            Phase::StoppingQueues { until } if until <= now => {
-                self.queues.give_up();
-                self.shut_down(env, bufs);
             }
             Phase::ShuttingDown { until, then, down: true, .. } if until <= now => {
                 let text = String::from("it has shut down, and not answered all that it had");
@@ -61,17 +58,11 @@ impl Controller {
     /// What the shards have in flight on it.
     pub(super) fn in_flight(&mut self, env: &mut Env, bufs: &mut dyn Buffers, commands: u64) {
         match self.phase {
-            Phase::Draining { .. } if commands == 0 => self.stop_for_shutdown(env, bufs),
+            Phase::Draining { .. } if commands == 0 => self.shut_down(env, bufs),
             Phase::Quieting { .. } if commands == 0 => self.quiet(env, bufs),
             Phase::ShuttingDown { then, down: true, .. } if commands == 0 => self.stop(env, then),
             _ => {}
         }
-    }
-
-    fn stop_for_shutdown(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        self.stop_queues(env);
-        self.phase = Phase::StoppingQueues { until: env.now.after(STOP_LIMIT) };
-        self.queue_stopped(env, bufs);
     }
 
     /// Before it is removed.

@@ -391,7 +391,7 @@ impl Shard {
     }
 
     /// Whether a head can be served by another controller than this one.
-    fn has_other_path(&self, head: HeadId, than: ControllerId) -> bool {
+    pub(super) fn has_other_path(&self, head: HeadId, than: ControllerId) -> bool {
         self.head(head).is_some_and(|head| {
             let mut others = head.paths.iter().filter(|path| path.view.controller != than);
             others.any(|path| path.usable && head.may_choose(path))

@@ -40,6 +40,8 @@ pub(super) struct Doubt {
     until: Time,
     /// Its namespace is being looked at. Few are at a time.
     open: Option<Box<Before>>,
+    /// A flush has waited for that in vain: others need not, until the path is seen anew.
+    in_vain: bool,
 }
 
 /// How it was before that came into doubt.
@@ -52,6 +54,7 @@ struct Before {
 impl Doubt {
     /// The path is seen in another way. That it has another size explains why it was in doubt.
     pub(super) fn seen(&mut self, before: &PathView, now_is: &PathView, now: Time) {
+        self.in_vain &= before.doubted == now_is.doubted && !now_is.verified;
         if before.doubted != now_is.doubted {
             let former = core::mem::replace(&mut self.until, now.after(Duration::from_nanos(1)));
             match &mut self.open {
@@ -80,6 +83,11 @@ impl Doubt {
     #[inline]
     pub(super) fn concerns(&self, sent: Time) -> bool {
         sent < self.until
+    }
+
+    /// Whether a flush would wait in vain for a look at the path.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.in_vain
     }
 
     /// When what is sent now counts as sent: in one instant it can be in doubt and be seen to be
@@ -195,6 +203,22 @@ impl Shard {
         }
         // What has ended needs no place among what is to be tried again.
         self.delayed.retain(|Reverse((_, key))| self.commands.get(*key).is_some());
+    }
+
+    /// A look has not ended in time. Where others serve its namespace, the next flush leaves the
+    /// path out, as one that cannot be asked: it is owed what it was.
+    #[cold]
+    pub(super) fn looked_in_vain(&mut self, key: Key, now: Time, bufs: &mut dyn Buffers) {
+        let command = &self.commands[key];
+        let (head, controller, stats) = (command.head, command.controller, command.stats);
+        if command.is_own_flush()
+            && self.has_other_path(head, controller)
+            && let Some(head) = self.head_mut(head)
+            && let Some(path) = head.paths.iter_mut().find(|path| path.stats == stats)
+        {
+            (path.doubt.in_vain, path.flushes) = (true, false);
+        }
+        self.take_elsewhere(key, now, bufs);
     }
 
     /// What a path in doubt has done is done again elsewhere, or fails as gone.

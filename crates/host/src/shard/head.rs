@@ -497,7 +497,7 @@ impl HeadState {
             }
             let entry = entry(controllers, path.view.controller);
             // A flush goes with what is no read: without the queue pair of reads it finds its way.
-            let flushes = path.carriers.others != Carrier::None;
+            let flushes = path.carriers.others != Carrier::None && !path.doubt.is_in_vain();
             let takes_data = path.is_reached()
                 && !path.awaits_log()
                 && entry.is_some_and(ControllerEntry::takes_data)

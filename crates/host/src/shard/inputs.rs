@@ -430,7 +430,7 @@ impl Shard {
             Place::Delayed { until, again_on } if until == due => {
                 self.dispatch_again(key, again_on, now, bufs);
             }
-            Place::Doubted { until, .. } if until == due => self.take_elsewhere(key, now, bufs),
+            Place::Doubted { until, .. } if until == due => self.looked_in_vain(key, now, bufs),
             _ => {}
         }
     }

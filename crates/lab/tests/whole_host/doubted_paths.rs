@@ -3,10 +3,10 @@
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Op;
 use crate::setup;
-use crate::wire::Pdu;
+use crate::wire::{Pdu, kind};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
-use anabranch_proto::nvme::{AnaState, Nguid, Status, Uuid};
+use anabranch_proto::nvme::{AnaState, Nguid, Sqe, Status, Uuid};
 use anabranch_target::TargetVerb;
 use anabranch_target::config::NamespaceConfig;
 use std::cell::{Cell, RefCell};
@@ -342,4 +342,33 @@ fn a_success_of_a_path_that_may_lead_to_another_namespace_is_none() {
 
 fn nsid_of(pdu: &Pdu) -> u32 {
     pdu.sqe.map_or(0, |sqe| sqe.nsid())
+}
+
+/// What may have changed is looked at once, however often they do not say what it was.
+#[test]
+fn controllers_that_do_not_say_what_has_changed_stop_reads_once() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.wire().rule(|pdu| {
+        let list = |sqe: Sqe| sqe.opcode() == admin::GET_LOG_PAGE && sqe.cdw(10) & 0xff == 4;
+        if pdu.worker == 0 && pdu.kind == kind::CAPSULE_RESP && pdu.sqe.is_some_and(list) {
+            pdu.answer(Status::INTERNAL_ERROR);
+        }
+    });
+    for port in 0..2 {
+        let admin = rig.world.stream(WorkerId(0), &setup::port(port)).expect("open");
+        rig.world.slow_stream(admin, 50 * MS);
+    }
+    let config = setup::namespace(7, 512);
+    rig.target(TargetVerb::NamespaceAdd { subsystem: setup::subsystem(), config });
+    let mut waited = 0;
+    for _ in 0..400 {
+        let begin = rig.now();
+        rig.io(reads(1));
+        waited += u32::from(rig.now().since(begin) > 20 * MS);
+        rig.run(20 * MS);
+    }
+    assert_eq!(waited, 1);
+    let logs = rig.seen(|pdu| pdu.sqe.is_some_and(|sqe| sqe.cdw(10) & 0xff == 4)).len();
+    assert!(logs >= 8, "they were asked again: {logs}");
+    rig.finish();
 }

@@ -8,10 +8,10 @@ use crate::wire::kind;
 use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
-use anabranch_proto::nvme::AnaState;
-use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::opcode::{admin, io};
+use anabranch_proto::nvme::{AnaState, Status, Uuid};
 use anabranch_target::TargetVerb;
+use anabranch_target::config::NamespaceConfig;
 
 /// Flushes that were sent to each port so far.
 fn flushes(rig: &Rig) -> [usize; 2] {
@@ -515,5 +515,96 @@ fn a_controller_that_is_reset_answers_the_flush_that_it_was_asked_for() {
     rig.succeed(&names);
     assert_eq!(flushes(&rig)[0], before[0] + 1, "it was asked once");
     rig.wait_live(0);
+    rig.finish();
+}
+
+#[test]
+fn a_controller_that_is_removed_answers_the_flush_that_it_was_asked_for() {
+    let mut rig = Setup::new(2, 2).connect();
+    rig.io([Op::Flush]);
+    rig.io(writes(4, 1));
+    rig.world.suspend(WorkerId(2), 20 * MS);
+    rig.start(Verb::Disconnect(Selection::Controller("nvme0".into())));
+    rig.run(5 * MS);
+    for worker in [1, 0] {
+        let stream = rig.world.stream(WorkerId(worker), &setup::port(0)).expect("open");
+        rig.world.stall_stream(stream, 40 * MS);
+    }
+    let before = flushes(&rig);
+    let names = rig.submit([Op::Flush]);
+    rig.run(30 * MS);
+    assert_eq!(rig.answered(&names), 0, "the first controller has not answered, nor shut down");
+    rig.succeed(&names);
+    assert_eq!(flushes(&rig)[0], before[0] + 1, "it was asked once");
+    rig.finish();
+}
+
+/// The first controller is back, and was not looked at yet.
+fn live_at_once(rig: &mut Rig) {
+    while !rig.is_live(0) {
+        rig.run(MS / 20);
+    }
+}
+
+/// A device has followed its namespace to another NSID. A controller that is back has the path under
+/// the former one until it has been looked at; another device's namespace is there by now.
+#[test]
+fn a_flush_is_sent_to_no_namespace_of_another_device() {
+    let namespaces = |uuids: [u8; 2]| {
+        (1..).zip(uuids).map(|(nsid, uuid)| NamespaceConfig {
+            uuid: Some(Uuid([uuid; 16])),
+            ..setup::namespace(nsid, 512)
+        })
+    };
+    let mut setup = Setup::new(2, 1);
+    *setup.namespaces() = namespaces([1, 2]).collect();
+    let mut rig = setup.connect();
+    rig.io(writes(8, 1));
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(SECOND);
+    let subsystem = setup::subsystem;
+    for nsid in [1, 2] {
+        rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem(), nsid });
+    }
+    for config in namespaces([2, 1]) {
+        rig.target(TargetVerb::NamespaceAdd { subsystem: subsystem(), config });
+    }
+    rig.run(SECOND);
+    rig.target(TargetVerb::Restore { port: 0 });
+    live_at_once(&mut rig);
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    rig.world.stall_stream(admin, 500 * MS);
+    let before = flushes(&rig);
+    let names = rig.submit([Op::Flush]);
+    rig.succeed(&names);
+    assert_eq!(flushes(&rig), [before[0], before[1] + 1]);
+    rig.finish();
+}
+
+/// It is back, and takes long to show its namespaces.
+#[test]
+fn a_controller_that_is_back_and_not_looked_at_holds_up_one_flush() {
+    let mut rig = Setup::new(2, 1).connect();
+    rig.io([Op::Flush]);
+    rig.io(writes(8, 1));
+    rig.target(TargetVerb::Cut { port: 0 });
+    rig.run(SECOND);
+    rig.target(TargetVerb::Restore { port: 0 });
+    live_at_once(&mut rig);
+    let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");
+    rig.world.slow_stream(admin, 2500 * MS);
+    let took = |rig: &mut Rig| {
+        let begin = rig.now();
+        let asked = flush(rig);
+        (asked, rig.now().since(begin))
+    };
+    let (asked, first) = took(&mut rig);
+    assert_eq!(asked[0], 1, "it may say so in time");
+    assert!(first >= SECOND, "the look ends later: {first:?}");
+    let ([first, _], next) = took(&mut rig);
+    assert!(first == 0 && next < 10 * MS, "{next:?}");
+    rig.run(20 * SECOND);
+    assert_eq!(took(&mut rig).0[0], 1, "it is owed still, and was looked at");
+    assert_eq!(flush(&mut rig).iter().sum::<usize>(), 1);
     rig.finish();
 }

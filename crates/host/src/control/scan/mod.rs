@@ -39,7 +39,7 @@ use anabranch_proto::nvme::sqe::Sqe;
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
 use named::Doubts;
-use news::{News, named};
+use news::News;
 use progress::{Look, MAX_NAMESPACES, Progress};
 
 pub(super) use named::Named;
@@ -338,7 +338,7 @@ impl Controller {
     /// As [`Controller::request_scan`], after the event "namespace attributes changed": the list of
     /// changed namespaces is read first, which lets the next event come.
     pub(super) fn request_cleared_scan(&mut self, env: &mut Env, bufs: &mut dyn Buffers) {
-        self.scan.clear_first = true;
+        (self.scan.clear_first, self.scan.refusals) = (true, 0);
         // What may have changed twice is waited for since the first time.
         if !core::mem::replace(&mut self.scan.unheard, true) {
             env.notice(self, Notice::Unheard { unused: !self.is_verified() });
@@ -494,8 +494,7 @@ impl Controller {
     /// Which namespaces have changed. The whole list is read all the same: events may be lost.
     fn named_answered(&mut self, env: &mut Env, bufs: &mut dyn Buffers, answer: &Answer) {
         self.scan.unheard = false;
-        self.scan.heeds(answer.status, env.now);
-        let named = named(answer);
+        let named = self.scan.heeds(answer, env.now);
         // After a reconnect nothing is used before the whole scan anyway.
         let in_use = self.is_verified();
         if let (Some(progress), true) = (&mut self.scan.running, in_use) {

@@ -9,6 +9,7 @@ use super::super::wire;
 use super::named::Named;
 use super::progress::{ASK_PAUSE, ASKED_AT_ONCE};
 use super::{MAX_FAILURES, RETRY, Scan};
+use alloc::vec::Vec;
 use anabranch_proto::machine::{Buffers, Time};
 use anabranch_proto::nvme::status::Status;
 use core::time::Duration;
@@ -69,17 +70,21 @@ impl Scan {
         }
     }
 
-    /// The list of changed namespaces was answered. Until it has been read no further event comes:
-    /// who refuses it for now is asked again, a few times.
-    pub(super) fn heeds(&mut self, status: Status, now: Time) {
-        let refused = !status.is_success() && !status.dnr() && !LASTING.contains(&status);
-        if !refused || self.refusals >= MAX_FAILURES {
-            self.refusals = 0;
-            return;
+    /// Which namespaces have changed, as the answer says; any, if it does not. Until the list has
+    /// been read no further event comes: who refuses it for now is asked again, a few times. By
+    /// then all have been looked at, so that another refusal says nothing of any.
+    pub(super) fn heeds(&mut self, answer: &Answer, now: Time) -> Named {
+        let status = answer.status;
+        let times = core::mem::take(&mut self.refusals);
+        if status.is_success() {
+            return wire::parse_changed(&answer.data);
         }
-        self.refusals += 1;
-        self.clear_first = true;
-        self.retry_by(now.after(RETRY));
+        if !status.dnr() && !LASTING.contains(&status) && times < MAX_FAILURES {
+            self.refusals = times + 1;
+            self.clear_first = true;
+            self.retry_by(now.after(RETRY));
+        }
+        if times == 0 { Named::All } else { Named::Some(Vec::new()) }
     }
 
     /// Whether a namespace has changed since the scan that goes on began.
@@ -136,8 +141,8 @@ impl Controller {
         let more = scan.news == News::Asked { more: true };
         scan.news = News::None;
         (scan.unheard, scan.clear_first) = (more, more);
-        scan.heeds(answer.status, env.now);
-        scan.has_changed_meanwhile(&named(answer), in_use);
+        let named = scan.heeds(answer, env.now);
+        scan.has_changed_meanwhile(&named, in_use);
         env.notice(self, Notice::Named);
         self.tell_later(env);
         if more {
@@ -148,10 +153,4 @@ impl Controller {
         }
         self.scan_on(env, bufs);
     }
-}
-
-/// Which namespaces have changed, as an answer says; any, if it does not.
-pub(super) fn named(answer: &Answer) -> Named {
-    let named = answer.status.is_success().then(|| wire::parse_changed(&answer.data));
-    named.unwrap_or(Named::All)
 }
