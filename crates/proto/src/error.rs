@@ -89,6 +89,8 @@ pub enum Rule {
     AtLeast,
     /// Must be a multiple of the limit.
     MultipleOf,
+    /// Must equal the limit, which is the digest of the header in front of it.
+    HeaderDigest,
     /// Something that one sentence says; the limit is of no interest.
     Plain(&'static str),
     /// The same of a field of text: there is no number to show, either.
@@ -172,6 +174,11 @@ impl fmt::Display for ProtocolError {
         if let Rule::Text(sentence) = self.rule {
             return write!(f, "{sentence} ({})", self.blame);
         }
+        if self.rule == Rule::HeaderDigest {
+            // Neither number says more than that they differ; and the header may well parse.
+            write!(f, "is {:#010x}, and that of the header is {:#010x}: ", self.value, self.limit)?;
+            return f.write_str("they do not match (the bytes were damaged on their way)");
+        }
         write!(f, "is {}: ", self.value)?;
         match self.rule {
             Rule::MustBe => write!(f, "must be {}", self.limit)?,
@@ -180,7 +187,7 @@ impl fmt::Display for ProtocolError {
             Rule::AtLeast => write!(f, "must be at least {}", self.limit)?,
             Rule::MultipleOf => write!(f, "must be a multiple of {}", self.limit)?,
             Rule::Plain(sentence) | Rule::Text(sentence) => f.write_str(sentence)?,
-            Rule::FirstBytes(_) => {}
+            Rule::HeaderDigest | Rule::FirstBytes(_) => {}
         }
         write!(f, " ({})", self.blame)
     }

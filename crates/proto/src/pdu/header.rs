@@ -375,7 +375,7 @@ impl<'a> View<'a> {
             let (received, right) = (view.u32_at(header), crc32c(&bytes[..header]));
             if received != right {
                 let name = common.kind.name();
-                let rule = Rule::MustBe;
+                let rule = Rule::HeaderDigest;
                 return Err(ProtocolError::new(name, "HDGST", received.into(), rule, right.into())
                     .with_fes(Fes::HEADER_DIGEST, received)
                     .blaming(Blame::Bytes));

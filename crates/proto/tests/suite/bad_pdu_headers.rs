@@ -343,6 +343,12 @@ fn c19_a_wrong_header_digest_ends_the_stream() {
             let received = u32::from_le_bytes(bytes[header..header + 4].try_into().expect("four"));
             let error = refused(receiver, HEADER, &bytes, Fes::HEADER_DIGEST, received);
             assert_eq!(error.blame, Blame::Bytes);
+            let right = received ^ 1 << bit;
+            let told = format!(
+                " HDGST is {received:#010x}, and that of the header is {right:#010x}: they do not \
+                 match (the bytes were damaged on their way)"
+            );
+            assert!(error.to_string().ends_with(&told), "{error}");
         }
     }
 }
