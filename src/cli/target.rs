@@ -159,6 +159,7 @@ fn counted_from_one(mut event: TargetEvent) -> TargetEvent {
         | TargetEvent::PortCut { port }
         | TargetEvent::ControllerUp { port, .. }
         | TargetEvent::ProtocolFault { port, .. }
+        | TargetEvent::DataDamaged { port, .. }
         | TargetEvent::ConnectRefused { port, .. } => *port += 1,
         TargetEvent::ControllerDown { .. }
         | TargetEvent::FlushFailed { .. }

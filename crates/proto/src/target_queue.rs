@@ -136,6 +136,8 @@ pub struct TargetQueue {
     most_capsules: u16,
     /// Commands whose data was asked for and is not all there.
     transfers: u16,
+    /// Commands whose data failed its digest, and nobody has asked for since.
+    damaged: u32,
     /// Buffers whose last byte is in the batch that is being sent.
     in_batch: Vec<BufRef>,
     released: VecDeque<BufRef>,
@@ -170,6 +172,7 @@ impl TargetQueue {
             capsules: 0,
             most_capsules: u16::MAX,
             transfers: 0,
+            damaged: 0,
             in_batch: Vec::new(),
             released: VecDeque::new(),
             unsent: 0,
@@ -233,6 +236,12 @@ impl TargetQueue {
     #[must_use]
     pub fn transfers(&self) -> u16 {
         self.transfers
+    }
+
+    /// Commands whose data has failed its digest since this was asked last, each once: also those
+    /// that the queue has answered by itself, of which no event tells.
+    pub fn take_damaged(&mut self) -> u32 {
+        core::mem::take(&mut self.damaged)
     }
 
     /// Whether [`TargetQueue::poll_event`] has something to tell.

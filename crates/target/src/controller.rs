@@ -52,6 +52,7 @@ pub(crate) struct Controller {
     /// Namespace generation, and how many of its flush failures were reported here.
     reported: Vec<(u64, u64)>,
     pub(crate) ios: u64,
+    pub(crate) damaged_commands: u64,
     pub(crate) admin_commands: u64,
 }
 
@@ -96,6 +97,7 @@ impl Controller {
             io_queues: Vec::new(),
             reported: Vec::new(),
             ios: 0,
+            damaged_commands: 0,
             admin_commands: 0,
         }
     }

@@ -41,4 +41,4 @@ pub use port::PortFault;
 pub use service::{Brownout, Service};
 pub use status::TargetStatus;
 pub use target::{Target, TargetOutput};
-pub use verb::{Asked, TargetError, TargetEvent, TargetReply, TargetVerb};
+pub use verb::{Asked, QueueOf, TargetError, TargetEvent, TargetReply, TargetVerb};

@@ -58,6 +58,7 @@ pub(crate) struct Port {
     pub(crate) touched: bool,
     pub(crate) connections: u32,
     pub(crate) commands: u64,
+    pub(crate) damaged_commands: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
 }
@@ -77,6 +78,7 @@ impl Port {
             touched: false,
             connections: 0,
             commands: 0,
+            damaged_commands: 0,
             bytes_in: 0,
             bytes_out: 0,
         }

@@ -48,6 +48,8 @@ pub struct PortStatus {
     pub connections: u32,
     /// Commands received.
     pub commands: u64,
+    /// Commands whose data was damaged on its way: a data digest did not match.
+    pub damaged_commands: u64,
     /// NVMe/TCP bytes of commands and their data.
     pub bytes_in: u64,
     /// NVMe/TCP bytes of completions and their data.
@@ -109,4 +111,6 @@ pub struct ControllerStatus {
     pub keep_alive_ms: u32,
     /// I/O commands received.
     pub ios: u64,
+    /// Commands of all its queues whose data was damaged on its way.
+    pub damaged_commands: u64,
 }

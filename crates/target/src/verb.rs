@@ -233,6 +233,18 @@ pub enum TargetEvent {
         /// What it did; bounded and escaped.
         fault: String,
     },
+    /// Data from a host was damaged on its way: a data digest did not match. Its command is not
+    /// carried out; the host has a status that lets it try again, and may tell nobody.
+    DataDamaged {
+        /// The port.
+        port: u16,
+        /// Who it is, when the transport knows addresses.
+        peer: Option<Peer>,
+        /// Whose queue it came on, once that is known.
+        queue: Option<Box<QueueOf>>,
+        /// How many commands' data, of what came at once.
+        commands: u32,
+    },
     /// A host's Connect was refused.
     ConnectRefused {
         /// The port.
@@ -278,6 +290,17 @@ pub struct Asked {
     pub subsystem: Nqn,
 }
 
+/// A queue of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOf {
+    /// The controller that it belongs to.
+    pub cntlid: u16,
+    /// Its identifier; 0 is the admin queue.
+    pub qid: u16,
+    /// The host's NQN.
+    pub host: Nqn,
+}
+
 impl TargetEvent {
     /// What it is one of, when peers can make it happen as often as they like: a log should not
     /// write all of them. Events of one kind differ in what a peer can choose, not in what went
@@ -293,6 +316,7 @@ impl TargetEvent {
             TargetEvent::ControllerUp { port, .. } => Some(format!("port {port} up")),
             TargetEvent::ControllerDown { reason, .. } => Some(format!("down {reason}")),
             TargetEvent::ProtocolFault { port, .. } => Some(format!("port {port} fault")),
+            TargetEvent::DataDamaged { port, .. } => Some(format!("port {port} damage")),
             TargetEvent::ConnectRefused { port, reason, .. } => {
                 Some(format!("port {port} refused {reason}"))
             }
@@ -316,6 +340,16 @@ impl fmt::Display for TargetEvent {
             }
             TargetEvent::ProtocolFault { port, peer, fault } => {
                 write!(f, "port {port}: a peer broke the protocol: {fault}")?;
+                peer.map_or(Ok(()), |peer| write!(f, " (from {peer})"))
+            }
+            TargetEvent::DataDamaged { port, peer, queue, commands } => {
+                write!(f, "port {port}: data was damaged on its way: a data digest did not match")?;
+                if *commands > 1 {
+                    write!(f, ", of {commands} commands")?;
+                }
+                if let Some(QueueOf { cntlid, qid, host }) = queue.as_deref() {
+                    write!(f, " (controller {cntlid}, queue {qid}, host {host})")?;
+                }
                 peer.map_or(Ok(()), |peer| write!(f, " (from {peer})"))
             }
             TargetEvent::ConnectRefused { port, peer, asked, reason } => {

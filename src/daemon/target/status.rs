@@ -38,6 +38,7 @@ fn port(port: &PortStatus) -> Value {
         "ana": ana,
         "connections": port.connections,
         "commands": port.commands,
+        "damaged_commands": port.damaged_commands,
         "bytes_in": port.bytes_in,
         "bytes_out": port.bytes_out,
     })
@@ -85,6 +86,7 @@ fn controller(controller: &ControllerStatus) -> Value {
         "io_queues": controller.io_queues,
         "keep_alive_ms": controller.keep_alive_ms,
         "ios": controller.ios,
+        "damaged_commands": controller.damaged_commands,
     })
 }
 
@@ -106,9 +108,9 @@ pub fn text(status: &Value) -> String {
         }
     }
     let mut text = part(
-        &["Port", "Listen", "State", "Shape", "ANA", "Connections", "Commands"],
+        &["Port", "Listen", "State", "Shape", "ANA", "Connections", "Commands", "Damaged"],
         &ports,
-        &["port", "listen", "state", "shape", "ana", "connections", "commands"],
+        &["port", "listen", "state", "shape", "ana", "connections", "commands", "damaged_commands"],
     );
     for subsystem in status["subsystems"].as_array().into_iter().flatten() {
         text.push_str(&format!("\nSubsystem {}\n", plain(&subsystem["nqn"])));
@@ -120,9 +122,9 @@ pub fn text(status: &Value) -> String {
     }
     text.push('\n');
     text.push_str(&part(
-        &["Controller", "Port", "Queues", "I/Os", "Subsystem", "Host"],
+        &["Controller", "Port", "Queues", "I/Os", "Damaged", "Subsystem", "Host"],
         &status["controllers"],
-        &["cntlid", "port", "io_queues", "ios", "subsystem", "host"],
+        &["cntlid", "port", "io_queues", "ios", "damaged_commands", "subsystem", "host"],
     ));
     text
 }

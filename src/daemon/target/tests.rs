@@ -233,6 +233,24 @@ fn a_port_whose_address_was_taken_is_not_restored() {
     target.stop().expect("it ends");
 }
 
+#[test]
+fn a_status_shows_what_was_damaged_on_its_way() {
+    let port = PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+    let subsystems = vec![SubsystemSpec::named("nqn.2026-01.org.example:damaged")];
+    let setup = TargetSetup { ports: vec![port], subsystems, cpus: None };
+    let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+    let mut status = target.status().expect("a status");
+    target.stop().expect("it ends");
+    status.ports[0].damaged_commands = 7531;
+    let json = status_json(&status);
+    assert_eq!(json["ports"][0]["damaged_commands"], 7531);
+    let text = status_text(&json);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with("Damaged") && lines[2].ends_with("7531"), "{text}");
+    let controllers = lines.iter().find(|line| line.starts_with("Controller "));
+    assert!(controllers.expect("their head").contains("Damaged"), "{text}");
+}
+
 /// TOML takes two spellings of one number for two keys.
 #[test]
 fn an_ana_group_has_one_state() {

@@ -238,12 +238,14 @@ impl TargetQueue {
 
     fn data_end(&mut self, intact: bool, bufs: &mut dyn Buffers) -> Result<(), ProtocolError> {
         match core::mem::replace(&mut self.incoming, Incoming::Nothing) {
-            Incoming::Nothing | Incoming::Drop => {}
+            Incoming::Nothing => {}
+            Incoming::Drop => self.damaged += u32::from(!intact),
             Incoming::Capsule { slot, .. } if intact => {
                 self.slots.at(slot).stage = Stage::WithEngine;
                 self.events.push_back(TargetEvent::Command { slot });
             }
             Incoming::Capsule { slot, buf } => {
+                self.damaged += 1;
                 bufs.free(buf);
                 let cid = self.slots.get(slot).cid;
                 self.capsules -= 1;
@@ -264,7 +266,10 @@ impl TargetQueue {
     fn transferred(&mut self, slot: Slot, len: u32, intact: bool) {
         let state = self.slots.at(slot);
         state.done += len;
-        state.damaged |= !intact;
+        if !intact && !state.damaged {
+            state.damaged = true;
+            self.damaged += 1;
+        }
         if state.buf.is_some_and(|buf| state.done < buf.len()) {
             return;
         }

@@ -306,18 +306,27 @@ fn c20_damaged_data_fails_the_command_alone() {
     assert_eq!((cqe.cid, cqe.status), (7, Status::TRANSIENT_TRANSPORT_ERROR));
     assert_eq!((rig.queue.in_flight(), rig.bufs.in_use_bytes()), (0, 0), "nothing is left of it");
 
-    let (slot, r2t) = rig.write_asked_for(8);
-    for offset in [0, 8192] {
-        let data = H2cData { cid: 8, ttag: r2t.ttag, offset, length: 8192, last: offset > 0 };
-        let mut bytes = rig.whole(&Pdu::H2cData(data), &[3; 8192]);
-        if offset == 0 {
-            bytes[1000] ^= 0x80;
+    assert_eq!((rig.queue.take_damaged(), rig.queue.take_damaged()), (1, 0));
+
+    for damaged in [[true, false], [true, true], [false, false]] {
+        let (slot, r2t) = rig.write_asked_for(8);
+        for (offset, damaged) in [0, 8192].into_iter().zip(damaged) {
+            let data = H2cData { cid: 8, ttag: r2t.ttag, offset, length: 8192, last: offset > 0 };
+            let mut bytes = rig.whole(&Pdu::H2cData(data), &[3; 8192]);
+            if damaged {
+                bytes[1000] ^= 0x80;
+            }
+            rig.feed(&bytes);
         }
-        rig.feed(&bytes);
+        let any = damaged.contains(&true);
+        let wanted = match any {
+            true => TargetEvent::DataDigestError { slot },
+            false => TargetEvent::DataReady { slot },
+        };
+        assert_eq!((rig.event(), rig.queue.take_damaged()), (wanted, u32::from(any)));
+        rig.queue.complete(slot, Status::TRANSIENT_TRANSPORT_ERROR, 0);
+        assert_eq!(rig.response().cid, 8);
     }
-    assert_eq!(rig.event(), TargetEvent::DataDigestError { slot });
-    rig.queue.complete(slot, Status::TRANSIENT_TRANSPORT_ERROR, 0);
-    assert_eq!(rig.response().cid, 8);
     assert!(rig.queue.fault().is_none());
     assert_eq!(rig.queue.in_flight(), 0);
 }

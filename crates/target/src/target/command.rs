@@ -1,9 +1,12 @@
 //! A command's way through: arrival, inbound link, execution, outbound link, answer.
 
 use super::data::GONE;
+use super::lifecycle::number;
 use super::{Target, Ticket};
 use crate::conn::{Answer, AnswerData, Entry, Role, SlotId, Stage};
 use crate::service::Work;
+use crate::verb::{QueueOf, TargetEvent};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use anabranch_proto::machine::{BufRef, Buffers, Output, Time};
 use anabranch_proto::nvme::opcode::Direction;
@@ -51,6 +54,7 @@ impl Step {
 impl Target {
     /// Takes what a connection's queue has to tell after bytes came.
     pub(super) fn received(&mut self, now: Time, place: u32, bufs: &mut dyn Buffers) {
+        self.tell_damage(place);
         self.take_events(now, place, bufs);
         let Some(conn) = self.conns.get_mut(place) else { return };
         if let Some(buf) = conn.queue.receive_hint() {
@@ -59,6 +63,26 @@ impl Target {
         self.end_if_at_fault(now, place);
         self.choke(now, place, bufs);
         self.announce(place);
+    }
+
+    /// Counts and tells what was damaged on its way. The host tries that again and may notice
+    /// nothing: who looks after the network hears of it here.
+    fn tell_damage(&mut self, place: u32) {
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        let commands = conn.queue.take_damaged();
+        if commands == 0 {
+            return;
+        }
+        let (port, peer) = (conn.port, conn.peer);
+        self.ports[port].damaged_commands += u64::from(commands);
+        let controller = conn.controller().and_then(|at| self.controllers[at].as_mut());
+        let queue = controller.map(|controller| {
+            controller.damaged_commands += u64::from(commands);
+            let (cntlid, host) = (controller.cntlid, controller.host.clone());
+            let io = controller.io_queues.iter().find(|(_, conn)| *conn == place);
+            Box::new(QueueOf { cntlid, qid: io.map_or(0, |(qid, _)| *qid), host })
+        });
+        self.tell(TargetEvent::DataDamaged { port: number(port), peer, queue, commands });
     }
 
     /// Begins what came, unless the connection has enough to send: [`SENT_FIRST`]. What is more

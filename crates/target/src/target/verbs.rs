@@ -411,6 +411,7 @@ impl Target {
             ana,
             connections: port.connections,
             commands: port.commands,
+            damaged_commands: port.damaged_commands,
             bytes_in: port.bytes_in,
             bytes_out: port.bytes_out,
         }
@@ -430,6 +431,7 @@ impl Target {
             io_queues: number(controller.io_queues.len()),
             keep_alive_ms: controller.kato_ms,
             ios: controller.ios,
+            damaged_commands: controller.damaged_commands,
         }
     }
 }

@@ -4,6 +4,7 @@ mod ana;
 mod commands;
 mod common;
 mod connect;
+mod damage;
 mod discovery;
 mod event_kinds;
 mod faults;

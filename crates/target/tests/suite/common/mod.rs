@@ -3,6 +3,7 @@
 //! The host side reads the wire by hand, offsets and all, so that a mistake in the target's PDUs
 //! does not hide behind the same mistake in a shared parser.
 
+use anabranch_proto::digest::crc32c;
 use anabranch_proto::machine::{
     CloseCause, CloseHow, ConnId, DiskId, DiskOp, Endpoint, FileId, Input, ListenerId, Machine,
     Output, Peer, SystemError, Time, VerbId,
@@ -10,7 +11,7 @@ use anabranch_proto::machine::{
 use anabranch_proto::nvme::fabrics::{ConnectCommand, ConnectData, PropertyGet, PropertySet};
 use anabranch_proto::nvme::property::Cc;
 use anabranch_proto::nvme::{Nqn, Sgl, Sqe, Status, Uuid};
-use anabranch_proto::pdu::{CapsuleCmd, Format, H2cData, IcReq};
+use anabranch_proto::pdu::{CapsuleCmd, Format, H2cData, Head, IcReq};
 use anabranch_proto::testing::{MemoryBuffers, VecGather};
 use anabranch_target::config::{
     BackendConfig, Limits, NamespaceConfig, PortConfig, SubsystemConfig,
@@ -130,6 +131,10 @@ pub(crate) struct Rig {
     unread: BTreeSet<ConnId>,
     /// What comes on a connection that is paused stays with its host; otherwise it was on its way.
     pub(crate) obeys_pause: bool,
+    /// Connections that are opened offer data digests, and get them: all of them, or none.
+    pub(crate) data_digest: bool,
+    /// Data from hosts is damaged on its way.
+    pub(crate) damages_data: bool,
     /// Such bytes.
     unsent: BTreeMap<ConnId, Vec<u8>>,
 }
@@ -164,6 +169,8 @@ impl Rig {
             peer: None,
             unread: BTreeSet::new(),
             obeys_pause: false,
+            data_digest: false,
+            damages_data: false,
             unsent: BTreeMap::new(),
         };
         rig.input(Input::Start);
@@ -355,8 +362,8 @@ impl Rig {
                 let length = (end - at).min(MAX_H2C_DATA);
                 let last = at + length == end;
                 let head = H2cData { cid, ttag, offset: at, length, last };
-                let mut bytes = head.emit(Format::default()).as_bytes().to_vec();
-                bytes.extend_from_slice(&data[at as usize..(at + length) as usize]);
+                let head = head.emit(self.format());
+                let bytes = self.framed(head, &data[at as usize..(at + length) as usize]);
                 self.deliver(conn, &bytes);
                 at += length;
             }
@@ -486,7 +493,8 @@ impl Rig {
     /// A connection through ICReq and ICResp.
     pub(crate) fn open(&mut self, port: u16) -> ConnId {
         let conn = self.dial(port).expect("the port listens");
-        let request = IcReq { hpda: 0, header_digest: false, data_digest: false, maxr2t: 0 };
+        let data_digest = self.data_digest;
+        let request = IcReq { hpda: 0, header_digest: false, data_digest, maxr2t: 0 };
         self.send(conn, request.emit().as_bytes());
         assert!(self.wires[&conn].ready, "ICResp");
         conn
@@ -494,7 +502,27 @@ impl Rig {
 
     /// Sends a command as it is, with its own CID, and data in the capsule.
     pub(crate) fn raw(&mut self, conn: ConnId, sqe: Sqe, data: &[u8]) {
-        self.send(conn, &capsule(sqe, data));
+        let in_capsule_bytes = u32::try_from(data.len()).unwrap();
+        let head = CapsuleCmd { sqe, in_capsule_bytes }.emit(self.format());
+        let bytes = self.framed(head, data);
+        self.send(conn, &bytes);
+    }
+
+    fn format(&self) -> Format {
+        Format { data_digest: self.data_digest, ..Format::default() }
+    }
+
+    /// A PDU with its data, as it arrives.
+    fn framed(&self, head: Head, data: &[u8]) -> Vec<u8> {
+        let mut bytes = head.as_bytes().to_vec();
+        bytes.extend_from_slice(data);
+        if self.data_digest && !data.is_empty() {
+            bytes.extend_from_slice(&crc32c(data).to_le_bytes());
+        }
+        if self.damages_data && !data.is_empty() {
+            bytes[head.as_bytes().len()] ^= 1;
+        }
+        bytes
     }
 
     pub(crate) fn cid(&mut self) -> u16 {
