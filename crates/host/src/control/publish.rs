@@ -228,8 +228,8 @@ impl Control {
                 id: path.id,
                 controller: path.controller,
                 nsid: path.nsid,
-                // Under another NSID than the device it may lead elsewhere by now: nobody asks it for
-                // anything, not even to flush what it has.
+                // Under another NSID than the device it may lead elsewhere by now: nobody asks it
+                // for anything, not even to flush what it has.
                 ana_state: match path.nsid == head.nsid {
                     true => condition.ana_state,
                     false => AnaState::Inaccessible,

@@ -546,8 +546,8 @@ fn live_at_once(rig: &mut Rig) {
     }
 }
 
-/// A device has followed its namespace to another NSID. A controller that is back has the path under
-/// the former one until it has been looked at; another device's namespace is there by now.
+/// A device has followed its namespace to another NSID. A controller that is back has the path
+/// under the former one until it has been looked at; another device's namespace is there by now.
 #[test]
 fn a_flush_is_sent_to_no_namespace_of_another_device() {
     let namespaces = |uuids: [u8; 2]| {
