@@ -483,6 +483,9 @@ impl SystemError {
     pub const BROKEN_PIPE: SystemError = SystemError(32);
     /// No space left on device.
     pub const NO_SPACE: SystemError = SystemError(28);
+    /// Try again. A flush that ends so was never begun: the system had no thread for it. The
+    /// system itself answers none so.
+    pub const AGAIN: SystemError = SystemError(11);
     /// Input/output error.
     pub const IO: SystemError = SystemError(5);
 

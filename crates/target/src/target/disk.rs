@@ -323,7 +323,8 @@ impl Target {
                 self.file_is_short(now, of, job.kind, start + len);
                 Err(SystemError::IO)
             }
-            (Err(error), DiskKind::Durable, _) => {
+            // The disk was not asked: what it has to write is not lost.
+            (Err(error), DiskKind::Durable, _) if error != SystemError::AGAIN => {
                 self.flush_failed(&job, error);
                 result
             }
@@ -339,9 +340,10 @@ impl Target {
             Ok(_) => self.go_on(&job, left, bufs),
         };
         let Some(mut answer) = answer else { return };
+        // What may be asked again must not pass over what others have lost either.
         if job.kind == DiskKind::Durable
             && let Some(status) = self.doubt_of(&job)
-            && answer.status.is_success()
+            && !answer.status.dnr()
         {
             answer = Answer::refuse(status);
         }

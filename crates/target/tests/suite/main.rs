@@ -7,6 +7,7 @@ mod connect;
 mod damage;
 mod discovery;
 mod event_kinds;
+mod failed_flushes;
 mod faults;
 mod file_backend;
 mod file_order;

@@ -282,7 +282,7 @@ impl Uring {
         let Some(task) = self.disk.tasks[slot as usize].as_mut() else { return };
         let since = *task.resting_since.get_or_insert(now);
         if now.since(since) >= THREAD_LIMIT {
-            return self.finish_disk(slot, Err(SystemError(libc::EAGAIN)));
+            return self.finish_disk(slot, Err(SystemError::AGAIN));
         }
         self.counters.disk_put_off.add(1);
         self.disk.resting.push(slot);

@@ -177,7 +177,7 @@ fn work_that_never_finds_a_thread_fails() {
         still.driver.retry_disk(now);
     }
     still.driver.put_off(0, now);
-    assert_eq!(still.told(), Some((1, Err(SystemError(libc::EAGAIN)))));
+    assert_eq!(still.told(), Some((1, Err(SystemError::AGAIN))));
     assert_eq!(still.driver.disk.retry_at(), None, "not tried again");
 }
 
