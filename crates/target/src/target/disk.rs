@@ -507,14 +507,12 @@ impl Target {
     }
 
     fn flush_failed(&mut self, job: &Job, error: SystemError) {
-        let subsystem = &mut self.subsystems[job.subsystem];
-        let nqn = subsystem.nqn.clone();
-        let namespace = subsystem.namespace_mut(job.nsid);
-        let Some(namespace) = namespace.filter(|n| n.generation == job.namespace) else { return };
-        if let Backend::File(store) = &mut namespace.backend {
+        if let Some(store) = self.store((job.subsystem, job.nsid, job.namespace)) {
             store.lost_writes += 1;
         }
-        self.tell(TargetEvent::FlushFailed { subsystem: nqn, nsid: job.nsid, error });
+        // Also when the namespace was taken away meanwhile: its blocks may be wanted elsewhere.
+        let subsystem = self.subsystems[job.subsystem].nqn.clone();
+        self.tell(TargetEvent::FlushFailed { subsystem, nsid: job.nsid, error });
     }
 
     /// Why a command that was to make blocks durable must not be said to have done so, if it must

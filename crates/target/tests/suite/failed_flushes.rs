@@ -4,7 +4,7 @@ use crate::common::*;
 use anabranch_proto::machine::{ConnId, SystemError};
 use anabranch_proto::nvme::Status;
 use anabranch_proto::nvme::io;
-use anabranch_target::TargetEvent;
+use anabranch_target::{TargetEvent, TargetVerb};
 
 const FAULT: Status = Status::WRITE_FAULT.with_dnr();
 
@@ -44,4 +44,28 @@ fn a_flush_that_the_disk_was_not_asked_for_has_lost_nothing() {
     rig.finish_disk(Err(SystemError::AGAIN));
     assert_eq!(rig.poll(queue, cid).expect("answered").status, FAULT);
     rig.assert_no_leak();
+}
+
+#[test]
+fn a_flush_that_fails_while_its_namespace_goes_is_told() {
+    for again in [false, true] {
+        let (mut rig, queue) = rig();
+        let cid = rig.start(queue, io::flush(1), 0);
+        let subsystem = || nqn(SUBSYSTEM);
+        rig.ok(TargetVerb::NamespaceRemove { subsystem: subsystem(), nsid: 1 });
+        if again {
+            let config = file_namespace(1, MIB);
+            rig.ok(TargetVerb::NamespaceAdd { subsystem: subsystem(), config });
+        }
+        rig.events.clear();
+        rig.finish_disk(Err(SystemError::IO));
+        let told =
+            TargetEvent::FlushFailed { subsystem: subsystem(), nsid: 1, error: SystemError::IO };
+        assert_eq!(rig.events, [told]);
+        assert!(!rig.poll(queue, cid).expect("answered").status.is_success());
+        if again {
+            assert_eq!(flush(&mut rig, queue, Ok(0)), Status::SUCCESS, "the new one lost nothing");
+        }
+        rig.assert_no_leak();
+    }
 }
