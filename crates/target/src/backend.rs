@@ -1,7 +1,9 @@
 //! Where blocks are: in memory, or in a file.
 
+mod absent;
 mod memory;
 
+use absent::Absent;
 pub(crate) use memory::Memory;
 
 use crate::config::BackendConfig;
@@ -22,6 +24,7 @@ impl Backend {
             BackendConfig::File { file, .. } => Backend::File(FileStore {
                 file,
                 lost_writes: 0,
+                absent: Absent::default(),
                 failures_quiet_until: None,
                 failures_untold: 0,
                 look_at: None,
@@ -62,6 +65,8 @@ pub(crate) struct FileStore {
     /// reported once, and the data with it; so each controller gets it reported once, whichever
     /// flush ran into it (reliability F39).
     pub(crate) lost_writes: u64,
+    /// How many of those the hosts know of that have left: they may have written before.
+    pub(crate) absent: Absent,
     /// Until then operations that fail are only counted.
     pub(crate) failures_quiet_until: Option<Time>,
     /// So many were.

@@ -14,6 +14,11 @@ const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
 /// Entries of the changed namespace list; one more and it says "too many".
 const MAX_CHANGED: usize = 1024;
 
+/// A host that still sends commands so long after an answer has it. An answer may be lost with its
+/// connection; whoever waits for it gives up after an I/O time-out, 30 s by default, and ends the
+/// controller.
+const HEARD_AFTER: Duration = Duration::from_secs(30);
+
 /// Which subsystem a controller belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -49,11 +54,35 @@ pub(crate) struct Controller {
     pub(crate) admin: u32,
     /// I/O queues: queue identifier and connection.
     pub(crate) io_queues: Vec<(u16, u32)>,
-    /// Namespace generation, and how many of its flush failures were reported here.
-    reported: Vec<(u64, u64)>,
+    /// By namespace generation; without an entry none was reported.
+    reported: Vec<Reported>,
     pub(crate) ios: u64,
     pub(crate) damaged_commands: u64,
     pub(crate) admin_commands: u64,
+}
+
+/// What the host of a controller was told of the failed flushes of one namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reported {
+    /// The namespace's generation.
+    pub(crate) generation: u64,
+    /// So many failures were reported here.
+    told: u64,
+    /// When, the last time.
+    at: Time,
+    /// So many the host had certainly heard of by then.
+    heard: u64,
+}
+
+impl Reported {
+    /// What a new controller starts with: its host has heard of so many.
+    pub(crate) fn before(generation: u64, heard: u64) -> Reported {
+        Reported { generation, told: heard, at: Time::ZERO, heard }
+    }
+
+    fn heard(&self, last_seen: Time) -> u64 {
+        if last_seen >= self.at.after(HEARD_AFTER) { self.told } else { self.heard }
+    }
 }
 
 /// What a new controller starts from.
@@ -66,6 +95,7 @@ pub(crate) struct NewController {
     pub(crate) kato_ms: u32,
     pub(crate) max_queues: u16,
     pub(crate) admin: u32,
+    pub(crate) reported: Vec<Reported>,
 }
 
 /// Rounds up to the granularity; a time-out that would not fit is the longest that does.
@@ -95,7 +125,7 @@ impl Controller {
             granted_queues: new.max_queues,
             admin: new.admin,
             io_queues: Vec::new(),
-            reported: Vec::new(),
+            reported: new.reported,
             ios: 0,
             damaged_commands: 0,
             admin_commands: 0,
@@ -165,16 +195,23 @@ impl Controller {
 
     /// Whether a flush failure of this namespace generation is still to be reported here; it
     /// counts as reported now.
-    pub(crate) fn take_lost_write(&mut self, generation: u64, lost_writes: u64) -> bool {
-        if lost_writes == 0 {
+    pub(crate) fn take_lost_write(&mut self, now: Time, generation: u64, lost_writes: u64) -> bool {
+        let heard = self.heard(generation);
+        let known = self.reported.iter_mut().find(|known| known.generation == generation);
+        if known.as_ref().map_or(0, |known| known.told) >= lost_writes {
             return false;
         }
-        match self.reported.iter_mut().find(|(known, _)| *known == generation) {
-            Some((_, seen)) => core::mem::replace(seen, lost_writes) < lost_writes,
-            None => {
-                self.reported.push((generation, lost_writes));
-                true
-            }
+        let reported = Reported { generation, told: lost_writes, at: now, heard };
+        match known {
+            Some(known) => *known = reported,
+            None => self.reported.push(reported),
         }
+        true
+    }
+
+    /// How many flush failures of this namespace generation the host has certainly heard of here.
+    pub(crate) fn heard(&self, generation: u64) -> u64 {
+        let known = self.reported.iter().find(|known| known.generation == generation);
+        known.map_or(0, |known| known.heard(self.last_seen))
     }
 }

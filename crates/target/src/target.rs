@@ -2,9 +2,11 @@
 //!
 //! The parts are in the folder: `lifecycle` (connections, controllers, listeners), `command`
 //! (arrival, shaping, execution, answers), `serve` (service times), `data` (namespaces' blocks),
-//! `disk` (file operations), `admin` and `connect` (admin and Fabrics commands), `verbs`, `timer`,
-//! `turns` (how much at once), `waiting`, `capsules` and `held` (who gets payload memory).
+//! `disk` (file operations), `absent` (what hosts that left have heard), `admin` and `connect`
+//! (admin and Fabrics commands), `verbs`, `timer`, `turns` (how much at once), `waiting`,
+//! `capsules` and `held` (who gets payload memory).
 
+mod absent;
 mod admin;
 mod capsules;
 mod command;

@@ -137,6 +137,7 @@ impl Target {
             "too many controllers",
         ))?;
         let port = self.conns.get(place).map_or(0, |conn| conn.port);
+        let reported = self.has_heard(of, data.hostid);
         self.tell(TargetEvent::ControllerUp {
             cntlid,
             port: number(port),
@@ -153,6 +154,7 @@ impl Target {
                 kato_ms: command.kato_ms,
                 max_queues: self.limits.io_queues,
                 admin: place,
+                reported,
             },
             now,
         );
@@ -302,6 +304,7 @@ mod tests {
             kato_ms: 0,
             max_queues: 1,
             admin: 0,
+            reported: vec![],
         };
         target.controllers.push(Some(Controller::new(living, Time::ZERO)));
         target.next_cntlid = MAX_CNTLID - 1;

@@ -78,7 +78,7 @@ impl Target {
             }
             _ => {
                 self.look_at_end(now, at, sqe.nsid(), plan, bufs);
-                match self.on_file(place, slot, at, &sqe, *plan, data, bufs) {
+                match self.on_file(now, place, slot, at, &sqe, *plan, data, bufs) {
                     Ok(step) => return step,
                     Err(refused) => answer = refused,
                 }
@@ -262,6 +262,7 @@ impl Target {
     #[allow(clippy::too_many_arguments, reason = "the parts of one command, all needed")]
     fn on_file(
         &mut self,
+        now: Time,
         place: u32,
         slot: SlotId,
         at: usize,
@@ -301,7 +302,7 @@ impl Target {
                 (DiskKind::Zero, DiskOp::Zero { offset, len, deallocate }, None)
             }
             Plan::Flush => {
-                if lost_write(controller, namespace) {
+                if lost_write(now, controller, namespace) {
                     return Err(Answer::refuse(Status::WRITE_FAULT));
                 }
                 (DiskKind::Durable, DiskOp::Flush, None)
@@ -340,9 +341,11 @@ impl Target {
 }
 
 /// Whether a flush failure must be reported to this controller now.
-pub(super) fn lost_write(controller: &mut Controller, namespace: &Namespace) -> bool {
+pub(super) fn lost_write(now: Time, controller: &mut Controller, namespace: &Namespace) -> bool {
     match &namespace.backend {
-        Backend::File(store) => controller.take_lost_write(namespace.generation, store.lost_writes),
+        Backend::File(store) => {
+            controller.take_lost_write(now, namespace.generation, store.lost_writes)
+        }
         Backend::Memory(_) => false,
     }
 }

@@ -342,7 +342,7 @@ impl Target {
         let Some(mut answer) = answer else { return };
         // What may be asked again must not pass over what others have lost either.
         if job.kind == DiskKind::Durable
-            && let Some(status) = self.doubt_of(&job)
+            && let Some(status) = self.doubt_of(now, &job)
             && !answer.status.dnr()
         {
             answer = Answer::refuse(status);
@@ -522,7 +522,7 @@ impl Target {
     /// whichever of them that was for, so all that had begun by then fail. A flush, or a read, is
     /// for what was written before, too: with it its controller has heard of it. A write speaks for
     /// its own blocks alone. Of a namespace that was taken away meanwhile nobody knows any more.
-    fn doubt_of(&mut self, job: &Job) -> Option<Status> {
+    fn doubt_of(&mut self, now: Time, job: &Job) -> Option<Status> {
         let namespace = self.subsystems[job.subsystem].namespace(job.nsid);
         let namespace = namespace.filter(|found| found.generation == job.namespace);
         let Some((namespace, Backend::File(store))) = namespace.map(|it| (it, &it.backend)) else {
@@ -535,7 +535,7 @@ impl Target {
         let of_before = matches!(job.plan, Plan::Flush | Plan::Read { .. } | Plan::Compare { .. });
         let has_lost = match self.controllers[job.controller].as_mut() {
             Some(controller) if alive && of_before => {
-                lost_write(controller, namespace) || meanwhile
+                lost_write(now, controller, namespace) || meanwhile
             }
             _ => meanwhile,
         };

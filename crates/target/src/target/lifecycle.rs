@@ -273,6 +273,7 @@ impl Target {
     /// Ends an association: no command of it is executed from now on.
     pub(super) fn end_controller(&mut self, at: usize, reason: &'static str) {
         let Some(controller) = self.controllers[at].take() else { return };
+        self.remember(&controller);
         self.tell(TargetEvent::ControllerDown { cntlid: controller.cntlid, reason });
         let conns: Vec<u32> = controller.io_queues.iter().map(|(_, conn)| *conn).collect();
         for place in conns.into_iter().chain([controller.admin]) {

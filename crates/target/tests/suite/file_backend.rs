@@ -385,7 +385,8 @@ fn a_failed_flush_is_reported_to_every_controller_before_any_other_succeeds() {
     for conn in [queue, other] {
         assert_eq!(run(&mut rig, conn, io::flush(1), &[], Ok(0)).status, Status::SUCCESS);
     }
-    // A controller that comes later hears of it too, once, without the disk.
+    // A controller that comes right after hears of it too, once, without the disk: its host may
+    // have lost the answers.
     let (_, late) = rig.controller(0);
     assert_eq!(rig.run(late, io::flush(1), 0).status, fault);
     assert_eq!(run(&mut rig, late, io::flush(1), &[], Ok(0)).status, Status::SUCCESS);
