@@ -1,5 +1,6 @@
 //! A flush reaches every controller that has acknowledged writes.
 
+use crate::namespace_changes::renumbered;
 use crate::rig::{MS, Rig, SECOND, Setup, reads, writes};
 use crate::script::Batch;
 use crate::script::Op;
@@ -9,9 +10,8 @@ use anabranch_host::topology::ControllerState;
 use anabranch_host::verb::{Selection, Verb};
 use anabranch_proto::machine::WorkerId;
 use anabranch_proto::nvme::opcode::{admin, io};
-use anabranch_proto::nvme::{AnaState, Status, Uuid};
+use anabranch_proto::nvme::{AnaState, Status};
 use anabranch_target::TargetVerb;
-use anabranch_target::config::NamespaceConfig;
 
 /// Flushes that were sent to each port so far.
 fn flushes(rig: &Rig) -> [usize; 2] {
@@ -550,26 +550,7 @@ fn live_at_once(rig: &mut Rig) {
 /// under the former one until it has been looked at; another device's namespace is there by now.
 #[test]
 fn a_flush_is_sent_to_no_namespace_of_another_device() {
-    let namespaces = |uuids: [u8; 2]| {
-        (1..).zip(uuids).map(|(nsid, uuid)| NamespaceConfig {
-            uuid: Some(Uuid([uuid; 16])),
-            ..setup::namespace(nsid, 512)
-        })
-    };
-    let mut setup = Setup::new(2, 1);
-    *setup.namespaces() = namespaces([1, 2]).collect();
-    let mut rig = setup.connect();
-    rig.io(writes(8, 1));
-    rig.target(TargetVerb::Cut { port: 0 });
-    rig.run(SECOND);
-    let subsystem = setup::subsystem;
-    for nsid in [1, 2] {
-        rig.target(TargetVerb::NamespaceRemove { subsystem: subsystem(), nsid });
-    }
-    for config in namespaces([2, 1]) {
-        rig.target(TargetVerb::NamespaceAdd { subsystem: subsystem(), config });
-    }
-    rig.run(SECOND);
+    let mut rig = renumbered(|rig| _ = rig.io(writes(8, 1)));
     rig.target(TargetVerb::Restore { port: 0 });
     live_at_once(&mut rig);
     let admin = rig.world.stream(WorkerId(0), &setup::port(0)).expect("open");

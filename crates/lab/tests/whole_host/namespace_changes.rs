@@ -120,10 +120,9 @@ fn m20_a_path_whose_capacity_differs_is_out_until_it_agrees() {
     rig.finish();
 }
 
-/// As of a target that has started anew with its namespaces in another order, and of which one port
+/// Two devices. Their target starts anew with its namespaces in another order, and one of its ports
 /// is not up yet.
-#[test]
-fn devices_follow_their_namespaces_while_a_port_is_down() {
+pub(crate) fn renumbered(before: impl FnOnce(&mut Rig)) -> Rig {
     let namespaces = |uuids: [u8; 2]| {
         let nsids = (1..).zip(uuids);
         nsids.map(|(nsid, uuid)| NamespaceConfig {
@@ -135,6 +134,7 @@ fn devices_follow_their_namespaces_while_a_port_is_down() {
     *setup.namespaces() = namespaces([1, 2]).collect();
     let mut rig = setup.connect();
     rig.run(2 * SECOND);
+    before(&mut rig);
     rig.target(TargetVerb::Cut { port: 0 });
     rig.run(SECOND);
     let subsystem = setup::subsystem;
@@ -145,6 +145,12 @@ fn devices_follow_their_namespaces_while_a_port_is_down() {
         rig.target(TargetVerb::NamespaceAdd { subsystem: subsystem(), config });
     }
     rig.run(SECOND);
+    rig
+}
+
+#[test]
+fn devices_follow_their_namespaces_while_a_port_is_down() {
+    let mut rig = renumbered(|_| ());
     for up in [false, true] {
         if up {
             rig.target(TargetVerb::Restore { port: 0 });
