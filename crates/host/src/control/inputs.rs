@@ -128,7 +128,7 @@ impl Control {
                 self.about(controller, association, |controller, env| {
                     if controller.awaits_stop() {
                         controller.queues.stopped(from);
-                        controller.queue_stopped(env);
+                        controller.check_stopped(env);
                     }
                 });
             }

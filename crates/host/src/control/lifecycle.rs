@@ -378,14 +378,8 @@ impl Controller {
         }
     }
 
-    /// A shard has let go of its queue pair.
-    pub(super) fn queue_stopped(&mut self, env: &mut Env) {
-        if let Phase::Stopping { .. } = self.phase {
-            self.check_stopped(env);
-        }
-    }
-
-    fn check_stopped(&mut self, env: &mut Env) {
+    /// Goes on when all have let go.
+    pub(super) fn check_stopped(&mut self, env: &mut Env) {
         let Phase::Stopping { then, .. } = self.phase else { return };
         if self.link.is_some() || !self.queues.all_stopped() {
             return;

@@ -230,9 +230,10 @@ impl Control {
                 nsid: path.nsid,
                 // Under another NSID than the device it may lead elsewhere by now: nobody asks it
                 // for anything, not even to flush what it has.
-                ana_state: match path.nsid == head.nsid {
-                    true => condition.ana_state,
-                    false => AnaState::Inaccessible,
+                ana_state: if path.nsid == head.nsid {
+                    condition.ana_state
+                } else {
+                    AnaState::Inaccessible
                 },
                 ana_pending: condition.ana_pending,
                 verified: controller
