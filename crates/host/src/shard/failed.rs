@@ -6,21 +6,55 @@ use crate::table::Key;
 use crate::topology::ControllerId;
 use alloc::vec::Vec;
 
-/// Which paths of its head have failed under a command in a row, by their places in the list modulo
-/// 16: a host has thousands of commands. When the list changes, and among more than 16, it may name
-/// others, too: those are asked last.
+/// Paths that are told apart at once: a host has thousands of commands.
+const GROUP: usize = 16;
+
+/// Which paths of its head have failed under a command in a row, by their places in the list. Of
+/// more than [`GROUP`] one group is asked after the other: those of others count as failed until it
+/// is their turn. When the list changes it may name others, too: those are asked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Failed(u16);
+pub(super) struct Failed {
+    /// The group whose turn it is, counted from 1; 0 while no path has failed.
+    group: u16,
+    /// Which of that group have.
+    places: u16,
+}
 
 impl Failed {
-    pub(super) const NONE: Failed = Failed(0);
+    pub(super) const NONE: Failed = Failed { group: 0, places: 0 };
 
     fn only(place: usize) -> Failed {
-        Failed(1 << (place % 16))
+        Failed { group: Failed::group_of(place), places: 1 << (place % GROUP) }
+    }
+
+    /// The path at this place of its group, and none of any other group.
+    fn in_group(group: u16, place: usize) -> Failed {
+        let only = Failed::only(place);
+        if only.group == group { only } else { Failed { group, places: 0 } }
+    }
+
+    /// More than 65535 groups take turns as one: a head has not as many paths.
+    fn group_of(place: usize) -> u16 {
+        u16::try_from(place / GROUP + 1).unwrap_or(u16::MAX)
     }
 
     fn has(self, place: usize) -> bool {
-        self.0 & Failed::only(place).0 != 0
+        let waits = !self.is_none() && self.group != Failed::group_of(place);
+        waits || self.has_met(place)
+    }
+
+    /// Whether that very path is known to have failed.
+    fn has_met(self, place: usize) -> bool {
+        let only = Failed::only(place);
+        self.group == only.group && self.places & only.places != 0
+    }
+
+    fn add(&mut self, place: usize) {
+        if self.is_none() {
+            *self = Failed::only(place);
+        } else if !self.has(place) {
+            self.places |= Failed::only(place).places;
+        }
     }
 
     pub(super) fn is_none(self) -> bool {
@@ -58,27 +92,32 @@ impl HeadState {
 }
 
 impl Shard {
-    /// A path failed under a command. When all have that can be used, it is their turn again, but
-    /// for this one.
+    /// A path failed under a command. When all of its group have that can be used, it is the turn of
+    /// the next group that has one, at last of this one again, but for this path.
     pub(super) fn note_failed(&mut self, key: Key, controller: ControllerId) {
         let command = &mut self.commands[key];
         let Some(head) = self.heads.get(command.head.0) else { return };
         let place = head.paths.iter().position(|path| path.view.controller == controller);
         let Some(place) = place else { return };
-        command.failed.0 |= Failed::only(place).0;
+        command.failed.add(place);
         if !head.has_other(command.failed) {
-            command.failed = Failed::only(place);
+            let groups = Failed::group_of(head.paths.len().saturating_sub(1));
+            let after = command.failed.group.min(groups);
+            let in_turn = (after + 1..=groups).chain(1..=after);
+            let next = in_turn.map(|group| Failed::in_group(group, place));
+            let mut next = next.filter(|it| head.has_other(*it));
+            command.failed = next.next().unwrap_or(Failed::only(place));
         }
     }
 
-    /// Whether a command can be served by a path that has not failed under it, by another
-    /// controller than the one that it was with.
+    /// Whether a command can be served by a path that is not known to have failed under it, by
+    /// another controller than the one that it was with.
     pub(super) fn has_untried_path(&self, key: Key) -> bool {
         let command = &self.commands[key];
         self.head(command.head).is_some_and(|head| {
             head.paths.iter().enumerate().any(|(place, path)| {
                 let other = path.view.controller != command.controller;
-                path.usable && other && !command.failed.has(place) && head.may_choose(path)
+                path.usable && other && !command.failed.has_met(place) && head.may_choose(path)
             })
         })
     }
