@@ -13,6 +13,7 @@ use crate::daemon::explain::ExplainView;
 use crate::daemon::host::{Host, HostSetup};
 use crate::daemon::identity::{Identity, Places};
 use crate::daemon::names::{addresses, at_one_of};
+use crate::daemon::path::NamedPath;
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::Role;
 use crate::daemon::view::{AttributeView, DiscoveryLog, HostView};
@@ -52,9 +53,8 @@ fn view(global: &Global) -> Result<HostView, Failure> {
     read(ask(global, "snapshot", json!({}))?)
 }
 
-/// What is wrong whoever answers. The subsystem that is meant.
-fn check(nqn: &str, path: &Fabrics) -> Result<Nqn, Failure> {
-    let named = path.path().named(nqn, false).map_err(Failure::Usage)?;
+/// What is wrong whoever answers.
+fn check(path: &Fabrics) -> Result<(), Failure> {
     if let Some(Err(why)) = path.hostnqn.as_deref().map(str::parse::<Nqn>) {
         let given = path.hostnqn.as_deref().unwrap_or_default().escape_debug();
         return Err(Failure::usage(format!("hostnqn '{given}': {why}")));
@@ -63,7 +63,7 @@ fn check(nqn: &str, path: &Fabrics) -> Result<Nqn, Failure> {
         let given = path.hostid.as_deref().unwrap_or_default().escape_debug();
         return Err(Failure::usage(format!("hostid '{given}': {why}")));
     }
-    Ok(named.subsystem_nqn)
+    Ok(())
 }
 
 /// What `connect` and `discover` ask for. Only the host can say where a name leads from where it
@@ -80,8 +80,9 @@ fn request(nqn: &str, path: &Fabrics, keep_trying: bool) -> Value {
 
 /// `connect`.
 pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure> {
-    let subsystem = check(&connect.nqn, &connect.path)?;
-    check_subsystem(&subsystem).map_err(Failure::usage)?;
+    let named = connect.path.path().named(&connect.nqn, false).map_err(Failure::Usage)?;
+    check(&connect.path)?;
+    check_subsystem(&named.subsystem_nqn).map_err(Failure::usage)?;
     let request = request(&connect.nqn, &connect.path, connect.keep_trying);
     let answer = ask(global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
@@ -161,7 +162,8 @@ pub(super) fn disconnect(global: &Global, disconnect: &Disconnect) -> Result<(),
 
 /// `discover`: by the running host, else by one of our own.
 pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failure> {
-    check(&discover.nqn, &discover.path)?;
+    let named = discover.path.path().discovery(&discover.nqn).map_err(Failure::Usage)?;
+    check(&discover.path)?;
     let log: DiscoveryLog = match client(global) {
         Ok(client) => {
             let request = request(&discover.nqn, &discover.path, false);
@@ -172,17 +174,15 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
             read(answer)?
         }
         Err(failure) if global.socket.is_some() => return Err(failure),
-        Err(_) => discover_alone(discover)?,
+        Err(_) => discover_alone(discover, &named)?,
     };
     note_skipped(&log);
     super::print(global, || discovery::text(&log), || discovery::json(&log))
 }
 
-fn discover_alone(discover: &Discover) -> Result<DiscoveryLog, Failure> {
-    let path = discover.path.path();
-    path.check_own_side().map_err(Failure::Failed)?;
-    let named = path.named(&discover.nqn, false).map_err(Failure::Usage)?;
-    let addresses = addresses(&named).map_err(Failure::Failed)?;
+fn discover_alone(discover: &Discover, named: &NamedPath) -> Result<DiscoveryLog, Failure> {
+    discover.path.path().check_own_side().map_err(Failure::Failed)?;
+    let addresses = addresses(named).map_err(Failure::Failed)?;
     let (nqn, id) = (discover.path.hostnqn.as_deref(), discover.path.hostid.as_deref());
     let identity = match Identity::find(nqn, id, &Places::default()) {
         Ok(identity) => identity,

@@ -621,8 +621,8 @@ struct ExplainParams {
 }
 
 impl Host {
-    /// Whom `connect` and `discover` mean.
-    fn asked(&self, params: Params<'_>) -> Result<NamedPath, RpcError> {
+    /// Whom `connect` or `discover` means.
+    fn asked(&self, params: Params<'_>, discovery: bool) -> Result<NamedPath, RpcError> {
         let params: ConnectParams = params.read()?;
         let ours = [
             ("hostnqn", params.hostnqn, self.identity.nqn.to_string()),
@@ -639,11 +639,15 @@ impl Host {
         if !params.keep_trying {
             params.path.check_own_side().map_err(RpcError::invalid)?;
         }
-        params.path.named(&params.nqn, params.keep_trying).map_err(RpcError::invalid)
+        let named = match discovery {
+            true => params.path.discovery(&params.nqn),
+            false => params.path.named(&params.nqn, params.keep_trying),
+        };
+        named.map_err(RpcError::invalid)
     }
 
     fn call_connect(&self, params: Params<'_>) -> Result<Value, RpcError> {
-        let path = self.asked(params)?;
+        let path = self.asked(params, false)?;
         self.names.check_new(&path)?;
         let pause = path.options.reconnect_delay.as_secs_f64();
         match addresses(&path) {
@@ -733,7 +737,7 @@ impl Handler for Host {
                 Answer::of(&self.top()?)
             }
             "discover" => {
-                let path = self.asked(params)?;
+                let path = self.asked(params, true)?;
                 let addresses = addresses(&path).map_err(RpcError::failed)?;
                 Answer::of(&at_one_of(&addresses, |at| self.discover(path.request(at)))?)
             }

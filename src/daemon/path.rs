@@ -205,6 +205,18 @@ impl PathSpec {
     /// # Errors
     /// One sentence that names the option and what would be right.
     pub fn named(&self, nqn: &str, keep_trying: bool) -> Result<NamedPath, String> {
+        self.checked(nqn, keep_trying, false)
+    }
+
+    /// The same of a path to a discovery controller, whose NQN may be one of its own.
+    ///
+    /// # Errors
+    /// As [`PathSpec::named`].
+    pub fn discovery(&self, nqn: &str) -> Result<NamedPath, String> {
+        self.checked(nqn, false, true)
+    }
+
+    fn checked(&self, nqn: &str, keep_trying: bool, discovery: bool) -> Result<NamedPath, String> {
         if let Some(transport) = self.transport.as_deref()
             && transport != "tcp"
         {
@@ -212,12 +224,11 @@ impl PathSpec {
         }
         let subsystem_nqn =
             Nqn::as_named(nqn).map_err(|why| format!("nqn '{}': {why}", nqn.escape_debug()))?;
-        let port = self.trsvcid.map_or(
-            if subsystem_nqn.is_discovery() { DISCOVERY_PORT } else { IO_PORT },
-            |service| service.0,
-        );
+        let discovery = discovery || subsystem_nqn.is_discovery();
+        let usual = if discovery { DISCOVERY_PORT } else { IO_PORT };
+        let port = self.trsvcid.map_or(usual, |service| service.0);
         self.check_addresses()?;
-        let options = self.options(subsystem_nqn.is_discovery())?;
+        let options = self.options(discovery)?;
         Ok(NamedPath { traddr: self.traddr.clone(), port, subsystem_nqn, options, keep_trying })
     }
 

@@ -630,6 +630,9 @@ fn path_limits_are_the_kernels() {
     let discovery = Nqn::DISCOVERY;
     let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).request(discovery, false);
     assert_eq!(found.expect("discovery may").to.to_string(), "[::1]:8009");
+    // So it is where its NQN is its own.
+    let found = path(r#"{"traddr":"::1","keep_alive_tmo":0}"#).discovery(nqn);
+    assert_eq!(found.expect("likewise").port, 8009);
     assert!(path(r#"{"traddr":"::1"}"#).request("", false).is_err(), "no NQN");
 }
 

@@ -16,9 +16,9 @@ const REFERRALS_MAX: usize = 16;
 
 /// `connect-all`.
 pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
-    check(&all.nqn, &all.path)?;
+    let named = all.path.path().discovery(&all.nqn).map_err(Failure::Usage)?;
+    check(&all.path)?;
     let client = client(global)?;
-    let named = all.path.path().named(&all.nqn, false).map_err(Failure::Usage)?;
     // Where its name leads from here is enough to know it when another one refers to it.
     let addresses = named.addresses().unwrap_or_default();
     let place = |ip: std::net::IpAddr| (all.nqn.clone(), ip.to_string(), named.port.to_string());

@@ -183,7 +183,8 @@ impl Facts {
         discovery: bool,
         keep_alive: Duration,
     ) -> Result<Identity, String> {
-        let said = Identified::parse(bytes).map_err(|error| error.to_string())?;
+        let parse = if discovery { Identified::parse_discovery } else { Identified::parse };
+        let said = parse(bytes).map_err(|error| error.to_string())?;
         if said.cntlid != self.cntlid {
             return Err(format!(
                 "mismatching controller id: Connect says {}, Identify says {}",

@@ -158,6 +158,30 @@ fn a_discovery_controller_need_not_have_an_io_command_set() {
     }
 }
 
+/// Who was asked for a log is a discovery controller, as in Linux: those from before NVMe 1.4 do not
+/// say so of themselves, and one may have an NQN of its own. What only I/O needs it need not have.
+#[test]
+fn whoever_is_asked_for_a_log_need_not_call_itself_a_discovery_controller() {
+    for nqn in ["", "nqn.2024-01.test:own-discovery"] {
+        let log = DiscoveryEntry::log(7, &entries(1));
+        let (_, reply) = discover_from(
+            |fake| {
+                fake.patch_identify = Some(Box::new(move |data| {
+                    data[76] |= 1 << 3; // CMIC: ANA, with no group
+                    data[111] = 0; // CNTRLTYPE: not reported
+                    data[320..322].fill(0); // KAS
+                    data[344..352].fill(0); // ANAGRPMAX, NANAGRPID
+                    data[768..1024].fill(0); // SUBNQN
+                    data[768..768 + nqn.len()].copy_from_slice(nqn.as_bytes());
+                    data[1792..1800].fill(0); // IOCCSZ, IORCSZ
+                }));
+            },
+            Box::new(move |c| c.is_log(0x70).then(|| Say::Data(log[c.log_offset()..].to_vec()))),
+        );
+        assert!(matches!(reply, Some(Reply::Discovered { .. })), "{nqn}: {reply:?}");
+    }
+}
+
 #[test]
 fn a_log_that_changes_while_it_is_read_is_read_again() {
     let mut reads = 0;

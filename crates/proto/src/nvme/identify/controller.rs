@@ -335,6 +335,20 @@ impl Controller {
     /// capsule that cannot hold a command, a response capsule that cannot hold a completion, an
     /// in-capsule data offset.
     pub fn parse(bytes: &[u8]) -> Result<Controller, ProtocolError> {
+        let it = Controller::parse_discovery(bytes)?;
+        it.check_ana()?;
+        if !it.is_discovery() {
+            it.check_io()?;
+        }
+        Ok(it)
+    }
+
+    /// As [`Controller::parse`], of one that was asked for to tell where subsystems are: what it
+    /// calls itself, and what only I/O needs, does not matter.
+    ///
+    /// # Errors
+    /// Fewer than 4096 bytes; a reserved controller identifier.
+    pub fn parse_discovery(bytes: &[u8]) -> Result<Controller, ProtocolError> {
         check::length(bytes, WHAT, super::BYTES)?;
         let mut it = Controller::new(match bytes[111] {
             1 => ControllerKind::Io,
@@ -346,10 +360,6 @@ impl Controller {
         it.read_admin(bytes);
         it.read_io(bytes);
         it.check_identity()?;
-        it.check_ana()?;
-        if !it.is_discovery() {
-            it.check_io()?;
-        }
         Ok(it)
     }
 
