@@ -173,6 +173,15 @@ views! {
         state: String,
         /// Controller identifier.
         cntlid: Option<u16>,
+        /// Serial number; empty until it was connected.
+        #[serde(default)]
+        serial: String,
+        /// Model number, likewise.
+        #[serde(default)]
+        model: String,
+        /// Firmware revision, likewise.
+        #[serde(default)]
+        firmware: String,
         /// I/O queues in use.
         io_queues: u16,
         /// Entries of each I/O queue; one stays free.

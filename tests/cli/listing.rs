@@ -212,7 +212,10 @@ fn who_looks_for_a_device_that_is_not_there_yet_finds_its_paths() {
 #[test]
 fn lists_say_what_is_in_use_and_with_v_who_leads_there() {
     let mut host = two_paths();
-    host.subsystems[0].controllers[1].cntlid = Some(2);
+    let second = &mut host.subsystems[0].controllers[1];
+    second.cntlid = Some(2);
+    // Its own: while a cluster is upgraded its controllers differ.
+    second.firmware = "2.1".to_owned();
     let head = &mut host.subsystems[0].heads[0];
     (head.blocks, head.used_blocks, head.block_bytes) = (1 << 16, 250, 4096);
     let usage = "  1.02  MB / 268.44  MB    4 KiB +  0 B";
@@ -224,10 +227,10 @@ Subsystem     Subsystem-NQN              Controllers
 ------------  -------------------------  ------------
 nvme-subsys0  nqn.2026-01.org.example:a  nvme0, nvme1
 
-Device  Cntlid  SN  MN  FR  TxPort  Address                        Subsystem     Namespaces
-------  ------  --  --  --  ------  -----------------------------  ------------  ----------
-nvme0                       tcp     traddr=192.0.2.0,trsvcid=4420  nvme-subsys0  nvme0n1
-nvme1   2                   tcp     traddr=192.0.2.1,trsvcid=4420  nvme-subsys0  nvme0n1
+Device  Cntlid  SN  MN  FR   TxPort  Address                        Subsystem     Namespaces
+------  ------  --  --  ---  ------  -----------------------------  ------------  ----------
+nvme0                        tcp     traddr=192.0.2.0,trsvcid=4420  nvme-subsys0  nvme0n1
+nvme1   2               2.1  tcp     traddr=192.0.2.1,trsvcid=4420  nvme-subsys0  nvme0n1
 
 Device   NSID  Usage                    Format          Controllers
 -------  ----  -----------------------  --------------  ------------

@@ -429,6 +429,12 @@ pub struct ControllerSnapshot {
     pub state: ControllerState,
     /// Controller identifier at the target, when connected.
     pub cntlid: Option<u16>,
+    /// Serial number; empty until it was connected.
+    pub serial: String,
+    /// Model number, likewise.
+    pub model: String,
+    /// Firmware revision, likewise.
+    pub firmware: String,
     /// I/O queues in use (plus the admin queue).
     pub io_queues: u16,
     /// Entries of each I/O queue; one stays free.

@@ -146,6 +146,7 @@ impl Control {
     fn controller_snapshot(&self, controller: &Controller) -> ControllerSnapshot {
         let (traddr, trsvcid) = address(&controller.request.to);
         let live = controller.is_live();
+        let identity = controller.identity.as_ref();
         ControllerSnapshot {
             name: controller.name(),
             transport: String::from("tcp"),
@@ -156,6 +157,9 @@ impl Control {
             src_addr: controller.local.filter(|_| live).map(|local| local.ip().to_string()),
             state: controller.state,
             cntlid: live.then_some(controller.proven.cntlid),
+            serial: identity.map(|it| it.serial.clone()).unwrap_or_default(),
+            model: identity.map(|it| it.model.clone()).unwrap_or_default(),
+            firmware: controller.proven.firmware.clone(),
             io_queues: if live { controller.queues.count() } else { 0 },
             queue_size: match controller.proven.queue_entries {
                 0 => controller.request.options.queue_size,
