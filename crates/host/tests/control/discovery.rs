@@ -158,8 +158,9 @@ fn a_discovery_controller_need_not_have_an_io_command_set() {
     }
 }
 
-/// Who was asked for a log is a discovery controller, as in Linux: those from before NVMe 1.4 do not
-/// say so of themselves, and one may have an NQN of its own. What only I/O needs it need not have.
+/// Who was asked for a log is a discovery controller, as in Linux: those from before NVMe 1.4 do
+/// not say so of themselves, and one may have an NQN of its own. What only I/O needs it need not
+/// have.
 #[test]
 fn whoever_is_asked_for_a_log_need_not_call_itself_a_discovery_controller() {
     for nqn in ["", "nqn.2024-01.test:own-discovery"] {
