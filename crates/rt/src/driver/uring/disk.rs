@@ -233,13 +233,14 @@ impl Uring {
     pub(super) fn disk_step_done(&mut self, slot: u32, result: i32) {
         let Some(task) = self.disk.tasks[slot as usize].as_mut() else { return };
         // Nobody cancels work on files: the system could start no thread for it (a limit of the
-        // user or the container; before Linux 6.14 a signal at the wrong moment is enough).
-        if result == -libc::ECANCELED {
+        // user or the container; before Linux 6.14 a signal at the wrong moment is enough). Nor
+        // does a file say that it would have to wait, unless for want of something that passes.
+        if matches!(-result, libc::ECANCELED | libc::EAGAIN) {
             return self.put_off(slot, crate::now());
         }
         task.resting_since = None;
         let outcome = match (task.op, result) {
-            (_, e) if e == -libc::EINTR || e == -libc::EAGAIN => None,
+            (_, e) if e == -libc::EINTR => None,
             (DiskOp::Zero { .. }, e)
                 if !task.by_hand
                     && matches!(-e, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) =>
@@ -277,7 +278,7 @@ impl Uring {
         }
     }
 
-    /// Lets an operation rest for which the system had no thread.
+    /// Lets an operation rest for which the system had no thread, or nothing else that it takes.
     fn put_off(&mut self, slot: u32, now: Time) {
         let Some(task) = self.disk.tasks[slot as usize].as_mut() else { return };
         let since = *task.resting_since.get_or_insert(now);

@@ -181,6 +181,18 @@ fn work_that_never_finds_a_thread_fails() {
     assert_eq!(still.driver.disk.retry_at(), None, "not tried again");
 }
 
+/// A file system that says so again and again must not keep the worker from everything else.
+#[test]
+fn work_that_is_to_be_tried_again_rests_before() {
+    for says in [libc::ECANCELED, libc::EAGAIN] {
+        let mut still = still();
+        still.driver.disk(DiskId(1), still.file, DiskOp::Flush);
+        still.driver.disk_step_done(0, -says);
+        assert!(still.driver.disk.retry_at().is_some(), "{says}: tried at once");
+        assert_eq!(still.told(), None);
+    }
+}
+
 #[test]
 fn work_that_has_found_a_thread_may_wait_for_the_next() {
     let mut still = still();
