@@ -6,54 +6,67 @@ use crate::table::Key;
 use crate::topology::ControllerId;
 use alloc::vec::Vec;
 
-/// Paths that are told apart at once: a host has thousands of commands.
-const GROUP: usize = 16;
+/// Paths that are told apart at once: a host has thousands of commands, and has two bytes for this
+/// in each.
+const GROUP: usize = 11;
 
 /// Which paths of its head have failed under a command in a row, by their places in the list. Of
 /// more than [`GROUP`] one group is asked after the other: those of others count as failed until it
 /// is their turn. When the list changes it may name others, too: those are asked last.
+///
+/// Above the lowest [`GROUP`] bits, one for each place: the group, counted from 1; 0 while no path
+/// has failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Failed {
-    /// The group whose turn it is, counted from 1; 0 while no path has failed.
-    group: u16,
-    /// Which of that group have.
-    places: u16,
-}
+pub(super) struct Failed(u16);
 
 impl Failed {
-    pub(super) const NONE: Failed = Failed { group: 0, places: 0 };
+    pub(super) const NONE: Failed = Failed(0);
+
+    /// Those behind 30 groups take turns as one.
+    const GROUPS: usize = (u16::MAX >> GROUP) as usize;
 
     fn only(place: usize) -> Failed {
-        Failed { group: Failed::group_of(place), places: 1 << (place % GROUP) }
+        Failed(Failed::nobody(Failed::group_of(place)).0 | Failed::bit(place))
+    }
+
+    /// None of a group whose turn it is.
+    fn nobody(group: u16) -> Failed {
+        Failed(group << GROUP)
     }
 
     /// The path at this place of its group, and none of any other group.
     fn in_group(group: u16, place: usize) -> Failed {
-        let only = Failed::only(place);
-        if only.group == group { only } else { Failed { group, places: 0 } }
+        let own = group == Failed::group_of(place);
+        if own { Failed::only(place) } else { Failed::nobody(group) }
     }
 
-    /// More than 65535 groups take turns as one: a head has not as many paths.
+    fn bit(place: usize) -> u16 {
+        1 << (place % GROUP)
+    }
+
     fn group_of(place: usize) -> u16 {
-        u16::try_from(place / GROUP + 1).unwrap_or(u16::MAX)
+        (place / GROUP + 1).min(Failed::GROUPS) as u16
+    }
+
+    fn group(self) -> u16 {
+        self.0 >> GROUP
     }
 
     fn has(self, place: usize) -> bool {
-        let waits = !self.is_none() && self.group != Failed::group_of(place);
+        let waits = !self.is_none() && self.group() != Failed::group_of(place);
         waits || self.has_met(place)
     }
 
     /// Whether that very path is known to have failed.
     fn has_met(self, place: usize) -> bool {
-        let only = Failed::only(place);
-        self.group == only.group && self.places & only.places != 0
+        self.group() == Failed::group_of(place) && self.0 & Failed::bit(place) != 0
     }
 
     fn add(&mut self, place: usize) {
         if self.is_none() {
             *self = Failed::only(place);
         } else if !self.has(place) {
-            self.places |= Failed::only(place).places;
+            self.0 |= Failed::bit(place);
         }
     }
 
@@ -102,7 +115,7 @@ impl Shard {
         command.failed.add(place);
         if !head.has_other(command.failed) {
             let groups = Failed::group_of(head.paths.len().saturating_sub(1));
-            let after = command.failed.group.min(groups);
+            let after = command.failed.group().min(groups);
             let in_turn = (after + 1..=groups).chain(1..=after);
             let next = in_turn.map(|group| Failed::in_group(group, place));
             let mut next = next.filter(|it| head.has_other(*it));

@@ -242,7 +242,7 @@ fn who_takes_nothing_any_more_fails_nothing_whatever_it_says_of_retries() {
 
 #[test]
 fn one_good_path_is_found_however_many_take_nothing_any_more() {
-    let counts = [2, 4, 8, 16, 17, 18, 40, 200];
+    let counts = [2, 4, 8, 11, 12, 16, 17, 23, 40, 200];
     for (parameters, count) in all_policies().flat_map(|it| counts.map(|count| (it, count))) {
         for good in [0, count / 2, count - 1] {
             let mut rig = Rig::new(parameters, paths(count));
