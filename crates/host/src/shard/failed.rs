@@ -105,8 +105,8 @@ impl HeadState {
 }
 
 impl Shard {
-    /// A path failed under a command. When all of its group have that can be used, it is the turn of
-    /// the next group that has one, at last of this one again, but for this path.
+    /// A path failed under a command. When all of its group have that can be used, it is the turn
+    /// of the next group that has one, at last of this one again, but for this path.
     pub(super) fn note_failed(&mut self, key: Key, controller: ControllerId) {
         let command = &mut self.commands[key];
         let Some(head) = self.heads.get(command.head.0) else { return };
