@@ -23,7 +23,7 @@ use core::time::Duration;
 const FAILOVER_PAUSE: Duration = Duration::from_millis(100);
 
 /// More paths in a row are not counted: whatever waits for so many ends or pauses all the same.
-const FAILOVERS_TOLD_APART: usize = u8::MAX as usize - 1;
+pub(super) const FAILOVERS_TOLD_APART: usize = u8::MAX as usize - 1;
 
 /// Pause between two failed requests of a head that a worker tells the log: a device that fails
 /// everything must not fill it.

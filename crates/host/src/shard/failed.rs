@@ -1,6 +1,7 @@
 //! Paths that have failed under a command.
 
 use super::Shard;
+use super::complete::FAILOVERS_TOLD_APART;
 use super::head::HeadState;
 use crate::table::Key;
 use crate::topology::ControllerId;
@@ -53,13 +54,12 @@ impl Failed {
     }
 
     fn has(self, place: usize) -> bool {
-        let waits = !self.is_none() && self.group() != Failed::group_of(place);
-        waits || self.has_met(place)
+        self.is_for_later(place) || !self.is_none() && self.0 & Failed::bit(place) != 0
     }
 
-    /// Whether that very path is known to have failed.
-    fn has_met(self, place: usize) -> bool {
-        self.group() == Failed::group_of(place) && self.0 & Failed::bit(place) != 0
+    /// Whether it is another group's turn: that path may have failed, or not have been asked.
+    fn is_for_later(self, place: usize) -> bool {
+        !self.is_none() && self.group() != Failed::group_of(place)
     }
 
     fn add(&mut self, place: usize) {
@@ -123,15 +123,21 @@ impl Shard {
         }
     }
 
-    /// Whether a command can be served by a path that is not known to have failed under it, by
-    /// another controller than the one that it was with.
+    /// Whether a command can be served by a path that has not failed under it, by another
+    /// controller than the one that it was with. Of several groups all count as long as there are
+    /// more paths than have failed, and none after that.
     pub(super) fn has_untried_path(&self, key: Key) -> bool {
         let command = &self.commands[key];
-        self.head(command.head).is_some_and(|head| {
-            head.paths.iter().enumerate().any(|(place, path)| {
-                let other = path.view.controller != command.controller;
-                path.usable && other && !command.failed.has_met(place) && head.may_choose(path)
-            })
+        let Some(head) = self.head(command.head) else { return false };
+        let paths = head.paths.len();
+        if paths > GROUP && usize::from(command.failovers) >= paths.min(FAILOVERS_TOLD_APART) {
+            return false;
+        }
+        let failed = command.failed;
+        head.paths.iter().enumerate().any(|(place, path)| {
+            let other = path.view.controller != command.controller;
+            let untried = !failed.has(place) || failed.is_for_later(place);
+            path.usable && other && untried && head.may_choose(path)
         })
     }
 }

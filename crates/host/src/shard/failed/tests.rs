@@ -158,6 +158,22 @@ fn a_transport_error_that_stays_on_two_paths_is_none_of_the_third() {
     }
 }
 
+/// However many there are, all of them are asked, and that it ends.
+#[test]
+fn a_transport_error_that_stays_on_all_paths_is_the_users() {
+    let counts = [2, 3, 11, 12, 40, 70];
+    for (parameters, count) in all_policies().flat_map(|it| counts.map(|count| (it, count))) {
+        let mut rig = Rig::new(parameters, paths(count));
+        let mut tries = rig.tries(|_, _| Status::TRANSIENT_TRANSPORT_ERROR);
+        let policy = parameters.policy;
+        assert!(tries.len() < count as usize + 8, "{policy}: {count} paths, {tries:?}");
+        assert!(rig.shard.poll_done().is_some_and(|done| done.result.is_err()));
+        tries.sort_unstable();
+        tries.dedup();
+        assert_eq!(tries.len(), count as usize, "{policy}");
+    }
+}
+
 /// The other one can be used, and is one that the policy never takes.
 #[test]
 fn a_path_that_is_nobodys_keeps_no_command_from_its_own() {
