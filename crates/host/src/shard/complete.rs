@@ -23,7 +23,7 @@ use core::time::Duration;
 const FAILOVER_PAUSE: Duration = Duration::from_millis(100);
 
 /// More paths in a row are not counted: whatever waits for so many ends or pauses all the same.
-pub(super) const FAILOVERS_TOLD_APART: usize = u8::MAX as usize - 1;
+const FAILOVERS_TOLD_APART: usize = u8::MAX as usize - 1;
 
 /// Pause between two failed requests of a head that a worker tells the log: a device that fails
 /// everything must not fill it.
@@ -45,6 +45,13 @@ const TAKES_NOTHING: [Status; 3] =
 
 /// What it has begun it may give up so when it was told to shut down.
 const GIVES_UP: [Status; 2] = [Status::ABORT_REQUESTED, Status::ABORTED_POWER_LOSS];
+
+impl Command {
+    /// Whether fewer paths have failed under it in a row than its head has.
+    pub(super) fn has_failed_less_than(&self, paths: usize) -> bool {
+        usize::from(self.failovers) < paths.min(FAILOVERS_TOLD_APART)
+    }
+}
 
 impl Shard {
     /// The controller has answered a command that was on one of our queue pairs.
@@ -267,9 +274,7 @@ impl Shard {
     fn has_not_asked_all(&self, key: Key) -> bool {
         let command = &self.commands[key];
         let paths = self.head(command.head).map_or(0, |head| head.paths.len());
-        usize::from(command.failovers) < paths.min(FAILOVERS_TOLD_APART)
-            && !command.is_own_flush()
-            && self.has_untried_path(key)
+        command.has_failed_less_than(paths) && !command.is_own_flush() && self.has_untried_path(key)
     }
 
     /// Whether it says nothing of the command, but of a controller that does nothing any more.

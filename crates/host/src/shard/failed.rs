@@ -1,7 +1,6 @@
 //! Paths that have failed under a command.
 
 use super::Shard;
-use super::complete::FAILOVERS_TOLD_APART;
 use super::head::HeadState;
 use crate::table::Key;
 use crate::topology::ControllerId;
@@ -54,7 +53,7 @@ impl Failed {
     }
 
     fn has(self, place: usize) -> bool {
-        self.is_for_later(place) || !self.is_none() && self.0 & Failed::bit(place) != 0
+        self.is_for_later(place) || self.0 & Failed::bit(place) != 0
     }
 
     /// Whether it is another group's turn: that path may have failed, or not have been asked.
@@ -130,7 +129,7 @@ impl Shard {
         let command = &self.commands[key];
         let Some(head) = self.head(command.head) else { return false };
         let paths = head.paths.len();
-        if paths > GROUP && usize::from(command.failovers) >= paths.min(FAILOVERS_TOLD_APART) {
+        if paths > GROUP && !command.has_failed_less_than(paths) {
             return false;
         }
         let failed = command.failed;
