@@ -1,5 +1,6 @@
 //! The control socket's client: one request, one answer.
 
+use crate::daemon::host::talk;
 use crate::daemon::rpc::RpcError;
 use crate::daemon::socket::{self, MAX_SOCKET_PATH, Role, SocketError};
 use crate::failure::Failure;
@@ -20,6 +21,8 @@ const MAX_ANSWER_BYTES: u64 = 64 << 20;
 const LOOK: Duration = Duration::from_secs(15);
 /// Of any other: it may talk to a controller that is silent, and wait for I/O to end.
 const TALK: Duration = Duration::from_secs(150);
+/// How much longer than the other side.
+const MARGIN: Duration = Duration::from_secs(20);
 
 /// Methods that only look at what is there.
 const LOOKS: [&str; 6] = ["snapshot", "top", "explain", "export_list", "get", "status"];
@@ -66,6 +69,8 @@ pub struct Client {
     role: Role,
     path: PathBuf,
     stream: UnixStream,
+    /// How long an answer is waited for that may need a controller's.
+    talk: Duration,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +152,13 @@ impl Client {
             };
             Failure::failed(format!("cannot reach the {what} on {path}: {why}"))
         })?;
-        Ok(Client { role, path, stream })
+        Ok(Client { role, path, stream, talk: TALK })
+    }
+
+    /// Waits for longer than the other side does, which waits for a controller that may take so
+    /// long over a step.
+    pub fn patient(self, admin_timeout: Duration) -> Client {
+        Client { talk: talk(admin_timeout).saturating_add(MARGIN), ..self }
     }
 
     /// Asks and waits for the answer.
@@ -184,7 +195,7 @@ impl Client {
     /// # Errors
     /// It does not answer.
     pub fn ask(&self, method: &str, params: Value) -> Result<Result<Value, RpcError>, Failure> {
-        let patience = if LOOKS.contains(&method) { LOOK } else { TALK };
+        let patience = if LOOKS.contains(&method) { LOOK } else { self.talk };
         let lost = |error: io::Error| {
             let program = self.role.verb();
             let path = self.path.display();
@@ -225,6 +236,19 @@ impl Client {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_controller_that_takes_its_time_is_waited_for_here_longer_than_there() {
+        let (stream, _other) = UnixStream::pair().expect("a pair");
+        let mut client =
+            Client { role: Role::Host, path: PathBuf::new(), stream, talk: Duration::ZERO };
+        for seconds in [0, 60, 66, 600, u64::MAX] {
+            let admin_timeout = Duration::from_secs(seconds);
+            client = client.patient(admin_timeout);
+            assert!(client.talk > talk(admin_timeout) || client.talk == Duration::MAX);
+            assert!(client.talk >= TALK, "{seconds} s");
+        }
+    }
 
     /// Whoever is stopped takes no connection, and each that has asked in vain keeps its place.
     #[test]

@@ -40,9 +40,14 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
     })
 }
 
-/// Asks the running host. Where the answer is shown as text, nothing in it controls a terminal.
+/// Asks the running host.
 fn ask(global: &Global, method: &str, params: Value) -> Result<Value, Failure> {
-    let mut answer = client(global)?.call(method, params)?;
+    ask_by(&client(global)?, global, method, params)
+}
+
+/// Where the answer is shown as text, nothing in it controls a terminal.
+fn ask_by(client: &Client, global: &Global, method: &str, params: Value) -> Result<Value, Failure> {
+    let mut answer = client.call(method, params)?;
     if !global.json() {
         shown::tame(&mut answer);
     }
@@ -84,7 +89,8 @@ pub(super) fn connect(global: &Global, connect: &Connect) -> Result<(), Failure>
     check(&connect.path)?;
     check_subsystem(&named.subsystem_nqn).map_err(Failure::usage)?;
     let request = request(&connect.nqn, &connect.path, connect.keep_trying);
-    let answer = ask(global, "connect", request)?;
+    let client = client(global)?.patient(named.options.admin_timeout);
+    let answer = ask_by(&client, global, "connect", request)?;
     let name = answer["controller"].as_str().unwrap_or_default().to_owned();
     // There is no address yet.
     answer["waits_for"].as_str().into_iter().for_each(note);
@@ -167,11 +173,8 @@ pub(super) fn discover(global: &Global, discover: &Discover) -> Result<(), Failu
     let log: DiscoveryLog = match client(global) {
         Ok(client) => {
             let request = request(&discover.nqn, &discover.path, false);
-            let mut answer = client.call("discover", request)?;
-            if !global.json() {
-                shown::tame(&mut answer);
-            }
-            read(answer)?
+            let client = client.patient(named.options.admin_timeout);
+            read(ask_by(&client, global, "discover", request)?)?
         }
         Err(failure) if global.socket.is_some() => return Err(failure),
         Err(_) => discover_alone(discover, &named)?,

@@ -18,7 +18,7 @@ const REFERRALS_MAX: usize = 16;
 pub(in crate::cli) fn connect_all(global: &Global, all: &ConnectAll) -> Result<(), Failure> {
     let named = all.path.path().discovery(&all.nqn).map_err(Failure::Usage)?;
     check(&all.path)?;
-    let client = client(global)?;
+    let client = client(global)?.patient(named.options.admin_timeout);
     // Where its name leads from here is enough to know it when another one refers to it.
     let addresses = named.addresses().unwrap_or_default();
     let place = |ip: std::net::IpAddr| (all.nqn.clone(), ip.to_string(), named.port.to_string());
