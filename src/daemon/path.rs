@@ -23,6 +23,8 @@ const MAX_KEEP_ALIVE: Duration = Duration::from_secs(u32::MAX as u64 / 1000);
 const MAX_PORT_CHARS: usize = 20;
 /// The longest name of a network interface (`IFNAMSIZ` without its terminator).
 const MAX_INTERFACE: usize = 15;
+/// Of a host (RFC 1035 section 2.3.4, without the length bytes at both ends).
+const MAX_NAME_BYTES: usize = 253;
 
 /// A path: nvme-cli's option names with underscores (hyphens are taken too).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,6 +272,12 @@ impl PathSpec {
         if literal.is_none() {
             if text.is_empty() {
                 return Err("traddr is empty: it takes an address or a name".to_owned());
+            }
+            if text.len() > MAX_NAME_BYTES {
+                let bytes = text.len();
+                return Err(format!(
+                    "traddr has {bytes} bytes: a name has {MAX_NAME_BYTES} at most"
+                ));
             }
             if text.contains(|c: char| c.is_whitespace() || c.is_control() || "/:[]".contains(c)) {
                 return Err(format!(

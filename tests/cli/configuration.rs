@@ -261,6 +261,7 @@ fn what_contradicts_itself_or_can_never_be_is_a_mistake() {
             "there may be 256 of [[export]]",
         ),
         (path("traddr = \"\"\n"), "line 4 (traddr)", "is empty"),
+        (path(&format!("traddr = \"{}\"\n", "a".repeat(254))), "(traddr)", "has 253 at most"),
         (path("traddr = \"a b\"\n"), "line 4 (traddr)", "neither an address nor a name"),
         (path("traddr = \"127.0.0.1:4420\"\n"), "line 4 (traddr)", "in trsvcid"),
         (path("traddr = \"1.2.3.4\"\nhost_traddr = \"::1\"\n"), "(host_traddr)", "cannot lead"),
