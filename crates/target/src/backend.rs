@@ -107,15 +107,15 @@ impl DiskKind {
 }
 
 /// The status of a file operation that failed. A retry through this or another controller would
-/// meet the same disk, or worse, succeed where data is lost: hence DNR. A flush that the disk was
-/// not asked for has lost nothing, and may well succeed.
+/// meet the same disk, or worse, succeed where data is lost: hence DNR. What the disk was
+/// not asked for, as the system had no thread for it, has lost nothing, and may well succeed.
 pub(crate) fn disk_status(kind: DiskKind, error: SystemError) -> Status {
     const NOT_PERMITTED: i32 = 1;
     const TOO_BIG: i32 = 27;
     const READ_ONLY: i32 = 30;
     const QUOTA: i32 = 122;
     let status = match (kind, error) {
-        (DiskKind::Durable, SystemError::AGAIN) => return Status::COMMAND_INTERRUPTED,
+        (_, SystemError::AGAIN) => return Status::COMMAND_INTERRUPTED,
         // Whatever the disk lacked: data that was acknowledged may be lost. "No space" would read
         // as if only this command had failed.
         (DiskKind::Durable, _) => Status::WRITE_FAULT,

@@ -183,17 +183,24 @@ fn errors_become_statuses() {
         (stale, Status::INTERNAL_ERROR, Status::INTERNAL_ERROR),
         (read_only, Status::INTERNAL_ERROR, Status::WRITE_PROTECTED),
         (not_permitted, Status::INTERNAL_ERROR, Status::WRITE_PROTECTED),
+        // The disk was not asked: another try may well succeed.
+        (SystemError::AGAIN, Status::COMMAND_INTERRUPTED, Status::COMMAND_INTERRUPTED),
     ] {
+        let lasting = |status: Status| match error {
+            SystemError::AGAIN => status,
+            _ => status.with_dnr(),
+        };
+        let (reading, writing) = (lasting(reading), lasting(writing));
         let done = run(&mut rig, queue, read(0, 1), &[], Err(error));
-        assert_eq!((done.status, done.data.len()), (reading.with_dnr(), 0));
+        assert_eq!((done.status, done.data.len()), (reading, 0));
         let done = run(&mut rig, queue, io::compare(1, 0, 1), &data, Err(error));
-        assert_eq!(done.status, reading.with_dnr());
+        assert_eq!(done.status, reading);
         let done = run(&mut rig, queue, write(0, 1), &data, Err(error));
-        assert_eq!(done.status, writing.with_dnr());
+        assert_eq!(done.status, writing);
         let done = run(&mut rig, queue, io::write_zeroes(1, 0, 1, true, false), &[], Err(error));
-        assert_eq!(done.status, writing.with_dnr());
+        assert_eq!(done.status, writing);
     }
-    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.errors, 24);
+    assert_eq!(rig.status().subsystems[0].namespaces[0].counters.errors, 28);
     rig.assert_no_leak();
 }
 
