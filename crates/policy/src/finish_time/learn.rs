@@ -2,6 +2,7 @@
 
 use super::flight::Flight;
 use super::forecast::{Base, Forecast};
+use super::outlier::Silence;
 use super::rescue::{SILENCE_NS, patience_ns};
 use super::spill::QUARTER;
 use super::unit::{RATE_SHIFT, ms, since_ms, time_ns, units, word};
@@ -43,8 +44,9 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if predicted && quiet_ns > SILENCE_NS && comes_back(forecast, left, units, quiet_ns) {
         let waited_ns = quiet_ns.min(latency_ns);
         if waited_ns > SILENCE_NS && comes_back(forecast, left, units, waited_ns) {
-            forecast.reset();
-            forecast.reset_ns.set(now_ns);
+            if left == 0 || !outlier::others_tell(forecast) {
+                forget(forecast, now_ns);
+            }
             return Sampled::TooLong;
         }
         // It was sent during the silence: what had been sent before says nothing any more.
@@ -53,8 +55,16 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     if forecast.reset_ns.get() > now_ns {
         forecast.reset_ns.set(now_ns);
     }
-    if charge.start_ns() < forecast.reset_ns.get() || charge.op() == OpClass::Other {
+    if charge.start_ns() < forecast.reset_ns.get() || !predicted {
         return Sampled::Nothing;
+    }
+    match outlier::silence(forecast, charge, quiet_ns, latency_ns, now_ns) {
+        Silence::None => {}
+        Silence::Over => return Sampled::Nothing,
+        Silence::Changed => {
+            forget(forecast, now_ns);
+            return Sampled::TooLong;
+        }
     }
     let span_ns = latency_ns.saturating_add(u64::from(flight.idle_ns()));
     let [own, other] = flight.since(delivered);
@@ -62,7 +72,7 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     let rate = (span_ns.min(u64::MAX >> RATE_SHIFT) << RATE_SHIFT) / u64::from(done);
     // What the path has done in the command's time, the command itself with it.
     let queued_ns = time_ns(done.into(), forecast.pace.get());
-    let outlier = outlier::learn(forecast, charge, queued_ns, latency_ns);
+    let outlier = outlier::learn(forecast, charge, queued_ns, latency_ns, quiet_ns);
     let latency = word(latency_ns);
     let unqueued = learn_latency(forecast, charge, flight, units, latency, outlier, now_ns);
     let wait = latency.saturating_sub(unqueued);
@@ -79,6 +89,12 @@ pub(crate) fn sample(charge: Charge, load: Load<'_>, now_ns: u64) -> Sampled {
     };
     learn_pace(forecast, rate, queued);
     Sampled::Taken
+}
+
+#[cold]
+fn forget(forecast: &Forecast, now_ns: u64) {
+    forecast.reset();
+    forecast.reset_ns.set(now_ns);
 }
 
 /// After so long a silence what was known says nothing any more.

@@ -276,10 +276,15 @@ fn what_scatters_whatever_is_in_flight_makes_no_rate_lower_unless_by_far() {
     const MS: u64 = 1_000_000;
     let table = paths("o");
     let path = &table[0];
-    let round = |now_ns: u64, count: u64, latency_ns: u64| {
+    let begin = |now_ns: u64, count: u64| -> Vec<Charge> {
         let begin = |_| start(&parameters(), path.load(), OpClass::Read, 4096, now_ns);
-        let charges: Vec<Charge> = (0..count).map(begin).collect();
-        charges.into_iter().for_each(|charge| _ = end(path, charge, now_ns + latency_ns));
+        (0..count).map(begin).collect()
+    };
+    let end_all = |charges: Vec<Charge>, now_ns: u64| {
+        charges.into_iter().for_each(|charge| _ = end(path, charge, now_ns));
+    };
+    let round = |now_ns: u64, count: u64, latency_ns: u64| {
+        end_all(begin(now_ns, count), now_ns + latency_ns);
     };
     let rate = || report(path, HOUR).rate_bytes_per_s;
     // A cable: as long, however many there are.
@@ -288,8 +293,10 @@ fn what_scatters_whatever_is_in_flight_makes_no_rate_lower_unless_by_far() {
     let known = rate();
     round(HOUR + 400 * MS, 1, 2 * MS);
     assert_eq!(rate(), known, "twice as long is no queue there");
-    // More than sixteen times as long, and not one alone.
-    round(HOUR + 403 * MS, 3, 40 * MS);
+    // More than sixteen times as long, not one alone, and while others end.
+    let late = begin(HOUR + 403 * MS, 3);
+    (403..443).for_each(|turn| round(HOUR + turn * MS, 1, MS));
+    end_all(late, HOUR + 444 * MS);
     assert!(rate() < known, "{}, {known} before", rate());
 }
 

@@ -6,6 +6,7 @@ mod explained;
 mod finish_time;
 mod finish_time_bursts;
 mod finish_time_directions;
+mod finish_time_holds;
 mod finish_time_limits;
 mod finish_time_outliers;
 mod finish_time_probes;
