@@ -5,7 +5,7 @@
 #   tests/finish-time.sh [SEEDS]     random scenarios, FIRST..LAST
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seeds=${1:-53340..53539}
+seeds=${1:-38367..38566}
 page=docs/policies/finish-time-evidence.md
 
 cargo build --release --quiet -p anabranch-lab --example evaluate
