@@ -468,6 +468,14 @@ pub enum DiskOp {
         /// The space may be given back.
         deallocate: bool,
     },
+    /// Give the space of a range back, which reads as zeroes then. Where the file system cannot,
+    /// the range stays as it is, and that is a success: nothing is written in its place.
+    Deallocate {
+        /// Byte offset in the file.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+    },
 }
 
 /// An error number of the operating system (`errno`). Zero does not occur.

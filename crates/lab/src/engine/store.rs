@@ -35,7 +35,7 @@ impl Store {
                 Ok(buf.len())
             }
             DiskOp::Flush | DiskOp::Sync { .. } => Ok(0),
-            DiskOp::Zero { offset, len, .. } => {
+            DiskOp::Zero { offset, len, .. } | DiskOp::Deallocate { offset, len } => {
                 self.zero(offset, len);
                 Ok(0)
             }

@@ -27,7 +27,10 @@ impl Disk {
         match op {
             DiskOp::Flush => self.write_back(0, self.held.len()),
             DiskOp::Sync { offset, len } => self.write_back(offset as usize, len as usize),
-            DiskOp::Read { .. } | DiskOp::Write { .. } | DiskOp::Zero { .. } => {}
+            DiskOp::Read { .. }
+            | DiskOp::Write { .. }
+            | DiskOp::Zero { .. }
+            | DiskOp::Deallocate { .. } => {}
         }
     }
 
@@ -45,7 +48,7 @@ impl Disk {
                 self.change(offset as usize, bytes.len())?.copy_from_slice(bytes);
                 Ok(buf.len())
             }
-            DiskOp::Zero { offset, len, .. } => {
+            DiskOp::Zero { offset, len, .. } | DiskOp::Deallocate { offset, len } => {
                 self.change(offset as usize, len as usize)?.fill(0);
                 Ok(0)
             }

@@ -95,12 +95,34 @@ fn deallocation_gives_space_back() {
     let mut rig = Rig::new(1);
     let file = rig.group.register_file(open(&dir.path("f")));
     let buf = buffer(&rig, vec![1; 1 << 20]);
-    assert_eq!(run(&mut rig, file, DiskOp::Write { offset: 0, buf }), Ok(1 << 20));
     let blocks = || std::fs::metadata(dir.path("f")).expect("there").blocks();
-    let before = blocks();
-    let op = DiskOp::Zero { offset: 0, len: 1 << 20, deallocate: true };
-    assert_eq!(run(&mut rig, file, op), Ok(0));
-    assert!(blocks() < before, "{before} blocks shrink to {}", blocks());
+    let (offset, len) = (0, 1 << 20);
+    for op in [DiskOp::Zero { offset, len, deallocate: true }, DiskOp::Deallocate { offset, len }] {
+        assert_eq!(run(&mut rig, file, DiskOp::Write { offset, buf }), Ok(1 << 20));
+        let before = blocks();
+        assert_eq!(run(&mut rig, file, op), Ok(0));
+        assert!(blocks() < before, "{before} blocks shrink to {}", blocks());
+        let on_disk = std::fs::read(dir.path("f")).expect("readable");
+        assert!(on_disk == [0; 1 << 20], "as long as before, and zeroes");
+    }
+    rig.stop();
+}
+
+/// It was advice: zeroes in its place would take the space that was to be given back, for hours.
+#[test]
+fn what_cannot_be_given_back_stays_as_it_is() {
+    let mut rig = Rig::new(1);
+    // Neither has a way to; the second one would fail if it were written to.
+    for device in ["/dev/null", "/dev/full"] {
+        let file = rig.group.register_file(open(device));
+        for _ in 0..2 {
+            let op = DiskOp::Deallocate { offset: 0, len: 16 << 40 };
+            assert_eq!(run(&mut rig, file, op), Ok(0), "{device}");
+        }
+        let zero = DiskOp::Zero { offset: 0, len: 2 << 20, deallocate: true };
+        let wanted = if device == "/dev/null" { Ok(1 << 20) } else { Err(SystemError::NO_SPACE) };
+        assert_eq!(run(&mut rig, file, zero), wanted, "zeroes are written still");
+    }
     rig.stop();
 }
 

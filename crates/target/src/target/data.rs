@@ -316,7 +316,7 @@ impl Target {
                     return Err(done);
                 };
                 rest = Rest::Ranges { next: index + 1 };
-                (DiskKind::Zero, DiskOp::Zero { offset, len, deallocate: true }, None)
+                (DiskKind::Zero, DiskOp::Deallocate { offset, len }, None)
             }
         };
         let keeps = !matches!(plan, Plan::Write { .. });

@@ -164,7 +164,9 @@ impl Task {
         let (start, len, writes) = match self.op {
             DiskOp::Read { offset, buf } => (offset, buf.len().into(), false),
             DiskOp::Write { offset, buf, .. } => (offset, buf.len().into(), true),
-            DiskOp::Zero { offset, len, .. } => (offset, len, true),
+            DiskOp::Zero { offset, len, .. } | DiskOp::Deallocate { offset, len } => {
+                (offset, len, true)
+            }
             DiskOp::Flush | DiskOp::Sync { .. } => return None,
         };
         Some(Range { file: self.file, start, end: start.saturating_add(len), writes })
@@ -404,7 +406,7 @@ impl Target {
                 else {
                     return done;
                 };
-                let op = DiskOp::Zero { offset, len, deallocate: true };
+                let op = DiskOp::Deallocate { offset, len };
                 (DiskKind::Zero, op, Rest::Ranges { next: index + 1 })
             }
             // The connection is gone.

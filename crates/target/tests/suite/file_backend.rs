@@ -125,9 +125,9 @@ fn deallocate_goes_range_by_range() {
     let range = |lba, blocks| DsmRange { attributes: 0, blocks, lba }.to_bytes();
     let ranges = [range(4, 2), range(0, 0), range(16, 1)].concat();
     let cid = rig.start_out(queue, io::deallocate(1, 3), &ranges);
-    let zero = |offset, len| DiskOp::Zero { offset, len, deallocate: true };
-    assert_eq!(rig.finish_disk(Ok(0)), zero(16384, 8192));
-    assert_eq!(rig.finish_disk(Ok(0)), zero(65536, 4096));
+    let given_back = |offset, len| DiskOp::Deallocate { offset, len };
+    assert_eq!(rig.finish_disk(Ok(0)), given_back(16384, 8192));
+    assert_eq!(rig.finish_disk(Ok(0)), given_back(65536, 4096));
     assert_eq!(rig.poll(queue, cid).unwrap().status, Status::SUCCESS);
     // One range outside: no file operation at all.
     let bad = [range(4, 2), range(256, 1)].concat();

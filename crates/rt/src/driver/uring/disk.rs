@@ -9,7 +9,7 @@ use super::{FILE_THREADS, Kind, Uring};
 use crate::driver::Event;
 use anabranch_proto::machine::{BufRef, DiskId, DiskOp, FileId, SystemError, Time};
 use flushes::Flushes;
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 use lane::{Common, Lanes, OWN_THREADS, Waiting};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -138,6 +138,16 @@ fn rest(buf: BufRef, done: u64) -> BufRef {
     buf.slice(done, buf.len() - done)
 }
 
+fn fallocate(fd: types::Fd, offset: u64, len: u64, how: i32) -> squeue::Entry {
+    let mode = how | libc::FALLOC_FL_KEEP_SIZE;
+    opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build()
+}
+
+/// Whether an error says that the file system does not have what it was asked for.
+fn is_missing(error: i32) -> bool {
+    matches!(error, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV)
+}
+
 impl Uring {
     pub(super) fn start_disk(&mut self, id: DiskId, file: FileId, op: DiskOp) {
         let Some(open) = self.disk.open(&self.files, file) else {
@@ -148,7 +158,7 @@ impl Uring {
         self.have_file_threads(self.disk.threads());
         let empty = match op {
             DiskOp::Read { buf, .. } | DiskOp::Write { buf, .. } => buf.is_empty(),
-            DiskOp::Zero { len, .. } => len == 0,
+            DiskOp::Zero { len, .. } | DiskOp::Deallocate { len, .. } => len == 0,
             DiskOp::Flush | DiskOp::Sync { .. } => false,
         };
         if empty {
@@ -171,7 +181,10 @@ impl Uring {
         let by_hand = self.disk.refused(file, op).is_some_and(|refused| *refused);
         let flush = match op {
             DiskOp::Flush | DiskOp::Sync { .. } => self.disk.known(file).map(|k| k.flushes.begin()),
-            DiskOp::Read { .. } | DiskOp::Write { .. } | DiskOp::Zero { .. } => None,
+            DiskOp::Read { .. }
+            | DiskOp::Write { .. }
+            | DiskOp::Zero { .. }
+            | DiskOp::Deallocate { .. } => None,
         };
         let task = Task { id, open, file, op, done: 0, by_hand, resting_since: None, flush };
         let slot = self.disk.free.pop().unwrap_or_else(|| {
@@ -215,16 +228,11 @@ impl Uring {
                     .offset(offset.saturating_add(done))
                     .build()
             }
-            DiskOp::Zero { offset, len, deallocate } => {
-                let how = if deallocate {
-                    libc::FALLOC_FL_PUNCH_HOLE
-                } else {
-                    libc::FALLOC_FL_ZERO_RANGE
-                };
-                opcode::Fallocate::new(fd, len)
-                    .offset(offset)
-                    .mode(how | libc::FALLOC_FL_KEEP_SIZE)
-                    .build()
+            DiskOp::Zero { offset, len, deallocate: false } => {
+                fallocate(fd, offset, len, libc::FALLOC_FL_ZERO_RANGE)
+            }
+            DiskOp::Zero { offset, len, .. } | DiskOp::Deallocate { offset, len } => {
+                fallocate(fd, offset, len, libc::FALLOC_FL_PUNCH_HOLE)
             }
         };
         self.push(entry, Kind::Disk, slot);
@@ -241,10 +249,7 @@ impl Uring {
         task.resting_since = None;
         let outcome = match (task.op, result) {
             (_, e) if e == -libc::EINTR => None,
-            (DiskOp::Zero { .. }, e)
-                if !task.by_hand
-                    && matches!(-e, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) =>
-            {
+            (DiskOp::Zero { .. }, e) if !task.by_hand && is_missing(-e) => {
                 task.by_hand = true;
                 let (file, op) = (task.file, task.op);
                 if let Some(refused) = self.disk.refused(file, op) {
@@ -252,6 +257,8 @@ impl Uring {
                 }
                 None
             }
+            // It was advice, for which nothing is written.
+            (DiskOp::Deallocate { .. }, e) if is_missing(-e) => Some(Ok(0)),
             (_, e) if e < 0 => Some(Err(SystemError(-e))),
             // The file ends here.
             (DiskOp::Read { .. }, 0) => Some(Ok(task.done as u32)),
@@ -270,7 +277,13 @@ impl Uring {
                     (task.done >= PIECE).then_some(Ok(task.done as u32))
                 }
             }
-            (DiskOp::Zero { .. } | DiskOp::Flush | DiskOp::Sync { .. }, _) => Some(Ok(0)),
+            (
+                DiskOp::Zero { .. }
+                | DiskOp::Deallocate { .. }
+                | DiskOp::Flush
+                | DiskOp::Sync { .. },
+                _,
+            ) => Some(Ok(0)),
         };
         match outcome {
             None => self.step_disk(slot),

@@ -80,7 +80,9 @@ impl Lanes {
 
     fn of(&mut self, op: DiskOp) -> Option<&mut Lane> {
         match op {
-            DiskOp::Zero { .. } | DiskOp::Sync { .. } => Some(&mut self.others),
+            DiskOp::Zero { .. } | DiskOp::Deallocate { .. } | DiskOp::Sync { .. } => {
+                Some(&mut self.others)
+            }
             DiskOp::Read { .. } => self.reads.as_mut(),
             DiskOp::Write { .. } | DiskOp::Flush => None,
         }
