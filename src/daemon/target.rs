@@ -1,5 +1,6 @@
 //! A running target: from options or a file to workers, and what the control socket may ask of it.
 
+mod files;
 mod setup;
 mod status;
 #[cfg(test)]
@@ -8,38 +9,31 @@ mod tests;
 pub use setup::{PortSpec, SubsystemSpec, TargetSetup};
 pub use status::{json as status_json, text as status_text};
 
-use super::backing::{Backend, NamespaceSpec, Opened, check_length, open_file};
+use super::backing::NamespaceSpec;
 use super::control::Handler;
-use super::crew;
 use super::listen::socket_address;
 use super::rpc::{Answer, Params, RpcError};
 use crate::failure::Failure;
 use crate::units::Bytes;
-use anabranch_proto::machine::{Endpoint, FileId, WorkerId};
+use anabranch_proto::machine::{Endpoint, WorkerId};
 use anabranch_proto::nvme::{AnaState, Nqn};
 use anabranch_rt::signal::Termination;
-use anabranch_rt::{Config, Files, Group};
-use anabranch_target::config::{BackendConfig, MAX_CNTLID, MAX_NSID, NamespaceConfig};
+use anabranch_rt::{Config, Group};
+use anabranch_target::config::{MAX_CNTLID, MAX_NSID, NamespaceConfig};
 use anabranch_target::status::PortStatus;
 use anabranch_target::{
     PortFault, Shape, Target, TargetError, TargetEvent, TargetReply, TargetStatus, TargetVerb,
 };
+use files::{FileTable, RELEASE};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::fs::File;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a verb may take.
 const VERB: Duration = Duration::from_secs(10);
-/// How long whoever removes a namespace waits for what was begun on its file to end. The file is
-/// let go later when it takes longer: how often that is looked at then.
-const RELEASE: Duration = Duration::from_secs(1);
-const RELEASE_PAUSE: Duration = Duration::from_millis(100);
 /// How long all ports together may take until they listen.
 const LISTEN: Duration = Duration::from_secs(5);
 
@@ -49,282 +43,6 @@ pub struct RunningTarget {
     group: Group<Target>,
     files: FileTable,
     nqns: Vec<Nqn>,
-}
-
-/// Files behind namespaces: the same file is never behind two. Without a namespace it stays open
-/// only as long as something is done to it: a namespace that takes it meanwhile is to come after
-/// that.
-#[derive(Clone, Debug)]
-pub(super) struct FileTable {
-    files: Files,
-    opened: Arc<Mutex<Vec<OpenFile>>>,
-    /// A thread looks after files that are to be let go.
-    lets_go: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-struct OpenFile {
-    device: u64,
-    inode: u64,
-    id: FileId,
-    /// The same open file, for changes of its length.
-    file: File,
-    user: Option<(Nqn, u32)>,
-    /// Where it was made, when it was not there before.
-    made: Option<PathBuf>,
-    /// It was opened for a namespace that the engine has not taken yet.
-    new: bool,
-    /// Its namespace may be there or not: the engine has not said in time what it has done.
-    unsure: bool,
-}
-
-impl FileTable {
-    pub(super) fn new() -> FileTable {
-        FileTable { files: Files::new(), opened: Arc::default(), lets_go: Arc::default() }
-    }
-
-    /// The back end of a namespace; its file is opened and marked as in use.
-    pub(super) fn backend(
-        &self,
-        spec: &NamespaceSpec,
-        subsystem: &Nqn,
-        nsid: u32,
-    ) -> Result<BackendConfig, Failure> {
-        spec.check().map_err(Failure::Usage)?;
-        let path = match &spec.backend {
-            Backend::Memory(bytes) => return Ok(BackendConfig::Memory { bytes: *bytes }),
-            Backend::File(path) => path,
-        };
-        let user = Some((subsystem.clone(), nsid));
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(found) = std::fs::symlink_metadata(path)
-            && let Some(known) = opened
-                .iter_mut()
-                .find(|file| (file.device, file.inode) == (found.dev(), found.ino()))
-        {
-            if let Some((nqn, nsid)) = &known.user {
-                let name = path.display();
-                return Err(Failure::usage(format!(
-                    "{name} is behind namespace {nsid} of {nqn} already"
-                )));
-            }
-            // It was opened for another namespace: this one may ask for other things.
-            let size = spec.size.map(|Bytes(size)| size);
-            check_length(path, found.len(), size, spec.bs).map_err(Failure::Usage)?;
-            known.user = user;
-            return Ok(BackendConfig::File { file: known.id, bytes: found.len() });
-        }
-        let opening = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
-        let Opened { file, bytes, made } = opening;
-        let twice = numbers(&file, path).and_then(|numbers| {
-            let kept = file.try_clone();
-            Ok((numbers, kept.map_err(|why| format!("cannot open {}: {why}", path.display()))?))
-        });
-        let twice = twice.map_err(Failure::Failed);
-        let ((device, inode), kept) = twice.inspect_err(|_| {
-            if made {
-                let _ = std::fs::remove_file(path);
-            }
-        })?;
-        let id = self.files.register(file);
-        let made = made.then(|| path.clone());
-        let (new, unsure) = (true, false);
-        opened.push(OpenFile { device, inode, id, file: kept, user, made, new, unsure });
-        Ok(BackendConfig::File { file: id, bytes })
-    }
-
-    /// The engine has taken the namespace: its file stays.
-    fn taken(&self, backend: &BackendConfig) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in opened.iter_mut().filter(|file| file.is(backend)) {
-            file.new = false;
-        }
-    }
-
-    /// What becomes of the file of a namespace that the engine was asked to take. Without an answer
-    /// it may be there, or may come to be, and hosts may write: its file stays.
-    fn settle(&self, backend: &BackendConfig, error: Option<&RpcError>) {
-        match error.map(|error| error.code) {
-            Some(RpcError::INVALID_PARAMS | RpcError::CONFLICT | RpcError::BUSY) => {
-                self.refused(backend);
-            }
-            code => {
-                self.taken(backend);
-                if let (Some(RpcError::TIMEOUT), BackendConfig::File { file, .. }) = (code, backend)
-                {
-                    self.doubt(&[*file]);
-                }
-            }
-        }
-    }
-
-    /// The files behind a namespace: a former one's, too, that may not have gone.
-    fn behind(&self, subsystem: &Nqn, nsid: u32) -> Vec<FileId> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let behind = opened.iter().filter(|file| file.is_behind(subsystem, nsid));
-        behind.map(|file| file.id).collect()
-    }
-
-    /// The engine was asked to take or remove a namespace, and does so sooner or later.
-    fn doubt(&self, files: &[FileId]) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in opened.iter_mut().filter(|file| files.contains(&file.id)) {
-            file.unsure = true;
-        }
-    }
-
-    /// Those of these files that may be behind no namespace.
-    fn doubtful(&self, mut files: Vec<FileId>) -> Vec<FileId> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|id| opened.iter().any(|file| file.id == *id && file.unsure));
-        files
-    }
-
-    fn all_taken(&self) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.iter_mut().for_each(|file| file.new = false);
-    }
-
-    /// The engine has not taken the namespace, and has not seen its file: one that was opened for
-    /// it is let go, and one that was made for it goes.
-    fn refused(&self, backend: &BackendConfig) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain_mut(|file| {
-            if !file.is(backend) {
-                return true;
-            }
-            file.user = None;
-            if file.new {
-                file.unmake();
-                self.files.forget(file.id);
-            }
-            !file.new
-        });
-        drop(opened);
-        if !self.close_idle() {
-            self.look_after_idle();
-        }
-    }
-
-    /// A namespace is gone: its file is let go, so that another target can have it, and the file
-    /// system its room.
-    fn release(&self, gone: &[FileId], within: Duration) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for file in opened.iter_mut().filter(|file| gone.contains(&file.id)) {
-            (file.user, file.unsure) = (None, false);
-        }
-        drop(opened);
-        let until = Instant::now() + within;
-        while !self.close_idle() {
-            if Instant::now() >= until {
-                return self.look_after_idle();
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Has the files that are behind no namespace closed as soon as nothing is done to them.
-    fn look_after_idle(&self) {
-        if self.lets_go.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let files = self.clone();
-        let work = move || files.go_on_letting_go();
-        // Without a thread they are closed when the next namespace goes.
-        if anabranch_rt::thread::spawn("let-go", crew::STACK_BYTES, work).is_err() {
-            self.lets_go.store(false, Ordering::Release);
-        }
-    }
-
-    fn go_on_letting_go(&self) {
-        loop {
-            std::thread::sleep(RELEASE_PAUSE);
-            if !self.close_idle() {
-                continue;
-            }
-            self.lets_go.store(false, Ordering::Release);
-            // Whoever came in between has seen that somebody looks.
-            if self.close_idle() || self.lets_go.swap(true, Ordering::AcqRel) {
-                return;
-            }
-        }
-    }
-
-    /// Closes the files that are behind no namespace, as far as nothing is done to them any more:
-    /// the engine begins nothing there. Tells whether these are all.
-    fn close_idle(&self) -> bool {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain(|file| {
-            let idle = file.user.is_none() && !self.files.is_busy(file.id);
-            if idle {
-                self.files.forget(file.id);
-            }
-            !idle
-        });
-        opened.iter().all(|file| file.user.is_some())
-    }
-
-    /// Takes away the files that were made for a target that does not start: nobody has written to
-    /// them, and the next attempt may want another size.
-    fn unmake(&self) {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.iter().for_each(OpenFile::unmake);
-    }
-
-    /// Gives a namespace another size by `change`, and its file at least that length before: blocks
-    /// that the file lacks cannot be read. A longer file keeps its length.
-    fn resize<T>(
-        &self,
-        subsystem: &Nqn,
-        nsid: u32,
-        bytes: u64,
-        change: impl FnOnce() -> Result<T, RpcError>,
-    ) -> Result<T, RpcError> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = opened.iter().find(|file| file.is_behind(subsystem, nsid)) else {
-            return change();
-        };
-        let failed = |why| {
-            RpcError::failed(format!("cannot make the file of namespace {nsid} that long: {why}"))
-        };
-        let before = known.file.metadata().map_err(failed)?.len();
-        if before < bytes {
-            known.file.set_len(bytes).map_err(failed)?;
-        }
-        let changed = change();
-        if before < bytes
-            && matches!(&changed, Err(error) if error.code == RpcError::INVALID_PARAMS)
-        {
-            // Nobody was told of the new blocks.
-            let _ = known.file.set_len(before);
-        }
-        changed
-    }
-}
-
-impl OpenFile {
-    fn is(&self, backend: &BackendConfig) -> bool {
-        matches!(backend, BackendConfig::File { file, .. } if *file == self.id)
-    }
-
-    fn is_behind(&self, subsystem: &Nqn, nsid: u32) -> bool {
-        self.user.as_ref().is_some_and(|user| user.0 == *subsystem && user.1 == nsid)
-    }
-
-    /// Takes the file away if it was made by us and still stands where it was made.
-    fn unmake(&self) {
-        let Some(path) = &self.made else { return };
-        let found = std::fs::symlink_metadata(path);
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-fn numbers(file: &File, path: &Path) -> Result<(u64, u64), String> {
-    let found =
-        file.metadata().map_err(|why| format!("cannot inspect {}: {why}", path.display()))?;
-    Ok((found.dev(), found.ino()))
 }
 
 /// Where a start begins to number controllers: elsewhere than the one before it. Linux takes no
@@ -398,7 +116,7 @@ impl RunningTarget {
         let engine =
             Target::new(config, seed).map_err(|error| Failure::usage(error.to_string()))?;
         let runtime = Config {
-            files: files.files.clone(),
+            files: files.files().clone(),
             cpus: setup.cpus.clone(),
             pin: setup.cpus.is_some(),
             pool_bytes: super::memory::of_each(1),

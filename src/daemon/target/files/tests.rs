@@ -1,0 +1,157 @@
+use super::*;
+
+fn spec(path: &Path, more: &str) -> NamespaceSpec {
+    format!("file:{}{more}", path.display()).parse().expect("a namespace")
+}
+
+#[test]
+fn a_file_that_is_still_open_is_checked_like_one_that_is_not() {
+    let path = std::env::temp_dir().join(format!("anabranch-again-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(3 << 9)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let files = FileTable::new();
+    for (more, nsid, wrong) in [
+        ("", 1, None),
+        ("", 2, Some("is behind namespace 1")),
+        (",size=4096", 3, Some("exists with 1536 bytes, not the 4096 asked for")),
+        (",bs=4096", 4, Some("must be a multiple of 4096")),
+        (",size=1536", 5, None),
+    ] {
+        let got = files.backend(&spec(&path, more), &nqn, nsid);
+        match (got, wrong) {
+            (Ok(backend), None) => assert_eq!(backend.bytes(), 1536),
+            (Err(why), Some(text)) => assert!(why.to_string().contains(text), "{why}"),
+            (got, wrong) => panic!("{more}: {got:?}, not {wrong:?}"),
+        }
+        if nsid > 1 {
+            // As when its namespace is removed, and something is still being done to it.
+            files.opened.lock().expect("nobody panics")[0].user = None;
+        }
+    }
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+#[test]
+fn the_file_of_a_namespace_that_was_removed_is_free() {
+    let path = std::env::temp_dir().join(format!("anabranch-freed-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let (files, other) = (FileTable::new(), FileTable::new());
+    files.settle(&files.backend(&spec(&path, ""), &nqn, 1).expect("a back end"), None);
+    let told = other.backend(&spec(&path, ""), &nqn, 1).expect_err("it is in use");
+    assert!(told.to_string().contains("in use by another target"), "{told}");
+    files.release(&files.behind(&nqn, 1), RELEASE);
+    // Another test may just be starting a program, which has the file until it is another program.
+    assert!((0..100_000).any(|_| {
+        std::thread::yield_now();
+        other.backend(&spec(&path, ""), &nqn, 1).is_ok()
+    }));
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+#[test]
+fn a_file_that_is_worked_on_when_its_namespace_goes_is_free_after_that() {
+    let path = std::env::temp_dir().join(format!("anabranch-slow-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let (files, other) = (FileTable::new(), FileTable::new());
+    files.settle(&files.backend(&spec(&path, ""), &nqn, 1).expect("a back end"), None);
+    let gone = files.behind(&nqn, 1);
+    let work = files.files.get(gone[0]).expect("it is open");
+    files.release(&gone, Duration::ZERO);
+    // Whoever takes it here meanwhile comes after what is done to it.
+    let again = files.backend(&spec(&path, ""), &nqn, 2).expect("a back end");
+    assert!(matches!(again, BackendConfig::File { file, .. } if file == gone[0]));
+    files.release(&gone, Duration::ZERO);
+    let told = other.backend(&spec(&path, ""), &nqn, 1).expect_err("it is worked on");
+    assert!(told.to_string().contains("in use by another target"), "{told}");
+    drop(work);
+    // Each attempt waits for a while.
+    assert!((0..100).any(|_| other.backend(&spec(&path, ""), &nqn, 1).is_ok()));
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+#[test]
+fn a_namespace_in_the_place_of_one_that_was_removed_keeps_its_file() {
+    let path = |of: &str| {
+        let name = format!("anabranch-place-{of}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+        path
+    };
+    let (former, later) = (path("former"), path("later"));
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let (files, other) = (FileTable::new(), FileTable::new());
+    files.settle(&files.backend(&spec(&former, ""), &nqn, 1).expect("a back end"), None);
+    let gone = files.behind(&nqn, 1);
+    files.settle(&files.backend(&spec(&later, ""), &nqn, 1).expect("a back end"), None);
+    files.release(&gone, RELEASE);
+    other.backend(&spec(&former, ""), &nqn, 1).expect("it was let go");
+    let told = other.backend(&spec(&later, ""), &nqn, 2).expect_err("it is in use");
+    assert!(told.to_string().contains("in use by another target"), "{told}");
+    [former, later].iter().for_each(|path| std::fs::remove_file(path).expect("it goes"));
+}
+
+#[test]
+fn a_file_is_given_up_when_its_namespace_turns_out_to_be_gone() {
+    let path = std::env::temp_dir().join(format!("anabranch-unsure-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let files = FileTable::new();
+    let silence = RpcError::new(RpcError::TIMEOUT, "no answer");
+    let backend = files.backend(&spec(&path, ""), &nqn, 1).expect("a back end");
+    files.settle(&backend, None);
+    let behind = files.behind(&nqn, 1);
+    assert_eq!(files.doubtful(behind.clone()), [], "it is there");
+    files.doubt(&behind);
+    assert_eq!(files.doubtful(behind.clone()), behind, "as nobody has said that it was removed");
+    files.release(&behind, RELEASE);
+    files.settle(&files.backend(&spec(&path, ""), &nqn, 1).expect("a back end"), Some(&silence));
+    let behind = files.behind(&nqn, 1);
+    assert_eq!(files.doubtful(behind.clone()), behind, "as nobody has said that it was added");
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+#[test]
+fn a_file_grows_with_its_namespace() {
+    let path = std::env::temp_dir().join(format!("anabranch-grows-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let files = FileTable::new();
+    files.backend(&spec(&path, ""), &nqn, 1).expect("a back end");
+    let length = || std::fs::metadata(&path).expect("it is there").len();
+    let refused = || Err::<(), RpcError>(RpcError::invalid("no whole blocks"));
+    assert!(files.resize(&nqn, 1, 5000, refused).is_err());
+    assert_eq!(length(), 1 << 12, "as before");
+    let before = files.resize(&nqn, 1, 1 << 20, || Ok(length())).expect("it grows");
+    assert_eq!(before, 1 << 20, "the file first");
+    files.resize(&nqn, 1, 1 << 12, || Ok(())).expect("the namespace shrinks");
+    assert_eq!(length(), 1 << 20, "nothing is cut off");
+    files.resize(&nqn, 2, 1 << 30, || Ok(())).expect("another one, in memory");
+    assert_eq!(length(), 1 << 20);
+    let error = files.resize(&nqn, 1, u64::MAX, || Ok(())).expect_err("no file is that long");
+    assert!(error.message.contains("cannot make the file of namespace 1 that long"));
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+#[test]
+fn a_file_that_a_namespace_may_have_had_is_never_taken_away() {
+    let path = std::env::temp_dir().join(format!("anabranch-settled-{}", std::process::id()));
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let (conflict, silence) =
+        (RpcError::new(RpcError::CONFLICT, "taken"), RpcError::new(RpcError::TIMEOUT, "no answer"));
+    let made = |files: &FileTable, nsid| {
+        files.backend(&spec(&path, ",size=4096"), &nqn, nsid).expect("a back end")
+    };
+    let files = FileTable::new();
+    files.settle(&made(&files, 1), Some(&conflict));
+    assert!(!path.exists(), "the engine did not want it");
+    for answer in [None, Some(&silence)] {
+        let files = FileTable::new();
+        files.settle(&made(&files, 1), answer);
+        files.release(&files.behind(&nqn, 1), RELEASE);
+        files.settle(&made(&files, 2), Some(&conflict));
+        assert!(path.exists(), "it was that of namespace 1, after {answer:?}");
+        std::fs::remove_file(&path).expect("it goes");
+    }
+}
