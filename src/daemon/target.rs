@@ -396,6 +396,15 @@ impl RunningTarget {
         added.map(|_| json!({ "nsid": nsid }))
     }
 
+    /// How many bytes a namespace has, if it is there.
+    fn size(&self, subsystem: &Nqn, nsid: u32) -> Result<Option<u64>, RpcError> {
+        let status = self.status()?;
+        let found = status.subsystems.iter().filter(|known| known.nqn == *subsystem);
+        let mut found = found.flat_map(|known| &known.namespaces);
+        let namespace = found.find(|namespace| namespace.nsid == nsid);
+        Ok(namespace.map(|it| it.blocks * u64::from(it.block_bytes)))
+    }
+
     fn remove_namespace(&self, subsystem: Nqn, nsid: u32) -> Result<Value, RpcError> {
         // Not those of a namespace that somebody adds in its place meanwhile.
         let mut files = self.files.behind(&subsystem, nsid);
@@ -424,7 +433,8 @@ impl RunningTarget {
             ("ns_rm", None, None, None) => self.remove_namespace(subsystem, nsid),
             ("ns_resize", Some(Bytes(bytes)), None, None) => {
                 let of = subsystem.clone();
-                self.files.resize(&of, nsid, bytes, || {
+                let size = || self.size(&of, nsid);
+                self.files.resize(&of, nsid, bytes, size, || {
                     self.done(TargetVerb::NamespaceResize { subsystem, nsid, bytes })
                 })
             }

@@ -368,7 +368,7 @@ impl fmt::Display for TargetEvent {
                     Some(error) => write!(f, "{error}")?,
                     None => f.write_str(
                         "it has become shorter than the namespace, which is not used until it is \
-                         resized",
+                         resized to what is left",
                     )?,
                 }
                 if *untold > 0 { write!(f, " ({untold} more before)") } else { Ok(()) }

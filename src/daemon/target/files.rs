@@ -250,12 +250,15 @@ impl FileTable {
     }
 
     /// Gives a namespace another size by `change`, and its file at least that length before: blocks
-    /// that the file lacks cannot be read. A longer file keeps its length.
+    /// that the file lacks cannot be read. A longer file keeps its length. One that is shorter than
+    /// the namespace, whose `size` in bytes is asked for, has lost blocks: they must not come back
+    /// as zeroes, so it is not made longer.
     pub(super) fn resize<T>(
         &self,
         subsystem: &Nqn,
         nsid: u32,
         bytes: u64,
+        size: impl FnOnce() -> Result<Option<u64>, RpcError>,
         change: impl FnOnce() -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +268,15 @@ impl FileTable {
         let failed = |why| {
             RpcError::failed(format!("cannot make the file of namespace {nsid} that long: {why}"))
         };
+        let Some(size) = size()? else { return change() };
         let before = known.file.metadata().map_err(failed)?.len();
+        if before < size && before < bytes {
+            return Err(RpcError::failed(format!(
+                "the file of namespace {nsid} has become shorter than its {size} bytes, and what \
+                 is lost would read as zeroes: resize it to {before} bytes or less, which are \
+                 left, or remove the namespace and add it again"
+            )));
+        }
         if before < bytes {
             known.file.set_len(bytes).map_err(failed)?;
         }

@@ -106,3 +106,43 @@ fn an_ana_group_has_one_state() {
     let told = setup.config(&FileTable::new()).expect_err("which of them?").to_string();
     assert_eq!(told, "ana: group 1 stands here twice");
 }
+
+/// What is lost reads as zeroes once the file has its former length again, and nobody is told.
+#[test]
+fn a_file_that_has_lost_its_end_is_not_made_longer_for_its_namespace() {
+    let path = std::env::temp_dir().join(format!("anabranch-lost-end-{}", std::process::id()));
+    for (bs, left, whole) in [(512, 5000, 4608), (512, 4096, 4096), (4096, 13000, 12288)] {
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(1 << 20).expect("it grows");
+        let port = PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+        let namespace = format!("file:{},bs={bs}", path.display()).parse().expect("a namespace");
+        let subsystem = SubsystemSpec {
+            namespaces: vec![namespace],
+            ..SubsystemSpec::named("nqn.2026-01.org.example:lost-end")
+        };
+        let setup = TargetSetup { ports: vec![port], subsystems: vec![subsystem], cpus: None };
+        let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+        let resize = |bytes: u64| {
+            let params = format!("{{\"nsid\":1,\"size\":{bytes}}}");
+            target.call("ns_resize", Params::from_text(&params)).map(|_| ())
+        };
+        let length = || file.metadata().expect("it is there").len();
+        file.set_len(left).expect("somebody cuts it off");
+        for bytes in [1 << 20, 2 << 20, 512 << 10] {
+            let told = resize(bytes).expect_err("blocks are lost").message;
+            assert!(told.contains("has become shorter than its 1048576 bytes"), "{told}");
+            assert!(told.contains(&format!("resize it to {left} bytes or less")), "{told}");
+            assert_eq!(length(), left, "as it was");
+        }
+        resize(whole).expect("what is left is taken");
+        assert_eq!(length(), left);
+        resize(1 << 20).expect("the namespace grows as any other does");
+        assert_eq!(length(), 1 << 20);
+        // Whoever has cut it off has put its end back.
+        file.set_len(left).expect("somebody cuts it off");
+        file.set_len(1 << 20).expect("it grows");
+        resize(1 << 20).expect("nothing is missing");
+        target.stop().expect("it ends");
+    }
+    std::fs::remove_file(&path).expect("it goes");
+}

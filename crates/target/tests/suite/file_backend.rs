@@ -361,7 +361,7 @@ fn what_is_wrong_with_a_file_is_told_once_a_second() {
     rig.finish_disk(Ok(4096));
     rig.finish_disk(Ok(512));
     let short = "read failed in its file: it has become shorter than the namespace, which is not \
-                 used until it is resized";
+                 used until it is resized to what is left";
     assert_eq!(told(&mut rig), [format!("{start}{short} (2 more before)")]);
     restore(&mut rig);
     rig.advance(ms(1000));

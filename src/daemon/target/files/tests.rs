@@ -120,16 +120,18 @@ fn a_file_grows_with_its_namespace() {
     let files = FileTable::new();
     files.backend(&spec(&path, ""), &nqn, 1).expect("a back end");
     let length = || std::fs::metadata(&path).expect("it is there").len();
+    let has = |bytes| move || Ok(Some(bytes));
     let refused = || Err::<(), RpcError>(RpcError::invalid("no whole blocks"));
-    assert!(files.resize(&nqn, 1, 5000, refused).is_err());
+    assert!(files.resize(&nqn, 1, 5000, has(1 << 12), refused).is_err());
     assert_eq!(length(), 1 << 12, "as before");
-    let before = files.resize(&nqn, 1, 1 << 20, || Ok(length())).expect("it grows");
+    let before = files.resize(&nqn, 1, 1 << 20, has(1 << 12), || Ok(length())).expect("it grows");
     assert_eq!(before, 1 << 20, "the file first");
-    files.resize(&nqn, 1, 1 << 12, || Ok(())).expect("the namespace shrinks");
+    files.resize(&nqn, 1, 1 << 12, has(1 << 20), || Ok(())).expect("the namespace shrinks");
     assert_eq!(length(), 1 << 20, "nothing is cut off");
-    files.resize(&nqn, 2, 1 << 30, || Ok(())).expect("another one, in memory");
+    files.resize(&nqn, 2, 1 << 30, has(1), || Ok(())).expect("another one, in memory");
     assert_eq!(length(), 1 << 20);
-    let error = files.resize(&nqn, 1, u64::MAX, || Ok(())).expect_err("no file is that long");
+    let error = files.resize(&nqn, 1, u64::MAX, has(1 << 12), || Ok(()));
+    let error = error.expect_err("no file is that long");
     assert!(error.message.contains("cannot make the file of namespace 1 that long"));
     std::fs::remove_file(&path).expect("it goes");
 }
