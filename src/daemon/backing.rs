@@ -20,6 +20,9 @@ use std::time::{Duration, UNIX_EPOCH};
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
+/// What the system calls this machine.
+const MACHINE_ID: &str = "/etc/machine-id";
+
 /// A namespace: `mem:SIZE` or `file:PATH`, with `bs`, `uuid`, `anagrp`, `nsid` and, for a file that
 /// may be made, `size`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +144,7 @@ impl NamespaceSpec {
     /// targets that happen to bear the same name, as two machines do that have one configuration.
     ///
     /// # Errors
-    /// The file is not there.
+    /// The file is not there, or what the machine is called cannot be read.
     pub fn identifiers(&self, subsystem: &Nqn, nsid: u32) -> Result<(Uuid, Nguid), String> {
         if let Some(UuidText(uuid)) = self.uuid {
             return Ok((uuid, derived_nguid(uuid)));
@@ -152,7 +155,8 @@ impl NamespaceSpec {
                 random.map_err(|why| format!("no random numbers: {why}"))?.0.to_vec()
             }
             Backend::File(path) => {
-                which_file(path).map_err(|why| format!("{}: {why}", path.display()))?
+                let file = which_file(path).map_err(|why| format!("{}: {why}", path.display()))?;
+                of_machine(subsystem, nsid, &machine_id(Path::new(MACHINE_ID))?, &file)
             }
         };
         Ok(derived_ids(subsystem, nsid, &origin))
@@ -344,7 +348,7 @@ fn settle(file: &File, path: &Path, size: u64) -> std::io::Result<()> {
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// What no other file has, here or elsewhere: its number and when it was made, on which every file
+/// What no other file of a file system has: its number and when it was made, on which every file
 /// system agrees with itself that can tell. Of one that cannot, there is only its place.
 fn which_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let found = std::fs::metadata(path)?;
@@ -356,6 +360,24 @@ fn which_file(path: &Path) -> std::io::Result<Vec<u8>> {
         }
         None => std::fs::canonicalize(path)?.into_os_string().into_encoded_bytes(),
     })
+}
+
+/// What no file of another machine has: a disk may have been copied as a whole, and the numbers of
+/// its files with it. Hosts are not to learn what the machine is called: half of a number that
+/// follows from that tells it from others, and no more.
+fn of_machine(subsystem: &Nqn, nsid: u32, machine: &str, file: &[u8]) -> Vec<u8> {
+    let (_, Nguid(machine)) = derived_ids(subsystem, nsid, machine.as_bytes());
+    [&machine[..8], file].concat()
+}
+
+/// Nothing where there is none. What cannot be read for another reason may be there the next time,
+/// and would make another namespace of the same file.
+fn machine_id(path: &Path) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(why) => Err(format!("cannot read {}: {why}; or give a uuid", path.display())),
+    }
 }
 
 /// Whether the file is there, and one that can be taken.
@@ -424,5 +446,29 @@ mod tests {
         let let_go = || rustix::fs::flock(&first, FlockOperation::Unlock).expect("it was ours");
         lock(&second, &path, let_go).expect("it was let go");
         std::fs::remove_file(&path).expect("it goes");
+    }
+
+    /// One image is on many disks, with the same numbers of its files and the same times.
+    #[test]
+    fn a_file_of_a_machine_with_a_copy_of_the_disk_is_another_namespace() {
+        let name = format!("anabranch-machine-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("an NQN");
+        let on = |text: &str| {
+            std::fs::write(&path, text).expect("a file");
+            let machine = machine_id(&path).expect("it is there");
+            derived_ids(&nqn, 1, &of_machine(&nqn, 1, &machine, b"one file"))
+        };
+        let (one, other) = ("5c0ffee0123456789abcdef012345678", "6c0ffee0123456789abcdef012345678");
+        assert_eq!(on(one), on(&format!("{one}\n")), "it keeps them");
+        assert!(on(one).0 != on(other).0 && on(one).1 != on(other).1);
+        let spec: NamespaceSpec = format!("file:{}", path.display()).parse().expect("a namespace");
+        let file = which_file(&path).expect("it is there");
+        let told = spec.identifiers(&nqn, 1).expect("identifiers");
+        assert_ne!(told, derived_ids(&nqn, 1, &file), "this machine is in them");
+        let directory = machine_id(&std::env::temp_dir()).expect_err("no text");
+        assert!(directory.starts_with("cannot read"), "{directory}");
+        std::fs::remove_file(&path).expect("it goes");
+        assert_eq!(machine_id(&path), Ok(String::new()), "a system without any");
     }
 }
