@@ -384,6 +384,7 @@ impl RunningTarget {
                 .find(|nsid| !taken.contains(nsid))
                 .ok_or_else(|| RpcError::new(RpcError::CONFLICT, "every namespace is taken"))?,
         };
+        let _claim = self.files.claim(&subsystem, nsid, Some(&params.namespace))?;
         let config = namespace(&self.files, &params.namespace, &subsystem, nsid).map_err(
             |why| match why {
                 Failure::Usage(text) => RpcError::invalid(text),
@@ -407,6 +408,7 @@ impl RunningTarget {
 
     fn remove_namespace(&self, subsystem: Nqn, nsid: u32) -> Result<Value, RpcError> {
         // Not those of a namespace that somebody adds in its place meanwhile.
+        let claim = self.files.claim(&subsystem, nsid, None)?;
         let mut files = self.files.behind(&subsystem, nsid);
         let removed = self.ask(TargetVerb::NamespaceRemove { subsystem, nsid });
         if let Err(error) = removed {
@@ -422,6 +424,7 @@ impl RunningTarget {
                 return Err(error);
             }
         }
+        drop(claim);
         self.files.release(&files, RELEASE);
         Ok(json!({}))
     }

@@ -12,7 +12,7 @@ use anabranch_proto::machine::FileId;
 use anabranch_proto::nvme::Nqn;
 use anabranch_rt::Files;
 use anabranch_target::config::BackendConfig;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,10 +27,15 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(100);
 /// Files behind namespaces: the same file is never behind two. Without a namespace it stays open
 /// only as long as something is done to it: a namespace that takes it meanwhile is to come after
 /// that.
+///
+/// No lock is held while the system or the engine is asked: on a file that hangs, nobody waits but
+/// who works on it.
 #[derive(Clone, Debug)]
 pub(in crate::daemon) struct FileTable {
     files: Files,
     opened: Arc<Mutex<Vec<OpenFile>>>,
+    /// What is worked on.
+    claims: Arc<Mutex<Vec<Claimed>>>,
     /// A thread looks after files that are to be let go.
     lets_go: Arc<AtomicBool>,
 }
@@ -41,7 +46,7 @@ struct OpenFile {
     inode: u64,
     id: FileId,
     /// The same open file, for changes of its length.
-    file: File,
+    file: Arc<File>,
     user: Option<(Nqn, u32)>,
     /// Where it was made, when it was not there before.
     made: Option<PathBuf>,
@@ -51,9 +56,63 @@ struct OpenFile {
     unsure: bool,
 }
 
+/// A namespace, and the file that is to be opened for it.
+#[derive(Clone, Debug, PartialEq)]
+struct Claimed {
+    namespace: (Nqn, u32),
+    path: Option<PathBuf>,
+}
+
+/// As long as this is there, nobody else adds, resizes or removes the namespace, or opens the file.
+#[derive(Debug)]
+pub(super) struct Claim {
+    claims: Arc<Mutex<Vec<Claimed>>>,
+    claimed: Claimed,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|other| *other != self.claimed);
+    }
+}
+
 impl FileTable {
     pub(super) fn new() -> FileTable {
-        FileTable { files: Files::new(), opened: Arc::default(), lets_go: Arc::default() }
+        FileTable {
+            files: Files::new(),
+            opened: Arc::default(),
+            claims: Arc::default(),
+            lets_go: Arc::default(),
+        }
+    }
+
+    /// A namespace to work on, and a file to open for it.
+    pub(super) fn claim(
+        &self,
+        subsystem: &Nqn,
+        nsid: u32,
+        spec: Option<&NamespaceSpec>,
+    ) -> Result<Claim, RpcError> {
+        let path = spec.and_then(|spec| match &spec.backend {
+            Backend::File(path) => Some(path.clone()),
+            Backend::Memory(_) => None,
+        });
+        let claimed = Claimed { namespace: (subsystem.clone(), nsid), path };
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in claims.iter() {
+            let busy = if other.namespace == claimed.namespace {
+                format!("namespace {nsid}")
+            } else if let (true, Some(path)) = (other.path == claimed.path, &claimed.path) {
+                path.display().to_string()
+            } else {
+                continue;
+            };
+            let text = format!("{busy} is being worked on: try again when that has ended");
+            return Err(RpcError::new(RpcError::BUSY, text));
+        }
+        claims.push(claimed.clone());
+        Ok(Claim { claims: Arc::clone(&self.claims), claimed })
     }
 
     /// For the driver.
@@ -74,8 +133,9 @@ impl FileTable {
             Backend::File(path) => path,
         };
         let user = Some((subsystem.clone(), nsid));
+        let found = std::fs::symlink_metadata(path);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(found) = std::fs::symlink_metadata(path)
+        if let Ok(found) = found
             && let Some(known) = opened
                 .iter_mut()
                 .find(|file| (file.device, file.inode) == (found.dev(), found.ino()))
@@ -92,21 +152,20 @@ impl FileTable {
             known.user = user;
             return Ok(BackendConfig::File { file: known.id, bytes: found.len() });
         }
+        drop(opened);
         let opening = open_file(path, spec.size.map(|Bytes(size)| size), spec.bs)?;
         let Opened { file, bytes, made } = opening;
-        let twice = numbers(&file, path).and_then(|numbers| {
-            let kept = file.try_clone();
-            Ok((numbers, kept.map_err(|why| format!("cannot open {}: {why}", path.display()))?))
-        });
-        let twice = twice.map_err(Failure::Failed);
-        let ((device, inode), kept) = twice.inspect_err(|_| {
+        let (device, inode) = numbers(&file, path).map_err(Failure::Failed)?;
+        let kept = file.try_clone().map_err(|why| {
             if made {
                 let _ = std::fs::remove_file(path);
             }
+            Failure::failed(format!("cannot open {}: {why}", path.display()))
         })?;
         let id = self.files.register(file);
         let made = made.then(|| path.clone());
-        let (new, unsure) = (true, false);
+        let (new, unsure, kept) = (true, false, Arc::new(kept));
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.push(OpenFile { device, inode, id, file: kept, user, made, new, unsure });
         Ok(BackendConfig::File { file: id, bytes })
     }
@@ -167,18 +226,14 @@ impl FileTable {
     /// it is let go, and one that was made for it goes.
     pub(super) fn refused(&self, backend: &BackendConfig) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain_mut(|file| {
-            if !file.is(backend) {
-                return true;
-            }
-            file.user = None;
-            if file.new {
-                file.unmake();
-                self.files.forget(file.id);
-            }
-            !file.new
-        });
+        opened.iter_mut().filter(|file| file.is(backend)).for_each(|file| file.user = None);
+        let gone = opened.extract_if(.., |file| file.is(backend) && file.new);
+        let gone: Vec<OpenFile> = gone.collect();
         drop(opened);
+        for file in gone {
+            file.unmake();
+            self.files.forget(file.id);
+        }
         if !self.close_idle() {
             self.look_after_idle();
         }
@@ -232,14 +287,12 @@ impl FileTable {
     /// the engine begins nothing there. Tells whether these are all.
     fn close_idle(&self) -> bool {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain(|file| {
-            let idle = file.user.is_none() && !self.files.is_busy(file.id);
-            if idle {
-                self.files.forget(file.id);
-            }
-            !idle
-        });
-        opened.iter().all(|file| file.user.is_some())
+        let is_idle = |file: &mut OpenFile| file.user.is_none() && !self.files.is_busy(file.id);
+        let idle: Vec<OpenFile> = opened.extract_if(.., is_idle).collect();
+        let all = opened.iter().all(|file| file.user.is_some());
+        drop(opened);
+        idle.iter().for_each(|file| self.files.forget(file.id));
+        all
     }
 
     /// Takes away the files that were made for a target that does not start: nobody has written to
@@ -261,15 +314,17 @@ impl FileTable {
         size: impl FnOnce() -> Result<Option<u64>, RpcError>,
         change: impl FnOnce() -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
+        let _claim = self.claim(subsystem, nsid, None)?;
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = opened.iter().find(|file| file.is_behind(subsystem, nsid)) else {
-            return change();
-        };
+        let known = opened.iter().find(|file| file.is_behind(subsystem, nsid));
+        let known = known.map(|known| Arc::clone(&known.file));
+        drop(opened);
+        let Some(file) = known else { return change() };
         let failed = |why| {
             RpcError::failed(format!("cannot make the file of namespace {nsid} that long: {why}"))
         };
         let Some(size) = size()? else { return change() };
-        let before = known.file.metadata().map_err(failed)?.len();
+        let before = file.metadata().map_err(failed)?.len();
         if before < size && before < bytes {
             return Err(RpcError::failed(format!(
                 "the file of namespace {nsid} has become shorter than its {size} bytes, and what \
@@ -278,14 +333,14 @@ impl FileTable {
             )));
         }
         if before < bytes {
-            known.file.set_len(bytes).map_err(failed)?;
+            file.set_len(bytes).map_err(failed)?;
         }
         let changed = change();
         if before < bytes
             && matches!(&changed, Err(error) if error.code == RpcError::INVALID_PARAMS)
         {
             // Nobody was told of the new blocks.
-            let _ = known.file.set_len(before);
+            let _ = file.set_len(before);
         }
         changed
     }
@@ -310,8 +365,14 @@ impl OpenFile {
     }
 }
 
+/// Which file it is. One that was there before may have been taken away until it was locked, by
+/// whoever had made it for a namespace that was refused.
 fn numbers(file: &File, path: &Path) -> Result<(u64, u64), String> {
-    let found =
-        file.metadata().map_err(|why| format!("cannot inspect {}: {why}", path.display()))?;
-    Ok((found.dev(), found.ino()))
+    let name = path.display();
+    let of = |found: std::io::Result<Metadata>| found.map(|it| (it.dev(), it.ino()));
+    let numbers = of(file.metadata()).map_err(|why| format!("cannot inspect {name}: {why}"))?;
+    match of(std::fs::symlink_metadata(path)) {
+        Ok(there) if there == numbers => Ok(numbers),
+        _ => Err(format!("{name} was taken away while it was opened")),
+    }
 }

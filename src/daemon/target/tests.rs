@@ -146,3 +146,24 @@ fn a_file_that_has_lost_its_end_is_not_made_longer_for_its_namespace() {
     }
     std::fs::remove_file(&path).expect("it goes");
 }
+
+/// What one of them has read of the namespace would not hold any more.
+#[test]
+fn a_namespace_that_is_worked_on_is_not_changed_by_another() {
+    let port = PortSpec { listen: "127.0.0.1:0".to_owned(), ..PortSpec::default() };
+    let name = "nqn.2026-01.org.example:worked-on";
+    let setup =
+        TargetSetup { ports: vec![port], subsystems: vec![SubsystemSpec::named(name)], cpus: None };
+    let target = RunningTarget::start(&setup, |_| {}).expect("a target");
+    let add = r#"{"namespace":{"backend":"mem:1m","nsid":1}}"#;
+    let calls =
+        [("ns_add", add), ("ns_resize", r#"{"nsid":1,"size":4096}"#), ("ns_rm", r#"{"nsid":1}"#)];
+    for (method, params) in calls {
+        let call = || target.call(method, Params::from_text(params)).map(|_| ());
+        let claim = target.files.claim(&target.nqns[0], 1, None).expect("nobody works");
+        assert_eq!(call().expect_err("somebody works").code, RpcError::BUSY, "{method}");
+        drop(claim);
+        call().unwrap_or_else(|why| panic!("{method}: {why:?}"));
+    }
+    target.stop().expect("it ends");
+}

@@ -157,3 +157,80 @@ fn a_file_that_a_namespace_may_have_had_is_never_taken_away() {
         std::fs::remove_file(&path).expect("it goes");
     }
 }
+
+/// A file system that is frozen, or away, does not answer for as long as it likes.
+#[test]
+fn a_file_that_hangs_keeps_nobody_from_the_others() {
+    let path = std::env::temp_dir().join(format!("anabranch-hangs-{}", std::process::id()));
+    File::create(&path).and_then(|file| file.set_len(1 << 12)).expect("a file");
+    let nqn: Nqn = "nqn.2026-01.org.anabranch:target".parse().expect("a name");
+    let files = FileTable::new();
+    files.backend(&spec(&path, ""), &nqn, 1).expect("a back end");
+    let is_free = |files: &FileTable| files.opened.try_lock().is_ok();
+    let size = || {
+        assert!(is_free(&files), "the engine is asked");
+        Ok(Some(1 << 12))
+    };
+    let change = || {
+        assert!(is_free(&files), "the engine is asked");
+        let told = files.resize(&nqn, 1, 1 << 12, || Ok(None), || Ok(()));
+        Ok(told.expect_err("the file is worked on").code)
+    };
+    let told = files.resize(&nqn, 1, 1 << 13, size, change).expect("it grows");
+    assert_eq!(told, RpcError::BUSY);
+    files.resize(&nqn, 1, 1 << 12, || Ok(Some(1 << 13)), || Ok(())).expect("that has ended");
+    // Opening it takes a while, as it is locked here already.
+    let other = FileTable::new();
+    let again = (other.clone(), spec(&path, ""), nqn);
+    let adding = std::thread::spawn(move || again.0.backend(&again.1, &again.2, 1).is_err());
+    let (mut free, mut held) = (0, 0);
+    while !adding.is_finished() {
+        *(if is_free(&other) { &mut free } else { &mut held }) += 1;
+        std::thread::yield_now();
+    }
+    assert!(adding.join().expect("it ends"), "the file is in use");
+    assert!(free > held, "free {free} times, held {held} times");
+    std::fs::remove_file(&path).expect("it goes");
+}
+
+/// Each would find what the other has not finished.
+#[test]
+fn a_namespace_and_a_file_are_worked_on_by_one_at_a_time() {
+    let (a, b) = (spec(Path::new("/a"), ""), spec(Path::new("/b"), ""));
+    let memory: NamespaceSpec = "mem:1m".parse().expect("memory");
+    let name = |text: &str| text.parse::<Nqn>().expect("a name");
+    let (here, there) = (name("nqn.2026-01.org.example:a"), name("nqn.2026-01.org.example:b"));
+    let files = FileTable::new();
+    let busy = |nqn: &Nqn, nsid, spec: Option<&NamespaceSpec>| {
+        let told = files.claim(nqn, nsid, spec).err()?;
+        assert_eq!(told.code, RpcError::BUSY);
+        Some(told.message)
+    };
+    let first = files.claim(&here, 1, Some(&a)).expect("nobody works");
+    let memory_too = files.claim(&here, 2, Some(&memory)).expect("another one");
+    let of = |what| Some(format!("{what} is being worked on: try again when that has ended"));
+    assert_eq!(busy(&here, 1, None), of("namespace 1"));
+    assert_eq!(busy(&here, 3, Some(&a)), of("/a"));
+    for (nqn, nsid, spec) in [(&there, 1, &b), (&here, 3, &b), (&here, 3, &memory)] {
+        assert_eq!(busy(nqn, nsid, Some(spec)), None);
+    }
+    drop(first);
+    assert_eq!((busy(&here, 1, Some(&a)), busy(&here, 2, None)), (None, of("namespace 2")));
+    drop(memory_too);
+    assert_eq!(busy(&here, 2, None), None);
+}
+
+/// Its name may have gone while whoever wanted it waited for its lock: what is written would be
+/// lost with the last who has it open.
+#[test]
+fn a_file_that_was_taken_away_while_it_was_opened_is_not_had() {
+    let path = std::env::temp_dir().join(format!("anabranch-unlinked-{}", std::process::id()));
+    let file = File::create(&path).expect("a file");
+    numbers(&file, &path).expect("it is there");
+    std::fs::remove_file(&path).expect("it goes");
+    let told = numbers(&file, &path).expect_err("it has no name");
+    assert!(told.ends_with("was taken away while it was opened"), "{told}");
+    File::create(&path).expect("another file");
+    numbers(&file, &path).expect_err("its name is another's");
+    std::fs::remove_file(&path).expect("it goes");
+}
