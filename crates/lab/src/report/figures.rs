@@ -27,7 +27,7 @@ pub(super) fn table(page: &mut Page, field: &Field) {
         true => plural(most, "run", "runs"),
         false => format!("{least} to {most} runs"),
     };
-    let LimitResult { iops, bytes_s, bound } = &table.limit;
+    let LimitResult { iops, bytes_s, bound, .. } = &table.limit;
     let caption = format!(
         "{}: {runs} of {} after {}; limit {} MiB/s, {} requests/s, set by {bound}",
         words::mode_title(field.table.mode),
@@ -328,7 +328,7 @@ fn measured_cells(page: &mut Page, field: &Field, name: &str) {
         page.number(NOTHING).number(NOTHING);
         return;
     };
-    page.number(match row.measure {
+    page.number(match row.counted.measure {
         Measure::Payload => with_part(row.sum.bytes_s, row.of_best()),
         Measure::Requests => {
             format!("{} ({}\u{a0}%)", words::throughput(row), percent(row.of_best()))

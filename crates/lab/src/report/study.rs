@@ -4,7 +4,7 @@
 use super::Material;
 use crate::result::stats::{Merged, ONE_PPM, Paired, median};
 use crate::result::summary::{self, Builder, RunFigures, Table, paired};
-use crate::result::{CellResult, Measure, Mode};
+use crate::result::{CellResult, Counted, Mode};
 use crate::scenario::Scenario;
 use anabranch_policy::Policy;
 use std::collections::BTreeMap;
@@ -41,8 +41,8 @@ pub(super) struct Field {
 pub(super) struct Row {
     /// Its figures.
     pub(super) sum: summary::Row,
-    /// What its throughput is of.
-    pub(super) measure: Measure,
+    /// What its throughput is of, and how much of it counts.
+    pub(super) counted: Counted,
     /// Latencies of all requests of all runs.
     pub(super) latency: Merged,
     /// The first run, with its time series.
@@ -101,7 +101,7 @@ impl Study {
                 let extra = extras.remove(&key)?;
                 Some(Row {
                     sum,
-                    measure: table.throughput_of,
+                    counted: Counted::of(table.throughput_of, &table.limit),
                     latency: extra.latency,
                     shown: extra.shown?,
                     in_flight_milli: extra.in_flight_milli.iter().map(|all| median(all)).collect(),
@@ -220,13 +220,13 @@ impl Row {
 
     /// What rows are ranked by.
     pub(super) fn throughput(&self) -> u64 {
-        self.measure.of_row(&self.sum)
+        self.counted.of_row(&self.sum)
     }
 
     /// Of what is possible; not a number when nothing is, or where the machine was the limit.
     pub(super) fn of_limit(&self) -> f64 {
         // A limit below a byte per second is none.
-        if self.sum.cpu_bound || self.measure.of_limit(&self.shown.limit) == 0 {
+        if self.sum.cpu_bound || self.counted.measure.of_limit(&self.shown.limit) == 0 {
             return f64::NAN;
         }
         self.sum.of_limit_ppm as f64 / ONE_PPM as f64

@@ -280,7 +280,7 @@ fn tally(study: &Study, mode: Mode, one: &str, other: &str) -> [usize; 3] {
         if field.table.verdict.best.is_empty() {
             continue;
         }
-        let place = match one.against(other, |run| one.measure.of_run(run)).difference() {
+        let place = match one.against(other, |run| one.counted.of_run(run)).difference() {
             Difference::More => 0,
             Difference::Less => 1,
             Difference::None | Difference::Unknown => 2,

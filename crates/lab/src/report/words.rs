@@ -47,7 +47,7 @@ pub(super) fn mib(bytes_s: u64) -> String {
 
 /// The throughput of a row, with its unit.
 pub(super) fn throughput(row: &Row) -> String {
-    match row.measure {
+    match row.counted.measure {
         Measure::Payload => format!("{}\u{a0}MiB/s", mib(row.sum.bytes_s)),
         Measure::Requests => format!("{}\u{a0}requests/s", count(row.sum.iops)),
     }

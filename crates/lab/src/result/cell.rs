@@ -126,6 +126,9 @@ pub struct LimitResult {
     pub bytes_s: u64,
     /// In words.
     pub bound: String,
+    /// The load asks for just this at any time of the window, and for no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_all_asked_for: bool,
 }
 
 /// What a path gives alone, before the cells of a scenario.
@@ -353,6 +356,7 @@ impl CellResult {
                 iops: limit.iops,
                 bytes_s: limit.bytes_per_second,
                 bound: limit.bound.to_string(),
+                is_all_asked_for: beyond::is_all_asked_for(cell),
             },
             ceilings: how.ceilings.clone(),
             cpu_bound: figures.cpu.is_some_and(|cpu| cpu.idle_ppm < IDLE_PPM),

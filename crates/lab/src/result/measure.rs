@@ -1,4 +1,4 @@
-//! What throughput is of.
+//! What throughput is of, and how much of it counts.
 
 use super::LimitResult;
 use super::summary::{Row, RunFigures};
@@ -67,5 +67,28 @@ impl Measure {
     #[must_use]
     pub fn is_payload(&self) -> bool {
         *self == Measure::Payload
+    }
+}
+
+/// The throughput that rows are ranked and compared by: where the load asks for no more than the
+/// limit, what exceeds it was asked for before, and does not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) measure: Measure,
+    most: u64,
+}
+
+impl Counted {
+    pub(crate) fn of(measure: Measure, limit: &LimitResult) -> Counted {
+        let most = if limit.is_all_asked_for { measure.of_limit(limit) } else { u64::MAX };
+        Counted { measure, most }
+    }
+
+    pub(crate) fn of_run(self, run: &RunFigures) -> u64 {
+        self.measure.of_run(run).min(self.most)
+    }
+
+    pub(crate) fn of_row(self, row: &Row) -> u64 {
+        self.measure.of_row(row).min(self.most)
     }
 }

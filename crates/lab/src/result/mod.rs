@@ -16,5 +16,6 @@ mod verdict;
 pub mod whole;
 
 pub use cell::*;
+pub(crate) use measure::Counted;
 pub use measure::Measure;
 pub use verdict::{Calmest, PERCENTILE_PPM, Verdict, cpu_bound_rows, sure, tenths, times};

@@ -1,8 +1,8 @@
 //! What all cells together say: a table per scenario and mode, a row per variant.
 
 use super::stats::{Difference, Merged, Paired, median, ratio_ppm};
-use super::verdict::Verdict;
-use super::{Ceiling, CellResult, Flow, Latency, LimitResult, Measure, Mode, SCHEMA};
+use super::verdict::{Verdict, worked_off};
+use super::{Ceiling, CellResult, Counted, Flow, Latency, LimitResult, Measure, Mode, SCHEMA};
 use anabranch_policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,7 +75,8 @@ pub struct Row {
     pub iops: u64,
     /// Throughput ([`Table::throughput_of`]) over the limit, in millionths.
     pub of_limit_ppm: u64,
-    /// Throughput over that of the best row, in millionths.
+    /// Throughput over that of the best row, in millionths. Here and below, what exceeds all that the
+    /// load asks for ([`LimitResult::is_all_asked_for`]) does not count.
     pub of_best_ppm: u64,
     /// Throughput over that of the best row, run by run.
     pub to_best: Paired,
@@ -301,15 +302,17 @@ impl Open {
         for row in &mut rows {
             row.of_limit_ppm = ratio_ppm(measure.of_row(row), measure.of_limit(&self.limit));
         }
-        let best = ranked(&rows, measure).first().map(|best| (*best).clone());
+        let counted = Counted::of(measure, &self.limit);
+        self.notes.extend(worked_off(&rows, &self.limit, measure));
+        let best = ranked(&rows, counted).first().map(|best| (*best).clone());
         if let Some(best) = &best {
             for row in &mut rows {
-                row.to_best = paired(row, best, |run| measure.of_run(run));
-                row.of_best_ppm = match (row.to_best.pairs, measure.of_row(best)) {
+                row.to_best = paired(row, best, |run| counted.of_run(run));
+                row.of_best_ppm = match (row.to_best.pairs, counted.of_row(best)) {
                     // Of nothing.
                     (_, 0) => 0,
-                    (0, whole) => ratio_ppm(measure.of_row(row), whole),
-                    _ => ratio_ppm(common(row, &[best], measure), common(best, &[row], measure)),
+                    (0, whole) => ratio_ppm(counted.of_row(row), whole),
+                    _ => ratio_ppm(common(row, &[best], counted), common(best, &[row], counted)),
                 };
                 row.to_best_is = row.to_best.difference();
             }
@@ -328,7 +331,7 @@ impl Open {
             limit: self.limit,
             ceilings: self.ceilings,
             notes: self.notes,
-            verdict: Verdict::of(&rows, measure),
+            verdict: Verdict::of(&rows, counted),
             rows,
         }
     }
@@ -347,17 +350,17 @@ fn unequal(rows: &[Row]) -> Option<String> {
 }
 
 /// The median throughput of a row in the runs that these others have, too; 0 without any.
-fn common(row: &Row, others: &[&Row], measure: Measure) -> u64 {
+fn common(row: &Row, others: &[&Row], counted: Counted) -> u64 {
     let has = |other: &&Row, run: u64| other.runs.iter().any(|theirs| theirs.run == run);
     let runs = row.runs.iter().filter(|run| others.iter().all(|other| has(other, run.run)));
-    median(&runs.map(|run| measure.of_run(run)).collect::<Vec<_>>())
+    median(&runs.map(|run| counted.of_run(run)).collect::<Vec<_>>())
 }
 
 /// The rows, the one with most throughput first; of equal ones the first.
 ///
 /// Rows may have different runs, and then medians over all of them are of different seeds: those
 /// over what all have decide. Where pairs say otherwise of the first, they are right.
-pub(super) fn ranked(rows: &[Row], measure: Measure) -> Vec<&Row> {
+pub(super) fn ranked(rows: &[Row], counted: Counted) -> Vec<&Row> {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     let all = sorted.clone();
     let shared = rows.first().is_some_and(|row| {
@@ -367,12 +370,12 @@ pub(super) fn ranked(rows: &[Row], measure: Measure) -> Vec<&Row> {
     });
     sorted.sort_by_cached_key(|row| {
         std::cmp::Reverse(match shared {
-            true => common(row, &all, measure),
-            false => measure.of_row(row),
+            true => common(row, &all, counted),
+            false => counted.of_row(row),
         })
     });
     for at in 1..sorted.len() {
-        let ratio = paired(sorted[at], sorted[0], |run| measure.of_run(run));
+        let ratio = paired(sorted[at], sorted[0], |run| counted.of_run(run));
         if ratio.difference() == Difference::More {
             sorted[..=at].rotate_right(1);
         }

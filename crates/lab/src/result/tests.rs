@@ -67,7 +67,9 @@ fn one_seed_gives_one_text() {
 fn a_limit_that_may_be_exceeded_while_a_load_catches_up_is_told() {
     let mut scenario = scenario();
     scenario.jobs[0].arrival = Arrival::Poisson { iops: 5_000 };
-    assert_eq!(result(&scenario, 1).notes, [""; 0], "one path carries that, too");
+    let kept_up = result(&scenario, 1);
+    assert_eq!(kept_up.notes, [""; 0], "one path carries that, too");
+    assert!(kept_up.limit.is_all_asked_for);
     let change = |at_ms: u64, path, ana| Change {
         at_ns: at_ms * 1_000_000,
         path,
@@ -82,6 +84,7 @@ fn a_limit_that_may_be_exceeded_while_a_load_catches_up_is_told() {
     assert!(late.total.bytes_s > late.limit.bytes_s, "nothing is lost but a third of the time");
     assert_eq!(late.notes.len(), 1);
     assert!(late.notes[0].contains("caught up"), "{}", late.notes[0]);
+    assert!(!late.limit.is_all_asked_for, "for a while there is no path");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! One sentence: which variant is best, by how much, and how sure that is.
 
-use super::Measure;
 use super::stats::{Difference, ONE_PPM, Paired};
 use super::summary::{Row, paired, paired_tails, ranked};
+use super::{Counted, LimitResult, Measure};
 use serde::{Deserialize, Serialize};
 
 /// Ratios of percentiles are not told apart within this: two buckets of a histogram.
@@ -22,7 +22,7 @@ const SHORTER_PPM: u64 = 800_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// The row with the highest median of throughput; empty when none carried anything.
+    /// The row with the highest median of throughput, as far as the load asks for it; empty when none carried anything.
     pub best: String,
     /// The next one; nothing with one row.
     pub next: Option<String>,
@@ -62,14 +62,14 @@ pub struct Calmest {
 }
 
 impl Verdict {
-    pub(super) fn of(rows: &[Row], measure: Measure) -> Verdict {
-        let sorted = ranked(rows, measure);
-        let carries = |row: &Row| measure.of_row(row) > 0;
+    pub(super) fn of(rows: &[Row], counted: Counted) -> Verdict {
+        let sorted = ranked(rows, counted);
+        let carries = |row: &Row| counted.of_row(row) > 0;
         let Some((best, others)) = sorted.split_first().filter(|(best, _)| carries(best)) else {
             return Verdict::about_nothing(rows);
         };
         let next = others.first();
-        let ratio = next.map(|next| paired(best, next, |run| measure.of_run(run)));
+        let ratio = next.map(|next| paired(best, next, |run| counted.of_run(run)));
         let is = match &ratio {
             Some(ratio) if trifling(ratio) => Difference::None,
             Some(ratio) => ratio.difference(),
@@ -96,11 +96,11 @@ impl Verdict {
             remarks: Vec::new(),
         };
         let bound = best.cpu_bound || next.is_some_and(|next| next.cpu_bound);
-        verdict.text = verdict.sentence(rows.len(), measure.name(), bound);
+        verdict.text = verdict.sentence(rows.len(), counted.measure.name(), bound);
         let chosen = verdict.choose(best, &equal);
         verdict.choice.clone_from(&chosen.variant);
         let others = sorted.iter().copied().filter(|row| row.variant != chosen.variant);
-        verdict.remarks = shorter_tails(others.filter(|row| carries(row)), chosen, measure);
+        verdict.remarks = shorter_tails(others.filter(|row| carries(row)), chosen, counted);
         verdict.remarks.extend(cpu_bound(rows).into_iter().chain(failed(rows)));
         verdict
     }
@@ -214,12 +214,12 @@ impl Verdict {
 fn shorter_tails<'a>(
     others: impl Iterator<Item = &'a Row>,
     chosen: &Row,
-    measure: Measure,
+    counted: Counted,
 ) -> Vec<String> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for row in others {
         let tail = paired_tails(row, chosen);
-        let rate = paired(row, chosen, |run| measure.of_run(run));
+        let rate = paired(row, chosen, |run| counted.of_run(run));
         if tail.beyond(PERCENTILE_PPM) != Difference::Less {
             continue;
         }
@@ -242,10 +242,29 @@ fn shorter_tails<'a>(
             shown(&chosen.variant),
             sure(&tail),
             tenths(rate.median_ppm.saturating_add(500) / 1000),
-            measure.name()
+            counted.measure.name()
         )
     };
     near.into_iter().chain(far).map(said).collect()
+}
+
+/// Who carried more than all that the load asks for, and more than what left least to wait: the
+/// arrivals of a run may be more than their mean, but then they are for all.
+pub(super) fn worked_off(rows: &[Row], limit: &LimitResult, measure: Measure) -> Option<String> {
+    let ended = rows.iter().filter(|row| measure.of_row(row) > 0);
+    let calm = ended.min_by_key(|row| row.completion.p99_ns)?;
+    let more = |row: &&Row| {
+        let ratio = paired(row, calm, |run| measure.of_run(run));
+        row.of_limit_ppm > ONE_PPM && ratio.pairs > 0 && ratio.min_ppm > ONE_PPM + TRIFLE_PPM
+    };
+    let some: Vec<String> = rows.iter().filter(more).map(|row| shown(&row.variant)).collect();
+    (limit.is_all_asked_for && !some.is_empty()).then(|| {
+        format!(
+            "more than the load asks for is what was left from before the window: {} worked off \
+             what it had fallen behind, and rows are compared by no more than what is asked for",
+            some.join(", ")
+        )
+    })
 }
 
 /// Whose requests have failed: what is slow and fails makes a short tail.

@@ -197,6 +197,37 @@ fn of_equals_one_with_the_lowest_tail_is_taken_though_it_shares_it() {
     assert_eq!(summary(&cells).tables[0].verdict.choice, "numa", "they are all the same");
 }
 
+/// It asked for that before the window, and waited.
+#[test]
+fn no_row_is_the_best_for_more_than_the_load_asks_for() {
+    let scenario = tests::scenario();
+    let mut cells = cells(&scenario, 6);
+    cells.retain(|cell| ["numa", "queue-depth", "latency"].contains(&cell.variant.as_str()));
+    for cell in &mut cells {
+        // Arrivals of a run are more or less than their mean.
+        let arrived = 99_700 + 100 * cell.run;
+        let (bytes_s, p99_ns) = match cell.variant.as_str() {
+            "queue-depth" => (arrived, 500),
+            "numa" => (arrived * 3 / 4, 5000),
+            _ => (arrived + 2000, 2000),
+        };
+        (cell.total.bytes_s, cell.total.latency.p99_ns) = (bytes_s, p99_ns);
+        cell.total.latency.buckets = vec![(p99_ns, cell.total.requests)];
+        cell.limit.bytes_s = 100_000;
+    }
+    let most = summary(&cells).tables[0].clone();
+    assert_eq!((most.verdict.choice.as_str(), most.notes), ("latency", vec![]));
+    cells.iter_mut().for_each(|cell| cell.limit.is_all_asked_for = true);
+    let table = summary(&cells).tables[0].clone();
+    let Verdict { choice, equal, text, .. } = &table.verdict;
+    assert_eq!((choice.as_str(), equal.len()), ("queue-depth", 2), "{text}");
+    let latency = row(&table, "latency");
+    assert_eq!((latency.of_limit_ppm, latency.of_best_ppm), (1_020_500, 1_000_000));
+    assert_eq!(row(&table, "numa").of_best_ppm, 750_370);
+    let [note] = table.notes.as_slice() else { panic!("{:?}", table.notes) };
+    assert!(note.contains("the window: latency worked off"), "{note}");
+}
+
 /// One that costs next to nothing, and one that costs more and is worth it for some.
 #[test]
 fn shorter_tails_than_that_of_the_best_are_told() {
