@@ -422,6 +422,7 @@ impl BooksResult {
 /// What is said of the run, and of its limit; and of requests that failed, one.
 fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> {
     let mut notes = how.notes.clone();
+    let sorted = beyond::where_requests_are_sorted(cell);
     let beyond = [
         (
             beyond::where_jobs_differ(cell),
@@ -429,9 +430,19 @@ fn notes(cell: Cell<'_>, figures: &Figures, how: &Circumstances) -> Vec<String> 
              proportion of their open requests: more than 100 % of it is possible",
         ),
         (
-            beyond::where_requests_are_sorted(cell),
+            sorted,
             "some requests are nearest on one path and some on another, and the limit takes all as \
              the mean one: more than 100 % of it is possible",
+        ),
+        (
+            !sorted && beyond::where_requests_take_unlike_room(cell),
+            "some requests take more of the paths than others, and the limit takes all as the mean \
+             one: more than 100 % of it is possible",
+        ),
+        (
+            beyond::where_paths_drain(cell),
+            "paths change so often that what they carry when they do is a part of all, and it comes \
+             out beside what is sent from then on: more than 100 % of the limit is possible",
         ),
         (
             beyond::where_a_load_catches_up(cell),

@@ -146,6 +146,52 @@ fn a_limit_that_requests_of_different_sizes_may_exceed_is_told() {
     assert!(notes[0].contains("nearest on one path"), "{}", notes[0]);
 }
 
+/// A path of 400 Mbit/s that is near, full and not enough; what takes least of it should have it.
+#[test]
+fn a_limit_that_requests_of_unlike_room_may_exceed_is_told() {
+    let mut scenario = scenario();
+    scenario.changes.clear();
+    scenario.paths[1].shape.delay = Duration::from_millis(8);
+    (scenario.jobs[0].depth, scenario.jobs[0].clones) = (16, 1);
+    let notes = |scenario: &Scenario| result(scenario, 1).notes;
+    assert_eq!(notes(&scenario), [""; 0], "reads and writes, each way as many bytes");
+    let told = |scenario: &Scenario| {
+        let notes = notes(scenario);
+        notes.len() == 1 && notes[0].contains("take more of the paths than others")
+    };
+    let both = scenario.clone();
+    let sizes = [4096, 65_536].map(|bytes| BlockSize { bytes, weight: 50 });
+    (scenario.jobs[0].sizes, scenario.jobs[0].depth) =
+        (PerOp::all(Sizes::Split(sizes.to_vec())), 5);
+    assert!(told(&scenario), "small ones go there in the time of a large one");
+    scenario.jobs[0].depth = 1;
+    assert_eq!(notes(&scenario), [""; 0], "one path serves all");
+    for mix in [Mix { read: 0, write: 50, trim: 50 }, Mix { read: 80, write: 20, trim: 0 }] {
+        scenario = both.clone();
+        scenario.jobs[0].mix = mix;
+        assert!(told(&scenario), "one way is full, and not all go that way: {mix:?}");
+    }
+    scenario.jobs[0].mix = Mix { read: 100, write: 0, trim: 0 };
+    assert_eq!(notes(&scenario), [""; 0], "all are the same");
+}
+
+#[test]
+fn a_limit_that_draining_paths_exceed_is_told() {
+    let mut scenario = scenario();
+    scenario.paths[0].shape.delay = Duration::from_millis(2);
+    let change = |at_ms: u64| {
+        let even = at_ms.is_multiple_of(20);
+        let ana = if even { AnaState::NonOptimized } else { AnaState::Optimized };
+        Change { at_ns: at_ms * 1_000_000, path: 0, what: Alteration::Ana(ana) }
+    };
+    scenario.changes = vec![change(100), change(110)];
+    assert_eq!(result(&scenario, 1).notes, [""; 0], "2 ms of 300 do not show");
+    scenario.changes = (0..30).map(|index| change(index * 10)).collect();
+    let often = result(&scenario, 1).notes;
+    assert_eq!(often.len(), 1, "{often:?}");
+    assert!(often[0].contains("paths change so often"), "{}", often[0]);
+}
+
 #[test]
 fn a_run_in_which_many_requests_are_not_answered_once_is_told() {
     let mut scenario = scenario();
