@@ -22,7 +22,8 @@ const SHORTER_PPM: u64 = 800_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// The row with the highest median of throughput, as far as the load asks for it; empty when none carried anything.
+    /// The row with the highest median of throughput, as far as the load asks for it; empty when
+    /// none carried anything.
     pub best: String,
     /// The next one; nothing with one row.
     pub next: Option<String>,
