@@ -345,7 +345,12 @@ pub(super) fn explain(global: &Global, args: &Explain) -> Result<(), Failure> {
         Some(interval) => {
             let before = look(0)?;
             std::thread::sleep(interval);
-            look(args.samples)?.since(&before)
+            look(args.samples)?.since(&before).ok_or_else(|| {
+                Failure::failed(
+                    "the host was restarted in that time, and counts began anew: there is no \
+                     difference to show",
+                )
+            })?
         }
     };
     super::print(global, || explain::text(&view, args.samples), || json!(view))

@@ -40,6 +40,9 @@ pub struct ExplainView {
     pub frozen: u32,
     /// One in so many choices of each worker is noted; 0 = none.
     pub explain_sample: u32,
+    /// Another text: another run of the host, and all counts began anew.
+    #[serde(default)]
+    pub instance: String,
     /// When this was true, by the host's clock.
     pub at_ns: u64,
     /// The counts are those of so long a time until then; without it, those since each path
@@ -289,6 +292,7 @@ impl ExplainView {
             quiesced: head.map_or(0, |head| head.quiesced),
             frozen: head.map_or(0, |head| head.frozen),
             explain_sample: report.explain_sample,
+            instance: String::new(),
             at_ns: at,
             interval_ns: None,
             commands: paths.iter().map(|path| path.commands).sum(),
@@ -300,8 +304,12 @@ impl ExplainView {
     }
 
     /// What happened since `before`, exactly: counts are differences, samples those taken since.
+    /// Nothing when that was another run of the host: names and identifiers repeat, counts do not.
     #[must_use]
-    pub fn since(self, before: &ExplainView) -> ExplainView {
+    pub fn since(self, before: &ExplainView) -> Option<ExplainView> {
+        if self.instance != before.instance {
+            return None;
+        }
         let interval_ns = self.at_ns.saturating_sub(before.at_ns);
         let same =
             |one: &PathExplain, other: &PathExplain| (&one.path, one.id) == (&other.path, other.id);
@@ -320,14 +328,14 @@ impl ExplainView {
             }
         }
         let samples = self.samples.into_iter().filter(|sample| sample.before_ns <= interval_ns);
-        ExplainView {
+        Some(ExplainView {
             interval_ns: Some(interval_ns),
             commands: paths.iter().map(|path| path.commands).sum(),
             paths,
             noted: self.noted.saturating_sub(before.noted),
             samples: samples.collect(),
             ..self
-        }
+        })
     }
 }
 

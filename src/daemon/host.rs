@@ -503,7 +503,10 @@ impl Handler for Host {
                 let ExplainParams { device, samples } = params.read()?;
                 let samples = samples.unwrap_or(DEFAULT_SAMPLES) as usize;
                 let report = self.explain(&device)?;
-                Answer::of(&ExplainView::new(report, &self.view()?, samples))
+                Answer::of(&ExplainView {
+                    instance: self.instance.clone(),
+                    ..ExplainView::new(report, &self.view()?, samples)
+                })
             }
             _ => Answer::of(&self.carry_out(method, params)?),
         }

@@ -3,11 +3,15 @@
 
 use anabranch::cli::args::Cli;
 use anabranch::cli::print::explain;
+use anabranch::daemon::control::{ControlServer, Handler, Limits};
 use anabranch::daemon::explain::{
     BaseLatency, Candidate, Choices, Estimates, ExplainView, PathExplain, SCHEMA, Sample, Seen,
 };
+use anabranch::daemon::rpc::{Answer, Params, RpcError};
 use clap::Parser;
 use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 const MS: u64 = 1_000_000;
 
@@ -417,7 +421,7 @@ fn later(before: &ExplainView) -> ExplainView {
 #[test]
 fn an_interval_is_the_exact_difference_of_two_looks() {
     let before = busy();
-    let view = later(&before).since(&before);
+    let view = later(&before).since(&before).expect("the same run");
     assert_eq!((view.commands, view.interval_ns, view.noted), (40, Some(5_000 * MS), 3));
     let fast = &view.paths[0];
     assert_eq!(
@@ -443,7 +447,8 @@ fn an_interval_has_its_own_probes_and_what_is_known_at_its_end() {
             ..path("nvme0c0n1", "optimized", &[])
         }])
     };
-    let view = known(200 << 20, 43, 228 << 10).since(&known(100 << 20, 40, 216 << 10));
+    let before = known(100 << 20, 40, 216 << 10);
+    let view = known(200 << 20, 43, 228 << 10).since(&before).expect("the same run");
     let found = view.paths[0].estimates.as_ref().expect("it is in force");
     assert_eq!((found.probes, found.probe_bytes), (3, 12 << 10));
     assert_eq!(found.rate_bytes_per_s, 200 << 20);
@@ -458,7 +463,7 @@ fn an_interval_copes_with_paths_that_leave_join_and_come_back() {
     let mut back = path("nvme0c0n1", "optimized", &[("<=4k", "turn", 5000)]);
     back.id = 7;
     after.paths = vec![back, new];
-    let view = after.since(&before);
+    let view = after.since(&before).expect("the same run");
     let counts: Vec<_> = view.paths.iter().map(|p| (p.path.as_str(), p.commands, p.left)).collect();
     let left = [("nvme0c0n1", 0, true), ("nvme0c1n1", 0, true)];
     assert_eq!(
@@ -472,9 +477,42 @@ fn an_interval_copes_with_paths_that_leave_join_and_come_back() {
 nvme0c0n1 left in that time, and its counts with it; shown is what it did since it came back
 nvme0c1n1 left in that time, and its counts with it\n";
     assert!(printed.contains(left), "{printed}");
-    let quiet = before.clone().since(&before);
+    let quiet = before.clone().since(&before).expect("the same run");
     let printed = explain::text(&quiet, 0);
     assert!(printed.contains("\n0 commands placed in 0 ns: 0 a second\n"), "{printed}");
+}
+
+/// A host that is asked twice, and each time shows another of these.
+struct Looks(Mutex<Vec<ExplainView>>);
+
+impl Handler for Looks {
+    fn call(&self, _: &str, _: Params<'_>) -> Result<Answer, RpcError> {
+        Answer::of(&self.0.lock().expect("one client").pop())
+    }
+}
+
+/// Its paths have the same names and identifiers as before, and may have higher counts.
+#[test]
+fn an_interval_over_a_restart_of_the_host_is_none() {
+    let place = std::env::temp_dir().join(format!("anabranch-explain-{}", std::process::id()));
+    let at = place.join("host.sock");
+    for (again, status, says) in [("a", 0, ""), ("b", 1, "the host was restarted in that time")] {
+        let mut before = busy();
+        before.instance = "a".into();
+        let after = ExplainView { instance: again.into(), ..later(&before) };
+        let handler = Arc::new(Looks(Mutex::new(vec![after, before])));
+        let server = ControlServer::start(&at, handler, Limits::default()).expect("a server");
+        let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+            .args(["explain", "nvme0n1", "--interval", "1ms", "--socket"])
+            .arg(&at)
+            .output()
+            .expect("the binary runs");
+        drop(server);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{told}");
+        assert!(told.contains(says) && output.stdout.is_empty() == (status == 1), "{output:?}");
+    }
+    let _ = std::fs::remove_dir_all(&place);
 }
 
 #[test]
@@ -486,7 +524,7 @@ fn the_json_is_read_back_as_it_was_written_and_its_integers_are_exact() {
     assert_eq!(serde_json::from_str::<ExplainView>(&text).expect("the same shape"), view);
     let names: Vec<String> = json!(view).as_object().expect("an object").keys().cloned().collect();
     let wanted = "schema device subsystem iopolicy iopolicy_default iopolicy_set_by kernel_exact \
-                  quiesced frozen explain_sample at_ns interval_ns commands paths noted samples";
+                  quiesced frozen explain_sample instance at_ns interval_ns commands paths noted samples";
     assert_eq!(names.join(" "), wanted, "docs/EXPLAIN.md describes these");
 }
 

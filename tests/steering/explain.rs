@@ -58,7 +58,7 @@ fn x4_counts_add_up_to_the_stat_of_the_paths() {
     stand.ana(&["non-optimized", "optimized"]);
     stand.run(&reads(&[4096], 16, Some(READS)));
     let both = stand.explain();
-    let since = both.clone().since(&first);
+    let since = both.clone().since(&first).expect("the same run");
     let got: Vec<u64> = since.paths.iter().map(|path| path.commands).collect();
     assert_eq!(got, [0, READS * WORKERS], "the one optimized path");
     assert_eq!(chosen(&since.paths[1], "turn"), (READS * WORKERS, READS * WORKERS));
