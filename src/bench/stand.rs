@@ -20,7 +20,7 @@ use anabranch_host::event::HostEvent;
 use anabranch_lab::shown::Shown;
 use anabranch_proto::machine::Endpoint;
 use anabranch_rt::signal::Termination;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -132,9 +132,11 @@ impl Stand {
             Stand::Running { socket, termination, .. } => {
                 let job = serde_json::to_value(&job).map_err(wrong)?;
                 // A connection for each: the host ends those that are silent for a while.
-                Client::connect(Role::Host, socket.as_deref())?.call("bench_start", job)?;
+                let client = Client::connect(Role::Host, socket.as_deref())?;
+                let begun = client.call("bench_start", job)?;
+                drop(client);
                 let ended = termination.wait_for(runtime);
-                stop_there(socket.clone(), termination, ended)
+                stop_there(socket.clone(), begun, termination, ended)
             }
             Stand::Own { host, .. } => {
                 host.start_load(job.job()).map_err(failed)?;
@@ -164,15 +166,16 @@ impl Stand {
     }
 }
 
-/// Ends the load on a running host; its report. Requests may wait for a path there, perhaps for
+/// Ends the load on a running host that has answered so when it began; its report. Requests may wait for a path there, perhaps for
 /// long: a signal ends us all the same, and they end without us.
 fn stop_there(
     socket: Option<PathBuf>,
+    begun: Value,
     termination: &Termination,
     ended: io::Result<bool>,
 ) -> Result<Value, Failure> {
     let (tell, told) = mpsc::channel();
-    let ask = move || Client::connect(Role::Host, socket.as_deref())?.ask("bench_stop", json!({}));
+    let ask = move || Client::connect(Role::Host, socket.as_deref())?.ask("bench_stop", begun);
     std::thread::spawn(move || tell.send(ask()));
     let cannot_wait = |error: io::Error| Failure::failed(format!("cannot wait: {error}"));
     let mut ended = ended.map_err(cannot_wait)?;

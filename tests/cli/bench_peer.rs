@@ -83,6 +83,47 @@ fn a_signal_ends_a_bench_whose_last_requests_are_not_answered() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// A host that is another one when a load is to end.
+struct Restarted {
+    before: Host,
+    after: Host,
+}
+
+impl Handler for Restarted {
+    fn call(&self, method: &str, params: Params<'_>) -> Result<Answer, RpcError> {
+        let is_end = method == "bench_stop";
+        if is_end { &self.after } else { &self.before }.call(method, params)
+    }
+}
+
+#[test]
+fn a_load_of_a_host_that_was_restarted_has_gone_with_it() {
+    let target = target(&["mem:8MiB,bs=4096"]);
+    let hosts = Arc::new(Restarted { before: host(&target), after: host(&target) });
+    // Somebody else's, there: it is not taken for ours.
+    let other = load("iodepth", json!(1)).to_string();
+    hosts.after.call("bench_start", Params::from_text(&other)).expect("a load");
+    let place = std::env::temp_dir().join(format!("anabranch-anew-{}", std::process::id()));
+    let at = place.join("host.sock");
+    let server = ControlServer::start(&at, Arc::clone(&hosts) as _, Limits::default());
+    let server = server.expect("a server");
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["bench", "nvme0n1", "--runtime", "100ms", "--socket"])
+        .arg(&at)
+        .output()
+        .expect("the binary runs");
+    drop(server);
+    let _ = std::fs::remove_dir_all(&place);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(told, "anabranch: the host was restarted, and the load has gone with it\n");
+    assert_eq!(output.status.code(), Some(1));
+    hosts.after.call("bench_stop", Params::default()).expect("it runs still");
+    let Restarted { before, after } = Arc::into_inner(hosts).expect("nobody asks any more");
+    before.stop().expect("an end");
+    after.stop().expect("an end");
+    target.stop().expect("an end");
+}
+
 /// A whole load on 8 MiB in blocks of 4096, with this field in its place.
 fn load(field: &str, value: Value) -> Value {
     let mut load = json!({

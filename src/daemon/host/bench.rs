@@ -6,7 +6,15 @@ use super::super::rpc::{Params, RpcError};
 use super::super::view::HeadView;
 use super::{Host, LOOK};
 use anabranch_lab::load::{Device, LoadVerb};
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadParams {
+    /// The run of the host that began it, as `bench_start` has told.
+    instance: Option<String>,
+}
 
 impl Host {
     pub(super) fn call_bench(&self, method: &str, params: Params<'_>) -> Result<Value, RpcError> {
@@ -32,10 +40,14 @@ impl Host {
                 if writes {
                     log(format_args!("{}: a bench writes to it", head.name));
                 }
-                Ok(json!({}))
+                Ok(json!({ "instance": self.instance }))
             }
             "bench_report" | "bench_stop" => {
-                params.none()?;
+                let LoadParams { instance } = params.read()?;
+                if instance.is_some_and(|instance| instance != self.instance) {
+                    let text = "the host was restarted, and the load has gone with it";
+                    return Err(RpcError::failed(text));
+                }
                 let report = self.load_report(method == "bench_stop")?;
                 Ok(report_json(&report))
             }
