@@ -35,6 +35,18 @@ fn what_no_host_could_do_is_misuse() {
     }
 }
 
+#[test]
+fn each_verb_that_connects_says_its_own_default_port() {
+    for (verb, port) in [("connect", 4420), ("connect-all", 8009), ("discover", 8009)] {
+        for help in ["-h", "--help"] {
+            let output = told_to(Stdio::piped(), &[verb, help]);
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(told.contains(&format!("TCP port [default: {port}]")), "{verb} {help}: {told}");
+            assert_eq!(told.matches("TCP port").count(), 1, "{verb} {help}: {told}");
+        }
+    }
+}
+
 /// What this verb has for standard output.
 fn told_to(stdout: Stdio, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));

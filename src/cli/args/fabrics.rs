@@ -1,10 +1,10 @@
 //! `connect`, `connect-all`, `disconnect`, `discover`: nvme-cli's options, letter for letter.
 
-use crate::daemon::path::{PathSpec, Service};
+use crate::daemon::path::{DISCOVERY_PORT, IO_PORT, PathSpec, Service};
 use crate::units::{Span, SpanOrOff, time, time_or_off};
 use anabranch_policy::MAX_RELATIVE_THROUGHPUT;
 use anabranch_proto::nvme::nqn::Nqn;
-use clap::Args;
+use clap::{Arg, Args};
 use std::net::IpAddr;
 
 /// Where a controller is and how to talk to it.
@@ -16,7 +16,7 @@ pub struct Fabrics {
     /// Address or name of the controller
     #[arg(short = 'a', long, value_name = "ADDR")]
     pub traddr: String,
-    /// TCP port [default: 4420, for discovery 8009]
+    /// TCP port; each verb says its default
     #[arg(
         short = 's', long, value_name = "PORT",
         value_parser = service, allow_negative_numbers = true
@@ -154,6 +154,7 @@ impl Fabrics {
 
 /// Options of `connect`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("trsvcid", |arg| port(arg, IO_PORT)))]
 pub struct Connect {
     /// The subsystem
     #[arg(short = 'n', long, value_name = "NQN")]
@@ -168,6 +169,7 @@ pub struct Connect {
 
 /// Options of `connect-all`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("trsvcid", |arg| port(arg, DISCOVERY_PORT)))]
 pub struct ConnectAll {
     /// The discovery subsystem
     #[arg(short = 'n', long, value_name = "NQN", default_value = Nqn::DISCOVERY)]
@@ -179,6 +181,7 @@ pub struct ConnectAll {
 
 /// Options of `discover`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("trsvcid", |arg| port(arg, DISCOVERY_PORT)))]
 pub struct Discover {
     /// The discovery subsystem
     #[arg(short = 'n', long, value_name = "NQN", default_value = Nqn::DISCOVERY)]
@@ -210,6 +213,11 @@ impl Disconnect {
     pub const fn all() -> Disconnect {
         Disconnect { nqn: Vec::new(), device: Vec::new(), all: true }
     }
+}
+
+/// The option with the port that it has for a verb when it is left out.
+fn port(option: Arg, default: u16) -> Arg {
+    option.help(format!("TCP port [default: {default}]"))
 }
 
 fn service(text: &str) -> Result<Service, String> {
